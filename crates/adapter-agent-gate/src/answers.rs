@@ -7,7 +7,7 @@ use std::{
 
 use countersign_core::{
     call,
-    engine::{Event, Recorded},
+    engine::{Event, RecordedFact},
     id::CallId,
 };
 use countersign_runtime::Handle;
@@ -57,7 +57,7 @@ impl Answers {
         Some(answers)
     }
 
-    fn ended(&self, call: CallId, end: call::End, content: Arc<str>) {
+    fn ended(&self, call: CallId, end: call::CallEnd, content: Arc<str>) {
         let mut inner = self.0.lock();
         let outcome = Outcome { call, gate: None, end, content };
         for (id, connection) in inner.waiting.remove(&call).unwrap_or_default() {
@@ -117,7 +117,7 @@ impl Answers {
 }
 
 /// Returns the call that ended, if no run asked for it, with how and with what.
-fn end_of_request(recorded: &Arc<Recorded>) -> Option<(CallId, call::End, Arc<str>)> {
+fn end_of_request(recorded: &Arc<RecordedFact>) -> Option<(CallId, call::CallEnd, Arc<str>)> {
     match &recorded.fact.event {
         Event::Call(call::Event::Ended { call, end, entry: None }) => {
             Some((*call, *end, recorded.fact.content.clone().unwrap_or_default()))
@@ -128,13 +128,13 @@ fn end_of_request(recorded: &Arc<Recorded>) -> Option<(CallId, call::End, Arc<st
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::{call::End, id::CallId};
+    use countersign_core::{call::CallEnd, id::CallId};
     use tokio::sync::mpsc::unbounded_channel;
     use uuid::Uuid;
 
     use super::{Answers, KEPT_BYTES};
 
-    const DONE: End = End::Done { error: false };
+    const DONE: CallEnd = CallEnd::Done { error: false };
 
     fn call(number: u128) -> CallId {
         CallId::new(Uuid::from_u128(number))

@@ -12,7 +12,7 @@ use countersign_core::{
     call,
     engine::{self, Command, CommandError, ResidencyScope},
     id::{CallId, GateId},
-    session::counted,
+    session::counted_number,
 };
 use countersign_http::listen::{Place, pulse::Pulse};
 use countersign_policy_admin::service_tools::Asked;
@@ -246,7 +246,7 @@ impl<'a> Connection<'a> {
 
     async fn frame(&mut self, frame: &str) -> Result<(), ConnectionEnd> {
         let incoming = wire::read(frame);
-        self.lowest = self.lowest.into_iter().chain(counted(&incoming.id)).min();
+        self.lowest = self.lowest.into_iter().chain(counted_number(&incoming.id)).min();
         if self.taken_up.contains_key(incoming.id.as_str()) {
             self.let_all_go();
         }
@@ -321,7 +321,7 @@ impl<'a> Connection<'a> {
         }
         let session = self.agent.session.clone();
         let read = self.source.read(move |engine| {
-            let results = engine.state().session(&session)?.requester()?.results();
+            let results = engine.state().session(&session)?.agent_requests()?.results();
             results.get(&call).map(|result| (result.end, result.lsn))
         });
         let Some((Some((end, lsn)), _)) = read.await else { return Ok(()) };
@@ -337,7 +337,7 @@ impl<'a> Connection<'a> {
     async fn gate_of(&mut self, call: CallId) -> Option<GateId> {
         let session = self.agent.session.clone();
         let read = self.source.read_of(ResidencyScope::Session(session.clone()), move |engine| {
-            engine.state().session(&session)?.requester()?.gate_of(call)
+            engine.state().session(&session)?.agent_requests()?.gate_of(call)
         });
         read.await?.0
     }
@@ -346,7 +346,7 @@ impl<'a> Connection<'a> {
     async fn ended(&mut self, id: &str, mut outcome: Outcome) -> Result<(), ConnectionEnd> {
         self.open = self.open.saturating_sub(1);
         self.taken_up.remove(id);
-        if outcome.end == call::End::Unknown && outcome.gate.is_none() {
+        if outcome.end == call::CallEnd::Unknown && outcome.gate.is_none() {
             outcome.gate = self.gate_of(outcome.call).await;
         }
         // Whoever has what it wanted may leave at once, and answers no ping that comes behind that.

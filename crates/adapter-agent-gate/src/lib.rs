@@ -19,7 +19,7 @@ use axum::extract::ws::WebSocket;
 use countersign_core::{
     engine::{Command, CommandError},
     id::{PrincipalId, SessionId},
-    session::{self, Setting, Settings as SessionSettings},
+    session::{self, SessionSetting, Settings as SessionSettings},
 };
 use countersign_http::{
     limits::{FailedAuth, Window},
@@ -132,7 +132,7 @@ impl Door {
             match requests.ask(Command::Session(session.clone(), open)).await {
                 Ok(_) => {}
                 Err(Refused::Refusal(CommandError::SessionExists(_))) => {
-                    let set = session::Command::Set { setting: Setting::All(Box::new(set)), entry: None };
+                    let set = session::Command::Set { setting: SessionSetting::All(Box::new(set)), entry: None };
                     requests.ask(Command::Session(session.clone(), set)).await?;
                 }
                 Err(refused) => return Err(refused),

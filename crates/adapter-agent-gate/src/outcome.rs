@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    call::End,
+    call::CallEnd,
     id::{CallId, GateId},
 };
 use countersign_protocol::agent_gate::{self as wire, Fault, LARGEST_FRAME, code};
@@ -15,7 +15,7 @@ pub(super) struct Outcome {
     pub(super) call: CallId,
     /// The gate that decided it, where somebody looked for it: only the reply to what is unknown names it.
     pub(super) gate: Option<GateId>,
-    pub(super) end: End,
+    pub(super) end: CallEnd,
     /// What the service gave as JSON text, or why it was not done.
     pub(super) content: Arc<str>,
 }
@@ -42,14 +42,14 @@ impl Outcome {
             Some(Fault { code, message: message.to_owned(), data })
         };
         match self.end {
-            End::Done { error: false } => None,
-            End::Done { error: true } | End::Failed => Some(Fault::new(code::FAILED, &*self.content)),
-            End::Denied => told(code::DENIED, "Denied by policy"),
-            End::Refused => told(code::REFUSED, "Denied by user"),
-            End::Expired => told(code::EXPIRED, "Approval timed out"),
-            End::Limited => told(code::LIMITED, "Too many pending approvals"),
-            End::Skipped | End::Cancelled => told(code::FAILED, "Not run"),
-            End::Unknown => {
+            CallEnd::Done { error: false } => None,
+            CallEnd::Done { error: true } | CallEnd::Failed => Some(Fault::new(code::FAILED, &*self.content)),
+            CallEnd::Denied => told(code::DENIED, "Denied by policy"),
+            CallEnd::Refused => told(code::REFUSED, "Denied by user"),
+            CallEnd::Expired => told(code::EXPIRED, "Approval timed out"),
+            CallEnd::Limited => told(code::LIMITED, "Too many pending approvals"),
+            CallEnd::Skipped | CallEnd::Cancelled => told(code::FAILED, "Not run"),
+            CallEnd::Unknown => {
                 let data = self.gate.map(|gate| json!({ "gate_id": gate.to_string() }));
                 Some(Fault { code: code::FAILED, message: self.content.to_string(), data })
             }
@@ -59,14 +59,18 @@ impl Outcome {
     /// The result as a row of pending results has it.
     pub(super) fn row(&self) -> Value {
         match self.end {
-            End::Done { error: false } => {
+            CallEnd::Done { error: false } => {
                 json!({ "status": "executed", "data": serde_json::from_str::<Value>(&self.content).unwrap_or_default() })
             }
-            End::Refused => json!({ "status": "denied", "data": "Denied by user" }),
-            End::Expired => json!({ "status": "denied", "data": "Approval timed out" }),
-            End::Denied => json!({ "status": "denied", "data": "Denied by policy" }),
-            End::Unknown => json!({ "status": "error", "data": "Outcome unknown" }),
-            End::Done { error: true } | End::Failed | End::Limited | End::Skipped | End::Cancelled => {
+            CallEnd::Refused => json!({ "status": "denied", "data": "Denied by user" }),
+            CallEnd::Expired => json!({ "status": "denied", "data": "Approval timed out" }),
+            CallEnd::Denied => json!({ "status": "denied", "data": "Denied by policy" }),
+            CallEnd::Unknown => json!({ "status": "error", "data": "Outcome unknown" }),
+            CallEnd::Done { error: true }
+            | CallEnd::Failed
+            | CallEnd::Limited
+            | CallEnd::Skipped
+            | CallEnd::Cancelled => {
                 json!({ "status": "error", "data": &*self.content })
             }
         }
@@ -77,9 +81,9 @@ impl Outcome {
 mod tests {
     use countersign_core::id::CallId;
 
-    use super::{End, Outcome};
+    use super::{CallEnd, Outcome};
 
-    fn outcome(end: End, content: &str) -> Outcome {
+    fn outcome(end: CallEnd, content: &str) -> Outcome {
         let call = CallId::parse("00000000000000000000000000000001").unwrap();
         Outcome { call, gate: None, end, content: content.into() }
     }
@@ -88,49 +92,49 @@ mod tests {
     fn every_end_has_its_reply_and_its_row() {
         for (end, content, reply, row) in [
             (
-                End::Done { error: false },
+                CallEnd::Done { error: false },
                 "[1]",
                 r#""result":{"status":"executed","data":[1]}"#,
                 r#"{"status":"executed","data":[1]}"#,
             ),
             (
-                End::Done { error: true },
+                CallEnd::Done { error: true },
                 "gone",
                 r#""error":{"code":-32004,"message":"gone"}"#,
                 r#"{"status":"error","data":"gone"}"#,
             ),
             (
-                End::Failed,
+                CallEnd::Failed,
                 "Unknown tool: x",
                 r#""error":{"code":-32004,"message":"Unknown tool: x"}"#,
                 r#"{"status":"error","data":"Unknown tool: x"}"#,
             ),
             (
-                End::Denied,
+                CallEnd::Denied,
                 "rule",
                 r#""error":{"code":-32003,"message":"Denied by policy","data":{"reason":"rule"}}"#,
                 r#"{"status":"denied","data":"Denied by policy"}"#,
             ),
             (
-                End::Refused,
+                CallEnd::Refused,
                 "no",
                 r#""error":{"code":-32001,"message":"Denied by user","data":{"reason":"no"}}"#,
                 r#"{"status":"denied","data":"Denied by user"}"#,
             ),
             (
-                End::Expired,
+                CallEnd::Expired,
                 "late",
                 r#""error":{"code":-32002,"message":"Approval timed out","data":{"reason":"late"}}"#,
                 r#"{"status":"denied","data":"Approval timed out"}"#,
             ),
             (
-                End::Limited,
+                CallEnd::Limited,
                 "Too many pending approvals",
                 r#""error":{"code":-32006,"message":"Too many pending approvals"}"#,
                 r#"{"status":"error","data":"Too many pending approvals"}"#,
             ),
             (
-                End::Unknown,
+                CallEnd::Unknown,
                 "who knows",
                 r#""error":{"code":-32004,"message":"who knows"}"#,
                 r#"{"status":"error","data":"Outcome unknown"}"#,
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_no_client_takes_says_so() {
-        let told = outcome(End::Done { error: false }, &format!("\"{}\"", "x".repeat(1 << 20)));
+        let told = outcome(CallEnd::Done { error: false }, &format!("\"{}\"", "x".repeat(1 << 20)));
         assert!(told.reply("1").contains("Response too large (1048"), "{:.100}", told.reply("1"));
     }
 }

@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_core::{
-    call::{Content, End},
+    call::{CallDetails, CallEnd},
     engine::ResidencyScope,
     id::{CallId, GateId, Lsn},
-    session::{Asked, Counts},
+    session::{ProgramGeneration, RequestRecord},
     time::Millis,
 };
 use countersign_protocol::agent_gate::LARGEST_FRAME;
@@ -38,7 +38,7 @@ pub(super) struct OwnReply {
     /// The program's own id, as JSON text.
     wire: Arc<str>,
     gate: Option<GateId>,
-    end: End,
+    end: CallEnd,
     lsn: Lsn,
 }
 
@@ -63,9 +63,9 @@ pub(super) async fn missed(
 ) -> Option<Missed> {
     let session = agent.session.clone();
     let read = requests.read_of(ResidencyScope::Session(session.clone()), move |engine| {
-        let requester = engine.state().session(&session)?.requester()?;
+        let requester = engine.state().session(&session)?.agent_requests()?;
         let results: Vec<_> = requester.results().iter().map(|(call, result)| (*call, result.clone())).collect();
-        Some((results, requester.open().clone(), requester.generation(), requester.clone()))
+        Some((results, requester.open_requests().clone(), requester.generation(), requester.clone()))
     });
     let Some((mut results, mut open, generation, requester)) = read.await?.0 else {
         return Some(Missed { listed: ResultList::default().text(), ..Missed::default() });
@@ -74,9 +74,9 @@ pub(super) async fn missed(
     open.retain(|call, _| !told.contains(call));
     let counts = requester.counts_on(id, lowest, |call| told.contains(&call));
     let mut missed = Missed::default();
-    let is_its_own = |generation: u32| counts == Counts::From(generation);
-    for (call, result) in results.iter().filter(|(_, result)| is_its_own(result.asked.generation)) {
-        let asked = &result.asked;
+    let is_its_own = |generation: u32| counts == ProgramGeneration::From(generation);
+    for (call, result) in results.iter().filter(|(_, result)| is_its_own(result.request.generation)) {
+        let asked = &result.request;
         let owed =
             OwnReply { call: *call, wire: Arc::clone(&asked.wire), gate: asked.gate, end: result.end, lsn: result.lsn };
         missed.owed.push(owed);
@@ -84,7 +84,7 @@ pub(super) async fn missed(
     let mut listed = ResultList::default();
     for (call, result) in results {
         // One by one: all of them may be far more than fits into the frame, and into memory.
-        let contents = match door.handle.contents().get(&[result.wanted, result.lsn]).await {
+        let contents = match door.handle.contents().get(&[result.proposed_lsn, result.lsn]).await {
             Ok(contents) => contents,
             Err(error) => {
                 tracing::error!(%error, "results that an agent asks for cannot be read");
@@ -92,16 +92,16 @@ pub(super) async fn missed(
             }
         };
         let [wanted, ended] = contents.as_slice() else { continue };
-        let Some(wanted) = wanted.as_deref().and_then(|text| serde_json::from_str::<Content>(text).ok()) else {
+        let Some(wanted) = wanted.as_deref().and_then(|text| serde_json::from_str::<CallDetails>(text).ok()) else {
             continue;
         };
         let outcome =
-            Outcome { call, gate: result.asked.gate, end: result.end, content: ended.clone().unwrap_or_default() };
+            Outcome { call, gate: result.request.gate, end: result.end, content: ended.clone().unwrap_or_default() };
         let row = ResultRow {
-            ids: RowIds::of(counts, generation, call, &result.asked),
+            ids: RowIds::of(counts, generation, call, &result.request),
             wanted: &wanted,
             outcome: outcome.row(),
-            at: result.asked.at,
+            at: result.request.at,
         };
         let told =
             || json!({ "status": "error", "data": format!("Response too large ({} bytes)", outcome.content.len()) });
@@ -127,13 +127,15 @@ impl RowIds {
     /// Names a result to a program that `counts` so. Its own id names it to the program that asked for it. In `results` it does so only
     /// where nothing follows under that id: clients of the original take such a row for the answer, and it is less than the ordinary
     /// reply (no data, and an expiry reads as a denial).
-    fn of(counts: Counts, generation: u32, call: CallId, asked: &Asked) -> Self {
+    fn of(counts: ProgramGeneration, generation: u32, call: CallId, asked: &RequestRecord) -> Self {
         let ours = || asked.gate.map_or_else(|| call.to_string(), |gate| gate.to_string());
         let own = || text_of(&asked.wire);
         match counts {
-            Counts::From(of) if of == asked.generation => Self { results: ours(), queued: own() },
-            Counts::Anew if asked.generation == generation => Self { results: own(), queued: own() },
-            Counts::From(_) | Counts::Anew | Counts::Unclear => Self { results: ours(), queued: ours() },
+            ProgramGeneration::From(of) if of == asked.generation => Self { results: ours(), queued: own() },
+            ProgramGeneration::Anew if asked.generation == generation => Self { results: own(), queued: own() },
+            ProgramGeneration::From(_) | ProgramGeneration::Anew | ProgramGeneration::Unclear => {
+                Self { results: ours(), queued: ours() }
+            }
         }
     }
 }
@@ -141,7 +143,7 @@ impl RowIds {
 /// A result that is listed.
 struct ResultRow<'a> {
     ids: RowIds,
-    wanted: &'a Content,
+    wanted: &'a CallDetails,
     outcome: Value,
     at: Millis,
 }

@@ -1,6 +1,6 @@
 //! What a tool request asks of the engine, and what it is refused for before policy is asked.
 
-use countersign_core::call::Request;
+use countersign_core::call::AgentRequest;
 use countersign_policy_admin::service_tools::{self, Asked, Tools};
 use countersign_protocol::agent_gate::{Fault, code};
 use countersign_runtime::tools::Secrets;
@@ -30,12 +30,12 @@ pub(super) fn list(order: &[String], tools: &Tools) -> String {
 }
 
 /// The request that a frame makes.
-pub(super) fn request(tools: &Tools, asked: Asked<'_>) -> Result<Request, Fault> {
+pub(super) fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, Fault> {
     service_tools::request(tools, asked).map_err(|message| Fault::new(code::INVALID, message))
 }
 
 /// The request, if the secrets that it names are to be had.
-pub(super) fn check(secrets: &Secrets, request: Request) -> Result<Request, Fault> {
+pub(super) fn check(secrets: &Secrets, request: AgentRequest) -> Result<AgentRequest, Fault> {
     if request.service.is_some() {
         let filled = secrets.fill_arguments(&request.arguments);
         filled.map_err(|problem| Fault::new(code::INVALID, problem))?;

@@ -3,7 +3,7 @@
 //! It must not decide anything: the engine does.
 
 use countersign_core::{
-    ledger::{self, Breach},
+    ledger::{self, BudgetBreach},
     policy::{Class, Contract, ContractGap, ContractScope},
     unattended::{self, BreachPoint, ContractTerms, TermsWidening},
 };
@@ -35,7 +35,7 @@ pub(crate) fn terms(declaration: &Declaration) -> ContractTerms {
             classes: classes.into_iter().collect(),
             tools: None,
         },
-        budget: ledger::Budget {
+        budget: ledger::BudgetLimits {
             tokens: whole(max_tokens),
             calls: whole(max_tool_calls),
             wall_time: whole(max_wall_time_ms),
@@ -162,7 +162,7 @@ impl Of {
     }
 
     /// The `error` of a command for which there is no more.
-    pub(crate) fn exceeded(self, breach: Breach, phase: String) -> Json {
+    pub(crate) fn exceeded(self, breach: BudgetBreach, phase: String) -> Json {
         let (metric, [limit, observed]) = amounts(breach);
         json(&BudgetExceeded::new(metric, (limit, observed), phase, self.run, self.session))
     }
@@ -173,14 +173,14 @@ fn json(error: &impl Wire) -> Json {
 }
 
 /// The metric, its limit and what was observed, in the units of declarations.
-pub(crate) fn amounts(Breach { metric, limit, observed }: Breach) -> (Metric, [Number; 2]) {
+pub(crate) fn amounts(BudgetBreach { metric, limit, observed }: BudgetBreach) -> (Metric, [Number; 2]) {
     #[expect(clippy::cast_precision_loss, reason = "declarations have no greater precision")]
     let of = |amount: u64| amount as f64;
     match metric {
-        ledger::Metric::Tokens => (Metric::Tokens, [of(limit), of(observed)].map(Number)),
-        ledger::Metric::ToolCalls => (Metric::ToolCalls, [of(limit), of(observed)].map(Number)),
-        ledger::Metric::WallTime => (Metric::WallTime, [of(limit), of(observed)].map(Number)),
-        ledger::Metric::Cost => (Metric::Cost, [of(limit) / MICROS, of(observed) / MICROS].map(Number)),
+        ledger::LedgerMetric::Tokens => (Metric::Tokens, [of(limit), of(observed)].map(Number)),
+        ledger::LedgerMetric::ToolCalls => (Metric::ToolCalls, [of(limit), of(observed)].map(Number)),
+        ledger::LedgerMetric::WallTime => (Metric::WallTime, [of(limit), of(observed)].map(Number)),
+        ledger::LedgerMetric::Cost => (Metric::Cost, [of(limit) / MICROS, of(observed) / MICROS].map(Number)),
     }
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn refused(refusal: &unattended::DeclareError) -> Refused {
 }
 
 /// What becomes of anything that begins work after a breach.
-pub(crate) fn over(breach: Breach) -> Refused {
+pub(crate) fn over(breach: BudgetBreach) -> Refused {
     let (metric, _) = amounts(breach);
     let message = format!("unattended run aborted: budget {} exceeded", metric.name());
     Refused { code: RefusalCode::UnattendedAborted, message }
@@ -224,10 +224,10 @@ fn name_of(widening: &TermsWidening) -> String {
             Missing::Scope(scope) => scope.name(),
             Missing::Action(action) => action.name(),
         },
-        TermsWidening::Limit(ledger::Metric::Tokens) => "max_tokens",
-        TermsWidening::Limit(ledger::Metric::ToolCalls) => "max_tool_calls",
-        TermsWidening::Limit(ledger::Metric::WallTime) => "max_wall_time_ms",
-        TermsWidening::Limit(ledger::Metric::Cost) => "max_cost_usd",
+        TermsWidening::Limit(ledger::LedgerMetric::Tokens) => "max_tokens",
+        TermsWidening::Limit(ledger::LedgerMetric::ToolCalls) => "max_tool_calls",
+        TermsWidening::Limit(ledger::LedgerMetric::WallTime) => "max_wall_time_ms",
+        TermsWidening::Limit(ledger::LedgerMetric::Cost) => "max_cost_usd",
         TermsWidening::OnBreach => "on_breach",
         TermsWidening::Renegotiable => "renegotiable",
     }
@@ -237,7 +237,7 @@ fn name_of(widening: &TermsWidening) -> String {
 #[cfg(test)]
 mod tests {
     use countersign_core::{
-        ledger::{self, Breach},
+        ledger::{self, BudgetBreach},
         policy::ContractGap,
         unattended::{DeclareError, TermsWidening},
     };
@@ -281,7 +281,8 @@ mod tests {
     #[test]
     fn limits_are_whole() {
         let budget = terms(&declared(json!({}))).budget;
-        let want = ledger::Budget { tokens: Some(2), calls: Some(3), wall_time: Some(4), cost_micros: Some(290_000) };
+        let want =
+            ledger::BudgetLimits { tokens: Some(2), calls: Some(3), wall_time: Some(4), cost_micros: Some(290_000) };
         assert_eq!(budget, want);
     }
 
@@ -306,7 +307,7 @@ mod tests {
             json!({ "code": "action_denied", "action": "file.delete", "command": "rm x", "run_id": "r",
                 "session_id": "s", "pre_side_effect": true })
         );
-        let breach = Breach { metric: ledger::Metric::Cost, limit: 290_000, observed: 300_000 };
+        let breach = BudgetBreach { metric: ledger::LedgerMetric::Cost, limit: 290_000, observed: 300_000 };
         let exceeded: Value = of().exceeded(breach, "prompt preflight".to_owned()).read().unwrap();
         assert_eq!(
             exceeded,

@@ -11,9 +11,9 @@ use countersign_adapter_omp::{
 };
 use countersign_agent_dir::{Environment, Product};
 use countersign_core::{
-    engine::Recorded,
-    gate::{Answer, Gate, Scope},
-    session::Told,
+    engine::RecordedFact,
+    gate::{ApprovalScope, Gate, GateReply},
+    session::AnswerFormat,
 };
 use countersign_protocol::{
     gjc::{
@@ -71,7 +71,7 @@ fn options(flags: &Flags, environment: &Environment, surface: Surface) -> Dialec
         workflow_tools: true,
         hosts_keep_tasks: true,
         nobody: (!flags.shows_dialogs()).then_some(NOBODY),
-        answers: Told::Selected,
+        answers: AnswerFormat::Selected,
         titles: TITLE_VARIABLES.iter().any(|name| environment.get(name).is_some_and(is_on)),
         reminders: true,
         changing_clients: surface != Surface::Host,
@@ -153,7 +153,7 @@ impl DialectExtension for GjcDialect {
         commands::unknown(door, id, name).boxed()
     }
 
-    fn on_fact(&self, door: &mut Door, recorded: &Recorded) {
+    fn on_fact(&self, door: &mut Door, recorded: &RecordedFact) {
         unattended::heard(door, recorded);
     }
 
@@ -166,7 +166,7 @@ impl DialectExtension for GjcDialect {
         door: &Door,
         call: &str,
         request: &GateRequest,
-        offered: &[Scope],
+        offered: &[ApprovalScope],
     ) -> Option<PermissionRequest> {
         permission::request(call, request, offered).filter(|_| is_on_bridge(door))
     }
@@ -176,8 +176,8 @@ impl DialectExtension for GjcDialect {
         door: &Door,
         answer: &UiAnswer,
         request: &GateRequest,
-        offered: &[Scope],
-    ) -> Option<Answer> {
+        offered: &[ApprovalScope],
+    ) -> Option<GateReply> {
         permission::said(answer, request, offered).filter(|_| is_on_bridge(door))
     }
 

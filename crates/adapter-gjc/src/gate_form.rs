@@ -4,7 +4,7 @@
 //! letter. Source: docs/protocol/gjc.md, Workflow gates.
 
 use countersign_core::{
-    gate::{self, Answer, Form, Gate, Kind, Phase, Scope, Stage},
+    gate::{self, AnswerForm, ApprovalScope, Gate, GatePhase, GateReply, GateStage, Kind},
     id::SessionId,
 };
 use countersign_protocol::{
@@ -43,27 +43,27 @@ pub(crate) fn name(gate: &Gate) -> Option<String> {
 }
 
 /// Returns where in `session` the gate of this name is counted, if the name can be one of its.
-pub(crate) fn place(session: &SessionId, name: &str) -> Option<(Stage, u32)> {
+pub(crate) fn place(session: &SessionId, name: &str) -> Option<(GateStage, u32)> {
     let number: u32 = name.rsplit_once('_')?.1.parse().ok()?;
-    let stages = [Stage::Interview, Stage::Plan, Stage::Execution];
-    let named = |of: &Stage| gate_id(session.as_str(), stage(*of), number) == name;
+    let stages = [GateStage::Interview, GateStage::Plan, GateStage::Execution];
+    let named = |of: &GateStage| gate_id(session.as_str(), stage(*of), number) == name;
     stages.into_iter().find(named).map(|stage| (stage, number))
 }
 
-pub(crate) const fn stage(of: Stage) -> workflow::Stage {
+pub(crate) const fn stage(of: GateStage) -> workflow::Stage {
     match of {
-        Stage::Interview => workflow::Stage::DeepInterview,
-        Stage::Plan => workflow::Stage::Ralplan,
-        Stage::Execution => workflow::Stage::Ultragoal,
+        GateStage::Interview => workflow::Stage::DeepInterview,
+        GateStage::Plan => workflow::Stage::Ralplan,
+        GateStage::Execution => workflow::Stage::Ultragoal,
     }
 }
 
 /// The kind, which goes with the stage: programs know the form of an answer by it.
-pub(crate) const fn kind(of: Stage) -> workflow::Kind {
+pub(crate) const fn kind(of: GateStage) -> workflow::Kind {
     match of {
-        Stage::Interview => workflow::Kind::Question,
-        Stage::Plan => workflow::Kind::Approval,
-        Stage::Execution => workflow::Kind::Execution,
+        GateStage::Interview => workflow::Kind::Question,
+        GateStage::Plan => workflow::Kind::Approval,
+        GateStage::Execution => workflow::Kind::Execution,
     }
 }
 
@@ -91,7 +91,7 @@ fn opening(gate: &Gate, request: &GateRequest) -> Result<Opening, SchemaError> {
         }
         RequestKind::Question(question) => Ok(sign_off(gate, context(question.text, question.about))),
         RequestKind::Call(call) => {
-            let choices: &[&str] = if gate.stage() == Stage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION };
+            let choices: &[&str] = if gate.stage() == GateStage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION };
             let card = GateCard::new(&gate_card::Asked::new(call, "The agent", None, choices));
             Ok(sign_off(gate, asked(card.title.clone(), card.text())))
         }
@@ -104,7 +104,7 @@ fn opening(gate: &Gate, request: &GateRequest) -> Result<Opening, SchemaError> {
 
 /// What is decided with a word, and others beside it.
 fn sign_off(gate: &Gate, context: Context) -> Opening {
-    if gate.stage() == Stage::Plan { shapes::approval(context) } else { shapes::execution(context) }
+    if gate.stage() == GateStage::Plan { shapes::approval(context) } else { shapes::execution(context) }
 }
 
 fn asked(title: String, prompt: String) -> Context {
@@ -158,7 +158,7 @@ fn round(given: &Value) -> Option<Round> {
 ///
 /// # Errors
 /// Everything that is wrong with it; at least one thing.
-pub(crate) fn read(gate: &Gate, request: &GateRequest, answer: Value) -> Result<Answer, Vec<Mismatch>> {
+pub(crate) fn read(gate: &Gate, request: &GateRequest, answer: Value) -> Result<GateReply, Vec<Mismatch>> {
     let opening = opening(gate, request).map_err(|error| vec![unusable(&error)])?;
     let wrong = opening.schema.check(&answer);
     if !wrong.is_empty() {
@@ -166,13 +166,13 @@ pub(crate) fn read(gate: &Gate, request: &GateRequest, answer: Value) -> Result<
     }
     let said = said(gate, request, &answer).map_err(|unmeant| vec![unmeant.mismatch()])?;
     let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
-    Ok(Answer::Form(Box::new(Form { answer: said, form: answer, digest })))
+    Ok(GateReply::Form(Box::new(AnswerForm { answer: said, form: answer, digest })))
 }
 
 /// An answer that nobody looked at.
-pub(crate) fn unread(answer: Value) -> Answer {
+pub(crate) fn unread(answer: Value) -> GateReply {
     let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
-    Answer::Form(Box::new(Form { answer: Answer::Decline, form: answer, digest }))
+    GateReply::Form(Box::new(AnswerForm { answer: GateReply::Decline, form: answer, digest }))
 }
 
 /// Returns the hash of the schema that answers to a gate are checked against.
@@ -189,16 +189,16 @@ fn unusable(error: &SchemaError) -> Mismatch {
     Mismatch { path: "#".to_owned(), keyword: SchemaError::CODE, message: error.to_string(), expected: None }
 }
 
-fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<Answer, Unmeant> {
+fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<GateReply, Unmeant> {
     let words = |decision: &str, comments: Option<String>| {
         let comments = comments.filter(|comments| !comments.trim().is_empty());
-        Answer::Say([decision.to_owned()].into_iter().chain(comments).collect())
+        GateReply::Say([decision.to_owned()].into_iter().chain(comments).collect())
     };
     Ok(match gate.kind() {
         Kind::Question => {
             let Choice { selected, custom } =
                 meaning::choice(&request.question().map(question).unwrap_or_default(), answer)?;
-            Answer::Say(selected.into_iter().chain(custom).collect())
+            GateReply::Say(selected.into_iter().chain(custom).collect())
         }
         Kind::Plan => match meaning::approval(answer)? {
             Approval::Approve { comments } => words(gate::APPROVE, comments),
@@ -209,14 +209,14 @@ fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<Answer, Un
             Execution::Approve { reason } => words(gate::APPROVE, reason),
             Execution::Decline { reason } => words(gate::DECLINE, reason),
         },
-        Kind::Approval if gate.stage() == Stage::Plan => match meaning::approval(answer)? {
-            Approval::Approve { .. } => Answer::Allow(Scope::Once),
-            Approval::RequestChanges { comments } => Answer::Deny { reason: Some(comments) },
-            Approval::Reject { comments } => Answer::Deny { reason: comments },
+        Kind::Approval if gate.stage() == GateStage::Plan => match meaning::approval(answer)? {
+            Approval::Approve { .. } => GateReply::Allow(ApprovalScope::Once),
+            Approval::RequestChanges { comments } => GateReply::Deny { reason: Some(comments) },
+            Approval::Reject { comments } => GateReply::Deny { reason: comments },
         },
         Kind::Approval | Kind::Pairing | Kind::Budget => match meaning::execution(answer)? {
-            Execution::Approve { .. } => Answer::Allow(Scope::Once),
-            Execution::Decline { reason } => Answer::Deny { reason },
+            Execution::Approve { .. } => GateReply::Allow(ApprovalScope::Once),
+            Execution::Decline { reason } => GateReply::Deny { reason },
         },
     })
 }
@@ -224,16 +224,18 @@ fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<Answer, Un
 /// What a gate that has an answer is told to have, and the answer: in the form that it came in, or in the form that it would have.
 /// None while it waits, and where nothing was answered.
 pub(crate) fn resolved(gate: &Gate, request: &GateRequest, text: Option<&str>) -> Option<(Resolution, Value)> {
-    let Phase::Resolved { resolution, at, .. } = gate.phase() else { return None };
-    let answer = match text.and_then(gate::form) {
+    let GatePhase::Resolved { resolution, at, .. } = gate.phase() else { return None };
+    let answer = match text.and_then(gate::parse_form) {
         Some(form) => form,
         None => match resolution {
-            gate::Resolution::Answered => form_of(gate.kind(), request, &text.and_then(gate::said)?)?,
-            gate::Resolution::Expired => by_default(gate, request)?,
-            gate::Resolution::Allowed { .. } | gate::Resolution::Granted => json!({ "decision": gate::APPROVE }),
-            gate::Resolution::Denied if gate.stage() == Stage::Plan => decided("comments", gate::REJECT, text),
-            gate::Resolution::Denied => decided("reason", gate::DECLINE, text),
-            gate::Resolution::Declined | gate::Resolution::Withdrawn => return None,
+            gate::GateResolution::Answered => form_of(gate.kind(), request, &text.and_then(gate::parse_words)?)?,
+            gate::GateResolution::Expired => by_default(gate, request)?,
+            gate::GateResolution::Allowed { .. } | gate::GateResolution::Granted => {
+                json!({ "decision": gate::APPROVE })
+            }
+            gate::GateResolution::Denied if gate.stage() == GateStage::Plan => decided("comments", gate::REJECT, text),
+            gate::GateResolution::Denied => decided("reason", gate::DECLINE, text),
+            gate::GateResolution::Declined | gate::GateResolution::Withdrawn => return None,
         },
     };
     Some((Resolution::accepted(name(gate)?, hash(&answer), iso(*at)), answer))

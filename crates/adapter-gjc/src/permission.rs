@@ -2,7 +2,7 @@
 //!
 //! It must not know which calls need that: policy says so, and the gate is the same as everywhere.
 
-use countersign_core::gate::{Answer, Scope};
+use countersign_core::gate::{ApprovalScope, GateReply};
 use countersign_protocol::{
     gjc::bridge::{PermissionKind, PermissionOption, PermissionRequest, ToolCallCard},
     omp::UiAnswer,
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 
 /// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
 /// session where that is offered, and its option says so.
-pub(crate) fn request(call: &str, request: &GateRequest, offered: &[Scope]) -> Option<PermissionRequest> {
+pub(crate) fn request(call: &str, request: &GateRequest, offered: &[ApprovalScope]) -> Option<PermissionRequest> {
     let asked = request.call()?;
     let once = PermissionOption::new(PermissionKind::AllowOnce, "Allow once");
     let lasting = lasting(offered).map(|scope| {
         let name = match scope {
-            Scope::Always => "Always allow exactly this",
-            Scope::Session | Scope::Once => "Allow for this session",
+            ApprovalScope::Always => "Always allow exactly this",
+            ApprovalScope::Session | ApprovalScope::Once => "Allow for this session",
         };
         PermissionOption::new(PermissionKind::AllowAlways, name)
     });
@@ -39,19 +39,19 @@ pub(crate) fn request(call: &str, request: &GateRequest, offered: &[Scope]) -> O
 }
 
 /// What a client's answer to such a call means; none for another gate. Whatever does not clearly allow is a denial.
-pub(crate) fn said(answer: &UiAnswer, request: &GateRequest, offered: &[Scope]) -> Option<Answer> {
+pub(crate) fn said(answer: &UiAnswer, request: &GateRequest, offered: &[ApprovalScope]) -> Option<GateReply> {
     request.call()?;
     let scope = match answer {
-        UiAnswer::Value(option) if option == PermissionKind::AllowOnce.name() => Some(Scope::Once),
+        UiAnswer::Value(option) if option == PermissionKind::AllowOnce.name() => Some(ApprovalScope::Once),
         UiAnswer::Value(option) if option == PermissionKind::AllowAlways.name() => lasting(offered),
         UiAnswer::Value(_) | UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => None,
     };
     let allowed = scope.filter(|scope| offered.contains(scope));
-    Some(allowed.map_or(Answer::Deny { reason: None }, Answer::Allow))
+    Some(allowed.map_or(GateReply::Deny { reason: None }, GateReply::Allow))
 }
 
-fn lasting(offered: &[Scope]) -> Option<Scope> {
-    [Scope::Session, Scope::Always].into_iter().find(|scope| offered.contains(scope))
+fn lasting(offered: &[ApprovalScope]) -> Option<ApprovalScope> {
+    [ApprovalScope::Session, ApprovalScope::Always].into_iter().find(|scope| offered.contains(scope))
 }
 
 /// What kind of thing a tool does, in the words of the bridge's clients.
@@ -72,7 +72,7 @@ fn locations(arguments: &Map<String, Value>) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::{Answer, Content, Scope};
+    use countersign_core::gate::{ApprovalScope, GateContent, GateReply};
     use countersign_protocol::{encode, omp::UiAnswer};
     use countersign_view::GateRequest;
     use serde_json::{Value, json};
@@ -82,7 +82,7 @@ mod tests {
     fn content() -> GateRequest {
         let Value::Object(arguments) = json!({"command": "rm a"}) else { unreachable!() };
         let signature = "bash(rm a)".to_owned();
-        Content::Approval {
+        GateContent::Approval {
             tool: "bash".into(),
             arguments,
             signature,
@@ -99,9 +99,12 @@ mod tests {
         let (once, deny) = (option("allow_once", "Allow once"), option("reject_once", "Deny"));
         let session = option("allow_always", "Allow for this session");
         for (offered, want) in [
-            (&[Scope::Once][..], json!([once, deny])),
-            (&[Scope::Once, Scope::Session, Scope::Always], json!([once, session, deny])),
-            (&[Scope::Once, Scope::Always], json!([once, option("allow_always", "Always allow exactly this"), deny])),
+            (&[ApprovalScope::Once][..], json!([once, deny])),
+            (&[ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always], json!([once, session, deny])),
+            (
+                &[ApprovalScope::Once, ApprovalScope::Always],
+                json!([once, option("allow_always", "Always allow exactly this"), deny]),
+            ),
         ] {
             let shown: Value = serde_json::from_slice(&encode(&request("c1", &content(), offered).unwrap())).unwrap();
             assert_eq!(shown["options"], want);
@@ -115,18 +118,22 @@ mod tests {
 
     #[test]
     fn what_does_not_clearly_allow_is_a_denial() {
-        let deny = Answer::Deny { reason: None };
+        let deny = GateReply::Deny { reason: None };
         let value = |text: &str| UiAnswer::Value(text.to_owned());
         for (answer, offered, want) in [
-            (value("allow_once"), &[Scope::Once][..], Answer::Allow(Scope::Once)),
-            (value("allow_always"), &[Scope::Once], deny.clone()),
-            (value("allow_always"), &[Scope::Once, Scope::Session], Answer::Allow(Scope::Session)),
+            (value("allow_once"), &[ApprovalScope::Once][..], GateReply::Allow(ApprovalScope::Once)),
+            (value("allow_always"), &[ApprovalScope::Once], deny.clone()),
+            (
+                value("allow_always"),
+                &[ApprovalScope::Once, ApprovalScope::Session],
+                GateReply::Allow(ApprovalScope::Session),
+            ),
             (value("allow_once"), &[], deny.clone()),
-            (value("reject_once"), &[Scope::Once], deny.clone()),
-            (value("reject_always"), &[Scope::Once], deny.clone()),
-            (value("Allow once"), &[Scope::Once], deny.clone()),
-            (UiAnswer::Confirmed(true), &[Scope::Once], deny.clone()),
-            (UiAnswer::Cancelled { timed_out: false }, &[Scope::Once], deny),
+            (value("reject_once"), &[ApprovalScope::Once], deny.clone()),
+            (value("reject_always"), &[ApprovalScope::Once], deny.clone()),
+            (value("Allow once"), &[ApprovalScope::Once], deny.clone()),
+            (UiAnswer::Confirmed(true), &[ApprovalScope::Once], deny.clone()),
+            (UiAnswer::Cancelled { timed_out: false }, &[ApprovalScope::Once], deny),
         ] {
             assert_eq!(said(&answer, &content(), offered), Some(want), "{answer:?}");
         }

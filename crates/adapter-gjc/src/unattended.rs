@@ -9,9 +9,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_adapter_omp::{Door, refusal_text::problem};
 use countersign_core::{
-    engine::{Command as EngineCommand, CommandError, EngineReply, Recorded},
+    engine::{Command as EngineCommand, CommandError, EngineReply, RecordedFact},
     id::SessionId,
-    ledger::Breach,
+    ledger::BudgetBreach,
     unattended::{BreachPoint, Command as OfContract, ContractOutcome, Event, HostCommandNeeds},
 };
 use countersign_protocol::{
@@ -261,7 +261,7 @@ async fn open_audit(door: &mut Door, actor: Option<&str>) -> Result<String, Stri
 }
 
 /// What a fact about the session comes to for its host.
-pub(crate) fn heard(door: &mut Door, recorded: &Recorded) {
+pub(crate) fn heard(door: &mut Door, recorded: &RecordedFact) {
     match &recorded.fact.event {
         countersign_core::engine::Event::Unattended(event) => {
             write_audit(door, event, recorded);
@@ -281,7 +281,7 @@ pub(crate) fn heard(door: &mut Door, recorded: &Recorded) {
     }
 }
 
-fn write_audit(door: &mut Door, event: &Event, recorded: &Recorded) {
+fn write_audit(door: &mut Door, event: &Event, recorded: &RecordedFact) {
     let Some(session) = &recorded.meta.session else { return };
     if let (
         Event::Declared { terms, .. } | Event::Narrowed { terms, .. },
@@ -340,7 +340,7 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
 }
 
 /// The prompt whose run is being ended has failed, and the end of the run says so. A command that was refused is told so by itself.
-fn ended(door: &mut Door, (breach, place): (Breach, BreachPoint), session: Option<&SessionId>) {
+fn ended(door: &mut Door, (breach, place): (BudgetBreach, BreachPoint), session: Option<&SessionId>) {
     let is_running = door.teller.is_running();
     let Some(gjc) = state_mut(door) else { return };
     let run = match &gjc.unattended.audit {

@@ -7,7 +7,7 @@ mod file;
 
 use countersign_core::{
     engine::{Command as EngineCommand, CommandError, Engine, ResidencyScope as At},
-    gate::{self, Answer, AnswerRefusal, Gate},
+    gate::{self, AnswerError, Gate, GateReply},
     id::{GateId, PrincipalId, SessionId},
     session,
 };
@@ -116,14 +116,14 @@ async fn send(
     id: Option<Id>,
     (gate, request): (Gate, Option<GateRequest>),
     name: String,
-    answer: Answer,
+    answer: GateReply,
     key: Option<String>,
     rejected: impl FnOnce(String, Vec<Mismatch>, String) -> Resolution + Send + 'static,
 ) {
     let Some(seat) = door.seat() else { return };
     let (gate_id, answers, contents) = (gate.id(), seat.answers.clone(), seat.handle.contents().clone());
     let by = PrincipalId::new("host");
-    let given = answer.form().map(|digest| digest.to_string());
+    let given = answer.form_digest().map(|digest| digest.to_string());
     let (shown, waited) = (name.clone(), request.is_some());
     let replied = answers.send(EngineCommand::Gate(gate::Command::Answer { gate: gate_id, answer, by, key })).await;
     door.later(async move {
@@ -134,9 +134,9 @@ async fn send(
             Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, Outcome::Info)),
             Err(Refused::Refusal(CommandError::Answer(refusal))) => Some(match refusal {
                 refusal if is_unanswered(refusal, &gate) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
-                AnswerRefusal::AlreadyResolved { .. } => (AuditEvent::GateResponseAlreadyResolved, Outcome::Rejected),
-                AnswerRefusal::KeyTaken(_) => (AuditEvent::GateResponseIdempotencyConflict, Outcome::Rejected),
-                AnswerRefusal::Unknown(_) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
+                AnswerError::AlreadyResolved { .. } => (AuditEvent::GateResponseAlreadyResolved, Outcome::Rejected),
+                AnswerError::KeyTaken(_) => (AuditEvent::GateResponseIdempotencyConflict, Outcome::Rejected),
+                AnswerError::Unknown(_) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
                 _ => (AuditEvent::GateResponseRejected, Outcome::Rejected),
             }),
             Err(_) => None,
@@ -148,15 +148,15 @@ async fn send(
             },
             Err(Refused::Refusal(CommandError::Answer(refusal))) => match refusal {
                 refusal if is_unanswered(&refusal, &gate) => typed(id, GateError::Unknown(name)),
-                AnswerRefusal::AlreadyResolved { .. } => typed(id, GateError::AlreadyResolved(name)),
-                AnswerRefusal::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),
-                AnswerRefusal::Unknown(_) => typed(id, GateError::Unknown(name)),
-                AnswerRefusal::NotOffered { problem, .. } => {
+                AnswerError::AlreadyResolved { .. } => typed(id, GateError::AlreadyResolved(name)),
+                AnswerError::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),
+                AnswerError::Unknown(_) => typed(id, GateError::Unknown(name)),
+                AnswerError::NotOffered { problem, .. } => {
                     let schema = request.as_ref().and_then(|request| gate_form::schema_hash(&gate, request));
                     let error = gate_form::not_offered(problem);
                     Response::success(id, RESPONSE, &rejected(name, vec![error], schema.unwrap_or_default()))
                 }
-                AnswerRefusal::NotAmong { .. } | AnswerRefusal::Nobody { .. } | AnswerRefusal::NotAllowed { .. } => {
+                AnswerError::NotAmong { .. } | AnswerError::Nobody { .. } | AnswerError::NotAllowed { .. } => {
                     Response::failure(id, RESPONSE, refusal.to_string())
                 }
             },
@@ -173,11 +173,11 @@ async fn send(
 }
 
 /// Returns true if the gate ended without anybody's answer and without a default: nothing resolved it.
-fn is_unanswered(refusal: &AnswerRefusal, gate: &Gate) -> bool {
-    let AnswerRefusal::AlreadyResolved { resolution, .. } = refusal else { return false };
+fn is_unanswered(refusal: &AnswerError, gate: &Gate) -> bool {
+    let AnswerError::AlreadyResolved { resolution, .. } = refusal else { return false };
     match resolution {
-        gate::Resolution::Withdrawn => true,
-        gate::Resolution::Expired => !matches!(gate.fallback(), gate::Fallback::Choice(_)),
+        gate::GateResolution::Withdrawn => true,
+        gate::GateResolution::Expired => !matches!(gate.fallback(), gate::Fallback::Choice(_)),
         _ => false,
     }
 }
@@ -194,7 +194,7 @@ async fn told(
 ) -> Option<Resolution> {
     let read = answers.read_of(At::Gate(id), move |engine| engine.state().gate(id).cloned()).await?;
     let gate = read.0?;
-    let lsns: Vec<_> = [Some(gate.content()), gate.answer_content()].into_iter().flatten().collect();
+    let lsns: Vec<_> = [Some(gate.content_lsn()), gate.answer_content()].into_iter().flatten().collect();
     let mut texts = contents.get(&lsns).await.ok()?.into_iter();
     let shown = GateRequest::from_record(&texts.next()??)?;
     gate_form::resolved(&gate, &shown, texts.next().flatten().as_deref()).map(|(resolution, _)| resolution)
@@ -204,7 +204,7 @@ async fn told(
 fn find(session: &SessionId, name: &str) -> Option<impl FnOnce(&Engine) -> Option<GateId> + Send + use<>> {
     let (stage, number) = gate_form::place(session, name)?;
     let session = session.clone();
-    Some(move |engine: &Engine| engine.state().session(&session)?.gate(stage, number))
+    Some(move |engine: &Engine| engine.state().session(&session)?.gate_at(stage, number))
 }
 
 /// A gate, and while it waits what it shows.
@@ -227,7 +227,7 @@ pub(super) async fn pending(door: &mut Door, id: Option<Id>) {
 pub(super) async fn enter(door: &mut Door) {
     let Some(seat) = door.seat() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
-    let set = session::Command::Set { setting: session::Setting::Nobody(None), entry: None };
+    let set = session::Command::Set { setting: session::SessionSetting::Nobody(None), entry: None };
     if let Err(refused) = requests.ask(EngineCommand::Session(session, set)).await {
         tracing::warn!(%refused, "that the host can be asked is not recorded");
     }

@@ -17,8 +17,8 @@ use std::sync::{
 };
 
 use countersign_core::{
-    engine::{Command, CommandError, EngineReply, Event, Recorded},
-    schedule::{self, Limits, Replan},
+    engine::{Command, CommandError, EngineReply, Event, RecordedFact},
+    schedule::{self, JobLimits, ReplanMode},
 };
 use countersign_protocol::gsv::{Fault, Method, Request, code};
 use countersign_runtime::{Fired, Lane, Refused};
@@ -102,7 +102,7 @@ impl Bell {
 /// Brings the settings into force that concern jobs and heartbeats, now and whenever they change. `None` if the gateway
 /// closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let of_settings = |recorded: &Arc<Recorded>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
+    let of_settings = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
     let mut changes = door.context.handle.follow(of_settings).await?;
     bring_settings(door).await.ok()?;
     let door = Arc::clone(door);
@@ -119,9 +119,9 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
 
 async fn bring_settings(door: &Arc<Door>) -> Result<(), Fault> {
     let tree = door.settings.tree();
-    let usual = Limits::default();
+    let usual = JobLimits::default();
     let count = |name: &str| tree["cron"][name].as_u64().and_then(|count| u32::try_from(count).ok());
-    let limits = Limits {
+    let limits = JobLimits {
         enabled: tree["cron"]["enabled"].as_bool().unwrap_or(usual.enabled),
         most: count("maxJobs").unwrap_or(usual.most),
         at_once: count("maxConcurrentRuns").unwrap_or(usual.at_once).max(1),
@@ -130,13 +130,13 @@ async fn bring_settings(door: &Arc<Door>) -> Result<(), Fault> {
     };
     ask(door, schedule::Command::Limit(limits)).await?;
     if heartbeats::are_planned(door).await? {
-        heartbeats::plan(door, Replan::Changes).await?;
+        heartbeats::plan(door, ReplanMode::Changes).await?;
     }
     Ok(())
 }
 
 /// Returns the fact if it is about jobs.
-fn fact_of_schedule(recorded: &Arc<Recorded>) -> Option<Arc<Recorded>> {
+fn fact_of_schedule(recorded: &Arc<RecordedFact>) -> Option<Arc<RecordedFact>> {
     matches!(recorded.fact.event, Event::Schedule(_)).then(|| Arc::clone(recorded))
 }
 
@@ -145,7 +145,7 @@ pub(super) fn connected(door: &Arc<Door>) {
     if !door.automation.is_beating.swap(true, Ordering::Relaxed) {
         let door = Arc::clone(door);
         tokio::spawn(async move {
-            if heartbeats::plan(&door, Replan::Changes).await.is_err() {
+            if heartbeats::plan(&door, ReplanMode::Changes).await.is_err() {
                 // The next who connects tries again.
                 door.automation.is_beating.store(false, Ordering::Relaxed);
             }
@@ -167,12 +167,12 @@ fn fault(refused: &Refused) -> Fault {
     use countersign_protocol::gsv::cron;
     match refused {
         Refused::Refusal(CommandError::Schedule(refusal)) => match refusal {
-            schedule::Refusal::NoJob(job) => cron::unknown_job(job.as_str()),
-            schedule::Refusal::TooMany(most) => cron::too_many(usize::try_from(*most).unwrap_or(usize::MAX)),
-            schedule::Refusal::Never => failed("schedule is never due"),
-            schedule::Refusal::Busy(job) => failed(format!("Cron job is running: {job}")),
-            schedule::Refusal::Full(most) => failed(format!("Too many cron jobs are running (at most {most})")),
-            schedule::Refusal::Exists(_) => failed(refusal.to_string()),
+            schedule::ScheduleError::NoJob(job) => cron::unknown_job(job.as_str()),
+            schedule::ScheduleError::TooMany(most) => cron::too_many(usize::try_from(*most).unwrap_or(usize::MAX)),
+            schedule::ScheduleError::Never => failed("schedule is never due"),
+            schedule::ScheduleError::Busy(job) => failed(format!("Cron job is running: {job}")),
+            schedule::ScheduleError::Full(most) => failed(format!("Too many cron jobs are running (at most {most})")),
+            schedule::ScheduleError::Exists(_) => failed(refusal.to_string()),
         },
         refused => failed(refused.to_string()),
     }

@@ -19,9 +19,9 @@ use std::{
 };
 
 use countersign_core::{
-    channel::{Account, Command as Network},
+    channel::{ChannelAccount, Command as Network},
     engine::Command,
-    id::LetterId,
+    id::OutboundId,
     time::Millis,
 };
 use countersign_protocol::{
@@ -49,9 +49,9 @@ pub(super) use telegram::join as join_telegram;
 #[derive(Default)]
 pub(super) struct Networks {
     /// Since when accounts are connected that connect by themselves.
-    connected: Mutex<BTreeMap<Account, Millis>>,
+    connected: Mutex<BTreeMap<ChannelAccount, Millis>>,
     /// The letter of an account that was sent and never answered for, and how often.
-    silent: Mutex<BTreeMap<Account, (LetterId, u32)>>,
+    silent: Mutex<BTreeMap<ChannelAccount, (OutboundId, u32)>>,
     /// The messenger, if there is one.
     telegram: OnceLock<Arc<dyn Carrier>>,
     /// Requests to others over HTTP.
@@ -59,19 +59,19 @@ pub(super) struct Networks {
     /// One after the other is let in: lists are read before they are written.
     finishing: tokio::sync::Mutex<()>,
     /// Accounts to look at again, each once however often it was said, and that there are some.
-    kicked: Mutex<BTreeSet<Account>>,
+    kicked: Mutex<BTreeSet<ChannelAccount>>,
     rung: Notify,
 }
 
 impl Networks {
     /// The accounts of which that was said, once there are some.
-    async fn kicked(&self) -> BTreeSet<Account> {
+    async fn kicked(&self) -> BTreeSet<ChannelAccount> {
         self.rung.notified().await;
         std::mem::take(&mut *self.kicked.lock())
     }
 
     /// Something can be carried to an account now that could not a moment ago.
-    fn kick(&self, account: Account) {
+    fn kick(&self, account: ChannelAccount) {
         self.kicked.lock().insert(account);
         self.rung.notify_one();
     }
@@ -85,7 +85,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
 }
 
 /// The account that a peer is, if it is one.
-fn account_of(peer: &Peer) -> Option<Account> {
+fn account_of(peer: &Peer) -> Option<ChannelAccount> {
     match &peer.connect.peer {
         connect::Peer::Channel { channel, account } => Some(places::account(channel, account)),
         connect::Peer::Client | connect::Peer::Node { .. } => None,

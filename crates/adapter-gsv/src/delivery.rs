@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    channel::{self, Account, Address, ChatKind, Media, Message},
+    channel::{self, AddressKind, ChannelAccount, ChatAddress, OutboundMedia, OutboundRequest},
     engine::{Command, CommandError, EngineReply},
     time::Millis,
 };
@@ -25,7 +25,7 @@ pub(super) enum Target {
         /// The network's id of the chat.
         to: String,
         /// Of which kind it is.
-        kind: ChatKind,
+        kind: AddressKind,
         /// Through which account. None is the one through which somebody last spoke with the agent there, else the only one
         /// that is known, else `default`.
         account: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Delivery<'a> {
     /// The same key again says it no second time. Whoever may be interrupted before it notes that this was said names one.
     pub(super) key: Option<String>,
     /// What goes with it.
-    pub(super) media: Option<Media>,
+    pub(super) media: Option<OutboundMedia>,
 }
 
 /// Why something is not said.
@@ -69,11 +69,12 @@ pub(super) enum Undelivered {
 }
 
 /// Who last spoke with an agent, and when.
-pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(Address, Millis)> {
+pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(ChatAddress, Millis)> {
     let agent = agent.to_owned();
     let source = door.context.handle.source(Lane::Request);
-    let read = source
-        .read(move |engine| engine.state().channels().active(&agent).map(|active| (active.at.clone(), active.time)));
+    let read = source.read(move |engine| {
+        engine.state().channels().active_chat(&agent).map(|active| (active.at.clone(), active.time))
+    });
     read.await?.0
 }
 
@@ -81,13 +82,13 @@ pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(Addres
 ///
 /// # Errors
 /// [`Undelivered`], and then nothing is said.
-pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<Address, Undelivered> {
+pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<ChatAddress, Undelivered> {
     let text = delivery.text.trim_end();
     if text.trim().is_empty() && delivery.media.is_none() {
         return Err(Undelivered::Blank);
     }
     let to = address(door, delivery.agent, delivery.to).await?;
-    let message = Message {
+    let message = OutboundRequest {
         to: to.clone(),
         text: text.into(),
         session: delivery.session.map(|key| session_of(key).as_str().to_owned()),
@@ -103,18 +104,18 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
 ///
 /// # Errors
 /// [`Undelivered`], and then nothing is.
-pub(super) async fn send(door: &Arc<Door>, message: Message) -> Result<bool, Undelivered> {
+pub(super) async fn send(door: &Arc<Door>, message: OutboundRequest) -> Result<bool, Undelivered> {
     let command = Command::Channel(channel::Command::Send(Box::new(message)));
     match door.context.handle.source(Lane::Result).ask(command).await {
         Ok(reply) => Ok(reply.outcome != EngineReply::Repeated),
-        Err(Refused::Refusal(CommandError::Channel(channel::Refusal::Unknown { network, .. }))) => {
+        Err(Refused::Refusal(CommandError::Channel(channel::ChannelError::Unknown { network, .. }))) => {
             Err(Undelivered::Unknown(network))
         }
         Err(refused) => Err(Undelivered::Failed(refused.to_string())),
     }
 }
 
-async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<Address, Undelivered> {
+async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<ChatAddress, Undelivered> {
     let last = last_active(door, agent).await.map(|(address, _)| address);
     let (channel, chat, kind, account) = match target {
         Target::Last => return last.ok_or_else(|| Undelivered::Nobody(agent.to_owned())),
@@ -137,7 +138,7 @@ async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<Addres
             }
         }
     };
-    Ok(Address { account: Account { network: channel, name }, kind, chat })
+    Ok(ChatAddress { account: ChannelAccount { network: channel, name }, kind, chat })
 }
 
 /// What an account is called that has no name.

@@ -8,10 +8,10 @@ use std::{
 use countersign_conversations::{chats::Workrooms, prompt::compaction::CompactionPrompts};
 use countersign_core::{
     id::{EntryId, RunId, SessionId},
-    message::Message,
+    message::StoredMessage,
     schedule,
     session::ModelRef,
-    tool::Spec,
+    tool::ToolSpec,
 };
 use countersign_files::objects::{self, Store};
 use countersign_protocol::gsv::{
@@ -108,7 +108,7 @@ impl Host for OfSession {
         self.door.toolbox.peers().clone()
     }
 
-    fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&Spec]) -> String {
+    fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&ToolSpec]) -> String {
         let native::Place { key, agent, run } = &self.place;
         let settings = &self.door.settings;
         let (now, zone) = (self.door.context.clock.wall(), settings.zone());
@@ -157,7 +157,7 @@ impl Host for OfSession {
         Box::pin(memory::put_away(&self.door, &self.place.key, first_kept))
     }
 
-    fn memories(&self, history: &[Message], turn: &[Message]) -> Option<Memories> {
+    fn memories(&self, history: &[StoredMessage], turn: &[StoredMessage]) -> Option<Memories> {
         memory::is_wanted(&self.door).then(|| memory::request(history, turn))
     }
 

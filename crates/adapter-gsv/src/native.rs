@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock};
 use countersign_config::strangers::{Known, Others};
 use countersign_core::{
     id::RunId,
-    tool::{Effect, Lane, Repeat, Spec},
+    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gsv::tool::{Definition, NATIVE};
 use countersign_runtime::tools::{Context, Failure, Output, Route, Tool};
@@ -47,7 +47,7 @@ pub(super) struct Native {
     /// The arguments that its signature names, in order. Empty means all, sorted by key.
     pub(super) signature: &'static [&'static str],
     /// Whether it changes anything.
-    pub(super) effect: Effect,
+    pub(super) effect: ToolEffect,
     /// Puts arguments into the one form in which they are judged and done.
     pub(super) form: fn(&mut Map<String, Value>) -> Result<(), Failure>,
     /// Does it.
@@ -101,18 +101,18 @@ impl Call {
 }
 
 /// What the engine and models know of each.
-static SPECS: LazyLock<Vec<Spec>> = LazyLock::new(|| {
-    let spec = |native: &Native| Spec {
+static SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
+    let spec = |native: &Native| ToolSpec {
         name: format!("{NATIVE}__{}", native.name),
         description: native.description.to_owned(),
         schema: (native.schema)(),
         lane: match native.effect {
-            Effect::Reads => Lane::Shared,
-            Effect::Changes => Lane::Exclusive,
+            ToolEffect::Reads => Lane::Shared,
+            ToolEffect::Changes => Lane::Exclusive,
         },
         repeat: match native.effect {
-            Effect::Reads => Repeat::Idempotent,
-            Effect::Changes => Repeat::Once,
+            ToolEffect::Reads => RepeatMode::Idempotent,
+            ToolEffect::Changes => RepeatMode::Once,
         },
         effect: native.effect,
         signature: native.signature,
@@ -125,7 +125,7 @@ const OURS: [&str; 1] = [send_file::TOOL.name];
 
 /// Those of the wire as `tools.list` has them: these stand in front.
 pub(super) fn definitions() -> Vec<Definition> {
-    let told = |spec: &Spec| Definition {
+    let told = |spec: &ToolSpec| Definition {
         name: spec.name.clone(),
         description: spec.description.clone(),
         input_schema: spec.schema.as_object().cloned().unwrap_or_default(),
@@ -162,13 +162,13 @@ pub(super) struct Place {
 
 struct InSession {
     native: &'static Native,
-    spec: &'static Spec,
+    spec: &'static ToolSpec,
     door: Arc<Door>,
     place: Place,
 }
 
 impl Tool for InSession {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         self.spec
     }
 

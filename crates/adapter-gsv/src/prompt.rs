@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_conversations::prompt::APPROVALS;
-use countersign_core::{id::RunId, schedule::Zone, time::Millis, tool::Spec};
+use countersign_core::{id::RunId, schedule::Zone, time::Millis, tool::ToolSpec};
 use countersign_protocol::gsv::workspace::Path;
 use parking_lot::Mutex;
 
@@ -66,7 +66,7 @@ impl Files {
         if occasion == Occasion::Main {
             names.push("MEMORY.md".to_owned());
         }
-        let days = [1, 0].map(|ago| zone.day(now, ago));
+        let days = [1, 0].map(|ago| zone.date_before(now, ago));
         names.extend(days.into_iter().flatten().map(|day| format!("memory/{day}.md")));
         let told = names.into_iter().filter_map(|name| read(&name).map(|text| (name, text))).collect();
         let tools = read("TOOLS.md");
@@ -92,7 +92,7 @@ pub(super) struct Facts<'a> {
     /// The session's canonical key.
     pub(super) key: &'a str,
     /// The tools that it has.
-    pub(super) tools: &'a [&'a Spec],
+    pub(super) tools: &'a [&'a ToolSpec],
     /// Its files.
     pub(super) files: &'a Files,
     /// The skills that it can use.
@@ -123,14 +123,14 @@ pub(super) fn build(facts: &Facts<'_>) -> String {
         None => sections.push(HEARTBEAT.to_owned()),
     }
     sections.extend(skills(facts.skills));
-    let day = facts.zone.day(facts.now, 0).unwrap_or_default();
+    let day = facts.zone.date_before(facts.now, 0).unwrap_or_default();
     sections
         .push(format!("# Here and now\n\nAgent: {}\nSession: {}\nDay: {day} ({})", facts.agent, facts.key, facts.zone));
     let sections: Vec<&str> = sections.iter().map(|section| section.trim()).filter(|it| !it.is_empty()).collect();
     sections.join(RULE)
 }
 
-fn tools(specs: &[&Spec]) -> String {
+fn tools(specs: &[&ToolSpec]) -> String {
     if specs.is_empty() {
         return "# Tools\n\nYou have no tools in this session.".to_owned();
     }

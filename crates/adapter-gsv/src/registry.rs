@@ -4,7 +4,7 @@
 use countersign_core::{
     engine::Event,
     id::SessionId,
-    session::{self, Kind, Queue, Setting},
+    session::{self, MessageQueue, SessionEntryKind, SessionSetting},
     time::Millis,
 };
 use countersign_protocol::gsv::session::Tokens;
@@ -106,14 +106,14 @@ impl Row {
     fn tell(&mut self, event: &session::Event, content: Option<&str>, at: Millis) -> bool {
         match event {
             // Its content lies in an earlier record if it waited: this is its turn, and nothing that is said now.
-            session::Event::Entry { kind: Kind::User, content_at: Some(_), .. } => self.last_at = at.0,
-            session::Event::Entry { kind: Kind::User, content_at: None, .. }
-            | session::Event::Queued { queue: Queue::Next, .. } => {
+            session::Event::Entry { kind: SessionEntryKind::User, content_at: Some(_), .. } => self.last_at = at.0,
+            session::Event::Entry { kind: SessionEntryKind::User, content_at: None, .. }
+            | session::Event::Queued { queue: MessageQueue::Next, .. } => {
                 self.created_at.get_or_insert(at.0);
                 self.last_said_at = at.0;
                 self.last_at = at.0;
             }
-            session::Event::Entry { kind: Kind::Assistant { .. }, .. } => {
+            session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, .. } => {
                 let counted = content.and_then(|content| serde_json::from_str::<Counted>(content).ok());
                 let used = counted.map(|counted| counted.usage).unwrap_or_default();
                 self.input += used.input + used.cache_read + used.cache_write;
@@ -121,8 +121,8 @@ impl Row {
                 self.last_at = at.0;
             }
             session::Event::Renewed => (self.input, self.output) = (0, 0),
-            session::Event::Set(Setting::Profile(profile)) => self.label.clone_from(&profile.label),
-            session::Event::Set(Setting::All(all)) => self.label.clone_from(&all.profile.label),
+            session::Event::Set(SessionSetting::Profile(profile)) => self.label.clone_from(&profile.label),
+            session::Event::Set(SessionSetting::All(all)) => self.label.clone_from(&all.profile.label),
             _ => return false,
         }
         true

@@ -8,11 +8,14 @@ use arc_swap::ArcSwap;
 use countersign_config::Config;
 use countersign_core::{
     digest::Digest as Known,
-    engine::{Command, Event, Recorded},
+    engine::{Command, Event, RecordedFact},
     id::PrincipalId,
     schedule::Zone,
-    session::{ModelRef, Profile, Renewal, RenewalMode, Retry, Settings as SessionSettings, Sums, Thresholds},
-    settings::{self, Path, State},
+    session::{
+        CompactionThresholds, CompactionTiming, ModelRef, RenewalMode, RenewalSettings, RetryPolicy, SessionProfile,
+        Settings as SessionSettings,
+    },
+    settings::{self, SettingsPath, State},
 };
 use countersign_protocol::gsv::{
     Fault, code,
@@ -56,12 +59,12 @@ pub(super) struct Settings {
 struct Now {
     set: State,
     tree: Arc<Value>,
-    secrets: BTreeMap<Path, SecretString>,
+    secrets: BTreeMap<SettingsPath, SecretString>,
 }
 
 /// A path that stands in this program.
-fn path_of(text: &str) -> Option<Path> {
-    Path::of(text.split('.').map(str::to_owned))
+fn path_of(text: &str) -> Option<SettingsPath> {
+    SettingsPath::from_names(text.split('.').map(str::to_owned))
 }
 
 /// A token that nobody has.
@@ -127,11 +130,13 @@ impl Settings {
         on_other_token: impl FnOnce(),
     ) -> Result<(), Fault> {
         let Change { value, secrets } = Change::of(&set.path, &set.value)?;
-        let path = Path::of(set.path.names().iter().cloned());
+        let path = SettingsPath::from_names(set.path.names().iter().cloned());
         let path = path.ok_or_else(|| Fault::invalid("path required"))?;
         let _turn = self.changing.lock().await;
-        let own = |(path, secret): (wire::Path, String)| Some((Path::of(path.names().iter().cloned())?, secret));
-        let secrets: Vec<(Path, String)> = secrets.into_iter().filter_map(own).collect();
+        let own = |(path, secret): (wire::Path, String)| {
+            Some((SettingsPath::from_names(path.names().iter().cloned())?, secret))
+        };
+        let secrets: Vec<(SettingsPath, String)> = secrets.into_iter().filter_map(own).collect();
         self.check(&path, value.as_ref(), &secrets)?;
         let before = self.token();
         let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
@@ -166,7 +171,7 @@ impl Settings {
         item: &str,
     ) -> Result<(), Fault> {
         let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
-        let path = Path::of(names.iter().map(|name| (*name).to_owned()));
+        let path = SettingsPath::from_names(names.iter().map(|name| (*name).to_owned()));
         let path = path.ok_or_else(|| Fault::invalid("path required"))?;
         let _turn = self.changing.lock().await;
         let command = settings::Command::Add { by, path, item: item.to_owned() };
@@ -180,11 +185,16 @@ impl Settings {
     }
 
     /// Decides whether a change leaves settings that a gateway can work with.
-    fn check(&self, path: &Path, value: Option<&Value>, secrets: &[(Path, String)]) -> Result<(), Fault> {
-        let secrets = secrets.iter().map(|(path, _)| (path.clone(), Known::of(&[]))).collect();
+    fn check(
+        &self,
+        path: &SettingsPath,
+        value: Option<&Value>,
+        secrets: &[(SettingsPath, String)],
+    ) -> Result<(), Fault> {
+        let secrets = secrets.iter().map(|(path, _)| (path.clone(), Known::hash_bytes(&[]))).collect();
         let by = PrincipalId::new("nobody");
         let mut next = self.now.load().set.clone();
-        next.apply(&settings::Event::Set { by, path: path.clone(), value: value.cloned(), secrets });
+        next.apply_event(&settings::Event::Set { by, path: path.clone(), value: value.cloned(), secrets });
         let tree = self.merged(&next);
         let is_open = tree["auth"]["token"].is_null() && self.token.is_none();
         if is_open && !self.is_loopback {
@@ -239,10 +249,10 @@ impl Settings {
 
     /// Takes secrets out of their file that the record does not name any more. Not while one is on its way into the record.
     async fn forget(&self) {
-        let set: BTreeMap<Path, Known> =
+        let set: BTreeMap<SettingsPath, Known> =
             self.now.load().set.secrets().map(|(path, digest)| (path.clone(), digest)).collect();
         let file = Arc::clone(&self.secrets);
-        let named = move |path: &Path, digest| set.get(path) == Some(&digest);
+        let named = move |path: &SettingsPath, digest| set.get(path) == Some(&digest);
         let done = tokio::task::spawn_blocking(move || file.keep_only(named)).await;
         if let Ok(Err(error)) = done {
             tracing::warn!(%error, "secrets that do not count any more stay in their file");
@@ -251,7 +261,8 @@ impl Settings {
 
     /// Brings what was set into force, and follows what is set by others than [`Settings::set`]. `None` if the gateway closes.
     pub(super) async fn follow(self: &Arc<Self>, handle: &Handle) -> Option<()> {
-        let of_settings = |recorded: &Arc<Recorded>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
+        let of_settings =
+            |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
         let mut changes = handle.follow(of_settings).await?;
         self.refresh(handle).await?;
         self.forget().await;
@@ -343,7 +354,7 @@ impl Settings {
     }
 
     /// When new sessions begin anew by themselves.
-    pub(super) fn renewal(&self) -> Renewal {
+    pub(super) fn renewal(&self) -> RenewalSettings {
         let tree = self.tree();
         let policy = &tree["session"]["defaultResetPolicy"];
         let mode = match policy["mode"].as_str() {
@@ -353,7 +364,7 @@ impl Settings {
         };
         let hour = policy["atHour"].as_u64().and_then(|hour| u8::try_from(hour).ok());
         let minutes = policy["idleMinutes"].as_u64().and_then(|minutes| u32::try_from(minutes).ok());
-        Renewal { mode, hour, minutes }
+        RenewalSettings { mode, hour, minutes }
     }
 
     /// What is set for a session of an agent that is opened.
@@ -361,7 +372,7 @@ impl Settings {
         let tree = self.tree();
         let compaction = &tree["compaction"];
         let usual = SessionSettings::default();
-        let thresholds = Thresholds {
+        let thresholds = CompactionThresholds {
             auto: compaction["enabled"].as_bool().unwrap_or(true),
             reserve: compaction["reserveTokens"].as_u64().unwrap_or(usual.thresholds.reserve),
             keep_recent: compaction["keepRecentTokens"].as_u64().unwrap_or(usual.thresholds.keep_recent),
@@ -369,14 +380,14 @@ impl Settings {
         };
         SessionSettings {
             // A client is told of a failure after all attempts: their waits take seven seconds together.
-            retry: Retry { max: 3, base: Duration::from_secs(1), ..context.config.retry() },
+            retry: RetryPolicy { max: 3, base: Duration::from_secs(1), ..context.config.retry() },
             model: Some(self.reference(context, &self.model_of(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,
             approval_timeout: context.config.approval_timeout,
             clarify_timeout: context.config.clarify_timeout,
-            profile: Profile { renewal: Some(self.renewal()), ..Profile::default() },
-            sums: Sums::BeforeRuns,
+            profile: SessionProfile { renewal: Some(self.renewal()), ..SessionProfile::default() },
+            sums: CompactionTiming::BeforeRuns,
             peer_timeout: AWAY,
             ..usual
         }

@@ -2,14 +2,14 @@
 
 use countersign_core::{
     id::RunId,
-    session::{Event, Queue, Then},
+    session::{AfterCompaction, Event, MessageQueue},
 };
 
 /// A turn that has its name and has not begun.
 #[derive(Debug)]
 pub(super) struct Awaited {
     run: RunId,
-    then: Then,
+    then: AfterCompaction,
     is_stopping: bool,
 }
 
@@ -35,23 +35,25 @@ impl Awaited {
 
     /// Whether the turn answers a message, and does not ask again what was too long.
     pub(super) fn is_for_prompt(&self) -> bool {
-        self.then == Then::Prompt
+        self.then == AfterCompaction::Prompt
     }
 
     /// Why it does not begin, once that is known. `event` is the next of its session.
     pub(super) fn never_begins(&mut self, event: &Event) -> Option<NeverBegins> {
         match event {
             // Whoever takes back what waits leaves nothing that could begin.
-            Event::Cleared | Event::Dequeued { queue: Queue::Prompt } => {
+            Event::Cleared | Event::Dequeued { queue: MessageQueue::Prompt } => {
                 self.is_for_prompt().then_some(NeverBegins::Stopped)
             }
             Event::CompactionAborting => {
                 self.is_stopping = true;
                 None
             }
-            Event::CompactionEnded { then: Then::Rest, .. } if self.is_stopping => Some(NeverBegins::Stopped),
+            Event::CompactionEnded { then: AfterCompaction::Rest, .. } if self.is_stopping => {
+                Some(NeverBegins::Stopped)
+            }
             // Where the process ended meanwhile, the next begins to sum up again.
-            Event::CompactionEnded { then: Then::Rest, aborted: false, .. } => Some(NeverBegins::TooLong),
+            Event::CompactionEnded { then: AfterCompaction::Rest, aborted: false, .. } => Some(NeverBegins::TooLong),
             _ => None,
         }
     }
@@ -61,7 +63,7 @@ impl Awaited {
 mod tests {
     use countersign_core::{
         id::{EntryId, RunId},
-        session::{Event, Queue, Reason, Then},
+        session::{AfterCompaction, CompactionCause, Event, MessageQueue},
     };
 
     use super::{
@@ -69,11 +71,11 @@ mod tests {
         NeverBegins::{self, Stopped, TooLong},
     };
 
-    fn awaited(then: Then) -> Awaited {
+    fn awaited(then: AfterCompaction) -> Awaited {
         let run = RunId::parse("00000000000000000000000000000001").unwrap();
         let begun = |run| Event::CompactionStarted {
             epoch: 1,
-            reason: Reason::Threshold,
+            reason: CompactionCause::Threshold,
             first_kept: EntryId::new("e"),
             split_from: None,
             tokens_before: 9,
@@ -88,19 +90,39 @@ mod tests {
     #[test]
     fn a_turn_that_waits_is_over_once_nothing_can_begin_it() {
         let ended = |ok, aborted, then| Event::CompactionEnded { epoch: 1, ok, aborted, then, spent: None };
-        let taken_back = || Event::Dequeued { queue: Queue::Prompt };
+        let taken_back = || Event::Dequeued { queue: MessageQueue::Prompt };
         let stopping = || Event::CompactionAborting;
         for (case, then, events, want) in [
-            ("it begins", Then::Prompt, vec![ended(true, false, Then::Prompt)], None::<NeverBegins>),
-            ("it begins without a summary", Then::Prompt, vec![ended(false, false, Then::Prompt)], None),
-            ("it asks again", Then::Again, vec![ended(true, false, Then::Again)], None),
-            ("taken back", Then::Prompt, vec![taken_back()], Some(Stopped)),
-            ("all is taken back", Then::Prompt, vec![Event::Cleared], Some(Stopped)),
-            ("what others wait to say is", Then::Again, vec![Event::Cleared], None),
-            ("stopped", Then::Again, vec![stopping(), ended(false, true, Then::Rest)], Some(Stopped)),
-            ("stopped too late", Then::Again, vec![stopping(), ended(true, false, Then::Rest)], Some(Stopped)),
-            ("no summary", Then::Again, vec![ended(false, false, Then::Rest)], Some(TooLong)),
-            ("the process ended", Then::Again, vec![ended(false, true, Then::Rest)], None),
+            (
+                "it begins",
+                AfterCompaction::Prompt,
+                vec![ended(true, false, AfterCompaction::Prompt)],
+                None::<NeverBegins>,
+            ),
+            (
+                "it begins without a summary",
+                AfterCompaction::Prompt,
+                vec![ended(false, false, AfterCompaction::Prompt)],
+                None,
+            ),
+            ("it asks again", AfterCompaction::Again, vec![ended(true, false, AfterCompaction::Again)], None),
+            ("taken back", AfterCompaction::Prompt, vec![taken_back()], Some(Stopped)),
+            ("all is taken back", AfterCompaction::Prompt, vec![Event::Cleared], Some(Stopped)),
+            ("what others wait to say is", AfterCompaction::Again, vec![Event::Cleared], None),
+            (
+                "stopped",
+                AfterCompaction::Again,
+                vec![stopping(), ended(false, true, AfterCompaction::Rest)],
+                Some(Stopped),
+            ),
+            (
+                "stopped too late",
+                AfterCompaction::Again,
+                vec![stopping(), ended(true, false, AfterCompaction::Rest)],
+                Some(Stopped),
+            ),
+            ("no summary", AfterCompaction::Again, vec![ended(false, false, AfterCompaction::Rest)], Some(TooLong)),
+            ("the process ended", AfterCompaction::Again, vec![ended(false, true, AfterCompaction::Rest)], None),
         ] {
             let mut awaited = awaited(then);
             let told = events.iter().filter_map(|event| awaited.never_begins(event)).next();

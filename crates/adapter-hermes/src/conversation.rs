@@ -11,7 +11,7 @@ use axum::{
 use countersign_conversations::chats::Extent;
 use countersign_core::{
     id::SessionId,
-    session::{Kind, Listing},
+    session::{ListingFlags, SessionEntryKind},
     time::Millis,
 };
 use countersign_http::{
@@ -186,10 +186,10 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| {
         let session = engine.state().session(&of)?;
-        let is_made = |entry: &&countersign_core::session::Entry| {
-            matches!(entry.kind, Kind::Compaction { .. }) && entry.at >= begun
+        let is_made = |entry: &&countersign_core::session::SessionEntry| {
+            matches!(entry.kind, SessionEntryKind::Compaction { .. }) && entry.at >= begun
         };
-        Some((session.compaction().is_some(), session.path().into_iter().any(|entry| is_made(&entry))))
+        Some((session.active_compaction().is_some(), session.path_entries().into_iter().any(|entry| is_made(&entry))))
     });
     let Some((Some((is_working, is_made)), _)) = read.await else { return idle() };
     let mut told = json!({
@@ -258,7 +258,7 @@ async fn archive(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     listed(&door, &id, |listing| listing.archived = archived).await
 }
 
-async fn listed(door: &Door, id: &SessionId, change: impl FnOnce(&mut Listing) + Send) -> Outcome {
+async fn listed(door: &Door, id: &SessionId, change: impl FnOnce(&mut ListingFlags) + Send) -> Outcome {
     door.context.chats.list_as(id, change).await?;
     changed(door, id, Messages::Without).await
 }

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use countersign_core::{engine::ResidencyScope, id::SessionId, message::Message, time::Millis};
+use countersign_core::{engine::ResidencyScope, id::SessionId, message::StoredMessage, time::Millis};
 use countersign_http::{reply, web::Routes};
 use countersign_protocol::hermes;
 use countersign_runtime::Lane;
@@ -69,7 +69,7 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<
     let source = door.context.handle.source(Lane::Request);
     let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
         let session = engine.state().session(&of)?;
-        let path: Vec<_> = session.path().into_iter().map(|entry| (entry.content, entry.at)).collect();
+        let path: Vec<_> = session.path_entries().into_iter().map(|entry| (entry.content, entry.at)).collect();
         Some((session.opened_at(), path))
     });
     let (started, path) = read.await?.0?;
@@ -78,8 +78,8 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<
     let messages = path
         .into_iter()
         .zip(texts)
-        .filter_map(|((_, at), text)| Some((serde_json::from_str::<Message>(&text?).ok()?, at)));
-    let messages: Vec<(Message, Millis)> = messages.collect();
+        .filter_map(|((_, at), text)| Some((serde_json::from_str::<StoredMessage>(&text?).ok()?, at)));
+    let messages: Vec<(StoredMessage, Millis)> = messages.collect();
     let model = session.model_provider.as_ref().zip(session.model.as_ref());
     let header = Header {
         name: Some(session.title.clone()),

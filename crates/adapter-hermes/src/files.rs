@@ -76,7 +76,7 @@ async fn list(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let Ok(Some(entries)) = tokio::task::spawn_blocking(read).await else {
         return Err(Rejection::missing("path is no folder"));
     };
-    let signature = Digest::of(Value::from(entries.clone()).to_string().as_bytes()).to_string();
+    let signature = Digest::hash_bytes(Value::from(entries.clone()).to_string().as_bytes()).to_string();
     Ok(reply::ok(&json!({
         "entries": entries, "signature": signature, "path": path, "workspace": base, "workspace_recovered": false,
     })))

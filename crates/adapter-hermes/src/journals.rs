@@ -12,7 +12,7 @@ use std::{
 
 use countersign_conversations::sessions::is_agents;
 use countersign_core::{
-    engine::{Event as Happened, Recorded},
+    engine::{Event as Happened, RecordedFact},
     gate,
     id::{Lsn, RunId, SessionId},
     run, session,
@@ -228,7 +228,7 @@ impl Journals {
     }
 
     /// What an entry says that was made of something which was queued lies in another record.
-    async fn content(&self, recorded: &Recorded) -> Option<Arc<str>> {
+    async fn content(&self, recorded: &RecordedFact) -> Option<Arc<str>> {
         match &recorded.fact.event {
             Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => {
                 self.handle.contents().get(&[*at]).await.ok()?.pop()?

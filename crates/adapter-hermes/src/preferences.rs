@@ -18,7 +18,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use countersign_core::{id::SessionId, session::Setting};
+use countersign_core::{id::SessionId, session::SessionSetting};
 use countersign_http::{
     reply,
     web::{Body, Routes},
@@ -286,7 +286,7 @@ pub(super) async fn apply_effort(door: &Door, session: &SessionId) -> Result<(),
     if now.as_deref() == effort || stays || !model.is_some_and(|model| super::thinks(&door.context, &model)) {
         return Ok(());
     }
-    let setting = Setting::Thinking(effort.map(str::to_owned));
+    let setting = SessionSetting::Thinking(effort.map(str::to_owned));
     Ok(chats.set(session, setting).await?)
 }
 

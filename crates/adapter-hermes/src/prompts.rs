@@ -27,7 +27,7 @@ use axum::{
 use bytes::Bytes;
 use countersign_core::{
     engine::{Command, Engine, EngineReply, ResidencyScope as At},
-    gate::{self, Answer, Gate},
+    gate::{self, Gate, GateReply},
     id::{GateId, Lsn, PrincipalId, SessionId},
 };
 use countersign_http::{
@@ -213,7 +213,13 @@ impl Prompts {
 
     /// Answers a gate. Whoever asks what waits after this returns sees it gone; those who hold a stream open are told by the
     /// one that follows the log, because telling ten thousand of them takes longer than an answer may take.
-    async fn answer(&self, gate: &Gate, answer: Answer, by: &PrincipalId, key: String) -> Result<EngineReply, Refused> {
+    async fn answer(
+        &self,
+        gate: &Gate,
+        answer: GateReply,
+        by: &PrincipalId,
+        key: String,
+    ) -> Result<EngineReply, Refused> {
         let answer = gate::Command::Answer { gate: gate.id(), answer, by: by.clone(), key: Some(key) };
         self.handle.source(Lane::Result).ask(Command::Gate(answer)).await.map(|reply| reply.outcome)
     }

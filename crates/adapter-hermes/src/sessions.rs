@@ -11,7 +11,7 @@ use axum::{
 use countersign_conversations::chats::Wish;
 use countersign_core::{
     id::SessionId,
-    session::{DenialReach, Stopped},
+    session::{DenialReach, StoppedRun},
 };
 use countersign_http::{
     reply,
@@ -48,7 +48,7 @@ async fn new(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let wish = Wish {
         workspace: fields::text(&body, "workspace")?.map(str::to_owned),
         model: fields::model(&body, chats.models())?.map(|model| (Some(model.provider), model.id)),
-        stopped: Stopped::IsForgotten,
+        stopped: StoppedRun::IsForgotten,
         denials: DenialReach::Session,
         ..Wish::default()
     };

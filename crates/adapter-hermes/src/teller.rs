@@ -12,10 +12,10 @@ use countersign_core::{
     engine::Event as Happened,
     gate,
     id::CallId,
-    message::{Block, Message, text_of},
+    message::{MessageBlock, StoredMessage, text_of},
     policy::{self, Constraint, DENIAL_LASTS},
-    run::{self, End},
-    session::{self, Kind},
+    run::{self, RunOutcome},
+    session::{self, SessionEntryKind},
     time::Millis,
 };
 use countersign_protocol::hermes::Event;
@@ -119,15 +119,15 @@ impl Teller {
         told: &mut Vec<Event>,
     ) -> Option<Over> {
         match event {
-            Happened::Session(session::Event::Entry { kind: Kind::Assistant { .. }, .. }) => {
-                if let Some(Ok(Message::Assistant(answer))) = content.map(serde_json::from_str) {
+            Happened::Session(session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, .. }) => {
+                if let Some(Ok(StoredMessage::Assistant(answer))) = content.map(serde_json::from_str) {
                     self.answered(&answer.content, told);
                     self.problem = answer.error_message;
                 }
                 None
             }
-            Happened::Session(session::Event::Entry { kind: Kind::ToolResult { .. }, .. }) => {
-                if let Some(Ok(Message::ToolResult(result))) = content.map(serde_json::from_str) {
+            Happened::Session(session::Event::Entry { kind: SessionEntryKind::ToolResult { .. }, .. }) => {
+                if let Some(Ok(StoredMessage::ToolResult(result))) = content.map(serde_json::from_str) {
                     self.result = Some(text_of(&result.content));
                 }
                 None
@@ -173,13 +173,13 @@ impl Teller {
     }
 
     /// Says what was not streamed of a message that is whole now.
-    fn answered(&mut self, blocks: &[Block], told: &mut Vec<Event>) {
+    fn answered(&mut self, blocks: &[MessageBlock], told: &mut Vec<Event>) {
         let streamed = std::mem::take(&mut self.streamed);
         for (index, block) in blocks.iter().enumerate() {
             let (kindred, whole) = match block {
-                Block::Text(text) => (Kindred::Text, &text.text),
-                Block::Thinking(thinking) => (Kindred::Thinking, &thinking.thinking),
-                Block::RedactedThinking { .. } | Block::Image(_) | Block::ToolCall(_) => continue,
+                MessageBlock::Text(text) => (Kindred::Text, &text.text),
+                MessageBlock::Thinking(thinking) => (Kindred::Thinking, &thinking.thinking),
+                MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) | MessageBlock::ToolCall(_) => continue,
             };
             let said = streamed.get(&index).filter(|(other, _)| *other == kindred).map_or("", |(_, said)| said);
             if let Some(rest) = whole.strip_prefix(said).filter(|rest| !rest.is_empty()) {
@@ -190,8 +190,8 @@ impl Teller {
 
     fn call(&mut self, event: &call::Event, at: Millis, content: Option<&str>, told: &mut Vec<Event>) {
         match event {
-            call::Event::Wanted { call, run: Some(_), executor, .. } if *executor != Executor::Shell => {
-                let Some(Ok(content)) = content.map(serde_json::from_str::<call::Content>) else { return };
+            call::Event::Proposed { call, run: Some(_), executor, .. } if *executor != Executor::Shell => {
+                let Some(Ok(content)) = content.map(serde_json::from_str::<call::CallDetails>) else { return };
                 let shown = Shown {
                     tid: content.tool_call_id.to_string(),
                     tool: content.tool.to_string(),
@@ -213,7 +213,7 @@ impl Teller {
                 let preview = beginning(&self.result.take().unwrap_or_default());
                 let preview = escape(&preview, Lines::Many);
                 // Nobody was shown a card: without a word the call would only seem to fail.
-                if *end == call::End::Denied && !was_asked {
+                if *end == call::CallEnd::Denied && !was_asked {
                     let text = format!("{} was denied without a question. {preview}", named(&shown.tool));
                     told.push(Event::warning("denied", &text));
                 }
@@ -243,11 +243,11 @@ impl Teller {
                 None
             }
             run::Event::Ended { end, .. } => Some(match end {
-                End::Completed => Over::Done,
-                End::Aborted => Over::Cancelled,
-                End::RetryCancelled | End::Failed => self.failed("error", "The model failed"),
-                End::Overflowed => self.failed("context_overflow", TOO_LONG),
-                End::Interrupted => self.failed("interrupted", "The gateway was restarted"),
+                RunOutcome::Completed => Over::Done,
+                RunOutcome::Aborted => Over::Cancelled,
+                RunOutcome::RetryCancelled | RunOutcome::Failed => self.failed("error", "The model failed"),
+                RunOutcome::Overflowed => self.failed("context_overflow", TOO_LONG),
+                RunOutcome::Interrupted => self.failed("interrupted", "The gateway was restarted"),
             }),
             _ => None,
         }
@@ -289,7 +289,7 @@ mod tests {
         engine::Event as Happened,
         id::EntryId,
         message::StopReason,
-        session::{self, Kind},
+        session::{self, SessionEntryKind},
         time::Millis,
     };
     use countersign_runtime::{LiveKind, Part};
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn answer() -> (Happened, String) {
-        let kind = Kind::Assistant { stop: StopReason::Stop, total_tokens: 3 };
+        let kind = SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 3 };
         let id = EntryId::new("e");
         let entry = session::Event::Entry { id, parent: None, kind, tokens: 1, made_at: None, content_at: None };
         let content = json!({

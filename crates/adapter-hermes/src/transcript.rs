@@ -6,8 +6,8 @@ use countersign_conversations::sessions::{self, Row};
 use countersign_core::{
     engine::{Engine, ResidencyScope},
     id::{EntryId, Lsn, RunId, SessionId},
-    message::{Assistant, Block, Message, StopReason, text_of},
-    session::{Entry, Kind},
+    message::{AssistantReply, MessageBlock, StopReason, StoredMessage, text_of},
+    session::{SessionEntry, SessionEntryKind},
     time::Millis,
 };
 use countersign_protocol::hermes::{self, Attention, ToolNote};
@@ -92,7 +92,7 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     let contents = contents(handle, &lsns).await;
     let mut told = Telling::default();
     for (place, content) in places.iter().zip(contents) {
-        match content.as_deref().map(serde_json::from_str::<Message>) {
+        match content.as_deref().map(serde_json::from_str::<StoredMessage>) {
             Some(Ok(message)) => told.message(place, message),
             Some(Err(_)) => {}
             None => told.note(place, "assistant", "This message was redacted."),
@@ -142,20 +142,21 @@ async fn contents(handle: &Handle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
 /// What a person's message says.
 fn said(content: &str) -> Option<String> {
     match serde_json::from_str(content) {
-        Ok(Message::User(said)) => Some(text_of(&said.content)),
+        Ok(StoredMessage::User(said)) => Some(text_of(&said.content)),
         _ => None,
     }
 }
 
 /// Whether people are shown an entry. An answer that failed and was asked for again is no part of what was said; what the model
 /// is not shown any more because somebody stopped it is.
-fn is_shown(entry: &Entry) -> bool {
-    is_message(&entry.kind) && (entry.shown || !matches!(entry.kind, Kind::Assistant { stop: StopReason::Error, .. }))
+fn is_shown(entry: &SessionEntry) -> bool {
+    is_message(&entry.kind)
+        && (entry.shown || !matches!(entry.kind, SessionEntryKind::Assistant { stop: StopReason::Error, .. }))
 }
 
 /// How many messages a session at hand shows.
 pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
-    let path = engine.state().session(id).map(countersign_core::session::Session::path).unwrap_or_default();
+    let path = engine.state().session(id).map(countersign_core::session::Session::path_entries).unwrap_or_default();
     path.into_iter().filter(|entry| is_shown(entry)).count()
 }
 
@@ -163,21 +164,22 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Optio
     let session = engine.state().session(id).filter(|session| !session.settings().listing.deleted)?;
     let run = session.run().or_else(|| session.awaited_run());
     let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
-    let path = session.path();
+    let path = session.path_entries();
     let shown = path.into_iter().filter(|entry| is_shown(entry));
-    let place = |entry: &Entry| Place {
+    let place = |entry: &SessionEntry| Place {
         id: entry.id.to_string(),
         at: entry.at,
         content: entry.content,
-        ends_turn: matches!(entry.kind, Kind::User | Kind::Compaction { .. }),
+        ends_turn: matches!(entry.kind, SessionEntryKind::User | SessionEntryKind::Compaction { .. }),
     };
     let places: Vec<Place> = shown.map(place).collect();
     let last = places.last().map_or_else(|| session.opened_at(), |place| place.at);
     let model = session.settings().model.as_ref();
     let listing = session.settings().listing;
     let is_spoken_for = sessions::is_spoken_for(session);
-    let answer = session.path().into_iter().rfind(|entry| is_shown(entry));
-    let answer = answer.filter(|entry| matches!(entry.kind, Kind::Assistant { .. }) && run.is_none() && !is_spoken_for);
+    let answer = session.path_entries().into_iter().rfind(|entry| is_shown(entry));
+    let answer = answer
+        .filter(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }) && run.is_none() && !is_spoken_for);
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
     let begun = begun.filter(|at| at.0 > 0).or_else(|| pending.map(|queued| queued.at));
     let told = hermes::Session {
@@ -293,10 +295,14 @@ pub(super) fn seconds(at: Millis) -> f64 {
     millis / 1000.0
 }
 
-const fn is_message(kind: &Kind) -> bool {
+const fn is_message(kind: &SessionEntryKind) -> bool {
     matches!(
         kind,
-        Kind::User | Kind::Assistant { .. } | Kind::ToolResult { .. } | Kind::Bash { .. } | Kind::Compaction { .. }
+        SessionEntryKind::User
+            | SessionEntryKind::Assistant { .. }
+            | SessionEntryKind::ToolResult { .. }
+            | SessionEntryKind::Bash { .. }
+            | SessionEntryKind::Compaction { .. }
     )
 }
 
@@ -328,16 +334,16 @@ impl Telling {
         self.messages.push(message(place, role, text));
     }
 
-    fn message(&mut self, place: &Place, said: Message) {
+    fn message(&mut self, place: &Place, said: StoredMessage) {
         match said {
-            Message::User(said) => {
+            StoredMessage::User(said) => {
                 self.end_stopped();
                 let mut told = message(place, "user", "");
                 told.content = content_of(&said.content);
                 self.messages.push(told);
             }
-            Message::Assistant(answer) => self.answer(place, answer),
-            Message::ToolResult(result) => {
+            StoredMessage::Assistant(answer) => self.answer(place, answer),
+            StoredMessage::ToolResult(result) => {
                 let text = text_of(&result.content);
                 if let Some(note) = self.calls.iter_mut().rev().find(|note| note.tid == result.tool_call_id) {
                     note.snippet = escape(&beginning(&text), Lines::Many).into_owned();
@@ -351,14 +357,14 @@ impl Telling {
                 told.name = Some(escape(&result.tool_name, Lines::One).into_owned());
                 self.messages.push(told);
             }
-            Message::BashExecution(ran) => {
+            StoredMessage::BashExecution(ran) => {
                 self.note(place, "user", &format!("$ {}\n{}", ran.command, ran.output));
             }
-            Message::CompactionSummary(summary) | Message::BranchSummary(summary) => {
+            StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => {
                 self.end_stopped();
                 self.note(place, "assistant", &format!("[Summary of what came before]\n{}", summary.summary));
             }
-            Message::Developer(_) | Message::FileMention(_) | Message::Custom(_) => {}
+            StoredMessage::Developer(_) | StoredMessage::FileMention(_) | StoredMessage::Custom(_) => {}
         }
     }
 
@@ -380,7 +386,7 @@ impl Telling {
         });
     }
 
-    fn answer(&mut self, place: &Place, answer: Assistant) {
+    fn answer(&mut self, place: &Place, answer: AssistantReply) {
         self.stopped = None;
         let prompt = answer.usage.input + answer.usage.cache_read + answer.usage.cache_write;
         self.input += prompt;
@@ -396,7 +402,7 @@ impl Telling {
         told.partial = answer.stop_reason == StopReason::Aborted;
         let at = self.messages.len();
         for block in &answer.content {
-            let Block::ToolCall(call) = block else { continue };
+            let MessageBlock::ToolCall(call) = block else { continue };
             told.tool_calls.push(json!({
                 "id": call.id, "type": "function",
                 "function": { "name": call.name, "arguments": Value::Object(call.arguments.clone()).to_string() },
@@ -433,10 +439,13 @@ fn says_stopped(result: &str) -> bool {
         || result == "Command aborted before it began"
 }
 
-fn thought(block: &Block) -> Option<&str> {
+fn thought(block: &MessageBlock) -> Option<&str> {
     match block {
-        Block::Thinking(thinking) => Some(&thinking.thinking),
-        Block::Text(_) | Block::RedactedThinking { .. } | Block::Image(_) | Block::ToolCall(_) => None,
+        MessageBlock::Thinking(thinking) => Some(&thinking.thinking),
+        MessageBlock::Text(_)
+        | MessageBlock::RedactedThinking { .. }
+        | MessageBlock::Image(_)
+        | MessageBlock::ToolCall(_) => None,
     }
 }
 
@@ -451,13 +460,13 @@ fn message(place: &Place, role: &str, text: &str) -> hermes::Message {
 }
 
 /// Text, or parts where there are images.
-fn content_of(blocks: &[Block]) -> Value {
+fn content_of(blocks: &[MessageBlock]) -> Value {
     if blocks.iter().all(|block| block.as_text().is_some()) {
         return Value::String(text_of(blocks));
     }
     let parts = blocks.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(json!({ "type": "text", "text": text.text })),
-        Block::Image(image) => {
+        MessageBlock::Text(text) => Some(json!({ "type": "text", "text": text.text })),
+        MessageBlock::Image(image) => {
             let url = format!("data:{};base64,{}", image.mime_type, image.data);
             Some(json!({ "type": "image_url", "image_url": { "url": url } }))
         }

@@ -1,11 +1,11 @@
 //! The answer to a command of a person.
 
-use countersign_core::message::BashExecution;
+use countersign_core::message::BashMessage;
 use countersign_protocol::omp::state::BashResult;
 use serde_json::Value;
 
 /// The answer to a person's command, from its message: what a cut output was is beside it, any other says it by itself.
-pub(crate) fn bash_result(bash: &BashExecution) -> BashResult {
+pub(crate) fn bash_result(bash: &BashMessage) -> BashResult {
     let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation"));
     let count = |key: &str, whole: usize| {
         let count = cut.and_then(|cut| cut.get(key)).and_then(Value::as_u64);

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use countersign_core::{
     call,
     engine::{Command as EngineCommand, EngineReply},
-    message::BashExecution,
+    message::BashMessage,
     run,
 };
 use countersign_protocol::{
@@ -246,7 +246,7 @@ async fn abort_bash(door: &mut Door, id: Option<Id>) {
     door.ask(command, move |door, replied| {
         acknowledge(door, id, "abort_bash", replied);
         for Waiting { id, .. } in ended {
-            let result = bash_result(&BashExecution { cancelled: true, ..BashExecution::default() });
+            let result = bash_result(&BashMessage { cancelled: true, ..BashMessage::default() });
             door.write(&Response::success(id, "bash", &result));
         }
     })

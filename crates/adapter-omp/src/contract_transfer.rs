@@ -19,8 +19,8 @@ pub(super) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
         let carried = ContractCarryover {
             under: contract.declared_in().clone(),
             // What has not come back yet counts whole: its end is told to a session that nobody looks at any more.
-            spent: ledger.taken(),
-            began: ledger.began().unwrap_or_else(|| contract.declared_at()),
+            spent: ledger.total_taken(),
+            began: ledger.began_at().unwrap_or_else(|| contract.declared_at()),
             declared: contract.narrower_terms().cloned().map(Box::new),
         };
         Some((Box::new(contract.terms().clone()), carried))

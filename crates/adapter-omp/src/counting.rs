@@ -32,7 +32,7 @@ pub(super) fn counted(opened: Millis, begun: Millis, now: Millis) -> u64 {
 /// Notes in the log that all before was told by processes before this one, which counts behind `counted`. None if there was none.
 pub(super) async fn told_before(door: &mut Door, counted: u64) -> Result<Option<EarlierEvents>, SeatError> {
     let Some(seat) = door.seat().filter(|_| counted > 0) else { return Ok(None) };
-    let told = SessionCommand::Told { number: counted, upto: None };
+    let told = SessionCommand::RecordSequence { number: counted, upto: None };
     seat.requests.ask(Command::Session(seat.id.clone(), told)).await?;
     Ok(Some(EarlierEvents { handle: seat.handle.clone(), session: seat.id.clone(), until: counted }))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_core::session::Told;
+use countersign_core::session::AnswerFormat;
 
 use crate::{follower::StartFollower, session_file::Unanswered};
 
@@ -26,7 +26,7 @@ pub struct DialectOptions {
     /// Result of a call that asks a person, where the host shows no questions.
     pub nobody: Option<&'static str>,
     /// Form in which a model gets the answers to its questions.
-    pub answers: Told,
+    pub answers: AnswerFormat,
     /// Whether the host gets the title of its session.
     pub titles: bool,
     /// Whether the host gets notices of a run that waits, and reminders of open gates.

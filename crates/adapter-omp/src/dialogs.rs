@@ -7,7 +7,7 @@ mod question;
 use std::collections::BTreeMap;
 
 use countersign_core::{
-    gate::{Answer, Gate, Kind, Scope},
+    gate::{ApprovalScope, Gate, GateReply, Kind},
     id::GateId,
     time::Millis,
 };
@@ -103,51 +103,57 @@ pub(crate) fn method(gate: &Gate, request: &GateRequest, draft: &Draft, cwd: &st
 }
 
 /// Whether an approval that offers so much is a plain yes or no.
-fn is_confirm(offered: &[Scope]) -> bool {
-    offered == [Scope::Once]
+fn is_confirm(offered: &[ApprovalScope]) -> bool {
+    offered == [ApprovalScope::Once]
 }
 
-const fn label(scope: Scope) -> &'static str {
+const fn label(scope: ApprovalScope) -> &'static str {
     match scope {
-        Scope::Once => ONCE,
-        Scope::Session => SESSION,
-        Scope::Always => ALWAYS,
+        ApprovalScope::Once => ONCE,
+        ApprovalScope::Session => SESSION,
+        ApprovalScope::Always => ALWAYS,
     }
 }
 
 /// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
 /// method, is denied.
-pub(crate) fn answer(answer: &UiAnswer, kind: Kind, request: &GateRequest, draft: &Draft, offered: &[Scope]) -> Step {
+pub(crate) fn answer(
+    answer: &UiAnswer,
+    kind: Kind,
+    request: &GateRequest,
+    draft: &Draft,
+    offered: &[ApprovalScope],
+) -> Step {
     if let Some(question) = Question::of(kind, request) {
         return question.step(draft, answer);
     }
     Step::Answer(match answer {
-        UiAnswer::Confirmed(true) if is_confirm(offered) => Answer::Allow(Scope::Once),
+        UiAnswer::Confirmed(true) if is_confirm(offered) => GateReply::Allow(ApprovalScope::Once),
         UiAnswer::Value(value) if !is_confirm(offered) => match value.as_str() {
-            ONCE => allowed(Scope::Once, offered),
-            SESSION => allowed(Scope::Session, offered),
-            ALWAYS => allowed(Scope::Always, offered),
-            _ => Answer::Deny { reason: None },
+            ONCE => allowed(ApprovalScope::Once, offered),
+            SESSION => allowed(ApprovalScope::Session, offered),
+            ALWAYS => allowed(ApprovalScope::Always, offered),
+            _ => GateReply::Deny { reason: None },
         },
-        UiAnswer::Confirmed(_) | UiAnswer::Value(_) | UiAnswer::Cancelled { .. } => Answer::Deny { reason: None },
+        UiAnswer::Confirmed(_) | UiAnswer::Value(_) | UiAnswer::Cancelled { .. } => GateReply::Deny { reason: None },
     })
 }
 
-fn allowed(scope: Scope, offered: &[Scope]) -> Answer {
-    if offered.contains(&scope) { Answer::Allow(scope) } else { Answer::Deny { reason: None } }
+fn allowed(scope: ApprovalScope, offered: &[ApprovalScope]) -> GateReply {
+    if offered.contains(&scope) { GateReply::Allow(scope) } else { GateReply::Deny { reason: None } }
 }
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::Content;
+    use countersign_core::gate::GateContent;
     use serde_json::Map;
 
-    use super::{ALWAYS, Answer, Dialogs, Draft, GateId, Kind, ONCE, Scope, Shown, Step, UiAnswer, answer};
+    use super::{ALWAYS, ApprovalScope, Dialogs, Draft, GateId, GateReply, Kind, ONCE, Shown, Step, UiAnswer, answer};
 
     #[test]
     fn what_was_not_offered_or_is_no_answer_of_the_method_is_a_denial() {
-        let deny = Answer::Deny { reason: None };
-        let content = Content::Approval {
+        let deny = GateReply::Deny { reason: None };
+        let content = GateContent::Approval {
             tool: "bash".into(),
             arguments: Map::new(),
             signature: "bash(ls)".to_owned(),
@@ -157,15 +163,35 @@ mod tests {
         };
         let request = content.into();
         for (case, said, offered, want) in [
-            ("yes", UiAnswer::Confirmed(true), &[Scope::Once][..], Answer::Allow(Scope::Once)),
-            ("no", UiAnswer::Confirmed(false), &[Scope::Once], deny.clone()),
-            ("once", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once, Scope::Session], Answer::Allow(Scope::Once)),
-            ("always", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Once, Scope::Session], deny.clone()),
-            ("offered", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Always], Answer::Allow(Scope::Always)),
+            ("yes", UiAnswer::Confirmed(true), &[ApprovalScope::Once][..], GateReply::Allow(ApprovalScope::Once)),
+            ("no", UiAnswer::Confirmed(false), &[ApprovalScope::Once], deny.clone()),
+            (
+                "once",
+                UiAnswer::Value(ONCE.to_owned()),
+                &[ApprovalScope::Once, ApprovalScope::Session],
+                GateReply::Allow(ApprovalScope::Once),
+            ),
+            (
+                "always",
+                UiAnswer::Value(ALWAYS.to_owned()),
+                &[ApprovalScope::Once, ApprovalScope::Session],
+                deny.clone(),
+            ),
+            (
+                "offered",
+                UiAnswer::Value(ALWAYS.to_owned()),
+                &[ApprovalScope::Always],
+                GateReply::Allow(ApprovalScope::Always),
+            ),
             ("nothing is offered", UiAnswer::Confirmed(true), &[], deny.clone()),
-            ("words", UiAnswer::Value("sure".to_owned()), &[Scope::Once, Scope::Session], deny.clone()),
-            ("a yes to a choice", UiAnswer::Confirmed(true), &[Scope::Once, Scope::Session], deny.clone()),
-            ("a choice to a yes or no", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once], deny),
+            ("words", UiAnswer::Value("sure".to_owned()), &[ApprovalScope::Once, ApprovalScope::Session], deny.clone()),
+            (
+                "a yes to a choice",
+                UiAnswer::Confirmed(true),
+                &[ApprovalScope::Once, ApprovalScope::Session],
+                deny.clone(),
+            ),
+            ("a choice to a yes or no", UiAnswer::Value(ONCE.to_owned()), &[ApprovalScope::Once], deny),
         ] {
             assert_eq!(
                 answer(&said, Kind::Approval, &request, &Draft::default(), offered),

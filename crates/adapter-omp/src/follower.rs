@@ -4,7 +4,7 @@
 
 use std::{future::Future, path::Path, sync::Arc};
 
-use countersign_core::{engine::Recorded, id::SessionId};
+use countersign_core::{engine::RecordedFact, id::SessionId};
 use countersign_runtime::{Clock, Contents, FactFollower, Source};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -18,7 +18,7 @@ pub struct LogReaders {
     /// Reads contents.
     pub contents: Contents,
     /// Follows the facts of the session from before the first read on.
-    pub facts: FactFollower<Arc<Recorded>>,
+    pub facts: FactFollower<Arc<RecordedFact>>,
     /// Current time.
     pub clock: Clock,
 }

@@ -10,7 +10,7 @@ use std::{
 use countersign_core::{
     engine::Command,
     id::{EntryId, Lsn, SessionId},
-    session::{self, Entry, Gathered, Imported, Part},
+    session::{self, FilePart, ImportedEntry, SessionEntry, StagedEntry},
 };
 use countersign_protocol::omp::session_file::Entry as FileEntry;
 use countersign_runtime::{Handle, Source};
@@ -25,7 +25,7 @@ const READ: usize = 512;
 
 /// Entries of a session, and how much of the record they are of.
 pub(super) struct Tree {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<SessionEntry>,
     /// The last fact that they know of.
     pub(super) head: Lsn,
 }
@@ -40,7 +40,7 @@ pub(super) struct Followed {
 
 /// What the log knows of a session and its file.
 struct Known {
-    entries: Vec<Entry>,
+    entries: Vec<SessionEntry>,
     head: Lsn,
     /// Length and digest of the file, as they were recorded last.
     file: Option<(u64, String)>,
@@ -64,19 +64,19 @@ pub(super) async fn follow_file(
     let proven = proven(&known, opened).await?;
     let gathered = stand(handle, &known, opened, proven, blobs).await?;
     let in_file: BTreeSet<&str> = file.iter().map(|entry| entry.id.as_str()).collect();
-    let lacks = |entry: &Entry| !in_file.contains(entry.id.as_str());
+    let lacks = |entry: &SessionEntry| !in_file.contains(entry.id.as_str());
     // What is missing before an end that is as we left it was never written: nobody took it out.
     let left: BTreeSet<&str> = file[..proven].iter().map(|entry| entry.id.as_str()).collect();
     let sure = known.entries.iter().rposition(|entry| left.contains(entry.id.as_str())).map_or(0, |at| at + 1);
     let lost = known.entries[sure..].iter().skip_while(|entry| !lacks(entry)).all(lacks);
-    let first_foreign = gathered.iter().position(|entry| matches!(entry, Gathered::Foreign(_)));
+    let first_foreign = gathered.iter().position(|entry| matches!(entry, StagedEntry::Foreign(_)));
     let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(gathered.len())) else {
         let entries = known.entries.into_iter().filter(|entry| lacks(entry)).collect();
         return Ok(Followed { missing: Tree { entries, head: known.head }, is_changed: false });
     };
     let is_whole = !known.entries.iter().any(lacks);
     let ids: BTreeSet<&EntryId> = known.entries.iter().map(|entry| &entry.id).collect();
-    let is_new = |entry: &Gathered| matches!(entry, Gathered::Foreign(entry) if !ids.contains(&entry.id));
+    let is_new = |entry: &StagedEntry| matches!(entry, StagedEntry::Foreign(entry) if !ids.contains(&entry.id));
     let leaf = file.last().map(|entry| EntryId::new(entry.id.as_str()));
     let tail = &gathered[first_foreign..];
     if known.is_at_rest && is_whole && size_of(tail) <= BATCH && tail.iter().all(is_new) {
@@ -91,9 +91,13 @@ pub(super) async fn follow_file(
 }
 
 /// Puts `entries` into a session that has none, and makes the last of them the leaf.
-pub(super) async fn begin_with(requests: &Source, id: &SessionId, entries: Vec<Imported>) -> Result<(), SeatError> {
+pub(super) async fn begin_with(
+    requests: &Source,
+    id: &SessionId,
+    entries: Vec<ImportedEntry>,
+) -> Result<(), SeatError> {
     let leaf = entries.last().map(|entry| entry.id.clone());
-    let gathered: Vec<Gathered> = entries.into_iter().map(Gathered::Foreign).collect();
+    let gathered: Vec<StagedEntry> = entries.into_iter().map(StagedEntry::Foreign).collect();
     if size_of(&gathered) > BATCH {
         return gather(requests, id, gathered, leaf).await;
     }
@@ -105,10 +109,10 @@ pub(super) async fn begin_with(requests: &Source, id: &SessionId, entries: Vec<I
 async fn gather(
     requests: &Source,
     id: &SessionId,
-    entries: Vec<Gathered>,
+    entries: Vec<StagedEntry>,
     leaf: Option<EntryId>,
 ) -> Result<(), SeatError> {
-    let mut part = Part::First;
+    let mut part = FilePart::First;
     let mut batch = Vec::new();
     let mut size = 0;
     let mut entries = entries.into_iter().peekable();
@@ -119,24 +123,24 @@ async fn gather(
         if is_full {
             let gather = session::Command::Gather { part, entries: std::mem::take(&mut batch) };
             requests.ask(Command::Session(id.clone(), gather)).await?;
-            (part, size) = (Part::Next, 0);
+            (part, size) = (FilePart::Next, 0);
         }
     }
     requests.ask(Command::Session(id.clone(), session::Command::Replace { leaf })).await?;
     Ok(())
 }
 
-fn foreign(entry: Gathered) -> Option<Imported> {
+fn foreign(entry: StagedEntry) -> Option<ImportedEntry> {
     match entry {
-        Gathered::Foreign(entry) => Some(entry),
-        Gathered::Known(_) => None,
+        StagedEntry::Foreign(entry) => Some(entry),
+        StagedEntry::Known(_) => None,
     }
 }
 
-fn size_of(entries: &[Gathered]) -> usize {
-    let size = |entry: &Gathered| match entry {
-        Gathered::Known(id) => 8 + id.as_str().len(),
-        Gathered::Foreign(entry) => 128 + entry.id.as_str().len() + entry.said.content.len(),
+fn size_of(entries: &[StagedEntry]) -> usize {
+    let size = |entry: &StagedEntry| match entry {
+        StagedEntry::Known(id) => 8 + id.as_str().len(),
+        StagedEntry::Foreign(entry) => 128 + entry.id.as_str().len() + entry.message.content.len(),
     };
     entries.iter().map(size).sum()
 }
@@ -148,7 +152,7 @@ async fn known(requests: &Source, id: &SessionId) -> Result<Known, SeatError> {
         Some(Known {
             entries: session.entries().to_vec(),
             head: engine.state().head_lsn(),
-            file: session.file().map(|(_, length, digest)| (length, digest.to_owned())),
+            file: session.session_file().map(|(_, length, digest)| (length, digest.to_owned())),
             is_at_rest: session.is_at_rest(),
         })
     });
@@ -180,12 +184,12 @@ async fn stand(
     opened: &Arc<Opened>,
     proven: usize,
     blobs: &Blobs,
-) -> Result<Vec<Gathered>, SeatError> {
-    let by_id: BTreeMap<&str, &Entry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
+) -> Result<Vec<StagedEntry>, SeatError> {
+    let by_id: BTreeMap<&str, &SessionEntry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
     let mut gathered = Vec::with_capacity(opened.file.entries.len());
     for (at, some) in opened.file.entries.chunks(READ).enumerate() {
         let first = at * READ;
-        let ours: Vec<Option<Entry>> =
+        let ours: Vec<Option<SessionEntry>> =
             some.iter().map(|entry| by_id.get(entry.id.as_str()).map(|entry| (*entry).clone())).collect();
         let asked = ours.iter().enumerate().filter(|(index, _)| first + index >= proven);
         let lsns: Vec<_> = asked.filter_map(|(_, entry)| Some(entry.as_ref()?.content)).collect();
@@ -200,8 +204,8 @@ async fn stand(
                         || contents.next().flatten().is_some_and(|content| agree(ours, &content, theirs, &blobs))
                 });
                 match same {
-                    Some(ours) => Gathered::Known(ours.id),
-                    None => Gathered::Foreign(entries::from_file(theirs, &blobs)),
+                    Some(ours) => StagedEntry::Known(ours.id),
+                    None => StagedEntry::Foreign(entries::from_file(theirs, &blobs)),
                 }
             });
             stood.collect::<Vec<_>>()
@@ -212,7 +216,7 @@ async fn stand(
 }
 
 /// Whether an entry of the log and one of the file say the same, in whatever form.
-fn agree(ours: &Entry, content: &str, theirs: &FileEntry, blobs: &Blobs) -> bool {
+fn agree(ours: &SessionEntry, content: &str, theirs: &FileEntry, blobs: &Blobs) -> bool {
     let value = |entry: Option<FileEntry>| serde_json::to_value(entry?).ok();
     let (Some(mut mine), Some(line)) = (value(entries::to_file(ours, content)), value(Some(theirs.clone()))) else {
         return false;
@@ -222,8 +226,9 @@ fn agree(ours: &Entry, content: &str, theirs: &FileEntry, blobs: &Blobs) -> bool
     }
     // Somebody else writes the same in another form: what counts is what it is to us.
     let read = entries::from_file(theirs, blobs);
-    let entry = Entry { parent: read.parent, kind: read.kind, at: read.made_at.unwrap_or(ours.at), ..ours.clone() };
-    if value(entries::to_file(&entry, &read.said.content)).as_ref() == Some(&mine) {
+    let entry =
+        SessionEntry { parent: read.parent, kind: read.kind, at: read.made_at.unwrap_or(ours.at), ..ours.clone() };
+    if value(entries::to_file(&entry, &read.message.content)).as_ref() == Some(&mine) {
         return true;
     }
     // Images and long texts are not in the file as they are in the log.

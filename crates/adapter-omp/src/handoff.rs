@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use countersign_core::{
     engine::Command as EngineCommand,
     id::{EntryId, Lsn},
-    message::{self, Block, Custom, Message, StopReason, estimate_tokens, text_of},
-    session::{Command, Imported, Kind, Said, Settings},
+    message::{self, ExtensionMessage, MessageBlock, StopReason, StoredMessage, estimate_tokens, text_of},
+    session::{Command, ImportedEntry, MessageContent, SessionEntryKind, Settings},
 };
 use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
@@ -55,7 +55,7 @@ pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Opti
     }
     let Some(seat) = door.seat() else { return };
     let session = seat.id.clone();
-    let read = seat.requests.read(move |engine| Some(engine.state().session(&session)?.context().is_empty()));
+    let read = seat.requests.read(move |engine| Some(engine.state().session(&session)?.model_context().is_empty()));
     if !matches!(read.await, Some((Some(false), _))) {
         return door.write(&Response::failure(id, NAME, NOTHING));
     }
@@ -63,7 +63,7 @@ pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Opti
     if !door.teller.is_running() {
         seat.workshop.release();
     }
-    let prompt = EngineCommand::Session(seat.id.clone(), Command::HandOff { said: asked(instructions) });
+    let prompt = EngineCommand::Session(seat.id.clone(), Command::HandOff { message: asked(instructions) });
     door.lane = Lane::HandOff;
     door.ask(prompt, move |door, replied| match replied {
         Ok(_) => door.after(Until::RunEnded, Box::new(move |door| follow(door, id))),
@@ -75,7 +75,7 @@ pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Opti
     .await;
 }
 
-fn asked(instructions: Option<String>) -> Said {
+fn asked(instructions: Option<String>) -> MessageContent {
     let instructions = instructions.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let text = match instructions {
         Some(more) => format!("{ASKED}\n\n{more}"),
@@ -83,9 +83,12 @@ fn asked(instructions: Option<String>) -> Said {
     };
     let tokens = estimate_tokens(text.len());
     let attribution = Some("agent".to_owned());
-    let message =
-        Message::User(message::Said { content: vec![Block::text(&text)], attribution, ..message::Said::default() });
-    Said { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
+    let message = StoredMessage::User(message::InputMessage {
+        content: vec![MessageBlock::from_text(&text)],
+        attribution,
+        ..message::InputMessage::default()
+    });
+    MessageContent { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
 }
 
 /// The run has ended: what it wrote begins the other session.
@@ -104,12 +107,12 @@ fn follow(door: &mut Door, id: Option<Id>) {
                 return Some(Next::After(Until::RunEnded));
             }
             // Behind a summary it goes on, or asks again what was too long.
-            if session.compaction().is_some() {
+            if session.active_compaction().is_some() {
                 return Some(Next::After(Until::CompactionEnded));
             }
-            let context = session.context();
+            let context = session.model_context();
             let newest = context.last()?.entry();
-            let is_whole = matches!(newest.kind, Kind::Assistant { stop: StopReason::Stop, .. });
+            let is_whole = matches!(newest.kind, SessionEntryKind::Assistant { stop: StopReason::Stop, .. });
             let written = || Written { content: newest.content, settings: session.settings().clone() };
             is_whole.then(|| Next::Begin(Box::new(written())))
         });
@@ -147,7 +150,7 @@ fn follow(door: &mut Door, id: Option<Id>) {
 }
 
 fn said_in(content: &str) -> Option<String> {
-    let Ok(Message::Assistant(assistant)) = serde_json::from_str(content) else { return None };
+    let Ok(StoredMessage::Assistant(assistant)) = serde_json::from_str(content) else { return None };
     Some(text_of(&assistant.content).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
@@ -170,19 +173,19 @@ async fn begin(
     let mut seed = [0; 4];
     getrandom::fill(&mut seed).map_err(|error| error.to_string())?;
     let tokens = estimate_tokens(text.len());
-    let message = Message::Custom(Custom {
+    let message = StoredMessage::Custom(ExtensionMessage {
         custom_type: NAME.to_owned(),
-        content: vec![Block::text(&text)],
+        content: vec![MessageBlock::from_text(&text)],
         display: true,
         details: None,
         extra: Default::default(),
     });
     let content = serde_json::to_string(&message).map_err(|error| error.to_string())?.into();
-    entries.push(Imported {
+    entries.push(ImportedEntry {
         id: EntryId::new(hex::encode(seed)),
         parent: entries.last().map(|entry| entry.id.clone()),
-        kind: Kind::Custom,
-        said: Said { content, tokens },
+        kind: SessionEntryKind::Custom,
+        message: MessageContent { content, tokens },
         made_at: None,
     });
     let parent = old.map(|old| old.display().to_string());

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use countersign_core::{
-    call::Content,
+    call::CallDetails,
     id::{CallId, SessionId},
-    message::{Block, Image},
+    message::{ImageBlock, MessageBlock},
     policy::Class,
 };
 use countersign_protocol::{
@@ -280,17 +280,18 @@ fn failed(text: String) -> Output {
 /// What a host gave back, as the model is told it. A block of a kind that models do not know is its JSON.
 fn of_wire(output: ToolOutput) -> Output {
     let block = |block: ContentBlock| match block {
-        ContentBlock::Text(text) => Block::text(text.text),
+        ContentBlock::Text(text) => MessageBlock::from_text(text.text),
         ContentBlock::Image(image) => match image::check(&image) {
             Ok(()) if image::decoded(&image.data) <= image::LARGEST => {
-                Block::Image(Image { data: image.data, mime_type: image.mime_type })
+                MessageBlock::Image(ImageBlock { data: image.data, mime_type: image.mime_type })
             }
-            Ok(()) => {
-                Block::text(format!("[An image that cannot be shown: it has more than {} bytes]", image::LARGEST))
-            }
-            Err(problem) => Block::text(format!("[An image that cannot be shown: {problem}]")),
+            Ok(()) => MessageBlock::from_text(format!(
+                "[An image that cannot be shown: it has more than {} bytes]",
+                image::LARGEST
+            )),
+            Err(problem) => MessageBlock::from_text(format!("[An image that cannot be shown: {problem}]")),
         },
-        ContentBlock::Other(json) => Block::text(json.text()),
+        ContentBlock::Other(json) => MessageBlock::from_text(json.text()),
     };
     Output {
         content: output.content.into_iter().map(block).collect(),
@@ -299,7 +300,7 @@ fn of_wire(output: ToolOutput) -> Output {
     }
 }
 
-fn was_read(result: HostUriResult, url: &str, is_immutable: bool, content: &Content) -> Output {
+fn was_read(result: HostUriResult, url: &str, is_immutable: bool, content: &CallDetails) -> Output {
     let text = result.content.unwrap_or_default();
     let mut output = match read::part_of(&text, content.arguments.clone(), url) {
         Ok(output) => output,
@@ -318,11 +319,11 @@ fn was_read(result: HostUriResult, url: &str, is_immutable: bool, content: &Cont
             details.insert("notes".to_owned(), notes.clone().into());
         }
     }
-    output.content.extend(notes.into_iter().map(|note| Block::text(format!("[Note: {note}]"))));
+    output.content.extend(notes.into_iter().map(|note| MessageBlock::from_text(format!("[Note: {note}]"))));
     output
 }
 
-fn was_written(url: &str, content: &Content) -> Output {
+fn was_written(url: &str, content: &CallDetails) -> Output {
     let bytes = content.arguments.get("content").and_then(Value::as_str).map_or(0, str::len);
     Output::text(format!("Wrote {bytes} bytes to {url}")).with_details(json!({ "resolvedPath": url }))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::{
     engine::{Command, Event},
     id::{Lsn, SessionId},
-    session::{self, Entry},
+    session::{self, SessionEntry},
     time::Millis,
 };
 use countersign_runtime::{Contents, Released, Source, Subscriber};
@@ -193,7 +193,7 @@ impl Work {
                         Err(failed) => return self.lose(&failed),
                     },
                 };
-                let entry = Entry {
+                let entry = SessionEntry {
                     id: id.clone(),
                     parent: parent.clone(),
                     kind: kind.clone(),

@@ -17,14 +17,14 @@ pub(crate) const BUSY: &str =
 pub fn problem(refused: &Refused) -> String {
     match refused {
         Refused::Refusal(CommandError::EmptyName) => "Session name cannot be empty".to_owned(),
-        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
-        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptRefusal::NoModel(_))) => {
+        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptError::Busy(_))) => BUSY.to_owned(),
+        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptError::NoModel(_))) => {
             "No model selected. Choose one with set_model.".to_owned()
         }
         Refused::Refusal(CommandError::Compact(refusal)) => match refusal {
-            countersign_core::session::CompactRefusal::Nothing => "Nothing to compact (session too small)".to_owned(),
-            countersign_core::session::CompactRefusal::Already => "Already compacted".to_owned(),
-            countersign_core::session::CompactRefusal::NoModel => "No model selected".to_owned(),
+            countersign_core::session::CompactError::Nothing => "Nothing to compact (session too small)".to_owned(),
+            countersign_core::session::CompactError::Already => "Already compacted".to_owned(),
+            countersign_core::session::CompactError::NoModel => "No model selected".to_owned(),
             other => other.to_string(),
         },
         other => other.to_string(),

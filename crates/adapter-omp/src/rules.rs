@@ -9,7 +9,7 @@ use countersign_config::{
 };
 use countersign_core::{
     engine::ActiveRules,
-    gate::People,
+    gate::IdentityMap,
     policy::{
         self, ApprovalMode, CompileError, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleScopeKey,
         RuleSource,
@@ -167,7 +167,7 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
             compiled,
             default_policy: DefaultPolicy::Stdio,
             path_context: surroundings,
-            people: People::default(),
+            people: IdentityMap::default(),
         },
     })
 }

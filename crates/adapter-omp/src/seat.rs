@@ -9,9 +9,9 @@ use std::{
 
 use countersign_core::{
     digest::Digest,
-    engine::{Command, CommandError, Recorded},
+    engine::{Command, CommandError, RecordedFact},
     id::{EntryId, Lsn, SessionId},
-    session::{self, Entry, Imported, Kind, Said, Setting, Settings},
+    session::{self, ImportedEntry, MessageContent, SessionEntry, SessionEntryKind, SessionSetting, Settings},
     time::Millis,
 };
 use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
@@ -47,7 +47,7 @@ pub struct Beginning {
     /// What is set.
     pub settings: Settings,
     /// Entries that it begins with, in order.
-    pub entries: Vec<Imported>,
+    pub entries: Vec<ImportedEntry>,
 }
 
 /// A session that is open.
@@ -99,14 +99,14 @@ impl Seat {
             let planned = session::Command::FileWritten {
                 path: path.display().to_string(),
                 length: 0,
-                digest: Digest::of(b"").to_string(),
+                digest: Digest::hash_bytes(b"").to_string(),
             };
             requests.ask(Command::Session(id.clone(), planned)).await?;
             let header = session_file::open::header(&id, now, &shelf.cwd, parent);
             writer = Some(Writer::new(path, header, shelf.blobs()).when_unanswered(shelf.common.dialect.unanswered));
         }
         adopt(shelf, &requests).await?;
-        let contents: Vec<_> = beginning.entries.iter().map(|entry| entry.said.content.clone()).collect();
+        let contents: Vec<_> = beginning.entries.iter().map(|entry| entry.message.content.clone()).collect();
         if !contents.is_empty() {
             begin_with(&requests, &id, beginning.entries).await?;
             count_tasks(&requests, &id, &told_tasks).await?;
@@ -143,7 +143,7 @@ impl Seat {
     pub(crate) async fn reopen(
         shelf: &Shelf,
         path: &Path,
-        settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
+        settings: impl FnOnce(&[SessionEntry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Option<Self>, SeatError> {
         let Some(opened) = read_file(path).await? else {
             let Some(id) = unwritten::of_path(shelf, path).await else { return Ok(None) };
@@ -195,7 +195,7 @@ impl Seat {
         file: Origin,
         header: Header,
         told_tasks: Todos,
-        settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
+        settings: impl FnOnce(&[SessionEntry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Self, SeatError> {
         let Open { handle, workshop, stay } = open;
         let damage = match &file {
@@ -307,14 +307,16 @@ impl Seat {
         record(&requests, &id, &writer).await?;
         let keeper = follow(&handle, &id, writer, due, following, head);
         let all = tree_of(&requests, &id).await.flatten().map(|tree| tree.entries).unwrap_or_default();
-        let notes: Vec<&Entry> =
-            all.iter().filter(|entry| matches!(entry.kind, Kind::ModelChange | Kind::ThinkingChange)).collect();
+        let notes: Vec<&SessionEntry> = all
+            .iter()
+            .filter(|entry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange))
+            .collect();
         let lsns: Vec<_> = notes.iter().map(|entry| entry.content).collect();
         let texts = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
         let notes: Vec<(EntryId, String)> =
             notes.iter().zip(texts).filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string()))).collect();
         let all_settings = settings(&all, &notes);
-        let set = session::Command::Set { setting: Setting::All(Box::new(all_settings)), entry: None };
+        let set = session::Command::Set { setting: SessionSetting::All(Box::new(all_settings)), entry: None };
         requests.ask(Command::Session(id.clone(), set)).await?;
         adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
@@ -370,7 +372,7 @@ fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
 async fn start_follower(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<LogFollower>, SeatError> {
     let Some(start) = shelf.common.dialect.follower else { return Ok(None) };
     let session = id.clone();
-    let of_session = move |recorded: &Arc<Recorded>| {
+    let of_session = move |recorded: &Arc<RecordedFact>| {
         (recorded.meta.session.as_ref() == Some(&session)).then(|| Arc::clone(recorded))
     };
     let facts = handle.follow(of_session).await.ok_or(SeatError::Closed)?;
@@ -409,7 +411,7 @@ async fn name_of(requests: &Source, id: &SessionId) -> Option<String> {
 async fn is_copy(handle: &Handle, id: &SessionId, opened: &session_file::Opened) -> bool {
     let wanted = id.clone();
     let requests = handle.source(Lane::Request);
-    let read = requests.read(move |engine| Some(PathBuf::from(engine.state().session(&wanted)?.file()?.0)));
+    let read = requests.read(move |engine| Some(PathBuf::from(engine.state().session(&wanted)?.session_file()?.0)));
     // One file has many names: by a link, by dots.
     let is_other = |path: &Path| match (path.canonicalize(), opened.path.canonicalize()) {
         (Ok(path), Ok(opened)) => path != opened,
@@ -434,7 +436,7 @@ async fn is_recorded(requests: &Source, id: &SessionId, writer: &Writer) -> bool
     let Some(mark) = writer.mark() else { return false };
     let (id, now) = (id.clone(), (writer.path().display().to_string(), mark.length, mark.digest.to_string()));
     let read = requests.read(move |engine| {
-        let file = engine.state().session(&id)?.file()?;
+        let file = engine.state().session(&id)?.session_file()?;
         (file == (now.0.as_str(), now.1, now.2.as_str())).then_some(())
     });
     matches!(read.await, Some((Some(()), _)))
@@ -472,18 +474,18 @@ fn named(entries: &[FileEntry]) -> Option<String> {
 }
 
 /// The first entries of a new session: which model, and how much it thinks.
-pub(crate) fn first_entries(settings: &Settings) -> Vec<Imported> {
+pub(crate) fn first_entries(settings: &Settings) -> Vec<ImportedEntry> {
     let mut parent = None;
     let mut entries = Vec::new();
-    let mut add = |kind, said: Said| {
+    let mut add = |kind, said: MessageContent| {
         let mut seed = [0; 4];
         let _ = getrandom::fill(&mut seed);
         let id = EntryId::new(hex::encode(seed));
-        entries.push(Imported { id: id.clone(), parent: parent.replace(id), kind, said, made_at: None });
+        entries.push(ImportedEntry { id: id.clone(), parent: parent.replace(id), kind, message: said, made_at: None });
     };
     if let Some(model) = &settings.model {
-        add(Kind::ModelChange, entries::model_change(&model.provider, &model.id));
+        add(SessionEntryKind::ModelChange, entries::model_change(&model.provider, &model.id));
     }
-    add(Kind::ThinkingChange, entries::thinking_change(settings.thinking.as_deref()));
+    add(SessionEntryKind::ThinkingChange, entries::thinking_change(settings.thinking.as_deref()));
     entries
 }

@@ -1,7 +1,7 @@
 //! The settings that a session begins with.
 
 use countersign_agent_dir as agent_dir;
-use countersign_core::session::{Interrupt, Modes, Retry, Settings, Take, Thresholds};
+use countersign_core::session::{CompactionThresholds, InterruptMode, QueueModes, RetryPolicy, Settings, TakeMode};
 use countersign_runtime::models::Entry;
 
 use super::models;
@@ -21,15 +21,15 @@ pub(super) fn build(
         model: Some(models::reference(entry)),
         thinking: models::level(entry, Some(wanted)).map(|level| level.as_str().to_owned()),
         modes: queue_modes(modes),
-        retry: Retry {
+        retry: RetryPolicy {
             enabled: settings.retry.enabled,
             max: settings.retry.max_retries,
             base: settings.retry.base_delay,
             longest: settings.retry.max_delay,
             ask_after: settings.ours.retry_ask_after,
-            ..Retry::default()
+            ..RetryPolicy::default()
         },
-        thresholds: Thresholds {
+        thresholds: CompactionThresholds {
             auto: compaction.enabled,
             reserve: compaction.reserve_tokens,
             keep_recent: compaction.keep_recent_tokens,
@@ -45,8 +45,8 @@ pub(super) fn build(
 }
 
 /// What the words of modes mean. A word that nobody knows means the usual.
-pub(crate) fn queue_modes([steering, follow_up, interrupt]: &[String; 3]) -> Modes {
-    let take = |word: &str| if word == "all" { Take::All } else { Take::One };
-    let interrupt = if interrupt == "wait" { Interrupt::Wait } else { Interrupt::Immediate };
-    Modes { steering: take(steering), follow_up: take(follow_up), interrupt }
+pub(crate) fn queue_modes([steering, follow_up, interrupt]: &[String; 3]) -> QueueModes {
+    let take = |word: &str| if word == "all" { TakeMode::All } else { TakeMode::One };
+    let interrupt = if interrupt == "wait" { InterruptMode::Wait } else { InterruptMode::Immediate };
+    QueueModes { steering: take(steering), follow_up: take(follow_up), interrupt }
 }

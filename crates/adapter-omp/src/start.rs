@@ -12,7 +12,7 @@ use countersign_agent_dir::{
     self as agent_dir, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables,
 };
 use countersign_config::RuleFile;
-use countersign_core::session::{Retry, Settings};
+use countersign_core::session::{RetryPolicy, Settings};
 use countersign_files::paths;
 use countersign_protocol::gjc::{
     bridge::TOKEN_VARIABLE,
@@ -329,7 +329,7 @@ pub(super) async fn open_in(
     let asking = asking::set(&settings, &options);
     let session = session_settings::build(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
     // A host that asked for no dialogs may have nobody who reads one: its setting bounds the wait.
-    let retry = Retry { ask_beyond: flags.shows_dialogs(), ..session.retry };
+    let retry = RetryPolicy { ask_beyond: flags.shows_dialogs(), ..session.retry };
     let session = Settings { asking, retry, ..session };
     let seat = open_seat(&flags, &shelf, session, &choice).await?;
     let session = seat.id.clone();

@@ -3,8 +3,8 @@
 use countersign_core::{
     engine::Command,
     id::{Lsn, SessionId},
-    message::Message,
-    session::{self, Entry, Imported, Kind},
+    message::StoredMessage,
+    session::{self, ImportedEntry, SessionEntry, SessionEntryKind},
 };
 use countersign_protocol::omp::session_file::Entry as FileEntry;
 use countersign_runtime::{
@@ -16,21 +16,22 @@ use super::{entries, seat_error::SeatError, todos::kept};
 use crate::session_file;
 
 /// The list of tasks that a session begins with: it may be a branch of one that has tasks.
-pub(super) fn listed(beginning: &[Imported]) -> Todos {
-    let may_list = |entry: &&Imported| matches!(entry.kind, Kind::ToolResult { .. } | Kind::Other);
-    let line = |imported: &Imported| {
-        let entry = Entry {
+pub(super) fn listed(beginning: &[ImportedEntry]) -> Todos {
+    let may_list =
+        |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ToolResult { .. } | SessionEntryKind::Other);
+    let line = |imported: &ImportedEntry| {
+        let entry = SessionEntry {
             id: imported.id.clone(),
             parent: imported.parent.clone(),
             kind: imported.kind.clone(),
             lsn: Lsn(0),
             content: Lsn(0),
             at: imported.made_at.unwrap_or_default(),
-            tokens: imported.said.tokens,
+            tokens: imported.message.tokens,
             shown: true,
             pruned: None,
         };
-        entries::to_file(&entry, &imported.said.content)
+        entries::to_file(&entry, &imported.message.content)
     };
     list(beginning.iter().rev().filter(may_list).find_map(|imported| phases(&line(imported)?)))
 }
@@ -52,7 +53,7 @@ pub(super) fn todos<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>)
 
 fn phases(entry: &FileEntry) -> Option<Vec<todo::Phase>> {
     match session_file::convert::of_entry(entry) {
-        Some((Message::ToolResult(result), _)) if result.tool_name == "todo_write" => {
+        Some((StoredMessage::ToolResult(result), _)) if result.tool_name == "todo_write" => {
             todo::Todos::phases_of(&result.details?)
         }
         Some(_) => None,

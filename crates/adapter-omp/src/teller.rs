@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use countersign_core::{
     call::{self, Executor},
-    engine::{Event as Happened, Recorded},
+    engine::{Event as Happened, RecordedFact},
     id::CallId,
-    message::{Assistant, Message, StopReason},
-    run::{self, End},
-    session::{self, Kind, Reason, Then},
+    message::{AssistantReply, StopReason, StoredMessage},
+    run::{self, RunOutcome},
+    session::{self, AfterCompaction, CompactionCause, SessionEntryKind},
     time::Millis,
 };
 use countersign_protocol::{
@@ -64,13 +64,13 @@ pub struct Teller {
     turn_results: Vec<Json>,
     turn: Turn,
     /// The last answer of the run, without its content.
-    last: Option<Assistant>,
+    last: Option<AssistantReply>,
     calls: BTreeMap<CallId, Shown>,
     result: Option<(Value, Json)>,
     attempt: u32,
     error: String,
     compacted: Option<CompactionResult>,
-    reason: Option<Reason>,
+    reason: Option<CompactionCause>,
 }
 
 /// Something that whoever waits for an end wants to know, beside the frames.
@@ -138,12 +138,12 @@ impl Teller {
     }
 
     /// What a committed fact looks like. `content` is that of the fact, or what its entry points to.
-    pub fn fact(&mut self, recorded: &Recorded, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+    pub fn fact(&mut self, recorded: &RecordedFact, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
         let mark = frames.len();
         let ended = match &recorded.fact.event {
             Happened::Session(event) => self.session(event, recorded, content, frames),
             Happened::Run(event) => {
-                if let run::Event::Asked { .. } = event {
+                if let run::Event::ModelRequested { .. } = event {
                     self.asked_at = Some(recorded.meta.at);
                 }
                 self.run(event, recorded.meta.at, frames)
@@ -165,7 +165,7 @@ impl Teller {
     fn session(
         &mut self,
         event: &session::Event,
-        recorded: &Recorded,
+        recorded: &RecordedFact,
         content: Option<&str>,
         frames: &mut Vec<Event>,
     ) -> Option<Ended> {
@@ -180,9 +180,9 @@ impl Teller {
                 self.reason = Some(*reason);
                 self.compacted = None;
                 let reason = match reason {
-                    Reason::Manual => return None,
-                    Reason::Threshold => CompactionReason::Threshold,
-                    Reason::Overflow => CompactionReason::Overflow,
+                    CompactionCause::Manual => return None,
+                    CompactionCause::Threshold => CompactionReason::Threshold,
+                    CompactionCause::Overflow => CompactionReason::Overflow,
                 };
                 frames.push(Event::AutoCompactionStart { reason, action: CompactionAction::ContextFull });
                 None
@@ -190,11 +190,11 @@ impl Teller {
             session::Event::CompactionEnded { ok, aborted, then, .. } => {
                 self.is_compacting = false;
                 // What waited for it begins with the next fact.
-                self.is_running = *then == Then::Prompt;
+                self.is_running = *then == AfterCompaction::Prompt;
                 self.owes_settled = true;
                 let result = self.compacted.take().filter(|_| *ok);
                 let problem = content.map(str::to_owned);
-                if self.reason.take() == Some(Reason::Manual) {
+                if self.reason.take() == Some(CompactionCause::Manual) {
                     let failed = || if *aborted { CANCELLED.to_owned() } else { problem.unwrap_or_default() };
                     return Some(Ended::Compaction(result.ok_or_else(failed)));
                 }
@@ -202,7 +202,7 @@ impl Teller {
                     action: CompactionAction::ContextFull,
                     result,
                     aborted: *aborted,
-                    will_retry: *then == Then::Again,
+                    will_retry: *then == AfterCompaction::Again,
                     error_message: problem,
                     skipped: None,
                 });
@@ -212,16 +212,16 @@ impl Teller {
         }
     }
 
-    fn entry(&mut self, kind: &Kind, at: Millis, content: &str, frames: &mut Vec<Event>) {
+    fn entry(&mut self, kind: &SessionEntryKind, at: Millis, content: &str, frames: &mut Vec<Event>) {
         match kind {
-            Kind::Assistant { stop, .. } => self.answered(*stop, at, content, frames),
-            Kind::ToolResult { .. } => {
+            SessionEntryKind::Assistant { stop, .. } => self.answered(*stop, at, content, frames),
+            SessionEntryKind::ToolResult { .. } => {
                 let wire = entries::wire(content, at);
                 let value: Option<Value> = serde_json::from_str(content).ok();
                 self.result = value.zip(wire);
             }
-            Kind::Compaction { first_kept, tokens_before } => {
-                if let Ok(Message::CompactionSummary(summary)) = serde_json::from_str(content) {
+            SessionEntryKind::Compaction { first_kept, tokens_before } => {
+                if let Ok(StoredMessage::CompactionSummary(summary)) = serde_json::from_str(content) {
                     let extra = |key: &str| summary.extra.get(key).cloned();
                     self.compacted = Some(CompactionResult {
                         summary: summary.summary,
@@ -233,26 +233,26 @@ impl Teller {
                     });
                 }
             }
-            Kind::User | Kind::Developer | Kind::Custom if self.is_running => {
+            SessionEntryKind::User | SessionEntryKind::Developer | SessionEntryKind::Custom if self.is_running => {
                 if let Some(message) = entries::wire(content, at) {
                     frames.push(Event::MessageStart { message: message.clone() });
                     frames.push(Event::MessageEnd { message: message.clone() });
                     self.added.push(message);
                 }
             }
-            Kind::User
-            | Kind::Developer
-            | Kind::Custom
-            | Kind::Bash { .. }
-            | Kind::BranchSummary
-            | Kind::ModelChange
-            | Kind::ThinkingChange
-            | Kind::Other => {}
+            SessionEntryKind::User
+            | SessionEntryKind::Developer
+            | SessionEntryKind::Custom
+            | SessionEntryKind::Bash { .. }
+            | SessionEntryKind::BranchSummary
+            | SessionEntryKind::ModelChange
+            | SessionEntryKind::ThinkingChange
+            | SessionEntryKind::Other => {}
         }
     }
 
     fn answered(&mut self, stop: StopReason, at: Millis, content: &str, frames: &mut Vec<Event>) {
-        let Ok(Message::Assistant(assistant)) = serde_json::from_str(content) else { return };
+        let Ok(StoredMessage::Assistant(assistant)) = serde_json::from_str(content) else { return };
         if !self.is_running {
             return;
         }
@@ -319,14 +319,14 @@ impl Teller {
                 });
             }
             run::Event::Ended { end, attempts, .. } => {
-                if *end == End::Aborted {
+                if *end == RunOutcome::Aborted {
                     self.abort(at, frames);
                 }
                 self.owes_turn = false;
                 self.end(*end, *attempts, frames);
                 ended = Some(Ended::Run);
             }
-            run::Event::Asked { .. }
+            run::Event::ModelRequested { .. }
             | run::Event::Marked { .. }
             | run::Event::Answered { .. }
             | run::Event::Interrupted { .. }
@@ -350,15 +350,15 @@ impl Teller {
         frames.push(Event::AgentStart);
     }
 
-    fn end(&mut self, end: End, attempts: u32, frames: &mut Vec<Event>) {
+    fn end(&mut self, end: RunOutcome, attempts: u32, frames: &mut Vec<Event>) {
         if std::mem::take(&mut self.is_waiting) {
             // A person was asked about the wait and said stop, or nobody answered.
-            let is_failed = end == End::Failed;
+            let is_failed = end == RunOutcome::Failed;
             let final_error = if is_failed { self.error.clone() } else { "Retry cancelled".to_owned() };
             frames.push(Event::AutoRetryEnd { success: false, attempt: self.attempt, final_error: Some(final_error) });
         } else {
             frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
-            if end == End::Failed && attempts > 0 {
+            if end == RunOutcome::Failed && attempts > 0 {
                 let final_error = Some(self.error.clone());
                 frames.push(Event::AutoRetryEnd { success: false, attempt: attempts, final_error });
             }
@@ -372,7 +372,7 @@ impl Teller {
 
     fn call(&mut self, event: &call::Event, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
         match event {
-            call::Event::Wanted { call, run, executor, .. } => {
+            call::Event::Proposed { call, run, executor, .. } => {
                 if run.is_some() && *executor != Executor::Shell {
                     let content = content.and_then(|content| serde_json::from_str(content).ok());
                     if let Some(content) = content {
@@ -442,11 +442,11 @@ impl Teller {
         let mark = frames.len();
         match &live.kind {
             LiveKind::MessageStarted { api, provider, model, .. } => {
-                let partial = Assistant {
+                let partial = AssistantReply {
                     api: api.to_string(),
                     provider: provider.to_string(),
                     model: model.to_string(),
-                    ..Assistant::default()
+                    ..AssistantReply::default()
                 };
                 let partial = Partial::new(partial, self.asked_at.unwrap_or(now));
                 frames.push(Event::MessageStart { message: partial.wire() });
@@ -481,8 +481,8 @@ impl Teller {
     }
 }
 
-fn wire_of(assistant: &Assistant, at: Millis) -> Json {
-    Json::of(&convert::to_wire(&Message::Assistant(assistant.clone()), at))
+fn wire_of(assistant: &AssistantReply, at: Millis) -> Json {
+    Json::of(&convert::to_wire(&StoredMessage::Assistant(assistant.clone()), at))
 }
 
 #[cfg(test)]

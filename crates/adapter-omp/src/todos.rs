@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use countersign_core::{session::Said, time::Millis};
+use countersign_core::{session::MessageContent, time::Millis};
 use countersign_protocol::{
     Extra, Json,
     gjc::state::{TodoPhase, TodoTask},
@@ -67,14 +67,14 @@ pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
 }
 
 /// The line of a session file that keeps `phases`. Its ids are those that it gets there.
-pub(crate) fn content(phases: &[todo::Phase], now: Millis) -> Said {
+pub(crate) fn content(phases: &[todo::Phase], now: Millis) -> MessageContent {
     let body = Body::Custom(CustomEntry {
         custom_type: ENTRY.to_owned(),
         data: Some(json!({ "phases": phases }).into()),
         extra: Extra::default(),
     });
     let line = Entry { id: "0".to_owned(), parent_id: None, timestamp: time::iso(now), body };
-    Said { content: Json::of(&line).text().into(), tokens: 0 }
+    MessageContent { content: Json::of(&line).text().into(), tokens: 0 }
 }
 
 /// The list that an entry of a session file keeps, if it is one of these.

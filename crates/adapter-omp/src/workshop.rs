@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
 use countersign_conversations::prompt::{self, compaction::CompactionPrompts};
-use countersign_core::{id::SessionId, session::ModelRef, tool::Spec};
+use countersign_core::{id::SessionId, session::ModelRef, tool::ToolSpec};
 use countersign_runtime::{
     Chosen, Clock, Host, Peers, SilentRetries, SummaryPrompts,
     models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
@@ -214,8 +214,8 @@ impl Host for Workshop {
         self.common.lent.peers().clone()
     }
 
-    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {
-        let tools: Vec<Spec> = tools.iter().map(|spec| (*spec).clone()).collect();
+    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String {
+        let tools: Vec<ToolSpec> = tools.iter().map(|spec| (*spec).clone()).collect();
         let facts = prompt::Facts {
             folder: &self.common.folder,
             cwd: cwd.as_ref(),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use countersign_config::yaml::{Node, Place, WrongType};
-use countersign_core::session::{Otherwise, Patience};
+use countersign_core::session::{AskTimeouts, NoAnswerRule};
 use countersign_files::paths;
 use countersign_runtime::{models::entry::Level, tools::sandbox};
 
@@ -129,11 +129,11 @@ pub struct Ours {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
     /// `question`, with the default `recommended`.
-    pub question: Patience,
+    pub question: AskTimeouts,
     /// `approval`, of plans, with the default `reject`.
-    pub approval: Patience,
+    pub approval: AskTimeouts,
     /// `execution`, with the default `decline`.
-    pub execution: Patience,
+    pub execution: AskTimeouts,
 }
 
 impl Gates {
@@ -149,8 +149,8 @@ impl Gates {
             let place = of.at("default")?;
             match place.text()? {
                 None => {}
-                Some("none") => patience.otherwise = Otherwise::Nothing,
-                Some(word) if word == default => patience.otherwise = Otherwise::Default,
+                Some("none") => patience.otherwise = NoAnswerRule::Nothing,
+                Some(word) if word == default => patience.otherwise = NoAnswerRule::Default,
                 Some(_) => return Err(place.wrong("none, or what the kind of gate has as its default")),
             }
         }
@@ -405,7 +405,7 @@ fn seconds(place: &Place<'_>) -> Result<Option<Duration>, WrongType> {
 mod tests {
     use std::{fs, time::Duration};
 
-    use countersign_core::session::{Otherwise, Patience};
+    use countersign_core::session::{AskTimeouts, NoAnswerRule};
     use countersign_runtime::{models::entry::Level, tools::sandbox};
 
     use super::{AgentDir, EditMode, Settings};
@@ -486,8 +486,8 @@ countersign:
         want.ours.host_timeout = Duration::from_secs(50);
         want.ours.bash_timeout = Duration::from_millis(500);
         let (within, remind) = (Some(Duration::from_secs(5)), Some(Duration::from_secs(2)));
-        want.ours.gates.question = Patience { within, remind, otherwise: Otherwise::Default };
-        want.ours.gates.approval.otherwise = Otherwise::Default;
+        want.ours.gates.question = AskTimeouts { within, remind, otherwise: NoAnswerRule::Default };
+        want.ours.gates.approval.otherwise = NoAnswerRule::Default;
         want.ours.sandbox = sandbox::Settings {
             mode: sandbox::Mode::Workspace,
             write: vec!["~/.cache".into(), "/srv/x".into()],

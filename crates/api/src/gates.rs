@@ -9,7 +9,7 @@ use axum::{
 use countersign_core::{
     digest::Digest,
     engine::{Command, CommandError, Engine, EngineReply, ResidencyScope as Place},
-    gate::{self, Answer, AnswerRefusal, Command as ToGate, Gate, Grant, Scope},
+    gate::{self, AnswerError, ApprovalScope, Command as ToGate, Gate, GateReply, GrantTerms},
     id::GateId,
 };
 use countersign_http::{
@@ -84,7 +84,7 @@ async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
         let gate = engine.state().gate(id)?;
         let takes_words = gate.kind().takes_words();
         Some((
-            gate.content(),
+            gate.content_lsn(),
             gate.answer_content(),
             takes_words,
             GateSummary::at_hand(engine, gate).map(|summary| shown(engine, &summary)),
@@ -112,7 +112,7 @@ async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
     if let Some(answer) = answer {
         let said = api.context.handle.contents().get(&[answer]).await?.pop().flatten();
         // Answers in words are a list, a denial's reason is a text.
-        body.said = Some(said.map(|said| match gate::said(&said).filter(|_| takes_words) {
+        body.said = Some(said.map(|said| match gate::parse_words(&said).filter(|_| takes_words) {
             Some(answers) => AnswerWords::Answers(answers),
             None => AnswerWords::Reason(said.to_string()),
         }));
@@ -204,16 +204,16 @@ pub(super) async fn allow(
     Path(id): Path<String>,
     mut request: ApiRequest<AllowRequest>,
 ) -> Answered {
-    let scope = request.body.scope.map_or(Scope::Once, Scope::from);
+    let scope = request.body.scope.map_or(ApprovalScope::Once, ApprovalScope::from);
     let pattern = request.body.rule.take();
     let lasts = request.body.lasts.map(|seconds| Duration::from_secs(seconds.0));
-    let answer = if scope == Scope::Once && pattern.is_none() && lasts.is_none() {
-        Answer::Allow(Scope::Once)
+    let answer = if scope == ApprovalScope::Once && pattern.is_none() && lasts.is_none() {
+        GateReply::Allow(ApprovalScope::Once)
     } else {
         if !request.caller.may(access::Scope::Admin) {
             return Err(Failure::new(StatusCode::FORBIDDEN, ONCE_ONLY));
         }
-        Answer::Grant(Grant { scope, pattern, lasts })
+        GateReply::Grant(GrantTerms { scope, pattern, lasts })
     };
     resolve(&api, &id, &request, answer).await
 }
@@ -225,7 +225,7 @@ pub(super) async fn deny(
     mut request: ApiRequest<DenyRequest>,
 ) -> Answered {
     let reason = request.body.reason.take();
-    resolve(&api, &id, &request, Answer::Deny { reason }).await
+    resolve(&api, &id, &request, GateReply::Deny { reason }).await
 }
 
 /// `POST /api/v1/gates/{id}/answer`.
@@ -235,10 +235,10 @@ pub(super) async fn answer(
     mut request: ApiRequest<AnswerRequest>,
 ) -> Answered {
     let answers = std::mem::take(&mut request.body.answers.0);
-    resolve(&api, &id, &request, Answer::Say(answers)).await
+    resolve(&api, &id, &request, GateReply::Say(answers)).await
 }
 
-async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: Answer) -> Answered {
+async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: GateReply) -> Answered {
     enough(id).map_err(Failure::bad)?;
     let key = key(request, &answer)?;
     let gate = find(api, id).await?;
@@ -266,16 +266,16 @@ struct GateName {
 }
 
 /// The key under which the same answer of the same caller gets the first result. Another answer under it is another one.
-fn key<T>(request: &ApiRequest<T>, answer: &Answer) -> Result<Option<String>, Failure> {
+fn key<T>(request: &ApiRequest<T>, answer: &GateReply) -> Result<Option<String>, Failure> {
     let Some(key) = request.key()? else { return Ok(None) };
-    let said = Digest::of(format!("{answer:?}").as_bytes()).to_string();
+    let said = Digest::hash_bytes(format!("{answer:?}").as_bytes()).to_string();
     Ok(Some(format!("{} {key} {}", request.caller.principal, said.get(..16).unwrap_or(&said))))
 }
 
-fn refused(refusal: AnswerRefusal) -> Failure {
+fn refused(refusal: AnswerError) -> Failure {
     let told = refusal.to_string();
     match refusal {
-        AnswerRefusal::AlreadyResolved { gate, resolution, by } => {
+        AnswerError::AlreadyResolved { gate, resolution, by } => {
             let (word, scope) = ResolutionWord::with_scope(&resolution);
             let told = format!("{told}: {}", word.word());
             let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
@@ -284,10 +284,10 @@ fn refused(refusal: AnswerRefusal) -> Failure {
             let problem = scope.map_or_else(|| problem.clone(), |scope| problem.clone().with("scope", json!(scope)));
             Failure(problem.with("by", json!(by)))
         }
-        AnswerRefusal::Unknown(gate) => unknown(&gate.to_string()),
-        AnswerRefusal::KeyTaken(_) => Failure::new(StatusCode::CONFLICT, told),
-        AnswerRefusal::NotOffered { .. } => Failure::new(StatusCode::UNPROCESSABLE_ENTITY, told),
-        AnswerRefusal::NotAmong { .. } | AnswerRefusal::Nobody { .. } | AnswerRefusal::NotAllowed { .. } => {
+        AnswerError::Unknown(gate) => unknown(&gate.to_string()),
+        AnswerError::KeyTaken(_) => Failure::new(StatusCode::CONFLICT, told),
+        AnswerError::NotOffered { .. } => Failure::new(StatusCode::UNPROCESSABLE_ENTITY, told),
+        AnswerError::NotAmong { .. } | AnswerError::Nobody { .. } | AnswerError::NotAllowed { .. } => {
             Failure::new(StatusCode::FORBIDDEN, told)
         }
     }

@@ -13,7 +13,7 @@ use countersign_conversations::{
 use countersign_core::{
     engine::{Engine, EngineReply, ResidencyScope},
     id::{Lsn, SessionId},
-    session::{Entry, Session, WhenBusy},
+    session::{Session, SessionEntry, WhenBusy},
     time::Millis,
 };
 use countersign_http::reply;
@@ -168,7 +168,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>, Raw
 }
 
 fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) -> Result<Page, Failure> {
-    let path = session.path();
+    let path = session.path_entries();
     let end = match before {
         None => path.len(),
         Some(before) => path
@@ -178,7 +178,7 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
     };
     let start = end.saturating_sub(limit);
     let shown = &path[start..end];
-    let entry = |entry: &&Entry| ConversationEntry {
+    let entry = |entry: &&SessionEntry| ConversationEntry {
         id: entry.id.to_string(),
         parent: entry.parent.as_ref().map(ToString::to_string),
         at: iso(entry.at),
@@ -198,7 +198,7 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
         state: state(&busy),
         run: busy.run,
         waiting: busy.waiting,
-        queued: session.queued(),
+        queued: session.queued_count(),
         length: path.len(),
         earlier: shown.first().filter(|_| start > 0).map(|entry| entry.id.to_string()),
         cursor: Cursor::START,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_core::gate::{OnExpiry, Step};
+use countersign_core::gate::{ApprovalStep, OnExpiry};
 
 use super::at::At;
 
@@ -25,14 +25,14 @@ pub(super) fn sets(place: &At<'_>) -> Sets {
 }
 
 /// The steps of the rule at `place`; none where it says nothing of them.
-pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<Step> {
+pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<ApprovalStep> {
     if KEYS.iter().all(|key| !place.has(key) || place.at(key).has_no_value()) {
         return Vec::new();
     }
-    let mut steps = vec![Step {
+    let mut steps = vec![ApprovalStep {
         approvals: approvals(place).unwrap_or(1),
         from: names(&place.at("from"), sets),
-        ..Step::default()
+        ..ApprovalStep::default()
     }];
     for next in place.at("escalate").items() {
         if !next.mapping(ESCALATION) {
@@ -55,7 +55,7 @@ pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<Step> {
             steps.last().map_or(1, |before| before.approvals).min(most)
         };
         let approvals = approvals(&next).unwrap_or_else(inherited);
-        steps.push(Step { approvals, from, ..Step::default() });
+        steps.push(ApprovalStep { approvals, from, ..ApprovalStep::default() });
     }
     if let Some(last) = steps.last_mut() {
         last.within = span(&place.at("within"));

@@ -4,7 +4,7 @@
 
 use std::{collections::HashSet, io, net::IpAddr, path::Path, time::Duration};
 
-use countersign_core::session::Retry;
+use countersign_core::session::RetryPolicy;
 use countersign_runtime::tools::regular;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -140,7 +140,7 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
     root.mapping(TOP);
     let storage = location::storage(&root.at("storage"), path, flags, environment);
     let seconds = |key: &str, usual| Duration::from_secs(root.at(key).positive_integer().unwrap_or(usual));
-    let usual = Retry::default();
+    let usual = RetryPolicy::default();
     let secret = |section: &str, key: &'static str, known| {
         let section = root.at(section);
         section.mapping(known).then(|| section.at(key).needed_secret()).flatten()

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
-use countersign_core::session::Retry;
+use countersign_core::session::RetryPolicy;
 use countersign_runtime::{
     models::entry::{Api, Entry},
     tools::sandbox,
@@ -301,8 +301,8 @@ impl Gateway {
 
 impl Config {
     /// What follows the failure of a model provider in sessions of the gateway.
-    pub fn retry(&self) -> Retry {
-        Retry { longest: self.retry_max_wait, ask_after: self.retry_ask_after, ..Retry::default() }
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy { longest: self.retry_max_wait, ask_after: self.retry_ask_after, ..RetryPolicy::default() }
     }
 
     /// Decides whether the gateway may listen on its address.

@@ -10,7 +10,7 @@ use axum::{
 };
 use countersign_core::{
     engine::{CommandError, EngineReply},
-    gate::{Answer, AnswerRefusal, Grant, Kind, People, Scope},
+    gate::{AnswerError, ApprovalScope, GateReply, GrantTerms, IdentityMap, Kind},
     id::GateId,
 };
 use countersign_http::{
@@ -87,8 +87,8 @@ pub(super) async fn several(
     let look = console.look(caller).await?;
     let bad = |text: &str| Trouble::new(StatusCode::BAD_REQUEST, text);
     let answer = match body.text("answer") {
-        Some("once") => Answer::Allow(Scope::Once),
-        Some("deny") => Answer::Deny { reason: body.text("reason").map(str::to_owned) },
+        Some("once") => GateReply::Allow(ApprovalScope::Once),
+        Some("deny") => GateReply::Deny { reason: body.text("reason").map(str::to_owned) },
         _ => return Err(bad("The answer is neither once nor deny.")),
     };
     let mut done = Vec::new();
@@ -114,7 +114,7 @@ fn see(at: &str) -> Response {
 }
 
 /// The answer that a form gives to a gate.
-fn answer(body: &Body, asked: &Asked) -> Result<Answer, String> {
+fn answer(body: &Body, asked: &Asked) -> Result<GateReply, String> {
     let text = |name: &str| body.text(name).map(str::to_owned);
     if [text("reason"), text("text")].iter().flatten().any(|text| text.chars().count() > LONGEST) {
         return Err(format!("That is longer than {LONGEST} characters."));
@@ -125,20 +125,20 @@ fn answer(body: &Body, asked: &Asked) -> Result<Answer, String> {
         return Err("This is not what was shown. Look at it again.".to_owned());
     }
     match word {
-        "once" => Ok(Answer::Allow(Scope::Once)),
-        "session" => Ok(Answer::Allow(Scope::Session)),
+        "once" => Ok(GateReply::Allow(ApprovalScope::Once)),
+        "session" => Ok(GateReply::Allow(ApprovalScope::Session)),
         "grant" => grant(body),
-        "deny" => Ok(Answer::Deny { reason: text("reason") }),
-        "decline" => Ok(Answer::Decline),
+        "deny" => Ok(GateReply::Deny { reason: text("reason") }),
+        "decline" => Ok(GateReply::Decline),
         "say" => said(body, asked),
         _ => Err("Choose one of the answers.".to_owned()),
     }
 }
 
-fn grant(body: &Body) -> Result<Answer, String> {
+fn grant(body: &Body) -> Result<GateReply, String> {
     let scope = match body.text("reach") {
-        Some("session") => Scope::Session,
-        Some("always") => Scope::Always,
+        Some("session") => ApprovalScope::Session,
+        Some("always") => ApprovalScope::Always,
         _ => return Err("Say where it is allowed.".to_owned()),
     };
     let lasts = match body.text("lasts").unwrap_or("0").parse::<u64>() {
@@ -151,10 +151,10 @@ fn grant(body: &Body) -> Result<Answer, String> {
         Some(covers) => Some(covers.strip_prefix("pattern:").ok_or("Choose what is allowed.")?.to_owned()),
         None => return Err("Choose what is allowed.".to_owned()),
     };
-    Ok(Answer::Grant(Grant { scope, pattern, lasts }))
+    Ok(GateReply::Grant(GrantTerms { scope, pattern, lasts }))
 }
 
-fn said(body: &Body, asked: &Asked) -> Result<Answer, String> {
+fn said(body: &Body, asked: &Asked) -> Result<GateReply, String> {
     let Some(QuestionRequest { choices, is_multi, .. }) = asked.request.question() else {
         return Err("This is no question.".to_owned());
     };
@@ -171,13 +171,13 @@ fn said(body: &Body, asked: &Asked) -> Result<Answer, String> {
         Some(own) if !is_multi && asked.kind == Kind::Question => vec![own],
         own => chosen.into_iter().chain(own).collect(),
     };
-    if said.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(Answer::Say(said)) }
+    if said.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(GateReply::Say(said)) }
 }
 
 /// Why an answer did not count.
-pub(super) fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
+pub(super) fn told(refused: &Refused, people: &IdentityMap) -> (StatusCode, String) {
     match refused {
-        Refused::Refusal(CommandError::Answer(AnswerRefusal::AlreadyResolved { resolution, by, .. })) => {
+        Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { resolution, by, .. })) => {
             let how = words::resolved(resolution);
             let text = match by {
                 Some(by) => words::sentence(&format!("{} was first: {}.", words::who(people, by), how.to_lowercase())),
@@ -185,20 +185,20 @@ pub(super) fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
             };
             (StatusCode::CONFLICT, text)
         }
-        Refused::Refusal(CommandError::Answer(AnswerRefusal::NotOffered { problem, .. })) => {
+        Refused::Refusal(CommandError::Answer(AnswerError::NotOffered { problem, .. })) => {
             (StatusCode::BAD_REQUEST, format!("This answer is not offered: {problem}."))
         }
-        Refused::Refusal(CommandError::Answer(AnswerRefusal::NotAmong { .. })) => {
+        Refused::Refusal(CommandError::Answer(AnswerError::NotAmong { .. })) => {
             (StatusCode::FORBIDDEN, "You are not among those who may allow this. You may deny it.".to_owned())
         }
-        Refused::Refusal(CommandError::Answer(AnswerRefusal::Nobody { .. })) => (
+        Refused::Refusal(CommandError::Answer(AnswerError::Nobody { .. })) => (
             StatusCode::FORBIDDEN,
             "Several people have to allow this, and your login belongs to no person of the configuration.".to_owned(),
         ),
         Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Closed => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("It was not decided: {refused}."))
         }
-        Refused::Refusal(CommandError::Answer(AnswerRefusal::KeyTaken(_))) => {
+        Refused::Refusal(CommandError::Answer(AnswerError::KeyTaken(_))) => {
             (StatusCode::CONFLICT, "This window sent another answer before, which counted.".to_owned())
         }
         Refused::Refusal(_) | Refused::TooLarge | Refused::Panicked => {

@@ -19,7 +19,7 @@ pub(super) static STYLE_AT: LazyLock<String> = LazyLock::new(|| format!("/consol
 pub(super) static SCRIPT_AT: LazyLock<String> = LazyLock::new(|| format!("/console/app.js?{}", version(SCRIPT)));
 
 fn version(text: &str) -> String {
-    Digest::of(text.as_bytes()).to_string().chars().take(12).collect()
+    Digest::hash_bytes(text.as_bytes()).to_string().chars().take(12).collect()
 }
 
 pub(super) async fn style(RawQuery(query): RawQuery) -> Response {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use countersign_core::{
     engine::Engine,
-    gate::{self, Gate, Kind, People, Phase, Scope, Vote},
+    gate::{self, ApprovalScope, Gate, GatePhase, IdentityMap, Kind, Vote},
     id::{GateId, Lsn, SessionId},
     time::Millis,
 };
@@ -32,10 +32,10 @@ pub(super) struct Asked {
     pub(super) kind: Kind,
     pub(super) session: Option<SessionId>,
     pub(super) request: GateRequest,
-    pub(super) scopes: Vec<Scope>,
+    pub(super) scopes: Vec<ApprovalScope>,
     pub(super) opened_at: Millis,
     pub(super) deadline: Option<Millis>,
-    pub(super) phase: Phase,
+    pub(super) phase: GatePhase,
     door: String,
     /// An agent's id, or the name of the session.
     asker: String,
@@ -45,7 +45,7 @@ pub(super) struct Asked {
     cwd: Option<String>,
     approvals: Option<Approvals>,
     votes: Vec<Vote>,
-    people: People,
+    people: IdentityMap,
 }
 
 /// Where a card is shown.
@@ -123,14 +123,14 @@ impl Asked {
 
     /// Whether it waits.
     pub(super) fn is_pending(&self) -> bool {
-        self.phase == Phase::Pending
+        self.phase == GatePhase::Pending
     }
 
     /// Where the text of its answer lies.
     pub(super) fn answer_at(&self) -> Option<Lsn> {
         match &self.phase {
-            Phase::Pending => None,
-            Phase::Resolved { lsn, .. } => Some(*lsn),
+            GatePhase::Pending => None,
+            GatePhase::Resolved { lsn, .. } => Some(*lsn),
         }
     }
 
@@ -145,7 +145,7 @@ impl Asked {
     pub(super) fn digest(&self) -> String {
         match self.shown() {
             Some((card, ..)) => card.digest.to_string(),
-            None => countersign_core::digest::Digest::of(self.said_to().as_bytes()).to_string(),
+            None => countersign_core::digest::Digest::hash_bytes(self.said_to().as_bytes()).to_string(),
         }
     }
 
@@ -204,7 +204,7 @@ impl Asked {
                     @if reader.place == Place::List { a href=(page) { "Details" } } @else { span.id { (id) } }
                 }
                 @if let Some(notice) = reader.notice { p.problem role="alert" { (notice) } }
-                @if let Phase::Resolved { .. } = &self.phase { (self.outcome(answered)) }
+                @if let GatePhase::Resolved { .. } = &self.phase { (self.outcome(answered)) }
                 (self.what(is_whole, &page))
                 @if waits { (self.answers(reader, is_whole, &page)) }
             }
@@ -264,9 +264,9 @@ impl Asked {
 
     /// How it ended, and by whom.
     fn outcome(&self, answered: &Answered) -> Markup {
-        let Phase::Resolved { resolution, by, at, .. } = &self.phase else { return html! {} };
+        let GatePhase::Resolved { resolution, by, at, .. } = &self.phase else { return html! {} };
         let said = answered.text.as_deref();
-        let said = said.map(|text| gate::said(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
+        let said = said.map(|text| gate::parse_words(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
         let others: Vec<String> = self.votes.iter().map(|vote| words::who(&self.people, &vote.by)).collect();
         html! {
             p.outcome.(Tone::of(resolution).class()) {

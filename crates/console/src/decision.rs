@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::{
-    call::{self, Content},
+    call::{self, CallDetails},
     engine::Event,
     gate,
     id::{CallId, GateId, Lsn},
@@ -36,7 +36,7 @@ const ROWS: usize = 200;
 #[derive(Default)]
 struct Found {
     entries: Vec<Entry>,
-    wanted: Option<Content>,
+    wanted: Option<CallDetails>,
     outcome: Option<Arc<str>>,
 }
 
@@ -149,7 +149,7 @@ impl Found {
     /// Keeps what a record says of the call; true if nothing of it comes behind.
     fn note(&mut self, stored: &Stored, text: Option<Arc<str>>) -> bool {
         match Event::decode(&stored.kind, stored.version, &stored.facts) {
-            Ok(Event::Call(call::Event::Wanted { .. })) => {
+            Ok(Event::Call(call::Event::Proposed { .. })) => {
                 self.wanted = text.and_then(|text| serde_json::from_str(&text).ok());
                 false
             }

@@ -136,7 +136,7 @@ pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<
         let content = engine.admitted().call_content(gate.call()?)?;
         let to = content.request.as_ref().map_or_else(|| PrincipalId::new("agent"), |asked| asked.principal.clone());
         let tool = Arc::clone(&content.tool);
-        Some((engine.proposals(gate), Law::of(engine), to, tool))
+        Some((engine.grant_proposals(gate), Law::of(engine), to, tool))
     };
     let read = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
     let Some((proposals, law, to, tool)) = read else { return Ok(Vec::new()) };

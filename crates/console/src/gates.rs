@@ -9,7 +9,7 @@ use axum::{
 };
 use countersign_core::{
     engine::{self, Engine},
-    gate::Scope,
+    gate::ApprovalScope,
     id::GateId,
 };
 use countersign_http::web::Caller;
@@ -125,7 +125,7 @@ impl Console {
         let source = self.context.handle.source(Lane::Request);
         let at = move |engine: &Engine| {
             let gate = engine.state().gate(id)?;
-            Some((gate.content(), gate.answer_content(), GateRequest::at_hand(engine, id)))
+            Some((gate.content_lsn(), gate.answer_content(), GateRequest::at_hand(engine, id)))
         };
         let found = source.read_of(engine::ResidencyScope::Gate(id), at).await.ok_or_else(Trouble::closing)?.0;
         let Some((content_at, answer_at, request)) = found else { return Ok(None) };
@@ -157,7 +157,7 @@ impl Console {
             place: Place::Page,
             notice: notice.map(|(_, text)| text),
         };
-        let longer = if asked.is_pending() && asked.scopes.contains(&Scope::Always) {
+        let longer = if asked.is_pending() && asked.scopes.contains(&ApprovalScope::Always) {
             self.longer(look, &asked, &key).await?
         } else {
             html! {}

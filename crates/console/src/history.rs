@@ -7,10 +7,10 @@ mod tally;
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
-    Whereabouts,
-    call::{self, End},
+    CallOrigin,
+    call::{self, CallEnd},
     engine::Event,
-    gate::{self, Resolution},
+    gate::{self, GateResolution},
     id::{CallId, GateId, Lsn, PrincipalId, SessionId},
     policy::PolicySubject,
     session, subject_at,
@@ -80,7 +80,7 @@ pub(super) struct Made {
     pub(super) why: Arc<str>,
     pub(super) verdict: Verdict,
     pub(super) by: Option<PrincipalId>,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<CallEnd>,
     bytes: usize,
 }
 
@@ -185,12 +185,12 @@ impl Past {
     }
 
     fn call(&mut self, session: &SessionId, event: &call::Event, at: Millis, text: Option<&str>) {
-        if let call::Event::Wanted { call, effect, .. } = event {
+        if let call::Event::Proposed { call, effect, .. } = event {
             self.seen.insert(session.clone(), at);
-            let content = text.and_then(|text| serde_json::from_str::<call::Content>(text).ok());
+            let content = text.and_then(|text| serde_json::from_str::<call::CallDetails>(text).ok());
             let Some(content) = content.filter(|content| content.problem.is_none()) else { return };
             let room = self.rooms.get(session).cloned().unwrap_or_default();
-            let place = Whereabouts {
+            let place = CallOrigin {
                 session,
                 door: room.door.as_deref(),
                 cwd: &room.cwd,
@@ -255,7 +255,7 @@ impl Past {
             call::Event::Ended { end, .. } => {
                 made.end = Some(*end);
                 if made.verdict == Verdict::Open {
-                    made.verdict = if *end == End::Denied { Verdict::RefusedByRule } else { Verdict::Undecided };
+                    made.verdict = if *end == CallEnd::Denied { Verdict::RefusedByRule } else { Verdict::Undecided };
                     self.tally.decided(made, at);
                 }
             }
@@ -275,12 +275,13 @@ impl Past {
                 let made = self.gates.remove(gate).and_then(|call| self.calls.get_mut(&call));
                 let Some(made) = made.filter(|made| made.verdict == Verdict::Open) else { return };
                 made.verdict = match resolution {
-                    Resolution::Allowed { .. } => Verdict::Person,
-                    Resolution::Granted => Verdict::Grant,
-                    Resolution::Denied => Verdict::RefusedByPerson,
-                    Resolution::Answered | Resolution::Declined | Resolution::Expired | Resolution::Withdrawn => {
-                        Verdict::Undecided
-                    }
+                    GateResolution::Allowed { .. } => Verdict::Person,
+                    GateResolution::Granted => Verdict::Grant,
+                    GateResolution::Denied => Verdict::RefusedByPerson,
+                    GateResolution::Answered
+                    | GateResolution::Declined
+                    | GateResolution::Expired
+                    | GateResolution::Withdrawn => Verdict::Undecided,
                 };
                 made.by.clone_from(by);
                 self.tally.decided(made, at);
@@ -297,14 +298,14 @@ mod tests {
         digest::Digest,
         id::{CallId, SessionId},
         time::Millis,
-        tool::{Effect, Lane, Repeat},
+        tool::{Lane, RepeatMode, ToolEffect},
     };
     use uuid::Uuid;
 
     use super::{LARGEST, MOST_BYTES, Past, SHOWN};
 
     fn wanted(past: &mut Past, at: u128, argument: &str) {
-        let content = call::Content {
+        let content = call::CallDetails {
             pins: None,
             leads_to: None,
             tool: "pay".into(),
@@ -318,14 +319,14 @@ mod tests {
             problem: None,
             request: None,
         };
-        let event = call::Event::Wanted {
+        let event = call::Event::Proposed {
             call: CallId::new(Uuid::from_u128(at)),
             run: None,
             executor: Executor::Service,
             lane: Lane::Shared,
-            repeat: Repeat::Once,
-            effect: Effect::Changes,
-            arguments: Digest::of(b""),
+            repeat: RepeatMode::Once,
+            effect: ToolEffect::Changes,
+            arguments: Digest::hash_bytes(b""),
             pins: None,
         };
         let text = serde_json::to_string(&content).unwrap();

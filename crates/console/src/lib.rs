@@ -33,7 +33,7 @@ use std::sync::Arc;
 use axum::{Router, extract::Path, response::Redirect};
 use countersign_config::Config;
 use countersign_conversations::chats::Chats;
-use countersign_core::{gate::People, id::Lsn, time::Millis};
+use countersign_core::{gate::IdentityMap, id::Lsn, time::Millis};
 use countersign_http::web::{Auth, Caller, Routes};
 use countersign_policy_admin::{household::Household, rulebook::Rulebook};
 use countersign_runtime::{Clock, Handle, Lane, services::Services};
@@ -90,7 +90,7 @@ struct Look {
     /// The last record that is part of what is shown.
     head: Lsn,
     now: Millis,
-    people: People,
+    people: IdentityMap,
 }
 
 impl Console {

@@ -8,11 +8,11 @@ use std::{
 use bytes::Bytes;
 use countersign_core::{
     call,
-    engine::{self, Engine, Event, Recorded},
+    engine::{self, Engine, Event, RecordedFact},
     gate::{self, Gate},
     id::{GateId, Lsn, SessionId},
     message::text_of,
-    session::{self, Kind},
+    session::{self, SessionEntryKind},
 };
 use countersign_http::web::sse;
 use countersign_runtime::{Clock, Handle, Lane, Live as Frame, LiveKind, Part, Released, Source};
@@ -136,7 +136,7 @@ impl Live {
         self.tell(Topic::End, Bytes::new());
     }
 
-    async fn fact(&self, recorded: &Recorded, handle: &Handle, source: &Source, clock: &Clock) {
+    async fn fact(&self, recorded: &RecordedFact, handle: &Handle, source: &Source, clock: &Clock) {
         let lsn = recorded.meta.lsn;
         self.recorded.send_replace(lsn);
         if let Some(session) = &recorded.meta.session {
@@ -202,8 +202,10 @@ impl Live {
         }
         let is_said = matches!(
             event,
-            Event::Session(session::Event::Entry { kind: Kind::Assistant { .. } | Kind::ToolResult { .. }, .. })
-                | Event::Run(countersign_core::run::Event::Ended { .. })
+            Event::Session(session::Event::Entry {
+                kind: SessionEntryKind::Assistant { .. } | SessionEntryKind::ToolResult { .. },
+                ..
+            }) | Event::Run(countersign_core::run::Event::Ended { .. })
         );
         if is_said {
             state.open.remove(session);
@@ -297,7 +299,7 @@ fn changed(session: &SessionId, done: bool) -> Bytes {
 async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, usize)> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
-        Some((gate.content(), GateRequest::at_hand(engine, id)))
+        Some((gate.content_lsn(), GateRequest::at_hand(engine, id)))
     };
     let (at, request) = source.read_of(engine::ResidencyScope::Gate(id), read).await?.0?;
     let request = match request {

@@ -120,8 +120,8 @@ impl Console {
         let asked = known.clone();
         let read = move |engine: &Engine| -> Vec<(usize, usize)> {
             let of = |session: &SessionId| {
-                let requester = engine.state().session(session).and_then(|session| session.requester());
-                requester.map_or((0, 0), |requester| (requester.open().len(), requester.results().len()))
+                let requester = engine.state().session(session).and_then(|session| session.agent_requests());
+                requester.map_or((0, 0), |requester| (requester.open_requests().len(), requester.results().len()))
             };
             asked.iter().map(|(_, session)| of(session)).collect()
         };

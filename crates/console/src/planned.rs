@@ -2,7 +2,7 @@
 
 use countersign_core::{
     engine::Engine,
-    schedule::{Job, Kind, Status},
+    schedule::{FiringStatus, Job, JobKind},
     time::Millis,
 };
 use countersign_runtime::Lane;
@@ -24,7 +24,7 @@ pub(super) struct Planned {
     agent: String,
     next: Option<Millis>,
     is_running: bool,
-    last: Option<(Millis, Status)>,
+    last: Option<(Millis, FiringStatus)>,
 }
 
 impl Console {
@@ -32,27 +32,27 @@ impl Console {
     pub(super) async fn planned(&self) -> Result<(Vec<Planned>, usize), Trouble> {
         let read = |engine: &Engine| {
             let state = engine.state().schedule();
-            let mut jobs: Vec<&Job> = state.jobs(Kind::Job).chain(state.jobs(Kind::Heartbeat)).collect();
+            let mut jobs: Vec<&Job> = state.jobs(JobKind::Job).chain(state.jobs(JobKind::Heartbeat)).collect();
             jobs.sort_by_key(|job| (job.next().is_none(), job.next(), job.id().clone()));
             let count = jobs.len();
             (jobs.into_iter().take(MOST).cloned().collect::<Vec<Job>>(), count)
         };
         let asked = self.context.handle.source(Lane::Request).read(read).await;
         let ((jobs, count), _) = asked.ok_or_else(Trouble::closing)?;
-        let places: Vec<_> = jobs.iter().map(Job::content).collect();
+        let places: Vec<_> = jobs.iter().map(Job::content_lsn).collect();
         let texts = self.context.handle.contents().get(&places).await.map_err(Trouble::unread)?;
         let planned = jobs.iter().zip(texts).map(|(job, text)| {
             let text = text.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
             let named = text.and_then(|text| Some(text["name"].as_str()?.to_owned()));
             Planned {
                 name: match job.plan().kind {
-                    Kind::Job => named.unwrap_or_else(|| job.id().to_string()),
-                    Kind::Heartbeat => "heartbeat".to_owned(),
+                    JobKind::Job => named.unwrap_or_else(|| job.id().to_string()),
+                    JobKind::Heartbeat => "heartbeat".to_owned(),
                 },
                 agent: job.plan().agent.clone(),
                 next: job.next(),
                 is_running: job.firing().is_some(),
-                last: job.last().map(|last| (last.at, last.status)),
+                last: job.last_firing().map(|last| (last.at, last.status)),
             }
         });
         Ok((planned.collect(), count))
@@ -89,9 +89,9 @@ fn next(planned: &Planned, now: Millis) -> String {
 
 fn last(planned: &Planned, now: Millis) -> Markup {
     let how = |status| match status {
-        Status::Ok => "well",
-        Status::Failed => "failed",
-        Status::Skipped => "skipped",
+        FiringStatus::Ok => "well",
+        FiringStatus::Failed => "failed",
+        FiringStatus::Skipped => "skipped",
     };
     html! { @match planned.last { Some((at, status)) => { (how(status)) ", " (ago(at, now)) }, None => "never" } }
 }

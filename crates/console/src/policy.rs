@@ -10,7 +10,7 @@ use axum::{
 };
 use countersign_core::{
     engine::Engine,
-    gate::{OnExpiry, Step},
+    gate::{ApprovalStep, OnExpiry},
     id::GateId,
     policy::{self, Constraint, Grant, RuleAction},
 };
@@ -146,7 +146,7 @@ fn row(listed: &policy::RuleRef<'_>) -> Row {
 }
 
 /// Who has to allow, one step after the other.
-fn steps(steps: &[Step]) -> String {
+fn steps(steps: &[ApprovalStep]) -> String {
     let told = steps.iter().map(|step| {
         let people = step.from.as_ref().map(|from| from.iter().map(|one| plain(one)).collect::<Vec<_>>().join(", "));
         let people = people.unwrap_or_else(|| "whoever may answer".to_owned());
@@ -305,15 +305,15 @@ pub(super) fn ago_or_never(at: Option<countersign_core::time::Millis>, now: coun
 mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
-    use countersign_core::gate::{OnExpiry, Step};
+    use countersign_core::gate::{ApprovalStep, OnExpiry};
 
     #[test]
     fn who_has_to_allow_is_said_step_by_step() {
         let from = Some(BTreeSet::from(["ana".to_owned(), "bo\u{202e}".to_owned()]));
         let within = Some(Duration::from_secs(600));
         let steps = [
-            Step { approvals: 2, from, within, on_expiry: OnExpiry::Next },
-            Step { on_expiry: OnExpiry::Again(3), ..Step::default() },
+            ApprovalStep { approvals: 2, from, within, on_expiry: OnExpiry::Next },
+            ApprovalStep { on_expiry: OnExpiry::Again(3), ..ApprovalStep::default() },
         ];
         let want = "2 of ana, bo\\u{202e} within 600 s, else 1 of whoever may answer (asked again 3 times)";
         assert_eq!(super::steps(&steps), want);

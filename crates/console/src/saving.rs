@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use countersign_core::{
     engine::{Engine, EngineReply},
-    gate::{Answer, Scope},
+    gate::{ApprovalScope, GateReply},
     policy::{self, PolicyLayers, Verdict},
 };
 use countersign_http::web::{Body, Caller};
@@ -121,7 +121,7 @@ impl Console {
         }
         let source = self.context.handle.source(Lane::Result);
         let (by, key) = (&look.caller.principal, key.map(str::to_owned));
-        let allowed = decisions::answer(&source, asked.id, Answer::Allow(Scope::Once), by, key).await;
+        let allowed = decisions::answer(&source, asked.id, GateReply::Allow(ApprovalScope::Once), by, key).await;
         Ok(match allowed {
             Ok(EngineReply::Voted { have, need }) => {
                 format!("What waits: your approval counts, {have} of {need} have allowed it.")

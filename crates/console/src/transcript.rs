@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_conversations::sessions::{is_agents, is_spoken_for};
 use countersign_core::{
-    call::{self, End},
+    call::{self, CallEnd},
     engine::{Engine, Event, ResidencyScope},
-    gate::{self, People, Resolution},
+    gate::{self, GateResolution, IdentityMap},
     id::{CallId, GateId, Lsn, PrincipalId, RunId, SessionId},
-    message::{Block, Message, text_of},
-    session::{Entry, Session},
+    message::{MessageBlock, StoredMessage, text_of},
+    session::{Session, SessionEntry},
     time::Millis,
 };
 use countersign_runtime::{
@@ -53,7 +53,7 @@ pub(super) struct About {
 /// Entries on the way to the last, and the calls among them.
 pub(super) struct Transcript {
     pub(super) about: About,
-    entries: Vec<(Entry, Option<Message>)>,
+    entries: Vec<(SessionEntry, Option<StoredMessage>)>,
     calls: BTreeMap<Arc<str>, Made>,
     /// Whether there are entries before these.
     pub(super) has_more: bool,
@@ -68,8 +68,8 @@ struct Made {
     gate: Option<GateId>,
     why: String,
     allowed: Option<Option<PrincipalId>>,
-    resolution: Option<(Resolution, Option<PrincipalId>)>,
-    end: Option<End>,
+    resolution: Option<(GateResolution, Option<PrincipalId>)>,
+    end: Option<CallEnd>,
     is_running: bool,
 }
 
@@ -86,7 +86,7 @@ impl Console {
         let (about, (entries, has_more)) = read.ok_or_else(|| Trouble::missing(format!("session {id}")))?;
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
         let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
-        let message = |text: Option<Arc<str>>| text.and_then(|text| serde_json::from_str::<Message>(&text).ok());
+        let message = |text: Option<Arc<str>>| text.and_then(|text| serde_json::from_str::<StoredMessage>(&text).ok());
         let waiting = self.said_at(&about.waiting).await?;
         let calls = match entries.first() {
             Some(first) => self.calls_behind(id, Lsn(first.lsn.0.saturating_sub(1))).await?,
@@ -99,8 +99,8 @@ impl Console {
     /// What people said in the messages at `lsns`.
     pub(super) async fn said_at(&self, lsns: &[Lsn]) -> Result<Vec<String>, Trouble> {
         let texts = self.context.handle.contents().get(lsns).await.map_err(Trouble::unread)?;
-        let said = |text: Option<Arc<str>>| match serde_json::from_str::<Message>(&text?).ok()? {
-            Message::User(said) => Some(text_of(&said.content)),
+        let said = |text: Option<Arc<str>>| match serde_json::from_str::<StoredMessage>(&text?).ok()? {
+            StoredMessage::User(said) => Some(text_of(&said.content)),
             _ => None,
         };
         Ok(texts.into_iter().filter_map(said).collect())
@@ -118,7 +118,7 @@ impl Console {
             let (count, last) = (page.len(), page.last().map(|stored| stored.lsn));
             for stored in page.iter().filter(|stored| matches!(&*stored.kind, "call" | "gate")) {
                 match Event::decode(&stored.kind, stored.version, &stored.facts) {
-                    Ok(Event::Call(call::Event::Wanted { call, .. })) => {
+                    Ok(Event::Call(call::Event::Proposed { call, .. })) => {
                         at.insert(call, calls.len());
                         calls.push((call, stored.lsn, Made { id: Some(call), ..Made::default() }));
                     }
@@ -150,7 +150,7 @@ impl Console {
         let lsns: Vec<Lsn> = calls.iter().map(|(_, lsn, _)| *lsn).collect();
         let texts = handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
         let named = calls.into_iter().zip(texts).filter_map(|((.., made), text)| {
-            let content: call::Content = serde_json::from_str(&text?).ok()?;
+            let content: call::CallDetails = serde_json::from_str(&text?).ok()?;
             Some((content.tool_call_id, made))
         });
         Ok(named.collect())
@@ -164,14 +164,14 @@ fn about(session: &Session) -> About {
         cwd: session.cwd().to_owned(),
         model: session.settings().model.as_ref().map(|model| (model.provider.clone(), model.id.clone())),
         run: session.run(),
-        waiting: session.waiting().collect(),
+        waiting: session.queued_contents().collect(),
         is_agents: is_agents(session.id()),
         is_spoken_for: is_spoken_for(session),
     }
 }
 
 /// The newest entries on the way to the leaf, oldest first, and whether there are more before them.
-fn on_the_way(session: &Session, before: Option<Lsn>) -> (Vec<Entry>, bool) {
+fn on_the_way(session: &Session, before: Option<Lsn>) -> (Vec<SessionEntry>, bool) {
     let mut found = Vec::new();
     let mut at = session.leaf().and_then(|leaf| session.entry(leaf));
     while let Some(entry) = at {
@@ -199,7 +199,7 @@ impl Made {
             call::Event::Started { .. } => self.is_running = true,
             call::Event::Again { .. } => self.is_running = false,
             call::Event::Ended { end, .. } => (self.end, self.is_running) = (Some(*end), false),
-            call::Event::Wanted { .. }
+            call::Event::Proposed { .. }
             | call::Event::Requested { .. }
             | call::Event::Received { .. }
             | call::Event::Waits { .. }
@@ -212,7 +212,7 @@ impl Made {
     }
 
     /// How it was decided, and how it ended.
-    fn verdict(&self, people: &People) -> Markup {
+    fn verdict(&self, people: &IdentityMap) -> Markup {
         let why = self.why.strip_prefix("allowed ").unwrap_or(&self.why);
         html! {
             p.verdict {
@@ -247,7 +247,7 @@ impl Transcript {
     }
 
     /// The entries.
-    pub(super) fn shown(&self, people: &People) -> Markup {
+    pub(super) fn shown(&self, people: &IdentityMap) -> Markup {
         html! {
             @for (entry, message) in &self.entries {
                 @match message {
@@ -258,19 +258,19 @@ impl Transcript {
         }
     }
 
-    fn message(&self, entry: &Entry, message: &Message, people: &People) -> Markup {
+    fn message(&self, entry: &SessionEntry, message: &StoredMessage, people: &IdentityMap) -> Markup {
         let id = format!("e-{}", entry.lsn);
         match message {
-            Message::User(said) => said_by(&id, "You", "user", entry.at, &blocks(&said.content)),
-            Message::Developer(said) => said_by(&id, "Gateway", "system", entry.at, &blocks(&said.content)),
-            Message::Assistant(said) => {
+            StoredMessage::User(said) => said_by(&id, "You", "user", entry.at, &blocks(&said.content)),
+            StoredMessage::Developer(said) => said_by(&id, "Gateway", "system", entry.at, &blocks(&said.content)),
+            StoredMessage::Assistant(said) => {
                 let body = html! {
                     @for block in &said.content { (self.block(block, people)) }
                     @if let Some(error) = &said.error_message { p.problem { (one(error)) } }
                 };
                 said_by(&id, "Agent", "agent", entry.at, &body)
             }
-            Message::ToolResult(result) => html! {
+            StoredMessage::ToolResult(result) => html! {
                 article.said.result #(id) aria-label={ "Output of " (plain(&result.tool_name)) } {
                     details open[text_of(&result.content).len() < 1500] {
                         summary { "Output of " (plain(&result.tool_name)) @if result.is_error { " " span.badge.bad { "failed" } } }
@@ -278,35 +278,35 @@ impl Transcript {
                     }
                 }
             },
-            Message::BashExecution(ran) => {
+            StoredMessage::BashExecution(ran) => {
                 let body = html! { pre.code { "$ " (many(&ran.command)) } (output(&ran.output)) };
                 said_by(&id, "Person's command", "user", entry.at, &body)
             }
-            Message::CompactionSummary(summary) | Message::BranchSummary(summary) => {
+            StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => {
                 let body = html! { details { summary { "Summary of what came before" } pre.prose { "\n" (many(&summary.summary)) } } };
                 said_by(&id, "Summary", "system", entry.at, &body)
             }
-            Message::FileMention(mention) => {
+            StoredMessage::FileMention(mention) => {
                 let names: Vec<&str> = mention.files.iter().filter_map(|file| file.get("path")?.as_str()).collect();
                 said_by(&id, "Files", "system", entry.at, &html! { p { (plain(&names.join(", "))) } })
             }
-            Message::Custom(custom) if custom.display => {
+            StoredMessage::Custom(custom) if custom.display => {
                 said_by(&id, &plain(&custom.custom_type), "system", entry.at, &blocks(&custom.content))
             }
-            Message::Custom(_) => html! {},
+            StoredMessage::Custom(_) => html! {},
         }
     }
 
-    fn block(&self, block: &Block, people: &People) -> Markup {
+    fn block(&self, block: &MessageBlock, people: &IdentityMap) -> Markup {
         match block {
-            Block::Text(text) if text.text.trim().is_empty() => html! {},
-            Block::Text(text) => html! { pre.prose { "\n" (many(&text.text)) } },
-            Block::Thinking(thinking) => {
+            MessageBlock::Text(text) if text.text.trim().is_empty() => html! {},
+            MessageBlock::Text(text) => html! { pre.prose { "\n" (many(&text.text)) } },
+            MessageBlock::Thinking(thinking) => {
                 html! { details.thinking { summary { "Thinking" } pre.prose { "\n" (many(&thinking.thinking)) } } }
             }
-            Block::RedactedThinking { .. } => html! { p.note { "Thinking that its provider sealed" } },
-            Block::Image(image) => html! { p.note { "An image (" (plain(&image.mime_type)) ")" } },
-            Block::ToolCall(call) => {
+            MessageBlock::RedactedThinking { .. } => html! { p.note { "Thinking that its provider sealed" } },
+            MessageBlock::Image(image) => html! { p.note { "An image (" (plain(&image.mime_type)) ")" } },
+            MessageBlock::ToolCall(call) => {
                 let made = self.calls.get(call.id.as_str());
                 let change = change(&call.name, &call.arguments);
                 let is_told = |name: &str| change.as_ref().is_none_or(|change| !change.replaces.contains(&name));
@@ -343,8 +343,8 @@ fn said_by(id: &str, who: &str, class: &str, at: Millis, body: &Markup) -> Marku
     }
 }
 
-fn blocks(content: &[Block]) -> Markup {
-    let images = content.iter().filter(|block| matches!(block, Block::Image(_))).count();
+fn blocks(content: &[MessageBlock]) -> Markup {
+    let images = content.iter().filter(|block| matches!(block, MessageBlock::Image(_))).count();
     html! {
         pre.prose { "\n" (many(&text_of(content))) }
         @if images > 0 { p.note { (words::counted(images as u64, "image")) } }

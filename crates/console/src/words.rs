@@ -1,8 +1,8 @@
 //! How the console says things: escaped text, times, people, actions of rules, how something ended.
 
 use countersign_core::{
-    call::End,
-    gate::{People, Resolution, Scope},
+    call::CallEnd,
+    gate::{ApprovalScope, GateResolution, IdentityMap},
     id::PrincipalId,
     policy::RuleAction,
     time::Millis,
@@ -67,8 +67,8 @@ pub(super) fn span(milliseconds: u64) -> String {
 }
 
 /// Somebody who decided, as people know them.
-pub(super) fn who(people: &People, id: &PrincipalId) -> String {
-    if let Some(person) = people.of(id) {
+pub(super) fn who(people: &IdentityMap, id: &PrincipalId) -> String {
+    if let Some(person) = people.person_of(id) {
         return plain(person);
     }
     let text = id.as_str();
@@ -91,17 +91,17 @@ pub(super) fn sentence(text: &str) -> String {
 }
 
 /// How a gate was resolved.
-pub(super) const fn resolved(resolution: &Resolution) -> &'static str {
+pub(super) const fn resolved(resolution: &GateResolution) -> &'static str {
     match resolution {
-        Resolution::Allowed { scope: Scope::Once } => "Allowed once",
-        Resolution::Allowed { scope: Scope::Session } => "Allowed for the session",
-        Resolution::Allowed { scope: Scope::Always } => "Allowed always",
-        Resolution::Denied => "Denied",
-        Resolution::Answered => "Answered",
-        Resolution::Declined => "Declined",
-        Resolution::Granted => "Allowed by a grant",
-        Resolution::Expired => "Nobody answered in time",
-        Resolution::Withdrawn => "No longer needed",
+        GateResolution::Allowed { scope: ApprovalScope::Once } => "Allowed once",
+        GateResolution::Allowed { scope: ApprovalScope::Session } => "Allowed for the session",
+        GateResolution::Allowed { scope: ApprovalScope::Always } => "Allowed always",
+        GateResolution::Denied => "Denied",
+        GateResolution::Answered => "Answered",
+        GateResolution::Declined => "Declined",
+        GateResolution::Granted => "Allowed by a grant",
+        GateResolution::Expired => "Nobody answered in time",
+        GateResolution::Withdrawn => "No longer needed",
     }
 }
 
@@ -131,25 +131,25 @@ impl Tone {
         }
     }
 
-    pub(super) const fn of(resolution: &Resolution) -> Self {
+    pub(super) const fn of(resolution: &GateResolution) -> Self {
         match resolution {
-            Resolution::Allowed { .. } | Resolution::Granted | Resolution::Answered => Self::Good,
-            Resolution::Denied | Resolution::Expired => Self::Bad,
-            Resolution::Declined | Resolution::Withdrawn => Self::Still,
+            GateResolution::Allowed { .. } | GateResolution::Granted | GateResolution::Answered => Self::Good,
+            GateResolution::Denied | GateResolution::Expired => Self::Bad,
+            GateResolution::Declined | GateResolution::Withdrawn => Self::Still,
         }
     }
 
-    pub(super) const fn of_end(end: End) -> Self {
+    pub(super) const fn of_end(end: CallEnd) -> Self {
         match end {
-            End::Done { error: false } => Self::Good,
-            End::Done { error: true }
-            | End::Failed
-            | End::Denied
-            | End::Refused
-            | End::Expired
-            | End::Limited
-            | End::Unknown => Self::Bad,
-            End::Skipped | End::Cancelled => Self::Still,
+            CallEnd::Done { error: false } => Self::Good,
+            CallEnd::Done { error: true }
+            | CallEnd::Failed
+            | CallEnd::Denied
+            | CallEnd::Refused
+            | CallEnd::Expired
+            | CallEnd::Limited
+            | CallEnd::Unknown => Self::Bad,
+            CallEnd::Skipped | CallEnd::Cancelled => Self::Still,
         }
     }
 }
@@ -169,7 +169,7 @@ pub(super) fn counted(count: u64, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::{gate::People, id::PrincipalId};
+    use countersign_core::{gate::IdentityMap, id::PrincipalId};
 
     use super::{many, path, span, who};
 
@@ -191,10 +191,10 @@ mod tests {
     #[test]
     fn people_are_called_by_their_names() {
         let ana = PrincipalId::new("console:ana");
-        let people = People::new([("Ana".to_owned(), vec![ana.clone()])]);
+        let people = IdentityMap::new([("Ana".to_owned(), vec![ana.clone()])]);
         assert_eq!(who(&people, &ana), "Ana");
-        assert_eq!(who(&People::default(), &ana), "ana");
-        assert_eq!(who(&People::default(), &PrincipalId::new("telegram:7")), "Telegram user 7");
+        assert_eq!(who(&IdentityMap::default(), &ana), "ana");
+        assert_eq!(who(&IdentityMap::default(), &PrincipalId::new("telegram:7")), "Telegram user 7");
     }
 
     #[test]

@@ -14,9 +14,12 @@ use countersign_config::MAIN;
 use countersign_core::{
     engine::{Command, CommandError, Engine, EngineReply, ResidencyScope},
     id::{Lsn, RunId, SessionId},
-    message::{self, Block, Message, estimate_tokens},
+    message::{self, MessageBlock, StoredMessage, estimate_tokens},
     run,
-    session::{self, CompactRefusal, DenialReach, ModelRef, PromptRefusal, Retry, Settings, Stopped, Sums, WhenBusy},
+    session::{
+        self, CompactError, CompactionTiming, DenialReach, ModelRef, PromptError, RetryPolicy, Settings, StoppedRun,
+        WhenBusy,
+    },
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
@@ -76,7 +79,7 @@ pub struct Wish {
     /// The session that it came from.
     pub parent: Option<String>,
     /// What the model is shown of a run in it that was stopped.
-    pub stopped: Stopped,
+    pub stopped: StoppedRun,
     /// Which sessions a denial in it binds.
     pub denials: DenialReach,
     /// What will be said in it first. Where that cannot be said, nothing is opened.
@@ -92,7 +95,7 @@ pub struct Chats {
     models: Arc<Models>,
     folder: PathBuf,
     timeouts: (Duration, Duration),
-    retry: Retry,
+    retry: RetryPolicy,
 }
 
 impl Chats {
@@ -103,7 +106,7 @@ impl Chats {
         models: Arc<Models>,
         folder: PathBuf,
         timeouts: (Duration, Duration),
-        retry: Retry,
+        retry: RetryPolicy,
     ) -> Self {
         Self { handle, models, folder, timeouts, retry }
     }
@@ -146,7 +149,7 @@ impl Chats {
             stopped: wish.stopped,
             denials: wish.denials,
             // Whoever reads an answer may say the next thing at once.
-            sums: Sums::BeforeRuns,
+            sums: CompactionTiming::BeforeRuns,
             ..Settings::default()
         };
         // The client was given its id: it has to be there after a crash.
@@ -232,13 +235,13 @@ impl Chats {
             (session.name().is_none_or(|name| name == edits::UNTITLED), session.settings().sums)
         };
         let (is_unnamed, sums) = self.ours(session, look).await?;
-        if sums == Sums::AfterRuns {
+        if sums == CompactionTiming::AfterRuns {
             // An earlier version opened it.
-            let setting = session::Setting::Sums(Sums::BeforeRuns);
+            let setting = session::SessionSetting::Sums(CompactionTiming::BeforeRuns);
             let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
             source.ask(set).await.map_err(failed)?;
         }
-        let prompt = session::Command::Prompt { said: said(text), with: Vec::new(), when_busy };
+        let prompt = session::Command::Prompt { message: said(text), with: Vec::new(), when_busy };
         let prompt = Command::Session(session.clone(), once(key, prompt));
         let outcome = source.ask(prompt).await.map(|reply| reply.outcome).map_err(failed)?;
         if is_unnamed {
@@ -264,7 +267,7 @@ impl Chats {
     ) -> Result<Option<RunId>, ChatError> {
         sayable(text, "text")?;
         self.ours(session, |_| ()).await?;
-        let steer = once(key, session::Command::Steer { said: said(text) });
+        let steer = once(key, session::Command::Steer { message: said(text) });
         let source = self.handle.source(Lane::Request);
         match source.ask(Command::Session(session.clone(), steer)).await.map_err(failed)?.outcome {
             EngineReply::Steering(run) => Ok(Some(run)),
@@ -303,7 +306,7 @@ impl Chats {
     /// # Errors
     /// [`ChatError`], with nothing taken back.
     pub async fn take_back(&self, session: &SessionId) -> Result<Vec<Lsn>, ChatError> {
-        let waiting: Vec<Lsn> = self.ours(session, |session| session.waiting().collect()).await?;
+        let waiting: Vec<Lsn> = self.ours(session, |session| session.queued_contents().collect()).await?;
         let clear = Command::Session(session.clone(), session::Command::Clear);
         self.handle.source(Lane::Result).ask(clear).await.map_err(failed)?;
         Ok(waiting)
@@ -314,7 +317,7 @@ impl Chats {
     /// # Errors
     /// [`ChatError::Busy`] if one does.
     pub async fn at_rest(&self, session: &SessionId) -> Result<(), ChatError> {
-        match self.ours(session, |session| session.run().is_some() || session.compaction().is_some()).await? {
+        match self.ours(session, |session| session.run().is_some() || session.active_compaction().is_some()).await? {
             true => Err(ChatError::Busy),
             false => Ok(()),
         }
@@ -328,7 +331,7 @@ impl Chats {
         if self.ours(session, |session| session.settings().model.clone()).await? == Some(model.clone()) {
             return Ok(());
         }
-        let setting = session::Setting::Model(model);
+        let setting = session::SessionSetting::Model(model);
         let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
         self.handle.source(Lane::Request).ask(set).await.map(drop).map_err(failed)
     }
@@ -421,11 +424,11 @@ fn failed(refused: Refused) -> ChatError {
     match refused {
         Refused::Refusal(CommandError::KeyTaken(_)) => ChatError::KeyTaken,
         Refused::Refusal(CommandError::NoSession(_)) => ChatError::Unknown,
-        Refused::Refusal(CommandError::Prompt(PromptRefusal::Busy(_)) | CommandError::Busy(_)) => ChatError::Busy,
+        Refused::Refusal(CommandError::Prompt(PromptError::Busy(_)) | CommandError::Busy(_)) => ChatError::Busy,
         Refused::Refusal(
-            CommandError::Prompt(PromptRefusal::NoModel(_)) | CommandError::Compact(CompactRefusal::NoModel),
+            CommandError::Prompt(PromptError::NoModel(_)) | CommandError::Compact(CompactError::NoModel),
         ) => no_model(),
-        Refused::Refusal(CommandError::Compact(CompactRefusal::Busy | CompactRefusal::UnderWay)) => ChatError::Busy,
+        Refused::Refusal(CommandError::Compact(CompactError::Busy | CompactError::UnderWay)) => ChatError::Busy,
         Refused::Refusal(CommandError::Compact(refusal)) => ChatError::Invalid(refusal.to_string()),
         refused @ (Refused::Refusal(CommandError::TooLong { .. }) | Refused::TooLarge) => {
             ChatError::Invalid(refused.to_string())
@@ -440,10 +443,13 @@ fn no_model() -> ChatError {
 }
 
 /// A message of a person, as content.
-fn said(text: &str) -> session::Said {
-    let message = Message::User(message::Said { content: vec![Block::text(text)], ..message::Said::default() });
+fn said(text: &str) -> session::MessageContent {
+    let message = StoredMessage::User(message::InputMessage {
+        content: vec![MessageBlock::from_text(text)],
+        ..message::InputMessage::default()
+    });
     let content = serde_json::to_string(&message).unwrap_or_default();
-    session::Said { content: content.into(), tokens: estimate_tokens(text.len()) }
+    session::MessageContent { content: content.into(), tokens: estimate_tokens(text.len()) }
 }
 
 /// What a session is called by its first message: the beginning of its first line.

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use countersign_agent_dir::AgentDir;
-use countersign_core::{time::Millis, tool::Spec};
+use countersign_core::{time::Millis, tool::ToolSpec};
 
 pub mod compaction;
 pub mod context;
@@ -31,7 +31,7 @@ pub struct Facts<'a> {
     /// The time; only its day is told.
     pub now: Millis,
     /// The tools that it has, in the order in which they are offered.
-    pub tools: &'a [Spec],
+    pub tools: &'a [ToolSpec],
     /// `--system-prompt`: text, or the path of a file.
     pub replace: Option<&'a str>,
     /// `--append-system-prompt`: text, or the path of a file.
@@ -113,7 +113,7 @@ fn read(path: &Path, files: &dyn Files, notices: &mut Vec<String>) -> Option<Str
     Some(found.text)
 }
 
-fn tools(specs: &[Spec]) -> String {
+fn tools(specs: &[ToolSpec]) -> String {
     if specs.is_empty() {
         return "# Tools\n\nYou have no tools in this session. Answer from what you are given.".to_owned();
     }

@@ -5,7 +5,7 @@
 use countersign_core::{
     engine::Event,
     id::SessionId,
-    session::{self, Listing, Setting, Settings},
+    session::{self, ListingFlags, SessionSetting, Settings},
     time::Millis,
 };
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
@@ -44,7 +44,7 @@ pub struct Row {
     pub hosted: bool,
     /// How a person wants it listed.
     #[serde(default)]
-    pub listing: Listing,
+    pub listing: ListingFlags,
 }
 
 /// The view.
@@ -91,7 +91,7 @@ enum Said {
     Model(String, String),
     Moved(String),
     All(Box<Settings>),
-    Listed(Listing),
+    Listed(ListingFlags),
     Message {
         tokens: u64,
     },
@@ -122,15 +122,19 @@ impl Said {
             Event::Session(session::Event::Opened { door, name, cwd, .. }) => Some(Self::Opened { door, name, cwd }),
             Event::Session(session::Event::Hosted { .. }) => Some(Self::Hosted),
             Event::Session(session::Event::Named { name }) => Some(Self::Named(name)),
-            Event::Session(session::Event::Set(Setting::Model(model))) => Some(Self::Model(model.provider, model.id)),
-            Event::Session(session::Event::Set(Setting::All(all))) => Some(Self::All(all)),
-            Event::Session(session::Event::Set(Setting::Listing(listing))) => Some(Self::Listed(listing)),
+            Event::Session(session::Event::Set(SessionSetting::Model(model))) => {
+                Some(Self::Model(model.provider, model.id))
+            }
+            Event::Session(session::Event::Set(SessionSetting::All(all))) => Some(Self::All(all)),
+            Event::Session(session::Event::Set(SessionSetting::Listing(listing))) => Some(Self::Listed(listing)),
             Event::Session(session::Event::Relocated { cwd }) => Some(Self::Moved(cwd)),
             Event::Session(session::Event::Moved { messages: Some(messages), .. }) => Some(Self::Branch { messages }),
             Event::Session(session::Event::Renewed) => Some(Self::Branch { messages: 0 }),
             Event::Session(session::Event::Entry { kind, .. }) => match kind {
-                session::Kind::User => Some(Self::Message { tokens: 0 }),
-                session::Kind::Assistant { total_tokens, .. } => Some(Self::Message { tokens: total_tokens }),
+                session::SessionEntryKind::User => Some(Self::Message { tokens: 0 }),
+                session::SessionEntryKind::Assistant { total_tokens, .. } => {
+                    Some(Self::Message { tokens: total_tokens })
+                }
                 _ => None,
             },
             Event::Call(_) => Some(Self::Called),
@@ -173,7 +177,7 @@ pub fn is_agents(session: &SessionId) -> bool {
 
 /// Whether an agent or a host of its own speaks in a session, so that nobody else may.
 pub fn is_spoken_for(session: &session::Session) -> bool {
-    is_agents(session.id()) || session.hosted().is_some()
+    is_agents(session.id()) || session.hosted_state().is_some()
 }
 
 /// Reads as little of the list as shows that it can be read.

@@ -5,7 +5,7 @@ mod event;
 pub mod pins;
 mod state;
 
-pub use command::{Act, Command, Progress, Request, Returned};
-pub use event::{Content, End, Event, Executor, Known, Requested};
+pub use command::{AgentRequest, CallProgress, CallResult, Command, PeerAction};
+pub use event::{CallDetails, CallEnd, DoubtCause, Event, Executor, RequestContent};
 pub use pins::Pins;
-pub use state::{Call, Phase};
+pub use state::{Call, CallPhase};

@@ -3,18 +3,18 @@
 use crate::{
     call,
     decision::DecisionView,
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     gate::{self, Gate},
     id::{PrincipalId, SessionId},
     policy::{self, PolicySubject},
-    principal::agent,
+    principal::agent_principal,
     session::Session,
-    tool::{Effect, Machine, Shell},
+    tool::{Machine, Shell, ToolEffect},
 };
 
 /// Where a call was wanted, as far as policy asks.
 #[derive(Clone, Copy, Debug)]
-pub struct Whereabouts<'a> {
+pub struct CallOrigin<'a> {
     /// The session.
     pub session: &'a SessionId,
     /// The door that it was opened through.
@@ -27,8 +27,8 @@ pub struct Whereabouts<'a> {
     pub is_shell_used: bool,
 }
 
-impl<'a> Whereabouts<'a> {
-    fn of(session: &'a Session) -> Self {
+impl<'a> CallOrigin<'a> {
+    fn for_session(session: &'a Session) -> Self {
         Self {
             session: session.id(),
             door: session.door(),
@@ -40,28 +40,28 @@ impl<'a> Whereabouts<'a> {
 }
 
 /// What policy was asked about a call of the past that was wanted there with this content.
-pub fn subject_at(place: Whereabouts<'_>, content: &call::Content, effect: Effect) -> PolicySubject {
-    subject_of(place, content, effect, agent())
+pub fn subject_at(place: CallOrigin<'_>, content: &call::CallDetails, effect: ToolEffect) -> PolicySubject {
+    subject_of(place, content, effect, agent_principal())
 }
 
 /// What policy is asked about a call with this content.
-pub(crate) fn subject(
+pub(crate) fn subject_of_call(
     session: &Session,
-    content: &call::Content,
-    effect: Effect,
+    content: &call::CallDetails,
+    effect: ToolEffect,
     principal: PrincipalId,
 ) -> PolicySubject {
-    subject_of(Whereabouts::of(session), content, effect, principal)
+    subject_of(CallOrigin::for_session(session), content, effect, principal)
 }
 
 fn subject_of(
-    place: Whereabouts<'_>,
-    content: &call::Content,
-    effect: Effect,
+    place: CallOrigin<'_>,
+    content: &call::CallDetails,
+    effect: ToolEffect,
     principal: PrincipalId,
 ) -> PolicySubject {
     let arguments = serde_json::Value::Object(content.arguments.clone());
-    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
     let shell = shell_of(content);
     if let Some(request) = &content.request {
         return PolicySubject {
@@ -115,16 +115,16 @@ fn subject_of(
 }
 
 /// What of a call a shell reads, as it was recorded with it.
-fn shell_of(content: &call::Content) -> Shell {
+fn shell_of(content: &call::CallDetails) -> Shell {
     content.shell.clone().unwrap_or_else(|| Shell::of_own(&content.tool))
 }
 
 /// The folder that a call would work in, by name alone: for the shell where it is now, or what the call says.
-pub fn folder_of(session: &Session, content: &call::Content) -> String {
-    folder_at(Whereabouts::of(session), content)
+pub fn folder_of(session: &Session, content: &call::CallDetails) -> String {
+    folder_at(CallOrigin::for_session(session), content)
 }
 
-fn folder_at(place: Whereabouts<'_>, content: &call::Content) -> String {
+fn folder_at(place: CallOrigin<'_>, content: &call::CallDetails) -> String {
     let Shell::Line { machine: Machine::This, .. } = shell_of(content) else { return place.cwd.to_owned() };
     // Our own shell is where it was left, a host's where its tools work.
     let folder = if content.class.is_none() { place.folder } else { place.cwd };
@@ -150,5 +150,5 @@ pub(crate) fn subject_of_gate(view: DecisionView<'_>, gate: &Gate) -> Option<Pol
     let call = view.state.call(gate.call()?)?;
     let session = view.state.session(call.session())?;
     let content = view.admitted.call_content(call.id())?;
-    Some(subject(session, content, call.effect, agent()))
+    Some(subject_of_call(session, content, call.effect, agent_principal()))
 }

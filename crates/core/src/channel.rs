@@ -6,11 +6,11 @@
 mod address;
 mod command;
 mod event;
-mod recent;
+mod recent_names;
 mod state;
 
-pub use address::{Account, Address, ChatKind, Media, Origin};
-pub use command::{Command, Heard, Knock, Message, Refusal};
-pub use event::{End, Event};
-pub use state::{Active, Known, Letter, State};
+pub use address::{AddressKind, ChannelAccount, ChatAddress, MessageOrigin, OutboundMedia};
+pub use command::{ChannelError, Command, InboundMessage, OutboundRequest, PairingRequest};
+pub use event::{DeliveryEnd, Event};
+pub use state::{ActiveChat, KnownAccount, PendingMessage, State};
 pub(crate) use state::{MOST_ACCOUNTS, MOST_LETTERS};

@@ -12,7 +12,7 @@ pub struct Digest([u8; 32]);
 
 impl Digest {
     /// Takes the digest of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn hash_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -57,9 +57,9 @@ impl<'de> Deserialize<'de> for Digest {
 
 /// Takes the digest of bytes that come in pieces.
 #[derive(Clone, Debug, Default)]
-pub struct Digesting(Sha256);
+pub struct DigestBuilder(Sha256);
 
-impl Digesting {
+impl DigestBuilder {
     /// Takes the next piece.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -72,7 +72,7 @@ impl Digesting {
 }
 
 /// Writes `value` with sorted keys and no white space: equal values give equal text.
-pub fn canonical(value: &Value) -> String {
+pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
     text
@@ -112,19 +112,19 @@ fn write_canonical(value: &Value, text: &mut String) {
 mod tests {
     use serde_json::json;
 
-    use super::{Digest, canonical};
+    use super::{Digest, canonical_json};
 
     #[test]
     fn equal_values_have_one_canonical_text() {
         let left = json!({"b": [1, {"y": null, "x": "ä\n"}], "a": true});
         let right = json!({"a": true, "b": [1, {"x": "ä\n", "y": null}]});
-        assert_eq!(canonical(&left), r#"{"a":true,"b":[1,{"x":"ä\n","y":null}]}"#);
-        assert_eq!(canonical(&left), canonical(&right));
+        assert_eq!(canonical_json(&left), r#"{"a":true,"b":[1,{"x":"ä\n","y":null}]}"#);
+        assert_eq!(canonical_json(&left), canonical_json(&right));
     }
 
     #[test]
     fn a_digest_reads_back_from_its_text() {
-        let digest = Digest::of(b"abc");
+        let digest = Digest::hash_bytes(b"abc");
         assert_eq!(digest.to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(digest.to_string().parse(), Ok(digest));
     }

@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// A fact with its place in the log, ready to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recorded {
+pub struct RecordedFact {
     /// Its place.
     pub meta: FactMeta,
     /// What happened.
@@ -94,14 +94,14 @@ impl Engine {
     pub fn from_snapshot(rules: ActiveRules, snapshot: &str) -> Result<Self, serde_json::Error> {
         let state = State::from_snapshot(snapshot)?;
         let requests = state.calls().map(|call| call.session().clone());
-        let waits = state.sessions().filter(|session| session.queued() > 0).map(|session| session.id().clone());
+        let waits = state.sessions().filter(|session| session.queued_count() > 0).map(|session| session.id().clone());
         let fired = state.schedule().sessions().cloned();
         let touched = state.runs().map(|run| run.session().clone()).chain(requests).chain(waits).chain(fired).collect();
         Ok(Self { state, touched, ..Self::new(rules) })
     }
 
     /// The state as a text that a later process can begin with.
-    pub fn snapshot(&self) -> String {
+    pub fn to_snapshot(&self) -> String {
         self.state.to_snapshot()
     }
 
@@ -122,8 +122,8 @@ impl Engine {
 
     /// The sessions in which something would go on if their hosts brought their rules, which are not at hand here.
     pub fn waiting_for_hosts(&self) -> impl Iterator<Item = &Session> {
-        let view = self.view();
-        let owes = |session: &Session| !session.is_at_rest() || session.queued() > 0;
+        let view = self.decision_view();
+        let owes = |session: &Session| !session.is_at_rest() || session.queued_count() > 0;
         self.state.sessions().filter(move |session| view.for_session(session).is_none() && owes(session))
     }
 
@@ -134,9 +134,9 @@ impl Engine {
 
     /// What may be allowed for longer where a gate waits: exactly what it shows, then rules that cover more. Empty where
     /// it offers nothing but this once.
-    pub fn proposals(&self, gate: &Gate) -> Vec<GrantProposal> {
-        let subject = call_subject::subject_of_gate(self.view(), gate);
-        let offers_more = gate.is_pending() && gate.scopes().iter().any(|scope| *scope != gate::Scope::Once);
+    pub fn grant_proposals(&self, gate: &Gate) -> Vec<GrantProposal> {
+        let subject = call_subject::subject_of_gate(self.decision_view(), gate);
+        let offers_more = gate.is_pending() && gate.scopes().iter().any(|scope| *scope != gate::ApprovalScope::Once);
         subject.filter(|_| offers_more).map(|subject| policy::propose_grants(&subject)).unwrap_or_default()
     }
 
@@ -147,13 +147,13 @@ impl Engine {
 
     /// Whether nothing goes on in a session until its host brings its rules.
     pub fn waits_for_host(&self, session: &Session) -> bool {
-        self.view().for_session(session).is_none()
+        self.decision_view().for_session(session).is_none()
     }
 
     /// Folds a fact of the log in, before [`Command::Recover`]. What its session is made of has to be at hand, see
     /// [`Engine::lacks`].
-    pub fn replay(&mut self, event: &Event, meta: &FactMeta) {
-        self.fold(event, meta);
+    pub fn replay_fact(&mut self, event: &Event, meta: &FactMeta) {
+        self.fold_fact(event, meta);
         // The last process may have died, or a batch may have been full, before the rules had said all.
         if let Some(session) = meta.session.as_ref().filter(|session| !self.touched.contains(*session)) {
             self.touched.insert(session.clone());
@@ -169,7 +169,7 @@ impl Engine {
     ///
     /// # Errors
     /// The position of the first that is not what its record says, and the JSON error.
-    pub fn admit<T: AsRef<str>>(
+    pub fn admit_content<T: AsRef<str>>(
         &mut self,
         contents: impl IntoIterator<Item = (Lsn, T)>,
     ) -> Result<(), (Lsn, serde_json::Error)> {
@@ -178,7 +178,7 @@ impl Engine {
 
     /// Notes that everything up to `head` is durable. What a person let through its gate starts only behind that: a
     /// crash in between then finds it decided and not started, and it is run once.
-    pub fn committed(&mut self, head: Lsn) {
+    pub fn mark_durable(&mut self, head: Lsn) {
         self.durable = head;
         self.touched.append(&mut self.let_through);
     }
@@ -190,12 +190,17 @@ impl Engine {
 
     /// Whether `scope` may be in the log, is not at hand, and so has to be [fetched](Engine::fetch) before anything is
     /// decided or read of it.
-    pub fn lacks(&self, scope: &ResidencyScope) -> bool {
+    pub fn needs_fetch(&self, scope: &ResidencyScope) -> bool {
         self.state.needs_fetch(scope)
     }
 
     /// Takes `scope` back to hand from its records in the log, all of them and in order.
-    pub fn fetch(&mut self, scope: &ResidencyScope, records: impl IntoIterator<Item = (Event, FactMeta)>, now: Millis) {
+    pub fn fetch_scope(
+        &mut self,
+        scope: &ResidencyScope,
+        records: impl IntoIterator<Item = (Event, FactMeta)>,
+        now: Millis,
+    ) {
         self.state.fetch_records(scope, records);
         self.fetched.note_fetch(scope, now);
     }
@@ -204,18 +209,18 @@ impl Engine {
     ///
     /// # Errors
     /// Why the command was refused. Nothing has changed then.
-    pub fn handle(
+    pub fn handle_command(
         &mut self,
         command: Command,
         context: &mut DecisionContext,
-    ) -> Result<(Vec<Recorded>, EngineReply), CommandError> {
+    ) -> Result<(Vec<RecordedFact>, EngineReply), CommandError> {
         if let Command::UseRules(rules) = command {
             self.rules = *rules;
             let fact =
                 Fact::without_content(Event::Policy(policy::Event::Compiled { digest: self.rules.digest() }), None);
             let mut batch = Vec::new();
             if self.state.policy().digest() != Some(self.rules.digest()) {
-                self.record(fact, context.now, &mut batch);
+                self.record_fact(fact, context.now, &mut batch);
             }
             return Ok((batch, EngineReply::Done));
         }
@@ -234,10 +239,10 @@ impl Engine {
             let mut batch = Vec::new();
             if self.state.policy().is_untidy(context.now) {
                 let tidied = policy::Event::Tidied { at: context.now };
-                self.record(Fact::without_content(Event::Policy(tidied), None), context.now, &mut batch);
+                self.record_fact(Fact::without_content(Event::Policy(tidied), None), context.now, &mut batch);
             }
-            for fired in self.state.schedule().fires(context.now) {
-                self.record(Fact::without_content(Event::Schedule(fired), None), context.now, &mut batch);
+            for fired in self.state.schedule().due_events(context.now) {
+                self.record_fact(Fact::without_content(Event::Schedule(fired), None), context.now, &mut batch);
             }
             self.settle_into(&mut batch, context);
             return Ok((batch, EngineReply::Done));
@@ -245,10 +250,10 @@ impl Engine {
         if matches!(command, Command::Recover(_)) && std::mem::replace(&mut self.recovered, true) {
             return Err(CommandError::OutOfPlace("a process recovers once"));
         }
-        let DecisionResult { facts, reply } = decide::decide(self.view(), command, context)?;
+        let DecisionResult { facts, reply } = decide::decide_command(self.decision_view(), command, context)?;
         let mut batch = Vec::with_capacity(facts.len());
         for fact in facts {
-            self.record(fact, context.now, &mut batch);
+            self.record_fact(fact, context.now, &mut batch);
         }
         self.settle_into(&mut batch, context);
         Ok((batch, reply))
@@ -259,8 +264,8 @@ impl Engine {
         session: SessionId,
         rules: ActiveRules,
         context: &mut DecisionContext,
-    ) -> Result<(Vec<Recorded>, EngineReply), CommandError> {
-        let hosted = self.state.session(&session).map(Session::hosted);
+    ) -> Result<(Vec<RecordedFact>, EngineReply), CommandError> {
+        let hosted = self.state.session(&session).map(Session::hosted_state);
         if hosted.is_some_and(|hosted| hosted.is_none()) {
             return Err(CommandError::OutOfPlace("the session has the rules of this process"));
         }
@@ -270,7 +275,7 @@ impl Engine {
         if let Some(hosted) = hosted.flatten() {
             if hosted.rules != digest || hosted.realm != realm {
                 let event = Event::Session(session::Event::Hosted { realm, rules: digest });
-                self.record(Fact::without_content(event, Some(session.clone())), context.now, &mut batch);
+                self.record_fact(Fact::without_content(event, Some(session.clone())), context.now, &mut batch);
             }
             self.touched.insert(session);
             self.settle_into(&mut batch, context);
@@ -284,22 +289,22 @@ impl Engine {
     }
 
     /// Runs the settle rules to their fixed point, or to the most facts that one batch may hold.
-    pub fn settle(&mut self, context: &mut DecisionContext) -> Vec<Recorded> {
+    pub fn settle(&mut self, context: &mut DecisionContext) -> Vec<RecordedFact> {
         let mut batch = Vec::new();
         self.settle_into(&mut batch, context);
         batch
     }
 
-    fn settle_into(&mut self, batch: &mut Vec<Recorded>, context: &mut DecisionContext) {
+    fn settle_into(&mut self, batch: &mut Vec<RecordedFact>, context: &mut DecisionContext) {
         while let Some(session) = self.touched.pop_first() {
-            while let Some(facts) = settle::next(self.view(), &session, context) {
+            while let Some(facts) = settle::next_facts(self.decision_view(), &session, context) {
                 // What one rule says stands together, so that what is left is still there to be said.
                 if !batch.is_empty() && batch.len() + facts.len() > self.most {
                     self.touched.insert(session);
                     return;
                 }
                 for fact in facts {
-                    self.record(fact, context.now, batch);
+                    self.record_fact(fact, context.now, batch);
                 }
             }
             self.touched.remove(&session);
@@ -314,7 +319,7 @@ impl Engine {
 
     /// Lets go of what the log alone may keep: gates resolved a while ago, and with `idle` the sessions in which nothing
     /// works, waits or has happened for so long. It looks at all of them, and therefore only now and then.
-    pub fn evict(&mut self, now: Millis, idle: Option<Duration>) {
+    pub fn evict_idle(&mut self, now: Millis, idle: Option<Duration>) {
         let [gates, sessions] = &mut self.look_after;
         if now >= *gates {
             *gates = now + LOOK_EVERY;
@@ -327,7 +332,7 @@ impl Engine {
         }
     }
 
-    fn view(&self) -> DecisionView<'_> {
+    fn decision_view(&self) -> DecisionView<'_> {
         DecisionView {
             state: &self.state,
             admitted: &self.admitted,
@@ -339,7 +344,7 @@ impl Engine {
     }
 
     /// Folds one fact in, decided or read.
-    fn fold(&mut self, event: &Event, meta: &FactMeta) {
+    fn fold_fact(&mut self, event: &Event, meta: &FactMeta) {
         self.admitted.forget_after(&self.state, event);
         self.state.apply(event, meta);
         if let Event::Call(call::Event::Allowed { call, .. }) = event
@@ -356,17 +361,17 @@ impl Engine {
         }
     }
 
-    fn record(&mut self, fact: Fact, now: Millis, batch: &mut Vec<Recorded>) {
+    fn record_fact(&mut self, fact: Fact, now: Millis, batch: &mut Vec<RecordedFact>) {
         let meta = FactMeta {
             lsn: self.state.head_lsn().next(),
             at: now.max(self.state.last_fact_at()),
             session: fact.session.clone(),
         };
-        self.fold(&fact.event, &meta);
+        self.fold_fact(&fact.event, &meta);
         if let Some(content) = &fact.content {
             self.admitted.admit_content(&fact.event, content);
         }
         self.touched.extend(fact.session.clone());
-        batch.push(Recorded { meta, fact });
+        batch.push(RecordedFact { meta, fact });
     }
 }

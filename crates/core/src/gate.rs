@@ -5,11 +5,11 @@ mod event;
 pub(crate) mod sign_off;
 mod state;
 mod step;
-pub(crate) mod words;
+pub(crate) mod text_answers;
 
-pub use command::{Answer, AnswerRefusal, Command, Form, Grant};
-pub use event::{Choice, Content, Event, Fallback, Kind, Resolution, Scope, Stage};
-pub use sign_off::{APPROVE, CHANGE, DECLINE, Decision, NAMED, REJECT, decision};
-pub use state::{Gate, Phase, Showing};
-pub use step::{OnExpiry, People, Step, Vote};
-pub use words::{form, said};
+pub use command::{AnswerError, AnswerForm, Command, GateReply, GrantTerms};
+pub use event::{ApprovalScope, Event, Fallback, GateChoice, GateContent, GateResolution, GateStage, Kind};
+pub use sign_off::{APPROVE, CHANGE, DECLINE, NAMED, REJECT, SignOffDecision, parse_decision};
+pub use state::{Gate, GatePhase, GateSurface};
+pub use step::{ApprovalStep, IdentityMap, OnExpiry, Vote};
+pub use text_answers::{parse_form, parse_words};

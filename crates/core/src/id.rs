@@ -76,7 +76,7 @@ uuid_id! {
 }
 uuid_id! {
     /// Names one message to a chat network, however often it is tried to be delivered.
-    LetterId, "letter_"
+    OutboundId, "letter_"
 }
 
 macro_rules! text_id {
@@ -138,18 +138,18 @@ impl PrincipalId {
 
 /// A source of ids that gives the same ids for the same seed: what is decided twice is decided alike.
 #[derive(Clone, Debug)]
-pub struct Fresh {
+pub struct IdGenerator {
     seed: [u8; 16],
     drawn: u32,
 }
 
-impl Fresh {
+impl IdGenerator {
     /// Starts at the beginning of what `seed` gives. The caller rolls the dice.
     pub const fn new(seed: [u8; 16]) -> Self {
         Self { seed, drawn: 0 }
     }
 
-    fn draw(&mut self) -> [u8; 32] {
+    fn draw_bytes(&mut self) -> [u8; 32] {
         self.drawn += 1;
         let mut hash = Sha256::new();
         hash.update(self.seed);
@@ -158,16 +158,16 @@ impl Fresh {
     }
 
     /// A UUIDv7: the time at which it was made, then random digits.
-    pub fn uuid(&mut self, now: Millis) -> Uuid {
-        let drawn = self.draw();
+    pub fn next_uuid(&mut self, now: Millis) -> Uuid {
+        let drawn = self.draw_bytes();
         let mut tail = [0; 10];
         tail.copy_from_slice(&drawn[..10]);
         Builder::from_unix_timestamp_millis(now.0, &tail).into_uuid()
     }
 
     /// `2 * bytes` hex digits, at most 64.
-    pub fn hex(&mut self, bytes: usize) -> String {
-        hex::encode(&self.draw()[..bytes.min(32)])
+    pub fn next_hex(&mut self, bytes: usize) -> String {
+        hex::encode(&self.draw_bytes()[..bytes.min(32)])
     }
 }
 
@@ -182,21 +182,21 @@ pub struct FiringId {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fresh, GateId};
+    use super::{GateId, IdGenerator};
     use crate::time::Millis;
 
     #[test]
     fn the_same_seed_gives_the_same_ids_and_none_twice() {
-        let (mut left, mut right) = (Fresh::new([7; 16]), Fresh::new([7; 16]));
-        let first = left.uuid(Millis(1_700_000_000_000));
-        assert_eq!(first, right.uuid(Millis(1_700_000_000_000)));
-        assert_ne!(first, left.uuid(Millis(1_700_000_000_000)));
+        let (mut left, mut right) = (IdGenerator::new([7; 16]), IdGenerator::new([7; 16]));
+        let first = left.next_uuid(Millis(1_700_000_000_000));
+        assert_eq!(first, right.next_uuid(Millis(1_700_000_000_000)));
+        assert_ne!(first, left.next_uuid(Millis(1_700_000_000_000)));
         assert_eq!(first.get_version_num(), 7);
     }
 
     #[test]
     fn an_id_reads_back_from_its_text() {
-        let id = GateId::new(Fresh::new([1; 16]).uuid(Millis(5)));
+        let id = GateId::new(IdGenerator::new([1; 16]).next_uuid(Millis(5)));
         assert_eq!(GateId::parse(&id.to_string()), Some(id));
         assert_eq!(GateId::parse("gate_"), None);
     }

@@ -6,6 +6,6 @@ mod budget;
 mod state;
 
 pub use self::{
-    budget::{Amount, Breach, Budget, Metric},
+    budget::{BudgetAmount, BudgetBreach, BudgetLimits, LedgerMetric},
     state::{Event, ReservationId, SettleError, State},
 };

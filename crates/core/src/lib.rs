@@ -20,7 +20,7 @@ mod owed;
 pub mod peer;
 pub mod policy;
 mod principal;
-pub mod reading;
+pub mod reply_parser;
 pub mod run;
 pub mod schedule;
 pub mod secret;
@@ -31,6 +31,6 @@ pub mod time;
 pub mod tool;
 pub mod unattended;
 
-pub use call_subject::{Whereabouts, folder_of, subject_at};
+pub use call_subject::{CallOrigin, folder_of, subject_at};
 
-pub use owed::{Step, Work, owed, stopping};
+pub use owed::{FiringStep, OwedWork, owed_work, stopping_work};

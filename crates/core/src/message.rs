@@ -9,38 +9,38 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Members of an imported object that have no meaning here and are handed on as they came.
-pub type Extra = BTreeMap<String, Value>;
+pub type ExtraFields = BTreeMap<String, Value>;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
-pub enum Message {
+pub enum StoredMessage {
     /// What a person or a host said.
-    User(Said),
+    User(InputMessage),
     /// What the system says in a person's place: reminders, continuations.
-    Developer(Said),
+    Developer(InputMessage),
     /// What the model said.
-    Assistant(Assistant),
+    Assistant(AssistantReply),
     /// What a call gave back to the model.
     ToolResult(ToolResult),
     /// A command that a person ran beside the run.
-    BashExecution(BashExecution),
+    BashExecution(BashMessage),
     /// The text that stands for everything before a compaction.
-    CompactionSummary(Summary),
+    CompactionSummary(SummaryMessage),
     /// The text that stands for a branch that was left.
-    BranchSummary(Summary),
+    BranchSummary(SummaryMessage),
     /// Content of files that a message mentioned.
-    FileMention(FileMention),
+    FileMention(FileMentionMessage),
     /// A message of an extension, shown or not.
-    Custom(Custom),
+    Custom(ExtensionMessage),
 }
 
 /// A message of a person or of the system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Said {
+pub struct InputMessage {
     /// Blocks in order, text first. An imported plain string is one text block.
-    pub content: Vec<Block>,
+    pub content: Vec<MessageBlock>,
     /// `"user"` or `"agent"`; absent means not told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<String>,
@@ -49,15 +49,15 @@ pub struct Said {
     pub synthetic: bool,
     /// What we do not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A message of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Assistant {
+pub struct AssistantReply {
     /// Blocks in the order of their content index.
-    pub content: Vec<Block>,
+    pub content: Vec<MessageBlock>,
     /// The wire that was spoken, such as `openai-completions`.
     pub api: String,
     /// The provider's name in the settings.
@@ -68,7 +68,7 @@ pub struct Assistant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
     /// What it used and cost.
-    pub usage: Usage,
+    pub usage: RequestUsage,
     /// Why it ended.
     pub stop_reason: StopReason,
     /// What went wrong, for `error` and `aborted`.
@@ -85,7 +85,7 @@ pub struct Assistant {
     pub provider_payload: Option<Value>,
     /// What we do not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Why a model's message ended.
@@ -108,7 +108,7 @@ pub enum StopReason {
 /// Tokens used and dollars spent by one model request. `input` excludes cached tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
+pub struct RequestUsage {
     /// Tokens read that were not cached.
     #[serde(default)]
     pub input: u64,
@@ -126,13 +126,13 @@ pub struct Usage {
     pub total_tokens: u64,
     /// Dollars, by kind.
     #[serde(default)]
-    pub cost: Cost,
+    pub cost: UsageCost,
 }
 
 /// Dollars by kind of token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cost {
+pub struct UsageCost {
     /// For uncached input.
     #[serde(default)]
     pub input: f64,
@@ -159,7 +159,7 @@ pub struct ToolResult {
     /// The tool's name.
     pub tool_name: String,
     /// Text and image blocks.
-    pub content: Vec<Block>,
+    pub content: Vec<MessageBlock>,
     /// Facts for a program beside the text for the model; the shape is the tool's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
@@ -167,13 +167,13 @@ pub struct ToolResult {
     pub is_error: bool,
     /// What we do not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A command that a person ran in the session's shell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BashExecution {
+pub struct BashMessage {
     /// The command line.
     pub command: String,
     /// Output and error output, interleaved; the end of it where it was long.
@@ -193,13 +193,13 @@ pub struct BashExecution {
     pub exclude_from_context: bool,
     /// What we do not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A text that stands for messages no longer shown to the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct SummaryMessage {
     /// The whole text.
     pub summary: String,
     /// One line of it.
@@ -210,28 +210,28 @@ pub struct Summary {
     pub tokens_before: Option<u64>,
     /// What we do not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Files that a user message mentioned as `@path`, with what they held.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FileMention {
+pub struct FileMentionMessage {
     /// One object a file: `path`, `content` and facts about it.
     pub files: Vec<Value>,
     /// What we do not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A message of an extension.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Custom {
+pub struct ExtensionMessage {
     /// The extension's own name for the kind.
     pub custom_type: String,
     /// Blocks in order.
-    pub content: Vec<Block>,
+    pub content: Vec<MessageBlock>,
     /// False if only the model sees it.
     #[serde(default)]
     pub display: bool,
@@ -240,32 +240,32 @@ pub struct Custom {
     pub details: Option<Value>,
     /// What we do not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
-pub enum Block {
+pub enum MessageBlock {
     /// Text.
-    Text(Text),
+    Text(TextBlock),
     /// What the model thought.
-    Thinking(Thinking),
+    Thinking(ThinkingBlock),
     /// What the model thought, sealed by its provider.
     RedactedThinking {
         /// The provider's sealed form.
         data: String,
     },
     /// An image.
-    Image(Image),
+    Image(ImageBlock),
     /// A call that the model wants.
-    ToolCall(ToolCall),
+    ToolCall(ToolCallBlock),
 }
 
-impl Block {
+impl MessageBlock {
     /// A text block.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(Text { text: text.into(), text_signature: None })
+    pub fn from_text(text: impl Into<String>) -> Self {
+        Self::Text(TextBlock { text: text.into(), text_signature: None })
     }
 
     /// The text of a text block.
@@ -280,7 +280,7 @@ impl Block {
 /// A block of text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Text {
+pub struct TextBlock {
     /// The text.
     pub text: String,
     /// The provider's proof of it.
@@ -291,7 +291,7 @@ pub struct Text {
 /// A block of thinking.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Thinking {
+pub struct ThinkingBlock {
     /// The text.
     pub thinking: String,
     /// The provider's proof of it, needed to hand it back.
@@ -302,7 +302,7 @@ pub struct Thinking {
 /// An image: base64 data, or in a session file a reference to a blob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Image {
+pub struct ImageBlock {
     /// Base64, standard alphabet, or `blob:sha256:` and a digest.
     pub data: String,
     /// Such as `image/png`.
@@ -312,7 +312,7 @@ pub struct Image {
 /// A call that a model wants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ToolCall {
+pub struct ToolCallBlock {
     /// The model's id of the call.
     pub id: String,
     /// The tool's name.
@@ -328,8 +328,8 @@ pub struct ToolCall {
 }
 
 /// Joins the text blocks of `content`.
-pub fn text_of(content: &[Block]) -> String {
-    content.iter().filter_map(Block::as_text).collect()
+pub fn text_of(content: &[MessageBlock]) -> String {
+    content.iter().filter_map(MessageBlock::as_text).collect()
 }
 
 /// Estimates how many tokens `bytes` bytes of text take: a quarter, rounded up.
@@ -341,7 +341,7 @@ pub const fn estimate_tokens(bytes: usize) -> u64 {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Message, estimate_tokens};
+    use super::{StoredMessage, estimate_tokens};
 
     #[test]
     fn a_message_keeps_the_members_that_it_does_not_know() {
@@ -351,7 +351,7 @@ mod tests {
             json!({"role": "bashExecution", "command": "ls", "output": "", "exitCode": 0, "cancelled": false, "truncated": false}),
             json!({"role": "custom", "customType": "x", "content": [], "display": true, "more": {"a": 1}}),
         ] {
-            let message: Message = serde_json::from_value(given.clone()).unwrap();
+            let message: StoredMessage = serde_json::from_value(given.clone()).unwrap();
             assert_eq!(serde_json::to_value(message).unwrap(), given);
         }
     }
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_role_that_nobody_knows_is_refused() {
         let given: Value = json!({"role": "oracle", "content": []});
-        assert!(serde_json::from_value::<Message>(given).is_err());
+        assert!(serde_json::from_value::<StoredMessage>(given).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// A message as content: the JSON of a [`crate::message::Message`] and an estimate of its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct MessageContent {
     /// The JSON text.
     pub content: Arc<str>,
     /// Estimated tokens.

@@ -15,12 +15,12 @@ pub struct ModelRef {
     pub max_tokens: u64,
     /// What it costs; absent where nobody knows, which counts as nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
+    pub price: Option<ModelPrice>,
 }
 
 /// What tokens of a model cost, in micro-dollars a million of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Price {
+pub struct ModelPrice {
     /// Of what it reads: the dearest kind.
     pub input: u64,
     /// Of what it writes.
@@ -35,7 +35,7 @@ impl ModelRef {
 
     /// What a request of so many tokens costs at most, in micro-dollars.
     pub fn cost_micros(&self, input: u64, output: u64) -> u64 {
-        let Price { input: read, output: written } = self.price.unwrap_or_default();
+        let ModelPrice { input: read, output: written } = self.price.unwrap_or_default();
         let total = u128::from(input) * u128::from(read) + u128::from(output) * u128::from(written);
         u64::try_from(total.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }

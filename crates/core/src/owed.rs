@@ -2,16 +2,16 @@
 //! what is in flight and no longer owed.
 
 use crate::{
-    call::{Executor, Phase as CallPhase},
+    call::{CallPhase, Executor},
     decision::State,
     id::{CallId, RunId, SessionId},
-    run::{Abort, Phase},
-    schedule::{FiringId, Stage},
+    run::{AbortState, RunPhase},
+    schedule::{FiringId, FiringStage},
 };
 
 /// What a firing of a job needs somebody for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
+pub enum FiringStep {
     /// Its message has to be said.
     Say,
     /// Its run is over, and people have to be told.
@@ -20,7 +20,7 @@ pub enum Step {
 
 /// One piece of work, under a key that stays the same for as long as it is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Work {
+pub enum OwedWork {
     /// Ask the model.
     Turn {
         /// For this run.
@@ -47,39 +47,39 @@ pub enum Work {
         /// Which.
         firing: FiringId,
         /// What it needs.
-        step: Step,
+        step: FiringStep,
     },
 }
 
 /// All work that is due, in order. What another process started is not due: it is in doubt.
-pub fn owed(state: &State) -> Vec<Work> {
+pub fn owed_work(state: &State) -> Vec<OwedWork> {
     let mut work = Vec::new();
     for run in state.runs() {
-        if *run.phase() == (Phase::Thinking { boot: state.boot_count() }) && run.abort() == Abort::No {
-            work.push(Work::Turn { run: run.id(), epoch: run.epoch() });
+        if *run.phase() == (RunPhase::Thinking { boot: state.boot_count() }) && run.abort_state() == AbortState::No {
+            work.push(OwedWork::Turn { run: run.id(), epoch: run.epoch() });
         }
     }
     for call in state.calls() {
         let runs = *call.phase() == CallPhase::Started { boot: state.boot_count() };
         if runs && !call.aborting && *call.executor() != Executor::Person {
-            work.push(Work::Call { call: call.id(), start: call.starts() });
+            work.push(OwedWork::Call { call: call.id(), start: call.start_count() });
         }
     }
     for session in state.compacting_sessions() {
-        if let Some(compaction) = session.compaction()
+        if let Some(compaction) = session.active_compaction()
             && compaction.boot == state.boot_count()
             && !compaction.aborting
         {
-            work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });
+            work.push(OwedWork::Compact { session: session.id().clone(), epoch: compaction.epoch });
         }
     }
-    for (job, firing) in state.schedule().open() {
+    for (job, firing) in state.schedule().open_firings() {
         let step = match &firing.stage {
-            Stage::Due => Step::Say,
-            Stage::Over(_) => Step::Tell,
-            Stage::Said { .. } => continue,
+            FiringStage::Due => FiringStep::Say,
+            FiringStage::Over(_) => FiringStep::Tell,
+            FiringStage::MessageSent { .. } => continue,
         };
-        work.push(Work::Fire { firing: FiringId { job: job.id().clone(), number: firing.number }, step });
+        work.push(OwedWork::Fire { firing: FiringId { job: job.id().clone(), number: firing.number }, step });
     }
     work.sort_unstable();
     work
@@ -87,25 +87,27 @@ pub fn owed(state: &State) -> Vec<Work> {
 
 /// Work of this process that is to stop, in order. Whoever has a piece of it in flight stops it; what was never begun
 /// has nobody else to say so.
-pub fn stopping(state: &State) -> Vec<Work> {
+pub fn stopping_work(state: &State) -> Vec<OwedWork> {
     let mut work = Vec::new();
     for run in state.runs() {
-        if *run.phase() == (Phase::Thinking { boot: state.boot_count() }) && run.abort() == Abort::Asked {
-            work.push(Work::Turn { run: run.id(), epoch: run.epoch() });
+        if *run.phase() == (RunPhase::Thinking { boot: state.boot_count() })
+            && run.abort_state() == AbortState::Requested
+        {
+            work.push(OwedWork::Turn { run: run.id(), epoch: run.epoch() });
         }
     }
     for call in state.calls() {
         let runs = *call.phase() == CallPhase::Started { boot: state.boot_count() };
         if runs && call.aborting && *call.executor() != Executor::Person {
-            work.push(Work::Call { call: call.id(), start: call.starts() });
+            work.push(OwedWork::Call { call: call.id(), start: call.start_count() });
         }
     }
     for session in state.compacting_sessions() {
-        if let Some(compaction) = session.compaction()
+        if let Some(compaction) = session.active_compaction()
             && compaction.boot == state.boot_count()
             && compaction.aborting
         {
-            work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });
+            work.push(OwedWork::Compact { session: session.id().clone(), epoch: compaction.epoch });
         }
     }
     work.sort_unstable();

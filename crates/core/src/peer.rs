@@ -14,12 +14,12 @@ pub use event::Event;
 /// One connection of a peer. No two of one process have the same number; those of an earlier process are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Line(pub u64);
+pub struct PeerLine(pub u64);
 
 /// Whether a peer can say over another line what became of a call that it was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Memory {
+pub enum PeerMemory {
     /// What it has on a line is gone with the line.
     #[default]
     Forgets,
@@ -29,7 +29,7 @@ pub enum Memory {
     Journal(u64),
 }
 
-impl Memory {
+impl PeerMemory {
     /// Whether it forgets, which facts need not say.
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::Forgets)
@@ -40,22 +40,22 @@ impl Memory {
     pub(crate) fn knows_of(self, noted: Self) -> bool {
         match noted {
             Self::Forgets => false,
-            Self::Keeps => self.keeps(),
+            Self::Keeps => self.keeps_record(),
             Self::Journal(_) => self == noted,
         }
     }
 
     /// Whether somebody notes what becomes of calls.
-    pub(crate) const fn keeps(self) -> bool {
+    pub(crate) const fn keeps_record(self) -> bool {
         !matches!(self, Self::Forgets)
     }
 }
 
 /// A peer that can be given work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Present {
+pub(crate) struct PresentPeer {
     /// Over this line.
-    pub(crate) line: Line,
+    pub(crate) line: PeerLine,
     /// Whether it can be asked about calls of others.
-    pub(crate) memory: Memory,
+    pub(crate) memory: PeerMemory,
 }

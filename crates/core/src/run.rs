@@ -3,11 +3,11 @@
 mod command;
 mod event;
 mod interrupt;
-mod marks;
+mod run_metadata;
 mod state;
 
-pub use command::{Answer, Command, Failure, Wanted};
-pub use event::{End, Event, Trigger};
-pub use interrupt::Interrupt;
-pub use marks::Marks;
-pub use state::{Abort, Phase, Run};
+pub use command::{Command, ModelAnswer, ProviderFailure, ResolvedCall};
+pub use event::{Event, RunOutcome, RunTrigger};
+pub use interrupt::InterruptMode;
+pub use run_metadata::RunMetadata;
+pub use state::{AbortState, Run, RunPhase};

@@ -12,23 +12,30 @@ mod event;
 mod heartbeat;
 mod job;
 mod reset;
-mod spoken;
 mod state;
+mod time_phrase;
 mod zone;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use command::{Beat, Command, Conversation, Ending, Message, Refusal, Replan, Which};
-pub use cron::{CronError, Expression};
+pub use command::{
+    Command, ConversationMode, FiringMessage, FiringResult, HeartbeatPlan, JobSelector, ReplanMode, ScheduleError,
+};
+pub use cron::{CronError, CronExpression};
 pub use event::Event;
-pub use heartbeat::{ActiveHours, HoursError, REPEATED_AFTER, Skip, Told, has_tasks, told};
-pub use job::{Afterwards, Cause, Firing, FiringId, Job, Kind, Last, Limits, Outcome, Over, Plan, Stage, Status};
-pub use reset::Reset;
-pub use spoken::{SpokenError, moment, span};
+pub use heartbeat::{
+    ActiveHours, HeartbeatReport, HoursError, REPEATED_AFTER, SkipReason, has_tasks, heartbeat_report,
+};
+pub use job::{
+    AfterRun, FinishedRun, Firing, FiringCause, FiringId, FiringOutcome, FiringStage, FiringStatus, Job, JobKind,
+    JobLimits, JobPlan, LastFiring,
+};
+pub use reset::ResetRule;
 pub use state::State;
-pub(crate) use state::{fired, first};
+pub(crate) use state::{fired_event, first_firing};
+pub use time_phrase::{TimePhraseError, parse_instant, parse_span};
 pub use zone::{UnknownZone, Zone};
 
 use crate::time::Millis;
@@ -46,7 +53,7 @@ const NOT_COUNTED: Millis = Millis(u64::MAX);
 /// When something is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub enum Schedule {
+pub enum JobSchedule {
     /// Once. An instant that is past is due at once.
     At {
         /// The instant.
@@ -62,7 +69,7 @@ pub enum Schedule {
     /// By the calendar.
     Cron {
         /// Which minutes.
-        expression: Expression,
+        expression: CronExpression,
         /// In whose local time.
         zone: Zone,
     },
@@ -75,14 +82,14 @@ pub struct TooOften(pub u64);
 
 /// A firing whose time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct FiringTimes {
     /// When it was planned for. With the job it names the firing, so that it is done once.
     pub planned: Millis,
     /// What is planned next. Absent if nothing is.
     pub next: Option<Millis>,
 }
 
-impl Schedule {
+impl JobSchedule {
     /// Every `every` milliseconds from `anchor` on.
     ///
     /// # Errors
@@ -113,7 +120,7 @@ impl Schedule {
     }
 
     /// The first firing of something that was planned at `created`.
-    pub fn first(&self, created: Millis) -> Option<Millis> {
+    pub fn first_firing(&self, created: Millis) -> Option<Millis> {
         match self {
             Self::At { at } => Some(*at),
             Self::Every { .. } | Self::Cron { .. } => self.next(created),
@@ -158,7 +165,7 @@ impl Schedule {
     ///
     /// Firings between the two, of a time when nobody was there, are gone: however many were missed, one is due, and the
     /// next lies after `now`.
-    pub fn due(&self, planned: Millis, now: Millis) -> Option<Due> {
+    pub fn due_firing(&self, planned: Millis, now: Millis) -> Option<FiringTimes> {
         if planned > now {
             return None;
         }
@@ -166,6 +173,6 @@ impl Schedule {
             Self::At { .. } => None,
             Self::Every { .. } | Self::Cron { .. } => self.next(now),
         };
-        Some(Due { planned, next })
+        Some(FiringTimes { planned, next })
     }
 }

@@ -15,7 +15,7 @@ const LONGEST: usize = 64;
 
 /// A text that begins like a placeholder and is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedPlaceholder {
     /// No name follows, or no closing braces do.
     #[error("{{{{secret: is not followed by the name of a secret (letters, digits, _, - and dots) and }}}}")]
     Name,
@@ -26,14 +26,14 @@ pub enum Malformed {
 
 /// Why a text could not be filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfilled<E> {
+pub enum FillError<E> {
     /// A placeholder is none.
-    Malformed(Malformed),
+    Malformed(MalformedPlaceholder),
     /// A secret is not to be had.
     Lacking(E),
 }
 
-impl<E: fmt::Display> fmt::Display for Unfilled<E> {
+impl<E: fmt::Display> fmt::Display for FillError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(malformed) => write!(f, "{malformed}"),
@@ -54,20 +54,20 @@ pub fn is_name(text: &str) -> bool {
 ///
 /// # Errors
 /// [`Malformed`] for the first text that begins like a placeholder and is none.
-pub fn names(value: &Value, found: &mut BTreeSet<String>) -> Result<(), Malformed> {
+pub fn collect_names(value: &Value, found: &mut BTreeSet<String>) -> Result<(), MalformedPlaceholder> {
     match value {
         Value::String(text) => {
             let noted = fill_text(text, |name| {
                 found.insert(name.to_owned());
-                Ok::<_, Malformed>(String::new())
+                Ok::<_, MalformedPlaceholder>(String::new())
             });
             match noted {
                 Ok(_) => Ok(()),
-                Err(Unfilled::Malformed(malformed) | Unfilled::Lacking(malformed)) => Err(malformed),
+                Err(FillError::Malformed(malformed) | FillError::Lacking(malformed)) => Err(malformed),
             }
         }
-        Value::Array(items) => items.iter().try_for_each(|item| names(item, found)),
-        Value::Object(members) => names_of(members, found),
+        Value::Array(items) => items.iter().try_for_each(|item| collect_names(item, found)),
+        Value::Object(members) => collect_member_names(members, found),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }
@@ -76,27 +76,35 @@ pub fn names(value: &Value, found: &mut BTreeSet<String>) -> Result<(), Malforme
 ///
 /// # Errors
 /// As [`names`], and where the name of a member holds what begins a placeholder.
-pub fn names_of(members: &Map<String, Value>, found: &mut BTreeSet<String>) -> Result<(), Malformed> {
-    members.iter().try_for_each(
-        |(key, member)| {
-            if key.contains(OPENING) { Err(Malformed::Key) } else { names(member, found) }
-        },
-    )
+pub fn collect_member_names(
+    members: &Map<String, Value>,
+    found: &mut BTreeSet<String>,
+) -> Result<(), MalformedPlaceholder> {
+    members.iter().try_for_each(|(key, member)| {
+        if key.contains(OPENING) { Err(MalformedPlaceholder::Key) } else { collect_names(member, found) }
+    })
 }
 
 /// Puts what `value_of` says in place of every placeholder in the texts of `value`. What is put in is not looked at again.
 ///
 /// # Errors
 /// [`Unfilled`] for the first that cannot be; `value` is then filled in part and must not be used.
-pub fn fill<E>(value: &mut Value, value_of: &mut dyn FnMut(&str) -> Result<String, E>) -> Result<(), Unfilled<E>> {
+pub fn fill_value<E>(
+    value: &mut Value,
+    value_of: &mut dyn FnMut(&str) -> Result<String, E>,
+) -> Result<(), FillError<E>> {
     match value {
         Value::String(text) if text.contains(OPENING) => {
             *text = fill_text(text, value_of)?;
             Ok(())
         }
-        Value::Array(items) => items.iter_mut().try_for_each(|item| fill(item, value_of)),
+        Value::Array(items) => items.iter_mut().try_for_each(|item| fill_value(item, value_of)),
         Value::Object(members) => members.iter_mut().try_for_each(|(key, member)| {
-            if key.contains(OPENING) { Err(Unfilled::Malformed(Malformed::Key)) } else { fill(member, value_of) }
+            if key.contains(OPENING) {
+                Err(FillError::Malformed(MalformedPlaceholder::Key))
+            } else {
+                fill_value(member, value_of)
+            }
         }),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
@@ -106,13 +114,13 @@ pub fn fill<E>(value: &mut Value, value_of: &mut dyn FnMut(&str) -> Result<Strin
 ///
 /// # Errors
 /// [`Unfilled`] for the first placeholder that cannot be filled in.
-pub fn fill_text<E>(text: &str, mut value_of: impl FnMut(&str) -> Result<String, E>) -> Result<String, Unfilled<E>> {
+pub fn fill_text<E>(text: &str, mut value_of: impl FnMut(&str) -> Result<String, E>) -> Result<String, FillError<E>> {
     let (mut filled, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once(OPENING) {
         let named = behind.split_once(CLOSING).filter(|(name, _)| is_name(name));
-        let (name, after) = named.ok_or(Unfilled::Malformed(Malformed::Name))?;
+        let (name, after) = named.ok_or(FillError::Malformed(MalformedPlaceholder::Name))?;
         filled.push_str(before);
-        filled.push_str(&value_of(name).map_err(Unfilled::Lacking)?);
+        filled.push_str(&value_of(name).map_err(FillError::Lacking)?);
         rest = after;
     }
     filled.push_str(rest);
@@ -125,11 +133,11 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Malformed, Unfilled, fill, is_name, names};
+    use super::{FillError, MalformedPlaceholder, collect_names, fill_value, is_name};
 
-    fn found(value: &Value) -> Result<Vec<String>, Malformed> {
+    fn found(value: &Value) -> Result<Vec<String>, MalformedPlaceholder> {
         let mut found = BTreeSet::new();
-        names(value, &mut found).map(|()| found.into_iter().collect())
+        collect_names(value, &mut found).map(|()| found.into_iter().collect())
     }
 
     #[test]
@@ -138,12 +146,12 @@ mod tests {
             (json!("plain {{secret}} {secret:A} {{ secret:A }}"), Ok(vec![])),
             (json!("{{secret:A}}"), Ok(vec!["A"])),
             (json!({"a": ["Bearer {{secret:B.c-1}}", {"b": "{{secret:A}}{{secret:B.c-1}}"}]}), Ok(vec!["A", "B.c-1"])),
-            (json!("{{secret:}}"), Err(Malformed::Name)),
-            (json!("{{secret:A B}}"), Err(Malformed::Name)),
-            (json!("{{secret:1}}"), Err(Malformed::Name)),
-            (json!("{{secret:A}"), Err(Malformed::Name)),
-            (json!("{{secret:../x}}"), Err(Malformed::Name)),
-            (json!({"{{secret:A}}": 1}), Err(Malformed::Key)),
+            (json!("{{secret:}}"), Err(MalformedPlaceholder::Name)),
+            (json!("{{secret:A B}}"), Err(MalformedPlaceholder::Name)),
+            (json!("{{secret:1}}"), Err(MalformedPlaceholder::Name)),
+            (json!("{{secret:A}"), Err(MalformedPlaceholder::Name)),
+            (json!("{{secret:../x}}"), Err(MalformedPlaceholder::Name)),
+            (json!({"{{secret:A}}": 1}), Err(MalformedPlaceholder::Key)),
         ] {
             let want = want.map(|names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>());
             assert_eq!(found(&value), want, "{value}");
@@ -162,9 +170,9 @@ mod tests {
     #[test]
     fn what_was_put_in_is_not_looked_at_again() {
         let mut value = json!({"a": ["x{{secret:A}}y"], "b": 1});
-        let filled = fill(&mut value, &mut |name| Ok::<_, String>(format!("{{{{secret:{name}{name}}}}}")));
+        let filled = fill_value(&mut value, &mut |name| Ok::<_, String>(format!("{{{{secret:{name}{name}}}}}")));
         assert_eq!((filled, value), (Ok(()), json!({"a": ["x{{secret:AA}}y"], "b": 1})));
-        let missing = fill(&mut json!("{{secret:A}}"), &mut |name| Err(name.to_owned()));
-        assert_eq!(missing, Err(Unfilled::Lacking("A".to_owned())));
+        let missing = fill_value(&mut json!("{{secret:A}}"), &mut |name| Err(name.to_owned()));
+        assert_eq!(missing, Err(FillError::Lacking("A".to_owned())));
     }
 }

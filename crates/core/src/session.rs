@@ -2,40 +2,46 @@
 //!
 //! State holds the index of the tree, never its text: content is fetched by position outside the owner.
 
-mod asking;
-mod begun;
+mod agent_requests;
 mod breaker;
 mod command;
 mod compaction;
 mod context;
 mod cut;
 mod event;
-mod gathering;
-mod keys;
+mod gate_stages;
+mod idempotency;
 mod profile;
+mod question_settings;
 mod renewal;
-mod requester;
 mod run_settings;
+mod run_start;
 mod settings;
-mod stages;
+mod staged_entries;
 mod state;
-mod used;
-mod withheld;
+mod used_ids;
+mod withheld_calls;
 
-pub use crate::run::Interrupt;
-pub use asking::{Asking, Otherwise, Patience, Told};
-pub(crate) use breaker::Answered;
-pub use breaker::{Breaker, Phase as BreakerPhase, TRIPS_AT};
-pub use command::{Command, CompactRefusal, Compacted, Gathered, Imported, Key, Part, PromptRefusal, Said, WhenBusy};
-pub use compaction::Compaction;
-pub use context::Piece;
-pub use cut::Cut;
-pub use event::{CameTo, Event, Kind, Reason, Then, model_change};
-pub use keys::{Done, Keys};
-pub use profile::{Profile, Renewal, RenewalMode};
-pub use requester::{Asked, Counts, Keyed, Outcome, Requester, counted};
-pub use settings::{
-    DenialReach, Listing, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds,
+pub use crate::run::InterruptMode;
+pub use agent_requests::{
+    AgentRequests, KeyedRequest, ProgramGeneration, RequestOutcome, RequestRecord, counted_number,
 };
-pub use state::{Entry, Hosted, Queue, Queued, Session};
-pub use withheld::Withheld;
+pub(crate) use breaker::BreakerAnswer;
+pub use breaker::{Breaker, BreakerPhase, TRIPS_AT};
+pub use command::{
+    Command, CompactError, CompactionOutcome, FilePart, IdempotencyKey, ImportedEntry, MessageContent, PromptError,
+    StagedEntry, WhenBusy,
+};
+pub use compaction::ActiveCompaction;
+pub use context::ContextPiece;
+pub use cut::CompactionCut;
+pub use event::{AfterCompaction, CompactionCause, Event, KeyedOutcome, SessionEntryKind, model_change};
+pub use idempotency::{IdempotencyKeys, KeyedRecord};
+pub use profile::{RenewalMode, RenewalSettings, SessionProfile};
+pub use question_settings::{AnswerFormat, AskTimeouts, NoAnswerRule, QuestionSettings};
+pub use settings::{
+    CompactionThresholds, CompactionTiming, DenialReach, ListingFlags, ModelPrice, ModelRef, QueueModes, RetryPolicy,
+    SessionSetting, Settings, StoppedRun, TakeMode,
+};
+pub use state::{HostedState, MessageQueue, QueuedMessage, Session, SessionEntry};
+pub use withheld_calls::WithheldCalls;

@@ -8,7 +8,7 @@ mod event;
 mod path;
 mod state;
 
-pub use command::{Command, Secrets};
+pub use command::{Command, SecretDigests};
 pub use event::Event;
-pub use path::Path;
+pub use path::SettingsPath;
 pub use state::State;

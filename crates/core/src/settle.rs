@@ -4,6 +4,9 @@
 //! nothing. Rules are asked in order until none has anything to say.
 
 mod abort_ends;
+mod ask_model;
+mod ask_peer;
+mod ask_questions;
 mod asks_to_go_on;
 mod backoff_over;
 mod breaker_trips;
@@ -14,40 +17,37 @@ mod gate_expires;
 mod gate_settles;
 mod grant_covers;
 mod judge;
-mod model_asked;
 mod next_begins;
-mod peer_asked;
 mod peer_missed;
-mod question_asked;
 mod queue_goes_on;
 mod run_continues;
 mod steer_skips;
 mod turn_closes;
-mod wait_asked;
+mod wait_question;
 
 use crate::{
     call::{self, Call},
-    call_subject::subject,
+    call_subject::subject_of_call,
     decision::{BranchBuilder, DecisionContext, DecisionView, Event, Fact, texts},
-    gate::{self, Gate, Scope},
+    gate::{self, ApprovalScope, Gate},
     id::{GateId, SessionId},
     policy::{self, PolicySubject, Verdict},
-    principal::agent,
-    run::{Abort, Run},
-    session::{self, Breaker, DenialReach, Kind, Requester, Session},
+    principal::agent_principal,
+    run::{AbortState, Run},
+    session::{self, AgentRequests, Breaker, DenialReach, Session, SessionEntryKind},
     time::Millis,
     unattended::{self, UnattendedContract},
 };
 
 pub(crate) use breaker_trips::LIMIT as MOST_DENIALS;
-pub(crate) use contract::{ask_for_wider, breached};
+pub(crate) use contract::{ask_for_wider, breach_facts};
 pub(crate) use queue_goes_on::{begin_own, continue_with};
-pub(crate) use run_continues::forget;
-pub(crate) use wait_asked::withdrawn as withdrawn_wait;
+pub(crate) use run_continues::forget_run;
+pub(crate) use wait_question::withdraw_question as withdrawn_wait;
 
 /// The open calls of one session: those of a run's turn, or those that an agent requested.
 #[derive(Clone, Copy)]
-struct Docket<'a> {
+struct OpenCalls<'a> {
     view: DecisionView<'a>,
     session: &'a Session,
     /// The run whose calls they are.
@@ -56,124 +56,124 @@ struct Docket<'a> {
 
 /// A run with its session and the calls of its open turn.
 #[derive(Clone, Copy)]
-struct Scene<'a> {
-    docket: Docket<'a>,
+struct RunContext<'a> {
+    docket: OpenCalls<'a>,
     run: &'a Run,
 }
 
-impl<'a> std::ops::Deref for Scene<'a> {
-    type Target = Docket<'a>;
+impl<'a> std::ops::Deref for RunContext<'a> {
+    type Target = OpenCalls<'a>;
 
     fn deref(&self) -> &Self::Target {
         &self.docket
     }
 }
 
-type Rule = fn(Scene<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
-type OfDocket = fn(Docket<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
+type RunRule = fn(RunContext<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
+type CallsRule = fn(OpenCalls<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
 
 /// The rules of what an agent requests, in the order in which they are asked.
-const OF_REQUESTS: [OfDocket; 7] = [
-    gate_expires::rule,
-    grant_covers::rule,
-    gate_settles::rule,
-    asks_to_go_on::rule,
-    peer_missed::rule,
-    judge::rule,
-    call_starts::rule,
+const OF_REQUESTS: [CallsRule; 7] = [
+    gate_expires::due_facts,
+    grant_covers::due_facts,
+    gate_settles::due_facts,
+    asks_to_go_on::due_facts,
+    peer_missed::due_facts,
+    judge::due_facts,
+    call_starts::due_facts,
 ];
 
 /// The rules of a run, in the order in which they are asked.
-const OF_RUNS: [Rule; 16] = [
-    |scene, context| gate_expires::rule(scene.docket, context),
-    |scene, context| grant_covers::rule(scene.docket, context),
-    |scene, context| gate_settles::rule(scene.docket, context),
-    abort_ends::rule,
-    breaker_trips::rule,
-    steer_skips::rule,
-    |scene, _| peer_asked::rule(scene.docket),
-    |scene, context| peer_missed::rule(scene.docket, context),
-    |scene, context| judge::rule(scene.docket, context),
-    |scene, context| call_starts::rule(scene.docket, context),
-    question_asked::rule,
-    turn_closes::rule,
-    wait_asked::rule,
-    backoff_over::rule,
-    run_continues::rule,
-    model_asked::rule,
+const OF_RUNS: [RunRule; 16] = [
+    |scene, context| gate_expires::due_facts(scene.docket, context),
+    |scene, context| grant_covers::due_facts(scene.docket, context),
+    |scene, context| gate_settles::due_facts(scene.docket, context),
+    abort_ends::due_facts,
+    breaker_trips::due_facts,
+    steer_skips::due_facts,
+    |scene, _| ask_peer::due_facts(scene.docket),
+    |scene, context| peer_missed::due_facts(scene.docket, context),
+    |scene, context| judge::due_facts(scene.docket, context),
+    |scene, context| call_starts::due_facts(scene.docket, context),
+    ask_questions::due_facts,
+    turn_closes::due_facts,
+    wait_question::due_facts,
+    backoff_over::due_facts,
+    run_continues::due_facts,
+    ask_model::due_facts,
 ];
 
 /// The rules of a run whose rules are not at hand: deadlines pass, and what is stopped ends. Nothing is judged, started or
 /// asked.
-const WITHOUT_RULES: [Rule; 7] = [
-    |scene, context| gate_expires::rule(scene.docket, context),
-    |scene, context| peer_missed::rule(scene.docket, context),
-    abort_ends::rule,
-    |scene, context| scene.is_stopped().then(|| turn_closes::rule(scene, context)).flatten(),
-    wait_asked::rule,
-    backoff_over::rule,
-    |scene, context| scene.is_stopped().then(|| run_continues::rule(scene, context)).flatten(),
+const WITHOUT_RULES: [RunRule; 7] = [
+    |scene, context| gate_expires::due_facts(scene.docket, context),
+    |scene, context| peer_missed::due_facts(scene.docket, context),
+    abort_ends::due_facts,
+    |scene, context| scene.is_stopped().then(|| turn_closes::due_facts(scene, context)).flatten(),
+    wait_question::due_facts,
+    backoff_over::due_facts,
+    |scene, context| scene.is_stopped().then(|| run_continues::due_facts(scene, context)).flatten(),
 ];
 
 /// The next facts that follow for a session, or `None` at the fixed point.
-pub(crate) fn next(view: DecisionView<'_>, id: &SessionId, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+pub(crate) fn next_facts(view: DecisionView<'_>, id: &SessionId, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
-    if let Some(facts) = contract::rule(view, session, context) {
+    if let Some(facts) = contract::due_facts(view, session, context) {
         return Some(facts);
     }
-    if let Some(facts) = firing_over::rule(view, session, context.now) {
+    if let Some(facts) = firing_over::due_facts(view, session, context.now) {
         return Some(facts);
     }
     let run = session.run().and_then(|run| view.state.run(run));
     let Some(view) = view.for_session(session) else {
         let run = run?;
-        let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
+        let scene = RunContext { docket: OpenCalls { view, session, run: Some(run) }, run };
         return WITHOUT_RULES.iter().find_map(|rule| rule(scene, context));
     };
     if let Some(run) = run {
-        let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
+        let scene = RunContext { docket: OpenCalls { view, session, run: Some(run) }, run };
         if let Some(facts) = OF_RUNS.iter().find_map(|rule| rule(scene, context)) {
             return Some(facts);
         }
     }
-    let acts = Docket { view, session, run: None };
-    if let Some(facts) = peer_asked::of_acts(acts).or_else(|| peer_missed::of_acts(acts, context)) {
+    let acts = OpenCalls { view, session, run: None };
+    if let Some(facts) = ask_peer::of_acts(acts).or_else(|| peer_missed::of_acts(acts, context)) {
         return Some(facts);
     }
-    let is_at_rest = |of: &Requester| of.open().is_empty() && of.breaker() == &Breaker::default();
-    if let Some(facts) = next_begins::rule(view, session, context) {
+    let is_at_rest = |of: &AgentRequests| of.open_requests().is_empty() && of.breaker() == &Breaker::default();
+    if let Some(facts) = next_begins::due_facts(view, session, context) {
         return Some(facts);
     }
-    session.requester().filter(|requester| !is_at_rest(requester))?;
-    let docket = Docket { view, session, run: None };
+    session.agent_requests().filter(|requester| !is_at_rest(requester))?;
+    let docket = OpenCalls { view, session, run: None };
     OF_REQUESTS.iter().find_map(|rule| rule(docket, context))
 }
 
-impl Scene<'_> {
+impl RunContext<'_> {
     fn is_stopped(self) -> bool {
-        self.run.abort() == Abort::Asked
+        self.run.abort_state() == AbortState::Requested
     }
 }
 
-impl<'a> Docket<'a> {
+impl<'a> OpenCalls<'a> {
     /// The calls in the order of the message, or in that in which they were requested.
-    fn calls(self) -> impl DoubleEndedIterator<Item = &'a Call> {
+    fn open_calls(self) -> impl DoubleEndedIterator<Item = &'a Call> {
         let of_run = self.run.map(|run| run.calls().iter().copied()).into_iter().flatten();
-        let requested = self.session.requester().filter(|_| self.run.is_none());
-        let requested = requested.into_iter().flat_map(|requester| requester.open().keys().copied());
+        let requested = self.session.agent_requests().filter(|_| self.run.is_none());
+        let requested = requested.into_iter().flat_map(|requester| requester.open_requests().keys().copied());
         of_run.chain(requested).filter_map(move |call| self.view.state.call(call))
     }
 
     /// What people have peers do.
-    fn acts(self) -> impl Iterator<Item = &'a Call> {
+    fn peer_actions(self) -> impl Iterator<Item = &'a Call> {
         self.session.commands().filter_map(move |call| self.view.state.call(call)).filter(|call| call.is_act())
     }
 
     /// The gates that wait: of the calls, about the wait of the run, and whether the agent may go on.
-    fn gates(self) -> impl Iterator<Item = &'a Gate> {
-        let of_calls = self.calls().filter_map(move |call| self.view.state.gate_of(call.id()));
-        let requester = self.session.requester().filter(|_| self.run.is_none());
-        let of_agent = requester.and_then(|requester| requester.breaker().gate());
+    fn open_gates(self) -> impl Iterator<Item = &'a Gate> {
+        let of_calls = self.open_calls().filter_map(move |call| self.view.state.gate_of(call.id()));
+        let requester = self.session.agent_requests().filter(|_| self.run.is_none());
+        let of_agent = requester.and_then(|requester| requester.breaker().pending_gate());
         let of_wait = self.run.and_then(|run| run.gate);
         of_calls.chain(of_wait.or(of_agent).and_then(|gate| self.view.state.gate(gate)))
     }
@@ -189,7 +189,7 @@ impl<'a> Docket<'a> {
     }
 
     /// Ends a call that policy refuses. What a contract does not cover is a fact of its own.
-    fn deny(
+    fn deny_call(
         self,
         branch: &mut BranchBuilder<'_>,
         call: &Call,
@@ -200,21 +200,21 @@ impl<'a> Docket<'a> {
             let (lacks, call) = (lacks.clone(), Some(call.id()));
             branch.push_event(Event::Unattended(unattended::Event::Denied { lacks, call, command: None }));
         }
-        self.end_call(branch, call, call::End::Denied, &format!("Denied by policy: {why}"), context);
+        self.end_call(branch, call, call::CallEnd::Denied, &format!("Denied by policy: {why}"), context);
     }
 
     /// Whether nothing is asked for the agent whose requests these are.
     fn is_held(self) -> bool {
-        let requester = self.session.requester().filter(|_| self.run.is_none());
+        let requester = self.session.agent_requests().filter(|_| self.run.is_none());
         requester.is_some_and(|requester| requester.breaker().is_open())
     }
 
     /// How often in a row a person denied.
-    fn denials(self) -> u32 {
+    fn denial_count(self) -> u32 {
         self.run.map_or(0, |run| run.denials)
     }
 
-    fn fact(self, event: Event) -> Fact {
+    fn session_fact(self, event: Event) -> Fact {
         Fact::without_content(event, Some(self.session.id().clone()))
     }
 
@@ -223,7 +223,7 @@ impl<'a> Docket<'a> {
         self,
         branch: &mut BranchBuilder<'_>,
         call: &Call,
-        end: call::End,
+        end: call::CallEnd,
         text: &str,
         context: &mut DecisionContext,
     ) {
@@ -233,8 +233,8 @@ impl<'a> Docket<'a> {
             let ended = call::Event::Ended { call: call.id(), end, entry: None };
             return branch.push_with(Event::Call(ended), Some(text.into()));
         }
-        let said = texts::tool_result(self.view.admitted.call_content(call.id()), text, end.is_error());
-        self.end_call_with(branch, call, end, said, context);
+        let result = texts::tool_result(self.view.admitted.call_content(call.id()), text, end.is_error());
+        self.end_call_with(branch, call, end, result, context);
     }
 
     /// Ends a call with a result.
@@ -242,41 +242,41 @@ impl<'a> Docket<'a> {
         self,
         branch: &mut BranchBuilder<'_>,
         call: &Call,
-        end: call::End,
-        said: session::Said,
+        end: call::CallEnd,
+        result: session::MessageContent,
         context: &mut DecisionContext,
     ) {
-        let entry = branch.push_message(Kind::ToolResult { prunable: false }, said, context);
+        let entry = branch.push_message(SessionEntryKind::ToolResult { prunable: false }, result, context);
         branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
     }
 
     /// What policy is asked about a call.
-    fn subject(self, call: &Call) -> Option<PolicySubject> {
+    fn policy_subject(self, call: &Call) -> Option<PolicySubject> {
         let content = self.view.admitted.call_content(call.id())?;
-        Some(subject(self.session, content, call.effect, agent()))
+        Some(subject_of_call(self.session, content, call.effect, agent_principal()))
     }
 }
 
 /// Ends what a call still asks people: nobody waits for the answer any more.
 pub(crate) fn withdraw_gate(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &Call) {
     if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
-        let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-        branch.push_event(Event::Gate(gate::Event::ended(gate, resolution)));
+        let (gate, resolution) = (gate.id(), gate::GateResolution::Withdrawn);
+        branch.push_event(Event::Gate(gate::Event::auto_resolved(gate, resolution)));
     }
 }
 
 /// A reason as a fact may hold it. The whole of it is in the gate's content, or is told to the model.
-pub(crate) fn brief(why: &policy::VerdictReason) -> String {
+pub(crate) fn short_reason(why: &policy::VerdictReason) -> String {
     why.to_string().chars().take(500).collect()
 }
 
 /// Whether an agent asked for a tool that there is not: nothing runs, whatever is answered.
-fn is_for_nothing(content: &call::Content) -> bool {
-    content.request.as_ref().is_some_and(|asked| asked.service.is_none())
+fn is_for_nothing(content: &call::CallDetails) -> bool {
+    content.request.as_ref().is_some_and(|request| request.service.is_none())
 }
 
 /// Why a call is asked about, as a person is shown it: with every secret that it would be given.
-fn shown_reason(content: &call::Content, subject: &PolicySubject, why: &policy::VerdictReason) -> String {
+fn shown_reason(content: &call::CallDetails, subject: &PolicySubject, why: &policy::VerdictReason) -> String {
     if is_for_nothing(content) {
         return format!("{why}; this gateway has no tool {}: allowing it runs nothing", content.tool);
     }
@@ -296,9 +296,14 @@ pub(crate) fn denial_session(view: DecisionView<'_>, gate: &Gate) -> Option<Sess
 
 /// Asks policy: the rules in force, what people denied and granted, and the contract of the session. While a plan is not
 /// approved the agent only reads.
-pub(crate) fn evaluate(view: DecisionView<'_>, session: &Session, subject: &PolicySubject, now: Millis) -> Verdict {
-    if let Some(withheld) = session.withheld()
-        && subject.principal == agent()
+pub(crate) fn evaluate_policy(
+    view: DecisionView<'_>,
+    session: &Session,
+    subject: &PolicySubject,
+    now: Millis,
+) -> Verdict {
+    if let Some(withheld) = session.withheld_calls()
+        && subject.principal == agent_principal()
         && !policy::only_reads(subject, &view.rules.path_context)
     {
         let cause = policy::VerdictCause::Unapproved { of: withheld.kind, decision: withheld.decision };
@@ -321,18 +326,20 @@ const MOVED: &str = "Not run: the shell went to another folder after this call w
 /// Opens the gate of a call that a person has to decide. What it would run from disk was looked at where the shell was: nobody
 /// is asked about that for another folder.
 fn open_approval(
-    scene: Docket<'_>,
+    scene: OpenCalls<'_>,
     branch: &mut BranchBuilder<'_>,
     call: &Call,
     why: &policy::VerdictReason,
     context: &mut DecisionContext,
 ) {
-    let Some((content, subject)) = scene.view.admitted.call_content(call.id()).zip(scene.subject(call)) else { return };
+    let Some((content, subject)) = scene.view.admitted.call_content(call.id()).zip(scene.policy_subject(call)) else {
+        return;
+    };
     if content.pins.as_ref().is_some_and(|pins| pins.at != scene.session.folder()) {
-        scene.end_call(branch, call, call::End::Failed, MOVED, context);
+        scene.end_call(branch, call, call::CallEnd::Failed, MOVED, context);
         return;
     }
-    let shown = gate::Content::Approval {
+    let shown = gate::GateContent::Approval {
         tool: content.tool.clone(),
         arguments: content.arguments.clone(),
         signature: content.signature.clone(),
@@ -343,16 +350,20 @@ fn open_approval(
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
     let steps = why.approval_steps().to_vec();
     let is_once = why.is_floor() || !steps.is_empty() || is_for_nothing(content);
-    let scopes = if is_once { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
+    let scopes = if is_once {
+        vec![ApprovalScope::Once]
+    } else {
+        vec![ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always]
+    };
     let within = steps.first().and_then(|step| step.within);
     branch.push_event(Event::Call(call::Event::Gated {
         call: call.id(),
-        why: brief(why),
+        why: short_reason(why),
         policy: scene.view.rules.digest(),
     }));
     let (stage, number) = scene.session.next_place(gate::Kind::Approval.stage());
     let opened = gate::Event::Opened {
-        gate: GateId::new(context.fresh.uuid(context.now)),
+        gate: GateId::new(context.fresh.next_uuid(context.now)),
         kind: gate::Kind::Approval,
         ordinal: scene.view.state.next_ordinal(scene.session.id()),
         number,

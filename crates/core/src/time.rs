@@ -17,7 +17,7 @@ impl Millis {
 
     /// So many milliseconds later; earlier if negative. Saturates.
     #[must_use]
-    pub const fn moved(self, by: i64) -> Self {
+    pub const fn moved_by(self, by: i64) -> Self {
         Self(self.0.saturating_add_signed(by))
     }
 }

@@ -17,7 +17,7 @@ pub enum Lane {
 /// Whether a call may be run again when it is not known what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Repeat {
+pub enum RepeatMode {
     /// Twice has the effect of once.
     Idempotent,
     /// Never run again by itself.
@@ -27,7 +27,7 @@ pub enum Repeat {
 /// Whether a tool can change anything outside the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Effect {
+pub enum ToolEffect {
     /// It only reads.
     Reads,
     /// It may change files, machines or services.
@@ -36,7 +36,7 @@ pub enum Effect {
 
 /// A tool as the model, the policy and the person see it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spec {
+pub struct ToolSpec {
     /// The name that the model calls.
     pub name: String,
     /// What it does, for the model.
@@ -46,40 +46,40 @@ pub struct Spec {
     /// How its calls line up.
     pub lane: Lane,
     /// Whether it may be repeated.
-    pub repeat: Repeat,
+    pub repeat: RepeatMode,
     /// Whether it changes anything.
-    pub effect: Effect,
+    pub effect: ToolEffect,
     /// The arguments that its signature names, in order; empty means all, sorted by key.
     pub signature: &'static [&'static str],
 }
 
-impl Spec {
+impl ToolSpec {
     /// Writes what rules are matched against and what a person is shown: the name and the named arguments, such as
     /// `grep(needle, src)`.
     ///
     /// An argument that is absent is the empty string; a tool without arguments is its bare name.
     pub fn signature_of(&self, arguments: &Map<String, Value>) -> String {
-        signature(&self.name, self.signature.iter().copied(), arguments)
+        call_signature(&self.name, self.signature.iter().copied(), arguments)
     }
 }
 
 /// Writes the signature of a call of `tool` whose signature names the arguments `named`, in order; none means all, sorted by key.
-pub(crate) fn signature<'n>(
+pub(crate) fn call_signature<'n>(
     tool: &str,
     named: impl Iterator<Item = &'n str>,
     arguments: &Map<String, Value>,
 ) -> String {
-    let mut values: Vec<String> = named.map(|key| arguments.get(key).map(plain).unwrap_or_default()).collect();
+    let mut values: Vec<String> = named.map(|key| arguments.get(key).map(value_text).unwrap_or_default()).collect();
     if values.is_empty() {
         let mut keys: Vec<&String> = arguments.keys().collect();
         keys.sort_unstable();
-        values = keys.into_iter().map(|key| plain(&arguments[key])).collect();
+        values = keys.into_iter().map(|key| value_text(&arguments[key])).collect();
     }
     if values.is_empty() { tool.to_owned() } else { format!("{tool}({})", values.join(", ")) }
 }
 
 /// The text of a value as signatures of runs have it: texts as they are, all else as JSON.
-pub(crate) fn plain(value: &Value) -> String {
+pub(crate) fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
@@ -90,17 +90,17 @@ pub(crate) fn plain(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Effect, Lane, Repeat, Spec};
+    use super::{Lane, RepeatMode, ToolEffect, ToolSpec};
 
     #[test]
     fn a_signature_names_the_arguments_that_the_tool_declares() {
-        let spec = |signature| Spec {
+        let spec = |signature| ToolSpec {
             name: "grep".to_owned(),
             description: String::new(),
             schema: json!({}),
             lane: Lane::Shared,
-            repeat: Repeat::Idempotent,
-            effect: Effect::Reads,
+            repeat: RepeatMode::Idempotent,
+            effect: ToolEffect::Reads,
             signature,
         };
         let arguments = json!({"path": "src", "pattern": "a, b", "limit": 3});

@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_head_reads_back_as_it_is_printed() {
-        let head = Head { lsn: Lsn(7), chain: Digest::of(b"x") };
+        let head = Head { lsn: Lsn(7), chain: Digest::hash_bytes(b"x") };
         assert_eq!(parse_head(&format!("{}:{}", head.lsn, head.chain)), Ok(head));
         for wrong in ["", "7", "x:00", "7:00"] {
             assert!(parse_head(wrong).is_err(), "{wrong}");

@@ -20,7 +20,7 @@ use clap_complete::Shell;
 use countersign_adapter_omp::flags;
 use countersign_agent_dir::Product;
 
-use countersign_core::gate::Scope;
+use countersign_core::gate::ApprovalScope;
 
 use crate::{
     agent, config, demo, doctor,
@@ -452,9 +452,9 @@ impl From<Gates> for gates::Gates {
             Gates::Show { id } => Self::Show { id },
             Gates::Allow { id, scope, rule, lasts } => {
                 let scope = match scope {
-                    ScopeName::Once => Scope::Once,
-                    ScopeName::Session => Scope::Session,
-                    ScopeName::Always => Scope::Always,
+                    ScopeName::Once => ApprovalScope::Once,
+                    ScopeName::Session => ApprovalScope::Session,
+                    ScopeName::Always => ApprovalScope::Always,
                 };
                 Self::Allow { id, scope, rule, lasts }
             }

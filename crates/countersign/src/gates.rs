@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_core::{engine::Engine, gate::Scope};
+use countersign_core::{engine::Engine, gate::ApprovalScope};
 use countersign_gateway::control::Request;
 use countersign_store::{Content, Log as _, Partition};
 use countersign_view::{
@@ -36,7 +36,7 @@ const OF_HOSTS: &str =
 pub(crate) enum Gates {
     List,
     Show { id: String },
-    Allow { id: String, scope: Scope, rule: Option<String>, lasts: Option<Duration> },
+    Allow { id: String, scope: ApprovalScope, rule: Option<String>, lasts: Option<Duration> },
     Deny { id: String, reason: Option<String> },
     Answer { id: String, said: Vec<String> },
     Watch,
@@ -129,7 +129,7 @@ fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
         let engine = inspect(&log).await?;
         let (state, constraints) = (engine.state(), engine.state().policy().constraints());
         let gates = constraints.iter().filter_map(|one| state.gate(one.gate?));
-        let (ids, lsns): (Vec<_>, Vec<_>) = gates.map(|gate| (gate.id(), gate.content())).unzip();
+        let (ids, lsns): (Vec<_>, Vec<_>) = gates.map(|gate| (gate.id(), gate.content_lsn())).unzip();
         let contents = log.contents(Partition::ZERO, &lsns).await?;
         let text = |content| match content {
             Some(Content::Text(text)) => decisions::covered(&text),

@@ -4,7 +4,7 @@
 
 use countersign_core::{
     engine::{ActiveRules, Engine},
-    gate::People,
+    gate::IdentityMap,
     policy::{self, DefaultPolicy, PathContext},
 };
 use countersign_store::AnyLog;
@@ -20,6 +20,6 @@ pub(crate) fn no_rules() -> anyhow::Result<ActiveRules> {
         compiled: policy::compile_rules(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
         default_policy: DefaultPolicy::Gateway,
         path_context: PathContext::default(),
-        people: People::default(),
+        people: IdentityMap::default(),
     })
 }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use countersign_agent_dir::Environment;
 use countersign_config as config;
 use countersign_core::{
-    gate::{OnExpiry, Step},
+    gate::{ApprovalStep, OnExpiry},
     policy::RuleAction,
 };
 use countersign_gateway::adapter;
@@ -375,7 +375,7 @@ struct Told {
 
 /// Who has to allow, a line each, and what follows when they do not.
 fn who_allows(explained: &Explained) -> Vec<Told> {
-    let told = |(at, step): (usize, &Step)| {
+    let told = |(at, step): (usize, &ApprovalStep)| {
         let of = match &step.from {
             Some(from) => from.iter().cloned().collect::<Vec<_>>().join(", "),
             None => "whoever may answer".to_owned(),

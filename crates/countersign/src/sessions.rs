@@ -14,7 +14,7 @@ use countersign_core::{
     call,
     engine::{Engine, Event, FactMeta},
     id::{Lsn, SessionId},
-    message::Message,
+    message::StoredMessage,
     session::Session,
     time::Millis,
 };
@@ -69,10 +69,10 @@ impl Sessions {
                 if let Some(session) = &stored.session {
                     let tally = tallies.entry(session.clone()).or_default();
                     tally.last = stored.at;
-                    tally.calls += u64::from(matches!(event, Event::Call(call::Event::Wanted { .. })));
+                    tally.calls += u64::from(matches!(event, Event::Call(call::Event::Proposed { .. })));
                 }
                 after = stored.lsn;
-                engine.replay(&event, &FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session });
+                engine.replay_fact(&event, &FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session });
             }
             if is_last {
                 let waiting_for_hosts = engine.waiting_for_hosts().map(|session| session.id().clone()).collect();
@@ -121,7 +121,7 @@ impl Sessions {
 }
 
 fn messages(session: &Session) -> usize {
-    session.path().into_iter().filter(|entry| entry.kind.is_message()).count()
+    session.path_entries().into_iter().filter(|entry| entry.kind.is_message()).count()
 }
 
 /// `sessions list`.
@@ -217,10 +217,10 @@ pub(crate) fn export_html(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
         let log = open(path)?;
         let read = Sessions::read(&log).await?;
         let session = read.find(id)?;
-        let entries = session.path();
+        let entries = session.path_entries();
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
         let texts = log.contents(Partition::ZERO, &lsns).await?;
-        let messages: Vec<(Message, Millis)> = entries
+        let messages: Vec<(StoredMessage, Millis)> = entries
             .iter()
             .zip(texts)
             .filter_map(|(entry, content)| match content {

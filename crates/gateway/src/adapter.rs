@@ -31,7 +31,7 @@ impl RunTools for GsvTools {
         gsv::native_known().collect()
     }
 
-    fn node_call(&self, tool: &str, arguments: &Map<String, Value>) -> Option<call::Content> {
+    fn node_call(&self, tool: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails> {
         gsv::supposed(tool, arguments)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use countersign_adapter_omp::attach::Handover;
 use countersign_core::{
     engine::{CommandError, Engine, EngineReply, ResidencyScope as Held},
-    gate::{self, Answer, AnswerRefusal, Scope},
+    gate::{self, AnswerError, ApprovalScope, GateReply},
     id::{GateId, PrincipalId},
 };
 use countersign_runtime::{Handle, Lane, Refused};
@@ -41,7 +41,7 @@ pub enum Request {
         /// Which gate.
         id: String,
         /// How far that reaches.
-        scope: Scope,
+        scope: ApprovalScope,
         /// One of the rules that are proposed for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
@@ -108,15 +108,15 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
     match request {
         Request::Gates | Request::Watch => read(&source, |engine| json!(pending(engine))).await,
         Request::Gate { id } => shown(&source, id).await,
-        Request::Allow { id, scope: Scope::Once, rule: None, lasts: None } => {
-            resolve(&source, &id, Answer::Allow(Scope::Once), by).await
+        Request::Allow { id, scope: ApprovalScope::Once, rule: None, lasts: None } => {
+            resolve(&source, &id, GateReply::Allow(ApprovalScope::Once), by).await
         }
         Request::Allow { id, scope, rule, lasts } => {
-            let grant = gate::Grant { scope, pattern: rule, lasts: lasts.map(Duration::from_secs) };
-            resolve(&source, &id, Answer::Grant(grant), by).await
+            let grant = gate::GrantTerms { scope, pattern: rule, lasts: lasts.map(Duration::from_secs) };
+            resolve(&source, &id, GateReply::Grant(grant), by).await
         }
-        Request::Deny { id, reason } => resolve(&source, &id, Answer::Deny { reason }, by).await,
-        Request::Answer { id, said } => resolve(&source, &id, Answer::Say(said), by).await,
+        Request::Deny { id, reason } => resolve(&source, &id, GateReply::Deny { reason }, by).await,
+        Request::Answer { id, said } => resolve(&source, &id, GateReply::Say(said), by).await,
         Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
         Request::Denials => {
             let constraints = read(&source, |engine| engine.state().policy().constraints().clone()).await?;
@@ -151,7 +151,7 @@ async fn shown(source: &countersign_runtime::Source, id: String) -> Result<Value
 async fn resolve(
     source: &countersign_runtime::Source,
     id: &str,
-    answer: Answer,
+    answer: GateReply,
     by: &PrincipalId,
 ) -> Result<Value, String> {
     enough(id)?;
@@ -164,7 +164,7 @@ async fn resolve(
     };
     let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
     let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| match refused {
-        Refused::Refusal(CommandError::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by })) => {
+        Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
             format!("{gate} is already resolved: {}{by}", countersign_view::record::resolved(&resolution))
         }

@@ -11,11 +11,11 @@ use countersign_conversations::{
     prompt::compaction::CompactionPrompts,
 };
 use countersign_core::{
-    call::Content,
+    call::CallDetails,
     id::{RunId, SessionId},
     schedule,
     session::ModelRef,
-    tool::Spec,
+    tool::ToolSpec,
 };
 use countersign_policy_admin::{household, service_tools};
 use countersign_runtime::{
@@ -78,7 +78,7 @@ impl Host for House {
         Arc::clone(self.rooms.registry())
     }
 
-    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {
+    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String {
         self.rooms.system_prompt(cwd, tools)
     }
 
@@ -90,7 +90,7 @@ impl Host for House {
         self.wings.fire(fired).boxed()
     }
 
-    fn serve<'a>(&'a self, content: &'a Content, cancel: CancellationToken) -> BoxFuture<'a, Served> {
+    fn serve<'a>(&'a self, content: &'a CallDetails, cancel: CancellationToken) -> BoxFuture<'a, Served> {
         async move {
             let Some((service, call)) = self.calls.get(&*content.tool) else {
                 return Served::NotBegun(format!("Unknown tool: {}", content.tool));

@@ -117,10 +117,10 @@ async fn remove(handle: &Handle, lsns: &[Lsn]) -> Result<usize, WriteError> {
 async fn needed(handle: &Handle) -> Option<BTreeSet<Lsn>> {
     let read = |engine: &Engine| {
         let state = engine.state();
-        let open = state.calls().filter(|call| !call.is_over()).map(|call| call.content());
-        let unreceived = state.sessions().filter_map(|session| session.requester());
+        let open = state.calls().filter(|call| !call.is_over()).map(|call| call.content_lsn());
+        let unreceived = state.sessions().filter_map(|session| session.agent_requests());
         let unreceived = unreceived.flat_map(|requester| requester.results().values());
-        let unreceived = unreceived.flat_map(|result| [result.wanted, result.lsn]);
+        let unreceived = unreceived.flat_map(|result| [result.proposed_lsn, result.lsn]);
         engine.wants_admitted().into_iter().chain(open).chain(unreceived).collect()
     };
     handle.source(Lane::Request).read(read).await.map(|(needed, _)| needed)

@@ -139,7 +139,7 @@ pub fn add(
     let text = format!("{PREFIX}{random}");
     let token = Token {
         name: name.to_owned(),
-        sha256: Digest::of(text.as_bytes()),
+        sha256: Digest::hash_bytes(text.as_bytes()),
         scopes,
         created: now,
         expires: lasts.map(|lasts| now + lasts),

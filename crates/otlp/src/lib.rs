@@ -13,7 +13,7 @@ mod words;
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_core::engine::Recorded;
+use countersign_core::engine::RecordedFact;
 use countersign_runtime::Handle;
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
@@ -56,7 +56,7 @@ impl Collector {
     pub async fn follow(self, handle: &Handle) -> Option<Traces> {
         let Self { sampler, sender, receiver, exporter, dropped } = self;
         let mut tracer = Tracer::default();
-        let span = move |recorded: &Arc<Recorded>| tracer.take(recorded).filter(|span| sampler.takes(span.trace));
+        let span = move |recorded: &Arc<RecordedFact>| tracer.take(recorded).filter(|span| sampler.takes(span.trace));
         let mut spans = handle.follow(span).await?;
         tokio::spawn(async move {
             while let Some(span) = spans.next().await {

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use countersign_core::{
     call::{self, Executor},
-    engine::{Event, Recorded},
+    engine::{Event, RecordedFact},
     gate,
     id::{CallId, EntryId, GateId, RunId, SessionId},
-    message::{StopReason, Usage},
+    message::{RequestUsage, StopReason},
     run, session,
     time::Millis,
 };
@@ -81,7 +81,7 @@ struct OpenRun {
     start: Millis,
     session: Option<String>,
     model: Option<(String, String)>,
-    used: Usage,
+    used: RequestUsage,
 }
 
 #[derive(Debug)]
@@ -129,7 +129,7 @@ struct Answer {
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
-    usage: Usage,
+    usage: RequestUsage,
 }
 
 /// What of a call's content is told.
@@ -161,14 +161,14 @@ pub(super) struct Tracer {
 
 impl Tracer {
     /// Takes a fact. Gives the span that ended with it, if its beginning was seen as well.
-    pub(super) fn take(&mut self, recorded: &Recorded) -> Option<Span> {
+    pub(super) fn take(&mut self, recorded: &RecordedFact) -> Option<Span> {
         let at = recorded.meta.at;
         let session = recorded.fact.session.as_ref().or(recorded.meta.session.as_ref()).map(conversation);
         match &recorded.fact.event {
             Event::Run(event) => self.run(event, at, session),
             Event::Call(event) => self.call(event, at, session, recorded.fact.content.as_deref()),
             Event::Gate(event) => self.gate(event, at, session),
-            Event::Session(session::Event::Entry { id, kind: session::Kind::Assistant { .. }, .. }) => {
+            Event::Session(session::Event::Entry { id, kind: session::SessionEntryKind::Assistant { .. }, .. }) => {
                 let said = recorded.fact.content.as_deref().and_then(|text| serde_json::from_str(text).ok());
                 self.message = Some(Message { entry: id.clone(), said: said.unwrap_or_default() });
                 None
@@ -187,11 +187,11 @@ impl Tracer {
     fn run(&mut self, event: &run::Event, at: Millis, session: Option<String>) -> Option<Span> {
         match event {
             run::Event::Started { run, .. } => {
-                let open = OpenRun { start: at, session, model: None, used: Usage::default() };
+                let open = OpenRun { start: at, session, model: None, used: RequestUsage::default() };
                 keep(&mut self.runs, *run, open);
                 None
             }
-            run::Event::Asked { run, epoch, model, cap, .. } => {
+            run::Event::ModelRequested { run, epoch, model, cap, .. } => {
                 let (provider, name) = (plain(&model.provider), plain(&model.id));
                 if let Some(open) = self.runs.get_mut(run) {
                     open.model = Some((provider.clone(), name.clone()));
@@ -302,7 +302,7 @@ impl Tracer {
         content: Option<&str>,
     ) -> Option<Span> {
         match event {
-            call::Event::Wanted { call, run, executor, .. } => {
+            call::Event::Proposed { call, run, executor, .. } => {
                 let wanted = content.and_then(|text| serde_json::from_str::<Wanted>(text).ok());
                 let request = wanted.as_ref().and_then(|wanted| wanted.request.as_ref());
                 let open = OpenCall {
@@ -386,7 +386,7 @@ impl Tracer {
                 })
             }
             gate::Event::Voted { .. }
-            | gate::Event::Asked { .. }
+            | gate::Event::Escalated { .. }
             | gate::Event::Reminded { .. }
             | gate::Event::Extended { .. }
             | gate::Event::Shown { .. }
@@ -395,7 +395,7 @@ impl Tracer {
     }
 }
 
-fn done(call: CallId, open: OpenCall, end: call::End, at: Millis) -> Span {
+fn done(call: CallId, open: OpenCall, end: call::CallEnd, at: Millis) -> Span {
     let (word, error) = of_call(end);
     let tool = open.tool.unwrap_or_else(|| "unknown".to_owned());
     let mut attributes = vec![
@@ -407,7 +407,7 @@ fn done(call: CallId, open: OpenCall, end: call::End, at: Millis) -> Span {
         ("countersign.executor", open.executor.into()),
     ];
     let verdict = match end {
-        call::End::Denied | call::End::Refused | call::End::Expired => Some(word),
+        call::CallEnd::Denied | call::CallEnd::Refused | call::CallEnd::Expired => Some(word),
         _ => open.verdict,
     };
     about(&mut attributes, "countersign.verdict", verdict);
@@ -441,7 +441,7 @@ fn about<T: Into<Value>>(attributes: &mut Vec<(&'static str, Value)>, name: &'st
 }
 
 /// Input counts what came from a cache, as the names of OpenTelemetry mean it; ours do not.
-fn usage(attributes: &mut Vec<(&'static str, Value)>, used: &Usage) {
+fn usage(attributes: &mut Vec<(&'static str, Value)>, used: &RequestUsage) {
     let input = used.input + used.cache_read + used.cache_write;
     if input + used.output == 0 {
         return;

@@ -2,20 +2,20 @@
 
 use countersign_core::{
     call::{self, Executor},
-    gate::{self, Resolution},
+    gate::{self, GateResolution},
     message::StopReason,
     run,
 };
 
 /// How a run ended, and whether that is an error.
-pub(super) const fn of_run(end: run::End) -> (&'static str, Option<&'static str>) {
+pub(super) const fn of_run(end: run::RunOutcome) -> (&'static str, Option<&'static str>) {
     match end {
-        run::End::Completed => ("completed", None),
-        run::End::Aborted => ("aborted", None),
-        run::End::RetryCancelled => ("retry_cancelled", Some("retry_cancelled")),
-        run::End::Failed => ("failed", Some("failed")),
-        run::End::Overflowed => ("overflowed", Some("overflowed")),
-        run::End::Interrupted => ("interrupted", Some("interrupted")),
+        run::RunOutcome::Completed => ("completed", None),
+        run::RunOutcome::Aborted => ("aborted", None),
+        run::RunOutcome::RetryCancelled => ("retry_cancelled", Some("retry_cancelled")),
+        run::RunOutcome::Failed => ("failed", Some("failed")),
+        run::RunOutcome::Overflowed => ("overflowed", Some("overflowed")),
+        run::RunOutcome::Interrupted => ("interrupted", Some("interrupted")),
     }
 }
 
@@ -42,18 +42,18 @@ pub(super) const fn of_executor(executor: &Executor) -> &'static str {
 }
 
 /// How a call ended, and whether that is an error.
-pub(super) const fn of_call(end: call::End) -> (&'static str, Option<&'static str>) {
+pub(super) const fn of_call(end: call::CallEnd) -> (&'static str, Option<&'static str>) {
     match end {
-        call::End::Done { error: false } => ("done", None),
-        call::End::Done { error: true } => ("error", Some("error")),
-        call::End::Failed => ("failed", Some("failed")),
-        call::End::Denied => ("denied", Some("denied")),
-        call::End::Refused => ("refused", Some("refused")),
-        call::End::Expired => ("expired", Some("expired")),
-        call::End::Limited => ("limited", Some("limited")),
-        call::End::Skipped => ("skipped", None),
-        call::End::Cancelled => ("cancelled", None),
-        call::End::Unknown => ("unknown", Some("unknown")),
+        call::CallEnd::Done { error: false } => ("done", None),
+        call::CallEnd::Done { error: true } => ("error", Some("error")),
+        call::CallEnd::Failed => ("failed", Some("failed")),
+        call::CallEnd::Denied => ("denied", Some("denied")),
+        call::CallEnd::Refused => ("refused", Some("refused")),
+        call::CallEnd::Expired => ("expired", Some("expired")),
+        call::CallEnd::Limited => ("limited", Some("limited")),
+        call::CallEnd::Skipped => ("skipped", None),
+        call::CallEnd::Cancelled => ("cancelled", None),
+        call::CallEnd::Unknown => ("unknown", Some("unknown")),
     }
 }
 
@@ -70,14 +70,14 @@ pub(super) const fn of_kind(kind: gate::Kind) -> &'static str {
 }
 
 /// How a gate was resolved.
-pub(super) const fn of_resolution(resolution: &Resolution) -> &'static str {
+pub(super) const fn of_resolution(resolution: &GateResolution) -> &'static str {
     match resolution {
-        Resolution::Allowed { .. } => "allowed",
-        Resolution::Denied => "denied",
-        Resolution::Answered => "answered",
-        Resolution::Declined => "declined",
-        Resolution::Granted => "granted",
-        Resolution::Expired => "expired",
-        Resolution::Withdrawn => "withdrawn",
+        GateResolution::Allowed { .. } => "allowed",
+        GateResolution::Denied => "denied",
+        GateResolution::Answered => "answered",
+        GateResolution::Declined => "declined",
+        GateResolution::Granted => "granted",
+        GateResolution::Expired => "expired",
+        GateResolution::Withdrawn => "withdrawn",
     }
 }

@@ -19,7 +19,7 @@ pub trait RunTools: Send + Sync {
     fn own(&self) -> Vec<Known<'static>>;
 
     /// Returns the call of a node's tool that agents know by the name `tool`; none where it is no name of one.
-    fn node_call(&self, tool: &str, arguments: &Map<String, Value>) -> Option<call::Content>;
+    fn node_call(&self, tool: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails>;
 }
 
 /// The rules of a stdio adapter, which come of its agent directory and settings.

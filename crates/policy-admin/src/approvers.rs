@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_config::{Accounts, Person};
 use countersign_core::{
-    gate::Step,
+    gate::ApprovalStep,
     policy::{self, Rule, RuleAction, RuleScopeKey, RuleSource, SearchBudget},
 };
 
@@ -58,7 +58,7 @@ pub(super) fn nobodies(source: &RuleSource, people: &[Person]) -> Vec<Nobody> {
 pub(super) fn too_few(source: &RuleSource, people: &[Person], accounts: Option<&Accounts>) -> Vec<TooFew> {
     let can_answer = |person: &&Person| accounts.is_none_or(|accounts| accounts.reach(person));
     let able: BTreeSet<&str> = people.iter().filter(can_answer).map(|person| person.id.as_str()).collect();
-    let there = |step: &Step| match &step.from {
+    let there = |step: &ApprovalStep| match &step.from {
         Some(from) => from.iter().filter(|name| able.contains(name.as_str())).count(),
         // An account that belongs to nobody may be the first to allow.
         None => able.len() + 1,
@@ -81,7 +81,8 @@ pub(super) fn outranked(source: &RuleSource) -> Vec<String> {
 
 fn with_effort(source: &RuleSource, effort: &mut SearchBudget) -> Vec<String> {
     let first = |rule: &Rule| rule.steps.first().filter(|_| rule.action == RuleAction::Ask).cloned();
-    let asking: Vec<(&Rule, Step)> = source.rules.rules.iter().filter_map(|rule| Some((rule, first(rule)?))).collect();
+    let asking: Vec<(&Rule, ApprovalStep)> =
+        source.rules.rules.iter().filter_map(|rule| Some((rule, first(rule)?))).collect();
     let (naming, open): (Vec<_>, Vec<_>) = asking.into_iter().partition(|(_, step)| step.from.is_some());
     let open = Open::of(&open);
     let (mut told, mut left) = (Vec::new(), 0);
@@ -109,7 +110,7 @@ struct Open<'a>(BTreeMap<Option<&'a str>, ByPrefix<'a>>);
 
 /// Rules by the text with which everything begins that they match: only those whose texts begin alike can overlap.
 #[derive(Default)]
-struct ByPrefix<'a>(BTreeMap<&'a str, Vec<(usize, &'a Rule, &'a Step)>>);
+struct ByPrefix<'a>(BTreeMap<&'a str, Vec<(usize, &'a Rule, &'a ApprovalStep)>>);
 
 /// The one principal that a rule is bound to.
 fn only_principal(rule: &Rule) -> Option<&str> {
@@ -117,7 +118,7 @@ fn only_principal(rule: &Rule) -> Option<&str> {
 }
 
 impl<'a> Open<'a> {
-    fn of(rules: &'a [(&'a Rule, Step)]) -> Self {
+    fn of(rules: &'a [(&'a Rule, ApprovalStep)]) -> Self {
         let mut all: BTreeMap<Option<&str>, ByPrefix<'_>> = BTreeMap::new();
         for (at, (rule, step)) in rules.iter().enumerate() {
             let by_prefix = &mut all.entry(only_principal(rule)).or_default().0;
@@ -131,8 +132,8 @@ impl<'a> Open<'a> {
         &self,
         rule: &Rule,
         effort: &mut SearchBudget,
-        wanted: impl Fn(&Rule, &Step) -> bool,
-    ) -> Option<(&'a Rule, &'a Step)> {
+        wanted: impl Fn(&Rule, &ApprovalStep) -> bool,
+    ) -> Option<(&'a Rule, &'a ApprovalStep)> {
         let found = match only_principal(rule) {
             Some(one) => [None, Some(one)].iter().filter_map(|key| self.0.get(key)).collect::<Vec<_>>(),
             None => self.0.values().collect(),
@@ -148,13 +149,13 @@ impl<'a> ByPrefix<'a> {
         &self,
         rule: &Rule,
         effort: &mut SearchBudget,
-        wanted: impl Fn(&Rule, &Step) -> bool,
-    ) -> Option<(usize, &'a Rule, &'a Step)> {
+        wanted: impl Fn(&Rule, &ApprovalStep) -> bool,
+    ) -> Option<(usize, &'a Rule, &'a ApprovalStep)> {
         let prefix = prefix(rule);
         let ends = (0..prefix.len()).filter(|at| prefix.is_char_boundary(*at));
         let shorter = ends.filter_map(|end| self.0.get(&prefix[..end]));
         let longer = self.0.range(prefix..).take_while(|(other, _)| other.starts_with(prefix)).map(|(_, rules)| rules);
-        let mut first: Option<(usize, &Rule, &Step)> = None;
+        let mut first: Option<(usize, &Rule, &ApprovalStep)> = None;
         effort.take_steps(1);
         for rules in shorter.chain(longer) {
             effort.take_steps(1);

@@ -1,10 +1,10 @@
 //! Calls of runs as policy is asked about them, where nobody makes them.
 
 use countersign_core::{
-    Whereabouts, call,
+    CallOrigin, call,
     id::SessionId,
     policy::{Class, PolicySubject},
-    tool::{Effect, Foreign, Machine, Shell, Spec},
+    tool::{Foreign, Machine, Shell, ToolEffect, ToolSpec},
 };
 use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
@@ -13,34 +13,34 @@ use serde_json::{Map, Value};
 pub fn own(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
     let registry = Registry::standard();
     let spec = registry.specs().find(|spec| spec.name == tool)?;
-    let effect = if spec.effect == Effect::Reads { Effect::Reads } else { Effect::Changes };
+    let effect = if spec.effect == ToolEffect::Reads { ToolEffect::Reads } else { ToolEffect::Changes };
     let content = content(spec.signature_of(arguments), spec.signature, tool, arguments);
     Some(subject(door, cwd, &content, effect))
 }
 
 /// Returns what policy is asked about a call of a tool that a host lends.
 pub fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> PolicySubject {
-    let spec = Spec {
+    let spec = ToolSpec {
         name: tool.to_owned(),
         description: String::new(),
         schema: Value::Null,
         lane: countersign_core::tool::Lane::Shared,
-        repeat: countersign_core::tool::Repeat::Once,
-        effect: Effect::Changes,
+        repeat: countersign_core::tool::RepeatMode::Once,
+        effect: ToolEffect::Changes,
         signature: &[],
     };
     // No schema is known here.
     let foreign = Foreign { name: tool, schema: &Map::new(), needs_shell: false, machine: Machine::This };
-    let content = call::Content {
+    let content = call::CallDetails {
         class: Some(Class::HostToolInvoke),
         shell: Some(Shell::of_foreign(&foreign, arguments)),
         ..content(spec.signature_of(arguments), &[], tool, arguments)
     };
-    subject(door, cwd, &content, Effect::Changes)
+    subject(door, cwd, &content, ToolEffect::Changes)
 }
 
-fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String, Value>) -> call::Content {
-    call::Content {
+fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String, Value>) -> call::CallDetails {
+    call::CallDetails {
         pins: None,
         leads_to: None,
         tool: tool.into(),
@@ -56,8 +56,8 @@ fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String
     }
 }
 
-fn subject(door: &str, cwd: &str, content: &call::Content, effect: Effect) -> PolicySubject {
+fn subject(door: &str, cwd: &str, content: &call::CallDetails, effect: ToolEffect) -> PolicySubject {
     let session = SessionId::new("trial");
-    let place = Whereabouts { session: &session, door: Some(door), cwd, folder: cwd, is_shell_used: false };
+    let place = CallOrigin { session: &session, door: Some(door), cwd, folder: cwd, is_shell_used: false };
     countersign_core::subject_at(place, content, effect)
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use countersign_core::{
-    gate::{OnExpiry, Step},
+    gate::{ApprovalStep, OnExpiry},
     policy::{NamedRule, NearMiss, PolicySubject, RuleAction, Verdict},
 };
 use schemars::JsonSchema;
@@ -47,12 +47,12 @@ impl Explained {
     }
 
     /// Who has to allow what is asked about: the steps of the rule, or any one person.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<ApprovalStep> {
         if action(&self.verdict) != RuleAction::Ask {
             return Vec::new();
         }
         let steps = self.rule().map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
-        if steps.is_empty() { vec![Step::default()] } else { steps }
+        if steps.is_empty() { vec![ApprovalStep::default()] } else { steps }
     }
 
     /// Returns all of it, for programs.
@@ -205,7 +205,7 @@ pub struct ExplainedStep {
 }
 
 impl ExplainedStep {
-    fn new(step: &Step) -> Self {
+    fn new(step: &ApprovalStep) -> Self {
         let (on_expiry, times) = match step.on_expiry {
             OnExpiry::Deny => (ExpiryAction::Deny, None),
             OnExpiry::Again(times) => (ExpiryAction::Again, Some(times)),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_config::{self as config, Accounts, Config, Known, Person, Places};
-use countersign_core::{gate::People, policy::PathContext};
+use countersign_core::{gate::IdentityMap, policy::PathContext};
 use countersign_files::paths;
 use countersign_runtime::tools;
 use countersign_view::principals;
@@ -145,8 +145,8 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
 }
 
 /// Whose identities are whose.
-pub fn people(people: &[Person]) -> People {
-    People::new(people.iter().map(|person| {
+pub fn people(people: &[Person]) -> IdentityMap {
+    IdentityMap::new(people.iter().map(|person| {
         let telegram = person.telegram.iter().map(|user| principals::of_telegram(*user));
         let local = person.local.iter().map(|user| principals::of_machine(*user));
         let console = person.console.iter().map(|login| principals::of_console(login));

@@ -278,7 +278,15 @@ impl Rulebook {
         if is_first {
             warnings.push(FIRST.to_owned());
         }
-        Ok(Draft { seen: Digest::of(before.as_bytes()), change, rules: loaded.rules, warnings, rule, before, after })
+        Ok(Draft {
+            seen: Digest::hash_bytes(before.as_bytes()),
+            change,
+            rules: loaded.rules,
+            warnings,
+            rule,
+            before,
+            after,
+        })
     }
 
     /// Whether nothing of `known` says what `rule` does.

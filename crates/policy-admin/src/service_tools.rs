@@ -7,15 +7,15 @@ use std::{
 
 use countersign_config::{self as config, Service, Undeclared};
 use countersign_core::{
-    call::Request,
-    digest::{Digest, canonical},
+    call::AgentRequest,
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{
         EffectReach, PolicySubject,
         arguments::{self, DeclaredArgument},
         signature,
     },
-    tool::{Effect, Repeat, Shell},
+    tool::{RepeatMode, Shell, ToolEffect},
 };
 use countersign_runtime::services::{self, ToolCall};
 use countersign_view::{Protocol, principals};
@@ -104,7 +104,7 @@ pub struct Asked<'a> {
 ///
 /// # Errors
 /// Why it is refused before policy is asked.
-pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<Request, String> {
+pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, String> {
     let Asked { session, principal, id, tool: name, args, key } = asked;
     let tool = tools.get(&name);
     let declared = tool.map(|tool| &*tool.args).unwrap_or_default();
@@ -132,7 +132,7 @@ pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<Request, String> {
         return Err(format!("Undeclared argument: {key}"));
     }
     let is_read = tool.is_some_and(|tool| tool.reads);
-    Ok(Request {
+    Ok(AgentRequest {
         session: session.clone(),
         principal: principal.clone(),
         door: Protocol::AgentGate.name().into(),
@@ -144,8 +144,8 @@ pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<Request, String> {
         signatures,
         named,
         undeclared,
-        effect: if is_read { Effect::Reads } else { Effect::Changes },
-        repeat: if tool.is_some_and(|tool| tool.idempotent) { Repeat::Idempotent } else { Repeat::Once },
+        effect: if is_read { ToolEffect::Reads } else { ToolEffect::Changes },
+        repeat: if tool.is_some_and(|tool| tool.idempotent) { RepeatMode::Idempotent } else { RepeatMode::Once },
     })
 }
 
@@ -159,7 +159,7 @@ pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value
     let asked = request(tools, asked)?;
     let mut signatures = asked.signatures.into_iter();
     let arguments = Value::Object(asked.arguments);
-    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
     let Value::Object(arguments) = arguments else { return Err("arguments are an object".to_owned()) };
     Ok(PolicySubject {
         principal,

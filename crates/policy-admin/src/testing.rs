@@ -19,7 +19,7 @@ impl RunTools for Runs {
         vec![strangers::Known { name: "gsv__Cron", takes: vec!["action"], others: Others::No }]
     }
 
-    fn node_call(&self, _: &str, _: &Map<String, Value>) -> Option<call::Content> {
+    fn node_call(&self, _: &str, _: &Map<String, Value>) -> Option<call::CallDetails> {
         None
     }
 }

@@ -3,12 +3,12 @@
 //! It must not know what people granted or denied, and nothing happens by it.
 
 use countersign_core::{
-    Whereabouts,
+    CallOrigin,
     engine::ActiveRules,
     id::SessionId,
     policy::{self, Constraints, GrantSet, PolicyLayers, PolicySubject, RuleAction, Verdict},
     time::Millis,
-    tool::Effect,
+    tool::ToolEffect,
 };
 use serde_json::{Map, Value};
 
@@ -108,14 +108,14 @@ fn subject(
             .map_or_else(|| service_tools::subject(&household.tools, agent, tool.clone(), arguments.clone()), Ok),
         Some(content) => {
             let session = SessionId::new("trial");
-            let place = Whereabouts {
+            let place = CallOrigin {
                 session: &session,
                 door: Some(Protocol::Gsv.name()),
                 cwd: "",
                 folder: "",
                 is_shell_used: false,
             };
-            Ok(countersign_core::subject_at(place, &content, Effect::Changes))
+            Ok(countersign_core::subject_at(place, &content, ToolEffect::Changes))
         }
     }
 }
@@ -135,8 +135,8 @@ fn run_of(
     let found = match household.runs.node_call(&tool, &arguments).filter(|_| !is_native) {
         Some(content) => {
             let session = SessionId::new("trial");
-            let place = Whereabouts { session: &session, door: Some(door), cwd: "", folder: "", is_shell_used: false };
-            Some(countersign_core::subject_at(place, &content, Effect::Changes))
+            let place = CallOrigin { session: &session, door: Some(door), cwd: "", folder: "", is_shell_used: false };
+            Some(countersign_core::subject_at(place, &content, ToolEffect::Changes))
         }
         None => calls::own(door, &household.workspace, &tool, &arguments),
     };

@@ -63,7 +63,7 @@ impl Clock {
     pub fn wall(&self) -> Millis {
         match &self.since {
             Since::Boot(_) => wall_time(),
-            Since::Runtime(_, ahead) => self.now().moved(ahead.load(Ordering::Relaxed)),
+            Since::Runtime(_, ahead) => self.now().moved_by(ahead.load(Ordering::Relaxed)),
         }
     }
 

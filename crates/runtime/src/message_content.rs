@@ -3,44 +3,44 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    call::Returned,
-    message::{Block, Message, ToolResult, estimate_tokens},
-    session::Said,
+    call::CallResult,
+    message::{MessageBlock, StoredMessage, ToolResult, estimate_tokens},
+    session::MessageContent,
 };
 use countersign_tools::Output;
 use serde_json::json;
 
 /// A message as content.
-pub(crate) fn said(message: &Message) -> Said {
+pub(crate) fn said(message: &StoredMessage) -> MessageContent {
     let content: Arc<str> = serde_json::to_string(message).expect("messages are plain data with text keys").into();
     let tokens = estimated(message).unwrap_or_else(|| estimate_tokens(content.len()));
-    Said { content, tokens }
+    MessageContent { content, tokens }
 }
 
 /// About how many tokens a message takes, where that is less than all that is written of it.
-pub fn estimated(message: &Message) -> Option<u64> {
+pub fn estimated(message: &StoredMessage) -> Option<u64> {
     Some(match message {
-        Message::Assistant(assistant) => estimate(&assistant.content),
-        Message::ToolResult(result) => estimate(&result.content),
-        Message::User(said) | Message::Developer(said) => estimate(&said.content),
-        Message::BashExecution(_)
-        | Message::CompactionSummary(_)
-        | Message::BranchSummary(_)
-        | Message::FileMention(_)
-        | Message::Custom(_) => return None,
+        StoredMessage::Assistant(assistant) => estimate(&assistant.content),
+        StoredMessage::ToolResult(result) => estimate(&result.content),
+        StoredMessage::User(said) | StoredMessage::Developer(said) => estimate(&said.content),
+        StoredMessage::BashExecution(_)
+        | StoredMessage::CompactionSummary(_)
+        | StoredMessage::BranchSummary(_)
+        | StoredMessage::FileMention(_)
+        | StoredMessage::Custom(_) => return None,
     })
 }
 
 /// An image counts as so many tokens, whatever its bytes.
 const IMAGE_TOKENS: u64 = 1200;
 
-fn estimate(blocks: &[Block]) -> u64 {
+fn estimate(blocks: &[MessageBlock]) -> u64 {
     let tokens = blocks.iter().map(|block| match block {
-        Block::Text(text) => estimate_tokens(text.text.len()),
-        Block::Thinking(thinking) => estimate_tokens(thinking.thinking.len()),
-        Block::RedactedThinking { data } => estimate_tokens(data.len()),
-        Block::Image(_) => IMAGE_TOKENS,
-        Block::ToolCall(call) => {
+        MessageBlock::Text(text) => estimate_tokens(text.text.len()),
+        MessageBlock::Thinking(thinking) => estimate_tokens(thinking.thinking.len()),
+        MessageBlock::RedactedThinking { data } => estimate_tokens(data.len()),
+        MessageBlock::Image(_) => IMAGE_TOKENS,
+        MessageBlock::ToolCall(call) => {
             let arguments = serde_json::Value::Object(call.arguments.clone()).to_string();
             estimate_tokens(call.name.len() + arguments.len())
         }
@@ -49,8 +49,8 @@ fn estimate(blocks: &[Block]) -> u64 {
 }
 
 /// What a tool gave back, as the model is told it.
-pub(crate) fn returned(tool: &str, tool_call_id: &str, output: Output) -> Returned {
-    let message = Message::ToolResult(ToolResult {
+pub(crate) fn returned(tool: &str, tool_call_id: &str, output: Output) -> CallResult {
+    let message = StoredMessage::ToolResult(ToolResult {
         tool_call_id: tool_call_id.to_owned(),
         tool_name: tool.to_owned(),
         content: output.content,
@@ -58,8 +58,8 @@ pub(crate) fn returned(tool: &str, tool_call_id: &str, output: Output) -> Return
         is_error: output.is_error,
         ..ToolResult::default()
     });
-    Returned {
-        said: said(&message),
+    CallResult {
+        message: said(&message),
         error: output.is_error,
         open_tasks: None,
         folder: None,

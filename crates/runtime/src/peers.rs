@@ -27,10 +27,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{
-    call::{Command as CallCommand, Content, Progress},
+    call::{CallDetails, CallProgress, Command as CallCommand},
     engine::Command,
     id::{CallId, PeerId, SessionId},
-    peer::{self, Line, Memory},
+    peer::{self, PeerLine, PeerMemory},
 };
 use countersign_tools::Output;
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ pub struct Peers(Arc<Mutex<Lines>>);
 #[derive(Debug, Default)]
 struct Lines {
     opened: u64,
-    open: BTreeMap<PeerId, (Line, mpsc::UnboundedSender<Order>)>,
+    open: BTreeMap<PeerId, (PeerLine, mpsc::UnboundedSender<Order>)>,
 }
 
 /// What is to be done on a line.
@@ -65,7 +65,7 @@ pub struct Errand {
     /// The session that it belongs to.
     pub session: SessionId,
     /// What is wanted.
-    pub content: Arc<Content>,
+    pub content: Arc<CallDetails>,
     taken: oneshot::Sender<Taken>,
     patience: Option<Duration>,
     results: Source,
@@ -103,7 +103,7 @@ pub(crate) enum Fate {
 /// A call that a peer has.
 pub struct Exchange {
     call: CallId,
-    content: Arc<Content>,
+    content: Arc<CallDetails>,
     latest: watch::Sender<Option<Output>>,
     end: oneshot::Sender<Fate>,
     results: Source,
@@ -134,7 +134,7 @@ pub enum Heard {
 /// A connection over which a peer can be given work.
 pub struct Link {
     peer: PeerId,
-    line: Line,
+    line: PeerLine,
     // Bounded by what is in flight: a call has at most two orders.
     orders: mpsc::UnboundedReceiver<Order>,
     peers: Peers,
@@ -145,16 +145,16 @@ impl Peers {
     /// Opens a line to a peer, in the place of the one that it has. Work that waits for the peer begins once that is recorded;
     /// `results` is a source of the result lane.
     pub async fn open(&self, peer: PeerId, results: Source) -> Link {
-        self.open_to(peer, Memory::Forgets, results).await
+        self.open_to(peer, PeerMemory::Forgets, results).await
     }
 
     /// The same to a peer of which it is known whether it notes what becomes of calls.
-    pub async fn open_to(&self, peer: PeerId, memory: Memory, results: Source) -> Link {
+    pub async fn open_to(&self, peer: PeerId, memory: PeerMemory, results: Source) -> Link {
         let (sender, orders) = mpsc::unbounded_channel();
         let line = {
             let mut lines = self.0.lock();
             lines.opened += 1;
-            let line = Line(lines.opened);
+            let line = PeerLine(lines.opened);
             lines.open.insert(peer.clone(), (line, sender));
             line
         };
@@ -163,12 +163,12 @@ impl Peers {
     }
 
     /// The way to a line, if it is still that of its peer.
-    pub(crate) fn on(&self, peer: &PeerId, line: Line) -> Option<mpsc::UnboundedSender<Order>> {
+    pub(crate) fn on(&self, peer: &PeerId, line: PeerLine) -> Option<mpsc::UnboundedSender<Order>> {
         let lines = self.0.lock();
         lines.open.get(peer).filter(|(open, _)| *open == line).map(|(_, sender)| sender.clone())
     }
 
-    fn shut(&self, peer: &PeerId, line: Line) {
+    fn shut(&self, peer: &PeerId, line: PeerLine) {
         let mut lines = self.0.lock();
         if lines.open.get(peer).is_some_and(|(open, _)| *open == line) {
             lines.open.remove(peer);
@@ -203,7 +203,7 @@ impl Errand {
     pub(crate) fn new(
         call: CallId,
         session: SessionId,
-        content: Arc<Content>,
+        content: Arc<CallDetails>,
         results: Source,
     ) -> (Self, oneshot::Receiver<Taken>) {
         let (taken, receiver) = oneshot::channel();
@@ -238,7 +238,7 @@ impl Exchange {
     }
 
     /// What was wanted.
-    pub fn content(&self) -> &Content {
+    pub fn content(&self) -> &CallDetails {
         &self.content
     }
 
@@ -287,14 +287,14 @@ impl Exchange {
 }
 
 impl Of {
-    fn content(content: &Content) -> Self {
+    fn content(content: &CallDetails) -> Self {
         Self { tool: Arc::clone(&content.tool), tool_call_id: Arc::clone(&content.tool_call_id) }
     }
 }
 
 impl Late {
     /// Whatever a peer says of a call that was given to it before this process began, or so long ago that it was forgotten.
-    pub fn of(call: CallId, content: &Content, results: Source) -> Self {
+    pub fn of(call: CallId, content: &CallDetails, results: Source) -> Self {
         Self { call, of: Of::content(content), results }
     }
 
@@ -305,7 +305,7 @@ impl Late {
 
     /// Records what the peer says of the call.
     pub async fn tell(self, output: Output) {
-        let progress = Progress::Returned(Box::new(returned(&self.of.tool, &self.of.tool_call_id, output)));
+        let progress = CallProgress::Returned(Box::new(returned(&self.of.tool, &self.of.tool_call_id, output)));
         self.results.tell(Command::Call(CallCommand::Ended { call: self.call, progress })).await;
     }
 }

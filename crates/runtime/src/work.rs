@@ -21,34 +21,35 @@ pub use silent_retries::SilentRetries;
 pub use summary::{NoSummaries, SummaryPrompts, SummaryRequests};
 
 use countersign_core::{
-    call::{Command as CallCommand, Progress},
+    call::{CallProgress, Command as CallCommand},
     engine::Command,
     message::StopReason,
-    run::{Command as RunCommand, Failure},
-    schedule::{Command as JobCommand, Ending, Outcome, Status},
-    session::{Command as SessionCommand, Compacted, Settings},
+    run::{Command as RunCommand, ProviderFailure},
+    schedule::{Command as JobCommand, FiringOutcome, FiringResult, FiringStatus},
+    session::{Command as SessionCommand, CompactionOutcome, Settings},
 };
 
 /// The command that says that the work behind `command` broke off, if it is one that brings a result.
 pub(crate) fn broken(command: &Command) -> Option<Command> {
     match command {
         Command::Run(RunCommand::Answered { run, epoch, .. }) => {
-            let failure = Failure { retryable: false, overflow: false, after: None };
+            let failure = ProviderFailure { retryable: false, overflow: false, after: None };
             let message = "internal error: the answer could not be recorded";
             let answer = conversation::failed_answer(&Settings::default(), message, failure, StopReason::Error);
             Some(Command::Run(RunCommand::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) }))
         }
         Command::Call(CallCommand::Ended { call, .. }) => {
-            Some(Command::Call(CallCommand::Ended { call: *call, progress: Progress::Broke }))
+            Some(Command::Call(CallCommand::Ended { call: *call, progress: CallProgress::Broke }))
         }
         Command::Session(session, SessionCommand::Compacted { epoch, .. }) => {
-            let outcome = Compacted::Failed { message: "internal error: the summary could not be recorded".into() };
+            let outcome =
+                CompactionOutcome::Failed { message: "internal error: the summary could not be recorded".into() };
             Some(Command::Session(session.clone(), SessionCommand::Compacted { epoch: *epoch, outcome }))
         }
         Command::Schedule(JobCommand::Say { firing, .. } | JobCommand::End { firing, .. }) => {
             let error = "internal error: what came of it could not be recorded".to_owned();
-            let outcome = Outcome { error: Some(error), summary: None };
-            let ending = Ending { status: Status::Failed, told: false, outcome };
+            let outcome = FiringOutcome { error: Some(error), summary: None };
+            let ending = FiringResult { status: FiringStatus::Failed, reported: false, outcome };
             Some(Command::Schedule(JobCommand::End { firing: firing.clone(), ending }))
         }
         _ => None,

@@ -85,7 +85,7 @@ impl<'a> Link<'a> {
 
 /// Computes the chain of a record from the chain before it.
 pub fn chain(previous: &Digest, link: &Link<'_>) -> Digest {
-    Digest::of(&preimage(previous, link))
+    Digest::hash_bytes(&preimage(previous, link))
 }
 
 /// The text that [`chain`] is the digest of. Different inputs give different texts.
@@ -141,7 +141,7 @@ mod tests {
         let link = Link { content_digest: Some(digest), ..link(Some("s1"), "gate.opened", r#"{"ä":1}"#) };
         let want = format!("{}1:1,13:1700000000000,2:s1,11:gate.opened,1:1,8:{{\"ä\":1}},64:{digest},", "0".repeat(64));
         assert_eq!(String::from_utf8(preimage(&GENESIS, &link)).unwrap(), want);
-        assert_eq!(chain(&GENESIS, &link), Digest::of(want.as_bytes()));
+        assert_eq!(chain(&GENESIS, &link), Digest::hash_bytes(want.as_bytes()));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use countersign_core::{
     call,
-    digest::{Digest, canonical},
-    gate::{Gate, Kind, Resolution, Scope},
+    digest::{Digest, canonical_json},
+    gate::{ApprovalScope, Gate, GateResolution, Kind},
     id::GateId,
     time::Millis,
 };
@@ -46,7 +46,7 @@ pub(super) struct Asked {
     agent: String,
     why: String,
     intent: Option<String>,
-    scopes: Vec<Scope>,
+    scopes: Vec<ApprovalScope>,
     /// Rules that may be allowed for good in its place.
     rules: Vec<String>,
     /// What it offers, where a choice or words are the answer.
@@ -89,7 +89,7 @@ pub(super) enum Outcome {
 /// How a gate ended, in words for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
-    pub(super) resolution: Resolution,
+    pub(super) resolution: GateResolution,
     /// Who.
     pub(super) by: Option<String>,
     /// Whether the gateway itself did it, because it ends.
@@ -106,7 +106,7 @@ impl Asked {
     pub(super) fn new(
         gate: &Gate,
         request: &GateRequest,
-        call: Option<&call::Content>,
+        call: Option<&call::CallDetails>,
         rules: Vec<String>,
         folder: Option<&str>,
     ) -> Self {
@@ -121,7 +121,7 @@ impl Asked {
     fn call(
         gate: &Gate,
         asked: CallRequest<'_>,
-        call: Option<&call::Content>,
+        call: Option<&call::CallDetails>,
         rules: Vec<String>,
         folder: Option<&str>,
     ) -> Self {
@@ -145,7 +145,7 @@ impl Asked {
             gate: gate.id(),
             tool: escape(tool, Lines::One).into_owned(),
             what,
-            digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+            digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
             agent: brief(&agent, 200),
             why: brief(asked.reason, 500),
             intent: asked.intent.map(|intent| brief(intent, 300)),
@@ -167,7 +167,7 @@ impl Asked {
                 (_, None) => "May it go on?",
             }
             .to_owned(),
-            digest: Digest::of(what.as_bytes()),
+            digest: Digest::hash_bytes(what.as_bytes()),
             what,
             agent: brief(asked.asker, 200),
             why: asked.reason.map_or_else(|| DENIED.to_owned(), |why| brief(why, 500)),
@@ -196,7 +196,7 @@ impl Asked {
         Self {
             gate: gate.id(),
             tool,
-            digest: Digest::of(what.as_bytes()),
+            digest: Digest::hash_bytes(what.as_bytes()),
             what,
             agent: brief(&agent, 200),
             why: "by a run that waits for the answer".to_owned(),
@@ -285,14 +285,14 @@ impl Asked {
         }
         if whole {
             let mut first = Vec::new();
-            if self.scopes.contains(&Scope::Once) {
+            if self.scopes.contains(&ApprovalScope::Once) {
                 first.push(button("Allow", Action::Once));
             }
             first.push(button("Deny", Action::Deny));
             rows.push(first);
             for (scope, text, action) in [
-                (Scope::Session, "Allow for this session", Action::Session),
-                (Scope::Always, "Allow always, exactly this", Action::Always),
+                (ApprovalScope::Session, "Allow for this session", Action::Session),
+                (ApprovalScope::Always, "Allow always, exactly this", Action::Always),
             ] {
                 if self.scopes.contains(&scope) {
                     rows.push(vec![button(text, action)]);
@@ -391,12 +391,12 @@ fn on_button(at: u8, label: &str) -> String {
 impl Ending {
     fn head(&self) -> &'static str {
         match &self.resolution {
-            Resolution::Denied if self.shutdown => "\u{274c} Gateway shutting down",
-            Resolution::Allowed { .. } | Resolution::Granted => "\u{2705} Approved",
-            Resolution::Denied | Resolution::Declined => "\u{274c} Denied",
-            Resolution::Expired => "\u{23f0} Expired",
-            Resolution::Answered => "\u{2705} Answered",
-            Resolution::Withdrawn => "\u{21a9} Withdrawn",
+            GateResolution::Denied if self.shutdown => "\u{274c} Gateway shutting down",
+            GateResolution::Allowed { .. } | GateResolution::Granted => "\u{2705} Approved",
+            GateResolution::Denied | GateResolution::Declined => "\u{274c} Denied",
+            GateResolution::Expired => "\u{23f0} Expired",
+            GateResolution::Answered => "\u{2705} Answered",
+            GateResolution::Withdrawn => "\u{21a9} Withdrawn",
         }
     }
 
@@ -404,15 +404,17 @@ impl Ending {
         let at = &self.at;
         let by = self.by.as_ref().map_or_else(String::new, |by| format!(" by {}", brief(by, 100)));
         let mut foot = match &self.resolution {
-            Resolution::Denied if self.shutdown => format!("\n\nThe gateway ended at {at}; nothing was run."),
-            Resolution::Allowed { scope: Scope::Once } => format!("\n\nApproved{by} at {at}"),
-            Resolution::Allowed { scope: Scope::Session } => format!("\n\nApproved for the session{by} at {at}"),
-            Resolution::Allowed { scope: Scope::Always } => format!("\n\nApproved always{by} at {at}"),
-            Resolution::Granted => format!("\n\nCovered by an earlier approval at {at}"),
-            Resolution::Denied | Resolution::Declined => format!("\n\nDenied{by} at {at}"),
-            Resolution::Expired => format!("\n\nNobody answered until {at}; nothing was run."),
-            Resolution::Answered => format!("\n\nAnswered{by} at {at}"),
-            Resolution::Withdrawn => format!("\n\nNobody needs an answer any more ({at})."),
+            GateResolution::Denied if self.shutdown => format!("\n\nThe gateway ended at {at}; nothing was run."),
+            GateResolution::Allowed { scope: ApprovalScope::Once } => format!("\n\nApproved{by} at {at}"),
+            GateResolution::Allowed { scope: ApprovalScope::Session } => {
+                format!("\n\nApproved for the session{by} at {at}")
+            }
+            GateResolution::Allowed { scope: ApprovalScope::Always } => format!("\n\nApproved always{by} at {at}"),
+            GateResolution::Granted => format!("\n\nCovered by an earlier approval at {at}"),
+            GateResolution::Denied | GateResolution::Declined => format!("\n\nDenied{by} at {at}"),
+            GateResolution::Expired => format!("\n\nNobody answered until {at}; nothing was run."),
+            GateResolution::Answered => format!("\n\nAnswered{by} at {at}"),
+            GateResolution::Withdrawn => format!("\n\nNobody needs an answer any more ({at})."),
         };
         if let Some(reason) = self.reason.as_ref().filter(|_| !self.shutdown) {
             foot.push_str(&format!(": {}", brief(reason, 500)));

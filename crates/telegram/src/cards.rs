@@ -13,8 +13,8 @@ use std::{
 };
 
 use countersign_core::{
-    call::{self, End},
-    engine::{Command, Event, Recorded},
+    call::{self, CallEnd},
+    engine::{Command, Event, RecordedFact},
     gate,
     id::{CallId, GateId},
 };
@@ -107,7 +107,7 @@ impl Cards {
     }
 
     pub(super) async fn run(mut self) {
-        let of_cards = |recorded: &Arc<Recorded>| {
+        let of_cards = |recorded: &Arc<RecordedFact>| {
             matches!(recorded.fact.event, Event::Gate(_) | Event::Call(call::Event::Ended { .. }))
                 .then(|| Arc::clone(recorded))
         };
@@ -175,7 +175,7 @@ impl Cards {
         }
     }
 
-    fn recorded(&mut self, recorded: &Recorded) {
+    fn recorded(&mut self, recorded: &RecordedFact) {
         match &recorded.fact.event {
             Event::Gate(gate::Event::Opened { gate, call, .. }) => {
                 self.calls.extend(call.map(|call| (call, *gate)));
@@ -189,7 +189,7 @@ impl Cards {
             Event::Gate(gate::Event::Shown { gate, surface, .. }) if surface == SURFACE => self.look_at(*gate),
             Event::Gate(
                 gate::Event::Voted { gate, .. }
-                | gate::Event::Asked { gate, .. }
+                | gate::Event::Escalated { gate, .. }
                 | gate::Event::Reminded { gate }
                 | gate::Event::Extended { gate, .. },
             ) => self.look_at(*gate),
@@ -464,6 +464,6 @@ impl Cards {
 impl Seen {
     /// Whether there is nothing more to say than that it was allowed.
     const fn is_plain(self) -> bool {
-        matches!(self.end, End::Done { error: false }) && !self.away
+        matches!(self.end, CallEnd::Done { error: false }) && !self.away
     }
 }

@@ -28,7 +28,7 @@ use std::{
 };
 
 use countersign_core::{
-    gate::People,
+    gate::IdentityMap,
     id::{PrincipalId, SessionId},
     time::Millis,
 };
@@ -93,7 +93,7 @@ pub struct Settings {
     /// How often it may write.
     pub rates: Rates,
     /// Whose identities are whose, for people to read.
-    pub people: People,
+    pub people: IdentityMap,
     /// Where somebody listens to what people write beside. None if nobody ever does.
     pub ear: Option<Arc<Ear>>,
     /// Where it is asked whether an agent is there; by itself the messenger takes all of them for present.
@@ -111,7 +111,7 @@ impl Settings {
             api_url: API_URL.to_owned(),
             poll: Duration::from_secs(25),
             rates: Rates::default(),
-            people: People::default(),
+            people: IdentityMap::default(),
             ear: None,
             presence: Arc::new(|_| true),
         }
@@ -126,7 +126,7 @@ struct Shared {
     clock: Clock,
     allowed_users: BTreeSet<i64>,
     presence: Presence,
-    people: People,
+    people: IdentityMap,
     ear: Option<Arc<Ear>>,
     configured: i64,
     topic: Option<i64>,
@@ -158,7 +158,7 @@ impl Shared {
 
     /// Somebody who answered, as people know them.
     fn name(&self, by: &PrincipalId) -> String {
-        if let Some(person) = self.people.of(by) {
+        if let Some(person) = self.people.person_of(by) {
             return person.to_owned();
         }
         let Some(id) = by.as_str().strip_prefix("telegram:") else { return by.to_string() };

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command, CommandError, Engine, EngineReply, ResidencyScope as At},
-    gate::{self, Answer, AnswerRefusal, Resolution, Scope},
+    gate::{self, AnswerError, ApprovalScope, GateReply, GateResolution},
     id::{GateId, PrincipalId},
 };
 use countersign_runtime::{Refused, Source};
@@ -157,9 +157,9 @@ impl Poll {
         let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
         self.source.tell(Command::Gate(shown)).await;
         let answer = match action {
-            Action::Once => Answer::Allow(Scope::Once),
-            Action::Session => Answer::Allow(Scope::Session),
-            Action::Always => Answer::Allow(Scope::Always),
+            Action::Once => GateReply::Allow(ApprovalScope::Once),
+            Action::Session => GateReply::Allow(ApprovalScope::Session),
+            Action::Always => GateReply::Allow(ApprovalScope::Always),
             Action::Rule(at) => {
                 let read = self.source.read(move |engine| {
                     engine.state().gate(gate).map(|gate| proposals(engine, gate)).unwrap_or_default()
@@ -167,15 +167,15 @@ impl Poll {
                 let Some((rules, _)) = read.await else { return Flow::Again };
                 // Where it does not wait any more nothing is proposed. No rule is never proposed, and the answer is told so.
                 let pattern = rules.into_iter().nth(usize::from(at)).unwrap_or_default();
-                Answer::Grant(gate::Grant { scope: Scope::Always, pattern: Some(pattern), lasts: None })
+                GateReply::Grant(gate::GrantTerms { scope: ApprovalScope::Always, pattern: Some(pattern), lasts: None })
             }
-            Action::Deny => Answer::Deny { reason: None },
+            Action::Deny => GateReply::Deny { reason: None },
             Action::Choice(at) => {
                 let Some((said, _)) = self.source.read(move |engine| choice(engine, gate, at)).await else {
                     return Flow::Again;
                 };
                 // Where it does not wait any more there is none, and the answer is told so.
-                Answer::Say(said)
+                GateReply::Say(said)
             }
             Action::Reason | Action::Whole => {
                 self.explained(query.id, gate, action).await;
@@ -212,7 +212,7 @@ impl Poll {
             Some((Some(None), _)) if action == Action::Reason => HOW,
             Some((Some(None), _)) if self.orders.try_send(gate).is_ok() => COMES,
             Some((Some(None), _)) => TOO_MUCH,
-            Some((Some(Some(Resolution::Expired)) | None, _)) => EXPIRED,
+            Some((Some(Some(GateResolution::Expired)) | None, _)) => EXPIRED,
             Some((Some(Some(_)), _)) => ALREADY,
             None => NOT_RECORDED,
         };
@@ -230,7 +230,7 @@ impl Poll {
         let place = Place { chat: message.chat.id, message: to.message_id }.to_string();
         let read = self.source.read(move |engine| {
             let shows = |gate: &&gate::Gate| {
-                gate.shown().iter().any(|showing| showing.surface == SURFACE && showing.reference == place)
+                gate.shown_surfaces().iter().any(|showing| showing.surface == SURFACE && showing.reference == place)
             };
             let gate = engine.state().all_gates().find(shows)?;
             Some(gate.is_pending().then(|| (gate.id(), answer_in_words(engine, gate, &text))))
@@ -285,7 +285,7 @@ impl Poll {
     }
 
     /// Gives an answer, and what whoever gave it is told; `None` if nothing is decided here any more.
-    async fn decide(&self, gate: GateId, answer: Answer, by: PrincipalId, key: String) -> Option<Said> {
+    async fn decide(&self, gate: GateId, answer: GateReply, by: PrincipalId, key: String) -> Option<Said> {
         let answer = gate::Command::Answer { gate, answer, by, key: Some(key) };
         let refused = match self.source.ask(Command::Gate(answer)).await {
             Ok(reply) if matches!(reply.outcome, EngineReply::Voted { .. }) => return Some(COUNTED),
@@ -295,13 +295,13 @@ impl Poll {
         Some(match refused {
             Refused::Closed => return None,
             Refused::Refusal(CommandError::Answer(refusal)) => match refusal {
-                AnswerRefusal::AlreadyResolved { resolution: Resolution::Expired, .. }
-                | AnswerRefusal::Unknown(_)
-                | AnswerRefusal::NotOffered { .. } => EXPIRED,
-                AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::KeyTaken(_) => ALREADY,
-                AnswerRefusal::NotAmong { .. } => NOT_AMONG,
-                AnswerRefusal::Nobody { .. } => NOBODY,
-                AnswerRefusal::NotAllowed { .. } => NOT_ALLOWED,
+                AnswerError::AlreadyResolved { resolution: GateResolution::Expired, .. }
+                | AnswerError::Unknown(_)
+                | AnswerError::NotOffered { .. } => EXPIRED,
+                AnswerError::AlreadyResolved { .. } | AnswerError::KeyTaken(_) => ALREADY,
+                AnswerError::NotAmong { .. } => NOT_AMONG,
+                AnswerError::Nobody { .. } => NOBODY,
+                AnswerError::NotAllowed { .. } => NOT_ALLOWED,
             },
             Refused::Refusal(_)
             | Refused::NotRecorded(_)
@@ -339,9 +339,9 @@ fn choice(engine: &Engine, gate: GateId, at: u8) -> Vec<String> {
 }
 
 /// What a reply to a card says: the answer to a question, in words or by the numbers of its choices, or why something is denied.
-fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> Answer {
+fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> GateReply {
     if !gate.kind().takes_words() {
-        return Answer::Deny { reason: Some(text.to_owned()) };
+        return GateReply::Deny { reason: Some(text.to_owned()) };
     }
     let request = GateRequest::at_hand(engine, gate.id());
     let question = request.as_ref().and_then(GateRequest::question).filter(|question| question.is_multi);
@@ -351,7 +351,7 @@ fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> Answer {
             |part: &str| question.choices.get(part.parse::<usize>().ok()?.checked_sub(1)?).map(|one| one.label.clone());
         numbers.map(label).collect::<Option<Vec<_>>>()
     });
-    Answer::Say(numbered.unwrap_or_else(|| vec![text.to_owned()]))
+    GateReply::Say(numbered.unwrap_or_else(|| vec![text.to_owned()]))
 }
 
 /// A text in which a command is called as it is everywhere: in groups Telegram puts the bot's name behind it.

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_core::channel::Address;
+use countersign_core::channel::ChatAddress;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::watch;
 
@@ -163,7 +163,7 @@ impl Carrier for Talk {
         self.send(letter).boxed()
     }
 
-    fn works<'a>(&'a self, at: &'a Address) -> BoxFuture<'a, ()> {
+    fn works<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()> {
         let works = async {
             if let Ok(chat) = at.chat.parse() {
                 // It is only shown for a moment: nobody misses it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use countersign_core::channel::{Address, Letter as Owed};
+use countersign_core::channel::{ChatAddress, PendingMessage as Owed};
 use futures_util::future::BoxFuture;
 
 /// A file with its content.
@@ -69,5 +69,5 @@ pub trait Carrier: Send + Sync + 'static {
     fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried>;
 
     /// Shows that the agent works, as far as the network can. Nobody hears of it if it cannot.
-    fn works<'a>(&'a self, at: &'a Address) -> BoxFuture<'a, ()>;
+    fn works<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()>;
 }

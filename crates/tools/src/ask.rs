@@ -2,7 +2,7 @@
 //!
 //! It must not ask: the engine opens one gate a question, puts the answers into a result and never runs this tool.
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// The tool `ask`, for its spec.
 pub struct Ask {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 /// JSON Schema of questions.
@@ -52,7 +52,7 @@ fn schema_of_workflows() -> Value {
 }
 
 /// Checks the arguments of a call that asks. Fields that nobody knows are left out: skills bring some of their own.
-pub(crate) fn check(spec: &Spec, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+pub(crate) fn check(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, Failure> {
     validate(spec, &known(&spec.schema, arguments))
 }
 
@@ -68,13 +68,13 @@ impl Ask {
 impl Default for Ask {
     fn default() -> Self {
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "ask".to_owned(),
                 description: "Asks the person one or more questions and waits for the answers. Ask only what you cannot find out yourself.".to_owned(),
                 schema: schema(),
                 lane: Lane::Exclusive,
-                repeat: Repeat::Once,
-                effect: Effect::Reads,
+                repeat: RepeatMode::Once,
+                effect: ToolEffect::Reads,
                 signature: &[],
             },
         }
@@ -82,7 +82,7 @@ impl Default for Ask {
 }
 
 impl Tool for Ask {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

@@ -13,7 +13,7 @@ use std::{
 use countersign_core::{
     call::Pins,
     secret,
-    tool::{Effect, Lane, Repeat, Spec},
+    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
 };
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -70,7 +70,7 @@ const REFUSED_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GLIBC
 
 /// The tool `bash`.
 pub struct Bash {
-    spec: Spec,
+    spec: ToolSpec,
     /// What calls may ask for by name, before anybody is asked about them. What is put in comes from the call's surroundings.
     secrets: Secrets,
     /// What holds commands, before anybody is asked about what a call needs beyond it.
@@ -130,7 +130,7 @@ impl Default for Bash {
             in a file that the result names. A non-zero exit code is an error result. At the time-out the command is ended with everything that it \
             started, and the next command gets a new shell in the same folder. Prefer read, grep, find and ls to commands that do the same.";
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "bash".to_owned(),
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["command"], "properties": {
@@ -143,8 +143,8 @@ impl Default for Bash {
                     "pty": {"type": "boolean", "description": "Ignored: commands have no terminal"},
                 }}),
                 lane: Lane::Exclusive,
-                repeat: Repeat::Once,
-                effect: Effect::Changes,
+                repeat: RepeatMode::Once,
+                effect: ToolEffect::Changes,
                 signature: &["command"],
             },
             secrets: Secrets::default(),
@@ -168,7 +168,7 @@ struct Arguments {
 }
 
 impl Tool for Bash {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

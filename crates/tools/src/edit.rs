@@ -8,7 +8,7 @@ mod nearest;
 mod patch;
 mod replace;
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ use content::Content;
 
 /// The tool `edit`.
 pub struct Edit {
-    spec: Spec,
+    spec: ToolSpec,
     mode: EditMode,
 }
 
@@ -40,13 +40,13 @@ impl Edit {
             EditMode::Hashline => (hashline::DESCRIPTION, hashline::schema()),
             EditMode::Patch => (patch::DESCRIPTION, patch::schema()),
         };
-        let spec = Spec {
+        let spec = ToolSpec {
             name: "edit".to_owned(),
             description: description.to_owned(),
             schema,
             lane: Lane::Exclusive,
-            repeat: Repeat::Once,
-            effect: Effect::Changes,
+            repeat: RepeatMode::Once,
+            effect: ToolEffect::Changes,
             signature: &["path"],
         };
         Self { spec, mode }
@@ -54,7 +54,7 @@ impl Edit {
 }
 
 impl Tool for Edit {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

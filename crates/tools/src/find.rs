@@ -4,7 +4,7 @@
 
 use std::{path::Path, time::SystemTime};
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
@@ -24,7 +24,7 @@ const SORTED: usize = 200_000;
 
 /// The tool `find`.
 pub struct Find {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl Default for Find {
@@ -33,7 +33,7 @@ impl Default for Find {
             paths from the working folder, or from the folder that it begins with (src/**/*.rs, /etc/*.conf). A folder's path alone means all below it. .git and what \
             git ignores are left out.";
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "find".to_owned(),
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["pattern"], "properties": {
@@ -42,8 +42,8 @@ impl Default for Find {
                     "limit": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "Paths shown (default 1000)"},
                 }}),
                 lane: Lane::Shared,
-                repeat: Repeat::Idempotent,
-                effect: Effect::Reads,
+                repeat: RepeatMode::Idempotent,
+                effect: ToolEffect::Reads,
                 signature: &["pattern", "path"],
             },
         }
@@ -58,7 +58,7 @@ struct Arguments {
 }
 
 impl Tool for Find {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

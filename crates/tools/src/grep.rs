@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
@@ -32,7 +32,7 @@ const HEAP: usize = 64 << 20;
 
 /// The tool `grep`.
 pub struct Grep {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl Default for Grep {
@@ -40,7 +40,7 @@ impl Default for Grep {
         let description = "Searches files for a regular expression (Rust syntax). Results are grouped by file, in the order of paths, with line numbers: 12:match, 13-context. \
             Hidden files are searched, .git and what git ignores are not, binary files neither. 20 matches are shown unless limit says otherwise; offset skips matches.";
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "grep".to_owned(),
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["pattern"], "properties": {
@@ -57,8 +57,8 @@ impl Default for Grep {
                     "offset": {"type": "integer", "minimum": 0, "description": "Matches skipped"},
                 }}),
                 lane: Lane::Shared,
-                repeat: Repeat::Idempotent,
-                effect: Effect::Reads,
+                repeat: RepeatMode::Idempotent,
+                effect: ToolEffect::Reads,
                 signature: &["pattern", "path"],
             },
         }
@@ -87,7 +87,7 @@ struct Arguments {
 }
 
 impl Tool for Grep {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -21,13 +21,13 @@ const ENTRIES: usize = 1000;
 
 /// The tool `ls`.
 pub struct Ls {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl Default for Ls {
     fn default() -> Self {
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "ls".to_owned(),
                 description: "Lists a folder, hidden files too, sorted by name: folders end in /, links show where they lead, files show their size."
                     .to_owned(),
@@ -35,8 +35,8 @@ impl Default for Ls {
                     "path": {"type": "string", "description": "Folder (default: the working folder)"},
                 }}),
                 lane: Lane::Shared,
-                repeat: Repeat::Idempotent,
-                effect: Effect::Reads,
+                repeat: RepeatMode::Idempotent,
+                effect: ToolEffect::Reads,
                 signature: &["path"],
             },
         }
@@ -49,7 +49,7 @@ struct Arguments {
 }
 
 impl Tool for Ls {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

@@ -2,14 +2,14 @@
 //!
 //! It must not know any tool.
 
-use countersign_core::message::Block;
+use countersign_core::message::MessageBlock;
 use serde_json::Value;
 
 /// What a call gave back.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
     /// Text and image blocks for the model.
-    pub content: Vec<Block>,
+    pub content: Vec<MessageBlock>,
     /// Facts for a program; the shape is the tool's own.
     pub details: Option<Value>,
     /// True if the tool ran and what it did went wrong, such as a command that exited with 1.
@@ -19,7 +19,7 @@ pub struct Output {
 impl Output {
     /// A result of one text block.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![Block::text(text)], details: None, is_error: false }
+        Self { content: vec![MessageBlock::from_text(text)], details: None, is_error: false }
     }
 
     /// The same result with facts for a program.

@@ -9,7 +9,7 @@ mod place;
 use std::path::Path;
 
 use countersign_core::{
-    call::pins::{Found, Pin, Pins, Role},
+    call::pins::{PathState, Pin, Pins, Role},
     policy::files::{Named, Where, files},
 };
 
@@ -40,7 +40,7 @@ pub fn nothing(at: &Path, folder: &Path) -> Pins {
     let folder = folder.display().to_string();
     Pins {
         at: at.display().to_string(),
-        folder: Pin { name: folder.clone(), path: folder, role: Role::Folder, found: Found::Absent },
+        folder: Pin { name: folder.clone(), path: folder, role: Role::Folder, found: PathState::Absent },
         files: Vec::new(),
         unpinned: vec!["all of it: it could not be looked at".to_owned()],
     }
@@ -61,7 +61,7 @@ fn look(line: &Line<'_>, approved: Option<&Pins>) -> Pins {
     let mut taking =
         Taking { files: Vec::new(), unpinned: Vec::new(), budget: Budget::new(&[line.at, line.folder], approved) };
     let found = file::look(line.folder, &mut taking.budget).found;
-    let is_there = matches!(found, Found::Folder { .. });
+    let is_there = matches!(found, PathState::Folder { .. });
     if is_there {
         let place =
             Where { folder: folder.clone(), home: line.home.map(str::to_owned), path: line.path.map(str::to_owned) };
@@ -87,7 +87,7 @@ impl Taking {
     fn pin(&mut self, named: &Named) {
         let Some(at) = place::of(named) else { return self.absent(named) };
         let looked = file::look(&at, &mut self.budget);
-        if named.is_perhaps && !matches!(looked.found, Found::File { .. }) {
+        if named.is_perhaps && !matches!(looked.found, PathState::File { .. }) {
             return;
         }
         let is_program = named.role == Role::Program;
@@ -128,7 +128,7 @@ impl Taking {
             Some(path) => place::tidy(path),
             None => named.name.clone().into(),
         };
-        self.note(&named.name, named.role, Looked { path, found: Found::Absent, interpreter: None });
+        self.note(&named.name, named.role, Looked { path, found: PathState::Absent, interpreter: None });
     }
 
     /// What the first line of a program says that runs it.
@@ -175,7 +175,7 @@ impl Taking {
                 }
             }
             None => {
-                let looked = Looked { path: name.into(), found: Found::Absent, interpreter: None };
+                let looked = Looked { path: name.into(), found: PathState::Absent, interpreter: None };
                 self.note(name, Role::Interpreter, looked);
             }
         }

@@ -12,8 +12,8 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::{
-    message::{Block, Image},
-    tool::{Effect, Lane, Repeat, Spec},
+    message::{ImageBlock, MessageBlock},
+    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
 };
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -49,7 +49,7 @@ pub fn image_type(sample: &[u8]) -> Option<&'static str> {
 
 /// The tool `read`.
 pub struct Read {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl Default for Read {
@@ -57,7 +57,7 @@ impl Default for Read {
         let description = "Reads a text file, an image (png, jpeg, gif, webp) or a folder. Of a text 300 lines are shown unless limit says otherwise, at most 3000 \
             lines or 50 KiB; the result says how to read on. Other binary files are refused.";
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "read".to_owned(),
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["path"], "properties": {
@@ -68,8 +68,8 @@ impl Default for Read {
                     "raw": {"type": "boolean", "description": "Text only: no line marks and no notes"},
                 }}),
                 lane: Lane::Shared,
-                repeat: Repeat::Idempotent,
-                effect: Effect::Reads,
+                repeat: RepeatMode::Idempotent,
+                effect: ToolEffect::Reads,
                 signature: &["path"],
             },
         }
@@ -94,7 +94,7 @@ impl Wanted {
 }
 
 impl Tool for Read {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
@@ -143,9 +143,9 @@ fn read(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
             let mut bytes = sample;
             file.take(IMAGE).read_to_end(&mut bytes).map_err(failed)?;
             let note = format!("Read image file {path} [{mime}, {}]", text::size(bytes.len() as u64));
-            let image = Image { data: STANDARD.encode(&bytes), mime_type: mime.to_owned() };
+            let image = ImageBlock { data: STANDARD.encode(&bytes), mime_type: mime.to_owned() };
             return Ok(Output {
-                content: vec![Block::text(note), Block::Image(image)],
+                content: vec![MessageBlock::from_text(note), MessageBlock::Image(image)],
                 details: Some(json!({"kind": "image", "resolvedPath": resolved})),
                 is_error: false,
             });

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_core::tool::Spec;
+use countersign_core::tool::ToolSpec;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -112,7 +112,7 @@ impl Registry {
     }
 
     /// All specs, always in the same order.
-    pub fn specs(&self) -> impl Iterator<Item = &Spec> {
+    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.0.iter().map(|tool| tool.spec())
     }
 }

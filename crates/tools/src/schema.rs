@@ -3,7 +3,7 @@
 //!
 //! It must not know any tool.
 
-use countersign_core::tool::Spec;
+use countersign_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
 use crate::outcome::Failure;
@@ -46,7 +46,7 @@ pub fn strip_intent(mut arguments: Map<String, Value>) -> (Map<String, Value>, O
 ///
 /// # Errors
 /// [`Failure::Invalid`] that names every path and what is wrong with it.
-pub fn validate(spec: &Spec, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+pub fn validate(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, Failure> {
     let mut problems = Vec::new();
     let checked = check(&spec.schema, arguments, "", &mut problems);
     match checked {
@@ -236,14 +236,14 @@ pub(crate) fn brief(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+    use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
     use serde_json::{Value, json};
 
     use super::{strip_intent, validate, with_intent};
     use crate::outcome::Failure;
 
-    fn spec() -> Spec {
-        Spec {
+    fn spec() -> ToolSpec {
+        ToolSpec {
             name: "t".to_owned(),
             description: String::new(),
             schema: json!({"type": "object", "required": ["path"], "properties": {
@@ -256,8 +256,8 @@ mod tests {
                 "loc": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["pos"], "properties": {"pos": {"type": "integer"}}}]},
             }}),
             lane: Lane::Shared,
-            repeat: Repeat::Idempotent,
-            effect: Effect::Reads,
+            repeat: RepeatMode::Idempotent,
+            effect: ToolEffect::Reads,
             signature: &[],
         }
     }

@@ -13,7 +13,7 @@ mod view;
 
 use std::{collections::BTreeMap, fmt, io, path::PathBuf, sync::Arc};
 
-use countersign_core::secret::{self, Unfilled};
+use countersign_core::secret::{self, FillError};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
@@ -109,8 +109,9 @@ impl Secrets {
     /// # Errors
     /// Why one is not to be had; `value` must not be used then.
     pub fn fill(&self, value: &mut Value) -> Result<(), String> {
-        let filled = secret::fill(value, &mut |name| self.value(name).map(|value| value.expose_secret().to_owned()));
-        filled.map_err(|unfilled: Unfilled<Lack>| unfilled.to_string())
+        let filled =
+            secret::fill_value(value, &mut |name| self.value(name).map(|value| value.expose_secret().to_owned()));
+        filled.map_err(|unfilled: FillError<Lack>| unfilled.to_string())
     }
 
     /// The same for arguments.

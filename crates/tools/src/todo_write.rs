@@ -2,7 +2,7 @@
 //!
 //! It must not keep the list: whoever runs the call takes it from the result and hands it in again.
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use crate::{
 
 /// The tool `todo_write`.
 pub struct TodoWrite {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl Default for TodoWrite {
@@ -30,7 +30,7 @@ impl Default for TodoWrite {
         let description = "Keeps the list of tasks of this session, in phases. ops are applied in order, all or none: replace{phases} makes a new list, add_phase{name, tasks}, \
             add_task{phase, content}, update{id, status, content, notes, details}, remove_task{id}. Ids are in the result. One task is in_progress at a time, by itself the first that is open. Set a task to completed when it is done.";
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "todo_write".to_owned(),
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["ops"], "properties": {
@@ -48,9 +48,9 @@ impl Default for TodoWrite {
                     }}},
                 }}),
                 lane: Lane::Exclusive,
-                repeat: Repeat::Once,
+                repeat: RepeatMode::Once,
                 // The list is part of the conversation.
-                effect: Effect::Reads,
+                effect: ToolEffect::Reads,
                 signature: &[],
             },
         }
@@ -109,7 +109,7 @@ struct Change {
 }
 
 impl Tool for TodoWrite {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

@@ -8,7 +8,7 @@ use countersign_core::{
     call::Pins,
     id::PeerId,
     policy::Class,
-    tool::{Shell, Spec},
+    tool::{Shell, ToolSpec},
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -53,7 +53,7 @@ pub struct Away {
 /// Something that a run can call.
 pub trait Tool: Send + Sync {
     /// What it is called, takes and does. The schema is without the intent; see [`crate::with_intent`].
-    fn spec(&self) -> &Spec;
+    fn spec(&self) -> &ToolSpec;
 
     /// Checks the arguments of a call and gives them back ready for [`Tool::route`] and [`Tool::run`].
     ///

@@ -2,7 +2,7 @@
 //!
 //! It must not ask, as `ask` does not: the engine opens the gates, puts the answers into a result and never runs these tools.
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -14,20 +14,20 @@ use crate::{
 
 /// One of the tools of a workflow, for its spec.
 pub struct Workflow {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl Workflow {
     /// `workflow_interview`, `workflow_plan`, `workflow_execution`.
     pub fn all() -> [Self; 3] {
         [interview(), plan(), execution()].map(|(name, description, schema)| Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: name.to_owned(),
                 description: description.to_owned(),
                 schema,
                 lane: Lane::Exclusive,
-                repeat: Repeat::Once,
-                effect: Effect::Reads,
+                repeat: RepeatMode::Once,
+                effect: ToolEffect::Reads,
                 signature: &[],
             },
         })
@@ -75,7 +75,7 @@ fn sign_off(name: &str, text: &str) -> Value {
 }
 
 impl Tool for Workflow {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It must not merge: what was there is gone.
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use crate::{
 
 /// The tool `write`.
 pub struct Write {
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl Default for Write {
@@ -24,7 +24,7 @@ impl Default for Write {
         let description = "Writes a whole file. Missing folders are made; a file that is there is replaced, with its mode kept, and a link is followed. \
             To change a part of a file use edit.";
         Self {
-            spec: Spec {
+            spec: ToolSpec {
                 name: "write".to_owned(),
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["path", "content"], "properties": {
@@ -32,8 +32,8 @@ impl Default for Write {
                     "content": {"type": "string", "description": "All that the file is to hold"},
                 }}),
                 lane: Lane::Exclusive,
-                repeat: Repeat::Idempotent,
-                effect: Effect::Changes,
+                repeat: RepeatMode::Idempotent,
+                effect: ToolEffect::Changes,
                 signature: &["path"],
             },
         }
@@ -47,7 +47,7 @@ struct Arguments {
 }
 
 impl Tool for Write {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

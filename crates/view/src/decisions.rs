@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use countersign_core::{
     digest::Digest,
     engine::{Command, Engine, EngineReply, ResidencyScope},
-    gate::{self, Answer},
+    gate::{self, GateReply},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Constraints, GrantId, GrantSet},
 };
@@ -28,7 +28,7 @@ const DENIAL: &str = "denial_";
 pub async fn answer(
     source: &Source,
     gate: GateId,
-    answer: Answer,
+    answer: GateReply,
     by: &PrincipalId,
     key: Option<String>,
 ) -> Result<EngineReply, Refused> {
@@ -119,8 +119,8 @@ fn over(engine: &Engine, wanted: &str) -> Option<String> {
 /// What became of a gate that does not wait any more: who decided, and when.
 pub fn became(gate: &gate::Gate) -> Option<String> {
     match gate.phase() {
-        gate::Phase::Pending => None,
-        gate::Phase::Resolved { resolution, by, at, .. } => {
+        gate::GatePhase::Pending => None,
+        gate::GatePhase::Resolved { resolution, by, at, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
             let (id, resolved) = (gate.id(), crate::record::resolved(resolution));
             Some(format!("{id} waits no more: {resolved}{by} at {}", iso(*at)))
@@ -134,7 +134,7 @@ pub fn denial(one: &Constraint) -> String {
     if let Some(session) = &one.session {
         text.push_str(&format!(" {session}"));
     }
-    let digest = Digest::of(text.as_bytes()).to_string();
+    let digest = Digest::hash_bytes(text.as_bytes()).to_string();
     format!("{DENIAL}{}", digest.get(..16).unwrap_or(&digest))
 }
 
@@ -158,7 +158,7 @@ pub async fn all_covered(handle: &Handle, gates: Vec<GateId>) -> BTreeMap<GateId
     let mut found = BTreeMap::new();
     for id in gates {
         let at = source
-            .read_of(ResidencyScope::Gate(id), move |engine| engine.state().gate(id).map(gate::Gate::content))
+            .read_of(ResidencyScope::Gate(id), move |engine| engine.state().gate(id).map(gate::Gate::content_lsn))
             .await;
         let Some(at) = at.and_then(|(at, _)| at) else { continue };
         let texts = handle.contents().get(&[at]).await.unwrap_or_default();

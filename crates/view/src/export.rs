@@ -5,7 +5,9 @@
 use std::fmt::Write as _;
 
 use countersign_core::{
-    message::{Assistant, BashExecution, Block, Image, Message, Summary, ToolCall, ToolResult},
+    message::{
+        AssistantReply, BashMessage, ImageBlock, MessageBlock, StoredMessage, SummaryMessage, ToolCallBlock, ToolResult,
+    },
     time::Millis,
 };
 use serde_json::Value;
@@ -37,7 +39,7 @@ pub struct Header {
 ///
 /// Everything is escaped twice over: hidden characters become visible, and HTML's own signs become text. Images become
 /// part of the page where they are base64 of a kind of image that cannot run anything; others are named.
-pub fn export_html(header: &Header, messages: &[(Message, Millis)]) -> String {
+pub fn export_html(header: &Header, messages: &[(StoredMessage, Millis)]) -> String {
     let mut page = Page::default();
     page.head(header);
     for (message, at) in messages {
@@ -116,17 +118,17 @@ impl Page {
         self.raw("</dl>\n</header>\n<main>\n");
     }
 
-    fn message(&mut self, message: &Message, at: Millis) {
+    fn message(&mut self, message: &StoredMessage, at: Millis) {
         let (class, label) = match message {
-            Message::User(_) => ("user", "User"),
-            Message::Developer(_) => ("system", "System"),
-            Message::Assistant(_) => ("assistant", "Assistant"),
-            Message::ToolResult(_) => ("tool", "Result"),
-            Message::BashExecution(_) => ("tool", "Command"),
-            Message::CompactionSummary(_) => ("summary", "Summary of what came before"),
-            Message::BranchSummary(_) => ("summary", "Summary of another branch"),
-            Message::FileMention(_) => ("system", "Files mentioned"),
-            Message::Custom(_) => ("system", "Extension"),
+            StoredMessage::User(_) => ("user", "User"),
+            StoredMessage::Developer(_) => ("system", "System"),
+            StoredMessage::Assistant(_) => ("assistant", "Assistant"),
+            StoredMessage::ToolResult(_) => ("tool", "Result"),
+            StoredMessage::BashExecution(_) => ("tool", "Command"),
+            StoredMessage::CompactionSummary(_) => ("summary", "Summary of what came before"),
+            StoredMessage::BranchSummary(_) => ("summary", "Summary of another branch"),
+            StoredMessage::FileMention(_) => ("system", "Files mentioned"),
+            StoredMessage::Custom(_) => ("system", "Extension"),
         };
         let _ = writeln!(self.0, "<article class=\"{class}\">");
         self.raw("<p class=\"who\">");
@@ -135,17 +137,17 @@ impl Page {
         self.text(&clock(at), Lines::One);
         self.raw("</time></p>\n");
         match message {
-            Message::User(said) | Message::Developer(said) => self.blocks(&said.content),
-            Message::Assistant(assistant) => self.assistant(assistant),
-            Message::ToolResult(result) => self.result(result),
-            Message::BashExecution(execution) => self.execution(execution),
-            Message::CompactionSummary(summary) | Message::BranchSummary(summary) => self.summary(summary),
-            Message::FileMention(mention) => {
+            StoredMessage::User(said) | StoredMessage::Developer(said) => self.blocks(&said.content),
+            StoredMessage::Assistant(assistant) => self.assistant(assistant),
+            StoredMessage::ToolResult(result) => self.result(result),
+            StoredMessage::BashExecution(execution) => self.execution(execution),
+            StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => self.summary(summary),
+            StoredMessage::FileMention(mention) => {
                 for file in &mention.files {
                     self.fold(file["path"].as_str().unwrap_or("file"), file["content"].as_str().unwrap_or_default());
                 }
             }
-            Message::Custom(custom) => {
+            StoredMessage::Custom(custom) => {
                 self.line("p", "note", &custom.custom_type);
                 self.blocks(&custom.content);
             }
@@ -153,7 +155,7 @@ impl Page {
         self.raw("</article>\n");
     }
 
-    fn assistant(&mut self, assistant: &Assistant) {
+    fn assistant(&mut self, assistant: &AssistantReply) {
         self.blocks(&assistant.content);
         if let Some(error) = &assistant.error_message {
             self.pre("error", error);
@@ -170,7 +172,7 @@ impl Page {
         self.blocks(&result.content);
     }
 
-    fn execution(&mut self, execution: &BashExecution) {
+    fn execution(&mut self, execution: &BashMessage) {
         self.pre("call", &format!("$ {}", execution.command));
         self.pre("output", &execution.output);
         let mut notes = Vec::new();
@@ -181,7 +183,7 @@ impl Page {
         self.line("p", "note", &notes.join(" · "));
     }
 
-    fn summary(&mut self, summary: &Summary) {
+    fn summary(&mut self, summary: &SummaryMessage) {
         self.fold(summary.short_summary.as_deref().unwrap_or("Summary"), &summary.summary);
     }
 
@@ -192,19 +194,19 @@ impl Page {
         self.raw("</details>\n");
     }
 
-    fn blocks(&mut self, blocks: &[Block]) {
+    fn blocks(&mut self, blocks: &[MessageBlock]) {
         for block in blocks {
             match block {
-                Block::Text(text) => self.pre("text", &text.text),
-                Block::Thinking(thinking) => self.fold("Thinking", &thinking.thinking),
-                Block::RedactedThinking { .. } => self.line("p", "note", "Thinking, sealed by the provider"),
-                Block::Image(image) => self.image(image),
-                Block::ToolCall(call) => self.call(call),
+                MessageBlock::Text(text) => self.pre("text", &text.text),
+                MessageBlock::Thinking(thinking) => self.fold("Thinking", &thinking.thinking),
+                MessageBlock::RedactedThinking { .. } => self.line("p", "note", "Thinking, sealed by the provider"),
+                MessageBlock::Image(image) => self.image(image),
+                MessageBlock::ToolCall(call) => self.call(call),
             }
         }
     }
 
-    fn call(&mut self, call: &ToolCall) {
+    fn call(&mut self, call: &ToolCallBlock) {
         self.line("p", "name", &call.name);
         if let Some(intent) = &call.intent {
             self.line("p", "note", intent);
@@ -220,7 +222,7 @@ impl Page {
         }
     }
 
-    fn image(&mut self, image: &Image) {
+    fn image(&mut self, image: &ImageBlock) {
         match image::data_uri(image) {
             Some(uri) => {
                 let _ = writeln!(self.0, "<img alt=\"image\" src=\"{uri}\">");

@@ -101,7 +101,7 @@ impl GateCard {
         if let Some(cwd) = asked.cwd {
             sections.push(Section { label: "in folder".to_owned(), text: line(cwd) });
         }
-        let runs = asked.pins.map(Pins::told).unwrap_or_default();
+        let runs = asked.pins.map(Pins::summary_lines).unwrap_or_default();
         if !runs.is_empty() {
             sections
                 .push(Section { label: "runs".to_owned(), text: escape(&runs.join("\n"), Lines::Many).into_owned() });
@@ -114,7 +114,9 @@ impl GateCard {
             signature: line(asked.signature),
             sections,
             choices: asked.choices.iter().map(|choice| line(choice)).collect(),
-            digest: Digest::of(countersign_core::digest::canonical(&Value::Object(asked.arguments.clone())).as_bytes()),
+            digest: Digest::hash_bytes(
+                countersign_core::digest::canonical_json(&Value::Object(asked.arguments.clone())).as_bytes(),
+            ),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use countersign_core::{
     call::Pins,
     engine::Engine,
-    gate::{Choice, Content},
+    gate::{GateChoice, GateContent},
     id::GateId,
 };
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use crate::{Lines, escape};
 
 /// What a gate asks, whole and as it was recorded. Nothing in it is escaped.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GateRequest(Arc<Content>);
+pub struct GateRequest(Arc<GateContent>);
 
 /// What a gate asks, by how it is answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct QuestionRequest<'a> {
     /// All that is asked.
     pub text: &'a str,
     /// What it offers; may be empty.
-    pub choices: &'a [Choice],
+    pub choices: &'a [GateChoice],
     /// Whether several choices count.
     pub is_multi: bool,
     /// The choice that whoever asks would take, from 0.
@@ -92,7 +92,7 @@ impl GateRequest {
     /// Returns what is asked, by how it is answered.
     pub fn kind(&self) -> RequestKind<'_> {
         match &*self.0 {
-            Content::Approval { tool, arguments, signature, intent, why, pins } => RequestKind::Call(CallRequest {
+            GateContent::Approval { tool, arguments, signature, intent, why, pins } => RequestKind::Call(CallRequest {
                 tool,
                 arguments,
                 signature,
@@ -100,7 +100,7 @@ impl GateRequest {
                 reason: why,
                 pins: pins.as_deref(),
             }),
-            Content::Question { id, question, choices, multi, recommended, about } => {
+            GateContent::Question { id, question, choices, multi, recommended, about } => {
                 RequestKind::Question(QuestionRequest {
                     id,
                     text: question,
@@ -111,7 +111,7 @@ impl GateRequest {
                     about,
                 })
             }
-            Content::GoOn { asker, question, why, about } => {
+            GateContent::GoOn { asker, question, why, about } => {
                 RequestKind::GoOn(GoOnRequest { asker, text: question, reason: why.as_deref(), about })
             }
         }
@@ -147,8 +147,8 @@ impl GateRequest {
     }
 }
 
-impl From<Content> for GateRequest {
-    fn from(content: Content) -> Self {
+impl From<GateContent> for GateRequest {
+    fn from(content: GateContent) -> Self {
         Self(Arc::new(content))
     }
 }
@@ -156,7 +156,7 @@ impl From<Content> for GateRequest {
 impl CallRequest<'_> {
     /// Returns what it would run from disk, a line each, and what of that is not pinned.
     pub fn runs(&self) -> Vec<String> {
-        self.pins.map(Pins::told).unwrap_or_default()
+        self.pins.map(Pins::summary_lines).unwrap_or_default()
     }
 }
 
@@ -177,14 +177,14 @@ impl GoOnRequest<'_> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::Content;
+    use countersign_core::gate::GateContent;
     use serde_json::{Map, json};
 
     use super::{GateRequest, RequestKind};
 
     #[test]
     fn who_is_asked_for_more_sees_the_reason_and_nothing_that_hides() {
-        let request = GateRequest::from(Content::GoOn {
+        let request = GateRequest::from(GateContent::GoOn {
             asker: "main".to_owned(),
             question: "May it run a\u{202e}b?".to_owned(),
             why: Some("because\u{200b} it tries to".to_owned()),

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use countersign_core::{
-    call, digest::canonical, engine::Engine, folder_of, gate::Gate, policy::GrantCoverage, session::Session,
+    call, digest::canonical_json, engine::Engine, folder_of, gate::Gate, policy::GrantCoverage, session::Session,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ impl GateSummary {
         Self {
             door,
             session_name: session.and_then(Session::name).map(str::to_owned),
-            is_hosted: session.is_some_and(|session| session.hosted().is_some()),
+            is_hosted: session.is_some_and(|session| session.hosted_state().is_some()),
             folder: folder(engine, gate, &request),
             gate: gate.clone(),
             request,
@@ -77,7 +77,7 @@ pub struct Approvals {
 impl Approvals {
     /// Of a gate whose rule names them.
     pub fn of(gate: &Gate) -> Option<Self> {
-        let step = gate.step()?;
+        let step = gate.current_step()?;
         let (at, steps) = gate.step_of();
         let votes = gate.votes().iter();
         Some(Self {
@@ -109,7 +109,7 @@ impl fmt::Display for Approvals {
 pub fn beside<'a>(
     (tool, signature): (&str, &str),
     arguments: &'a Map<String, Value>,
-    call: Option<&call::Content>,
+    call: Option<&call::CallDetails>,
 ) -> Vec<&'a str> {
     // What the tool's own name happens to hold is not shown by it.
     let shown = signature.strip_prefix(tool).unwrap_or(signature);
@@ -130,7 +130,7 @@ pub fn beside<'a>(
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => canonical(value),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => canonical_json(value),
     }
 }
 
@@ -149,7 +149,7 @@ fn folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String>
 
 /// Returns the rules that may be allowed for longer in place of a gate, in an order that stays.
 pub fn proposals(engine: &Engine, gate: &Gate) -> Vec<String> {
-    let patterns = engine.proposals(gate).into_iter().filter_map(|proposal| match proposal.covers {
+    let patterns = engine.grant_proposals(gate).into_iter().filter_map(|proposal| match proposal.covers {
         GrantCoverage::Pattern(pattern) => Some(pattern),
         GrantCoverage::Exact(_) => None,
     });

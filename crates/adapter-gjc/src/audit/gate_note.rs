@@ -1,6 +1,6 @@
 //! Notes about gates, and about what answers them.
 
-use countersign_core::{digest::Digest, gate::Stage, id::SessionId, time::Millis};
+use countersign_core::{digest::Digest, gate::GateStage, id::SessionId, time::Millis};
 use countersign_protocol::gjc::{
     audit::{AuditEvent, Outcome},
     gate_id::gate_id,
@@ -16,12 +16,12 @@ pub(crate) fn key(event: AuditEvent, name: &str, answer: Option<&str>) -> String
 }
 
 /// The columns of a line about a gate.
-pub(crate) fn of_gate(name: String, stage: Stage) -> AuditGate {
+pub(crate) fn of_gate(name: String, stage: GateStage) -> AuditGate {
     AuditGate { id: name, stage: gate_form::stage(stage), kind: gate_form::kind(stage) }
 }
 
 /// The line about an answer that counted, as the log has it: the same as was written when it did.
-pub(crate) fn accepted(session: &SessionId, (stage, number): (Stage, u32), answer: Digest, at: Millis) -> Note {
+pub(crate) fn accepted(session: &SessionId, (stage, number): (GateStage, u32), answer: Digest, at: Millis) -> Note {
     let name = gate_id(session.as_str(), gate_form::stage(stage), number);
     let (event, answer) = (AuditEvent::GateResponseAccepted, answer.to_string());
     let note = Note::new(at, event, Outcome::Accepted, key(event, &name, Some(&answer)));

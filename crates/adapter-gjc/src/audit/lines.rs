@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use countersign_core::{
     engine, gate,
     id::{Lsn, SessionId},
-    ledger::{Breach, Metric},
+    ledger::{BudgetBreach, LedgerMetric},
     time::Millis,
     unattended::Event,
 };
@@ -103,8 +103,8 @@ pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Ve
 }
 
 /// A limit that a person raised.
-fn raised(metric: Metric, limit: u64) -> Json {
-    let (metric, [limit, _]) = contract_terms::amounts(Breach { metric, limit, observed: limit });
+fn raised(metric: LedgerMetric, limit: u64) -> Json {
+    let (metric, [limit, _]) = contract_terms::amounts(BudgetBreach { metric, limit, observed: limit });
     Json::from(json!({ "metric": metric, "limit": limit }))
 }
 
@@ -114,7 +114,7 @@ mod tests {
 
     use countersign_core::{
         id::{Lsn, SessionId},
-        ledger::{Breach, Metric},
+        ledger::{BudgetBreach, LedgerMetric},
         policy::{Class, ContractGap, ContractScope},
         time::Millis,
         unattended::{BreachPoint, Event},
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn each_fact_has_its_lines() {
         let denied = |lacks| Event::Denied { lacks, call: None, command: None };
-        let breach = Breach { metric: Metric::Cost, limit: 500_000, observed: 700_000 };
+        let breach = BudgetBreach { metric: LedgerMetric::Cost, limit: 500_000, observed: 700_000 };
         let breached = |gate| Event::Breached { breach, place: BreachPoint::Before("prompt".to_owned()), gate };
         let gate = countersign_core::id::GateId::parse("gate_00000000000000000000000000000001");
         for (event, want) in [
@@ -156,7 +156,7 @@ mod tests {
                 ],
             ),
             (
-                Event::Extended { metric: Metric::Tokens, limit: 9, by: None },
+                Event::Extended { metric: LedgerMetric::Tokens, limit: 9, by: None },
                 vec![r#"UnattendedNegotiated Accepted unattended_negotiated:s:7 - - {"limit":9,"metric":"tokens"}"#],
             ),
             (Event::Ended, vec!["UnattendedAborted Aborted unattended_aborted:s:7 - - -"]),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use countersign_core::{ledger::Breach, unattended::BreachPoint};
+use countersign_core::{ledger::BudgetBreach, unattended::BreachPoint};
 use countersign_protocol::{
     gjc::unattended::Accepted,
     omp::{Id, Response},
@@ -24,7 +24,7 @@ pub(crate) struct Unattended {
     /// A prompt that was told that it failed before it was told that it was taken on.
     pub(crate) failed: Option<Prompt>,
     /// The breach about which a person is asked.
-    pub(crate) breach: Option<(Breach, BreachPoint)>,
+    pub(crate) breach: Option<(BudgetBreach, BreachPoint)>,
 }
 
 /// A command that begins a run: its id and its name.

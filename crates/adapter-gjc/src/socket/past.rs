@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use countersign_adapter_omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames};
 use countersign_core::{
-    engine::{Event as Happened, Fact, FactMeta, Recorded},
+    engine::{Event as Happened, Fact, FactMeta, RecordedFact},
     id::{Lsn, SessionId},
-    ledger::Breach,
+    ledger::BudgetBreach,
     session::Event,
     unattended::{BreachPoint, Event as Contract},
 };
@@ -96,7 +96,7 @@ impl Past {
             for stored in &page {
                 let event = Happened::decode(&stored.kind, stored.version, &stored.facts);
                 let event = event.map_err(|error| problem(&error))?;
-                if let Happened::Session(Event::Told { number, upto }) = &event {
+                if let Happened::Session(Event::SequenceRecorded { number, upto }) = &event {
                     if *number == self.until {
                         return Ok(telling.told(&self.session, self.until));
                     }
@@ -139,7 +139,7 @@ struct Telling {
     /// The session that the contract was first declared in.
     under: String,
     /// The breach that a person is asked about, and the one for which the run is being ended.
-    asked: Option<(Breach, BreachPoint)>,
+    asked: Option<(BudgetBreach, BreachPoint)>,
     breach: Option<Json>,
 }
 
@@ -176,7 +176,7 @@ impl Telling {
         let fact = Fact { event, session: stored.session.clone(), content: None };
         let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
         let mut events = Vec::new();
-        self.teller.fact(&Recorded { fact, meta }, content, &mut events);
+        self.teller.fact(&RecordedFact { fact, meta }, content, &mut events);
         arrange(&mut events);
         frames(&events, |frame| {
             let kept = match frame {

@@ -6,8 +6,8 @@ use countersign_adapter_omp::Door;
 use countersign_core::{
     engine::Command as EngineCommand,
     message::estimate_tokens,
-    session::{Command, Setting},
-    tool::Spec,
+    session::{Command, SessionSetting},
+    tool::ToolSpec,
 };
 use countersign_runtime::Host as _;
 
@@ -22,14 +22,14 @@ pub(super) async fn measure(door: &mut Door) {
     });
     let Some((Some((cwd, own, known)), _)) = read.await else { return };
     let registry = seat.workshop.tools(&seat.id);
-    let specs: Vec<&Spec> = registry.specs().collect();
+    let specs: Vec<&ToolSpec> = registry.specs().collect();
     let told = seat.workshop.system_prompt(&seat.id, &cwd, &specs).len().saturating_add(own);
     let tools = specs.iter().map(|spec| spec.name.len() + spec.description.len() + spec.schema.to_string().len());
     let tokens = estimate_tokens(told.saturating_add(tools.sum()));
     if tokens == known {
         return;
     }
-    let set = Command::Set { setting: Setting::Preamble(tokens), entry: None };
+    let set = Command::Set { setting: SessionSetting::Preamble(tokens), entry: None };
     if let Err(refused) = seat.requests.ask(EngineCommand::Session(seat.id.clone(), set)).await {
         tracing::warn!(%refused, "how long the first request is, is not recorded");
     }

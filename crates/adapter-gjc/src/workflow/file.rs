@@ -11,7 +11,7 @@ use countersign_adapter_omp::{LogFollower, LogReaders};
 use countersign_config::yaml::LARGEST;
 use countersign_core::{
     call,
-    engine::{Event, Recorded, ResidencyScope as At},
+    engine::{Event, RecordedFact, ResidencyScope as At},
     gate::{self, Gate},
     id::{CallId, GateId, SessionId},
     time::Millis,
@@ -99,7 +99,7 @@ impl Work {
             let Some(session) = engine.state().session(&id) else { return Vec::new() };
             let counts =
                 session.gates_by_stage().flat_map(|(stage, count)| (1..=count).map(move |number| (stage, number)));
-            counts.filter_map(|(stage, number)| session.gate(stage, u32::try_from(number).ok()?)).collect()
+            counts.filter_map(|(stage, number)| session.gate_at(stage, u32::try_from(number).ok()?)).collect()
         });
         let Some((gates, _)) = read.await else { return };
         for gate in gates {
@@ -107,7 +107,7 @@ impl Work {
         }
     }
 
-    async fn take(&mut self, recorded: &Recorded) {
+    async fn take(&mut self, recorded: &RecordedFact) {
         match &recorded.fact.event {
             Event::Gate(gate::Event::Opened { gate, call, .. }) => {
                 self.goes_on(*call);
@@ -143,7 +143,7 @@ impl Work {
             Some((gate, is_open))
         });
         let Some((Some((gate, is_open)), _)) = read.await else { return };
-        let lsns: Vec<_> = [Some(gate.content()), gate.answer_content()].into_iter().flatten().collect();
+        let lsns: Vec<_> = [Some(gate.content_lsn()), gate.answer_content()].into_iter().flatten().collect();
         let Ok(texts) = self.readers.contents.get(&lsns).await else { return };
         let mut texts = texts.into_iter();
         let shown = texts.next().flatten().and_then(|text| GateRequest::from_record(&text));
@@ -207,7 +207,7 @@ fn record(gate: &Gate, shown: &GateRequest, answer: Option<&str>, name: &str, ad
         });
     }
     let (resolution, answer) = gate_form::resolved(gate, shown, answer)?;
-    let gate::Phase::Resolved { key, .. } = gate.phase() else { return None };
+    let gate::GatePhase::Resolved { key, .. } = gate.phase() else { return None };
     Some(GateRecord {
         gate: sent,
         status: GateStatus::Accepted,

@@ -1,7 +1,7 @@
 //! What a job does, as it lies in the content of its record, and when it is due, as the engine plans it.
 
 use countersign_core::{
-    schedule::{Afterwards, Expression, Kind, Plan, Schedule, Zone},
+    schedule::{AfterRun, CronExpression, JobKind, JobPlan, JobSchedule, Zone},
     time::Millis,
 };
 use countersign_protocol::gsv::{
@@ -38,7 +38,7 @@ impl Definition {
     ///
     /// # Errors
     /// 500 for a schedule that cannot be, or a model that is none.
-    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool) -> Result<Plan, Fault> {
+    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool) -> Result<JobPlan, Fault> {
         if self.content().len() > LONGEST {
             return Err(failed(format!("a cron job has at most {LONGEST} bytes")));
         }
@@ -48,27 +48,27 @@ impl Definition {
             return Err(failed(Model::invalid(model)));
         }
         let (schedule, follows_house) = schedule(&self.schedule, door.settings.zone())?;
-        let afterwards = if self.delete_after_run == Some(true) { Afterwards::Goes } else { Afterwards::Stays };
-        Ok(Plan { agent, kind: Kind::Job, schedule, follows_house, enabled, afterwards })
+        let afterwards = if self.delete_after_run == Some(true) { AfterRun::Goes } else { AfterRun::Stays };
+        Ok(JobPlan { agent, kind: JobKind::Job, schedule, follows_house, enabled, afterwards })
     }
 }
 
 /// A schedule of the wire as the engine reads it, and whether its zone is that of the house.
-fn schedule(schedule: &cron::Schedule, house: Zone) -> Result<(Schedule, bool), Fault> {
+fn schedule(schedule: &cron::Schedule, house: Zone) -> Result<(JobSchedule, bool), Fault> {
     match schedule {
-        cron::Schedule::At { at_ms } => Ok((Schedule::At { at: Millis(*at_ms) }, false)),
+        cron::Schedule::At { at_ms } => Ok((JobSchedule::At { at: Millis(*at_ms) }, false)),
         cron::Schedule::Every { every_ms, anchor_ms } => {
             let every = match anchor_ms {
-                Some(anchor) => Schedule::every(*every_ms, Millis(*anchor)),
-                None => Schedule::every_from_now(*every_ms),
+                Some(anchor) => JobSchedule::every(*every_ms, Millis(*anchor)),
+                None => JobSchedule::every_from_now(*every_ms),
             };
             every.map(|every| (every, false)).map_err(|error| failed(format!("schedule.everyMs: {error}")))
         }
         cron::Schedule::Cron { expr, tz } => {
-            let expression: Expression = expr.parse().map_err(|error| failed(format!("schedule.expr: {error}")))?;
+            let expression: CronExpression = expr.parse().map_err(|error| failed(format!("schedule.expr: {error}")))?;
             let zone = tz.as_deref().map(str::parse::<Zone>).transpose();
             let zone = zone.map_err(|error| failed(format!("schedule.tz: {error}")))?;
-            Ok((Schedule::Cron { expression, zone: zone.unwrap_or(house) }, zone.is_none()))
+            Ok((JobSchedule::Cron { expression, zone: zone.unwrap_or(house) }, zone.is_none()))
         }
     }
 }

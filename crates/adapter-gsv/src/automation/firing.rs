@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    Step,
+    FiringStep,
     id::{Lsn, SessionId},
-    ledger::{Budget, Metric},
-    message::{Assistant, Message, text_of},
+    ledger::{BudgetLimits, LedgerMetric},
+    message::{AssistantReply, StoredMessage, text_of},
     policy::Contract,
-    run::{End, Marks},
-    schedule::{self, Conversation, Ending, Kind, Outcome, Over, REPEATED_AFTER, Stage, Status},
+    run::{RunMetadata, RunOutcome},
+    schedule::{
+        self, ConversationMode, FinishedRun, FiringOutcome, FiringResult, FiringStage, FiringStatus, JobKind,
+        REPEATED_AFTER,
+    },
     unattended::{BreachResponse, ContractTerms},
 };
 use countersign_protocol::gsv::{
@@ -37,22 +40,22 @@ const SUMMARY: usize = 2000;
 pub(super) async fn see_to(door: &Arc<Door>, fired: &Fired) -> schedule::Command {
     let (kind, step) = (fired.job.plan().kind, fired.step);
     let seen = match (kind, step) {
-        (Kind::Job, Step::Say) => say(door, fired).await,
-        (Kind::Heartbeat, Step::Say) => heartbeats::say(door, fired).await,
-        (Kind::Job, Step::Tell) => tell(door, fired).await,
-        (Kind::Heartbeat, Step::Tell) => heartbeats::tell(door, fired).await,
+        (JobKind::Job, FiringStep::Say) => say(door, fired).await,
+        (JobKind::Heartbeat, FiringStep::Say) => heartbeats::say(door, fired).await,
+        (JobKind::Job, FiringStep::Tell) => tell(door, fired).await,
+        (JobKind::Heartbeat, FiringStep::Tell) => heartbeats::tell(door, fired).await,
     };
     match seen {
         Ok(seen) => seen,
         // What cannot be begun is told like what failed.
-        Err(error) if (kind, step) == (Kind::Job, Step::Say) => failed(door, fired, error, None).await,
+        Err(error) if (kind, step) == (JobKind::Job, FiringStep::Say) => failed(door, fired, error, None).await,
         Err(error) => fired.failed(error),
     }
 }
 
 /// What a job is, by its record.
 async fn definition(door: &Door, fired: &Fired) -> Result<Definition, String> {
-    let text = read(door, fired.job.content()).await?.ok_or("what it does cannot be read any more")?;
+    let text = read(door, fired.job.content_lsn()).await?.ok_or("what it does cannot be read any more")?;
     serde_json::from_str(&text).map_err(|error| format!("what it does cannot be read: {error}"))
 }
 
@@ -69,9 +72,9 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
         Spec::SystemEvent { text } => {
             let key = door.settings.keys().main(agent);
             let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
-            let marks = Marks { terms: terms(fired, None), ..Marks::default() };
+            let marks = RunMetadata { terms: terms(fired, None), ..RunMetadata::default() };
             let text = format!("{text}{}", note(door, fired, &name, telling::of_last()).await);
-            message(fired, session, &text, marks, Conversation::GoesOn)
+            message(fired, session, &text, marks, ConversationMode::GoesOn)
         }
         Spec::Task(task) => {
             let key = Keys::of_job(agent, fired.job.id().as_str());
@@ -82,13 +85,13 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
                 Some(model) => Model::read(model, &usual.provider).ok_or_else(|| Model::invalid(model))?,
                 None => usual,
             };
-            let marks = Marks {
+            let marks = RunMetadata {
                 model: Some(door.settings.reference(&door.context, &model)),
                 thinking: task.thinking.map(|level| level.shown().to_owned()),
                 terms: terms(fired, task.timeout_seconds.map(|seconds| seconds.saturating_mul(1000))),
-                ..Marks::default()
+                ..RunMetadata::default()
             };
-            message(fired, session, &text, marks, Conversation::BeginsAnew)
+            message(fired, session, &text, marks, ConversationMode::BeginsAnew)
         }
     })
 }
@@ -116,17 +119,17 @@ pub(super) fn message(
     fired: &Fired,
     session: SessionId,
     text: &str,
-    marks: Marks,
-    conversation: Conversation,
+    marks: RunMetadata,
+    conversation: ConversationMode,
 ) -> schedule::Command {
     let number = match fired.job.plan().kind {
-        Kind::Job => fired.firing.number,
+        JobKind::Job => fired.firing.number,
         // One that was taken out and comes back counts from 1 again, and its runs are not those of before.
-        Kind::Heartbeat => fired.firing.at.0,
+        JobKind::Heartbeat => fired.firing.at.0,
     };
     let reference = Some(format!("{}-{number}", fired.job.id()));
-    let marks = Box::new(Marks { reference, ..marks });
-    let message = schedule::Message { session, said: chat::said(text, Vec::new()), marks, conversation };
+    let marks = Box::new(RunMetadata { reference, ..marks });
+    let message = schedule::FiringMessage { session, message: chat::said(text, Vec::new()), marks, conversation };
     schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
 }
 
@@ -134,10 +137,10 @@ pub(super) fn message(
 /// refused if nobody answers.
 pub(super) fn terms(fired: &Fired, within: Option<u64>) -> Option<Box<ContractTerms>> {
     let actor = match fired.job.plan().kind {
-        Kind::Job => format!("cron:{}", fired.job.id()),
-        Kind::Heartbeat => fired.job.id().to_string(),
+        JobKind::Job => format!("cron:{}", fired.job.id()),
+        JobKind::Heartbeat => fired.job.id().to_string(),
     };
-    let budget = Budget { wall_time: Some(within.unwrap_or(LONGEST)), ..Budget::default() };
+    let budget = BudgetLimits { wall_time: Some(within.unwrap_or(LONGEST)), ..BudgetLimits::default() };
     let may = Contract::of_everything();
     Some(Box::new(ContractTerms { actor, may, budget, on_breach: BreachResponse::End, renegotiable: false }))
 }
@@ -150,13 +153,13 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
         return Ok(failed(door, fired, problem, summary).await);
     }
     let Definition { spec, .. } = definition(door, fired).await?;
-    let Some(telling) = telling::of_spec(&spec) else { return Ok(ends(fired, Status::Ok, false, None, summary)) };
+    let Some(telling) = telling::of_spec(&spec) else { return Ok(ends(fired, FiringStatus::Ok, false, None, summary)) };
     let told = say_to(door, fired, &over.session, telling, text.as_deref().unwrap_or_default()).await;
     Ok(match told {
-        Ok(told) => ends(fired, Status::Ok, told, None, summary),
+        Ok(told) => ends(fired, FiringStatus::Ok, told, None, summary),
         Err(problem) => {
             let is_good = matches!(spec, Spec::Task(Task { best_effort_deliver: Some(true), .. }));
-            let status = if is_good { Status::Ok } else { Status::Failed };
+            let status = if is_good { FiringStatus::Ok } else { FiringStatus::Failed };
             ends(fired, status, false, Some(format!("delivery failed: {problem}")), summary)
         }
     })
@@ -176,7 +179,7 @@ async fn failed(door: &Arc<Door>, fired: &Fired, problem: String, summary: Optio
         Ok(_) | Err(_) => None,
     };
     let is_told = told.is_some();
-    ends(fired, Status::Failed, is_told, Some(problem), told.or(summary))
+    ends(fired, FiringStatus::Failed, is_told, Some(problem), told.or(summary))
 }
 
 /// Tells people that something failed; what they were told, if they were.
@@ -185,8 +188,8 @@ pub(super) async fn tell_failure(door: &Arc<Door>, fired: &Fired, telling: Telli
         return None;
     }
     let session = match &fired.firing.stage {
-        Stage::Over(over) => over.session.clone(),
-        Stage::Due | Stage::Said { .. } => {
+        FiringStage::Over(over) => over.session.clone(),
+        FiringStage::Due | FiringStage::MessageSent { .. } => {
             chat::session_of(&Keys::of_job(&fired.job.plan().agent, fired.job.id().as_str()))
         }
     };
@@ -201,7 +204,7 @@ pub(super) async fn tell_failure(door: &Arc<Door>, fired: &Fired, telling: Telli
 
 /// Whether people were told the same a short while ago.
 async fn is_repeated(door: &Door, fired: &Fired, text: &str) -> bool {
-    let Some((at, place)) = fired.job.told() else { return false };
+    let Some((at, place)) = fired.job.last_report() else { return false };
     let is_recent = door.context.clock.now().since(at) < REPEATED_AFTER;
     is_recent && words(door, place).await.as_deref() == Some(text)
 }
@@ -209,7 +212,7 @@ async fn is_repeated(door: &Door, fired: &Fired, text: &str) -> bool {
 /// What people were told, by the record that says that they were.
 pub(super) async fn words(door: &Door, place: Lsn) -> Option<String> {
     let text = read(door, place).await.ok().flatten()?;
-    serde_json::from_str::<Outcome>(&text).ok()?.summary
+    serde_json::from_str::<FiringOutcome>(&text).ok()?.summary
 }
 
 /// Tells people. True if there was somebody to tell; asked for again after a restart, it is told once.
@@ -229,39 +232,39 @@ pub(super) async fn say_to(
 }
 
 /// What the run of a firing came to, and its last words.
-pub(super) async fn outcome(door: &Door, fired: &Fired) -> Result<(Over, Option<Assistant>), String> {
-    let Stage::Over(over) = &fired.firing.stage else { return Err("it is not over".to_owned()) };
+pub(super) async fn outcome(door: &Door, fired: &Fired) -> Result<(FinishedRun, Option<AssistantReply>), String> {
+    let FiringStage::Over(over) = &fired.firing.stage else { return Err("it is not over".to_owned()) };
     let text = match over.words {
         Some(words) => read(door, words).await?,
         None => None,
     };
     let said = text.and_then(|text| match serde_json::from_str(&text) {
-        Ok(Message::Assistant(said)) => Some(said),
+        Ok(StoredMessage::Assistant(said)) => Some(said),
         _ => None,
     });
     Ok((over.clone(), said))
 }
 
 /// What was said, and what went wrong.
-pub(super) fn came_to(over: &Over, said: Option<&Assistant>) -> (Option<String>, Option<String>) {
+pub(super) fn came_to(over: &FinishedRun, said: Option<&AssistantReply>) -> (Option<String>, Option<String>) {
     let text = said.map(|said| text_of(&said.content)).filter(|text| !text.trim().is_empty());
     let problem = match (&over.breach, over.end) {
-        (Some(breach), _) if breach.metric == Metric::WallTime => {
+        (Some(breach), _) if breach.metric == LedgerMetric::WallTime => {
             Some(format!("timed out after {} s", breach.limit / 1000))
         }
         (Some(breach), _) => Some(breach.to_string()),
-        (None, Some(End::Completed)) if text.is_some() => None,
-        (None, Some(End::Completed)) => Some(EMPTY_RESPONSE.to_owned()),
-        (None, Some(End::Aborted | End::RetryCancelled)) => Some(CANCELLED.to_owned()),
+        (None, Some(RunOutcome::Completed)) if text.is_some() => None,
+        (None, Some(RunOutcome::Completed)) => Some(EMPTY_RESPONSE.to_owned()),
+        (None, Some(RunOutcome::Aborted | RunOutcome::RetryCancelled)) => Some(CANCELLED.to_owned()),
         (None, None) => Some("its message was taken back before it began".to_owned()),
-        (None, Some(End::Failed | End::Overflowed)) => {
+        (None, Some(RunOutcome::Failed | RunOutcome::Overflowed)) => {
             let why = said.and_then(|said| said.error_message.clone());
             if why.as_ref().is_some_and(|why| why.starts_with(EMPTY_ANSWER)) {
                 return (text, Some(EMPTY_RESPONSE.to_owned()));
             }
             Some(format!("LLM error: {}", why.unwrap_or_else(|| "the provider did not answer".to_owned())))
         }
-        (None, Some(End::Interrupted)) => Some("the gateway was restarted".to_owned()),
+        (None, Some(RunOutcome::Interrupted)) => Some("the gateway was restarted".to_owned()),
     };
     (text, problem)
 }
@@ -269,12 +272,12 @@ pub(super) fn came_to(over: &Over, said: Option<&Assistant>) -> (Option<String>,
 /// The command that ends a firing.
 pub(super) fn ends(
     fired: &Fired,
-    status: Status,
+    status: FiringStatus,
     told: bool,
     error: Option<String>,
     summary: Option<String>,
 ) -> schedule::Command {
-    let ending = Ending { status, told, outcome: Outcome { error, summary } };
+    let ending = FiringResult { status, reported: told, outcome: FiringOutcome { error, summary } };
     schedule::Command::End { firing: fired.id(), ending }
 }
 

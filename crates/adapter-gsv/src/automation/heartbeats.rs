@@ -8,10 +8,11 @@ use std::{
 use countersign_core::{
     engine::{EngineReply, Event},
     id::JobId,
-    run::Marks,
+    run::RunMetadata,
     schedule::{
-        self, ActiveHours, Beat, Cause, Conversation, FiringId, Job, Kind, Outcome, Replan, Skip, Status, Told, Which,
-        Zone, has_tasks, span, told,
+        self, ActiveHours, ConversationMode, FiringCause, FiringId, FiringOutcome, FiringStatus, HeartbeatPlan,
+        HeartbeatReport, Job, JobKind, JobSelector, ReplanMode, SkipReason, Zone, has_tasks, heartbeat_report,
+        parse_span,
     },
 };
 use countersign_protocol::{
@@ -82,7 +83,7 @@ impl Rules {
         };
         let zone = hour("timezone").and_then(|name| name.parse().ok()).unwrap_or(house);
         let hours = hour("start").zip(hour("end")).and_then(|(start, end)| ActiveHours::new(&start, &end, zone).ok());
-        let every = text("every").filter(|every| every.trim() != "0").and_then(|every| span(every).ok());
+        let every = text("every").filter(|every| every.trim() != "0").and_then(|every| parse_span(every).ok());
         Self {
             every: every.and_then(|every| u64::try_from(every.as_millis()).ok()).filter(|every| *every > 0),
             prompt: text("prompt").filter(|prompt| !prompt.trim().is_empty()).unwrap_or(PROMPT).to_owned(),
@@ -111,9 +112,9 @@ fn agents(door: &Door) -> BTreeSet<String> {
 ///
 /// # Errors
 /// 500 if that was not recorded.
-pub(super) async fn plan(door: &Arc<Door>, replan: Replan) -> Result<(), Fault> {
+pub(super) async fn plan(door: &Arc<Door>, replan: ReplanMode) -> Result<(), Fault> {
     let _turn = door.automation.planning.lock().await;
-    let beat = |agent: String| Beat { job: job_of(&agent), every: Rules::here(door, &agent).every, agent };
+    let beat = |agent: String| HeartbeatPlan { job: job_of(&agent), every: Rules::here(door, &agent).every, agent };
     let beats = agents(door).into_iter().map(beat).collect();
     ask(door, schedule::Command::Beats { beats, replan }).await.map(drop)
 }
@@ -124,7 +125,7 @@ pub(super) async fn plan(door: &Arc<Door>, replan: Replan) -> Result<(), Fault> 
 /// 500 if the gateway closes.
 pub(super) async fn are_planned(door: &Arc<Door>) -> Result<bool, Fault> {
     let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| engine.state().schedule().jobs(Kind::Heartbeat).next().is_some());
+    let read = source.read(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).next().is_some());
     Ok(read.await.ok_or_else(closing)?.0)
 }
 
@@ -133,18 +134,18 @@ pub(super) async fn status(door: &Arc<Door>) -> Answer {
 }
 
 pub(super) async fn start(door: &Arc<Door>) -> Answer {
-    plan(door, Replan::All).await?;
+    plan(door, ReplanMode::All).await?;
     Ok(Json::of(&heartbeat::Status { message: Some(STARTED.to_owned()), agents: states(door).await? }))
 }
 
 async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
     let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| engine.state().schedule().jobs(Kind::Heartbeat).cloned().collect::<Vec<Job>>());
+    let read = source.read(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).cloned().collect::<Vec<Job>>());
     let (jobs, _) = read.await.ok_or_else(closing)?;
     let mut states = BTreeMap::new();
     for agent in agents(door) {
         let job = jobs.iter().find(|job| *job.id() == job_of(&agent));
-        let told = job.and_then(Job::told);
+        let told = job.and_then(Job::last_report);
         let text = match told {
             Some((_, place)) => firing::words(door, place).await,
             None => None,
@@ -152,7 +153,7 @@ async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
         let state = State {
             agent_id: agent.clone(),
             next_heartbeat_at: job.and_then(Job::next).map(|next| next.0),
-            last_heartbeat_at: job.and_then(Job::last).map(|last| last.at.0),
+            last_heartbeat_at: job.and_then(Job::last_firing).map(|last| last.at.0),
             last_heartbeat_text: text,
             last_heartbeat_sent_at: told.map(|(at, _)| at.0),
             last_active: super::telling::last_active(door, &agent).await,
@@ -168,20 +169,20 @@ pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
         return Ok(Json::of(&Triggered::failed(&agent, "there is no such agent")));
     }
     // Settings may be newer than what is planned by them.
-    plan(door, Replan::Changes).await?;
+    plan(door, ReplanMode::Changes).await?;
     let triggered = match fire(door, &agent).await {
         Ok(None) => Triggered::ran(&agent, &Keys::of_heartbeat(&agent)),
-        Ok(Some((Status::Skipped, reason))) => Triggered::skipped(&agent, &reason),
-        Ok(Some((Status::Ok | Status::Failed, error))) => Triggered::failed(&agent, &error),
+        Ok(Some((FiringStatus::Skipped, reason))) => Triggered::skipped(&agent, &reason),
+        Ok(Some((FiringStatus::Ok | FiringStatus::Failed, error))) => Triggered::failed(&agent, &error),
         Err(fault) => Triggered::failed(&agent, &fault.message),
     };
     Ok(Json::of(&triggered))
 }
 
 /// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
-async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>, Fault> {
+async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(FiringStatus, String)>, Fault> {
     let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
-    let EngineReply::Fired(fired) = ask(door, schedule::Command::Fire(Which::Now(job_of(agent)))).await? else {
+    let EngineReply::Fired(fired) = ask(door, schedule::Command::Fire(JobSelector::Now(job_of(agent)))).await? else {
         return Ok(None);
     };
     let is_it = |firing: &FiringId| fired.contains(firing);
@@ -189,10 +190,10 @@ async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>,
     loop {
         let recorded = facts.next().await.ok_or_else(closing)?;
         match &recorded.fact.event {
-            Event::Schedule(schedule::Event::Said { firing }) if is_it(firing) => return Ok(None),
+            Event::Schedule(schedule::Event::MessageSent { firing }) if is_it(firing) => return Ok(None),
             Event::Schedule(schedule::Event::Ended { firing, status, .. }) if is_it(firing) => {
                 let content = recorded.fact.content.as_deref();
-                let outcome = content.and_then(|text| serde_json::from_str::<Outcome>(text).ok());
+                let outcome = content.and_then(|text| serde_json::from_str::<FiringOutcome>(text).ok());
                 return Ok(Some((*status, outcome.and_then(|outcome| outcome.error).unwrap_or_default())));
             }
             Event::Schedule(schedule::Event::Fired { firing, .. }) if is_it(firing) => has_fired = true,
@@ -200,7 +201,7 @@ async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>,
             Event::Schedule(schedule::Event::Removed { job })
                 if has_fired && fired.iter().any(|firing| firing.job == *job) =>
             {
-                return Ok(Some((Status::Failed, "the agent was removed".to_owned())));
+                return Ok(Some((FiringStatus::Failed, "the agent was removed".to_owned())));
             }
             _ => {}
         }
@@ -215,10 +216,10 @@ pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Com
     let agent = &fired.job.plan().agent;
     let rules = Rules::here(door, agent);
     let list = list(door, agent).await?;
-    if fired.firing.cause == Cause::Due
+    if fired.firing.cause == FiringCause::Due
         && let Some(skip) = skip(door, fired, &rules, list.as_deref()).await?
     {
-        return Ok(firing::ends(fired, Status::Skipped, false, Some(reason(skip).to_owned()), None));
+        return Ok(firing::ends(fired, FiringStatus::Skipped, false, Some(reason(skip).to_owned()), None));
     }
     let key = Keys::of_heartbeat(agent);
     let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
@@ -226,31 +227,37 @@ pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Com
     let list = list.map_or_else(|| format!("({LIST} is not there.)"), |list| format!("{LIST}:\n\n{}", list.trim()));
     let text = format!("[heartbeat · {time}] {}\n\n{list}", rules.prompt);
     let model = door.settings.reference(&door.context, &door.settings.model_of(agent));
-    let marks = Marks { model: Some(model), terms: firing::terms(fired, Some(LONGEST)), ..Marks::default() };
-    Ok(firing::message(fired, session, &text, marks, Conversation::GoesOn))
+    let marks =
+        RunMetadata { model: Some(model), terms: firing::terms(fired, Some(LONGEST)), ..RunMetadata::default() };
+    Ok(firing::message(fired, session, &text, marks, ConversationMode::GoesOn))
 }
 
 /// A reason in the words of the wire.
-const fn reason(skip: Skip) -> &'static str {
+const fn reason(skip: SkipReason) -> &'static str {
     match skip {
-        Skip::OutsideActiveHours => "outside_active_hours",
-        Skip::NoHeartbeatFile => "no_heartbeat_file",
-        Skip::EmptyHeartbeatFile => "empty_heartbeat_file",
-        Skip::SessionBusy => "session_busy",
+        SkipReason::OutsideActiveHours => "outside_active_hours",
+        SkipReason::NoHeartbeatFile => "no_heartbeat_file",
+        SkipReason::EmptyHeartbeatFile => "empty_heartbeat_file",
+        SkipReason::SessionBusy => "session_busy",
     }
 }
 
 /// Why there is no heartbeat now, if there is none.
-async fn skip(door: &Arc<Door>, fired: &Fired, rules: &Rules, list: Option<&str>) -> Result<Option<Skip>, String> {
-    if rules.hours.is_some_and(|hours| !hours.contain(door.context.clock.wall())) {
-        return Ok(Some(Skip::OutsideActiveHours));
+async fn skip(
+    door: &Arc<Door>,
+    fired: &Fired,
+    rules: &Rules,
+    list: Option<&str>,
+) -> Result<Option<SkipReason>, String> {
+    if rules.hours.is_some_and(|hours| !hours.contains_time(door.context.clock.wall())) {
+        return Ok(Some(SkipReason::OutsideActiveHours));
     }
-    let Some(list) = list else { return Ok(Some(Skip::NoHeartbeatFile)) };
+    let Some(list) = list else { return Ok(Some(SkipReason::NoHeartbeatFile)) };
     if !has_tasks(list) {
-        return Ok(Some(Skip::EmptyHeartbeatFile));
+        return Ok(Some(SkipReason::EmptyHeartbeatFile));
     }
     let agent = &fired.job.plan().agent;
-    Ok(is_busy(door, agent).await?.then_some(Skip::SessionBusy))
+    Ok(is_busy(door, agent).await?.then_some(SkipReason::SessionBusy))
 }
 
 /// Whether a run works in the session in which somebody last spoke with the agent.
@@ -304,25 +311,27 @@ pub(super) async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Co
             }
             Some(_) | None => None,
         };
-        return Ok(firing::ends(fired, Status::Failed, told.is_some(), Some(problem), told));
+        return Ok(firing::ends(fired, FiringStatus::Failed, told.is_some(), Some(problem), told));
     }
-    let last = match fired.job.told() {
+    let last = match fired.job.last_report() {
         Some((at, place)) => firing::words(door, place).await.map(|text| (text, at)),
         None => None,
     };
     let last = last.as_ref().map(|(text, at)| (text.as_str(), *at));
-    let text = match told(&text.unwrap_or_default(), last, door.context.clock.now()) {
-        Told::Say(text) => text,
-        Told::Nothing | Told::Repeated => return Ok(firing::ends(fired, Status::Ok, false, None, None)),
+    let text = match heartbeat_report(&text.unwrap_or_default(), last, door.context.clock.now()) {
+        HeartbeatReport::Say(text) => text,
+        HeartbeatReport::Nothing | HeartbeatReport::Repeated => {
+            return Ok(firing::ends(fired, FiringStatus::Ok, false, None, None));
+        }
     };
     let Some(telling) = to_tell(door, fired) else {
-        return Ok(firing::ends(fired, Status::Ok, false, None, Some(text)));
+        return Ok(firing::ends(fired, FiringStatus::Ok, false, None, Some(text)));
     };
     Ok(match firing::say_to(door, fired, &over.session, telling, &text).await {
-        Ok(told) => firing::ends(fired, Status::Ok, told, None, Some(text)),
+        Ok(told) => firing::ends(fired, FiringStatus::Ok, told, None, Some(text)),
         Err(problem) => {
             let problem = format!("delivery failed: {problem}");
-            firing::ends(fired, Status::Failed, false, Some(problem), Some(text))
+            firing::ends(fired, FiringStatus::Failed, false, Some(problem), Some(text))
         }
     })
 }

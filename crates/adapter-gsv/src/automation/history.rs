@@ -3,7 +3,7 @@
 
 use countersign_core::{
     engine::Event,
-    schedule::{self, Kind, Outcome, Status},
+    schedule::{self, FiringOutcome, FiringStatus, JobKind},
 };
 use countersign_protocol::gsv::{cron, session::Page};
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
@@ -36,10 +36,10 @@ struct Row {
     job: String,
     /// When it fired, in milliseconds.
     at: u64,
-    status: Status,
+    status: FiringStatus,
     took: u64,
     next: Option<u64>,
-    outcome: Outcome,
+    outcome: FiringOutcome,
 }
 
 /// Rows come in the order of their keys, and the newest is to come first.
@@ -71,7 +71,7 @@ impl View for History {
         }
         let Ok(Event::Schedule(schedule::Event::Ended {
             firing,
-            kind: Kind::Job,
+            kind: JobKind::Job,
             status,
             fired_at,
             took,
@@ -180,11 +180,11 @@ fn past(row: Row) -> cron::Past {
 }
 
 /// A status in the word of the wire.
-pub(super) const fn status(status: Status) -> cron::Status {
+pub(super) const fn status(status: FiringStatus) -> cron::Status {
     match status {
-        Status::Ok => cron::Status::Ok,
-        Status::Failed => cron::Status::Error,
-        Status::Skipped => cron::Status::Skipped,
+        FiringStatus::Ok => cron::Status::Ok,
+        FiringStatus::Failed => cron::Status::Error,
+        FiringStatus::Skipped => cron::Status::Skipped,
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
         digest::Digest,
         engine::Event,
         id::{JobId, Lsn},
-        schedule::{self, FiringId, Kind, Status},
+        schedule::{self, FiringId, FiringStatus, JobKind},
         time::Millis,
     };
     use countersign_runtime::store::{Rows, Stored, View as _};
@@ -229,12 +229,12 @@ mod tests {
     fn ended(job: &str, number: u64, remembered: u32) -> Stored {
         let event = Event::Schedule(schedule::Event::Ended {
             firing: FiringId { job: JobId::new(job), number },
-            kind: Kind::Job,
-            status: Status::Ok,
+            kind: JobKind::Job,
+            status: FiringStatus::Ok,
             fired_at: Millis(number),
             took: Duration::ZERO,
             next: None,
-            told: false,
+            reported: false,
             remembered,
         });
         let (kind, version, facts) = event.encode();
@@ -247,7 +247,7 @@ mod tests {
             version,
             facts: facts.into(),
             content_digest: None,
-            chain: Digest::of(b""),
+            chain: Digest::hash_bytes(b""),
         }
     }
 

@@ -7,9 +7,9 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, CommandError, Engine, EngineReply, Event, Recorded},
+    engine::{Command, CommandError, Engine, EngineReply, Event, RecordedFact},
     id::{JobId, Lsn},
-    schedule::{self, FiringId, Job, Kind, Outcome, Stage, Which},
+    schedule::{self, FiringId, FiringOutcome, FiringStage, Job, JobKind, JobSelector},
 };
 use countersign_protocol::{
     Json,
@@ -34,8 +34,8 @@ pub(super) async fn status(door: &Arc<Door>) -> Answer {
         let small = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         cron::Scheduler {
             enabled: limits.enabled,
-            count: state.planned(),
-            due_count: state.waiting(now),
+            count: state.planned_count(),
+            due_count: state.waiting_count(now),
             running_count: state.on_their_way(),
             next_run_at_ms: state.next_job().map(|next| next.0),
             max_jobs: small(limits.most),
@@ -58,7 +58,7 @@ pub(super) async fn listed(door: &Arc<Door>, list: cron::List) -> Result<cron::L
     let agent = list.agent.as_deref().map(key::agent_id);
     let (page, is_all) = (list.page, list.include_disabled);
     let read = source.read(move |engine| {
-        let jobs = engine.state().schedule().jobs(Kind::Job);
+        let jobs = engine.state().schedule().jobs(JobKind::Job);
         let is_wanted = |job: &&Job| {
             let plan = job.plan();
             agent.as_ref().is_none_or(|agent| plan.agent == *agent) && (is_all || plan.enabled)
@@ -74,7 +74,7 @@ pub(super) async fn listed(door: &Arc<Door>, list: cron::List) -> Result<cron::L
 
 /// Jobs in the words of the wire.
 async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::Job>, Fault> {
-    let places = jobs.iter().flat_map(|job| [Some(job.content()), job.last().map(|last| last.record)]);
+    let places = jobs.iter().flat_map(|job| [Some(job.content_lsn()), job.last_firing().map(|last| last.record)]);
     let places: Vec<Lsn> = places.flatten().collect();
     let texts = door.context.handle.contents().get(&places).await.map_err(|error| failed(error.to_string()))?;
     let texts: BTreeMap<Lsn, Arc<str>> =
@@ -83,9 +83,9 @@ async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::Job>, Fault
 }
 
 fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::Job> {
-    let definition: Definition = serde_json::from_str(texts.get(&job.content())?).ok()?;
-    let last = job.last();
-    let outcome = last.and_then(|last| serde_json::from_str::<Outcome>(texts.get(&last.record)?).ok());
+    let definition: Definition = serde_json::from_str(texts.get(&job.content_lsn())?).ok()?;
+    let last = job.last_firing();
+    let outcome = last.and_then(|last| serde_json::from_str::<FiringOutcome>(texts.get(&last.record)?).ok());
     Some(cron::Job {
         id: job.id().as_str().to_owned(),
         agent_id: job.plan().agent.clone(),
@@ -114,7 +114,7 @@ async fn find(door: &Arc<Door>, id: &str) -> Result<Job, Fault> {
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| engine.state().schedule().job(&job).cloned());
     let (found, _) = read.await.ok_or_else(closing)?;
-    found.filter(|job| job.plan().kind == Kind::Job).ok_or_else(|| cron::unknown_job(id))
+    found.filter(|job| job.plan().kind == JobKind::Job).ok_or_else(|| cron::unknown_job(id))
 }
 
 async fn saved(door: &Arc<Door>, id: &str) -> Result<cron::Saved, Fault> {
@@ -157,7 +157,8 @@ pub(super) async fn update(door: &Arc<Door>, update: cron::Update) -> Answer {
 pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cron::Saved, Fault> {
     let _turn = door.automation.changing.lock().await;
     let job = find(door, &update.id).await?;
-    let text = door.context.handle.contents().get(&[job.content()]).await.map_err(|error| failed(error.to_string()))?;
+    let text =
+        door.context.handle.contents().get(&[job.content_lsn()]).await.map_err(|error| failed(error.to_string()))?;
     let text = text.into_iter().next().flatten();
     let before = text.and_then(|text| serde_json::from_str::<Definition>(&text).ok());
     let before = before.ok_or_else(|| failed(format!("Cron job cannot be read: {}", update.id)))?;
@@ -238,15 +239,15 @@ async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran,
 /// Has jobs run, or says that the one that is meant runs already.
 async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>, cron::RunResult>, Fault> {
     let which = match run {
-        cron::Run::Due => Which::Due,
-        cron::Run::IfDue(id) => Which::IfDue(find(door, id).await?.id().clone()),
-        cron::Run::Force(id) => Which::Now(find(door, id).await?.id().clone()),
+        cron::Run::Due => JobSelector::Due,
+        cron::Run::IfDue(id) => JobSelector::IfDue(find(door, id).await?.id().clone()),
+        cron::Run::Force(id) => JobSelector::Now(find(door, id).await?.id().clone()),
     };
     let source = door.context.handle.source(Lane::Request);
     match source.ask(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
         Ok(EngineReply::Fired(fired)) => Ok(Ok(fired)),
         Ok(_) => Ok(Ok(Vec::new())),
-        Err(Refused::Refusal(CommandError::Schedule(schedule::Refusal::Busy(job)))) => {
+        Err(Refused::Refusal(CommandError::Schedule(schedule::ScheduleError::Busy(job)))) => {
             let error = Some("it is running already".to_owned());
             Ok(Err(result(&job, cron::Status::Skipped, error, None)))
         }
@@ -258,7 +259,7 @@ async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>,
 async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringId>, Fault> {
     let look = move |engine: &Engine| {
         let state = engine.state().schedule();
-        let has_begun = |id: &FiringId| state.firing(id).is_some_and(|(_, firing)| firing.stage != Stage::Due);
+        let has_begun = |id: &FiringId| state.firing(id).is_some_and(|(_, firing)| firing.stage != FiringStage::Due);
         fired.into_iter().filter(has_begun).collect()
     };
     let read = door.context.handle.source(Lane::Request).read(look).await;
@@ -283,7 +284,7 @@ enum Over {
 
 /// The next end of a firing or of a job. Firings that began are in `spoke`.
 async fn next_end(
-    facts: &mut FactFollower<Arc<Recorded>>,
+    facts: &mut FactFollower<Arc<RecordedFact>>,
     spoke: &mut HashSet<FiringId>,
 ) -> Option<(Over, cron::RunResult)> {
     loop {
@@ -292,7 +293,8 @@ async fn next_end(
         match event {
             schedule::Event::Ended { firing, status, took, next, .. } => {
                 let content = recorded.fact.content.as_deref();
-                let outcome = content.and_then(|text| serde_json::from_str::<Outcome>(text).ok()).unwrap_or_default();
+                let outcome =
+                    content.and_then(|text| serde_json::from_str::<FiringOutcome>(text).ok()).unwrap_or_default();
                 let status = history::status(*status);
                 let result = cron::RunResult {
                     duration_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
@@ -301,7 +303,7 @@ async fn next_end(
                 };
                 return Some((Over::Firing(firing.clone()), result));
             }
-            schedule::Event::Said { firing } => {
+            schedule::Event::MessageSent { firing } => {
                 spoke.insert(firing.clone());
             }
             schedule::Event::Removed { job } => {

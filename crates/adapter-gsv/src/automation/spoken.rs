@@ -1,7 +1,7 @@
 //! Schedules as agents say them, in the form of the wire: `tomorrow 9am`, `every 2 hours`, `{"everyMinutes": 30}`.
 
 use countersign_core::{
-    schedule::{Expression, Zone, moment, span},
+    schedule::{CronExpression, Zone, parse_instant, parse_span},
     time::Millis,
 };
 use serde_json::{Map, Value, json};
@@ -28,13 +28,13 @@ fn of_text(text: &str, now: Millis, zone: Zone) -> Result<Value, String> {
     let lower = text.trim().to_ascii_lowercase();
     if let Some(every) = lower.strip_prefix("every ") {
         // "every hour" is every one hour.
-        let spoken = span(every).or_else(|error| span(&format!("1 {every}")).map_err(|_| error));
+        let spoken = parse_span(every).or_else(|error| parse_span(&format!("1 {every}")).map_err(|_| error));
         return Ok(json!({ "kind": "every", "everyMs": millis(spoken.map_err(|error| error.to_string())?) }));
     }
-    if text.parse::<Expression>().is_ok() {
+    if text.parse::<CronExpression>().is_ok() {
         return Ok(json!({ "kind": "cron", "expr": text.trim() }));
     }
-    let at = moment(text, now, zone).map_err(|error| error.to_string())?;
+    let at = parse_instant(text, now, zone).map_err(|error| error.to_string())?;
     Ok(json!({ "kind": "at", "atMs": at.0 }))
 }
 
@@ -44,7 +44,7 @@ fn of_members(mut members: Map<String, Value>, now: Millis, zone: Zone) -> Resul
         None => zone,
     };
     let spoken = |value: Value| match value {
-        Value::String(text) => moment(&text, now, zone).map(|at| json!(at.0)).map_err(|error| error.to_string()),
+        Value::String(text) => parse_instant(&text, now, zone).map(|at| json!(at.0)).map_err(|error| error.to_string()),
         other => Ok(other),
     };
     if let Some(at) = members.remove("at") {
@@ -54,7 +54,7 @@ fn of_members(mut members: Map<String, Value>, now: Millis, zone: Zone) -> Resul
         members.insert("anchorMs".to_owned(), spoken(anchor)?);
     }
     if let Some(Value::String(every)) = members.remove("every") {
-        members.insert("everyMs".to_owned(), json!(millis(span(&every).map_err(|error| error.to_string())?)));
+        members.insert("everyMs".to_owned(), json!(millis(parse_span(&every).map_err(|error| error.to_string())?)));
     }
     for (name, unit) in UNITS {
         if let Some(count) = members.remove(name) {

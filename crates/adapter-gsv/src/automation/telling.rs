@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    channel::{Address, ChatKind},
+    channel::{AddressKind, ChatAddress},
     id::SessionId,
 };
 use countersign_protocol::gsv::{
@@ -55,7 +55,7 @@ pub(super) fn of_task(task: &Task) -> Option<Telling> {
 
 impl Telling {
     /// Where it goes, if somebody is named or has spoken with the agent; `last` is who did so last.
-    fn target(&self, agent: &str, last: Option<&Address>) -> Result<Target, String> {
+    fn target(&self, agent: &str, last: Option<&ChatAddress>) -> Result<Target, String> {
         let nobody = || match &self.channel {
             Some(channel) => format!("nobody has spoken with {agent} in {channel} yet"),
             None => Undelivered::Nobody(agent.to_owned()).to_string(),
@@ -68,7 +68,7 @@ impl Telling {
         Ok(Target::Chat {
             channel,
             to: to.clone(),
-            kind: known.map_or(ChatKind::Dm, |last| last.kind),
+            kind: known.map_or(AddressKind::Dm, |last| last.kind),
             account: last.map(|last| last.account.name.clone()),
         })
     }
@@ -114,10 +114,10 @@ impl Telling {
 pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<LastActive> {
     let (address, at) = delivery::last_active(door, agent).await?;
     let kind = match address.kind {
-        ChatKind::Dm => PeerKind::Dm,
-        ChatKind::Group => PeerKind::Group,
-        ChatKind::Channel => PeerKind::Channel,
-        ChatKind::Thread => PeerKind::Thread,
+        AddressKind::Dm => PeerKind::Dm,
+        AddressKind::Group => PeerKind::Group,
+        AddressKind::Channel => PeerKind::Channel,
+        AddressKind::Thread => PeerKind::Thread,
     };
     Some(LastActive {
         channel: address.account.network,
@@ -129,14 +129,14 @@ pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<LastAct
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::channel::{Account, Address, ChatKind};
+    use countersign_core::channel::{AddressKind, ChannelAccount, ChatAddress};
 
     use super::{Target, Telling};
 
     #[test]
     fn who_is_named_is_told_and_else_whoever_spoke_last() {
-        let account = Account { network: "wx".to_owned(), name: "a".to_owned() };
-        let last = Address { account, kind: ChatKind::Group, chat: "g1".to_owned() };
+        let account = ChannelAccount { network: "wx".to_owned(), name: "a".to_owned() };
+        let last = ChatAddress { account, kind: AddressKind::Group, chat: "g1".to_owned() };
         let chat = |channel: &str, to: &str, kind, account: Option<&str>| Target::Chat {
             channel: channel.to_owned(),
             to: to.to_owned(),
@@ -148,9 +148,9 @@ mod tests {
             ("nobody", None, None, None, Err("nobody has spoken with main in a chat network yet")),
             ("last there", Some("wx"), None, Some(&last), Ok(Target::Last)),
             ("nobody there", Some("tg"), None, Some(&last), Err("nobody has spoken with main in tg yet")),
-            ("known", None, Some("g1"), Some(&last), Ok(chat("wx", "g1", ChatKind::Group, Some("a")))),
-            ("there", Some("wx"), Some("p"), Some(&last), Ok(chat("wx", "p", ChatKind::Dm, Some("a")))),
-            ("elsewhere", Some("tg"), Some("p"), Some(&last), Ok(chat("tg", "p", ChatKind::Dm, None))),
+            ("known", None, Some("g1"), Some(&last), Ok(chat("wx", "g1", AddressKind::Group, Some("a")))),
+            ("there", Some("wx"), Some("p"), Some(&last), Ok(chat("wx", "p", AddressKind::Dm, Some("a")))),
+            ("elsewhere", Some("tg"), Some("p"), Some(&last), Ok(chat("tg", "p", AddressKind::Dm, None))),
             ("nowhere", None, Some("p"), None, Err("nobody has spoken with main in a chat network yet")),
         ] {
             let (channel, to) = (channel.map(str::to_owned), to.map(str::to_owned));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
-    channel::{Account as Named, Command as Network, Known},
+    channel::{ChannelAccount as Named, Command as Network, KnownAccount},
     engine::Command,
     time::Millis,
 };
@@ -29,7 +29,7 @@ use super::{
 /// Networks whose drivers the original had, and this gateway has not.
 const LEFT_OUT: [&str; 2] = ["whatsapp", "discord"];
 
-async fn known(door: &Arc<Door>) -> Result<Vec<Known>, Fault> {
+async fn known(door: &Arc<Door>) -> Result<Vec<KnownAccount>, Fault> {
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| engine.state().channels().accounts().cloned().collect::<Vec<_>>()).await;
     read.map(|(known, _)| known).ok_or_else(|| failed("the gateway is closing"))
@@ -52,9 +52,9 @@ enum Driver {
     Telegram,
     Webhook,
     /// It connects by itself.
-    Socket(Vec<Known>),
+    Socket(Vec<KnownAccount>),
     /// The original had one.
-    LeftOut(Vec<Known>),
+    LeftOut(Vec<KnownAccount>),
 }
 
 async fn driver(door: &Arc<Door>, channel: &str) -> Result<Driver, Fault> {
@@ -80,7 +80,7 @@ fn done(channel: String, account_id: String, message: Option<String>) -> Json {
 }
 
 /// The account that is meant: the one that is named, the only one, or the default one.
-fn meant(of: &[Known], named: Option<String>) -> Option<Named> {
+fn meant(of: &[KnownAccount], named: Option<String>) -> Option<Named> {
     let known = match (&named, of) {
         (None, [only]) => Some(only),
         (named, of) => {
@@ -218,9 +218,9 @@ pub(super) async fn status(door: &Arc<Door>, asked: Account) -> Answer {
 }
 
 /// Accounts that connect by themselves.
-fn sockets(door: &Door, of: Vec<Known>) -> Vec<AccountStatus> {
+fn sockets(door: &Door, of: Vec<KnownAccount>) -> Vec<AccountStatus> {
     let connected = door.networks.connected.lock().clone();
-    let status = |known: Known| {
+    let status = |known: KnownAccount| {
         let is_connected = connected.contains_key(&known.account);
         AccountStatus {
             last_activity: known.last_heard.map(|at| at.0),
@@ -239,13 +239,13 @@ pub(crate) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
     let read = source.read(|engine| {
         let state = engine.state().channels();
         let mut waiting = BTreeMap::<Named, usize>::new();
-        for letter in state.letters() {
+        for letter in state.pending_messages() {
             *waiting.entry(letter.to.account.clone()).or_default() += 1;
         }
         (state.accounts().cloned().collect::<Vec<_>>(), waiting)
     });
     let ((known, waiting), _) = read.await?;
-    let mut networks = BTreeMap::<String, Vec<Known>>::from([(WEBHOOK.to_owned(), Vec::new())]);
+    let mut networks = BTreeMap::<String, Vec<KnownAccount>>::from([(WEBHOOK.to_owned(), Vec::new())]);
     for known in known.into_iter().filter(|known| known.account.network != TELEGRAM) {
         networks.entry(known.account.network.clone()).or_default().push(known);
     }

@@ -10,9 +10,9 @@ use std::{
 };
 
 use countersign_core::{
-    channel::{Letter, Message, Origin},
-    engine::{Command, Engine, Event, Recorded},
-    gate::{self, Gate, Kind, Resolution, Scope},
+    channel::{MessageOrigin, OutboundRequest, PendingMessage},
+    engine::{Command, Engine, Event, RecordedFact},
+    gate::{self, ApprovalScope, Gate, GateResolution, Kind},
     id::{GateId, Lsn, PrincipalId, RunId, SessionId},
     run,
 };
@@ -41,10 +41,10 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     let found = |engine: &Engine| {
         let state = engine.state();
         let runs = state.runs().filter_map(|run| {
-            let origin = run.marks().origin.as_deref()?;
+            let origin = run.run_metadata().origin.as_deref()?;
             Some((run.id(), (run.session().clone(), origin.clone())))
         });
-        let runs: BTreeMap<RunId, (SessionId, Origin)> = runs.collect();
+        let runs: BTreeMap<RunId, (SessionId, MessageOrigin)> = runs.collect();
         let gates = state.all_gates().filter(|gate| gate.is_pending() || gate.owes_update());
         let sessions: BTreeSet<SessionId> = gates.filter_map(|gate| gate.session().cloned()).collect();
         let knocked = state.all_gates().filter(|gate| gate.kind() == Kind::Pairing && gate.owes_update());
@@ -60,7 +60,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
 }
 
 /// Notes that a letter goes out. If it asks about a gate, that can be answered in its chat from now on.
-pub(super) fn is_told(door: &Door, letter: &Letter) {
+pub(super) fn is_told(door: &Door, letter: &PendingMessage) {
     let gate = letter.key.as_deref().and_then(|key| GateId::parse(key.strip_prefix(ASK)?));
     if let Some((gate, session)) = gate.zip(letter.session.as_deref()) {
         door.cards.tell(&in_chat(&SessionId::new(session)), gate);
@@ -72,9 +72,9 @@ fn asked_before(engine: &Engine) -> Vec<(SessionId, GateId)> {
     let state = engine.state();
     let is_on_its_way = |gate: &Gate| {
         let key = format!("{ASK}{}", gate.id());
-        state.channels().letters().any(|letter| letter.key.as_deref() == Some(&key))
+        state.channels().pending_messages().any(|letter| letter.key.as_deref() == Some(&key))
     };
-    let is_shown = |gate: &&Gate| gate.shown().iter().any(|showing| showing.surface == CHAT);
+    let is_shown = |gate: &&Gate| gate.shown_surfaces().iter().any(|showing| showing.surface == CHAT);
     let asked = state.pending_gates().filter(is_shown).filter(|gate| !is_on_its_way(gate));
     asked.filter_map(|gate| Some((gate.session()?.clone(), gate.id()))).collect()
 }
@@ -82,7 +82,7 @@ fn asked_before(engine: &Engine) -> Vec<(SessionId, GateId)> {
 struct Asks {
     door: Arc<Door>,
     /// Runs that chats began, with where.
-    runs: BTreeMap<RunId, (SessionId, Origin)>,
+    runs: BTreeMap<RunId, (SessionId, MessageOrigin)>,
     /// Sessions in which something may be owed to a chat.
     sessions: BTreeSet<SessionId>,
     /// Gates about people who knocked, which were decided.
@@ -93,8 +93,8 @@ struct Asks {
 struct Asked {
     gate: GateId,
     content: Lsn,
-    scopes: Vec<Scope>,
-    origin: Origin,
+    scopes: Vec<ApprovalScope>,
+    origin: MessageOrigin,
     cwd: String,
     more: usize,
 }
@@ -102,7 +102,7 @@ struct Asked {
 /// A gate that was asked about and has ended.
 struct Ended {
     gate: GateId,
-    resolution: Resolution,
+    resolution: GateResolution,
     by: Option<PrincipalId>,
     reference: String,
 }
@@ -141,12 +141,12 @@ impl Asks {
         }
     }
 
-    fn touch(&mut self, recorded: &Recorded) {
+    fn touch(&mut self, recorded: &RecordedFact) {
         let session = recorded.meta.session.as_ref();
         self.sessions.extend(session.filter(|session| key_of(session).is_some()).cloned());
     }
 
-    fn of_run(&mut self, event: &run::Event, recorded: &Recorded) {
+    fn of_run(&mut self, event: &run::Event, recorded: &RecordedFact) {
         let Some(session) = &recorded.meta.session else { return };
         match event {
             run::Event::Marked { run, marks } => {
@@ -203,7 +203,7 @@ impl Asks {
         let texts = self.door.context.handle.contents().get(&[asked.content]).await.ok()?;
         let text = texts.into_iter().next().flatten();
         let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Some(true) };
-        let message = Message {
+        let message = OutboundRequest {
             to: asked.origin.from.clone(),
             text: asking(asked.gate, &request, &asked.scopes, &asked.cwd, asked.more).into(),
             session: Some(session.as_str().to_owned()),
@@ -224,12 +224,12 @@ impl Asks {
     }
 
     async fn tell_end(&mut self, ended: Ended) -> bool {
-        let origin: Option<Origin> = serde_json::from_str(&ended.reference).ok();
+        let origin: Option<MessageOrigin> = serde_json::from_str(&ended.reference).ok();
         if let Some(origin) = origin.filter(|origin| {
             // Who answered there knows, and what was withdrawn was withdrawn by whoever asked for that.
-            ended.by.as_ref() != Some(&origin.by) && ended.resolution != Resolution::Withdrawn
+            ended.by.as_ref() != Some(&origin.by) && ended.resolution != GateResolution::Withdrawn
         }) {
-            let message = Message {
+            let message = OutboundRequest {
                 to: origin.from,
                 text: resolved(ended.gate, &ended.resolution, ended.by.as_ref()).into(),
                 session: None,
@@ -247,21 +247,21 @@ impl Asks {
 }
 
 /// Where a gate is shown, as it is kept with the gate.
-fn reference(origin: &Origin) -> String {
-    let origin = Origin { message: None, ..origin.clone() };
+fn reference(origin: &MessageOrigin) -> String {
+    let origin = MessageOrigin { message: None, ..origin.clone() };
     serde_json::to_string(&origin).unwrap_or_default()
 }
 
 fn look(engine: &Engine, session: &SessionId) -> (Option<Asked>, Vec<Ended>) {
     let state = engine.state();
     let mut waiting: Vec<&Gate> = state.gates_of(session).filter(|gate| gate.is_pending()).collect();
-    waiting.sort_by_key(|gate| (gate.ordinal(), gate.content()));
-    let is_shown = |gate: &Gate| gate.shown().iter().any(|showing| showing.surface == CHAT);
+    waiting.sort_by_key(|gate| (gate.ordinal(), gate.content_lsn()));
+    let is_shown = |gate: &Gate| gate.shown_surfaces().iter().any(|showing| showing.surface == CHAT);
     let asked = waiting.first().filter(|gate| !is_shown(gate)).and_then(|gate| {
-        let origin = state.run(gate.run()?)?.marks().origin.as_deref()?.clone();
+        let origin = state.run(gate.run()?)?.run_metadata().origin.as_deref()?.clone();
         Some(Asked {
             gate: gate.id(),
-            content: gate.content(),
+            content: gate.content_lsn(),
             scopes: gate.scopes().to_vec(),
             origin,
             cwd: state.session(session).map(|session| session.cwd().to_owned()).unwrap_or_default(),
@@ -270,7 +270,7 @@ fn look(engine: &Engine, session: &SessionId) -> (Option<Asked>, Vec<Ended>) {
     });
     let over = state.gates_of(session).filter(|gate| gate.owes_update());
     let ended = over.flat_map(|gate| {
-        let open = gate.shown().iter().filter(|showing| showing.surface == CHAT && !showing.is_final);
+        let open = gate.shown_surfaces().iter().filter(|showing| showing.surface == CHAT && !showing.is_final);
         open.filter_map(|showing| {
             Some(Ended {
                 gate: gate.id(),

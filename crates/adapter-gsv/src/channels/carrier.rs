@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_core::{channel::Address, id::SessionId, time::Millis};
+use countersign_core::{channel::ChatAddress, id::SessionId, time::Millis};
 use countersign_protocol::gsv::channel::{Outbound, OutboundMessage, Typing};
 use countersign_telegram::transport::{Carried, Enclosed, Letter};
 
@@ -70,7 +70,7 @@ async fn over_socket(door: &Arc<Door>, letter: &Letter) -> Carried {
 }
 
 /// Shows in a chat whether the agent works. Nothing of it is kept.
-pub(super) fn typing(door: &Arc<Door>, at: &Address, session: &SessionId, typing: bool) {
+pub(super) fn typing(door: &Arc<Door>, at: &ChatAddress, session: &SessionId, typing: bool) {
     match at.account.network.as_str() {
         TELEGRAM => {
             if let Some(telegram) = door.networks.telegram.get().filter(|_| typing).map(Arc::clone) {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use countersign_core::channel::Media;
+use countersign_core::channel::OutboundMedia;
 use countersign_files::objects::Store;
 use countersign_runtime::Lane;
 use countersign_telegram::transport::Enclosed;
@@ -22,17 +22,17 @@ const UNNAMED: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// What the system says.
-pub(crate) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Result<Media> {
+pub(crate) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Result<OutboundMedia> {
     let object = format!("{LETTERS}/{}", uuid::Uuid::new_v4());
     Store::of(&door.context.config.storage.folder).put(object.clone(), bytes).await?;
-    Ok(Media { object, name: name.to_owned(), mime_type: media::type_of(name).to_owned() })
+    Ok(OutboundMedia { object, name: name.to_owned(), mime_type: media::type_of(name).to_owned() })
 }
 
 /// The file that goes with a letter.
 ///
 /// # Errors
 /// In words, why it is not to be had.
-pub(super) async fn open(door: &Door, media: &Media) -> Result<Enclosed, String> {
+pub(super) async fn open(door: &Door, media: &OutboundMedia) -> Result<Enclosed, String> {
     let bytes = Store::of(&door.context.config.storage.folder).bytes(&media.object).await;
     let bytes = bytes.map_err(|error| format!("{} cannot be read any more: {error}", media.name))?;
     Ok(Enclosed { name: media.name.clone(), mime_type: media.mime_type.clone(), bytes })
@@ -48,7 +48,7 @@ pub(crate) async fn release(door: &Door, object: String) {
 pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
-        let letters = engine.state().channels().letters();
+        let letters = engine.state().channels().pending_messages();
         letters.filter_map(|letter| Some(letter.media.as_ref()?.object.clone())).collect::<BTreeSet<_>>()
     });
     let (named, _) = read.await?;

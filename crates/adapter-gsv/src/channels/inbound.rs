@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    channel::{Address, Message, Origin},
+    channel::{ChatAddress, MessageOrigin, OutboundRequest},
     digest::Digest,
 };
 use countersign_protocol::gsv::{
@@ -46,7 +46,7 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
     let agent = agent(&tree, &inbound).unwrap_or_else(|| door.settings.agent());
     let key = door.settings.keys().of_chat(&agent, &inbound.channel, &inbound.account, &inbound.peer);
     let run = inbound.message_id.as_ref().map(|id| run_of(&from, id));
-    let origin = Origin {
+    let origin = MessageOrigin {
         by: places::principal(&inbound.channel, places::sender(&inbound)),
         from: from.clone(),
         message: inbound.message_id.clone(),
@@ -87,29 +87,29 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
 }
 
 /// Says something to the chat that a message came from, once for each message that has an id.
-async fn reply(door: &Arc<Door>, inbound: &Inbound, to: Address, text: &str) -> Result<(), Fault> {
+async fn reply(door: &Arc<Door>, inbound: &Inbound, to: ChatAddress, text: &str) -> Result<(), Fault> {
     if text.trim().is_empty() {
         return Ok(());
     }
     let key = inbound.message_id.as_ref().map(|id| format!("reply:{}", run_of(&to, id)));
     let reply_to = inbound.message_id.clone();
-    let message = Message { to, text: text.into(), session: None, reply_to, key, media: None };
+    let message = OutboundRequest { to, text: text.into(), session: None, reply_to, key, media: None };
     delivery::send(door, message).await.map(drop).map_err(super::failed)
 }
 
 /// What the run is called that a message begins: the same for the same message, whoever asks.
-fn run_of(from: &Address, message: &str) -> String {
+fn run_of(from: &ChatAddress, message: &str) -> String {
     let named = serde_json::json!([from, message]).to_string();
-    let digest = Digest::of(named.as_bytes()).to_string();
+    let digest = Digest::hash_bytes(named.as_bytes()).to_string();
     let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
     format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
 }
 
-async fn is_heard(door: &Arc<Door>, from: &Address, id: Option<&str>) -> Result<bool, Fault> {
+async fn is_heard(door: &Arc<Door>, from: &ChatAddress, id: Option<&str>) -> Result<bool, Fault> {
     let Some(id) = id.map(str::to_owned) else { return Ok(false) };
     let account = from.account.clone();
     let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| engine.state().channels().is_heard(&account, &id)).await;
+    let read = source.read(move |engine| engine.state().channels().was_received(&account, &id)).await;
     read.map(|(heard, _)| heard).ok_or_else(|| super::failed("the gateway is closing"))
 }
 

@@ -1,7 +1,7 @@
 //! What comes with messages: put into the store, and shown to the model as far as it can see it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use countersign_core::message::{Block, Image};
+use countersign_core::message::{ImageBlock, MessageBlock};
 use countersign_files::objects;
 use countersign_protocol::gsv::{
     Fault, LARGEST_MEDIA,
@@ -41,11 +41,11 @@ pub(super) fn type_of(name: &str) -> &'static str {
 /// # Errors
 /// 400 for what is no base64 or too large, 500 if it could not be written. What was written before stays until the session
 /// begins anew.
-pub(crate) async fn keep(door: &Door, key: &str, media: &[Media]) -> Result<Vec<Block>, Fault> {
+pub(crate) async fn keep(door: &Door, key: &str, media: &[Media]) -> Result<Vec<MessageBlock>, Fault> {
     let mut blocks = Vec::with_capacity(media.len());
     for (place, item) in media.iter().enumerate() {
         let (picture, noted) = one(door, key, place, item).await?;
-        blocks.push(picture.map_or_else(|| Block::text(noted), Block::Image));
+        blocks.push(picture.map_or_else(|| MessageBlock::from_text(noted), MessageBlock::Image));
     }
     Ok(blocks)
 }
@@ -63,7 +63,7 @@ pub(crate) async fn keep_for_words(door: &Door, key: &str, media: &[Media]) -> R
 }
 
 /// Puts an attachment into the store: the picture, if the model can be shown it, and what it can be told of it.
-async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Option<Image>, String), Fault> {
+async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Option<ImageBlock>, String), Fault> {
     let mime = item.mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let Some(data) = &item.data else { return Ok((None, noted(item, item.url.as_deref()))) };
     let within = format!("message.media[{place}]");
@@ -82,7 +82,8 @@ async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Opti
     let store = objects::Store::of(&door.context.config.storage.folder);
     let put = store.put(name.clone(), bytes).await;
     put.map_err(|error| super::failed(format!("{within} could not be stored: {error}")))?;
-    let picture = picture.map(|(mime, _)| Image { data: objects::reference(&name), mime_type: (*mime).to_owned() });
+    let picture =
+        picture.map(|(mime, _)| ImageBlock { data: objects::reference(&name), mime_type: (*mime).to_owned() });
     Ok((picture, noted(item, Some(&name))))
 }
 

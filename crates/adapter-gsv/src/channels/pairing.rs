@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
-    channel::{Address, ChatKind, Command as Network, Knock, Message, Refusal},
+    channel::{AddressKind, ChannelError, ChatAddress, Command as Network, OutboundRequest, PairingRequest},
     engine::{Command, CommandError as Refused, Engine, ResidencyScope as At},
-    gate::{self, Answer, Gate, Kind, Resolution, Scope},
+    gate::{self, ApprovalScope, Gate, GateReply, GateResolution, Kind},
     id::{GateId, Lsn, PrincipalId},
 };
 use countersign_protocol::{
@@ -39,7 +39,7 @@ const WELCOME: &str = "You were let in. What do you have to say?";
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct About {
-    from: Address,
+    from: ChatAddress,
     sender_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sender_name: Option<String>,
@@ -57,7 +57,7 @@ impl About {
 ///
 /// # Errors
 /// 503 if too many wait already, 500 if it was not recorded.
-pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) -> Result<Taken, Fault> {
+pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: ChatAddress) -> Result<Taken, Fault> {
     let sender = phone(places::sender(inbound));
     let line = |text: &str| escape(text, Lines::One).into_owned();
     let name = name_of(inbound);
@@ -75,7 +75,7 @@ pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) ->
         Ok(Value::Object(about)) => about,
         _ => Map::new(),
     };
-    let knock = Knock {
+    let knock = PairingRequest {
         from,
         sender: sender.clone(),
         question: format!("{who} wants to speak with an agent through {channel}. May they, from now on?"),
@@ -84,12 +84,12 @@ pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) ->
             |first| format!("they are not known yet, and say: {}", line(&first)),
         )),
         about,
-        told: AWAITED.into(),
+        notice: AWAITED.into(),
     };
     let command = Command::Channel(Network::Knock(Box::new(knock)));
     match door.context.handle.source(Lane::Request).ask(command).await {
         Ok(_) => Ok(Taken::PendingPairing { sender_id: sender }),
-        Err(Unasked::Refusal(Refused::Channel(refusal @ Refusal::Crowded(_)))) => {
+        Err(Unasked::Refusal(Refused::Channel(refusal @ ChannelError::Crowded(_)))) => {
             Err(Fault::new(code::UNAVAILABLE, refusal.to_string()))
         }
         Err(refused) => Err(failed(refused)),
@@ -147,7 +147,7 @@ pub(super) async fn list(door: &Arc<Door>) -> Answered {
 }
 
 /// Whoever is decided about, once that is recorded.
-async fn decide(door: &Arc<Door>, decide: &Decide, answer: Answer, by: PrincipalId) -> Result<About, Fault> {
+async fn decide(door: &Arc<Door>, decide: &Decide, answer: GateReply, by: PrincipalId) -> Result<About, Fault> {
     let wanted = key(&decide.channel, &decide.sender_id);
     let is_meant = |waiting: &Waiting| key(&waiting.about.from.account.network, &waiting.about.sender_id) == wanted;
     let found = everybody(door).await?.into_iter().find(is_meant);
@@ -156,7 +156,7 @@ async fn decide(door: &Arc<Door>, decide: &Decide, answer: Answer, by: Principal
     match door.context.handle.source(Lane::Result).ask(Command::Gate(answer)).await {
         Ok(_) => {}
         // Somebody else was first.
-        Err(Unasked::Refusal(Refused::Answer(gate::AnswerRefusal::AlreadyResolved { .. }))) => {
+        Err(Unasked::Refusal(Refused::Answer(gate::AnswerError::AlreadyResolved { .. }))) => {
             return Err(Fault::no_pairing(&wanted));
         }
         Err(refused) => return Err(failed(refused)),
@@ -166,12 +166,12 @@ async fn decide(door: &Arc<Door>, decide: &Decide, answer: Answer, by: Principal
 }
 
 pub(super) async fn approve(door: &Arc<Door>, wanted: &Decide, by: PrincipalId) -> Answered {
-    let about = decide(door, wanted, Answer::Allow(Scope::Once), by).await?;
+    let about = decide(door, wanted, GateReply::Allow(ApprovalScope::Once), by).await?;
     Ok(Json::of(&Approved { approved: true, sender_id: about.sender_id, sender_name: about.sender_name }))
 }
 
 pub(super) async fn reject(door: &Arc<Door>, wanted: &Decide, by: PrincipalId) -> Answered {
-    let about = decide(door, wanted, Answer::Deny { reason: None }, by).await?;
+    let about = decide(door, wanted, GateReply::Deny { reason: None }, by).await?;
     Ok(Json::of(&Rejected { rejected: true, sender_id: about.sender_id }))
 }
 
@@ -184,10 +184,10 @@ struct Decided {
 }
 
 fn decided(gate: &Gate) -> Option<Decided> {
-    let open = gate.shown().iter().find(|showing| showing.surface == SURFACE && !showing.is_final)?;
-    let is_in = matches!(gate.resolution()?, Resolution::Allowed { .. });
+    let open = gate.shown_surfaces().iter().find(|showing| showing.surface == SURFACE && !showing.is_final)?;
+    let is_in = matches!(gate.resolution()?, GateResolution::Allowed { .. });
     let reference = open.reference.clone();
-    Some(Decided { content: gate.content(), is_in, by: gate.resolved_by().cloned(), reference })
+    Some(Decided { content: gate.content_lsn(), is_in, by: gate.resolved_by().cloned(), reference })
 }
 
 /// Does what follows from a decision: whoever was let in is put on the list of their network, and told.
@@ -216,13 +216,13 @@ pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), Fault> {
     source.ask(Command::Gate(updated)).await.map(drop).map_err(failed)
 }
 
-async fn welcome(door: &Arc<Door>, gate: GateId, to: Address) {
-    if to.kind != ChatKind::Dm {
+async fn welcome(door: &Arc<Door>, gate: GateId, to: ChatAddress) {
+    if to.kind != AddressKind::Dm {
         // A group need not hear who may speak in it.
         return;
     }
     let key = Some(format!("welcome:{gate}"));
-    let message = Message { to, text: WELCOME.into(), session: None, reply_to: None, key, media: None };
+    let message = OutboundRequest { to, text: WELCOME.into(), session: None, reply_to: None, key, media: None };
     if let Err(problem) = delivery::send(door, message).await {
         tracing::warn!(%gate, %problem, "nobody is told that they were let in");
     }

@@ -1,7 +1,7 @@
 //! Places in chat networks in the words of the wire and of the record.
 
 use countersign_core::{
-    channel::{Account, Address, ChatKind},
+    channel::{AddressKind, ChannelAccount, ChatAddress},
     id::PrincipalId,
 };
 use countersign_protocol::gsv::{
@@ -16,23 +16,23 @@ pub(super) const TELEGRAM: &str = telegram::SURFACE;
 /// The network of signed requests over HTTP.
 pub(super) const WEBHOOK: &str = "webhook";
 
-pub(crate) const fn kind(kind: PeerKind) -> ChatKind {
+pub(crate) const fn kind(kind: PeerKind) -> AddressKind {
     match kind {
-        PeerKind::Dm => ChatKind::Dm,
-        PeerKind::Group => ChatKind::Group,
-        PeerKind::Channel => ChatKind::Channel,
-        PeerKind::Thread => ChatKind::Thread,
+        PeerKind::Dm => AddressKind::Dm,
+        PeerKind::Group => AddressKind::Group,
+        PeerKind::Channel => AddressKind::Channel,
+        PeerKind::Thread => AddressKind::Thread,
     }
 }
 
 /// The account of a network.
-pub(super) fn account(network: &str, name: &str) -> Account {
-    Account { network: network.to_owned(), name: name.to_owned() }
+pub(super) fn account(network: &str, name: &str) -> ChannelAccount {
+    ChannelAccount { network: network.to_owned(), name: name.to_owned() }
 }
 
 /// The chat that a message came from.
-pub(super) fn address(inbound: &Inbound) -> Address {
-    Address {
+pub(super) fn address(inbound: &Inbound) -> ChatAddress {
+    ChatAddress {
         account: account(&inbound.channel, &inbound.account),
         kind: kind(inbound.peer.kind),
         chat: inbound.peer.id.clone(),
@@ -40,12 +40,12 @@ pub(super) fn address(inbound: &Inbound) -> Address {
 }
 
 /// A chat as the wire has it.
-pub(crate) fn peer(address: &Address) -> Peer {
+pub(crate) fn peer(address: &ChatAddress) -> Peer {
     let kind = match address.kind {
-        ChatKind::Dm => PeerKind::Dm,
-        ChatKind::Group => PeerKind::Group,
-        ChatKind::Channel => PeerKind::Channel,
-        ChatKind::Thread => PeerKind::Thread,
+        AddressKind::Dm => PeerKind::Dm,
+        AddressKind::Group => PeerKind::Group,
+        AddressKind::Channel => PeerKind::Channel,
+        AddressKind::Thread => PeerKind::Thread,
     };
     Peer { kind, id: address.chat.clone(), name: None, handle: None }
 }

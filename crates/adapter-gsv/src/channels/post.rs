@@ -8,8 +8,8 @@ use std::{
 };
 
 use countersign_core::{
-    channel::{Account, Command as Network, End, Event as Told, Letter as Owed},
-    engine::{Command, Event, Recorded},
+    channel::{ChannelAccount, Command as Network, DeliveryEnd, Event as Told, PendingMessage as Owed},
+    engine::{Command, Event, RecordedFact},
 };
 use countersign_runtime::{FactFollower, Lane, Refused};
 use countersign_telegram::transport::{Carried, Letter};
@@ -32,14 +32,14 @@ enum Step {
     Over,
 }
 
-type Work = BoxFuture<'static, (Account, Step)>;
+type Work = BoxFuture<'static, (ChannelAccount, Step)>;
 
 /// Begins to deliver. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     let owed = door.context.handle.follow(account_owed).await?;
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
-        engine.state().channels().letters().map(|letter| letter.to.account.clone()).collect::<BTreeSet<_>>()
+        engine.state().channels().pending_messages().map(|letter| letter.to.account.clone()).collect::<BTreeSet<_>>()
     });
     let (waiting, _) = read.await?;
     let mut post = Post {
@@ -57,7 +57,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
 }
 
 /// Returns the account at which a letter is owed, if the fact says so.
-fn account_owed(recorded: &Arc<Recorded>) -> Option<Account> {
+fn account_owed(recorded: &Arc<RecordedFact>) -> Option<ChannelAccount> {
     match &recorded.fact.event {
         Event::Channel(Told::Owed { to, .. }) => Some(to.account.clone()),
         _ => None,
@@ -67,14 +67,14 @@ fn account_owed(recorded: &Arc<Recorded>) -> Option<Account> {
 struct Post {
     door: Arc<Door>,
     working: FuturesUnordered<Work>,
-    busy: BTreeSet<Account>,
+    busy: BTreeSet<ChannelAccount>,
     /// Accounts of which something was heard while they were busy.
-    again: BTreeSet<Account>,
-    failures: BTreeMap<Account, u32>,
+    again: BTreeSet<ChannelAccount>,
+    failures: BTreeMap<ChannelAccount, u32>,
 }
 
 impl Post {
-    async fn run(mut self, mut owed: FactFollower<Account>) {
+    async fn run(mut self, mut owed: FactFollower<ChannelAccount>) {
         let door = Arc::clone(&self.door);
         loop {
             tokio::select! {
@@ -98,7 +98,7 @@ impl Post {
         }
     }
 
-    fn look_at(&mut self, account: Account) {
+    fn look_at(&mut self, account: ChannelAccount) {
         if !self.busy.insert(account.clone()) {
             self.again.insert(account);
             return;
@@ -106,7 +106,7 @@ impl Post {
         self.working.push(work(Arc::clone(&self.door), account, Duration::ZERO).boxed());
     }
 
-    fn done(&mut self, account: Account, step: &Step) {
+    fn done(&mut self, account: ChannelAccount, step: &Step) {
         let has_news = self.again.remove(&account);
         let wait = match step {
             Step::Failed(after) => {
@@ -130,13 +130,13 @@ impl Post {
 }
 
 /// Delivers what waits for one account, after `wait`.
-async fn work(door: Arc<Door>, account: Account, wait: Duration) -> (Account, Step) {
+async fn work(door: Arc<Door>, account: ChannelAccount, wait: Duration) -> (ChannelAccount, Step) {
     tokio::time::sleep(wait).await;
     let step = deliver(&door, &account).await;
     (account, step)
 }
 
-async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
+async fn deliver(door: &Arc<Door>, account: &ChannelAccount) -> Step {
     loop {
         let owed = match first(door, account).await {
             Ok(Some(owed)) => owed,
@@ -166,10 +166,10 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
             None => Carried::Refused("its text was taken out of the record".to_owned()),
         };
         let (end, why) = match carried {
-            Carried::Delivered => (End::Delivered, None),
+            Carried::Delivered => (DeliveryEnd::Delivered, None),
             Carried::Refused(why) => {
                 tracing::warn!(letter = %id, network = %account.network, %why, "a message to a chat was not taken");
-                (End::Refused, Some(why.into()))
+                (DeliveryEnd::Refused, Some(why.into()))
             }
             Carried::Later(after) => return Step::Failed(after),
             Carried::Away => return Step::Rests,
@@ -184,10 +184,10 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
 }
 
 /// The letter that is next.
-async fn first(door: &Arc<Door>, account: &Account) -> Result<Option<Owed>, ()> {
+async fn first(door: &Arc<Door>, account: &ChannelAccount) -> Result<Option<Owed>, ()> {
     let of = account.clone();
     let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| engine.state().channels().letters_of(&of).next().cloned()).await;
+    let read = source.read(move |engine| engine.state().channels().pending_for(&of).next().cloned()).await;
     read.map(|(owed, _)| owed).ok_or(())
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::{
-    channel::{Command as Network, Message},
+    channel::{Command as Network, OutboundRequest},
     engine::Command,
 };
 use countersign_protocol::gsv::channel::{Access, Account, Inbound, Media, MediaKind, Peer, PeerKind, Sender};
@@ -129,7 +129,7 @@ impl Listener {
     async fn tell(&self, inbound: &Inbound, why: &str) -> Flow {
         let (to, reply_to) = (places::address(inbound), inbound.message_id.clone());
         let key = reply_to.as_ref().map(|id| format!("untaken:{TELEGRAM}:{id}"));
-        let told = Message { to, text: why.into(), session: None, reply_to, key, media: None };
+        let told = OutboundRequest { to, text: why.into(), session: None, reply_to, key, media: None };
         if let Err(problem) = delivery::send(&self.door, told).await {
             tracing::warn!(%problem, "whoever wrote a message is not told that it was not taken");
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use countersign_core::{
     engine::{Command, CommandError, EngineReply},
-    gate::{self, Answer, AnswerRefusal, Scope},
+    gate::{self, AnswerError, ApprovalScope, GateReply},
     id::RunId,
-    reading::{self, Decided, Meaning, Reach, Situation, Waiting, Words},
+    reply_parser::{self, AllowReach, DecidedGate, ReplyAnswer, ReplyContext, ReplyIntent, WaitingGate},
 };
 use countersign_protocol::gsv::{
     Fault,
@@ -62,7 +62,7 @@ pub(super) async fn answer(
         let said =
             Some(spoken.text).filter(|text| !text.trim().is_empty()).into_iter().chain(more.iter().map(String::as_str));
         let said = said.collect::<Vec<_>>().join("\n");
-        return Ok(decide(door, asked, Answer::Say(vec![said]), "answer", run, speaker).await);
+        return Ok(decide(door, asked, GateReply::Say(vec![said]), "answer", run, speaker).await);
     }
     Ok(at_a_gate(door, seen, spoken.text, run, speaker, is_shown).await)
 }
@@ -82,9 +82,9 @@ async fn at_a_gate(
     let decided = seen.decided.as_ref().filter(|asked| speaker.may_answer(asked));
     let decided = decided.and_then(|asked| Some((token(asked.gate), asked.decided.as_ref()?, asked.run)));
     let now = door.context.clock.now();
-    let situation = Situation {
-        waiting: waiting.as_ref().map(|(token, is_shown)| Waiting { token, is_shown: *is_shown }),
-        decided: decided.as_ref().map(|(token, outcome, _)| Decided {
+    let situation = ReplyContext {
+        waiting: waiting.as_ref().map(|(token, is_shown)| WaitingGate { token, is_shown: *is_shown }),
+        decided: decided.as_ref().map(|(token, outcome, _)| DecidedGate {
             token,
             ago: now.since(outcome.at),
             spoken_since: seen.row.last_said_at > outcome.at.0,
@@ -106,34 +106,36 @@ async fn at_a_gate(
         waiting.as_ref().is_some_and(|(token, _)| text.to_ascii_lowercase().contains(&token.to_ascii_lowercase()));
     let is_denial = text.trim_start().to_ascii_lowercase().starts_with("/deny");
     let command = if is_denial { "deny" } else { "approve" };
-    match reading::read(text, situation) {
-        Meaning::Message => None,
-        Meaning::Late | Meaning::NotShown if is_repeated => Some(started(run)),
-        Meaning::Answer(_) if is_repeated && !names_it => {
+    match reply_parser::parse_reply(text, situation) {
+        ReplyIntent::Message => None,
+        ReplyIntent::Late | ReplyIntent::NotShown if is_repeated => Some(started(run)),
+        ReplyIntent::Answer(_) if is_repeated && !names_it => {
             wrong(command, format!("The run is called so already, so this may be an answer that came twice.{hint}"))
         }
-        Meaning::Answer(words) => {
-            let command = if matches!(words, Words::Deny { .. }) { "deny" } else { "approve" };
+        ReplyIntent::Answer(words) => {
+            let command = if matches!(words, ReplyAnswer::Deny { .. }) { "deny" } else { "approve" };
             let answer = match words {
-                Words::Allow(Reach::Once) => Answer::Allow(Scope::Once),
-                Words::Allow(Reach::Session) => Answer::Allow(Scope::Session),
-                Words::Allow(Reach::Always) => Answer::Allow(Scope::Always),
-                Words::Deny { reason } => Answer::Deny { reason },
+                ReplyAnswer::Allow(AllowReach::Once) => GateReply::Allow(ApprovalScope::Once),
+                ReplyAnswer::Allow(AllowReach::Session) => GateReply::Allow(ApprovalScope::Session),
+                ReplyAnswer::Allow(AllowReach::Always) => GateReply::Allow(ApprovalScope::Always),
+                ReplyAnswer::Deny { reason } => GateReply::Deny { reason },
             };
             decide(door, for_speaker?, answer, command, run, speaker).await
         }
-        Meaning::Late => {
+        ReplyIntent::Late => {
             let (_, outcome, _) = decided?;
             told(command, format!("Too late: {}{hint}", outcome.text))
         }
-        Meaning::NotShown => wrong(command, format!("What waits was not asked about yet when this was said.{hint}")),
-        Meaning::NothingWaits if seen.waiting.is_some() => wrong(command, "That is for somebody else to answer."),
-        Meaning::NothingWaits => wrong(command, "Nothing waits for an answer."),
-        Meaning::OtherToken(token) => {
+        ReplyIntent::NotShown => {
+            wrong(command, format!("What waits was not asked about yet when this was said.{hint}"))
+        }
+        ReplyIntent::NothingWaits if seen.waiting.is_some() => wrong(command, "That is for somebody else to answer."),
+        ReplyIntent::NothingWaits => wrong(command, "Nothing waits for an answer."),
+        ReplyIntent::OtherToken(token) => {
             let waits = shown.map_or_else(String::new, |(waiting, _)| format!(" {waiting} does."));
             wrong(command, format!("{token} does not wait for an answer.{waits}"))
         }
-        Meaning::Unclear(rest) => {
+        ReplyIntent::Unclear(rest) => {
             wrong(command, format!("Not understood: {rest}. Usage: /approve [#token] [once|session|always]"))
         }
     }
@@ -147,7 +149,7 @@ fn started(run: &str) -> Sent {
 async fn decide(
     door: &Arc<Door>,
     asked: &Asked,
-    answer: Answer,
+    answer: GateReply,
     command: &'static str,
     run: &str,
     speaker: &Speaker,
@@ -161,7 +163,7 @@ async fn decide(
             told(command, format!("Your approval of {} counts: {have} of {need}.", token(asked.gate)))
         }
         Ok(_) => Some(started(run)),
-        Err(Refused::Refusal(CommandError::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by }))) => {
+        Err(Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by }))) => {
             told(command, format!("Too late: {}", resolved(gate, &resolution, by.as_ref())))
         }
         Err(refused) => wrong(command, failed(&refused.to_string())),

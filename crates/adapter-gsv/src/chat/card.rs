@@ -1,7 +1,7 @@
 //! What a chat says of a gate: what exactly would run, how to answer, and who decided.
 
 use countersign_core::{
-    gate::{Gate, Resolution, Scope},
+    gate::{ApprovalScope, Gate, GateResolution},
     id::{GateId, PrincipalId},
 };
 use countersign_protocol::gsv::tool::NATIVE;
@@ -23,7 +23,7 @@ fn machine_of(tool: &str) -> Option<&str> {
 }
 
 /// What is said when a gate waits. `more` is how many wait behind it.
-pub(crate) fn asking(gate: GateId, request: &GateRequest, scopes: &[Scope], cwd: &str, more: usize) -> String {
+pub(crate) fn asking(gate: GateId, request: &GateRequest, scopes: &[ApprovalScope], cwd: &str, more: usize) -> String {
     let token = token(gate);
     let mut text = match request.kind() {
         RequestKind::Call(call) => {
@@ -40,9 +40,9 @@ pub(crate) fn asking(gate: GateId, request: &GateRequest, scopes: &[Scope], cwd:
             };
             let shown = format!("{}:\n{}", card.title, card.text());
             let longer = scopes.iter().filter_map(|scope| match scope {
-                Scope::Once => None,
-                Scope::Session => Some("session"),
-                Scope::Always => Some("always"),
+                ApprovalScope::Once => None,
+                ApprovalScope::Session => Some("session"),
+                ApprovalScope::Always => Some("always"),
             });
             let longer: Vec<&str> = longer.collect();
             let longer = if longer.is_empty() {
@@ -85,18 +85,20 @@ pub(super) fn decided(gate: &Gate) -> String {
 }
 
 /// The same of a gate that was just decided.
-pub(crate) fn resolved(gate: GateId, resolution: &Resolution, by: Option<&PrincipalId>) -> String {
+pub(crate) fn resolved(gate: GateId, resolution: &GateResolution, by: Option<&PrincipalId>) -> String {
     let token = token(gate);
     let by = by.map_or_else(String::new, |by| format!(" by {}", escape(by.as_str(), Lines::One)));
     match resolution {
-        Resolution::Allowed { scope: Scope::Once } => format!("{token} was allowed{by}."),
-        Resolution::Allowed { scope: Scope::Session } => format!("{token} was allowed for this session{by}."),
-        Resolution::Allowed { scope: Scope::Always } => format!("{token} was allowed for good{by}."),
-        Resolution::Denied => format!("{token} was denied{by}."),
-        Resolution::Answered => format!("{token} was answered{by}."),
-        Resolution::Declined => format!("{token} was declined{by}."),
-        Resolution::Granted => format!("{token} is covered by what was allowed before."),
-        Resolution::Expired => format!("Nobody answered {token} in time."),
-        Resolution::Withdrawn => format!("{token} was withdrawn."),
+        GateResolution::Allowed { scope: ApprovalScope::Once } => format!("{token} was allowed{by}."),
+        GateResolution::Allowed { scope: ApprovalScope::Session } => {
+            format!("{token} was allowed for this session{by}.")
+        }
+        GateResolution::Allowed { scope: ApprovalScope::Always } => format!("{token} was allowed for good{by}."),
+        GateResolution::Denied => format!("{token} was denied{by}."),
+        GateResolution::Answered => format!("{token} was answered{by}."),
+        GateResolution::Declined => format!("{token} was declined{by}."),
+        GateResolution::Granted => format!("{token} is covered by what was allowed before."),
+        GateResolution::Expired => format!("Nobody answered {token} in time."),
+        GateResolution::Withdrawn => format!("{token} was withdrawn."),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_core::{
     engine, run,
-    session::{self, Setting},
+    session::{self, SessionSetting},
 };
 use countersign_protocol::gsv::{
     Fault,
@@ -58,10 +58,10 @@ async fn work(
             None => Err(Model::invalid(&selector)),
             Some(model) => {
                 let id = lives::open(door, &seen.key).await?;
-                lives::set(door, &id, Setting::Model(door.settings.reference(&door.context, &model))).await?;
+                lives::set(door, &id, SessionSetting::Model(door.settings.reference(&door.context, &model))).await?;
                 let mut profile = see(door, &seen.key).await?.profile;
                 profile.model = Some((model.provider.clone(), model.id.clone()));
-                let set = session::Command::Set { setting: Setting::Profile(Box::new(profile)), entry: None };
+                let set = session::Command::Set { setting: SessionSetting::Profile(Box::new(profile)), entry: None };
                 lives::ask(door, word.over(engine::Command::Session(id, set))).await?;
                 Ok(Reply::ModelSet(model))
             }
@@ -71,7 +71,7 @@ async fn work(
             None => Err(Level::invalid(&level)),
             Some(level) => {
                 let id = lives::open(door, &seen.key).await?;
-                let setting = Setting::Thinking(Some(level.shown().to_owned()));
+                let setting = SessionSetting::Thinking(Some(level.shown().to_owned()));
                 let set = session::Command::Set { setting, entry: None };
                 lives::ask(door, word.over(engine::Command::Session(id, set))).await?;
                 Ok(Reply::LevelSet(level))

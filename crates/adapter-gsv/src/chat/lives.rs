@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    channel::{self, Heard},
+    channel::{self, InboundMessage},
     digest::Digest,
-    engine::{Command, CommandError, Event, Recorded},
+    engine::{Command, CommandError, Event, RecordedFact},
     id::{PrincipalId, SessionId},
     run,
-    session::{self, Profile, Setting},
+    session::{self, SessionProfile, SessionSetting},
 };
 use countersign_files::objects::Store;
 use countersign_protocol::gsv::{
@@ -54,7 +54,7 @@ pub(super) struct Word {
     /// Who, in the record.
     pub(super) by: PrincipalId,
     /// The message.
-    pub(super) heard: Option<Heard<Command>>,
+    pub(super) heard: Option<InboundMessage<Command>>,
 }
 
 impl Word {
@@ -67,7 +67,7 @@ impl Word {
     pub(super) fn over(self, command: Command) -> Command {
         match self.heard {
             Some(heard) => {
-                let heard = Heard { then: Some(Box::new(command)), ..heard };
+                let heard = InboundMessage { then: Some(Box::new(command)), ..heard };
                 Command::Channel(channel::Command::Hear(Box::new(heard)))
             }
             None => command,
@@ -86,7 +86,7 @@ pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_cor
 
 /// What an answer says of a refusal.
 pub(super) fn refusal(refused: &Refused) -> Fault {
-    let is_flood = matches!(refused, Refused::Refusal(CommandError::Channel(channel::Refusal::Flooded)));
+    let is_flood = matches!(refused, Refused::Refusal(CommandError::Channel(channel::ChannelError::Flooded)));
     let may_pass = matches!(refused, Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Closed) || is_flood;
     let code = if is_flood { code::UNAVAILABLE } else { code::FAILED };
     Fault { retryable: may_pass.then_some(true), ..Fault::new(code, refused.to_string()) }
@@ -128,7 +128,7 @@ pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result
     if now.profile.model.is_none() {
         now.model = usual.model;
     }
-    if now == *settings { Ok(()) } else { set(door, id, Setting::All(now)).await }
+    if now == *settings { Ok(()) } else { set(door, id, SessionSetting::All(now)).await }
 }
 
 /// Opens the session with this key, and has it begin anew if it is due, for what is said in it by itself.
@@ -150,15 +150,15 @@ pub(crate) async fn prepare(door: &Arc<Door>, key: &str) -> Result<SessionId, Fa
 ///
 /// # Errors
 /// 500 if it was not recorded.
-pub(super) async fn describe(door: &Door, id: &SessionId, profile: Profile) -> Result<(), Fault> {
-    set(door, id, Setting::Profile(Box::new(profile))).await
+pub(super) async fn describe(door: &Door, id: &SessionId, profile: SessionProfile) -> Result<(), Fault> {
+    set(door, id, SessionSetting::Profile(Box::new(profile))).await
 }
 
 /// Changes a setting of a session.
 ///
 /// # Errors
 /// 500 if it was not recorded.
-pub(super) async fn set(door: &Door, id: &SessionId, setting: Setting) -> Result<(), Fault> {
+pub(super) async fn set(door: &Door, id: &SessionId, setting: SessionSetting) -> Result<(), Fault> {
     let set = session::Command::Set { setting, entry: None };
     ask(door, Command::Session(id.clone(), set)).await.map(drop)
 }
@@ -189,7 +189,8 @@ pub(crate) fn media_folder(key: &str) -> String {
     let name: String = key.chars().map(plain).take(LONGEST_NAME).collect();
     // No two have one folder: what goes with one session must not go with another.
     let is_whole = name == key;
-    let rest = if is_whole { String::new() } else { format!(".{:.16}", Digest::of(key.as_bytes()).to_string()) };
+    let rest =
+        if is_whole { String::new() } else { format!(".{:.16}", Digest::hash_bytes(key.as_bytes()).to_string()) };
     format!("media/{name}{rest}")
 }
 
@@ -288,10 +289,10 @@ pub(super) async fn trim(
 /// # Errors
 /// 500 if that could not be done.
 pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, Fault> {
-    let rule = seen.profile.renewal.unwrap_or_default().rule();
+    let rule = seen.profile.renewal.unwrap_or_default().reset_rule();
     // By the clock that people live by.
     let clock = &door.context.clock;
-    let is_due = rule.is_due(seen.last_at.moved(clock.ahead()), clock.wall(), door.settings.zone());
+    let is_due = rule.is_due(seen.last_at.moved_by(clock.ahead()), clock.wall(), door.settings.zone());
     if !(is_due && seen.is_at_rest && seen.queued == 0) || see_whole(door, &seen.key).await?.lines.is_empty() {
         return Ok(false);
     }
@@ -320,7 +321,7 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fau
     }
     let closing = || unreadable("the gateway is closing");
     let session = id.clone();
-    let end = move |recorded: &Arc<Recorded>| is_end(recorded, &session).then_some(());
+    let end = move |recorded: &Arc<RecordedFact>| is_end(recorded, &session).then_some(());
     let mut ends = door.context.handle.follow(end).await.ok_or_else(closing)?;
     ask(door, Command::Session(id.clone(), session::Command::Clear)).await?;
     for run in &seen.behind {
@@ -344,7 +345,7 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fau
 }
 
 /// Whether a run or a compaction of a session has ended.
-fn is_end(recorded: &Recorded, id: &SessionId) -> bool {
+fn is_end(recorded: &RecordedFact, id: &SessionId) -> bool {
     let is_end = matches!(
         &recorded.fact.event,
         Event::Run(run::Event::Ended { .. }) | Event::Session(session::Event::CompactionEnded { .. })

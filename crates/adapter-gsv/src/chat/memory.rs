@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_conversations::prompt::compaction::serialise;
 use countersign_core::{
-    engine::{Command, Event, Recorded},
+    engine::{Command, Event, RecordedFact},
     id::{EntryId, Lsn},
-    message::Message,
+    message::StoredMessage,
     session,
 };
 use countersign_protocol::gsv::{directive::Model, key, session as wire, workspace::Path};
@@ -110,7 +110,7 @@ fn row_of(renewed: Lsn) -> String {
 /// Has models write down what should be remembered of conversations that were put away, also of those that an earlier process did
 /// not come to. Whoever begins anew does not wait for it. `None` if the gateway closes.
 pub(crate) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let renewal = |recorded: &Arc<Recorded>| {
+    let renewal = |recorded: &Arc<RecordedFact>| {
         let is_renewal = matches!(recorded.fact.event, Event::Session(session::Event::Renewed));
         (is_renewal && recorded.fact.content.is_some()).then_some(())
     };
@@ -176,7 +176,8 @@ async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> 
         return Err("what was owed cannot be read any more".to_owned());
     };
     let texts = read(door, &contents).await?;
-    let messages: Vec<Message> = texts.iter().filter_map(|text| serde_json::from_str(text.as_deref()?).ok()).collect();
+    let messages: Vec<StoredMessage> =
+        texts.iter().filter_map(|text| serde_json::from_str(text.as_deref()?).ok()).collect();
     let settings = &door.settings;
     let agent = key::agent_of(key).map_or_else(|| settings.agent(), key::agent_id);
     let model = model.map_or_else(|| settings.model_of(&agent), |(provider, id)| Model { provider, id });
@@ -191,7 +192,7 @@ async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> 
 }
 
 /// Asks what should be remembered of messages.
-pub(crate) fn request(history: &[Message], turn: &[Message]) -> countersign_runtime::Memories {
+pub(crate) fn request(history: &[StoredMessage], turn: &[StoredMessage]) -> countersign_runtime::Memories {
     let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise);
     let request = format!("{}\n{REQUEST}", parts.collect::<String>());
     countersign_runtime::Memories { system: SYSTEM.to_owned(), request }
@@ -203,7 +204,9 @@ pub(crate) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId
     // A long conversation was read in parts, and there may be nothing in some of them.
     let text = text.trim().lines().filter(is_something).collect::<Vec<_>>().join("\n");
     let text = text.trim();
-    let Some(day) = door.settings.zone().day(door.context.clock.wall(), 0).filter(|_| !text.is_empty()) else { return };
+    let Some(day) = door.settings.zone().date_before(door.context.clock.wall(), 0).filter(|_| !text.is_empty()) else {
+        return;
+    };
     let Ok(path) = Path::read(&format!("memory/{day}.md")) else { return };
     // A crash before the summary is recorded has all of it made again.
     let mark = format!("<!-- {first_kept} -->");

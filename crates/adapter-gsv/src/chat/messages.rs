@@ -1,7 +1,7 @@
 //! Messages of the record in the words of the wire.
 
 use countersign_core::{
-    message::{self, Block},
+    message::{self, MessageBlock},
     time::Millis,
 };
 use countersign_files::objects;
@@ -12,37 +12,37 @@ use countersign_protocol::gsv::message::{
 /// A message as it is shown, made at `at`. `None` for what is no message of a conversation.
 pub(super) fn wire(content: &str, at: Millis) -> Option<Message> {
     let timestamp = at.0;
-    Some(match serde_json::from_str::<message::Message>(content).ok()? {
-        message::Message::User(said) | message::Message::Developer(said) => {
+    Some(match serde_json::from_str::<message::StoredMessage>(content).ok()? {
+        message::StoredMessage::User(said) | message::StoredMessage::Developer(said) => {
             Message::User { content: user(&said.content), timestamp }
         }
-        message::Message::Assistant(said) => assistant(&said, at),
-        message::Message::ToolResult(result) => Message::ToolResult {
+        message::StoredMessage::Assistant(said) => assistant(&said, at),
+        message::StoredMessage::ToolResult(result) => Message::ToolResult {
             content: vec![TextPart { text: message::text_of(&result.content) }],
             tool_call_id: result.tool_call_id,
             tool_name: result.tool_name,
             is_error: result.is_error,
             timestamp,
         },
-        message::Message::CompactionSummary(summary) | message::Message::BranchSummary(summary) => {
+        message::StoredMessage::CompactionSummary(summary) | message::StoredMessage::BranchSummary(summary) => {
             Message::User { content: UserContent::Text(summary.summary), timestamp }
         }
-        message::Message::Custom(custom) => Message::User { content: user(&custom.content), timestamp },
-        message::Message::BashExecution(_) | message::Message::FileMention(_) => return None,
+        message::StoredMessage::Custom(custom) => Message::User { content: user(&custom.content), timestamp },
+        message::StoredMessage::BashExecution(_) | message::StoredMessage::FileMention(_) => return None,
     })
 }
 
 /// What the model said.
-pub(super) fn assistant(said: &message::Assistant, at: Millis) -> Message {
+pub(super) fn assistant(said: &message::AssistantReply, at: Millis) -> Message {
     let parts = said.content.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(AssistantPart::Text { text: text.text.clone() }),
-        Block::Thinking(thought) => Some(AssistantPart::Thinking { thinking: thought.thinking.clone() }),
-        Block::ToolCall(call) => Some(AssistantPart::ToolCall {
+        MessageBlock::Text(text) => Some(AssistantPart::Text { text: text.text.clone() }),
+        MessageBlock::Thinking(thought) => Some(AssistantPart::Thinking { thinking: thought.thinking.clone() }),
+        MessageBlock::ToolCall(call) => Some(AssistantPart::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
             arguments: call.arguments.clone(),
         }),
-        Block::RedactedThinking { .. } | Block::Image(_) => None,
+        MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) => None,
     });
     let input = said.usage.input + said.usage.cache_read + said.usage.cache_write;
     let usage = Usage { input, output: said.usage.output, total_tokens: input + said.usage.output };
@@ -57,19 +57,19 @@ pub(super) fn assistant(said: &message::Assistant, at: Millis) -> Message {
 }
 
 /// The command line shows texts only, so text alone is no list of parts.
-fn user(content: &[Block]) -> UserContent {
-    let has_images = content.iter().any(|block| matches!(block, Block::Image(_)));
+fn user(content: &[MessageBlock]) -> UserContent {
+    let has_images = content.iter().any(|block| matches!(block, MessageBlock::Image(_)));
     if !has_images {
         return UserContent::Text(message::text_of(content));
     }
     let parts = content.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(UserPart::Text { text: text.text.clone() }),
-        Block::Image(image) => {
+        MessageBlock::Text(text) => Some(UserPart::Text { text: text.text.clone() }),
+        MessageBlock::Image(image) => {
             let r2_key = objects::referred(&image.data).map(str::to_owned);
             let data = r2_key.is_none().then(|| image.data.clone());
             Some(UserPart::Image { data, r2_key, mime_type: image.mime_type.clone() })
         }
-        Block::Thinking(_) | Block::RedactedThinking { .. } | Block::ToolCall(_) => None,
+        MessageBlock::Thinking(_) | MessageBlock::RedactedThinking { .. } | MessageBlock::ToolCall(_) => None,
     });
     UserContent::Parts(parts.collect())
 }

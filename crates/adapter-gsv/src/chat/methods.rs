@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::session::{Renewal, RenewalMode, Setting};
+use countersign_core::session::{RenewalMode, RenewalSettings, SessionSetting};
 use countersign_protocol::{
     Json,
     gsv::{
@@ -51,7 +51,7 @@ pub(super) async fn list(door: &Arc<Door>, list: List) -> Answer {
 }
 
 /// A rule in the words of the wire.
-pub(super) fn policy(renewal: Renewal) -> ResetPolicy {
+pub(super) fn policy(renewal: RenewalSettings) -> ResetPolicy {
     let mode = match renewal.mode {
         RenewalMode::Manual => ResetMode::Manual,
         RenewalMode::Daily => ResetMode::Daily,
@@ -61,7 +61,7 @@ pub(super) fn policy(renewal: Renewal) -> ResetPolicy {
 }
 
 /// The same with what belongs to the rule that counts, and nothing that waits for another.
-fn shown(renewal: Renewal) -> ResetPolicy {
+fn shown(renewal: RenewalSettings) -> ResetPolicy {
     let policy = policy(renewal);
     ResetPolicy {
         at_hour: policy.at_hour.filter(|_| policy.mode == ResetMode::Daily),
@@ -70,13 +70,13 @@ fn shown(renewal: Renewal) -> ResetPolicy {
     }
 }
 
-fn renewal(policy: ResetPolicy) -> Renewal {
+fn renewal(policy: ResetPolicy) -> RenewalSettings {
     let mode = match policy.mode {
         ResetMode::Manual => RenewalMode::Manual,
         ResetMode::Daily => RenewalMode::Daily,
         ResetMode::Idle => RenewalMode::Idle,
     };
-    Renewal { mode, hour: policy.at_hour, minutes: policy.idle_minutes }
+    RenewalSettings { mode, hour: policy.at_hour, minutes: policy.idle_minutes }
 }
 
 pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
@@ -194,12 +194,12 @@ pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: Patch) -> Answer
     if profile.model != own {
         let (provider, model) = profile.model.clone().unwrap_or((usual.provider, usual.id));
         let model = door.settings.reference(&door.context, &Model { provider, id: model });
-        lives::set(door, &id, Setting::Model(model)).await?;
+        lives::set(door, &id, SessionSetting::Model(model)).await?;
     }
     match patch.thinking_level {
         Change::Keep => {}
-        Change::Unset => lives::set(door, &id, Setting::Thinking(None)).await?,
-        Change::Set(level) => lives::set(door, &id, Setting::Thinking(Some(level.shown().to_owned()))).await?,
+        Change::Unset => lives::set(door, &id, SessionSetting::Thinking(None)).await?,
+        Change::Set(level) => lives::set(door, &id, SessionSetting::Thinking(Some(level.shown().to_owned()))).await?,
     }
     if profile != seen.profile || !seen.exists {
         lives::describe(door, &id, profile).await?;

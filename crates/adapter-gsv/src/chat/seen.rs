@@ -7,12 +7,12 @@ use std::{
 };
 
 use countersign_core::{
-    channel::Origin,
+    channel::MessageOrigin,
     digest::Digest,
     engine::{Engine, ResidencyScope, State},
-    gate::{self, Gate, Phase},
+    gate::{self, Gate, GatePhase},
     id::{EntryId, GateId, Lsn, PrincipalId, RunId},
-    session::{Entry, Kind, Profile, Session, Settings},
+    session::{Session, SessionEntry, SessionEntryKind, SessionProfile, Settings},
     time::Millis,
 };
 use countersign_protocol::gsv::{Fault, code, directive::Model, key};
@@ -40,13 +40,13 @@ pub(super) struct Asked {
     pub(super) run: Option<RunId>,
     pub(super) is_question: bool,
     /// The chat whose message began its run, and who said it: nobody else there may answer.
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<MessageOrigin>,
     /// How it was decided.
     pub(super) decided: Option<Outcome>,
     /// Where its content lies.
     pub(super) content: Lsn,
     /// How far an allow may reach.
-    pub(super) scopes: Vec<gate::Scope>,
+    pub(super) scopes: Vec<gate::ApprovalScope>,
     pub(super) opened_at: Millis,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Seen {
     /// What is recorded to be set for it, if it is there.
     pub(super) settings: Option<Box<Settings>>,
     pub(super) thinking: Option<String>,
-    pub(super) profile: Profile,
+    pub(super) profile: SessionProfile,
     pub(super) working: Option<Working>,
     /// What the run is called on the wire that begins once a summary is made.
     pub(super) awaited: Option<String>,
@@ -131,7 +131,7 @@ impl Seen {
 
 /// The id of a session after it began anew so often. Nothing has to be kept for it.
 fn id_of(key: &str, opened_at: Millis, renewals: u32) -> String {
-    let digest = Digest::of(format!("{key}\n{}\n{renewals}", opened_at.0).as_bytes()).to_string();
+    let digest = Digest::hash_bytes(format!("{key}\n{}\n{renewals}", opened_at.0).as_bytes()).to_string();
     let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
     // The form of a UUID of one's own making.
     format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
@@ -142,15 +142,15 @@ pub(crate) const CHAT: &str = "chat";
 
 fn asked(state: &State, gate: &Gate) -> Asked {
     let decided = match gate.phase() {
-        Phase::Pending => None,
-        Phase::Resolved { at, .. } => {
+        GatePhase::Pending => None,
+        GatePhase::Resolved { at, .. } => {
             Some(Outcome { at: *at, by: gate.resolved_by().cloned(), text: super::card::decided(gate) })
         }
     };
     let is_question = gate.kind() == gate::Kind::Question;
-    let of_run = || state.run(gate.run()?)?.marks().origin.as_deref().cloned();
+    let of_run = || state.run(gate.run()?)?.run_metadata().origin.as_deref().cloned();
     let shown = || {
-        let showing = gate.shown().iter().find(|showing| showing.surface == CHAT)?;
+        let showing = gate.shown_surfaces().iter().find(|showing| showing.surface == CHAT)?;
         serde_json::from_str(&showing.reference).ok()
     };
     let origin = of_run().or_else(shown);
@@ -160,29 +160,34 @@ fn asked(state: &State, gate: &Gate) -> Asked {
         is_question,
         origin,
         decided,
-        content: gate.content(),
+        content: gate.content_lsn(),
         scopes: gate.scopes().to_vec(),
         opened_at: gate.opened_at(),
     }
 }
 
-fn is_shown(entry: &Entry) -> bool {
-    let is_message =
-        matches!(entry.kind, Kind::User | Kind::Assistant { .. } | Kind::ToolResult { .. } | Kind::Compaction { .. });
+fn is_shown(entry: &SessionEntry) -> bool {
+    let is_message = matches!(
+        entry.kind,
+        SessionEntryKind::User
+            | SessionEntryKind::Assistant { .. }
+            | SessionEntryKind::ToolResult { .. }
+            | SessionEntryKind::Compaction { .. }
+    );
     // Of an answer that failed before a word of it came clients are told by an error, and no conversation has it.
-    let is_empty = matches!(entry.kind, Kind::Assistant { .. }) && entry.tokens == 0;
+    let is_empty = matches!(entry.kind, SessionEntryKind::Assistant { .. }) && entry.tokens == 0;
     entry.shown && is_message && !is_empty
 }
 
 /// The messages of a conversation as it is now: a summary stands first, in the place of what it sums up.
 fn lines(session: &Session) -> Vec<Line> {
-    let pieces = session.context();
+    let pieces = session.model_context();
     let entries = pieces.iter().map(|piece| piece.entry()).filter(|entry| is_shown(entry));
-    let line = |entry: &Entry| Line {
+    let line = |entry: &SessionEntry| Line {
         id: entry.id.clone(),
         content: entry.content,
         at: entry.at,
-        may_begin: !matches!(entry.kind, Kind::ToolResult { .. }),
+        may_begin: !matches!(entry.kind, SessionEntryKind::ToolResult { .. }),
     };
     entries.map(line).collect()
 }
@@ -196,10 +201,12 @@ pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> 
     let scope = ResidencyScope::Session(id.clone());
     let read = move |engine: &Engine| {
         let Some(session) = engine.state().session(&id) else { return Vec::new() };
-        let path = session.path();
+        let path = session.path_entries();
         let kept = path.iter().skip_while(|entry| entry.id != first_kept);
-        let stays: BTreeSet<&EntryId> =
-            kept.filter(|entry| !matches!(entry.kind, Kind::Compaction { .. })).map(|entry| &entry.id).collect();
+        let stays: BTreeSet<&EntryId> = kept
+            .filter(|entry| !matches!(entry.kind, SessionEntryKind::Compaction { .. }))
+            .map(|entry| &entry.id)
+            .collect();
         lines(session).into_iter().filter(|line| !stays.contains(&line.id)).collect()
     };
     let read = door.context.handle.source(Lane::Request).read_of(scope, read).await;
@@ -210,18 +217,18 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
     let state = engine.state();
     let run = session.run().and_then(|run| state.run(run));
     let mut gates: Vec<&Gate> = state.gates_of(session.id()).filter(|gate| gate.is_pending()).collect();
-    gates.sort_by_key(|gate| (gate.ordinal(), gate.content()));
+    gates.sort_by_key(|gate| (gate.ordinal(), gate.content_lsn()));
     let decided = state.gates_of(session.id()).filter(|gate| !gate.is_pending());
     let decided =
         decided.map(|gate| asked(state, gate)).max_by_key(|asked| asked.decided.as_ref().map(|decided| decided.at));
     let answers = state.gates_of(session.id()).flat_map(|gate| {
         let resolved = match gate.phase() {
-            Phase::Resolved { key, .. } => key.clone(),
-            Phase::Pending => None,
+            GatePhase::Resolved { key, .. } => key.clone(),
+            GatePhase::Pending => None,
         };
         resolved.into_iter().chain(gate.votes().iter().filter_map(|vote| vote.key.clone()))
     });
-    let renewals = session.renewals();
+    let renewals = session.renewal_count();
     let settings = session.settings();
     Seen {
         key: key.to_owned(),
@@ -241,13 +248,13 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
         profile: settings.profile.clone(),
         working: run.map(|run| Working {
             run: run.id(),
-            called: run.marks().reference.clone().unwrap_or_else(|| run.id().to_string()),
+            called: run.run_metadata().reference.clone().unwrap_or_else(|| run.id().to_string()),
             calls: run.calls().iter().filter(|call| state.call(**call).is_some_and(|call| !call.is_over())).count(),
         }),
         awaited: awaited(session),
         is_at_rest: session.is_at_rest(),
-        queued: session.queued(),
-        behind: session.next().filter_map(|marks| marks.reference.clone()).collect(),
+        queued: session.queued_count(),
+        behind: session.waiting_metadata().filter_map(|marks| marks.reference.clone()).collect(),
         waiting: gates.first().map(|gate| asked(state, gate)),
         waiting_behind: gates.len().saturating_sub(1),
         cwd: session.cwd().to_owned(),
@@ -260,7 +267,7 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
 /// What the run is called that begins behind the summary which is made, or asks again.
 fn awaited(session: &Session) -> Option<String> {
     let of_next = session.behind_compaction().and_then(|next| next.marks.as_ref());
-    let marks = of_next.or_else(|| session.compaction()?.marks.as_ref())?;
+    let marks = of_next.or_else(|| session.active_compaction()?.marks.as_ref())?;
     marks.reference.clone()
 }
 
@@ -314,7 +321,7 @@ async fn see_with<T: Send + 'static>(
         model: None,
         settings: None,
         thinking: None,
-        profile: Profile { renewal: Some(door.settings.renewal()), ..Profile::default() },
+        profile: SessionProfile { renewal: Some(door.settings.renewal()), ..SessionProfile::default() },
         working: None,
         awaited: None,
         is_at_rest: true,

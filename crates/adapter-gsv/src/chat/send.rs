@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    channel::{self, Heard, Origin},
+    channel::{self, InboundMessage, MessageOrigin},
     engine::{Command, EngineReply},
     id::PrincipalId,
-    message::{self, Block, Message, estimate_tokens},
-    run::Marks,
-    session::{self, Said},
+    message::{self, MessageBlock, StoredMessage, estimate_tokens},
+    run::RunMetadata,
+    session::{self, MessageContent},
 };
 use countersign_protocol::{
     Json,
@@ -40,7 +40,7 @@ pub(crate) struct Speaker {
     /// In the record.
     pub(crate) by: PrincipalId,
     /// The chat that it came from, where the answers go.
-    pub(crate) origin: Option<Box<Origin>>,
+    pub(crate) origin: Option<Box<MessageOrigin>>,
     /// How texts for it are written.
     pub(crate) style: Style,
     /// When it was said, as cards go: nobody answers one that was told later.
@@ -214,9 +214,9 @@ fn agent(door: &Door, key: &str) -> String {
 }
 
 /// That a message came from a chat network, if it did.
-pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<Heard<Command>> {
+pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<InboundMessage<Command>> {
     let origin = speaker.origin.as_ref()?;
-    Some(Heard { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None })
+    Some(InboundMessage { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None })
 }
 
 /// Records that something came from a chat network that begins no run.
@@ -243,17 +243,17 @@ async fn begin(
     }
     lives::catch_up(door, &id, &seen).await?;
     let directives = parsed.directives;
-    let marks = Box::new(Marks {
+    let marks = Box::new(RunMetadata {
         reference: Some(run.clone()),
         origin: speaker.origin.clone(),
         model: directives.model.as_ref().map(|model| door.settings.reference(&door.context, model)),
         thinking: directives.think_level.map(|level| level.shown().to_owned()),
-        ..Marks::default()
+        ..RunMetadata::default()
     });
     // Behind the new beginning, which takes away what came with the messages before.
     let more = media::keep(door, &seen.key, spoken.media).await?;
     let said = said(&format!("{}{}", spoken.before, parsed.text), more);
-    let say = Command::Session(id, session::Command::Say { said, marks });
+    let say = Command::Session(id, session::Command::Say { message: said, marks });
     let word = Word { by: speaker.by.clone(), heard: heard_of(door, &seen.key, speaker) };
     let command = word.over(say);
     let queued = match lives::ask(door, command).await? {
@@ -272,8 +272,8 @@ async fn begin(
 }
 
 /// Says something beside a run in the chat that a message came from. The message is taken whether or not it is said.
-async fn tell_chat(door: &Arc<Door>, session: &str, origin: &Origin, text: String) {
-    let message = channel::Message {
+async fn tell_chat(door: &Arc<Door>, session: &str, origin: &MessageOrigin, text: String) {
+    let message = channel::OutboundRequest {
         to: origin.from.clone(),
         text: text.into(),
         session: Some(session.to_owned()),
@@ -287,11 +287,11 @@ async fn tell_chat(door: &Arc<Door>, session: &str, origin: &Origin, text: Strin
 }
 
 /// A message of a person, as content.
-pub(crate) fn said(text: &str, more: Vec<Block>) -> Said {
-    let pictures = more.iter().filter(|block| matches!(block, Block::Image(_))).count() as u64;
-    let content: Vec<Block> = std::iter::once(Block::text(text)).chain(more).collect();
+pub(crate) fn said(text: &str, more: Vec<MessageBlock>) -> MessageContent {
+    let pictures = more.iter().filter(|block| matches!(block, MessageBlock::Image(_))).count() as u64;
+    let content: Vec<MessageBlock> = std::iter::once(MessageBlock::from_text(text)).chain(more).collect();
     let tokens = estimate_tokens(message::text_of(&content).len()) + pictures * PICTURE_TOKENS;
-    let message = Message::User(message::Said { content, ..message::Said::default() });
+    let message = StoredMessage::User(message::InputMessage { content, ..message::InputMessage::default() });
     let content = serde_json::to_string(&message).unwrap_or_default();
-    Said { content: content.into(), tokens }
+    MessageContent { content: content.into(), tokens }
 }

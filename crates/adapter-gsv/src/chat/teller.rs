@@ -7,12 +7,12 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Engine, Event, Recorded},
-    gate::{self, Gate, Scope},
+    engine::{Engine, Event, RecordedFact},
+    gate::{self, ApprovalScope, Gate},
     id::{GateId, Lsn, RunId, SessionId},
-    message::{Assistant, Block, Message, text_of},
-    run::{self, End},
-    session::{self, Kind, Then},
+    message::{AssistantReply, MessageBlock, StoredMessage, text_of},
+    run::{self, RunOutcome},
+    session::{self, AfterCompaction, SessionEntryKind},
     time::Millis,
 };
 use countersign_protocol::gsv::{
@@ -43,7 +43,7 @@ struct Talk {
     called: String,
     /// Whether whoever answers has said what it is called from now on.
     is_referred: bool,
-    said: Option<(Assistant, Millis)>,
+    said: Option<(AssistantReply, Millis)>,
     /// Which parts of the message that is being said are text.
     texts: BTreeSet<usize>,
     /// Gates that wait, in the order in which they are asked about.
@@ -55,7 +55,7 @@ struct Talk {
 struct Ask {
     gate: GateId,
     request: GateRequest,
-    scopes: Vec<Scope>,
+    scopes: Vec<ApprovalScope>,
 }
 
 /// Follows the record for clients. `None` if the gateway closes.
@@ -74,7 +74,7 @@ pub(crate) async fn follow(door: &Arc<Door>) -> Option<()> {
 }
 
 /// A gate that waits, where its content lies, and what may be chosen.
-type Waiting = (GateId, Lsn, Vec<Scope>);
+type Waiting = (GateId, Lsn, Vec<ApprovalScope>);
 
 /// What an earlier process left: runs that work, and what they wait for. Clients are told only of what happens from now
 /// on; whoever asks is told what waits.
@@ -85,10 +85,12 @@ async fn found(handle: &Handle) -> Option<BTreeMap<SessionId, Talk>> {
         let gates = |session: &SessionId| {
             let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session)).collect();
             gates.sort_by_key(|gate| gate.ordinal());
-            gates.iter().map(|gate| (gate.id(), gate.content(), gate.scopes().to_vec())).collect()
+            gates.iter().map(|gate| (gate.id(), gate.content_lsn(), gate.scopes().to_vec())).collect()
         };
-        runs.map(|run| (run.session().clone(), Talk::of(run.id(), run.marks().reference.clone()), gates(run.session())))
-            .collect()
+        runs.map(|run| {
+            (run.session().clone(), Talk::of(run.id(), run.run_metadata().reference.clone()), gates(run.session()))
+        })
+        .collect()
     };
     let (runs, _) = handle.source(Lane::Request).read(look).await?;
     let mut talks = BTreeMap::new();
@@ -111,7 +113,8 @@ async fn summed(handle: &Handle) -> Option<BTreeMap<SessionId, String>> {
     let look = |engine: &Engine| -> BTreeMap<SessionId, String> {
         let sessions = engine.state().sessions().filter(|session| key_of(session.id()).is_some());
         let again = sessions.filter_map(|session| {
-            let compaction = session.compaction().filter(|compaction| compaction.then == Then::Again)?;
+            let compaction =
+                session.active_compaction().filter(|compaction| compaction.then == AfterCompaction::Again)?;
             Some((session.id().clone(), compaction.marks.as_ref()?.reference.clone()?))
         });
         again.collect()
@@ -175,17 +178,17 @@ impl Teller {
         }
     }
 
-    fn fact(&mut self, session: &SessionId, recorded: &Recorded) {
+    fn fact(&mut self, session: &SessionId, recorded: &RecordedFact) {
         match &recorded.fact.event {
             Event::Run(event) => self.of_run(session, event, recorded),
             Event::Gate(event) => self.of_gate(session, event, recorded),
-            Event::Session(session::Event::Entry { kind: Kind::Assistant { .. }, made_at, .. }) => {
+            Event::Session(session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, made_at, .. }) => {
                 // As it is shown wherever it is read again.
                 let at = made_at.unwrap_or(recorded.meta.at);
                 let content = recorded.fact.content.as_deref();
-                let said = content.and_then(|content| serde_json::from_str::<Message>(content).ok());
-                if let (Some(Message::Assistant(said)), Some(talk)) = (said, self.talks.get_mut(session)) {
-                    let is_on_the_way = said.content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+                let said = content.and_then(|content| serde_json::from_str::<StoredMessage>(content).ok());
+                if let (Some(StoredMessage::Assistant(said)), Some(talk)) = (said, self.talks.get_mut(session)) {
+                    let is_on_the_way = said.content.iter().any(|block| matches!(block, MessageBlock::ToolCall(_)));
                     let has_text = !text_of(&said.content).trim().is_empty();
                     let told = (is_on_the_way && has_text).then(|| State::partial(&messages::assistant(&said, at)));
                     talk.said = Some((said, at));
@@ -201,7 +204,7 @@ impl Teller {
                     self.door.tell(key, Some(&called), state, Some(recorded.meta.lsn));
                 }
             }
-            Event::Session(session::Event::CompactionEnded { then, .. }) if *then != Then::Again => {
+            Event::Session(session::Event::CompactionEnded { then, .. }) if *then != AfterCompaction::Again => {
                 if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
                     let error = "LLM error: the conversation is too long for the model, and could not be summed up";
                     let state = State::Error { error: error.to_owned() };
@@ -226,7 +229,7 @@ impl Teller {
         }
     }
 
-    fn of_run(&mut self, session: &SessionId, event: &run::Event, recorded: &Recorded) {
+    fn of_run(&mut self, session: &SessionId, event: &run::Event, recorded: &RecordedFact) {
         match event {
             run::Event::Started { run, .. } => {
                 self.again.remove(session);
@@ -261,7 +264,7 @@ impl Teller {
         }
     }
 
-    fn of_gate(&mut self, session: &SessionId, event: &gate::Event, recorded: &Recorded) {
+    fn of_gate(&mut self, session: &SessionId, event: &gate::Event, recorded: &RecordedFact) {
         let Some(talk) = self.talks.get_mut(session) else { return };
         match event {
             gate::Event::Opened { gate, scopes, .. } => {
@@ -276,7 +279,7 @@ impl Teller {
                 }
                 talk.asked = None;
                 self.door.cards.clear(session);
-                if !std::mem::take(&mut talk.is_referred) && *resolution != gate::Resolution::Withdrawn {
+                if !std::mem::take(&mut talk.is_referred) && *resolution != gate::GateResolution::Withdrawn {
                     // It was decided elsewhere: what follows is told under a name of its own, which says so first.
                     talk.called = gate.to_string();
                     let text = card::resolved(*gate, resolution, by.as_ref());
@@ -308,21 +311,21 @@ impl Teller {
 }
 
 /// What is said of the end of a run. `None` if what follows says it.
-fn ended(end: End, talk: &Talk) -> Option<State> {
+fn ended(end: RunOutcome, talk: &Talk) -> Option<State> {
     let error = |error: String| Some(State::Error { error });
     let problem = || {
         let said = talk.said.as_ref().and_then(|(said, _)| said.error_message.clone());
         said.unwrap_or_else(|| "the provider did not answer".to_owned())
     };
     match end {
-        End::Completed => match &talk.said {
+        RunOutcome::Completed => match &talk.said {
             Some((said, at)) if !text_of(&said.content).trim().is_empty() => {
                 Some(State::last(&messages::assistant(said, *at)))
             }
             Some(_) | None => error(EMPTY_RESPONSE.to_owned()),
         },
-        End::Aborted | End::RetryCancelled => error(CANCELLED.to_owned()),
-        End::Failed => {
+        RunOutcome::Aborted | RunOutcome::RetryCancelled => error(CANCELLED.to_owned()),
+        RunOutcome::Failed => {
             let problem = problem();
             if problem.starts_with(EMPTY_ANSWER) {
                 return error(EMPTY_RESPONSE.to_owned());
@@ -335,7 +338,7 @@ fn ended(end: End, talk: &Talk) -> Option<State> {
             error(format!("LLM error: {problem}"))
         }
         // A summary is made, and the request is asked again.
-        End::Overflowed => None,
-        End::Interrupted => error("LLM error: the gateway was restarted".to_owned()),
+        RunOutcome::Overflowed => None,
+        RunOutcome::Interrupted => error("LLM error: the gateway was restarted".to_owned()),
     }
 }

@@ -1,6 +1,6 @@
 //! `gsv__ConfigGet`: a setting, without its secrets.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use countersign_protocol::{
     Json,
     gsv::settings::{Path, got},
@@ -20,7 +20,7 @@ pub(super) const TOOL: Native = Native {
         }})
     },
     signature: &["path"],
-    effect: Effect::Reads,
+    effect: ToolEffect::Reads,
     form: as_it_is,
     run: |call| Box::pin(run(call)),
 };

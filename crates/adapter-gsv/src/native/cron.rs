@@ -1,6 +1,6 @@
 //! `gsv__Cron`: plans what the agent is to do later, and looks after it. Times may be said as people say them.
 
-use countersign_core::{schedule::Zone, tool::Effect};
+use countersign_core::{schedule::Zone, tool::ToolEffect};
 use countersign_protocol::{
     Json,
     gsv::{Fault, Method, Request},
@@ -33,7 +33,7 @@ pub(super) const TOOL: Native = Native {
         }})
     },
     signature: &[],
-    effect: Effect::Changes,
+    effect: ToolEffect::Changes,
     form: as_it_is,
     run: |call| Box::pin(run(call)),
 };

@@ -1,6 +1,6 @@
 //! `gsv__DeleteFile`: a file of the agent's goes.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -14,7 +14,7 @@ pub(super) const TOOL: Native = Native {
     description: "Deletes a file of your workspace.",
     schema: || json!({"type": "object", "required": ["path"], "properties": {"path": path_schema("File")}}),
     signature: &["path"],
-    effect: Effect::Changes,
+    effect: ToolEffect::Changes,
     form: path_form,
     run: |call| Box::pin(run(call)),
 };

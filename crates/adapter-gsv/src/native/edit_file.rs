@@ -1,6 +1,6 @@
 //! `gsv__EditFile`: a part of a file of the agent's.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ pub(super) const TOOL: Native = Native {
         }})
     },
     signature: &["path"],
-    effect: Effect::Changes,
+    effect: ToolEffect::Changes,
     form: path_form,
     run: |call| Box::pin(run(call)),
 };

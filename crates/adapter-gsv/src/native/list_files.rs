@@ -1,6 +1,6 @@
 //! `gsv__ListFiles`: what a folder of the agent's holds.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -14,7 +14,7 @@ pub(super) const TOOL: Native = Native {
     description: "Lists a folder of your workspace: its files, and its folders with / at the end. Without a path, all that lies at the top.",
     schema: || json!({"type": "object", "properties": {"path": path_schema("Folder")}}),
     signature: &["path"],
-    effect: Effect::Reads,
+    effect: ToolEffect::Reads,
     form: path_form,
     run: |call| Box::pin(run(call)),
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use countersign_protocol::{Json, gsv::node};
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub(super) const TOOL: Native = Native {
         }})
     },
     signature: &[],
-    effect: Effect::Reads,
+    effect: ToolEffect::Reads,
     form: as_it_is,
     run: |call| Box::pin(run(call)),
 };

@@ -1,6 +1,6 @@
 //! `gsv__Message`: the agent says something in a chat network.
 
-use countersign_core::{channel::Media, tool::Effect};
+use countersign_core::{channel::OutboundMedia, tool::ToolEffect};
 use countersign_protocol::gsv::channel::PeerKind;
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub(super) const TOOL: Native = Native {
     description: "Sends a message to somebody in a chat network. Without channel and to it goes to whoever last spoke with you there. What you answer to a chat goes there by itself: this is for everything else.",
     schema: || schema("text", json!({"text": {"type": "string", "description": "What to say"}})),
     signature: &["channel", "to", "text"],
-    effect: Effect::Changes,
+    effect: ToolEffect::Changes,
     form: as_it_is,
     run: |call| Box::pin(run(call)),
 };
@@ -80,7 +80,7 @@ pub(super) async fn say(
     call: &Call,
     text: &str,
     (to, reply_to): (Target, Option<String>),
-    media: Option<Media>,
+    media: Option<OutboundMedia>,
 ) -> Outcome {
     let session = Some(call.key.as_str());
     let object = media.as_ref().map(|media| media.object.clone());

@@ -1,6 +1,6 @@
 //! `gsv__ReadFile`: a file of the agent's, or of everybody's skills.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
 use serde_json::json;
@@ -18,7 +18,7 @@ pub(super) const TOOL: Native = Native {
     description: "Reads a text file of your workspace. Paths that begin with skills/ lead to your own skills first, then to everybody's.",
     schema: || json!({"type": "object", "required": ["path"], "properties": {"path": path_schema("File")}}),
     signature: &["path"],
-    effect: Effect::Reads,
+    effect: ToolEffect::Reads,
     form: path_form,
     run: |call| Box::pin(run(call)),
 };

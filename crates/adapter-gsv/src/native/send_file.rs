@@ -2,7 +2,7 @@
 //!
 //! A tool of its own, so that no rule about words lets a file go.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use countersign_protocol::gsv::{LARGEST_MEDIA, workspace::Path};
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub(super) const TOOL: Native = Native {
         message::schema("path", json!({"path": path_schema("File"), "text": text}))
     },
     signature: &["channel", "to", "path", "text"],
-    effect: Effect::Changes,
+    effect: ToolEffect::Changes,
     form: path_form,
     run: |call| Box::pin(run(call)),
 };

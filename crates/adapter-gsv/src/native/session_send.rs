@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_core::{id::PrincipalId, tool::Effect};
+use countersign_core::{id::PrincipalId, tool::ToolEffect};
 use countersign_protocol::gsv::{chat::Sent, command::Style};
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ pub(super) const TOOL: Native = Native {
         }})
     },
     signature: &["sessionKey", "message"],
-    effect: Effect::Changes,
+    effect: ToolEffect::Changes,
     form: as_it_is,
     run: |call| Box::pin(run(call)),
 };

@@ -1,6 +1,6 @@
 //! `gsv__SessionsList`: the sessions that were spoken in, the last active first.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use countersign_protocol::Json;
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ pub(super) const TOOL: Native = Native {
         }})
     },
     signature: &[],
-    effect: Effect::Reads,
+    effect: ToolEffect::Reads,
     form: as_it_is,
     run: |call| Box::pin(run(call)),
 };

@@ -1,6 +1,6 @@
 //! `gsv__WriteFile`: a whole file of the agent's, made or replaced.
 
-use countersign_core::tool::Effect;
+use countersign_core::tool::ToolEffect;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub(super) const TOOL: Native = Native {
         }})
     },
     signature: &["path"],
-    effect: Effect::Changes,
+    effect: ToolEffect::Changes,
     form: path_form,
     run: |call| Box::pin(run(call)),
 };

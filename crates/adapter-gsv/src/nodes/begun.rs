@@ -2,7 +2,7 @@
 //! and for a day where it never was.
 
 use countersign_core::{
-    call::{self, Content, End, Executor},
+    call::{self, CallDetails, CallEnd, Executor},
     engine::Event,
     id::{CallId, Lsn},
 };
@@ -56,7 +56,7 @@ impl View for NodeCalls {
         }
         let Ok(Event::Call(event)) = Event::decode(&record.kind, record.version, &record.facts) else { return };
         match event {
-            call::Event::Wanted { call, executor: Executor::Peer(peer), .. } => {
+            call::Event::Proposed { call, executor: Executor::Peer(peer), .. } => {
                 let Some(node) = node_of(&peer) else { return };
                 if record.lsn.0.is_multiple_of(SWEEP) {
                     sweep(rows, record.at.0);
@@ -67,7 +67,7 @@ impl View for NodeCalls {
                 }
             }
             // Its node may come back and say what became of it.
-            call::Event::Ended { end: End::Unknown, .. } => {}
+            call::Event::Ended { end: CallEnd::Unknown, .. } => {}
             call::Event::Ended { call, .. } | call::Event::ResultDropped { call } => rows.delete(&call.to_string()),
             _ => {}
         }
@@ -90,7 +90,7 @@ pub(super) async fn find(door: &Door, wire: &str) -> Option<(String, Late)> {
     let content = log.contents(Partition::ZERO, &[row.lsn]).await;
     let content = content.inspect_err(|error| tracing::warn!(%error, "what a node was given cannot be read")).ok()?;
     let Some(Kept::Text(text)) = content.into_iter().next().flatten() else { return None };
-    let content: Content = serde_json::from_str(&text).ok()?;
+    let content: CallDetails = serde_json::from_str(&text).ok()?;
     Some((row.node, Late::of(call, &content, door.context.handle.source(Lane::Result))))
 }
 

@@ -9,9 +9,9 @@ use countersign_core::{
     digest::Digest,
     engine::{Command, Event},
     id::{CallId, SessionId},
-    message::{self, Block, Message, estimate_tokens},
-    run::Marks,
-    session::{self, Key, Said},
+    message::{self, MessageBlock, StoredMessage, estimate_tokens},
+    run::RunMetadata,
+    session::{self, IdempotencyKey, MessageContent},
     time::Millis,
 };
 use countersign_protocol::{
@@ -162,17 +162,19 @@ async fn find(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<
 /// Tells a session of the end, once for each event.
 async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) -> Result<(), Fault> {
     let name = [node, &event.session_id, &event.event_id].map(|part| format!("{}:{part}", part.len())).concat();
-    let name = Digest::of(name.as_bytes());
+    let name = Digest::hash_bytes(name.as_bytes());
     let text = event.message(node);
-    let message =
-        Message::User(message::Said { content: vec![Block::text(text.as_str())], ..message::Said::default() });
+    let message = StoredMessage::User(message::InputMessage {
+        content: vec![MessageBlock::from_text(text.as_str())],
+        ..message::InputMessage::default()
+    });
     let content = serde_json::to_string(&message).unwrap_or_default();
-    let said = Said { content: content.into(), tokens: estimate_tokens(text.len()) };
+    let said = MessageContent { content: content.into(), tokens: estimate_tokens(text.len()) };
     let reference = Some(uuid::Uuid::new_v4().to_string());
-    let marks = Box::new(Marks { reference, ahead: true, ..Marks::default() });
+    let marks = Box::new(RunMetadata { reference, ahead: true, ..RunMetadata::default() });
     let once = session::Command::Once {
-        key: Key { name: format!("execution:{name}"), asks: name },
-        command: Box::new(session::Command::Say { said, marks }),
+        key: IdempotencyKey { name: format!("execution:{name}"), asks: name },
+        command: Box::new(session::Command::Say { message: said, marks }),
     };
     let asked = door.context.handle.source(Lane::Request).ask(Command::Session(session, once)).await;
     // The node sends it again.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    call::{Act, Command as CallCommand},
+    call::{Command as CallCommand, PeerAction},
     engine::{Command, CommandError},
     id::{CallId, SessionId},
     policy::Class,
@@ -101,7 +101,7 @@ async fn begin(
 ) -> Result<(), Fault> {
     let session = SessionId::new(ALL);
     let spec = tool.spec();
-    let act = Act {
+    let act = PeerAction {
         call: own.call,
         session: session.clone(),
         by: peer.principal(),

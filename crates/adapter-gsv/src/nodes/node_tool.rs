@@ -3,7 +3,7 @@
 use countersign_core::{
     call,
     policy::Class,
-    tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
+    tool::{Foreign, Lane, Machine, RepeatMode, Shell, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gsv::{
     runtime::{Capability, RuntimeInfo},
@@ -26,7 +26,7 @@ pub(crate) struct NodeTool {
     definition: Definition,
     /// Whether the node says that it needs a shell for it.
     needs_shell: bool,
-    spec: Spec,
+    spec: ToolSpec,
 }
 
 impl NodeTool {
@@ -35,13 +35,13 @@ impl NodeTool {
         // Providers want it said that arguments are an object.
         schema.entry("type").or_insert_with(|| "object".into());
         schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
-        let spec = Spec {
+        let spec = ToolSpec {
             name: name_for_models(node, &definition.name),
             description: definition.description.clone(),
             schema: Value::Object(schema),
             lane: Lane::Shared,
-            repeat: Repeat::Once,
-            effect: Effect::Changes,
+            repeat: RepeatMode::Once,
+            effect: ToolEffect::Changes,
             signature: named(&definition.name),
         };
         let needs = runtime.and_then(|runtime| runtime.tool_capabilities.get(&definition.name));
@@ -69,12 +69,12 @@ impl NodeTool {
 
 /// A call of the tool of a node that agents know by this name, as far as that can be told without the node: no schema is
 /// known, and which text a shell would read is told by the name and the arguments. `None` if it is no name of one.
-pub fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::Content> {
+pub fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails> {
     let (node, tool) = name.split_once("__").filter(|(node, tool)| !node.is_empty() && !tool.is_empty())?;
     let definition = Definition { name: tool.to_owned(), description: String::new(), input_schema: Map::new() };
     let mut there = NodeTool::new(node, &definition, None);
     name.clone_into(&mut there.spec.name);
-    Some(call::Content {
+    Some(call::CallDetails {
         tool: name.into(),
         tool_call_id: "".into(),
         intent: None,
@@ -126,7 +126,7 @@ fn ends_like_a_digest(text: &str) -> bool {
 }
 
 impl Tool for NodeTool {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

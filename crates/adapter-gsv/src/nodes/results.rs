@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::message::Block;
+use countersign_core::message::MessageBlock;
 use countersign_protocol::{
     Json,
     gsv::{
@@ -123,7 +123,7 @@ fn output(outcome: &Outcome) -> Output {
         text.push_str(&format!("\n[{} bytes more were left out]", all - text.len()));
     }
     let is_error = outcome.error.is_some();
-    Output { content: vec![Block::text(text)], details: Some(json!({})), is_error }
+    Output { content: vec![MessageBlock::from_text(text)], details: Some(json!({})), is_error }
 }
 
 #[cfg(test)]

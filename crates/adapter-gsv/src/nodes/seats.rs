@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use countersign_core::{
     engine::Command,
-    peer::{self, Memory},
+    peer::{self, PeerMemory},
 };
 use countersign_protocol::{
     Json,
@@ -56,16 +56,17 @@ pub(crate) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
     let registration = Registration::of(&peer.connect, tools, runtime.as_ref(), journal.is_some());
     if register::find(door.context.handle.log(), node).await.is_none_or(|known| known.registration != registration) {
         let said = Json::of(&registration).text().into();
-        let registered = source.ask(Command::Peer(peer::Command::Registered { peer: peer_of(node), said })).await;
+        let registered =
+            source.ask(Command::Peer(peer::Command::Registered { peer: peer_of(node), description: said })).await;
         if let Err(error) = registered {
             tracing::warn!(node, %error, "what a node is was not recorded");
         }
     }
     door.toolbox.offer(node, tools, runtime.as_ref());
     let memory = match journal {
-        None => Memory::Forgets,
-        Some(Journal::Nameless) => Memory::Keeps,
-        Some(Journal::Of(id)) => Memory::Journal(*id),
+        None => PeerMemory::Forgets,
+        Some(Journal::Nameless) => PeerMemory::Keeps,
+        Some(Journal::Of(id)) => PeerMemory::Journal(*id),
     };
     let link = door.toolbox.peers().open_to(peer_of(node), memory, source.clone()).await;
     // Whoever is told that it is here can have it do something at once.

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use countersign_core::{
     call,
-    engine::{Event, Recorded},
+    engine::{Event, RecordedFact},
     id::CallId,
 };
 use countersign_protocol::gsv::{Fault, tool::Outcome};
@@ -102,7 +102,7 @@ impl Waiting {
 }
 
 /// Returns what happened to a call, if it is that.
-pub(super) fn event_of_call(recorded: &Arc<Recorded>) -> Option<call::Event> {
+pub(super) fn event_of_call(recorded: &Arc<RecordedFact>) -> Option<call::Event> {
     match &recorded.fact.event {
         Event::Call(event) => Some(event.clone()),
         _ => None,

@@ -10,7 +10,7 @@ use std::{
     path::{Path as FilePath, PathBuf},
 };
 
-use countersign_core::{digest::Digest, settings::Path};
+use countersign_core::{digest::Digest, settings::SettingsPath};
 use countersign_files::replace::{Access, replace};
 use countersign_runtime::tools::regular;
 use parking_lot::Mutex;
@@ -35,14 +35,14 @@ pub struct SecretsError {
 /// One secret as it lies in the file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    path: Path,
+    path: SettingsPath,
     /// Else a short secret could be guessed from the digest in the record.
     salt: String,
     value: String,
 }
 
 /// All secrets that are kept, by path and digest.
-type Known = BTreeMap<(Path, Digest), (String, SecretString)>;
+type Known = BTreeMap<(SettingsPath, Digest), (String, SecretString)>;
 
 /// The file.
 pub(super) struct Secrets {
@@ -51,7 +51,7 @@ pub(super) struct Secrets {
 }
 
 fn digest(salt: &str, value: &str) -> Digest {
-    Digest::of(format!("{salt}\n{value}").as_bytes())
+    Digest::hash_bytes(format!("{salt}\n{value}").as_bytes())
 }
 
 impl Secrets {
@@ -84,7 +84,10 @@ impl Secrets {
     ///
     /// # Errors
     /// If the file was not written. Nothing has changed then.
-    pub(super) fn keep(&self, secrets: Vec<(Path, String)>) -> Result<Vec<(Path, Digest)>, SecretsError> {
+    pub(super) fn keep(
+        &self,
+        secrets: Vec<(SettingsPath, String)>,
+    ) -> Result<Vec<(SettingsPath, Digest)>, SecretsError> {
         let mut known = self.known.lock().clone();
         let mut digests = Vec::with_capacity(secrets.len());
         for (path, value) in secrets {
@@ -105,7 +108,7 @@ impl Secrets {
     ///
     /// # Errors
     /// If the file was not written. What is too much in it counts for nothing.
-    pub(super) fn keep_only(&self, named: impl Fn(&Path, Digest) -> bool) -> Result<(), SecretsError> {
+    pub(super) fn keep_only(&self, named: impl Fn(&SettingsPath, Digest) -> bool) -> Result<(), SecretsError> {
         let before = self.known.lock().clone();
         let mut known = before.clone();
         known.retain(|(path, digest), _| named(path, *digest));
@@ -113,7 +116,7 @@ impl Secrets {
     }
 
     /// The secret at a path with this digest, if it is kept.
-    pub(super) fn get(&self, path: &Path, digest: Digest) -> Option<SecretString> {
+    pub(super) fn get(&self, path: &SettingsPath, digest: Digest) -> Option<SecretString> {
         self.known.lock().get(&(path.clone(), digest)).map(|(_, secret)| secret.clone())
     }
 
@@ -148,13 +151,13 @@ impl Secrets {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use countersign_core::{digest::Digest, settings::Path};
+    use countersign_core::{digest::Digest, settings::SettingsPath};
     use secrecy::ExposeSecret as _;
 
     use super::{FILE, Secrets};
 
-    fn path(text: &str) -> Path {
-        Path::of(text.split('.').map(str::to_owned)).unwrap()
+    fn path(text: &str) -> SettingsPath {
+        SettingsPath::from_names(text.split('.').map(str::to_owned)).unwrap()
     }
 
     fn shown(secrets: &Secrets, at: &str, digest: Digest) -> Option<String> {

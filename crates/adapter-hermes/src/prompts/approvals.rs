@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{http::StatusCode, response::Response};
 use countersign_core::{
     engine::{CommandError, EngineReply},
-    gate::{Answer, AnswerRefusal, Resolution, Scope},
+    gate::{AnswerError, ApprovalScope, GateReply, GateResolution},
     id::SessionId,
 };
 use countersign_http::{
@@ -26,7 +26,7 @@ use super::{
 /// What a person can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    Allow(Scope),
+    Allow(ApprovalScope),
     Deny,
 }
 
@@ -36,9 +36,9 @@ impl Choice {
         match body.0.get("choice") {
             None | Some(Value::Null) => Ok(Self::Deny),
             Some(Value::String(word)) => match word.as_str() {
-                "once" => Ok(Self::Allow(Scope::Once)),
-                "session" => Ok(Self::Allow(Scope::Session)),
-                "always" => Ok(Self::Allow(Scope::Always)),
+                "once" => Ok(Self::Allow(ApprovalScope::Once)),
+                "session" => Ok(Self::Allow(ApprovalScope::Session)),
+                "always" => Ok(Self::Allow(ApprovalScope::Always)),
                 "deny" => Ok(Self::Deny),
                 word => Err(word.to_owned()),
             },
@@ -106,7 +106,9 @@ impl Form for ApprovalAnswer {
         let named = fields::text(body, "approval_id")?.map(str::to_owned);
         let lets_through = fields::switch(body, "yolo")?.unwrap_or_default();
         let choice = Choice::of(body).map_err(|word| Rejection::bad(format!("Invalid choice: {word}")))?;
-        if matches!(choice, Choice::Allow(Scope::Session | Scope::Always)) && !caller.may(access::Scope::Admin) {
+        if matches!(choice, Choice::Allow(ApprovalScope::Session | ApprovalScope::Always))
+            && !caller.may(access::Scope::Admin)
+        {
             let told = json!({ "ok": false, "choice": choice.word(), "error": ONCE_ONLY });
             return Err(FormError::Told(StatusCode::FORBIDDEN, told));
         }
@@ -180,8 +182,8 @@ async fn decide(
             Found::Nothing(_) => return Ok(Told::without_gate(false, json!({}))),
         };
         let answer = match choice {
-            Choice::Deny => Answer::Deny { reason: None },
-            Choice::Allow(scope) => Answer::Allow(card::offered(&gate, scope)),
+            Choice::Deny => GateReply::Deny { reason: None },
+            Choice::Allow(scope) => GateReply::Allow(card::offered(&gate, scope)),
         };
         let key = format!("web:{}:{}", caller.principal, choice.word());
         let refused = match prompts.answer(&gate, answer, &caller.principal, key).await {
@@ -191,7 +193,7 @@ async fn decide(
         };
         return Ok(match refused {
             Refused::Refusal(CommandError::Answer(
-                refusal @ (AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_)),
+                refusal @ (AnswerError::AlreadyResolved { .. } | AnswerError::Unknown(_)),
             )) => {
                 if named.is_none() {
                     // Somebody else answered the oldest just now: there is another oldest, or none.
@@ -199,13 +201,14 @@ async fn decide(
                 }
                 Told::stale(matches!(
                     refusal,
-                    AnswerRefusal::AlreadyResolved { resolution: Resolution::Allowed { .. } | Resolution::Granted, .. }
+                    AnswerError::AlreadyResolved {
+                        resolution: GateResolution::Allowed { .. } | GateResolution::Granted,
+                        ..
+                    }
                 ))
             }
             Refused::Refusal(CommandError::Answer(
-                refusal @ (AnswerRefusal::NotAmong { .. }
-                | AnswerRefusal::Nobody { .. }
-                | AnswerRefusal::NotAllowed { .. }),
+                refusal @ (AnswerError::NotAmong { .. } | AnswerError::Nobody { .. } | AnswerError::NotAllowed { .. }),
             )) => Told::refused(StatusCode::FORBIDDEN, &refusal.to_string()),
             Refused::Refusal(refusal) => Told::refused(StatusCode::CONFLICT, &refusal.to_string()),
             refused => Told::refused(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string()),

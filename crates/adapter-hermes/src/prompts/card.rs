@@ -4,7 +4,7 @@
 
 use countersign_core::{
     engine::Engine,
-    gate::{Gate, Kind, Scope},
+    gate::{ApprovalScope, Gate, Kind},
     id::GateId,
 };
 use countersign_view::{GateCard, GateSummary, Lines, escape, gate_card::Asked as Subject, gate_request::RequestKind};
@@ -36,12 +36,12 @@ pub(crate) fn is_question(gate: &Gate) -> bool {
 
 /// Whether a gate is covered when its session is let through unasked: neither the floor nor what names people.
 pub(crate) fn is_coverable(gate: &Gate) -> bool {
-    gate.kind() == Kind::Approval && gate.step().is_none() && gate.scopes().contains(&Scope::Session)
+    gate.kind() == Kind::Approval && gate.current_step().is_none() && gate.scopes().contains(&ApprovalScope::Session)
 }
 
 /// What of a choice a gate offers: the widest reach that is not wider.
-pub(crate) fn offered(gate: &Gate, wanted: Scope) -> Scope {
-    gate.scopes().iter().copied().filter(|scope| *scope <= wanted).max().unwrap_or(Scope::Once)
+pub(crate) fn offered(gate: &Gate, wanted: ApprovalScope) -> ApprovalScope {
+    gate.scopes().iter().copied().filter(|scope| *scope <= wanted).max().unwrap_or(ApprovalScope::Once)
 }
 
 impl Asked {
@@ -75,7 +75,7 @@ impl Asked {
                 }
                 // Clients show it beside the command, which is all that it covers.
                 let key = match gate.scopes() {
-                    [Scope::Once] | [] => "only this call",
+                    [ApprovalScope::Once] | [] => "only this call",
                     _ => "exactly this call",
                 };
                 told["pattern_key"] = key.into();
@@ -172,7 +172,7 @@ impl Asked {
             "command": command,
             "description": escape(description, Lines::Many),
             "choices": choices,
-            "allow_permanent": scopes.contains(&Scope::Always),
+            "allow_permanent": scopes.contains(&ApprovalScope::Always),
             "requested_at": seconds(gate.opened_at()),
         });
         if let Some(deadline) = gate.deadline() {
@@ -206,11 +206,11 @@ pub(crate) fn route(session: &str) -> String {
 }
 
 /// The wire's word for how far an answer reaches.
-pub(crate) const fn word(scope: Scope) -> &'static str {
+pub(crate) const fn word(scope: ApprovalScope) -> &'static str {
     match scope {
-        Scope::Once => "once",
-        Scope::Session => "session",
-        Scope::Always => "always",
+        ApprovalScope::Once => "once",
+        ApprovalScope::Session => "session",
+        ApprovalScope::Always => "always",
     }
 }
 

@@ -7,7 +7,7 @@ use countersign_conversations::chats::sayable;
 use countersign_core::{
     digest::Digest,
     engine::CommandError,
-    gate::{Answer, AnswerRefusal},
+    gate::{AnswerError, GateReply},
     id::SessionId,
 };
 use countersign_http::{
@@ -108,19 +108,17 @@ async fn answer(
         let Found::Gate(gate, shown) = prompts.find(session, named, Line::Questions).await? else {
             return Ok(Err(stale()));
         };
-        let answer = Answer::Say(shown.map_or_else(|| vec![said.to_owned()], |shown| words(&shown, said)));
-        let key = format!("web:{}:say:{}", caller.principal, Digest::of(said.as_bytes()));
+        let answer = GateReply::Say(shown.map_or_else(|| vec![said.to_owned()], |shown| words(&shown, said)));
+        let key = format!("web:{}:say:{}", caller.principal, Digest::hash_bytes(said.as_bytes()));
         let Err(problem) = prompts.answer(&gate, answer, &caller.principal, key).await else { return Ok(Ok(())) };
         return Ok(Err(match problem {
-            Refused::Refusal(CommandError::Answer(
-                AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_),
-            )) => {
+            Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { .. } | AnswerError::Unknown(_))) => {
                 if named.is_none() {
                     continue;
                 }
                 stale()
             }
-            Refused::Refusal(CommandError::Answer(refusal @ AnswerRefusal::NotAllowed { .. })) => {
+            Refused::Refusal(CommandError::Answer(refusal @ AnswerError::NotAllowed { .. })) => {
                 refused(StatusCode::FORBIDDEN, &refusal.to_string())
             }
             Refused::TooLarge | Refused::Refusal(CommandError::TooLong { .. }) => {
@@ -189,16 +187,16 @@ fn listed(labels: &[(&str, String)], said: &str) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::{Choice, Content};
+    use countersign_core::gate::{GateChoice, GateContent};
 
     use super::words;
 
     #[test]
     fn an_answer_is_a_label_a_list_of_labels_or_somebodys_own_words() {
-        let content = |multi| Content::Question {
+        let content = |multi| GateContent::Question {
             id: "q".to_owned(),
             question: "Which?".to_owned(),
-            choices: ["a", "b, c", "a, b", "h\u{202e}i"].map(|label| Choice { label: label.to_owned() }).to_vec(),
+            choices: ["a", "b, c", "a, b", "h\u{202e}i"].map(|label| GateChoice { label: label.to_owned() }).to_vec(),
             multi,
             recommended: None,
             about: serde_json::Map::new(),

@@ -8,12 +8,12 @@ use std::{
 
 use countersign_core::{
     call,
-    engine::{Engine, Event, Recorded},
+    engine::{Engine, Event, RecordedFact},
     gate,
     id::{CallId, RunId, SessionId},
-    message::{Block, Message, StopReason},
-    run::{self, End, Trigger},
-    session::{self, Kind},
+    message::{MessageBlock, StopReason, StoredMessage},
+    run::{self, RunOutcome, RunTrigger},
+    session::{self, SessionEntryKind},
 };
 use countersign_runtime::{FactFollower, Lane, Source};
 use countersign_view::{Lines, escape};
@@ -59,12 +59,12 @@ struct Said {
 }
 
 /// Returns the fact if it is about a session.
-pub(super) fn fact_of_session(recorded: &Arc<Recorded>) -> Option<Arc<Recorded>> {
+pub(super) fn fact_of_session(recorded: &Arc<RecordedFact>) -> Option<Arc<RecordedFact>> {
     recorded.meta.session.is_some().then(|| Arc::clone(recorded))
 }
 
 /// Follows the log to its end.
-pub(super) async fn follow(prompts: Arc<Prompts>, mut facts: FactFollower<Arc<Recorded>>) {
+pub(super) async fn follow(prompts: Arc<Prompts>, mut facts: FactFollower<Arc<RecordedFact>>) {
     let mut follower = Follower {
         answers: prompts.handle.source(Lane::Result),
         prompts: Arc::clone(&prompts),
@@ -86,7 +86,7 @@ pub(super) async fn follow(prompts: Arc<Prompts>, mut facts: FactFollower<Arc<Re
 }
 
 impl Follower {
-    async fn recorded(&mut self, recorded: &Recorded) {
+    async fn recorded(&mut self, recorded: &RecordedFact) {
         let Some(session) = &recorded.meta.session else { return };
         match &recorded.fact.event {
             Event::Gate(gate::Event::Shown { .. } | gate::Event::Updated { .. }) => {}
@@ -109,15 +109,15 @@ impl Follower {
         }
     }
 
-    fn session(&mut self, session: &SessionId, event: &session::Event, recorded: &Recorded) {
+    fn session(&mut self, session: &SessionId, event: &session::Event, recorded: &RecordedFact) {
         match event {
             session::Event::Opened { .. } => self.changed("session_new", session, recorded),
             session::Event::Named { .. } => self.changed("session_rename", session, recorded),
-            session::Event::Entry { kind: Kind::Assistant { .. }, .. } if self.is_heard(session) => {
+            session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, .. } if self.is_heard(session) => {
                 let message = recorded.fact.content.as_ref().and_then(|content| serde_json::from_str(content).ok());
-                if let Some(Message::Assistant(message)) = message {
+                if let Some(StoredMessage::Assistant(message)) = message {
                     let text = message.content.iter().rev().find_map(|block| match block {
-                        Block::Text(text) if !text.text.trim().is_empty() => Some(summary(&text.text)),
+                        MessageBlock::Text(text) if !text.text.trim().is_empty() => Some(summary(&text.text)),
                         _ => None,
                     });
                     let problem = message.error_message.filter(|_| message.stop_reason == StopReason::Error);
@@ -134,20 +134,20 @@ impl Follower {
             && let Some(why) = awaited.never_begins(event)
         {
             let (run, end) = match why {
-                NeverBegins::Stopped => (awaited.run(), End::Aborted),
-                NeverBegins::TooLong => (awaited.run(), End::Overflowed),
+                NeverBegins::Stopped => (awaited.run(), RunOutcome::Aborted),
+                NeverBegins::TooLong => (awaited.run(), RunOutcome::Overflowed),
             };
             self.awaited.remove(session);
             self.ended(session, run, end, recorded);
         }
     }
 
-    fn run(&mut self, session: &SessionId, event: &run::Event, recorded: &Recorded) {
+    fn run(&mut self, session: &SessionId, event: &run::Event, recorded: &RecordedFact) {
         match event {
             run::Event::Started { run, trigger } => {
                 let is_told = self.awaited.remove(session).is_some_and(|awaited| awaited.run() == *run);
                 if !is_told {
-                    self.began(session, *run, *trigger == Trigger::Prompt, recorded);
+                    self.began(session, *run, *trigger == RunTrigger::Prompt, recorded);
                 }
             }
             run::Event::Ended { run, end, .. } => self.ended(session, *run, *end, recorded),
@@ -155,7 +155,7 @@ impl Follower {
         }
     }
 
-    fn began(&self, session: &SessionId, run: RunId, is_for_prompt: bool, recorded: &Recorded) {
+    fn began(&self, session: &SessionId, run: RunId, is_for_prompt: bool, recorded: &RecordedFact) {
         let mut started = json!({
             "session_id": session,
             "run_id": run.to_string(),
@@ -170,14 +170,16 @@ impl Follower {
         self.changed("turn_started", session, recorded);
     }
 
-    fn ended(&mut self, session: &SessionId, run: RunId, end: End, recorded: &Recorded) {
+    fn ended(&mut self, session: &SessionId, run: RunId, end: RunOutcome, recorded: &RecordedFact) {
         let said = self.said.remove(session).unwrap_or_default();
         let (event, status, otherwise) = match end {
-            End::Completed => ("turn_completed", "completed", "The turn is complete."),
-            End::Aborted | End::RetryCancelled => ("turn_completed", "cancelled", "The turn was stopped."),
-            End::Failed => ("turn_failed", "error", "The model's provider failed."),
-            End::Overflowed => ("turn_failed", "error", "The conversation is too long for the model."),
-            End::Interrupted => ("turn_failed", "error", "The gateway ended in the middle of the turn."),
+            RunOutcome::Completed => ("turn_completed", "completed", "The turn is complete."),
+            RunOutcome::Aborted | RunOutcome::RetryCancelled => {
+                ("turn_completed", "cancelled", "The turn was stopped.")
+            }
+            RunOutcome::Failed => ("turn_failed", "error", "The model's provider failed."),
+            RunOutcome::Overflowed => ("turn_failed", "error", "The conversation is too long for the model."),
+            RunOutcome::Interrupted => ("turn_failed", "error", "The gateway ended in the middle of the turn."),
         };
         let text = Some(said.text).filter(|text| !text.is_empty());
         let mut ended = json!({
@@ -198,11 +200,11 @@ impl Follower {
         }
     }
 
-    fn call(&mut self, session: &SessionId, event: &call::Event, recorded: &Recorded) {
+    fn call(&mut self, session: &SessionId, event: &call::Event, recorded: &RecordedFact) {
         match event {
-            call::Event::Wanted { call, .. } if self.is_heard(session) => {
+            call::Event::Proposed { call, .. } if self.is_heard(session) => {
                 let content = recorded.fact.content.as_deref();
-                let content = content.and_then(|content| serde_json::from_str::<call::Content>(content).ok());
+                let content = content.and_then(|content| serde_json::from_str::<call::CallDetails>(content).ok());
                 if let Some(content) = content {
                     self.tools.insert(*call, escape(&content.tool, Lines::One).into_owned());
                 }
@@ -262,7 +264,7 @@ impl Follower {
         }
     }
 
-    fn changed(&self, reason: &str, session: &SessionId, recorded: &Recorded) {
+    fn changed(&self, reason: &str, session: &SessionId, recorded: &RecordedFact) {
         self.prompts.boards.lock().change(reason, session, recorded.meta.lsn);
     }
 }

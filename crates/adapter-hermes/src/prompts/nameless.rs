@@ -48,7 +48,7 @@ pub(super) struct Post {
 impl Post {
     pub(super) fn new(caller: &Caller, session: &SessionId, body: &Body) -> Self {
         let body = Value::Object(body.0.clone()).to_string();
-        Self { by: caller.principal.clone(), session: session.clone(), body: Digest::of(body.as_bytes()) }
+        Self { by: caller.principal.clone(), session: session.clone(), body: Digest::hash_bytes(body.as_bytes()) }
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn post(by: &str, session: &str, body: &str) -> Post {
-        Post { by: PrincipalId::new(by), session: SessionId::new(session), body: Digest::of(body.as_bytes()) }
+        Post { by: PrincipalId::new(by), session: SessionId::new(session), body: Digest::hash_bytes(body.as_bytes()) }
     }
 
     #[tokio::test(start_paused = true)]

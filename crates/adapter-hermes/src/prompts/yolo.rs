@@ -13,7 +13,7 @@ use axum::{
 use countersign_conversations::chats::ChatError;
 use countersign_core::{
     engine::{Command, Engine, ResidencyScope as At},
-    gate::{self, Answer, Gate, Scope},
+    gate::{self, ApprovalScope, Gate, GateReply},
     id::{GateId, PrincipalId, SessionId},
 };
 use countersign_http::{
@@ -139,7 +139,8 @@ impl Prompts {
     /// The answer to a gate that has just opened in `session`, if that is let through.
     pub(super) fn covering(&self, session: &SessionId, opened: &gate::Event) -> Option<Command> {
         let gate::Event::Opened { gate, kind, scopes, steps, .. } = opened else { return None };
-        let is_coverable = *kind == gate::Kind::Approval && steps.is_empty() && scopes.contains(&Scope::Session);
+        let is_coverable =
+            *kind == gate::Kind::Approval && steps.is_empty() && scopes.contains(&ApprovalScope::Session);
         let covered = self.covered.lock();
         let by = covered.get(session).filter(|_| is_coverable)?;
         Some(allow(*gate, by))
@@ -149,5 +150,5 @@ impl Prompts {
 /// Allows one call on the word of whoever let its session through.
 fn allow(gate: GateId, by: &PrincipalId) -> Command {
     let key = Some(format!("web:{by}:yolo"));
-    Command::Gate(gate::Command::Answer { gate, answer: Answer::Allow(Scope::Once), by: by.clone(), key })
+    Command::Gate(gate::Command::Answer { gate, answer: GateReply::Allow(ApprovalScope::Once), by: by.clone(), key })
 }

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command, CommandError, Recorded},
+    engine::{Command, CommandError, RecordedFact},
     id::SessionId,
-    session::Entry,
+    session::SessionEntry,
 };
 use countersign_runtime::{Host, Lane, Refused};
 use parking_lot::Mutex;
@@ -182,7 +182,7 @@ impl Leaving {
         let requests = self.hall.handle.source(Lane::Request);
         let session = self.session.clone();
         let of_session =
-            move |recorded: &Arc<Recorded>| (recorded.meta.session.as_ref() == Some(&session)).then_some(());
+            move |recorded: &Arc<RecordedFact>| (recorded.meta.session.as_ref() == Some(&session)).then_some(());
         let Some(mut changes) = self.hall.handle.follow(of_session).await else { return };
         loop {
             match requests.ask(Command::Leave(self.session.clone())).await {
@@ -202,6 +202,6 @@ impl Leaving {
     }
 }
 
-fn said(entry: &Entry) -> bool {
+fn said(entry: &SessionEntry) -> bool {
     entry.kind.is_message()
 }

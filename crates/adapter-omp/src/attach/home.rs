@@ -38,7 +38,7 @@ pub(crate) fn is_plain(id: &SessionId) -> bool {
 
 /// The name of a session's files, without what tells them apart.
 pub(crate) fn stem(id: &SessionId) -> String {
-    if is_plain(id) { id.to_string() } else { Digest::of(id.as_str().as_bytes()).to_string() }
+    if is_plain(id) { id.to_string() } else { Digest::hash_bytes(id.as_str().as_bytes()).to_string() }
 }
 
 /// The log of a session that has one of its own.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use countersign_core::{
     id::Lsn,
-    message::{Block, Message, StopReason, text_of},
-    session::{Entry, Kind, Reason, Session},
+    message::{MessageBlock, StopReason, StoredMessage, text_of},
+    session::{CompactionCause, Session, SessionEntry, SessionEntryKind},
 };
 use countersign_protocol::{
     Json, Number,
@@ -55,7 +55,7 @@ async fn read<T: Send + 'static>(
 
 /// Whether a compaction is under way that belongs to the work of runs.
 fn goes_on_by_itself(session: &Session) -> bool {
-    session.compaction().is_some_and(|compaction| compaction.reason != Reason::Manual)
+    session.active_compaction().is_some_and(|compaction| compaction.reason != CompactionCause::Manual)
 }
 
 /// What a session is right now.
@@ -99,16 +99,16 @@ pub async fn tell_state(door: &mut Door, id: Option<Id>, data: impl FnOnce(&mut 
         let read = requests.read(move |engine| {
             let session = engine.state().session(&session_id)?;
             let settings = session.settings();
-            let messages = session.context().len();
+            let messages = session.model_context().len();
             Some((
                 settings.model.clone(),
                 settings.thinking.clone(),
                 session.run().is_some() || goes_on_by_itself(session),
-                session.compaction().is_some(),
+                session.active_compaction().is_some(),
                 session.name().map(str::to_owned),
                 settings.thresholds.auto,
                 messages,
-                session.queued(),
+                session.queued_count(),
                 session_id.to_string(),
                 settings.model.as_ref().map(|model| (session.context_tokens(), model.context_window)),
             ))
@@ -145,8 +145,8 @@ pub async fn tell_state(door: &mut Door, id: Option<Id>, data: impl FnOnce(&mut 
 }
 
 /// The entries of the context, without their text.
-fn context(session: &Session) -> (Vec<Entry>, Vec<Lsn>) {
-    let entries: Vec<Entry> = session.context().iter().map(|piece| piece.entry().clone()).collect();
+fn context(session: &Session) -> (Vec<SessionEntry>, Vec<Lsn>) {
+    let entries: Vec<SessionEntry> = session.model_context().iter().map(|piece| piece.entry().clone()).collect();
     let lsns = entries.iter().map(|entry| entry.content).collect();
     (entries, lsns)
 }
@@ -162,7 +162,8 @@ pub(super) async fn messages(door: &mut Door, id: Option<Id>) {
 
 pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>, name: &'static str) {
     let users = |session: &Session| {
-        let entries: Vec<Entry> = session.entries().iter().filter(|entry| entry.kind == Kind::User).cloned().collect();
+        let entries: Vec<SessionEntry> =
+            session.entries().iter().filter(|entry| entry.kind == SessionEntryKind::User).cloned().collect();
         let lsns = entries.iter().map(|entry| entry.content).collect();
         (entries, lsns)
     };
@@ -183,7 +184,7 @@ pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>, name: &'sta
 /// The text of a user message's content.
 pub(super) fn user_text(content: &str) -> Option<String> {
     match serde_json::from_str(content) {
-        Ok(Message::User(said)) => Some(text_of(&said.content)),
+        Ok(StoredMessage::User(said)) => Some(text_of(&said.content)),
         _ => None,
     }
 }
@@ -191,10 +192,10 @@ pub(super) fn user_text(content: &str) -> Option<String> {
 pub(super) async fn last_text(door: &mut Door, id: Option<Id>) {
     read(door, id, "get_last_assistant_text", context, move |entries, texts| {
         let text = entries.iter().zip(texts).rev().find_map(|(entry, text)| {
-            if !matches!(entry.kind, Kind::Assistant { .. }) {
+            if !matches!(entry.kind, SessionEntryKind::Assistant { .. }) {
                 return None;
             }
-            let Ok(Message::Assistant(assistant)) = serde_json::from_str(&text?) else { return None };
+            let Ok(StoredMessage::Assistant(assistant)) = serde_json::from_str(&text?) else { return None };
             let is_nothing = assistant.stop_reason == StopReason::Aborted && assistant.content.is_empty();
             (!is_nothing).then(|| text_of(&assistant.content).trim().to_owned())
         });
@@ -211,15 +212,15 @@ pub(super) async fn stats(door: &mut Door, id: Option<Id>) {
         let mut stats = SessionStats { session_file: path, session_id, ..SessionStats::default() };
         let mut cost = 0.0;
         for (_, text) in entries.iter().zip(texts) {
-            let Some(Ok(message)) = text.map(|text| serde_json::from_str::<Message>(&text)) else { continue };
+            let Some(Ok(message)) = text.map(|text| serde_json::from_str::<StoredMessage>(&text)) else { continue };
             stats.total_messages += 1;
             match message {
-                Message::User(_) => stats.user_messages += 1,
-                Message::ToolResult(_) => stats.tool_results += 1,
-                Message::Assistant(assistant) => {
+                StoredMessage::User(_) => stats.user_messages += 1,
+                StoredMessage::ToolResult(_) => stats.tool_results += 1,
+                StoredMessage::Assistant(assistant) => {
                     stats.assistant_messages += 1;
                     stats.tool_calls +=
-                        assistant.content.iter().filter(|block| matches!(block, Block::ToolCall(_))).count();
+                        assistant.content.iter().filter(|block| matches!(block, MessageBlock::ToolCall(_))).count();
                     let usage = assistant.usage;
                     let sums: &mut TokenSums = &mut stats.tokens;
                     sums.input += usage.input;
@@ -228,12 +229,12 @@ pub(super) async fn stats(door: &mut Door, id: Option<Id>) {
                     sums.cache_write += usage.cache_write;
                     cost += usage.cost.total;
                 }
-                Message::Developer(_)
-                | Message::BashExecution(_)
-                | Message::CompactionSummary(_)
-                | Message::BranchSummary(_)
-                | Message::FileMention(_)
-                | Message::Custom(_) => {}
+                StoredMessage::Developer(_)
+                | StoredMessage::BashExecution(_)
+                | StoredMessage::CompactionSummary(_)
+                | StoredMessage::BranchSummary(_)
+                | StoredMessage::FileMention(_)
+                | StoredMessage::Custom(_) => {}
             }
         }
         let sums = &mut stats.tokens;

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     id::{EntryId, Lsn},
-    session::{Entry, Session},
+    session::{Session, SessionEntry},
 };
 use countersign_protocol::{
     Json,
@@ -57,14 +57,14 @@ enum Found {
     Busy,
     Stale,
     /// The entries of the page at most, and where it begins.
-    Page(Vec<Entry>, Cursor),
+    Page(Vec<SessionEntry>, Cursor),
 }
 
 fn find(session: &Session, cursor: Option<&Cursor>, limit: usize) -> Found {
-    if session.run().is_some() || session.compaction().is_some() {
+    if session.run().is_some() || session.active_compaction().is_some() {
         return Found::Busy;
     }
-    let context = session.context();
+    let context = session.model_context();
     let now = Cursor {
         offset: cursor.map_or(0, |cursor| cursor.offset),
         total: context.len(),

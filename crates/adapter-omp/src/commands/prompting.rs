@@ -10,8 +10,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_conversations::prompt::{self, slash};
 use countersign_core::{
     engine::{Command as EngineCommand, EngineReply},
-    message::{self, Block, FileMention, Image, Message},
-    session::{Command, Kind, Queue, Said, WhenBusy},
+    message::{self, FileMentionMessage, ImageBlock, MessageBlock, StoredMessage},
+    session::{Command, MessageContent, MessageQueue, SessionEntryKind, WhenBusy},
 };
 use countersign_protocol::omp::{Event, Id, Response, command::StreamingBehavior, message::ImageContent};
 use countersign_runtime::{
@@ -83,7 +83,7 @@ pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: Stri
             }
             let Some(seat) = door.seat() else { return };
             seat.workshop.release();
-            let command = Command::Prompt { said, with, when_busy: WhenBusy::Refuse };
+            let command = Command::Prompt { message: said, with, when_busy: WhenBusy::Refuse };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), command)) else {
                 return door.write(&Response::failure(id, "abort_and_prompt", not_sent(door)));
             };
@@ -120,7 +120,7 @@ async fn submit(
     if !door.teller.is_running() {
         seat.workshop.release();
     }
-    let command = Command::Prompt { said: said(&text, &images), with, when_busy };
+    let command = Command::Prompt { message: said(&text, &images), with, when_busy };
     let command = EngineCommand::Session(seat.id.clone(), command);
     door.ask(command, move |door, replied| match replied {
         Ok(outcome) => {
@@ -149,18 +149,18 @@ fn finished_tasks(door: &Door) -> Option<(Todos, Vec<todo::Phase>)> {
 }
 
 pub(super) async fn steer(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
-    queue(door, id, "steer", Queue::Steering, text, &images).await;
+    queue(door, id, "steer", MessageQueue::Steering, text, &images).await;
 }
 
 pub(super) async fn follow_up(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
-    queue(door, id, "follow_up", Queue::FollowUp, text, &images).await;
+    queue(door, id, "follow_up", MessageQueue::FollowUp, text, &images).await;
 }
 
 async fn queue(
     door: &mut Door,
     id: Option<Id>,
     name: &'static str,
-    queue: Queue,
+    queue: MessageQueue,
     text: String,
     images: &[ImageContent],
 ) {
@@ -169,7 +169,7 @@ async fn queue(
     }
     let text = meant(text, door).await;
     let Some(seat) = door.seat() else { return };
-    let command = Command::Queue { queue, said: said(&text, images) };
+    let command = Command::Queue { queue, message: said(&text, images) };
     let command = EngineCommand::Session(seat.id.clone(), command);
     door.ask(command, move |door, replied| acknowledge(door, id, name, replied)).await;
 }
@@ -213,18 +213,20 @@ fn check(text: &str, images: &[ImageContent]) -> Result<(), String> {
 }
 
 /// A message as content: the text, then the images.
-fn said(text: &str, images: &[ImageContent]) -> Said {
-    let images =
-        images.iter().map(|image| Block::Image(Image { data: image.data.clone(), mime_type: image.mime_type.clone() }));
-    let content: Vec<Block> = std::iter::once(Block::text(text)).chain(images).collect();
+fn said(text: &str, images: &[ImageContent]) -> MessageContent {
+    let images = images
+        .iter()
+        .map(|image| MessageBlock::Image(ImageBlock { data: image.data.clone(), mime_type: image.mime_type.clone() }));
+    let content: Vec<MessageBlock> = std::iter::once(MessageBlock::from_text(text)).chain(images).collect();
     let tokens = message::estimate_tokens(text.len()) + IMAGE_TOKENS * (content.len() as u64 - 1);
     let attribution = Some("user".to_owned());
-    let message = Message::User(message::Said { content, attribution, ..message::Said::default() });
-    Said { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
+    let message =
+        StoredMessage::User(message::InputMessage { content, attribution, ..message::InputMessage::default() });
+    MessageContent { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
 }
 
 /// The files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
-async fn mentions(text: &str, door: &mut Door) -> Vec<(Kind, Said)> {
+async fn mentions(text: &str, door: &mut Door) -> Vec<(SessionEntryKind, MessageContent)> {
     let names: Vec<String> = mentioned(text).map(str::to_owned).collect();
     if names.is_empty() {
         return Vec::new();
@@ -242,10 +244,10 @@ async fn mentions(text: &str, door: &mut Door) -> Vec<(Kind, Said)> {
     }
     let images: u64 = files.iter().map(|file| u64::from(file.get("image").is_some())).sum();
     let bare: usize = files.iter().map(|file| file["content"].as_str().map_or(0, str::len)).sum();
-    let message = Message::FileMention(FileMention { files, ..FileMention::default() });
+    let message = StoredMessage::FileMention(FileMentionMessage { files, ..FileMentionMessage::default() });
     let content = serde_json::to_string(&message).unwrap_or_default();
     let tokens = message::estimate_tokens(bare) + IMAGE_TOKENS * images;
-    vec![(Kind::Custom, Said { content: content.into(), tokens })]
+    vec![(SessionEntryKind::Custom, MessageContent { content: content.into(), tokens })]
 }
 
 /// How many bytes of files that are mentioned may still be shown.

@@ -9,8 +9,8 @@ use std::{
 use countersign_core::{
     engine::{Command as EngineCommand, EngineReply},
     id::EntryId,
-    message::Message,
-    session::{Command, Entry, Imported, Kind, Said, Settings},
+    message::StoredMessage,
+    session::{Command, ImportedEntry, MessageContent, SessionEntry, SessionEntryKind, Settings},
     time::Millis,
 };
 use countersign_files::{
@@ -155,7 +155,7 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, name: &'static str, 
     let wanted = entry.clone();
     let read = seat.requests.read(move |engine| {
         let entry = engine.state().session(&session)?.entry(&wanted)?;
-        (entry.kind == Kind::User).then_some(())
+        (entry.kind == SessionEntryKind::User).then_some(())
     });
     let opened = match read.await {
         Some((Some(()), _)) => branch_from(door, &entry).await,
@@ -185,8 +185,8 @@ async fn cloned(door: &mut Door) -> Result<Seat, String> {
     let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
     let session = old.id.clone();
     let read = old.requests.read(move |engine| {
-        let path = engine.state().session(&session)?.path();
-        Some(path.into_iter().cloned().collect::<Vec<Entry>>())
+        let path = engine.state().session(&session)?.path_entries();
+        Some(path.into_iter().cloned().collect::<Vec<SessionEntry>>())
     });
     let Some((Some(path), _)) = read.await else { return Err(CLOSED.to_owned()) };
     let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
@@ -196,13 +196,19 @@ async fn cloned(door: &mut Door) -> Result<Seat, String> {
 }
 
 /// Entries of one session as another begins with them; none if there is no message among them.
-fn imported(path: Vec<Entry>, texts: Vec<Option<Arc<str>>>) -> Vec<Imported> {
+fn imported(path: Vec<SessionEntry>, texts: Vec<Option<Arc<str>>>) -> Vec<ImportedEntry> {
     if !path.iter().any(|entry| entry.kind.is_message()) {
         return Vec::new();
     }
     let entries = path.into_iter().zip(texts).filter_map(|(entry, text)| {
-        let said = Said { content: text?, tokens: entry.tokens };
-        Some(Imported { id: entry.id, parent: entry.parent, kind: entry.kind, said, made_at: Some(entry.at) })
+        let said = MessageContent { content: text?, tokens: entry.tokens };
+        Some(ImportedEntry {
+            id: entry.id,
+            parent: entry.parent,
+            kind: entry.kind,
+            message: said,
+            made_at: Some(entry.at),
+        })
     });
     entries.collect()
 }
@@ -288,7 +294,7 @@ async fn begin(
     path: Option<PathBuf>,
     parent: Option<String>,
     settings: Settings,
-    entries: Vec<Imported>,
+    entries: Vec<ImportedEntry>,
 ) -> Result<Seat, String> {
     door.grants_written().await;
     let entries = if entries.is_empty() { first_entries(&settings) } else { entries };
@@ -327,7 +333,7 @@ async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String),
     let read = old.requests.read(move |engine| {
         let session = engine.state().session(&session)?;
         let chosen = session.entry(&wanted)?.clone();
-        let mut path: Vec<Entry> = Vec::new();
+        let mut path: Vec<SessionEntry> = Vec::new();
         let mut at = chosen.parent.as_ref().and_then(|parent| session.entry(parent));
         while let Some(entry) = at {
             path.push(entry.clone());
@@ -393,7 +399,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
         let _turn = turns.acquire().await.ok();
         let read = requests.read(move |engine| {
             let session = engine.state().session(&session)?;
-            let entries: Vec<Entry> = session.path().into_iter().cloned().collect();
+            let entries: Vec<SessionEntry> = session.path_entries().into_iter().cloned().collect();
             let model = session.settings().model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
             let header = export::Header {
                 name: session.name().map(str::to_owned),
@@ -441,12 +447,12 @@ impl Target {
 async fn page(
     contents: &countersign_runtime::Contents,
     header: export::Header,
-    entries: Vec<Entry>,
+    entries: Vec<SessionEntry>,
     target: Target,
 ) -> Result<(), String> {
     let lsns: Vec<_> = entries.iter().map(|entry| entry.content).collect();
     let texts = contents.get(&lsns).await.map_err(|error| error.to_string())?;
-    let messages: Vec<(Message, Millis)> = entries
+    let messages: Vec<(StoredMessage, Millis)> = entries
         .iter()
         .zip(texts)
         .filter_map(|(entry, text)| Some((serde_json::from_str(&text?).ok()?, entry.at)))

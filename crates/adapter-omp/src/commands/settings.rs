@@ -3,7 +3,7 @@
 use countersign_agent_dir::persist::{Change, persist};
 use countersign_core::{
     engine::Command as EngineCommand,
-    session::{Command, Kind, Said, Setting},
+    session::{Command, MessageContent, SessionEntryKind, SessionSetting},
 };
 use countersign_protocol::{
     Json,
@@ -40,8 +40,8 @@ pub(super) fn available_models(door: &mut Door, id: Option<Id>) {
 
 async fn set(
     door: &mut Door,
-    setting: Setting,
-    entry: Option<(Kind, Said)>,
+    setting: SessionSetting,
+    entry: Option<(SessionEntryKind, MessageContent)>,
     then: impl FnOnce(&mut Door, Result<countersign_core::engine::EngineReply, countersign_runtime::Refused>)
     + Send
     + 'static,
@@ -60,10 +60,10 @@ async fn choose(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Ent
 /// Has the session go on with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
 pub async fn adopt(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Entry, answer: Json) {
     let reference = models::reference(entry);
-    let note = (Kind::ModelChange, entries::model_change(&entry.provider, &entry.id));
-    set(door, Setting::Model(reference), Some(note), |_, _| {}).await;
+    let note = (SessionEntryKind::ModelChange, entries::model_change(&entry.provider, &entry.id));
+    set(door, SessionSetting::Model(reference), Some(note), |_, _| {}).await;
     let level = models::level(entry, door.wanted_level.as_deref()).map(|level| level.as_str().to_owned());
-    set(door, Setting::Thinking(level), None, move |door, replied| match replied {
+    set(door, SessionSetting::Thinking(level), None, move |door, replied| match replied {
         Ok(_) => door.write(&Response::success(id, name, &answer)),
         Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
     })
@@ -150,8 +150,8 @@ pub(super) async fn set_thinking(door: &mut Door, id: Option<Id>, level: String)
         keep(door, Change::ThinkingLevel(level));
     }
     let word = chosen.map(|level| level.as_str().to_owned());
-    let note = (Kind::ThinkingChange, entries::thinking_change(word.as_deref()));
-    set(door, Setting::Thinking(word), Some(note), move |door, replied| {
+    let note = (SessionEntryKind::ThinkingChange, entries::thinking_change(word.as_deref()));
+    set(door, SessionSetting::Thinking(word), Some(note), move |door, replied| {
         acknowledge(door, id, "set_thinking_level", replied);
     })
     .await;
@@ -168,8 +168,8 @@ pub(super) async fn cycle_thinking(door: &mut Door, id: Option<Id>) {
     keep(door, Change::ThinkingLevel(next));
     let word = next.as_str().to_owned();
     door.wanted_level = Some(word.clone());
-    let note = (Kind::ThinkingChange, entries::thinking_change(Some(&word)));
-    set(door, Setting::Thinking(Some(word.clone())), Some(note), move |door, replied| match replied {
+    let note = (SessionEntryKind::ThinkingChange, entries::thinking_change(Some(&word)));
+    set(door, SessionSetting::Thinking(Some(word.clone())), Some(note), move |door, replied| match replied {
         Ok(_) => {
             let answer = CycledThinkingLevel { level: word };
             door.write(&Response::success(id, "cycle_thinking_level", &answer));
@@ -192,12 +192,12 @@ pub(super) async fn set_mode(door: &mut Door, id: Option<Id>, name: &'static str
     };
     door.modes[at] = word;
     let modes = queue_modes(&door.modes);
-    set(door, Setting::Modes(modes), None, move |door, replied| acknowledge(door, id, name, replied)).await;
+    set(door, SessionSetting::Modes(modes), None, move |door, replied| acknowledge(door, id, name, replied)).await;
 }
 
 pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<Id>, enabled: bool) {
     keep(door, Change::AutoCompaction(enabled));
-    set(door, Setting::AutoCompaction(enabled), None, move |door, replied| {
+    set(door, SessionSetting::AutoCompaction(enabled), None, move |door, replied| {
         acknowledge(door, id, "set_auto_compaction", replied);
     })
     .await;
@@ -205,7 +205,7 @@ pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<Id>, enabled
 
 pub(super) async fn set_auto_retry(door: &mut Door, id: Option<Id>, enabled: bool) {
     keep(door, Change::AutoRetry(enabled));
-    set(door, Setting::AutoRetry(enabled), None, move |door, replied| {
+    set(door, SessionSetting::AutoRetry(enabled), None, move |door, replied| {
         acknowledge(door, id, "set_auto_retry", replied);
     })
     .await;

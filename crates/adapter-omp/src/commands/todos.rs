@@ -20,7 +20,7 @@ pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>)
     let said = content(&phases, door.shelf.common.clock.now());
     let tasks = phases.iter().flat_map(|phase| &phase.tasks);
     let open = u32::try_from(tasks.filter(|task| task.status.is_open()).count()).unwrap_or(u32::MAX);
-    let command = EngineCommand::Session(seat.id.clone(), Command::SetTasks { said, open });
+    let command = EngineCommand::Session(seat.id.clone(), Command::SetTasks { entry: said, open });
     door.ask(command, move |door, replied| match replied {
         Ok(_) => {
             let todo_phases = phases.iter().map(wire).collect();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use countersign_core::gate::{self, Answer, Choice, Kind};
+use countersign_core::gate::{self, GateChoice, GateReply, Kind};
 use countersign_protocol::omp::{UiAnswer, UiMethod};
 use countersign_view::{GateRequest, Lines, escape};
 
@@ -23,7 +23,7 @@ const WORDS: &str = "Enter your response:";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
     text: &'a str,
-    choices: &'a [Choice],
+    choices: &'a [GateChoice],
     is_multi: bool,
     recommended: Option<usize>,
     takes_own_words: bool,
@@ -50,7 +50,7 @@ impl Draft {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The gate is answered.
-    Answer(Answer),
+    Answer(GateReply),
     /// The same gate is shown again.
     Ask(Draft),
 }
@@ -94,7 +94,7 @@ impl<'a> Question<'a> {
         let value = match answer {
             UiAnswer::Value(value) => value,
             // No question is a yes or no: such an answer has no value.
-            UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => return Step::Answer(Answer::Decline),
+            UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => return Step::Answer(GateReply::Decline),
         };
         let is_from_list = !draft.is_in_words && !self.choices.is_empty();
         match is_from_list.then(|| self.line(draft, value)).flatten() {
@@ -120,9 +120,9 @@ impl<'a> Question<'a> {
         }
     }
 
-    fn said(&self, chosen: &BTreeSet<usize>, words: Option<&str>) -> Answer {
+    fn said(&self, chosen: &BTreeSet<usize>, words: Option<&str>) -> GateReply {
         let labels = chosen.iter().filter_map(|index| self.choices.get(*index)).map(|choice| choice.label.clone());
-        Answer::Say(labels.chain(words.map(str::to_owned)).collect())
+        GateReply::Say(labels.chain(words.map(str::to_owned)).collect())
     }
 
     fn title(&self) -> String {
@@ -169,17 +169,17 @@ impl<'a> Question<'a> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::{Answer, Choice, Content, Kind};
+    use countersign_core::gate::{GateChoice, GateContent, GateReply, Kind};
     use countersign_protocol::omp::{UiAnswer, UiMethod};
     use countersign_view::GateRequest;
 
     use super::{Draft, Question, Step};
 
     fn content(labels: &[&str], multi: bool, recommended: Option<usize>) -> GateRequest {
-        let choices = labels.iter().map(|label| Choice { label: (*label).to_owned() }).collect();
+        let choices = labels.iter().map(|label| GateChoice { label: (*label).to_owned() }).collect();
         let about = serde_json::Map::new();
         let (id, question) = ("q".to_owned(), "Which?".to_owned());
-        Content::Question { id, question, choices, multi, recommended, about }.into()
+        GateContent::Question { id, question, choices, multi, recommended, about }.into()
     }
 
     /// The dialogs that `values` lead through, in a few words each, and what is said in the end.
@@ -204,7 +204,7 @@ mod tests {
             };
             match question.step(&draft, &answer) {
                 Step::Ask(next) => draft = next,
-                Step::Answer(Answer::Say(said)) => told.push(format!("= {}", said.join(" + "))),
+                Step::Answer(GateReply::Say(said)) => told.push(format!("= {}", said.join(" + "))),
                 Step::Answer(answer) => told.push(format!("= {answer:?}")),
             }
         }

@@ -6,8 +6,8 @@ use std::any::Any;
 
 use bytes::Bytes;
 use countersign_core::{
-    engine::Recorded,
-    gate::{Answer, Gate, Scope},
+    engine::RecordedFact,
+    gate::{ApprovalScope, Gate, GateReply},
 };
 use countersign_protocol::{
     gjc::{Command, Incoming, bridge::PermissionRequest},
@@ -112,7 +112,7 @@ pub trait DialectExtension: Sync {
     }
 
     /// Takes note of a fact of the session that was released.
-    fn on_fact(&self, _door: &mut Door, _recorded: &Recorded) {}
+    fn on_fact(&self, _door: &mut Door, _recorded: &RecordedFact) {}
 
     /// Shows a gate that waits in the dialect's own form. False if it is to be shown as a dialog.
     fn on_gate_shown(&self, _door: &mut Door, _gate: &Gate, _request: &GateRequest) -> bool {
@@ -125,7 +125,7 @@ pub trait DialectExtension: Sync {
         _door: &Door,
         _call: &str,
         _request: &GateRequest,
-        _offered: &[Scope],
+        _offered: &[ApprovalScope],
     ) -> Option<PermissionRequest> {
         None
     }
@@ -136,8 +136,8 @@ pub trait DialectExtension: Sync {
         _door: &Door,
         _answer: &UiAnswer,
         _request: &GateRequest,
-        _offered: &[Scope],
-    ) -> Option<Answer> {
+        _offered: &[ApprovalScope],
+    ) -> Option<GateReply> {
         None
     }
 

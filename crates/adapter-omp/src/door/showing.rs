@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command as EngineCommand, CommandError, Engine},
-    gate::{self, AnswerRefusal, Gate},
+    gate::{self, AnswerError, Gate},
     id::{GateId, PrincipalId},
 };
 use countersign_protocol::{
@@ -174,7 +174,7 @@ impl Door {
             let not_recorded = refused.as_ref().filter(|refused| is_not_recorded(refused)).map(Refused::to_string);
             let then: Then = Box::new(move |door| {
                 match (refused, not_recorded) {
-                    (Some(Refused::Refusal(CommandError::Answer(AnswerRefusal::NotOffered { .. }))), _) => {
+                    (Some(Refused::Refusal(CommandError::Answer(AnswerError::NotOffered { .. }))), _) => {
                         door.show_again(gate, Duration::ZERO);
                     }
                     (_, Some(why)) => {

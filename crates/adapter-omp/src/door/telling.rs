@@ -6,7 +6,7 @@ use countersign_core::{
     engine::{Command, Event as Happened},
     gate,
     id::{CallId, Lsn},
-    message::Message,
+    message::StoredMessage,
     policy, run,
     schedule::Zone,
     session,
@@ -151,7 +151,7 @@ impl Door {
                     self.write(&taken_away);
                 }
             }
-            Happened::Session(session::Event::Set(session::Setting::Thinking(level))) => {
+            Happened::Session(session::Event::Set(session::SessionSetting::Thinking(level))) => {
                 self.write(Frame::Level(level.as_deref()));
             }
             Happened::Session(session::Event::Named { name }) => self.title(name),
@@ -161,7 +161,7 @@ impl Door {
                 self.write(&reminder);
             }
             Happened::Session(session::Event::Entry {
-                kind: session::Kind::ToolResult { .. } | session::Kind::Other,
+                kind: session::SessionEntryKind::ToolResult { .. } | session::SessionEntryKind::Other,
                 ..
             }) => {
                 if let (Some(phases), Some(seat)) = (content.and_then(written_tasks), &self.seat) {
@@ -169,10 +169,10 @@ impl Door {
                 }
             }
             Happened::Session(
-                session::Event::Entry { kind: session::Kind::Bash { .. }, .. }
-                | session::Event::Queued { kind: session::Kind::Bash { .. }, .. },
+                session::Event::Entry { kind: session::SessionEntryKind::Bash { .. }, .. }
+                | session::Event::Queued { kind: session::SessionEntryKind::Bash { .. }, .. },
             ) => {
-                if let Some(Ok(Message::BashExecution(bash))) = content.map(serde_json::from_str) {
+                if let Some(Ok(StoredMessage::BashExecution(bash))) = content.map(serde_json::from_str) {
                     self.last_command = Some(bash_result(&bash));
                 }
             }
@@ -211,7 +211,7 @@ impl Door {
         let number = self.dialect.hooks.event_sequence(self);
         let is_asked = self.shelf.common.dialect.lasting_numbers;
         let Some(seat) = self.seat().filter(|_| is_asked) else { return };
-        let told = session::Command::Told { number, upto: Some(ended) };
+        let told = session::Command::RecordSequence { number, upto: Some(ended) };
         // Nobody waits for it: without it a client is told more than it missed.
         drop(seat.requests.send(Command::Session(seat.id.clone(), told)).await);
     }
@@ -258,7 +258,7 @@ fn written_tasks(content: &str) -> Option<Vec<todo::Phase>> {
         return todos::kept_in(content);
     }
     match serde_json::from_str(content) {
-        Ok(Message::ToolResult(result)) if result.tool_name == "todo_write" && !result.is_error => {
+        Ok(StoredMessage::ToolResult(result)) if result.tool_name == "todo_write" && !result.is_error => {
             todo::Todos::phases_of(&result.details?)
         }
         _ => None,

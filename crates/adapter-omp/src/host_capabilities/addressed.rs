@@ -8,7 +8,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::PeerId,
     policy::Class,
-    tool::{Shell, Spec},
+    tool::{Shell, ToolSpec},
 };
 use countersign_protocol::gjc::host_uri::{normalized, not_writable};
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
@@ -32,7 +32,7 @@ enum Use {
 /// A tool for files around which URIs are looked for.
 pub(super) struct Addressed {
     inner: Arc<dyn Tool>,
-    spec: Spec,
+    spec: ToolSpec,
     at_uris: Use,
     schemes: Arc<Schemes>,
     peer: PeerId,
@@ -69,7 +69,7 @@ impl Addressed {
 }
 
 impl Tool for Addressed {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

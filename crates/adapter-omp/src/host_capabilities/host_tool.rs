@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::PeerId,
     policy::Class,
-    tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
+    tool::{Foreign, Lane, Machine, RepeatMode, Shell, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gjc::host_tool::HostTool;
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool, conform_arguments};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 /// One tool.
 pub(super) struct Lend {
-    spec: Spec,
+    spec: ToolSpec,
     /// Of the arguments, as the host wrote it.
     schema: Value,
     peer: PeerId,
@@ -30,13 +30,13 @@ impl Lend {
             members.entry("type").or_insert_with(|| "object".into());
             members.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
-        let spec = Spec {
+        let spec = ToolSpec {
             name: tool.name.clone(),
             description: tool.description.clone(),
             schema: shown,
             lane: Lane::Shared,
-            repeat: Repeat::Once,
-            effect: Effect::Changes,
+            repeat: RepeatMode::Once,
+            effect: ToolEffect::Changes,
             signature: &[],
         };
         Self { spec, schema, peer }
@@ -44,7 +44,7 @@ impl Lend {
 }
 
 impl Tool for Lend {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use countersign_core::{
     engine::Command,
     id::{EntryId, SessionId},
-    session::{self, Entry, Settings},
+    session::{self, SessionEntry, Settings},
 };
 use countersign_runtime::tools::Todos;
 
@@ -31,7 +31,7 @@ pub(super) async fn come(shelf: &Shelf, id: &SessionId, path: &Path) -> Result<b
         }
         opened => opened?.close().await,
     }
-    let kept = |_: &[Entry], _: &[(EntryId, String)]| Settings::default();
+    let kept = |_: &[SessionEntry], _: &[(EntryId, String)]| Settings::default();
     let Some(seat) = Box::pin(Seat::reopen(&shelf_of_own, path, kept)).await? else { return Ok(false) };
     let written = seat.path().unwrap_or(path).to_owned();
     let left = async {

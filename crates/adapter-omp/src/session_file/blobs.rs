@@ -10,7 +10,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::{
     digest::Digest,
-    message::{Block, Message},
+    message::{MessageBlock, StoredMessage},
 };
 use countersign_files::replace::{Access, replace};
 use countersign_runtime::tools::regular;
@@ -39,29 +39,31 @@ impl Blobs {
     pub fn resolve(&self, data: &str) -> Option<String> {
         let digest: Digest = data.strip_prefix(PREFIX)?.parse().ok()?;
         let bytes = regular::read(&self.0.join(digest.to_string()), LARGEST).ok()?;
-        (Digest::of(&bytes) == digest).then(|| STANDARD.encode(bytes))
+        (Digest::hash_bytes(&bytes) == digest).then(|| STANDARD.encode(bytes))
     }
 
     /// Puts the images of `message` back in place of their references. One that is lost becomes a text that says so.
-    pub fn inline(&self, message: &mut Message) {
+    pub fn inline(&self, message: &mut StoredMessage) {
         let content = match message {
-            Message::User(said) | Message::Developer(said) => &mut said.content,
-            Message::Assistant(assistant) => &mut assistant.content,
-            Message::ToolResult(result) => &mut result.content,
-            Message::Custom(custom) => &mut custom.content,
-            Message::FileMention(mention) => {
+            StoredMessage::User(said) | StoredMessage::Developer(said) => &mut said.content,
+            StoredMessage::Assistant(assistant) => &mut assistant.content,
+            StoredMessage::ToolResult(result) => &mut result.content,
+            StoredMessage::Custom(custom) => &mut custom.content,
+            StoredMessage::FileMention(mention) => {
                 mention.files.iter_mut().for_each(|file| self.inline_json(file));
                 return;
             }
-            Message::BashExecution(_) | Message::CompactionSummary(_) | Message::BranchSummary(_) => return,
+            StoredMessage::BashExecution(_) | StoredMessage::CompactionSummary(_) | StoredMessage::BranchSummary(_) => {
+                return;
+            }
         };
         for block in content {
-            if let Block::Image(image) = block
+            if let MessageBlock::Image(image) = block
                 && image.data.starts_with(PREFIX)
             {
                 match self.resolve(&image.data) {
                     Some(data) => image.data = data,
-                    None => *block = Block::text("[An image that is no longer there]"),
+                    None => *block = MessageBlock::from_text("[An image that is no longer there]"),
                 }
             }
         }
@@ -100,7 +102,7 @@ impl Blobs {
     }
 
     fn put(&self, bytes: &[u8]) -> io::Result<Digest> {
-        let digest = Digest::of(bytes);
+        let digest = Digest::hash_bytes(bytes);
         let path = self.0.join(digest.to_string());
         if !is_whole(&path, bytes.len()) {
             replace(&path, bytes, Access::Private)?;
@@ -165,7 +167,7 @@ mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use countersign_core::{
         digest::Digest,
-        message::{Block, Image, Message, Said},
+        message::{ImageBlock, InputMessage, MessageBlock, StoredMessage},
     };
     use serde_json::json;
 
@@ -177,7 +179,7 @@ mod tests {
         let blobs = Blobs::new(folder.path().join("blobs"));
         let bytes = vec![7; 800];
         let long = STANDARD.encode(&bytes);
-        let reference = format!("blob:sha256:{}", Digest::of(&bytes));
+        let reference = format!("blob:sha256:{}", Digest::hash_bytes(&bytes));
         let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
         let mut line = json!({"message": {"content": [image(&long), image("aGk="), {"type": "other", "data": long}], "details": {"deep": [image(&long)]}}});
         blobs.externalise(&mut line).unwrap();
@@ -185,19 +187,23 @@ mod tests {
         assert_eq!(line, want);
         assert_eq!(std::fs::read(folder.path().join("blobs").join(&reference[12..])).unwrap(), bytes);
 
-        let image = |data: &str| Block::Image(Image { data: data.to_owned(), mime_type: "image/png".to_owned() });
+        let image =
+            |data: &str| MessageBlock::Image(ImageBlock { data: data.to_owned(), mime_type: "image/png".to_owned() });
         let lost = format!("blob:sha256:{}", "0".repeat(64));
-        let mut message = Message::User(Said { content: vec![image(&reference), image(&lost)], ..Said::default() });
+        let mut message = StoredMessage::User(InputMessage {
+            content: vec![image(&reference), image(&lost)],
+            ..InputMessage::default()
+        });
         blobs.inline(&mut message);
-        let want = vec![image(&long), Block::text("[An image that is no longer there]")];
-        assert_eq!(message, Message::User(Said { content: want, ..Said::default() }));
+        let want = vec![image(&long), MessageBlock::from_text("[An image that is no longer there]")];
+        assert_eq!(message, StoredMessage::User(InputMessage { content: want, ..InputMessage::default() }));
     }
 
     #[test]
     fn a_reference_never_leads_elsewhere_and_a_changed_blob_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let blobs = Blobs::new(folder.path().to_owned());
-        let name = Digest::of(b"right").to_string();
+        let name = Digest::hash_bytes(b"right").to_string();
         std::fs::write(folder.path().join(&name), "wrong").unwrap();
         std::fs::write(folder.path().join("secret"), "x").unwrap();
         for data in [

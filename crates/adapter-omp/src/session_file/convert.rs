@@ -4,7 +4,7 @@
 //! message is unchanged.
 
 use countersign_core::{
-    message::{Block, Custom, Extra, Message, Summary},
+    message::{ExtensionMessage, ExtraFields, MessageBlock, StoredMessage, SummaryMessage},
     time::Millis,
 };
 use countersign_protocol::{
@@ -30,7 +30,7 @@ pub(crate) const INHERIT: &str = "inherit";
 ///
 /// Plain text becomes a block, code that was run becomes a command, and a role that we do not know becomes a message
 /// that nobody is shown.
-pub fn from_wire(message: &AgentMessage) -> (Message, Option<Millis>) {
+pub fn from_wire(message: &AgentMessage) -> (StoredMessage, Option<Millis>) {
     let Ok(Value::Object(mut wire)) = serde_json::to_value(message) else { return (opaque(Value::Null), None) };
     let at = wire.shift_remove("timestamp").and_then(|at| at.as_u64()).map(Millis);
     let mut converted = understood(&wire).unwrap_or_else(|| opaque(Value::Object(wire.clone())));
@@ -49,7 +49,7 @@ pub fn from_wire(message: &AgentMessage) -> (Message, Option<Millis>) {
 }
 
 /// The message for a session file or the wire.
-pub fn to_wire(message: &Message, at: Millis) -> AgentMessage {
+pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
     let mut plain = message.clone();
     let original = extra(&mut plain).remove(ORIGINAL);
     let mut wire = members(&plain);
@@ -67,8 +67,8 @@ pub fn to_wire(message: &Message, at: Millis) -> AgentMessage {
         }
     }
     match &plain {
-        Message::BranchSummary(_) => drop(wire.entry("fromId").or_insert_with(|| "root".into())),
-        Message::CompactionSummary(_) => drop(wire.entry("tokensBefore").or_insert_with(|| 0.into())),
+        StoredMessage::BranchSummary(_) => drop(wire.entry("fromId").or_insert_with(|| "root".into())),
+        StoredMessage::CompactionSummary(_) => drop(wire.entry("tokensBefore").or_insert_with(|| 0.into())),
         _ => {}
     }
     wire.insert("timestamp".to_owned(), at.0.into());
@@ -78,7 +78,7 @@ pub fn to_wire(message: &Message, at: Millis) -> AgentMessage {
 }
 
 /// The message that an entry of a session file stands for in the context; `None` where it stands for none.
-pub fn of_entry(entry: &Entry) -> Option<(Message, Option<Millis>)> {
+pub fn of_entry(entry: &Entry) -> Option<(StoredMessage, Option<Millis>)> {
     let at = millis(&entry.timestamp);
     match &entry.body {
         Body::Message(body) => {
@@ -91,11 +91,11 @@ pub fn of_entry(entry: &Entry) -> Option<(Message, Option<Millis>)> {
             Some((understood(members.as_object()?)?, at))
         }
         Body::Compaction(body) => {
-            let mut summary = Summary {
+            let mut summary = SummaryMessage {
                 summary: body.summary.clone(),
                 short_summary: body.short_summary.clone(),
                 tokens_before: Some(body.tokens_before),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             };
             for (name, value) in [("details", &body.details), ("preserveData", &body.preserve_data)] {
                 if let Some(value) = value.as_ref().and_then(|value| value.read().ok()) {
@@ -103,11 +103,18 @@ pub fn of_entry(entry: &Entry) -> Option<(Message, Option<Millis>)> {
                 }
             }
             summary.extra.insert("firstKeptEntryId".to_owned(), body.first_kept_entry_id.clone().into());
-            Some((Message::CompactionSummary(summary), at))
+            Some((StoredMessage::CompactionSummary(summary), at))
         }
         Body::BranchSummary(body) => {
             let extra = [("fromId".to_owned(), body.from_id.clone().into())].into();
-            Some((Message::BranchSummary(Summary { summary: body.summary.clone(), extra, ..Summary::default() }), at))
+            Some((
+                StoredMessage::BranchSummary(SummaryMessage {
+                    summary: body.summary.clone(),
+                    extra,
+                    ..SummaryMessage::default()
+                }),
+                at,
+            ))
         }
         Body::ModelChange(_)
         | Body::ThinkingLevelChange(_)
@@ -157,7 +164,7 @@ pub(super) fn is_not_understood(entry: &Entry) -> bool {
 
 /// Reads the members of a message as far as the log has a place for them. `None` if it is of a role or form that it has
 /// none for.
-fn understood(wire: &Members) -> Option<Message> {
+fn understood(wire: &Members) -> Option<StoredMessage> {
     let mut wire = wire.clone();
     match wire.get("role")?.as_str()? {
         "hookMessage" => drop(wire.insert("role".to_owned(), "custom".into())),
@@ -185,7 +192,7 @@ fn understood(wire: &Members) -> Option<Message> {
     match wire.get_mut("content") {
         Some(Value::String(text)) => {
             let text = std::mem::take(text);
-            wire.insert("content".to_owned(), serde_json::to_value([Block::text(text)]).ok()?);
+            wire.insert("content".to_owned(), serde_json::to_value([MessageBlock::from_text(text)]).ok()?);
         }
         Some(Value::Array(blocks)) => blocks.retain(is_block),
         Some(_) | None => {}
@@ -206,17 +213,23 @@ fn complete_assistant(wire: &mut Members) {
 }
 
 fn is_block(block: &Value) -> bool {
-    serde_json::from_value::<Block>(block.clone()).is_ok()
+    serde_json::from_value::<MessageBlock>(block.clone()).is_ok()
 }
 
 /// A message that we cannot say: kept whole, shown to nobody, without content.
-fn opaque(wire: Value) -> Message {
+fn opaque(wire: Value) -> StoredMessage {
     let role = wire.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let extra = if wire.is_null() { Extra::new() } else { [(ORIGINAL.to_owned(), wire)].into() };
-    Message::Custom(Custom { custom_type: role, content: Vec::new(), display: false, details: None, extra })
+    let extra = if wire.is_null() { ExtraFields::new() } else { [(ORIGINAL.to_owned(), wire)].into() };
+    StoredMessage::Custom(ExtensionMessage {
+        custom_type: role,
+        content: Vec::new(),
+        display: false,
+        details: None,
+        extra,
+    })
 }
 
-fn members(message: &Message) -> Members {
+fn members(message: &StoredMessage) -> Members {
     match serde_json::to_value(message) {
         Ok(Value::Object(members)) => members,
         Ok(_) | Err(_) => Members::new(),
@@ -238,21 +251,21 @@ fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-fn extra(message: &mut Message) -> &mut Extra {
+fn extra(message: &mut StoredMessage) -> &mut ExtraFields {
     match message {
-        Message::User(said) | Message::Developer(said) => &mut said.extra,
-        Message::Assistant(assistant) => &mut assistant.extra,
-        Message::ToolResult(result) => &mut result.extra,
-        Message::BashExecution(execution) => &mut execution.extra,
-        Message::CompactionSummary(summary) | Message::BranchSummary(summary) => &mut summary.extra,
-        Message::FileMention(mention) => &mut mention.extra,
-        Message::Custom(custom) => &mut custom.extra,
+        StoredMessage::User(said) | StoredMessage::Developer(said) => &mut said.extra,
+        StoredMessage::Assistant(assistant) => &mut assistant.extra,
+        StoredMessage::ToolResult(result) => &mut result.extra,
+        StoredMessage::BashExecution(execution) => &mut execution.extra,
+        StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => &mut summary.extra,
+        StoredMessage::FileMention(mention) => &mut mention.extra,
+        StoredMessage::Custom(custom) => &mut custom.extra,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::message::{Block, Message};
+    use countersign_core::message::{MessageBlock, StoredMessage};
     use countersign_protocol::omp::AgentMessage;
     use serde_json::{Value, json};
 
@@ -302,7 +315,7 @@ mod tests {
             };
             assert_eq!(text(&to_wire(&message, at.unwrap())), text(&given), "{message:?}");
             // Through the log as well.
-            let kept: Message = serde_json::from_str(&serde_json::to_string(&message).unwrap()).unwrap();
+            let kept: StoredMessage = serde_json::from_str(&serde_json::to_string(&message).unwrap()).unwrap();
             assert_eq!(kept, message);
         }
     }
@@ -311,8 +324,8 @@ mod tests {
     fn what_was_changed_since_never_comes_back() {
         let given = json!({"role": "toolResult", "toolCallId": "c", "toolName": "read", "content": [{"type": "text", "text": "secret", "more": 1}], "isError": false, "timestamp": 5});
         let (mut message, _) = from_wire(&wire(&given));
-        let Message::ToolResult(result) = &mut message else { panic!("a result") };
-        result.content = vec![Block::text("put away")];
+        let StoredMessage::ToolResult(result) = &mut message else { panic!("a result") };
+        result.content = vec![MessageBlock::from_text("put away")];
         let text = serde_json::to_string(&to_wire(&message, Millis(6))).unwrap();
         assert!(text.contains("put away") && !text.contains("secret") && !text.contains("$wire"), "{text}");
     }
@@ -320,10 +333,12 @@ mod tests {
     #[test]
     fn text_becomes_blocks_and_code_becomes_a_command() {
         let convert = |at: usize| from_wire(&wire(&every_kind()[at])).0;
-        assert!(matches!(convert(0), Message::User(said) if said.content == [Block::text("plain")]));
-        assert!(matches!(convert(7), Message::BashExecution(run) if run.command == "1+1" && run.exit_code == Some(0)));
+        assert!(matches!(convert(0), StoredMessage::User(said) if said.content == [MessageBlock::from_text("plain")]));
         assert!(
-            matches!(convert(12), Message::Custom(custom) if custom.custom_type == "oracle" && custom.content.is_empty() && !custom.display)
+            matches!(convert(7), StoredMessage::BashExecution(run) if run.command == "1+1" && run.exit_code == Some(0))
+        );
+        assert!(
+            matches!(convert(12), StoredMessage::Custom(custom) if custom.custom_type == "oracle" && custom.content.is_empty() && !custom.display)
         );
     }
 }

@@ -17,6 +17,6 @@ pub struct Mark {
 impl Mark {
     /// The mark of a file that holds `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        Self { length: bytes.len() as u64, digest: Digest::of(bytes) }
+        Self { length: bytes.len() as u64, digest: Digest::hash_bytes(bytes) }
     }
 }

@@ -41,7 +41,7 @@ impl Opened {
         if length == self.mark.length {
             return Some(self.mark.digest);
         }
-        Some(Digest::of(self.content.0.get(..usize::try_from(length).ok()?)?))
+        Some(Digest::hash_bytes(self.content.0.get(..usize::try_from(length).ok()?)?))
     }
 
     /// Says what of the file was left out or moved, for whoever continues it. `None` if it was read as it stands.
@@ -139,7 +139,7 @@ pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
     let mut count = 0_u64;
     let fresh = || {
         count += 1;
-        let id = Digest::of(format!("{} {count}", mark.digest).as_bytes());
+        let id = Digest::hash_bytes(format!("{} {count}", mark.digest).as_bytes());
         hex::encode(&id.as_bytes()[..4])
     };
     let file = read(&String::from_utf8_lossy(&bytes), fresh).map_err(|_| OpenError::NotASession(path.to_owned()))?;

@@ -245,7 +245,8 @@ impl Writer {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Err(WriteError::Changed(self.path.clone())),
             read => read.map_err(failed)?,
         };
-        let ours = bytes.len() as u64 == *length && Digest::of(&bytes).as_bytes()[..] == hash.clone().finalize()[..];
+        let ours =
+            bytes.len() as u64 == *length && Digest::hash_bytes(&bytes).as_bytes()[..] == hash.clone().finalize()[..];
         if !ours {
             return Err(WriteError::Changed(self.path.clone()));
         }

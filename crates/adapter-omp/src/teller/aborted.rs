@@ -1,7 +1,7 @@
 //! The last message of a run that was aborted while its calls worked: an empty one that says `aborted`.
 
 use countersign_core::{
-    message::{Assistant, StopReason},
+    message::{AssistantReply, StopReason},
     time::Millis,
 };
 
@@ -33,7 +33,7 @@ impl Teller {
             Turn::Closed | Turn::Answered => return,
         }
         let error_message = Some(ABORTED.to_owned());
-        let aborted = Assistant { stop_reason: StopReason::Aborted, error_message, ..last };
+        let aborted = AssistantReply { stop_reason: StopReason::Aborted, error_message, ..last };
         let message = wire_of(&aborted, at);
         self.added.push(message.clone());
         frames.push(Event::MessageStart { message: message.clone() });
@@ -43,12 +43,12 @@ impl Teller {
 }
 
 /// A message without its content: who said it, and why it ended.
-pub(super) fn identity(assistant: &Assistant) -> Assistant {
-    Assistant {
+pub(super) fn identity(assistant: &AssistantReply) -> AssistantReply {
+    AssistantReply {
         api: assistant.api.clone(),
         provider: assistant.provider.clone(),
         model: assistant.model.clone(),
         stop_reason: assistant.stop_reason,
-        ..Assistant::default()
+        ..AssistantReply::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use countersign_core::{
-    message::{Assistant, Block, Message, ToolCall},
+    message::{AssistantReply, MessageBlock, StoredMessage, ToolCallBlock},
     time::Millis,
 };
 use countersign_protocol::{
@@ -20,7 +20,7 @@ use crate::session_file::convert;
 
 /// A message that is being streamed.
 pub(super) struct Partial {
-    message: Assistant,
+    message: AssistantReply,
     at: Millis,
     /// The JSON text so far of the arguments of each call that is not whole, by its content index.
     arguments: BTreeMap<usize, String>,
@@ -28,13 +28,13 @@ pub(super) struct Partial {
 
 impl Partial {
     /// Begins an empty message.
-    pub(super) fn new(message: Assistant, at: Millis) -> Self {
+    pub(super) fn new(message: AssistantReply, at: Millis) -> Self {
         Self { message, at, arguments: BTreeMap::new() }
     }
 
     /// Encodes the message as it is so far.
     pub(super) fn wire(&self) -> Json {
-        let mut wire = convert::to_wire(&Message::Assistant(self.message.clone()), self.at);
+        let mut wire = convert::to_wire(&StoredMessage::Assistant(self.message.clone()), self.at);
         if let AgentMessage::Assistant(message) = &mut wire {
             for (index, text) in &self.arguments {
                 if let Some(AssistantBlock::ToolCall(call)) = message.content.get_mut(*index) {
@@ -63,13 +63,15 @@ pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
             let content_index = *index;
             arguments.retain(|index, _| *index < content_index);
             let (block, change) = match part {
-                Part::Text => (Block::text(""), Some(Change::TextStart { content_index })),
-                Part::Thinking => (Block::Thinking(Default::default()), Some(Change::ThinkingStart { content_index })),
-                Part::Redacted => (Block::RedactedThinking { data: String::new() }, None),
+                Part::Text => (MessageBlock::from_text(""), Some(Change::TextStart { content_index })),
+                Part::Thinking => {
+                    (MessageBlock::Thinking(Default::default()), Some(Change::ThinkingStart { content_index }))
+                }
+                Part::Redacted => (MessageBlock::RedactedThinking { data: String::new() }, None),
                 Part::ToolCall { id, name } => {
                     arguments.insert(content_index, String::new());
-                    let call = ToolCall { id: id.to_string(), name: name.to_string(), ..ToolCall::default() };
-                    (Block::ToolCall(call), Some(Change::ToolcallStart { content_index }))
+                    let call = ToolCallBlock { id: id.to_string(), name: name.to_string(), ..ToolCallBlock::default() };
+                    (MessageBlock::ToolCall(call), Some(Change::ToolcallStart { content_index }))
                 }
             };
             partial.content.truncate(*index);
@@ -79,19 +81,19 @@ pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
         LiveKind::Delta { index, text } => {
             let (content_index, delta) = (*index, text.to_string());
             match partial.content.get_mut(*index)? {
-                Block::Text(block) => {
+                MessageBlock::Text(block) => {
                     block.text.push_str(text);
                     Some(Change::TextDelta { content_index, delta })
                 }
-                Block::Thinking(block) => {
+                MessageBlock::Thinking(block) => {
                     block.thinking.push_str(text);
                     Some(Change::ThinkingDelta { content_index, delta })
                 }
-                Block::ToolCall(_) => {
+                MessageBlock::ToolCall(_) => {
                     arguments.entry(content_index).or_default().push_str(text);
                     Some(Change::ToolcallDelta { content_index, delta })
                 }
-                Block::RedactedThinking { .. } | Block::Image(_) => None,
+                MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) => None,
             }
         }
         LiveKind::PartEnded { index, block } => {
@@ -99,9 +101,11 @@ pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
             arguments.remove(index);
             *partial.content.get_mut(*index)? = (**block).clone();
             match &**block {
-                Block::Text(block) => Some(Change::TextEnd { content_index, content: block.text.clone() }),
-                Block::Thinking(block) => Some(Change::ThinkingEnd { content_index, content: block.thinking.clone() }),
-                Block::ToolCall(call) => Some(Change::ToolcallEnd {
+                MessageBlock::Text(block) => Some(Change::TextEnd { content_index, content: block.text.clone() }),
+                MessageBlock::Thinking(block) => {
+                    Some(Change::ThinkingEnd { content_index, content: block.thinking.clone() })
+                }
+                MessageBlock::ToolCall(call) => Some(Change::ToolcallEnd {
                     content_index,
                     tool_call: WireCall {
                         id: call.id.clone(),
@@ -112,7 +116,7 @@ pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
                         extra: Default::default(),
                     },
                 }),
-                Block::RedactedThinking { .. } | Block::Image(_) => None,
+                MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) => None,
             }
         }
         LiveKind::MessageStarted { .. } | LiveKind::CallProgress { .. } | LiveKind::Idle { .. } => None,
@@ -124,7 +128,7 @@ mod tests {
     use std::sync::Arc;
 
     use countersign_core::{
-        message::{Assistant, Block, ToolCall},
+        message::{AssistantReply, MessageBlock, ToolCallBlock},
         time::Millis,
     };
     use countersign_runtime::{LiveKind, Part};
@@ -139,14 +143,14 @@ mod tests {
             ("anthropic-messages", "partialJson"),
             ("openai-responses", "partialJson"),
         ] {
-            let message = Assistant { api: api.to_owned(), ..Assistant::default() };
+            let message = AssistantReply { api: api.to_owned(), ..AssistantReply::default() };
             let mut partial = Partial::new(message, Millis(1));
             let arguments = json!({ "path": "a" });
-            let whole = ToolCall {
+            let whole = ToolCallBlock {
                 id: "c".to_owned(),
                 name: "read".to_owned(),
                 arguments: arguments.as_object().unwrap().clone(),
-                ..ToolCall::default()
+                ..ToolCallBlock::default()
             };
             let delta = |text: &str| LiveKind::Delta { index: 0, text: text.into() };
             for (kind, text, arguments) in [
@@ -157,7 +161,11 @@ mod tests {
                 ),
                 (delta("{\"path\""), Some("{\"path\""), json!({})),
                 (delta(":\"a\"}"), Some("{\"path\":\"a\"}"), json!({})),
-                (LiveKind::PartEnded { index: 0, block: Arc::new(Block::ToolCall(whole.clone())) }, None, arguments),
+                (
+                    LiveKind::PartEnded { index: 0, block: Arc::new(MessageBlock::ToolCall(whole.clone())) },
+                    None,
+                    arguments,
+                ),
             ] {
                 change(&mut partial, &kind);
                 let wire: Value = partial.wire().read().unwrap();

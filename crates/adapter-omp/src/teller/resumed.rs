@@ -5,9 +5,9 @@ use countersign_core::{
     engine::Engine,
     gate::Gate,
     id::{CallId, Lsn, SessionId},
-    message::Message,
-    run::{Phase, Run},
-    session::{Entry, Kind, Session},
+    message::StoredMessage,
+    run::{Run, RunPhase},
+    session::{Session, SessionEntry, SessionEntryKind},
     time::Millis,
 };
 
@@ -27,27 +27,27 @@ struct Wait {
 
 impl Wait {
     fn of(engine: &Engine, session: &Session, run: &Run) -> Option<Self> {
-        let Phase::Backoff { until } = *run.phase() else { return None };
+        let RunPhase::Backoff { until } = *run.phase() else { return None };
         let gate = run.wait_question().and_then(|gate| engine.state().gate(gate));
         Some(Self {
             attempt: run.attempt(),
             max_attempts: session.settings().retry.max,
             until,
             is_asked: gate.is_some_and(Gate::is_pending),
-            failed: run.answered().and_then(|failed| session.entry(failed)).map(|entry| entry.content),
+            failed: run.last_answer().and_then(|failed| session.entry(failed)).map(|entry| entry.content),
         })
     }
 }
 
 /// What the log has of a run that works.
 pub struct Left {
-    phase: Phase,
+    phase: RunPhase,
     /// What it added so far, oldest first.
-    added: Vec<Entry>,
+    added: Vec<SessionEntry>,
     /// Its wait for the next attempt, if it is in one.
     wait: Option<Wait>,
     /// Its calls that have not ended, and where they stand.
-    calls: Vec<(CallId, call::Content, call::Phase)>,
+    calls: Vec<(CallId, call::CallDetails, call::CallPhase)>,
 }
 
 impl Left {
@@ -55,7 +55,7 @@ impl Left {
     pub fn of(engine: &Engine, id: &SessionId) -> Option<Self> {
         let session = engine.state().session(id)?;
         let run = engine.state().run(session.run()?)?;
-        let mut added: Vec<Entry> = session.path().into_iter().cloned().collect();
+        let mut added: Vec<SessionEntry> = session.path_entries().into_iter().cloned().collect();
         let began = session.run_began().and_then(|began| added.iter().position(|entry| entry.id == *began));
         // Where its first message is not there any more, its last one still is.
         let from = began.or_else(|| added.iter().rposition(is_answer)).unwrap_or(added.len());
@@ -85,12 +85,12 @@ impl Left {
 /// Whether the last run of a session ended between the result of a call and what the model would have said to it.
 pub(crate) fn stands(engine: &Engine, id: &SessionId) -> bool {
     let session = engine.state().session(id).filter(|session| session.run().is_none());
-    let last = session.and_then(|session| session.path().last().map(|entry| entry.kind.clone()));
-    matches!(last, Some(Kind::ToolResult { .. }))
+    let last = session.and_then(|session| session.path_entries().last().map(|entry| entry.kind.clone()));
+    matches!(last, Some(SessionEntryKind::ToolResult { .. }))
 }
 
-fn is_answer(entry: &Entry) -> bool {
-    matches!(entry.kind, Kind::Assistant { .. })
+fn is_answer(entry: &SessionEntry) -> bool {
+    matches!(entry.kind, SessionEntryKind::Assistant { .. })
 }
 
 impl Teller {
@@ -108,35 +108,41 @@ impl Teller {
         for (at, (entry, content)) in left.added.iter().zip(contents.by_ref()).enumerate() {
             let is_told = matches!(
                 entry.kind,
-                Kind::User | Kind::Developer | Kind::Custom | Kind::Assistant { .. } | Kind::ToolResult { .. }
+                SessionEntryKind::User
+                    | SessionEntryKind::Developer
+                    | SessionEntryKind::Custom
+                    | SessionEntryKind::Assistant { .. }
+                    | SessionEntryKind::ToolResult { .. }
             );
-            if let Some(Ok(Message::Assistant(said))) = content.as_deref().map(serde_json::from_str) {
+            if let Some(Ok(StoredMessage::Assistant(said))) = content.as_deref().map(serde_json::from_str) {
                 self.last = Some(identity(&said));
             }
             let message = content.filter(|_| is_told).and_then(|content| entries::to_wire(entry, &content));
             let Some(message) = message else { continue };
-            if left.phase == Phase::Calling && Some(at) == answer {
+            if left.phase == RunPhase::Calling && Some(at) == answer {
                 self.turn_message = Some(message.clone());
-            } else if left.phase == Phase::Calling && Some(at) > answer && matches!(entry.kind, Kind::ToolResult { .. })
+            } else if left.phase == RunPhase::Calling
+                && Some(at) > answer
+                && matches!(entry.kind, SessionEntryKind::ToolResult { .. })
             {
                 self.turn_results.push(message.clone());
             }
             self.added.push(message);
         }
         self.turn = match left.phase {
-            Phase::Calling => Turn::Answered,
-            Phase::Opening | Phase::Thinking { .. } => Turn::Empty,
-            Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => Turn::Closed,
+            RunPhase::Calling => Turn::Answered,
+            RunPhase::Opening | RunPhase::Thinking { .. } => Turn::Empty,
+            RunPhase::Between | RunPhase::Backoff { .. } | RunPhase::Ended(_) => Turn::Closed,
         };
         match left.phase {
-            Phase::Backoff { .. } | Phase::Between => frames.push(Event::AgentStart),
-            Phase::Opening | Phase::Thinking { .. } | Phase::Calling | Phase::Ended(_) => {
+            RunPhase::Backoff { .. } | RunPhase::Between => frames.push(Event::AgentStart),
+            RunPhase::Opening | RunPhase::Thinking { .. } | RunPhase::Calling | RunPhase::Ended(_) => {
                 frames.extend([Event::AgentStart, Event::TurnStart]);
             }
         }
         for (call, content, phase) in left.calls {
             self.calls.insert(call, shown(&content));
-            if matches!(phase, call::Phase::Started { .. } | call::Phase::InDoubt(_)) {
+            if matches!(phase, call::CallPhase::Started { .. } | call::CallPhase::InDoubt(_)) {
                 self.started(call, frames);
             }
         }
@@ -147,7 +153,7 @@ impl Teller {
 
     /// Pauses the run that was just taken up, as it was paused when its wait began. `failed` is the content of the failure.
     fn resume_wait(&mut self, wait: Wait, failed: Option<&str>, now: Millis, frames: &mut Vec<Event>) {
-        if let Some(Ok(Message::Assistant(said))) = failed.map(serde_json::from_str) {
+        if let Some(Ok(StoredMessage::Assistant(said))) = failed.map(serde_json::from_str) {
             self.error = said.error_message.unwrap_or_default();
         }
         self.is_waiting = true;

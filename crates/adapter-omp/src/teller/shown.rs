@@ -13,7 +13,7 @@ pub(super) struct Shown {
     pub(super) is_started: bool,
 }
 
-pub(super) fn shown(content: &call::Content) -> Shown {
+pub(super) fn shown(content: &call::CallDetails) -> Shown {
     Shown {
         tool_call_id: content.tool_call_id.to_string(),
         tool: content.tool.to_string(),

@@ -1,7 +1,7 @@
 //! How an event looks: the fact as it lies in the record, with its text or with where that can be had.
 
 use bytes::Bytes;
-use countersign_core::message::Block;
+use countersign_core::message::MessageBlock;
 use countersign_http::web::sse;
 use countersign_runtime::{
     Live, LiveKind, Part,
@@ -76,7 +76,7 @@ pub(super) fn live(live: &Live) -> Bytes {
         }
         LiveKind::CallProgress { call, content, .. } => {
             let texts = content.iter().filter_map(|block| match block {
-                Block::Text(text) => Some(text.text.as_str()),
+                MessageBlock::Text(text) => Some(text.text.as_str()),
                 _ => None,
             });
             LiveEvent::CallProgress { call: call.to_string(), output: texts.collect() }

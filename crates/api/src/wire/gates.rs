@@ -1,7 +1,7 @@
 //! Gates and the answers to them.
 
 use countersign_core::{
-    gate::{Kind, Resolution, Scope},
+    gate::{ApprovalScope, GateResolution, Kind},
     id::PrincipalId,
 };
 use countersign_view::gate_summary::Approvals;
@@ -168,17 +168,17 @@ pub(crate) enum GrantScope {
     Always,
 }
 
-impl From<Scope> for GrantScope {
-    fn from(scope: Scope) -> Self {
+impl From<ApprovalScope> for GrantScope {
+    fn from(scope: ApprovalScope) -> Self {
         match scope {
-            Scope::Once => Self::Once,
-            Scope::Session => Self::Session,
-            Scope::Always => Self::Always,
+            ApprovalScope::Once => Self::Once,
+            ApprovalScope::Session => Self::Session,
+            ApprovalScope::Always => Self::Always,
         }
     }
 }
 
-impl From<GrantScope> for Scope {
+impl From<GrantScope> for ApprovalScope {
     fn from(scope: GrantScope) -> Self {
         match scope {
             GrantScope::Once => Self::Once,
@@ -217,15 +217,15 @@ impl ResolutionWord {
     }
 
     /// Returns the word for `resolution`, and how far its approval reaches.
-    pub(crate) fn with_scope(resolution: &Resolution) -> (Self, Option<GrantScope>) {
+    pub(crate) fn with_scope(resolution: &GateResolution) -> (Self, Option<GrantScope>) {
         match resolution {
-            Resolution::Allowed { scope } => (Self::Allowed, Some((*scope).into())),
-            Resolution::Denied => (Self::Denied, None),
-            Resolution::Answered => (Self::Answered, None),
-            Resolution::Declined => (Self::Declined, None),
-            Resolution::Granted => (Self::Granted, None),
-            Resolution::Expired => (Self::Expired, None),
-            Resolution::Withdrawn => (Self::Withdrawn, None),
+            GateResolution::Allowed { scope } => (Self::Allowed, Some((*scope).into())),
+            GateResolution::Denied => (Self::Denied, None),
+            GateResolution::Answered => (Self::Answered, None),
+            GateResolution::Declined => (Self::Declined, None),
+            GateResolution::Granted => (Self::Granted, None),
+            GateResolution::Expired => (Self::Expired, None),
+            GateResolution::Withdrawn => (Self::Withdrawn, None),
         }
     }
 }
@@ -332,7 +332,7 @@ impl<'de> Deserialize<'de> for AnswerTexts {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::{Kind, Resolution, Scope};
+    use countersign_core::gate::{ApprovalScope, GateResolution, Kind};
     use serde_json::json;
 
     use super::{GateKind, ResolutionWord};
@@ -344,13 +344,13 @@ mod tests {
             assert_eq!(json!(GateKind::from(kind).word()), json!(kind));
         }
         for resolution in [
-            Resolution::Allowed { scope: Scope::Once },
-            Resolution::Denied,
-            Resolution::Answered,
-            Resolution::Declined,
-            Resolution::Granted,
-            Resolution::Expired,
-            Resolution::Withdrawn,
+            GateResolution::Allowed { scope: ApprovalScope::Once },
+            GateResolution::Denied,
+            GateResolution::Answered,
+            GateResolution::Declined,
+            GateResolution::Granted,
+            GateResolution::Expired,
+            GateResolution::Withdrawn,
         ] {
             let (word, _) = ResolutionWord::with_scope(&resolution);
             assert_eq!(json!(word), json!(word.word()));

@@ -1,6 +1,6 @@
 //! Sessions, their conversations, and what is said in them.
 
-use countersign_core::session::{Kind, WhenBusy};
+use countersign_core::session::{SessionEntryKind, WhenBusy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -98,7 +98,7 @@ pub(crate) struct ConversationEntry {
     pub(crate) at: String,
     /// A word, or an object with the word as its only member.
     #[schemars(with = "EntryKind")]
-    pub(crate) kind: Kind,
+    pub(crate) kind: SessionEntryKind,
     /// As the model is shown it; null where it was taken out of the record.
     pub(crate) message: Option<Value>,
 }

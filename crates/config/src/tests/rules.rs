@@ -1,7 +1,7 @@
 //! Files of rules and the cases beside them.
 
 use countersign_core::{
-    gate::{OnExpiry, Step},
+    gate::{ApprovalStep, OnExpiry},
     policy::{Rule, RuleAction, RuleLayer, RuleSet, compile_rules},
 };
 use proptest::prelude::*;
@@ -240,29 +240,39 @@ fn a_rule_says_who_has_to_allow_in_which_steps() {
     );
     let people = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
     let seconds = |count| Some(std::time::Duration::from_secs(count));
-    let step = Step::default();
-    let got: Vec<Vec<Step>> =
+    let step = ApprovalStep::default();
+    let got: Vec<Vec<ApprovalStep>> =
         read(&scene).unwrap().unwrap().source.rules.rules.into_iter().map(|rule| rule.steps).collect();
     assert_eq!(
         got,
         [
-            vec![Step { approvals: 2, from: people(&["ana", "ben"]), on_expiry: OnExpiry::Again(1), ..step.clone() }],
+            vec![ApprovalStep {
+                approvals: 2,
+                from: people(&["ana", "ben"]),
+                on_expiry: OnExpiry::Again(1),
+                ..step.clone()
+            }],
             vec![
-                Step {
+                ApprovalStep {
                     from: people(&["ana", "ben", "cleo"]),
                     within: seconds(600),
                     on_expiry: OnExpiry::Next,
                     ..step.clone()
                 },
-                Step { from: people(&["dora"]), within: seconds(60), on_expiry: OnExpiry::Next, ..step.clone() },
-                Step {
+                ApprovalStep {
+                    from: people(&["dora"]),
+                    within: seconds(60),
+                    on_expiry: OnExpiry::Next,
+                    ..step.clone()
+                },
+                ApprovalStep {
                     approvals: 2,
                     from: people(&["ana", "ben"]),
                     within: seconds(30),
                     on_expiry: OnExpiry::Again(3),
                 },
             ],
-            vec![Step { within: seconds(5), ..step }],
+            vec![ApprovalStep { within: seconds(5), ..step }],
             vec![],
         ]
     );

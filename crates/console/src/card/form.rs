@@ -1,6 +1,6 @@
 //! What can be answered to a gate that waits.
 
-use countersign_core::gate::Scope;
+use countersign_core::gate::ApprovalScope;
 use countersign_view::gate_request::{QuestionRequest, RequestKind};
 use maud::{Markup, html};
 
@@ -29,17 +29,17 @@ impl Asked {
         let offers = |scope| is_whole && self.scopes.contains(&scope);
         html! {
             div.act {
-                @if offers(Scope::Once) { button.primary type="submit" name="answer" value="once" { "Allow once" } }
-                @if offers(Scope::Session) { button type="submit" name="answer" value="session" { "For the session" } }
-                @if offers(Scope::Always) { a.button href={ (page) "#longer" } { "For longer…" } }
-                @if offers(Scope::Always) && !self.is_hosted { a.button.always href={ "/console/try?of=" (id) } { "Always…" } }
+                @if offers(ApprovalScope::Once) { button.primary type="submit" name="answer" value="once" { "Allow once" } }
+                @if offers(ApprovalScope::Session) { button type="submit" name="answer" value="session" { "For the session" } }
+                @if offers(ApprovalScope::Always) { a.button href={ (page) "#longer" } { "For longer…" } }
+                @if offers(ApprovalScope::Always) && !self.is_hosted { a.button.always href={ "/console/try?of=" (id) } { "Always…" } }
                 span.deny {
                     label.unseen for={ "r-" (id) } { "Reason for denying" }
                     input.reason #{ "r-" (id) } type="text" name="reason" placeholder="Reason, told to the agent" maxlength="2000" autocomplete="off";
                     button.danger type="submit" name="answer" value="deny" { "Deny" }
                 }
             }
-            @if is_whole && self.scopes == [Scope::Once] {
+            @if is_whole && self.scopes == [ApprovalScope::Once] {
                 p.note { "This can be allowed once only, by whoever sees it each time." }
             }
         }

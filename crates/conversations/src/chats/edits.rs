@@ -5,8 +5,8 @@
 use countersign_core::{
     engine::Command,
     id::{EntryId, PrincipalId, SessionId},
-    message::{Message, text_of},
-    session::{self, Imported, Kind, Listing, Said, Setting, Settings},
+    message::{StoredMessage, text_of},
+    session::{self, ImportedEntry, ListingFlags, MessageContent, SessionEntryKind, SessionSetting, Settings},
 };
 use countersign_runtime::Lane;
 
@@ -37,8 +37,8 @@ impl Chats {
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`], with nothing taken back.
     pub async fn undo(&self, session: &SessionId) -> Result<Option<Undo>, ChatError> {
         let look = |session: &session::Session| {
-            let path = session.path();
-            let at = path.iter().rposition(|entry| entry.kind == Kind::User)?;
+            let path = session.path_entries();
+            let at = path.iter().rposition(|entry| entry.kind == SessionEntryKind::User)?;
             let messages = path[at..].iter().filter(|entry| entry.kind.is_message()).count();
             Some((path[at].parent.clone(), path[at].content, messages))
         };
@@ -46,8 +46,8 @@ impl Chats {
         let text =
             self.handle.contents().get(&[content]).await.map_err(|error| ChatError::Failed(error.to_string()))?;
         let text = text.into_iter().flatten().next();
-        let text = match text.as_deref().map(serde_json::from_str::<Message>) {
-            Some(Ok(Message::User(said))) => text_of(&said.content),
+        let text = match text.as_deref().map(serde_json::from_str::<StoredMessage>) {
+            Some(Ok(StoredMessage::User(said))) => text_of(&said.content),
             _ => String::new(),
         };
         self.end_at(session, parent).await?;
@@ -64,7 +64,7 @@ impl Chats {
             Some(last) => {
                 let wanted = last.clone();
                 let look = move |session: &session::Session| {
-                    let path: Vec<session::Entry> = session.path().into_iter().cloned().collect();
+                    let path: Vec<session::SessionEntry> = session.path_entries().into_iter().cloned().collect();
                     let end = end_of(&path, &wanted).checked_sub(1)?;
                     path.get(end).map(|entry| entry.id.clone())
                 };
@@ -109,12 +109,17 @@ impl Chats {
     /// [`ChatError`], with no name given.
     pub async fn rename_by_first(&self, session: &SessionId) -> Result<Option<String>, ChatError> {
         let first = |session: &session::Session| {
-            session.path().into_iter().find(|entry| entry.kind == Kind::User).map(|entry| entry.content)
+            session
+                .path_entries()
+                .into_iter()
+                .find(|entry| entry.kind == SessionEntryKind::User)
+                .map(|entry| entry.content)
         };
         let Some(content) = self.ours(session, first).await? else { return Ok(None) };
         let text =
             self.handle.contents().get(&[content]).await.map_err(|error| ChatError::Failed(error.to_string()))?;
-        let Some(Ok(Message::User(said))) = text.into_iter().flatten().next().map(|text| serde_json::from_str(&text))
+        let Some(Ok(StoredMessage::User(said))) =
+            text.into_iter().flatten().next().map(|text| serde_json::from_str(&text))
         else {
             return Ok(None);
         };
@@ -130,7 +135,7 @@ impl Chats {
     pub async fn list_as(
         &self,
         session: &SessionId,
-        change: impl FnOnce(&mut Listing) + Send,
+        change: impl FnOnce(&mut ListingFlags) + Send,
     ) -> Result<(), ChatError> {
         let known = self.ours(session, |session| session.settings().listing).await?;
         let mut listing = known;
@@ -138,14 +143,14 @@ impl Chats {
         if listing.deleted {
             self.stop(session).await?;
         }
-        if listing == known { Ok(()) } else { self.set(session, Setting::Listing(listing)).await }
+        if listing == known { Ok(()) } else { self.set(session, SessionSetting::Listing(listing)).await }
     }
 
     /// Changes a setting of a session.
     ///
     /// # Errors
     /// [`ChatError`], with nothing changed.
-    pub async fn set(&self, session: &SessionId, setting: Setting) -> Result<(), ChatError> {
+    pub async fn set(&self, session: &SessionId, setting: SessionSetting) -> Result<(), ChatError> {
         self.change(session, session::Command::Set { setting, entry: None }).await
     }
 
@@ -161,7 +166,7 @@ impl Chats {
         name: &str,
     ) -> Result<SessionId, ChatError> {
         let look = |session: &session::Session| {
-            let path: Vec<session::Entry> = session.path().into_iter().cloned().collect();
+            let path: Vec<session::SessionEntry> = session.path_entries().into_iter().cloned().collect();
             (session.cwd().to_owned(), session.settings().clone(), path)
         };
         let (cwd, settings, mut path) = self.known(source, look).await?;
@@ -177,16 +182,22 @@ impl Chats {
         for (entry, text) in path.into_iter().zip(texts) {
             // What was redacted is in no copy.
             let Some(content) = text else { continue };
-            let said = Said { content, tokens: entry.tokens };
+            let said = MessageContent { content, tokens: entry.tokens };
             let parent = leaf.replace(entry.id.clone());
-            entries.push(Imported { id: entry.id, parent, kind: entry.kind, said, made_at: Some(entry.at) });
+            entries.push(ImportedEntry {
+                id: entry.id,
+                parent,
+                kind: entry.kind,
+                message: said,
+                made_at: Some(entry.at),
+            });
         }
         let open = session::Command::Open {
             cwd,
             name: Some(name.to_owned()),
             parent: Some(source.to_string()),
             door: Some(door.to_owned()),
-            settings: Box::new(Settings { listing: Listing::default(), ..settings }),
+            settings: Box::new(Settings { listing: ListingFlags::default(), ..settings }),
         };
         let id = fresh_id()?;
         let source = self.handle.source(Lane::Request);
@@ -213,8 +224,9 @@ impl Chats {
 pub(super) const UNTITLED: &str = "Untitled";
 
 /// The length of `path` up to `last`, with the results of the calls that `last` wants: a model is shown no call without its result.
-fn end_of(path: &[session::Entry], last: &EntryId) -> usize {
+fn end_of(path: &[session::SessionEntry], last: &EntryId) -> usize {
     let Some(at) = path.iter().position(|entry| entry.id == *last) else { return 0 };
-    let results = path[at + 1..].iter().take_while(|entry| matches!(entry.kind, Kind::ToolResult { .. })).count();
+    let results =
+        path[at + 1..].iter().take_while(|entry| matches!(entry.kind, SessionEntryKind::ToolResult { .. })).count();
     at + 1 + results
 }

@@ -1,9 +1,9 @@
 //! Keys of what callers ask for: asked for again, whoever posts twice, it has happened already.
 
 use countersign_core::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
-    session::Key,
+    session::IdempotencyKey,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ impl Asking {
     pub fn new(caller: &PrincipalId, name: &str, what: &str, body: &Map<String, Value>) -> Self {
         let meant: Map<String, Value> =
             body.iter().filter(|(name, _)| !matches!(name.as_str(), "csrf" | "key")).map(clone).collect();
-        let asks = Digest::of(canonical(&json!([what, meant])).as_bytes());
+        let asks = Digest::hash_bytes(canonical_json(&json!([what, meant])).as_bytes());
         Self { name: format!("{caller} {name}"), asks }
     }
 
@@ -39,13 +39,13 @@ impl Asking {
     }
 
     /// As the engine knows it.
-    pub fn key(&self) -> Key {
-        Key { name: self.name.clone(), asks: self.asks }
+    pub fn key(&self) -> IdempotencyKey {
+        IdempotencyKey { name: self.name.clone(), asks: self.asks }
     }
 
     /// The id of the session that it opens, if those of the attempts before are taken.
     pub fn session(&self, attempt: u32) -> SessionId {
-        let digest = Digest::of(canonical(&json!(["session", self.name, attempt])).as_bytes()).to_string();
+        let digest = Digest::hash_bytes(canonical_json(&json!(["session", self.name, attempt])).as_bytes()).to_string();
         SessionId::new(digest.get(..ID).unwrap_or(&digest))
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use countersign_agent_dir::AgentDir;
-use countersign_core::{id::SessionId, tool::Spec};
+use countersign_core::{id::SessionId, tool::ToolSpec};
 use countersign_runtime::{
     Clock,
     tools::{Context, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos, exec::Launcher},
@@ -61,8 +61,8 @@ impl Workrooms {
     }
 
     /// What a model is told first.
-    pub fn system_prompt(&self, cwd: &str, tools: &[&Spec]) -> String {
-        let tools: Vec<Spec> = tools.iter().map(|spec| (*spec).clone()).collect();
+    pub fn system_prompt(&self, cwd: &str, tools: &[&ToolSpec]) -> String {
+        let tools: Vec<ToolSpec> = tools.iter().map(|spec| (*spec).clone()).collect();
         let facts = prompt::Facts {
             folder: &self.instructions,
             cwd: cwd.as_ref(),

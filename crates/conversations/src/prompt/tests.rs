@@ -6,7 +6,7 @@ use std::{
 use countersign_agent_dir::{AgentDir, Environment, Product};
 use countersign_core::{
     time::Millis,
-    tool::{Effect, Lane, Repeat, Spec},
+    tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
 };
 use serde_json::json;
 
@@ -23,19 +23,19 @@ fn folder() -> AgentDir {
     AgentDir::resolve(Product::Omp, &environment, Path::new("/"), |_| false).unwrap()
 }
 
-fn spec(name: &str, description: &str) -> Spec {
-    Spec {
+fn spec(name: &str, description: &str) -> ToolSpec {
+    ToolSpec {
         name: name.to_owned(),
         description: description.to_owned(),
         schema: json!({}),
         lane: Lane::Shared,
-        repeat: Repeat::Idempotent,
-        effect: Effect::Reads,
+        repeat: RepeatMode::Idempotent,
+        effect: ToolEffect::Reads,
         signature: &[],
     }
 }
 
-fn prompt(files: &[(&str, &str)], tools: &[Spec], replace: Option<&str>, append: Option<&str>) -> Prompt {
+fn prompt(files: &[(&str, &str)], tools: &[ToolSpec], replace: Option<&str>, append: Option<&str>) -> Prompt {
     let facts = Facts {
         folder: &folder(),
         cwd: Path::new("/home/ana/repo/part"),

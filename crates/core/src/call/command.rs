@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::event::{Executor, Known};
+use super::event::{DoubtCause, Executor};
 use crate::{
     id::{CallId, GateId, PeerId, PrincipalId, SessionId},
-    message_content::Said,
-    tool::{Effect, Repeat, Shell},
+    message_content::MessageContent,
+    tool::{RepeatMode, Shell, ToolEffect},
 };
 use countersign_shell_analysis::ActionClass as Class;
 
 /// What an executor gave back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Returned {
+pub struct CallResult {
     /// The message that tells of it: a tool result, or a person's command with its output.
-    pub said: Said,
+    pub message: MessageContent,
     /// True if the executor says that it failed.
     pub error: bool,
     /// Open tasks, where the call changed the model's list of tasks.
@@ -31,9 +31,9 @@ pub struct Returned {
 
 /// How far the work of a call got.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Progress {
+pub enum CallProgress {
     /// The executor answered.
-    Returned(Box<Returned>),
+    Returned(Box<CallResult>),
     /// It failed before anything could have taken effect.
     NotBegun(Arc<str>),
     /// It broke off, and may have taken effect.
@@ -43,7 +43,7 @@ pub enum Progress {
         /// What the model is told, in the words of its wire.
         text: Arc<str>,
         /// Why.
-        since: Known,
+        since: DoubtCause,
     },
     /// Nothing of it reached the peer's line, which is gone. It waits for another.
     Unsent {
@@ -54,7 +54,7 @@ pub enum Progress {
 
 /// What an agent asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct AgentRequest {
     /// The session of the agent, which is open.
     pub session: SessionId,
     /// Who asks.
@@ -78,14 +78,14 @@ pub struct Request {
     /// The service that is asked; absent for a tool that nobody defined.
     pub service: Option<Arc<str>>,
     /// Whether it only reads.
-    pub effect: Effect,
+    pub effect: ToolEffect,
     /// Whether it may be repeated.
-    pub repeat: Repeat,
+    pub repeat: RepeatMode,
 }
 
 /// What a person has a peer do, beside any run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Act {
+pub struct PeerAction {
     /// The call that it becomes, which nobody has had.
     pub call: CallId,
     /// The session in whose record it stands, which is open.
@@ -129,9 +129,9 @@ pub enum Command {
         executor: Executor,
     },
     /// A person has a peer do something. It needs nobody's leave, but what rules deny stays denied.
-    Act(Box<Act>),
+    Act(Box<PeerAction>),
     /// An agent asks for something.
-    Request(Box<Request>),
+    Request(Box<AgentRequest>),
     /// Results of requests reached the agent.
     Received {
         /// Whose requests.
@@ -153,7 +153,7 @@ pub enum Command {
         /// Which.
         call: CallId,
         /// How far it got.
-        progress: Progress,
+        progress: CallProgress,
     },
     /// Stops the commands that a person runs in a session.
     Abort {

@@ -9,9 +9,9 @@ use super::pins::Pins;
 use crate::{
     digest::Digest,
     id::{CallId, EntryId, PeerId, PrincipalId, RunId, SessionId},
-    peer::{Line, Memory},
+    peer::{PeerLine, PeerMemory},
     time::Millis,
-    tool::{Effect, Lane, Repeat, Shell},
+    tool::{Lane, RepeatMode, Shell, ToolEffect},
 };
 use countersign_shell_analysis::ActionClass as Class;
 
@@ -34,7 +34,7 @@ pub enum Executor {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum CallEnd {
     /// The executor answered, its errors included, or it was a builtin that we stopped ourselves.
     Done {
         /// True if the executor says that it failed.
@@ -58,7 +58,7 @@ pub enum End {
     Unknown,
 }
 
-impl End {
+impl CallEnd {
     /// Whether the model is told of a failure.
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Done { error: false })
@@ -68,7 +68,7 @@ impl End {
 /// Why it is no longer known what became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Known {
+pub enum DoubtCause {
     /// The process that ran it ended.
     ProcessEnded,
     /// The task that ran it broke off.
@@ -85,7 +85,7 @@ pub enum Known {
 
 /// The content of a call: what was wanted, word for word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Content {
+pub struct CallDetails {
     /// The tool.
     pub tool: Arc<str>,
     /// The model's id of the call.
@@ -111,7 +111,7 @@ pub struct Content {
     pub problem: Option<Arc<str>>,
     /// What an agent's request has beyond a run's call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<Box<Requested>>,
+    pub request: Option<Box<RequestContent>>,
     /// What it would run from disk, as it was when it was wanted; absent where nothing is looked at, and in records of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pins: Option<Box<Pins>>,
@@ -122,7 +122,7 @@ pub struct Content {
 
 /// What the content of an agent's request has beyond that of a run's call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Requested {
+pub struct RequestContent {
     /// Who asks.
     pub principal: PrincipalId,
     /// The door through which it came; records of before doors were recorded have none.
@@ -147,7 +147,7 @@ pub struct Requested {
 pub enum Event {
     /// It is wanted. The content is a [`Content`].
     #[serde(rename = "wanted")]
-    Wanted {
+    Proposed {
         /// Which.
         call: CallId,
         /// The run that wants it; absent for a person's own command.
@@ -157,9 +157,9 @@ pub enum Event {
         /// How it lines up.
         lane: Lane,
         /// Whether it may be repeated.
-        repeat: Repeat,
+        repeat: RepeatMode,
         /// Whether it changes anything.
-        effect: Effect,
+        effect: ToolEffect,
         /// Of the canonical arguments: what is run must have it.
         arguments: Digest,
         /// Of what it would run from disk, as the content has it; absent where nothing was looked at.
@@ -220,10 +220,10 @@ pub enum Event {
         boot: u32,
         /// The line of the peer that does it, where one does. No other is ever given it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        line: Option<Line>,
+        line: Option<PeerLine>,
         /// Whether that peer can be asked about it over another line.
         #[serde(default, skip_serializing_if = "PeerMemory::is_none")]
-        memory: Memory,
+        memory: PeerMemory,
     },
     /// Its peer is asked over another line what became of it. Nothing is done a second time.
     AskedAgain {
@@ -232,7 +232,7 @@ pub enum Event {
         /// The process that asks.
         boot: u32,
         /// The line.
-        line: Line,
+        line: PeerLine,
     },
     /// It is to stop.
     Aborting {
@@ -244,7 +244,7 @@ pub enum Event {
         /// Which.
         call: CallId,
         /// Since when.
-        since: Known,
+        since: DoubtCause,
         /// When it is given up, where its peer may yet be asked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Millis>,
@@ -269,7 +269,7 @@ pub enum Event {
         /// Which.
         call: CallId,
         /// How.
-        end: End,
+        end: CallEnd,
         /// The result's entry.
         entry: Option<EntryId>,
     },
@@ -284,7 +284,7 @@ impl Event {
     /// The call that it is about.
     pub const fn call(&self) -> CallId {
         match self {
-            Self::Wanted { call, .. }
+            Self::Proposed { call, .. }
             | Self::Requested { call, .. }
             | Self::Received { call }
             | Self::Allowed { call, .. }

@@ -7,7 +7,7 @@ use std::fmt;
 pub use countersign_shell_analysis::files::Role;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Digest, canonical};
+use crate::digest::{Digest, canonical_json};
 
 /// How many digits of a digest a person is shown.
 const SHORT: usize = 12;
@@ -41,13 +41,13 @@ pub struct Pin {
     /// What it is to the call.
     pub role: Role,
     /// What was there.
-    pub found: Found,
+    pub found: PathState,
 }
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Found {
+pub enum PathState {
     /// Nothing.
     Absent,
     /// A folder.
@@ -81,7 +81,7 @@ pub enum Found {
         /// When anything about it was changed last, in nanoseconds.
         changed: i64,
         /// Why its content was not looked at.
-        why: Unread,
+        why: UnreadCause,
     },
     /// Something that is neither a file nor a folder.
     Other {
@@ -95,7 +95,7 @@ pub enum Found {
 /// Why the content of a file was not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unread {
+pub enum UnreadCause {
     /// It is one of the system's own, which only the system's owner changes.
     System,
     /// It is too large, or all of them together are.
@@ -108,19 +108,19 @@ impl Pins {
     /// Of all of it, as the fact of the call has it.
     pub fn digest(&self) -> Digest {
         let value = serde_json::to_value(self).expect("pins are plain data with text keys");
-        Digest::of(canonical(&value).as_bytes())
+        Digest::hash_bytes(canonical_json(&value).as_bytes())
     }
 
     /// What a person is shown of it, a line each: scripts and programs with their digest, and what is not pinned.
-    pub fn told(&self) -> Vec<String> {
+    pub fn summary_lines(&self) -> Vec<String> {
         let shown = |pin: &&Pin| match &pin.found {
-            Found::File { .. } | Found::Other { .. } => pin.role != Role::Folder,
-            Found::Unread { why, .. } => *why != Unread::System,
-            Found::Absent => true,
-            Found::Folder { .. } => pin.role != Role::Folder,
+            PathState::File { .. } | PathState::Other { .. } => pin.role != Role::Folder,
+            PathState::Unread { why, .. } => *why != UnreadCause::System,
+            PathState::Absent => true,
+            PathState::Folder { .. } => pin.role != Role::Folder,
         };
         let files = std::iter::once(&self.folder).chain(&self.files).filter(shown).map(Pin::to_string);
-        let unpinned = self.unpinned.iter().map(|what| format!("not pinned: {}", line(what)));
+        let unpinned = self.unpinned.iter().map(|what| format!("not pinned: {}", single_line(what)));
         let (mut files, mut unpinned) = (once_each(files), once_each(unpinned));
         let all = files.len() + unpinned.len();
         if all > MOST_SHOWN {
@@ -134,8 +134,8 @@ impl Pins {
     }
 
     /// Says what of this is not so any more in `now`; none if all of it is.
-    pub fn difference(&self, now: &Self) -> Option<String> {
-        if let Some(difference) = self.folder.difference(&now.folder) {
+    pub fn describe_change(&self, now: &Self) -> Option<String> {
+        if let Some(difference) = self.folder.describe_change(&now.folder) {
             return Some(difference);
         }
         let mut left: Vec<&Pin> = now.files.iter().collect();
@@ -143,39 +143,39 @@ impl Pins {
             let same = |other: &&Pin| other.role == pin.role && other.name == pin.name;
             let exact = left.iter().position(|other| same(other) && other.path == pin.path);
             match exact.or_else(|| left.iter().position(same)) {
-                Some(at) => pin.difference(left.remove(at)),
-                None => Some(format!("{} cannot be looked at again", plain(&pin.name))),
+                Some(at) => pin.describe_change(left.remove(at)),
+                None => Some(format!("{} cannot be looked at again", quote_name(&pin.name))),
             }
         })
     }
 }
 
 impl Pin {
-    fn difference(&self, now: &Self) -> Option<String> {
-        let name = plain(&self.name);
-        if self.path != now.path && self.found != Found::Absent && now.found != Found::Absent {
-            let (then, now) = (plain(&self.path), plain(&now.path));
+    fn describe_change(&self, now: &Self) -> Option<String> {
+        let name = quote_name(&self.name);
+        if self.path != now.path && self.found != PathState::Absent && now.found != PathState::Absent {
+            let (then, now) = (quote_name(&self.path), quote_name(&now.path));
             return Some(format!("{name} leads to {now} now, and led to {then} when it was decided"));
         }
         if self.found == now.found {
             return None;
         }
         Some(match (&self.found, &now.found) {
-            (Found::Absent, _) => format!("{name} is not what was approved: it was not there at the decision"),
-            (_, Found::Absent) => format!("{name} is not what was approved: it is gone since the decision"),
-            (Found::Folder { .. }, Found::Folder { .. }) => {
+            (PathState::Absent, _) => format!("{name} is not what was approved: it was not there at the decision"),
+            (_, PathState::Absent) => format!("{name} is not what was approved: it is gone since the decision"),
+            (PathState::Folder { .. }, PathState::Folder { .. }) => {
                 format!("{name} is not what was approved: another folder has its name since the decision")
             }
-            (Found::File { sha256: then, .. }, Found::File { sha256: now, .. }) if then == now => {
+            (PathState::File { sha256: then, .. }, PathState::File { sha256: now, .. }) if then == now => {
                 format!(
                     "{name} is not what was approved: another file with the same content has its place since the decision"
                 )
             }
-            (Found::File { sha256: then, .. }, Found::File { sha256: now, .. }) => {
+            (PathState::File { sha256: then, .. }, PathState::File { sha256: now, .. }) => {
                 format!(
                     "{name} is not what was approved: it changed after the decision (sha256 {} then, {} now)",
-                    short(then),
-                    short(now)
+                    short_digest(then),
+                    short_digest(now)
                 )
             }
             _ => format!("{name} is not what was approved: it changed after the decision"),
@@ -185,34 +185,36 @@ impl Pin {
 
 impl fmt::Display for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = plain(&self.name);
+        let name = quote_name(&self.name);
         f.write_str(&name)?;
         if !self.path.ends_with(self.name.trim_start_matches("./")) {
-            write!(f, " ({})", plain(&self.path))?;
+            write!(f, " ({})", quote_name(&self.path))?;
         }
         match &self.found {
-            Found::Absent => f.write_str(", which is not there"),
-            Found::Folder { .. } => f.write_str(", a folder"),
-            Found::File { size, sha256, .. } => write!(f, ", sha256 {}…, {}", short(sha256), length(*size)),
-            Found::Unread { size, why, .. } => {
-                let why = match why {
-                    Unread::System => "of the system",
-                    Unread::TooLarge => "known by its size and times alone: too large",
-                    Unread::Unreadable => "known by its size and times alone: it cannot be read",
-                };
-                write!(f, ", {}, {why}", length(*size))
+            PathState::Absent => f.write_str(", which is not there"),
+            PathState::Folder { .. } => f.write_str(", a folder"),
+            PathState::File { size, sha256, .. } => {
+                write!(f, ", sha256 {}…, {}", short_digest(sha256), size_text(*size))
             }
-            Found::Other { .. } => f.write_str(", which is no file"),
+            PathState::Unread { size, why, .. } => {
+                let why = match why {
+                    UnreadCause::System => "of the system",
+                    UnreadCause::TooLarge => "known by its size and times alone: too large",
+                    UnreadCause::Unreadable => "known by its size and times alone: it cannot be read",
+                };
+                write!(f, ", {}, {why}", size_text(*size))
+            }
+            PathState::Other { .. } => f.write_str(", which is no file"),
         }
     }
 }
 
 /// The beginning of a digest, for people.
-fn short(digest: &Digest) -> String {
+fn short_digest(digest: &Digest) -> String {
     digest.to_string().chars().take(SHORT).collect()
 }
 
-fn length(bytes: u64) -> String {
+fn size_text(bytes: u64) -> String {
     const KIB: u64 = 1024;
     match bytes {
         0..KIB => format!("{bytes} bytes"),
@@ -222,13 +224,13 @@ fn length(bytes: u64) -> String {
 }
 
 /// A name in one line: one that could pass for more than a name is quoted.
-fn plain(name: &str) -> String {
+fn quote_name(name: &str) -> String {
     let is_strange = |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, ',' | '"' | '(');
     if name.chars().any(is_strange) { format!("{name:?}") } else { name.to_owned() }
 }
 
 /// A text in one line.
-fn line(text: &str) -> String {
+fn single_line(text: &str) -> String {
     if text.chars().any(char::is_control) { format!("{text:?}") } else { text.to_owned() }
 }
 
@@ -244,16 +246,16 @@ fn once_each(lines: impl Iterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Pin, Pins, Role, Unread};
+    use super::{PathState, Pin, Pins, Role, UnreadCause};
     use crate::digest::Digest;
 
-    fn pin(name: &str, role: Role, found: Found) -> Pin {
+    fn pin(name: &str, role: Role, found: PathState) -> Pin {
         Pin { name: name.to_owned(), path: format!("/w/{name}"), role, found }
     }
 
-    fn file(inode: u64, content: &str) -> Found {
+    fn file(inode: u64, content: &str) -> PathState {
         let size = content.len() as u64;
-        Found::File { device: 1, inode, size, sha256: Digest::of(content.as_bytes()) }
+        PathState::File { device: 1, inode, size, sha256: Digest::hash_bytes(content.as_bytes()) }
     }
 
     fn pins(files: Vec<Pin>) -> Pins {
@@ -261,17 +263,17 @@ mod tests {
             name: "/w".to_owned(),
             path: "/w".to_owned(),
             role: Role::Folder,
-            found: Found::Folder { device: 1, inode: 2 },
+            found: PathState::Folder { device: 1, inode: 2 },
         };
         Pins { at: "/w".to_owned(), folder, files, unpinned: Vec::new() }
     }
 
     #[test]
     fn what_changed_is_named_and_what_stayed_is_not() {
-        let then = || pins(vec![pin("a.sh", Role::Script, file(7, "one")), pin("b", Role::Program, Found::Absent)]);
-        assert_eq!(then().difference(&then()), None);
+        let then = || pins(vec![pin("a.sh", Role::Script, file(7, "one")), pin("b", Role::Program, PathState::Absent)]);
+        assert_eq!(then().describe_change(&then()), None);
         let elsewhere = Pin { path: "/x/a.sh".to_owned(), ..pin("a.sh", Role::Script, file(7, "one")) };
-        let absent = || pin("b", Role::Program, Found::Absent);
+        let absent = || pin("b", Role::Program, PathState::Absent);
         for (case, now, want) in [
             (
                 "rewritten",
@@ -283,7 +285,7 @@ mod tests {
                 vec![pin("a.sh", Role::Script, file(8, "one")), absent()],
                 "another file with the same content",
             ),
-            ("gone", vec![pin("a.sh", Role::Script, Found::Absent), absent()], "it is gone since"),
+            ("gone", vec![pin("a.sh", Role::Script, PathState::Absent), absent()], "it is gone since"),
             (
                 "there by now",
                 vec![pin("a.sh", Role::Script, file(7, "one")), pin("b", Role::Program, file(9, ""))],
@@ -292,26 +294,27 @@ mod tests {
             ("elsewhere", vec![elsewhere, absent()], "a.sh leads to /x/a.sh now"),
             ("not looked at", vec![absent()], "a.sh cannot be looked at again"),
         ] {
-            let told = then().difference(&pins(now)).unwrap_or_default();
-            assert!(told.contains(want), "{case}: {told}");
+            let difference = then().describe_change(&pins(now)).unwrap_or_default();
+            assert!(difference.contains(want), "{case}: {difference}");
         }
         let mut moved = then();
-        moved.folder.found = Found::Folder { device: 1, inode: 3 };
-        assert!(then().difference(&moved).unwrap_or_default().contains("another folder has its name"));
+        moved.folder.found = PathState::Folder { device: 1, inode: 3 };
+        assert!(then().describe_change(&moved).unwrap_or_default().contains("another folder has its name"));
     }
 
     #[test]
     fn a_person_is_shown_scripts_and_what_is_not_pinned() {
-        let system = Found::Unread { device: 1, inode: 3, size: 9, modified: 0, changed: 0, why: Unread::System };
+        let system =
+            PathState::Unread { device: 1, inode: 3, size: 9, modified: 0, changed: 0, why: UnreadCause::System };
         let mut shown = pins(vec![
             pin("sh", Role::Program, system),
             pin("build.sh", Role::Script, file(7, "one")),
-            pin("a\nb", Role::Script, Found::Absent),
+            pin("a\nb", Role::Script, PathState::Absent),
         ]);
         shown.unpinned.push("$X: its value is not known".to_owned());
-        let digest = Digest::of(b"one").to_string();
+        let digest = Digest::hash_bytes(b"one").to_string();
         assert_eq!(
-            shown.told(),
+            shown.summary_lines(),
             [
                 format!("build.sh, sha256 {}…, 3 bytes", &digest[..12]),
                 "\"a\\nb\", which is not there".to_owned(),
@@ -329,21 +332,21 @@ mod tests {
         {
             let mut many = pins(scripts(files));
             many.unpinned = (0..unpinned).map(|at| format!("${at}")).collect();
-            let told = many.told();
-            let hidden = told.iter().filter(|line| line.starts_with("not pinned")).count();
+            let lines = many.summary_lines();
+            let hidden = lines.iter().filter(|line| line.starts_with("not pinned")).count();
             assert_eq!(hidden, shown_unpinned, "{files} {unpinned}");
-            assert_eq!(told.iter().filter(|line| line.contains("sha256")).count(), shown_files, "{files} {unpinned}");
+            assert_eq!(lines.iter().filter(|line| line.contains("sha256")).count(), shown_files, "{files} {unpinned}");
             let want = format!("and {more} more, which the record lists");
-            assert_eq!(told.last() == Some(&want), more > 0, "{files} {unpinned}: {told:?}");
+            assert_eq!(lines.last() == Some(&want), more > 0, "{files} {unpinned}: {lines:?}");
         }
     }
 
     #[test]
     fn no_name_passes_for_more_than_a_name() {
         let spoofed = "x.sh, sha256 000000000000…, 1 bytes";
-        let told =
-            pins(vec![pin(spoofed, Role::Script, file(7, "one")), pin("a b", Role::Script, file(8, "two"))]).told();
-        assert!(told[0].starts_with("\"x.sh, sha256 000000000000…, 1 bytes\", sha256 "), "{told:?}");
-        assert!(told[1].starts_with("\"a b\", sha256 "), "{told:?}");
+        let lines = pins(vec![pin(spoofed, Role::Script, file(7, "one")), pin("a b", Role::Script, file(8, "two"))])
+            .summary_lines();
+        assert!(lines[0].starts_with("\"x.sh, sha256 000000000000…, 1 bytes\", sha256 "), "{lines:?}");
+        assert!(lines[1].starts_with("\"a b\", sha256 "), "{lines:?}");
     }
 }

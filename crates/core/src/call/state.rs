@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{End, Event, Executor, Known};
+use super::event::{CallEnd, DoubtCause, Event, Executor};
 use crate::{
     digest::Digest,
     id::{CallId, Lsn, PeerId, RunId, SessionId},
-    peer::{Line, Memory},
+    peer::{PeerLine, PeerMemory},
     time::Millis,
-    tool::{Effect, Lane, Repeat},
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 
 /// What a call waits for or is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum CallPhase {
     /// It has to be judged.
     #[serde(rename = "wanted")]
-    Wanted,
+    Proposed,
     /// A gate decides.
     Gated,
     /// It may start when its turn comes.
@@ -28,9 +28,9 @@ pub enum Phase {
         boot: u32,
     },
     /// It is not known what became of it.
-    InDoubt(Known),
+    InDoubt(DoubtCause),
     /// It is over.
-    Ended(End),
+    Ended(CallEnd),
 }
 
 /// One use of a tool.
@@ -41,11 +41,11 @@ pub struct Call {
     pub(crate) run: Option<RunId>,
     pub(crate) executor: Executor,
     pub(crate) lane: Lane,
-    pub(crate) repeat: Repeat,
-    pub(crate) effect: Effect,
+    pub(crate) repeat: RepeatMode,
+    pub(crate) effect: ToolEffect,
     pub(crate) arguments: Digest,
     pub(crate) content: Lsn,
-    pub(crate) phase: Phase,
+    pub(crate) phase: CallPhase,
     pub(crate) aborting: bool,
     /// True once a person allowed it; a rule that denies still wins at the start.
     pub(crate) approved: bool,
@@ -56,13 +56,13 @@ pub struct Call {
     pub(crate) starts: u32,
     /// The line of the peer that has it.
     #[serde(default)]
-    pub(crate) line: Option<Line>,
+    pub(crate) line: Option<PeerLine>,
     /// When it is given up, while it waits for its peer or for word of it.
     #[serde(default)]
     pub(crate) until: Option<Millis>,
     /// Whether the peer that has it can be asked about it over another line.
     #[serde(default)]
-    pub(crate) memory: Memory,
+    pub(crate) memory: PeerMemory,
     /// Whether its peer is only asked what became of it.
     #[serde(default)]
     pub(crate) is_asking: bool,
@@ -74,11 +74,11 @@ pub struct Call {
 impl Call {
     /// Whether it may use the session's shell: it works here, and may change something.
     pub(crate) fn acts_here(&self) -> bool {
-        matches!(self.executor, Executor::Builtin | Executor::Shell) && self.effect != Effect::Reads
+        matches!(self.executor, Executor::Builtin | Executor::Shell) && self.effect != ToolEffect::Reads
     }
 
-    pub(crate) fn want(event: &Event, session: SessionId, lsn: Lsn) -> Option<Self> {
-        let Event::Wanted { call, run, executor, lane, repeat, effect, arguments, pins } = event else { return None };
+    pub(crate) fn from_event(event: &Event, session: SessionId, lsn: Lsn) -> Option<Self> {
+        let Event::Proposed { call, run, executor, lane, repeat, effect, arguments, pins } = event else { return None };
         Some(Self {
             id: *call,
             session,
@@ -89,21 +89,21 @@ impl Call {
             effect: *effect,
             arguments: *arguments,
             content: lsn,
-            phase: Phase::Wanted,
+            phase: CallPhase::Proposed,
             aborting: false,
             approved: false,
             let_through: None,
             starts: 0,
             line: None,
             until: None,
-            memory: Memory::Forgets,
+            memory: PeerMemory::Forgets,
             is_asking: false,
             pins: *pins,
         })
     }
 
     /// Of what it would run from disk, as it was when it was wanted.
-    pub fn pins(&self) -> Option<Digest> {
+    pub fn pins_digest(&self) -> Option<Digest> {
         self.pins
     }
 
@@ -141,27 +141,27 @@ impl Call {
     }
 
     /// The line of the peer that has it, or had it last.
-    pub fn line(&self) -> Option<Line> {
+    pub fn peer_line(&self) -> Option<PeerLine> {
         self.line
     }
 
     /// How often it was started.
-    pub fn starts(&self) -> u32 {
+    pub fn start_count(&self) -> u32 {
         self.starts
     }
 
     /// Where its content lies.
-    pub fn content(&self) -> Lsn {
+    pub fn content_lsn(&self) -> Lsn {
         self.content
     }
 
     /// The digest that the arguments in its content must have.
-    pub fn arguments(&self) -> Digest {
+    pub fn arguments_digest(&self) -> Digest {
         self.arguments
     }
 
     /// Where it stands.
-    pub fn phase(&self) -> &Phase {
+    pub fn phase(&self) -> &CallPhase {
         &self.phase
     }
 
@@ -172,7 +172,7 @@ impl Call {
 
     /// Whether it is not known what became of it, and its peer may yet say so.
     pub fn may_be_asked(&self) -> bool {
-        matches!(self.phase, Phase::InDoubt(_)) && self.until.is_some()
+        matches!(self.phase, CallPhase::InDoubt(_)) && self.until.is_some()
     }
 
     /// Whether a person has a peer do it, beside any run and without a place in the conversation.
@@ -182,46 +182,46 @@ impl Call {
 
     /// Whether it has ended.
     pub fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Ended(_))
+        matches!(self.phase, CallPhase::Ended(_))
     }
 
     /// Whether nothing of it has happened yet.
     pub fn is_before_start(&self) -> bool {
-        matches!(self.phase, Phase::Wanted | Phase::Gated | Phase::Ready)
+        matches!(self.phase, CallPhase::Proposed | CallPhase::Gated | CallPhase::Ready)
     }
 
     /// Whether it was started, whatever became of it.
     pub fn has_begun(&self) -> bool {
-        matches!(self.phase, Phase::Started { .. } | Phase::InDoubt(_))
+        matches!(self.phase, CallPhase::Started { .. } | CallPhase::InDoubt(_))
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn) {
+    pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn) {
         match event {
-            Event::Wanted { .. }
+            Event::Proposed { .. }
             | Event::Requested { .. }
             | Event::Received { .. }
             | Event::LeftBehind { .. }
             | Event::ResultDropped { .. } => {}
             Event::Allowed { by, .. } => {
-                if self.phase == Phase::Gated {
+                if self.phase == CallPhase::Gated {
                     self.let_through = Some(lsn);
                 }
-                self.phase = Phase::Ready;
+                self.phase = CallPhase::Ready;
                 self.approved = by.is_some();
             }
-            Event::Again { .. } => self.phase = Phase::Ready,
-            Event::Gated { .. } => self.phase = Phase::Gated,
+            Event::Again { .. } => self.phase = CallPhase::Ready,
+            Event::Gated { .. } => self.phase = CallPhase::Gated,
             Event::Waits { until, .. } => self.until = Some(*until),
             Event::Started { boot, line, memory, .. } => {
-                self.phase = Phase::Started { boot: *boot };
+                self.phase = CallPhase::Started { boot: *boot };
                 self.starts += 1;
                 self.line = *line;
                 self.until = None;
                 self.memory = *memory;
             }
             Event::AskedAgain { boot, line, .. } => {
-                self.phase = Phase::Started { boot: *boot };
+                self.phase = CallPhase::Started { boot: *boot };
                 self.starts += 1;
                 self.line = Some(*line);
                 self.until = None;
@@ -229,11 +229,11 @@ impl Call {
             }
             Event::Aborting { .. } => self.aborting = true,
             Event::InDoubt { since, until, .. } => {
-                self.phase = Phase::InDoubt(*since);
+                self.phase = CallPhase::InDoubt(*since);
                 self.until = *until;
             }
             Event::Ended { end, .. } => {
-                self.phase = Phase::Ended(*end);
+                self.phase = CallPhase::Ended(*end);
                 self.until = None;
             }
         }

@@ -6,7 +6,7 @@ use crate::id::PrincipalId;
 
 /// An account through which a gateway is in a chat network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Account {
+pub struct ChannelAccount {
     /// The network.
     pub network: String,
     /// The account's name there.
@@ -16,7 +16,7 @@ pub struct Account {
 /// What kind of chat it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ChatKind {
+pub enum AddressKind {
     /// With one person.
     Dm,
     /// With a few.
@@ -29,18 +29,18 @@ pub enum ChatKind {
 
 /// A chat of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Address {
+pub struct ChatAddress {
     /// The account.
-    pub account: Account,
+    pub account: ChannelAccount,
     /// What kind of chat it is.
-    pub kind: ChatKind,
+    pub kind: AddressKind,
     /// The network's id of it.
     pub chat: String,
 }
 
 /// A file that goes with what is said to a chat. It lies outside of the record until the letter has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Media {
+pub struct OutboundMedia {
     /// Where it lies, in the words of whoever put it there.
     pub object: String,
     /// What it is called.
@@ -51,9 +51,9 @@ pub struct Media {
 
 /// Where a message came from, and so where what its run says goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct MessageOrigin {
     /// The chat.
-    pub from: Address,
+    pub from: ChatAddress,
     /// Who said it. What the run asks is for nobody else in the chat to answer.
     pub by: PrincipalId,
     /// The network's id of the message.

@@ -4,38 +4,38 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Account, Address, End, Media};
-use crate::id::LetterId;
+use super::{ChannelAccount, ChatAddress, DeliveryEnd, OutboundMedia};
+use crate::id::OutboundId;
 
 /// A command about chat networks. `C` is the type of all commands, which stands above this one.
 #[derive(Clone, Debug)]
 pub enum Command<C> {
     /// There is such an account. Told twice, it is recorded once.
-    Meet(Account),
+    Meet(ChannelAccount),
     /// The account is known no more, and what is owed to its chats is not sent.
-    Forget(Account),
+    Forget(ChannelAccount),
     /// A message came. What it begins or changes is recorded together with that.
-    Hear(Box<Heard<C>>),
+    Hear(Box<InboundMessage<C>>),
     /// Something is to be said to a chat.
-    Send(Box<Message>),
+    Send(Box<OutboundRequest>),
     /// A letter ended. One that has ended already stays as it is.
     Ended {
         /// Which.
-        letter: LetterId,
+        letter: OutboundId,
         /// How.
-        end: End,
+        end: DeliveryEnd,
         /// Why it was not delivered, for people.
         why: Option<Arc<str>>,
     },
     /// Somebody unknown wants to speak. People are asked, once for each that knocks.
-    Knock(Box<Knock>),
+    Knock(Box<PairingRequest>),
 }
 
 /// A message that came. `C` is the type of all commands.
 #[derive(Clone, Debug)]
-pub struct Heard<C> {
+pub struct InboundMessage<C> {
     /// From where.
-    pub from: Address,
+    pub from: ChatAddress,
     /// The agent that it is for.
     pub agent: String,
     /// The network's id of it: under the same one it is heard once. None if it has none.
@@ -46,9 +46,9 @@ pub struct Heard<C> {
 
 /// What is to be said to a chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct OutboundRequest {
     /// To which.
-    pub to: Address,
+    pub to: ChatAddress,
     /// What.
     pub text: Arc<str>,
     /// The session that it belongs to, in the words of its door.
@@ -58,14 +58,14 @@ pub struct Message {
     /// The same key again is the same letter.
     pub key: Option<String>,
     /// What goes with it.
-    pub media: Option<Media>,
+    pub media: Option<OutboundMedia>,
 }
 
 /// Somebody unknown who wants to speak.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Knock {
+pub struct PairingRequest {
     /// From where.
-    pub from: Address,
+    pub from: ChatAddress,
     /// Who, as the network's list of those who may speak has it.
     pub sender: String,
     /// What people are asked.
@@ -75,12 +75,12 @@ pub struct Knock {
     /// The same by name, for doors that have a place for it.
     pub about: Map<String, Value>,
     /// What they are told meanwhile.
-    pub told: Arc<str>,
+    pub notice: Arc<str>,
 }
 
 /// Why something about a chat network was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ChannelError {
     /// There is no such account.
     #[error("no account {account} of {network} is known")]
     Unknown {

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Account, Address, Media};
-use crate::id::LetterId;
+use super::{ChannelAccount, ChatAddress, OutboundMedia};
+use crate::id::OutboundId;
 
 /// How a letter ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum DeliveryEnd {
     /// The network has it.
     Delivered,
     /// The network does not take it.
@@ -26,18 +26,18 @@ pub enum Event {
     /// An account is known.
     Met {
         /// Which.
-        account: Account,
+        account: ChannelAccount,
     },
     /// An account is known no more.
     Forgotten {
         /// Which.
-        account: Account,
+        account: ChannelAccount,
     },
     /// A message came. What came of it stands in the records behind this one.
     #[serde(rename = "heard")]
-    Heard {
+    Received {
         /// From where.
-        from: Address,
+        from: ChatAddress,
         /// The agent that it is for.
         agent: String,
         /// The network's id of it.
@@ -47,9 +47,9 @@ pub enum Event {
     /// Something is to be said to a chat. Its text is the content.
     Owed {
         /// Which letter it is.
-        letter: LetterId,
+        letter: OutboundId,
         /// To which chat.
-        to: Address,
+        to: ChatAddress,
         /// The session that it belongs to, in the words of its door.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
@@ -61,13 +61,13 @@ pub enum Event {
         key: Option<String>,
         /// What goes with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        media: Option<Box<Media>>,
+        media: Option<Box<OutboundMedia>>,
     },
     /// A letter ended. The content says why, where it was not delivered.
     Ended {
         /// Which.
-        letter: LetterId,
+        letter: OutboundId,
         /// How.
-        end: End,
+        end: DeliveryEnd,
     },
 }

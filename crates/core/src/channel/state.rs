@@ -7,9 +7,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Account, Address, Event, Media, recent::Recent};
+use super::{ChannelAccount, ChatAddress, Event, OutboundMedia, recent_names::RecentNames};
 use crate::{
-    id::{LetterId, Lsn},
+    id::{Lsn, OutboundId},
     time::Millis,
 };
 
@@ -28,24 +28,24 @@ const MOST_ACTIVE: usize = 1000;
 
 /// An account that is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownAccount {
     /// Which.
-    pub account: Account,
+    pub account: ChannelAccount,
     /// Since when.
     pub since: Millis,
     /// When something last came through it.
     pub last_heard: Option<Millis>,
     #[serde(rename = "heard")]
-    heard: Recent,
+    received: RecentNames,
 }
 
 /// A letter on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct PendingMessage {
     /// Which.
-    pub id: LetterId,
+    pub id: OutboundId,
     /// To which chat.
-    pub to: Address,
+    pub to: ChatAddress,
     /// Where its text lies.
     pub content: Lsn,
     /// Since when it waits.
@@ -57,46 +57,46 @@ pub struct Letter {
     /// What it was written under, so that it was written once.
     pub key: Option<String>,
     /// What goes with it.
-    pub media: Option<Media>,
+    pub media: Option<OutboundMedia>,
 }
 
 /// Who last spoke with an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Active {
+pub struct ActiveChat {
     /// Where.
-    pub at: Address,
+    pub at: ChatAddress,
     /// When.
     pub time: Millis,
 }
 
 /// The form in which it is kept.
 #[derive(Serialize, Deserialize)]
-struct Form {
-    accounts: Vec<Known>,
-    letters: Vec<Letter>,
-    keys: Recent,
-    active: BTreeMap<String, Active>,
-    left: Vec<(Account, Recent)>,
+struct ChannelStateForm {
+    accounts: Vec<KnownAccount>,
+    letters: Vec<PendingMessage>,
+    keys: RecentNames,
+    active: BTreeMap<String, ActiveChat>,
+    left: Vec<(ChannelAccount, RecentNames)>,
 }
 
 /// Everything about chat networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ChannelStateForm", into = "ChannelStateForm")]
 pub struct State {
-    accounts: BTreeMap<Account, Known>,
+    accounts: BTreeMap<ChannelAccount, KnownAccount>,
     /// In the order in which they were owed.
-    letters: BTreeMap<Lsn, Letter>,
-    by_id: BTreeMap<LetterId, Lsn>,
-    by_account: BTreeMap<Account, BTreeSet<Lsn>>,
-    keys: Recent,
-    active: BTreeMap<String, Active>,
+    letters: BTreeMap<Lsn, PendingMessage>,
+    by_id: BTreeMap<OutboundId, Lsn>,
+    by_account: BTreeMap<ChannelAccount, BTreeSet<Lsn>>,
+    keys: RecentNames,
+    active: BTreeMap<String, ActiveChat>,
     /// What came through accounts that are known no more, as long as it may come again: they may be known anew by then.
-    left: BTreeMap<Account, Recent>,
+    left: BTreeMap<ChannelAccount, RecentNames>,
 }
 
-impl From<Form> for State {
-    fn from(form: Form) -> Self {
-        let mut by_account = BTreeMap::<Account, BTreeSet<Lsn>>::new();
+impl From<ChannelStateForm> for State {
+    fn from(form: ChannelStateForm) -> Self {
+        let mut by_account = BTreeMap::<ChannelAccount, BTreeSet<Lsn>>::new();
         for letter in &form.letters {
             by_account.entry(letter.to.account.clone()).or_default().insert(letter.content);
         }
@@ -112,7 +112,7 @@ impl From<Form> for State {
     }
 }
 
-impl From<State> for Form {
+impl From<State> for ChannelStateForm {
     fn from(state: State) -> Self {
         Self {
             accounts: state.accounts.into_values().collect(),
@@ -126,33 +126,33 @@ impl From<State> for Form {
 
 impl State {
     /// All accounts, by network and name.
-    pub fn accounts(&self) -> impl Iterator<Item = &Known> {
+    pub fn accounts(&self) -> impl Iterator<Item = &KnownAccount> {
         self.accounts.values()
     }
 
     /// One account, if it is known.
-    pub fn account(&self, account: &Account) -> Option<&Known> {
+    pub fn account(&self, account: &ChannelAccount) -> Option<&KnownAccount> {
         self.accounts.get(account)
     }
 
     /// The letters that wait, the oldest first.
-    pub fn letters(&self) -> impl Iterator<Item = &Letter> {
+    pub fn pending_messages(&self) -> impl Iterator<Item = &PendingMessage> {
         self.letters.values()
     }
 
     /// The letters that wait for one account, the oldest first.
-    pub fn letters_of(&self, account: &Account) -> impl ExactSizeIterator<Item = &Letter> {
+    pub fn pending_for(&self, account: &ChannelAccount) -> impl ExactSizeIterator<Item = &PendingMessage> {
         static NONE: BTreeSet<Lsn> = BTreeSet::new();
         self.by_account.get(account).unwrap_or(&NONE).iter().map(|lsn| &self.letters[lsn])
     }
 
     /// One letter, until it ends.
-    pub fn letter(&self, id: LetterId) -> Option<&Letter> {
+    pub fn pending_message(&self, id: OutboundId) -> Option<&PendingMessage> {
         self.letters.get(self.by_id.get(&id)?)
     }
 
     /// Who last spoke with an agent.
-    pub fn active(&self, agent: &str) -> Option<&Active> {
+    pub fn active_chat(&self, agent: &str) -> Option<&ActiveChat> {
         self.active.get(agent)
     }
 
@@ -161,46 +161,46 @@ impl State {
         self.keys.contains(key)
     }
 
-    fn heard(&self, account: &Account) -> Option<&Recent> {
-        self.accounts.get(account).map(|known| &known.heard).or_else(|| self.left.get(account))
+    fn recent_ids(&self, account: &ChannelAccount) -> Option<&RecentNames> {
+        self.accounts.get(account).map(|known| &known.received).or_else(|| self.left.get(account))
     }
 
     /// Whether a message came through an account before.
-    pub fn is_heard(&self, account: &Account, id: &str) -> bool {
-        self.heard(account).is_some_and(|heard| heard.contains(id))
+    pub fn was_received(&self, account: &ChannelAccount, id: &str) -> bool {
+        self.recent_ids(account).is_some_and(|recent| recent.contains(id))
     }
 
     /// Whether one more message of an account would have one forgotten that may still come again.
-    pub(crate) fn is_flooded(&self, account: &Account, now: Millis) -> bool {
-        let oldest = self.heard(account).and_then(|heard| heard.oldest_of(MOST_HEARD));
+    pub(crate) fn is_flooded(&self, account: &ChannelAccount, now: Millis) -> bool {
+        let oldest = self.recent_ids(account).and_then(|recent| recent.oldest_of(MOST_HEARD));
         oldest.is_some_and(|oldest| oldest + HEARD_FOR > now)
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, now: Millis) {
+    pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Met { account } => {
-                let heard = self.left.remove(account).unwrap_or_default();
-                let known = Known { account: account.clone(), since: now, last_heard: None, heard };
+                let received = self.left.remove(account).unwrap_or_default();
+                let known = KnownAccount { account: account.clone(), since: now, last_heard: None, received };
                 self.accounts.entry(account.clone()).or_insert(known);
             }
             Event::Forgotten { account } => {
                 if let Some(known) = self.accounts.remove(account) {
-                    self.left.insert(account.clone(), known.heard);
+                    self.left.insert(account.clone(), known.received);
                 }
-                self.left.retain(|_, heard| heard.newest().is_some_and(|newest| newest + HEARD_FOR > now));
+                self.left.retain(|_, recent| recent.newest_at().is_some_and(|newest| newest + HEARD_FOR > now));
                 // Nothing that is said there any more would reach anybody.
                 self.active.retain(|_, active| active.at.account != *account);
             }
-            Event::Heard { from, agent, id } => {
+            Event::Received { from, agent, id } => {
                 if let Some(known) = self.accounts.get_mut(&from.account) {
                     known.last_heard = Some(now);
                     if let Some(id) = id {
-                        known.heard.note(id, now, MOST_HEARD);
+                        known.received.record_name(id, now, MOST_HEARD);
                     }
                 }
                 if self.active.len() < MOST_ACTIVE || self.active.contains_key(agent) {
-                    self.active.insert(agent.clone(), Active { at: from.clone(), time: now });
+                    self.active.insert(agent.clone(), ActiveChat { at: from.clone(), time: now });
                 }
             }
             Event::Owed { letter, to, session, reply_to, key, media } => {
@@ -209,10 +209,12 @@ impl State {
                 self.by_id.insert(*letter, lsn);
                 self.by_account.entry(to.account.clone()).or_default().insert(lsn);
                 if let Some(key) = &key {
-                    self.keys.note(key, now, MOST_KEYS);
+                    self.keys.record_name(key, now, MOST_KEYS);
                 }
-                self.letters
-                    .insert(lsn, Letter { id: *letter, to, content: lsn, at: now, session, reply_to, key, media });
+                self.letters.insert(
+                    lsn,
+                    PendingMessage { id: *letter, to, content: lsn, at: now, session, reply_to, key, media },
+                );
             }
             Event::Ended { letter, .. } => {
                 let ended = self.by_id.remove(letter).and_then(|lsn| self.letters.remove(&lsn));

@@ -16,8 +16,8 @@ use crate::{
 /// What settling may read beside the state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdmittedContent {
-    calls: BTreeMap<CallId, Arc<call::Content>>,
-    gates: BTreeMap<GateId, Arc<gate::Content>>,
+    calls: BTreeMap<CallId, Arc<call::CallDetails>>,
+    gates: BTreeMap<GateId, Arc<gate::GateContent>>,
     /// Answers to the questions of a call that has not ended, in the order in which they were asked.
     answers: BTreeMap<CallId, Vec<GateId>>,
     answer_texts: BTreeMap<GateId, Arc<str>>,
@@ -25,12 +25,12 @@ pub struct AdmittedContent {
 
 impl AdmittedContent {
     /// What a call wants, word for word.
-    pub fn call_content(&self, id: CallId) -> Option<&Arc<call::Content>> {
+    pub fn call_content(&self, id: CallId) -> Option<&Arc<call::CallDetails>> {
         self.calls.get(&id)
     }
 
     /// What a gate shows, word for word.
-    pub fn gate_content(&self, id: GateId) -> Option<&Arc<gate::Content>> {
+    pub fn gate_content(&self, id: GateId) -> Option<&Arc<gate::GateContent>> {
         self.gates.get(&id)
     }
 
@@ -47,7 +47,7 @@ impl AdmittedContent {
     /// Takes the content of a fact that was just decided.
     pub(crate) fn admit_content(&mut self, event: &Event, content: &Arc<str>) {
         match event {
-            Event::Call(call::Event::Wanted { call, .. }) => {
+            Event::Call(call::Event::Proposed { call, .. }) => {
                 if let Ok(content) = serde_json::from_str(content) {
                     self.calls.insert(*call, Arc::new(content));
                 }
@@ -68,7 +68,7 @@ impl AdmittedContent {
             Event::Gate(
                 gate::Event::Extended { .. }
                 | gate::Event::Voted { .. }
-                | gate::Event::Asked { .. }
+                | gate::Event::Escalated { .. }
                 | gate::Event::Reminded { .. }
                 | gate::Event::Shown { .. }
                 | gate::Event::Updated { .. },
@@ -142,7 +142,7 @@ impl AdmittedContent {
         }
         for gates in self.answers.values_mut() {
             // Ids of one millisecond have no order of their own; positions in the log do.
-            gates.sort_unstable_by_key(|gate| state.gate(*gate).map(Gate::content));
+            gates.sort_unstable_by_key(|gate| state.gate(*gate).map(Gate::content_lsn));
         }
         Ok(())
     }
@@ -160,10 +160,10 @@ impl<'a> ContentPositions<'a> {
     fn from_state(state: &'a State) -> Self {
         let mut places = Self::default();
         for call in state.calls().filter(|call| !call.is_over()) {
-            places.calls.entry(call.content()).or_default().push(call.id());
+            places.calls.entry(call.content_lsn()).or_default().push(call.id());
         }
         for gate in state.all_gates() {
-            places.gates.entry(gate.content()).or_default().push(gate);
+            places.gates.entry(gate.content_lsn()).or_default().push(gate);
             if let Some(answer) = gate.answer_content() {
                 places.answers.entry(answer).or_default().push(gate.id());
             }

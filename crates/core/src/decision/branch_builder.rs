@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{DecisionContext, event::Event, event::Fact};
 use crate::{
     id::{EntryId, Lsn},
-    session::{self, Kind, Queue, Queued, Said, Session, Take},
+    session::{self, MessageContent, MessageQueue, QueuedMessage, Session, SessionEntryKind, TakeMode},
     time::Millis,
 };
 
@@ -52,15 +52,20 @@ impl<'a> BranchBuilder<'a> {
     }
 
     /// Puts an entry with content of its own.
-    pub(crate) fn push_message(&mut self, kind: Kind, message: Said, context: &mut DecisionContext) -> EntryId {
+    pub(crate) fn push_message(
+        &mut self,
+        kind: SessionEntryKind,
+        message: MessageContent,
+        context: &mut DecisionContext,
+    ) -> EntryId {
         self.push_message_at(kind, message, None, context)
     }
 
     /// Puts an entry with content of its own, which was begun before it is recorded.
     pub(crate) fn push_message_at(
         &mut self,
-        kind: Kind,
-        message: Said,
+        kind: SessionEntryKind,
+        message: MessageContent,
         made_at: Option<Millis>,
         context: &mut DecisionContext,
     ) -> EntryId {
@@ -73,7 +78,7 @@ impl<'a> BranchBuilder<'a> {
     fn fresh_id(&self, context: &mut DecisionContext) -> EntryId {
         // Eight digits are short enough to meet again in a long session.
         loop {
-            let id = EntryId::new(context.fresh.hex(4));
+            let id = EntryId::new(context.fresh.next_hex(4));
             if self.session.entry(&id).is_none() {
                 return id;
             }
@@ -89,14 +94,14 @@ impl<'a> BranchBuilder<'a> {
     }
 
     /// Takes messages out of a queue and says them. True if there were any.
-    pub(crate) fn drain_queue(&mut self, queue: Queue, take: Take, context: &mut DecisionContext) -> bool {
+    pub(crate) fn drain_queue(&mut self, queue: MessageQueue, take: TakeMode, context: &mut DecisionContext) -> bool {
         let most = match (take, queue) {
-            (Take::One, _) => 1,
+            (TakeMode::One, _) => 1,
             // What is left of a longer queue is taken by the next look at it.
-            (Take::All, Queue::Steering | Queue::FollowUp) => MOST_AT_ONCE,
-            (Take::All, Queue::Prompt | Queue::Held | Queue::Next) => usize::MAX,
+            (TakeMode::All, MessageQueue::Steering | MessageQueue::FollowUp) => MOST_AT_ONCE,
+            (TakeMode::All, MessageQueue::Prompt | MessageQueue::Held | MessageQueue::Next) => usize::MAX,
         };
-        let queued: Vec<Queued> = self.session.queue(queue).iter().take(most).cloned().collect();
+        let queued: Vec<QueuedMessage> = self.session.queue(queue).iter().take(most).cloned().collect();
         let any = !queued.is_empty();
         for queued in queued {
             self.push_event(Event::Session(session::Event::Dequeued { queue }));
@@ -111,7 +116,7 @@ impl<'a> BranchBuilder<'a> {
 /// An entry that has no place in the tree yet.
 struct NewEntry {
     id: EntryId,
-    kind: Kind,
+    kind: SessionEntryKind,
     tokens: u64,
     made_at: Option<Millis>,
     content_at: Option<Lsn>,

@@ -118,10 +118,10 @@ pub enum EngineReply {
         /// Which.
         call: CallId,
         /// How it ended and where that is recorded, if it has.
-        over: Option<(call::End, Lsn)>,
+        over: Option<(call::CallEnd, Lsn)>,
     },
     /// The gate was resolved so, now or by the same answer before.
-    Resolved(gate::Resolution),
+    Resolved(gate::GateResolution),
     /// The answer counts, and more people have to allow.
     Voted {
         /// How many have.
@@ -178,13 +178,13 @@ pub enum CommandError {
     },
     /// A prompt was not taken.
     #[error(transparent)]
-    Prompt(#[from] session::PromptRefusal),
+    Prompt(#[from] session::PromptError),
     /// A compaction was not begun.
     #[error(transparent)]
-    Compact(#[from] session::CompactRefusal),
+    Compact(#[from] session::CompactError),
     /// An answer did not count.
     #[error(transparent)]
-    Answer(#[from] gate::AnswerRefusal),
+    Answer(#[from] gate::AnswerError),
     /// A request has the key of another one.
     #[error("the idempotency key {0:?} names another request")]
     KeyTaken(String),
@@ -193,10 +193,10 @@ pub enum CommandError {
     Unattended(#[from] unattended::DeclareError),
     /// Something about a chat network was not done.
     #[error(transparent)]
-    Channel(#[from] channel::Refusal),
+    Channel(#[from] channel::ChannelError),
     /// Something about jobs.
     #[error(transparent)]
-    Schedule(#[from] schedule::Refusal),
+    Schedule(#[from] schedule::ScheduleError),
     /// Policy refuses a person's own command, or what a command that runs wants beyond it.
     #[error("{0}")]
     Denied(String),

@@ -3,9 +3,9 @@
 use super::{BranchBuilder, Event};
 use crate::{
     id::RunId,
-    ledger::Breach,
-    run::Marks,
-    session::{Cut, Event as Happened, Reason, Session, Then},
+    ledger::BudgetBreach,
+    run::RunMetadata,
+    session::{AfterCompaction, CompactionCause, CompactionCut, Event as Happened, Session},
     time::Millis,
     unattended::ContractStatus,
 };
@@ -14,28 +14,43 @@ use crate::{
 const PRUNED_AT_ONCE: usize = 500;
 
 /// The fact that begins a compaction.
-pub(crate) fn compaction_started(session: &Session, reason: Reason, cut: Cut, then: Then) -> Event {
+pub(crate) fn compaction_started(
+    session: &Session,
+    reason: CompactionCause,
+    cut: CompactionCut,
+    then: AfterCompaction,
+) -> Event {
     compaction_event(session, reason, cut, then, None, None)
 }
 
 /// The fact that begins a compaction for a request that was too long: `run` asks again, and is what the one before was.
-pub(crate) fn compaction_started_again(session: &Session, cut: Cut, run: RunId, marks: &Marks) -> Event {
+pub(crate) fn compaction_started_again(
+    session: &Session,
+    cut: CompactionCut,
+    run: RunId,
+    marks: &RunMetadata,
+) -> Event {
     let marks = (!marks.is_empty()).then(|| Box::new(marks.clone()));
-    compaction_event(session, Reason::Overflow, cut, Then::Again, Some(run), marks)
+    compaction_event(session, CompactionCause::Overflow, cut, AfterCompaction::Again, Some(run), marks)
 }
 
 /// The fact that begins a compaction which a prompt waits for: `run` begins with it, and is marked so.
-pub(crate) fn compaction_started_for(session: &Session, cut: Cut, run: RunId, marks: Option<Box<Marks>>) -> Event {
-    compaction_event(session, Reason::Threshold, cut, Then::Prompt, Some(run), marks)
+pub(crate) fn compaction_started_for(
+    session: &Session,
+    cut: CompactionCut,
+    run: RunId,
+    marks: Option<Box<RunMetadata>>,
+) -> Event {
+    compaction_event(session, CompactionCause::Threshold, cut, AfterCompaction::Prompt, Some(run), marks)
 }
 
 fn compaction_event(
     session: &Session,
-    reason: Reason,
-    cut: Cut,
-    then: Then,
+    reason: CompactionCause,
+    cut: CompactionCut,
+    then: AfterCompaction,
     run: Option<RunId>,
-    marks: Option<Box<Marks>>,
+    marks: Option<Box<RunMetadata>>,
 ) -> Event {
     Event::Session(Happened::CompactionStarted {
         epoch: session.compactions + 1,
@@ -50,7 +65,7 @@ fn compaction_event(
 }
 
 /// Whether the budget of a session leaves enough for a compaction.
-pub(crate) fn check_compaction_budget(session: &Session, cut: &Cut, now: Millis) -> Result<(), Breach> {
+pub(crate) fn check_compaction_budget(session: &Session, cut: &CompactionCut, now: Millis) -> Result<(), BudgetBreach> {
     let Some(contract) = session.unattended() else { return Ok(()) };
     match contract.status() {
         ContractStatus::InForce => contract.check_compaction(cut.tokens_before, session.settings().model.as_ref(), now),
@@ -63,11 +78,11 @@ pub(crate) fn check_compaction_budget(session: &Session, cut: &Cut, now: Millis)
 /// Replaces old results by notices where that saves enough to be worth it. True if no compaction is needed then.
 pub(crate) fn prune_entries(branch: &mut BranchBuilder<'_>) -> bool {
     let session = branch.session();
-    let prunable = session.prunable();
+    let prunable = session.prunable_results();
     let saved: u64 = prunable.iter().filter_map(|entry| session.entry(entry)).map(|entry| entry.tokens).sum();
     let window = session.settings().model.as_ref().map_or(0, |model| model.context_window);
     for entries in prunable.chunks(PRUNED_AT_ONCE) {
         branch.push_event(Event::Session(Happened::Pruned { entries: entries.to_vec() }));
     }
-    session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.limit(window)
+    session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.token_limit(window)
 }

@@ -66,11 +66,11 @@ impl Fact {
             Event::Session(event) => match event {
                 session::Event::Opened { .. }
                 | session::Event::Hosted { .. }
-                | session::Event::Set(session::Setting::All(_))
+                | session::Event::Set(session::SessionSetting::All(_))
                 | session::Event::Moved { .. }
                 | session::Event::FileWritten { .. } => false,
                 session::Event::Entry { kind, .. } => {
-                    !matches!(kind, session::Kind::ModelChange | session::Kind::ThinkingChange)
+                    !matches!(kind, session::SessionEntryKind::ModelChange | session::SessionEntryKind::ThinkingChange)
                 }
                 _ => true,
             },

@@ -87,14 +87,14 @@ mod tests {
                 stage: None,
                 run: None,
                 call: None,
-                subject: Digest::of(b""),
+                subject: Digest::hash_bytes(b""),
                 scopes: Vec::new(),
                 deadline: None,
                 fallback: Fallback::Deny,
                 remind_at: None,
                 steps: Vec::new(),
             };
-            gates.insert(id, Gate::open(&opened, session.map(SessionId::new), Lsn(1), Millis(1)).unwrap());
+            gates.insert(id, Gate::from_opened(&opened, session.map(SessionId::new), Lsn(1), Millis(1)).unwrap());
         }
         assert_eq!((gates.len(), at(&gates, "a")), (3, Some(vec![ids[0], ids[1]])));
         assert!(gates.remove(&ids[0]).is_some() && gates.remove(&ids[0]).is_none());

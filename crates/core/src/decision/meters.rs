@@ -2,8 +2,8 @@
 //! end without its meter.
 
 use crate::{
-    call::{self, Call, End, Executor},
-    ledger::{Amount, ReservationId},
+    call::{self, Call, CallEnd, Executor},
+    ledger::{BudgetAmount, ReservationId},
     run,
     session::{self, Session},
 };
@@ -12,10 +12,12 @@ use crate::{
 pub(super) fn meter_run(session: &mut Session, event: &run::Event) {
     let Some(unattended) = session.unattended.as_deref_mut() else { return };
     match event {
-        run::Event::Asked { run, reserved: Some(amount), .. } => unattended.note_reserved((*run).into(), *amount),
+        run::Event::ModelRequested { run, reserved: Some(amount), .. } => {
+            unattended.note_reserved((*run).into(), *amount)
+        }
         run::Event::Answered { run, spent, .. } => unattended.note_settled((*run).into(), *spent),
         run::Event::Interrupted { run } | run::Event::Ended { run, .. } => unattended.note_settled((*run).into(), None),
-        run::Event::Asked { reserved: None, .. }
+        run::Event::ModelRequested { reserved: None, .. }
         | run::Event::Started { .. }
         | run::Event::TurnOpened { .. }
         | run::Event::TurnClosed { .. }
@@ -35,13 +37,13 @@ pub(super) fn meter_call(session: &mut Session, call: &Call, event: &call::Event
         return;
     };
     match event {
-        call::Event::Started { call, .. } => unattended.note_reserved((*call).into(), Amount::CALL),
+        call::Event::Started { call, .. } => unattended.note_reserved((*call).into(), BudgetAmount::CALL),
         // Nothing of it was done.
-        call::Event::Ended { call, end: End::Failed, .. } => {
-            unattended.note_settled((*call).into(), Some(Amount::default()));
+        call::Event::Ended { call, end: CallEnd::Failed, .. } => {
+            unattended.note_settled((*call).into(), Some(BudgetAmount::default()));
         }
         call::Event::Ended { call, .. } => unattended.note_settled((*call).into(), None),
-        call::Event::Wanted { .. }
+        call::Event::Proposed { .. }
         | call::Event::Requested { .. }
         | call::Event::Received { .. }
         | call::Event::Allowed { .. }

@@ -108,7 +108,7 @@ impl State {
             }
             ResidencyScope::Gate(id) => {
                 if let Some(gate) = alone.gates.remove(id)
-                    && let gate::Phase::Resolved { at, .. } = gate.phase()
+                    && let gate::GatePhase::Resolved { at, .. } = gate.phase()
                 {
                     self.resolved.insert((*at, *id));
                     if !self.gates.contains_key(id) {

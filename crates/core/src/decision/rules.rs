@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::json;
 
 use crate::{
-    digest::{Digest, canonical},
-    gate::People,
+    digest::{Digest, canonical_json},
+    gate::IdentityMap,
     id::SessionId,
     policy::{ApprovalMode, CompiledRules, DefaultPolicy, PathContext},
 };
@@ -22,7 +22,7 @@ pub struct ActiveRules {
     /// What judging needs to know of the machine: folders that nobody may write to, the home folder.
     pub path_context: PathContext,
     /// Whose identities are whose.
-    pub people: People,
+    pub people: IdentityMap,
 }
 
 impl ActiveRules {
@@ -44,7 +44,7 @@ impl ActiveRules {
             all.push(json!(approval.name()));
         }
         let all = if all.len() == 1 { all.remove(0) } else { json!(all) };
-        Digest::of(canonical(&all).as_bytes())
+        Digest::hash_bytes(canonical_json(&all).as_bytes())
     }
 }
 

@@ -11,9 +11,9 @@ use crate::{
     digest::Digest,
     gate::{self, Gate},
     id::{Lsn, PeerId},
-    peer::Present,
+    peer::PresentPeer,
     policy::{self, Constraint, Grant},
-    run::{Phase, Run},
+    run::{Run, RunPhase},
     schedule::{self, Job},
     session::Session,
     settings,
@@ -37,9 +37,9 @@ struct StateSnapshot<S, R, C, G, P, D, T, N, J> {
     grants: Vec<P>,
     constraints: Vec<D>,
     settings: T,
-    peers: BTreeMap<PeerId, Present>,
+    peers: BTreeMap<PeerId, PresentPeer>,
     channels: N,
-    limits: schedule::Limits,
+    limits: schedule::JobLimits,
     ahead: i64,
     jobs: Vec<J>,
     is_partial: bool,
@@ -48,7 +48,7 @@ struct StateSnapshot<S, R, C, G, P, D, T, N, J> {
 impl State {
     /// The state as text.
     pub(crate) fn to_snapshot(&self) -> String {
-        let (limits, ahead, jobs) = self.schedule.parts();
+        let (limits, ahead, jobs) = self.schedule.to_parts();
         let form = StateSnapshot {
             head: self.head,
             at: self.at,
@@ -94,7 +94,7 @@ impl State {
         }
         for mut session in form.sessions {
             session.index();
-            if session.compaction().is_some() {
+            if session.active_compaction().is_some() {
                 state.compacting.insert(session.id().clone());
             }
             if session.unattended().is_some() {
@@ -103,7 +103,7 @@ impl State {
             state.sessions.insert(session.id().clone(), session);
         }
         for run in form.runs {
-            if let Phase::Backoff { until } = run.phase() {
+            if let RunPhase::Backoff { until } = run.phase() {
                 state.backoffs.insert((*until, run.id()));
             }
             state.runs.insert(run.id(), run);
@@ -112,18 +112,18 @@ impl State {
         state.awaiting_peers = form.calls.iter().filter_map(waits).collect();
         state.calls = form.calls.into_iter().map(|call| (call.id(), call)).collect();
         // A call may have asked several times: its last gate is the one that counts.
-        let by_age: BTreeMap<Lsn, Gate> = form.gates.into_iter().map(|gate| (gate.content(), gate)).collect();
+        let by_age: BTreeMap<Lsn, Gate> = form.gates.into_iter().map(|gate| (gate.content_lsn(), gate)).collect();
         for (opened, gate) in by_age {
             let id = gate.id();
             if let Some(call) = gate.call().filter(|call| state.calls.contains_key(call)) {
                 state.gate_of.insert(call, id);
             }
             match gate.phase() {
-                gate::Phase::Pending => {
+                gate::GatePhase::Pending => {
                     state.pending.insert(opened, id);
                     state.gate_deadlines.extend(gate.due_at().map(|due| (due, id)));
                 }
-                gate::Phase::Resolved { at, .. } => {
+                gate::GatePhase::Resolved { at, .. } => {
                     state.resolved.insert((*at, id));
                 }
             }

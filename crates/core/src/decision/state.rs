@@ -17,11 +17,11 @@ use crate::{
     channel,
     gate::{self, Gate},
     id::{CallId, GateId, Lsn, PeerId, RunId, SessionId},
-    peer::{self, Line, Memory, Present},
+    peer::{self, PeerLine, PeerMemory, PresentPeer},
     policy,
     run::{self, Run},
     schedule,
-    session::{self, Answered, Asked, Session},
+    session::{self, BreakerAnswer, RequestRecord, Session},
     settings,
     time::Millis,
     unattended::UnattendedContract,
@@ -43,7 +43,7 @@ pub struct State {
     pub(super) policy: policy::State,
     pub(super) settings: settings::State,
     /// The lines of peers that have one.
-    pub(super) peers: BTreeMap<PeerId, Present>,
+    pub(super) peers: BTreeMap<PeerId, PresentPeer>,
     pub(super) channels: channel::State,
     pub(super) schedule: schedule::State,
     /// Sessions whose context is being compacted.
@@ -132,12 +132,12 @@ impl State {
     }
 
     /// The line over which a peer can be given work, if it has one.
-    pub fn line_of(&self, peer: &PeerId) -> Option<Line> {
+    pub fn line_of(&self, peer: &PeerId) -> Option<PeerLine> {
         self.peers.get(peer).map(|present| present.line)
     }
 
     /// Whether a peer that has a line can be asked about calls of its earlier ones.
-    pub(crate) fn memory_of(&self, peer: &PeerId) -> Memory {
+    pub(crate) fn memory_of(&self, peer: &PeerId) -> PeerMemory {
         self.peers.get(peer).map(|present| present.memory).unwrap_or_default()
     }
 
@@ -201,9 +201,9 @@ impl State {
 
     /// Where the content lies that settling needs: of gates that wait and of calls that have not started.
     pub(crate) fn unsettled_content(&self) -> Vec<Lsn> {
-        let calls = self.calls.values().filter(|call| !call.is_over()).map(Call::content);
+        let calls = self.calls.values().filter(|call| !call.is_over()).map(Call::content_lsn);
         let gates = self.gates.values().filter(|gate| gate.is_pending() || self.is_awaited(gate));
-        let gates = gates.flat_map(|gate| [Some(gate.content()), gate.answer_content()].into_iter().flatten());
+        let gates = gates.flat_map(|gate| [Some(gate.content_lsn()), gate.answer_content()].into_iter().flatten());
         calls.chain(gates).collect()
     }
 
@@ -248,18 +248,18 @@ impl State {
             Event::Call(event) => self.apply_call(event, meta),
             Event::Gate(event) => self.apply_gate(event, meta),
             Event::Peer(event) => self.apply_peer(event),
-            Event::Channel(event) => self.channels.apply(event, meta.lsn, meta.at),
+            Event::Channel(event) => self.channels.apply_event(event, meta.lsn, meta.at),
             Event::Policy(event) => self.apply_policy(event),
-            Event::Settings(event) => self.settings.apply(event),
+            Event::Settings(event) => self.settings.apply_event(event),
             Event::Unattended(event) => self.apply_unattended(event, meta),
-            Event::Schedule(event) => self.schedule.apply(event, meta.session.as_ref(), meta.lsn, meta.at),
+            Event::Schedule(event) => self.schedule.apply_event(event, meta.session.as_ref(), meta.lsn, meta.at),
         }
     }
 
     fn apply_peer(&mut self, event: &peer::Event) {
         match event {
             peer::Event::Came { peer, line, memory } => {
-                self.peers.insert(peer.clone(), Present { line: *line, memory: *memory });
+                self.peers.insert(peer.clone(), PresentPeer { line: *line, memory: *memory });
                 // What waited for it waits for its turn alone now, which has no deadline.
                 let waited = |call: &&mut Call| call.peer() == Some(peer) && call.is_before_start();
                 for call in self.calls.values_mut().filter(waited) {
@@ -275,23 +275,23 @@ impl State {
 
     fn apply_session(&mut self, event: &session::Event, meta: &FactMeta) {
         let Some(id) = &meta.session else { return };
-        if let Some(session) = Session::open(id, event, meta.at) {
+        if let Some(session) = Session::from_opened(id, event, meta.at) {
             self.sessions.entry(id.clone()).or_insert(session);
         } else if let Some(session) = self.sessions.get_mut(id) {
-            session.apply(event, meta.lsn, meta.at, self.boot);
+            session.apply_event(event, meta.lsn, meta.at, self.boot);
             // A job, or what happened elsewhere, is no word of the person.
             let run = session.run().and_then(|run| self.runs.get(&run));
             if run.is_none_or(|run| run.marks.firing.is_none() && !run.marks.ahead) {
-                session.spoken(event, meta.lsn);
+                session.record_message(event, meta.lsn);
             }
-            if session.compaction().is_some() {
+            if session.active_compaction().is_some() {
                 self.compacting.insert(id.clone());
             } else {
                 self.compacting.remove(id);
             }
             meters::meter_session(session, event);
             if let session::Event::CompactionEnded { then, .. } = event
-                && *then != session::Then::Again
+                && *then != session::AfterCompaction::Again
             {
                 self.lift_contract(id);
             }
@@ -305,11 +305,11 @@ impl State {
             let interrupt = opened.as_ref().map(|session| session.settings.modes.interrupt).unwrap_or_default();
             self.runs.insert(id, Run::start(id, session.clone(), *trigger, interrupt));
             if let Some(session) = opened {
-                session.work(id, *trigger);
+                session.start_run(id, *trigger);
             }
         }
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if let run::Phase::Backoff { until } = run.phase() {
+        if let run::RunPhase::Backoff { until } = run.phase() {
             self.backoffs.remove(&(*until, id));
         }
         if matches!(event, run::Event::TurnClosed { .. } | run::Event::Ended { .. }) {
@@ -320,31 +320,31 @@ impl State {
                 self.gate_of.remove(&call);
             }
         }
-        run.apply(event);
+        run.apply_event(event);
         if let (Some(firing), run::Event::Marked { .. }) = (&run.marks.firing, event) {
-            self.schedule.works(firing, id);
+            self.schedule.record_run(firing, id);
         }
-        if let run::Event::Asked { .. } = event {
+        if let run::Event::ModelRequested { .. } = event {
             run.asked_at = meta.at;
         }
         if let Some(session) = self.sessions.get_mut(run.session()) {
             meters::meter_run(session, event);
         }
-        if let run::Phase::Backoff { until } = run.phase() {
+        if let run::RunPhase::Backoff { until } = run.phase() {
             self.backoffs.insert((*until, id));
         }
-        if let run::Phase::Ended(end) = run.phase() {
+        if let run::RunPhase::Ended(end) = run.phase() {
             let end = *end;
             if let Some(session) = self.sessions.get_mut(run.session()) {
                 session.run = None;
                 let words = run.last.as_ref().and_then(|(entry, ..)| session.entry(entry)).map(|entry| entry.content);
                 if let Some(firing) = &run.marks.firing {
                     let breach = session.unattended().and_then(UnattendedContract::final_breach);
-                    self.schedule.stopped(firing, id, (end, words, breach));
+                    self.schedule.record_run_end(firing, id, (end, words, breach));
                 }
             }
             // What did not fit is asked again under the same contract.
-            if end != run::End::Overflowed {
+            if end != run::RunOutcome::Overflowed {
                 let session = run.session().clone();
                 self.lift_contract(&session);
             }
@@ -354,8 +354,8 @@ impl State {
 
     fn apply_call(&mut self, event: &call::Event, meta: &FactMeta) {
         let id = event.call();
-        if let (Some(session), call::Event::Wanted { run, .. }) = (&meta.session, event)
-            && let Some(call) = Call::want(event, session.clone(), meta.lsn)
+        if let (Some(session), call::Event::Proposed { run, .. }) = (&meta.session, event)
+            && let Some(call) = Call::from_event(event, session.clone(), meta.lsn)
         {
             self.calls.insert(id, call);
             match run.and_then(|run| self.runs.get_mut(&run)) {
@@ -371,7 +371,7 @@ impl State {
         if let Some(session) = meta.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
             match event {
                 call::Event::Requested { wire, key, generation, asks, .. } => {
-                    let request = Asked {
+                    let request = RequestRecord {
                         wire: Arc::clone(wire),
                         generation: *generation,
                         key: key.clone(),
@@ -379,26 +379,26 @@ impl State {
                         at: meta.at,
                         asks: *asks,
                     };
-                    session.requester.get_or_insert_default().requested(id, request);
+                    session.requester.get_or_insert_default().record_request(id, request);
                 }
                 call::Event::Started { .. } => {
                     session.is_shell_used |= self.calls.get(&id).is_some_and(Call::acts_here)
                 }
                 call::Event::Allowed { by: Some(by), .. } => {
-                    session.requester.iter_mut().for_each(|requester| requester.breaker.allowed(by));
+                    session.requester.iter_mut().for_each(|requester| requester.breaker.record_approval(by));
                 }
-                call::Event::Ended { end: call::End::Refused, .. } => {
+                call::Event::Ended { end: call::CallEnd::Refused, .. } => {
                     let gate = self.gate_of.get(&id).and_then(|gate| self.gates.get(gate));
-                    let content = self.calls.get(&id).map(Call::content);
+                    let content = self.calls.get(&id).map(Call::content_lsn);
                     if let Some(((requester, by), content)) =
                         session.requester.as_mut().zip(gate.and_then(Gate::resolved_by)).zip(content)
                     {
-                        requester.breaker.denied(by.clone(), content, (meta.lsn, meta.at));
+                        requester.breaker.record_denial(by.clone(), content, (meta.lsn, meta.at));
                     }
                 }
                 call::Event::Received { .. } => {
                     if let Some(requester) = &mut session.requester {
-                        requester.received(id);
+                        requester.record_received(id);
                     }
                 }
                 _ => {}
@@ -408,18 +408,18 @@ impl State {
         if let Some(until) = call.until {
             self.awaiting_peers.remove(&(until, id));
         }
-        call.apply(event, meta.lsn);
+        call.apply_event(event, meta.lsn);
         if let Some(until) = call.until {
             self.awaiting_peers.insert((until, id));
         }
         if let Some(session) = self.sessions.get_mut(call.session()) {
             meters::meter_call(session, call, event);
         }
-        if let (call::Phase::Ended(end), None) = (call.phase(), call.run()) {
+        if let (call::CallPhase::Ended(end), None) = (call.phase(), call.run()) {
             if let Some(session) = self.sessions.get_mut(call.session()) {
                 session.commands.remove(&id);
                 if let Some(requester) = &mut session.requester {
-                    requester.ended(id, *end, meta.lsn, call.content());
+                    requester.record_end(id, *end, meta.lsn, call.content_lsn());
                 }
             }
             self.calls.remove(&id);
@@ -440,18 +440,18 @@ impl State {
 
     fn apply_gate(&mut self, event: &gate::Event, meta: &FactMeta) {
         let id = event.gate();
-        if let Some(gate) = Gate::open(event, meta.session.clone(), meta.lsn, meta.at) {
+        if let Some(gate) = Gate::from_opened(event, meta.session.clone(), meta.lsn, meta.at) {
             if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
                 session.gates = gate.ordinal();
-                session.counted(&gate);
+                session.count_gate(&gate);
                 let is_contracts = session.unattended().is_some_and(|it| it.gate_ids().any(|gate| gate == id));
                 match (session.requester.as_mut().filter(|_| !is_contracts), gate.call()) {
-                    (Some(requester), Some(call)) => requester.gated(call, id),
-                    (Some(requester), None) => requester.breaker.asked(id),
+                    (Some(requester), Some(call)) => requester.record_gate(call, id),
+                    (Some(requester), None) => requester.breaker.open_question(id),
                     (None, _) => {}
                 }
             }
-            self.pending.insert(gate.content(), id);
+            self.pending.insert(gate.content_lsn(), id);
             if let Some(call) = gate.call() {
                 self.gate_of.insert(call, id);
             }
@@ -461,28 +461,30 @@ impl State {
         if let Some(due) = gate.due_at() {
             self.gate_deadlines.remove(&(due, id));
         }
-        gate.apply(event, meta.lsn, meta.at);
+        gate.apply_event(event, meta.lsn, meta.at);
         if let gate::Event::Resolved { decision: Some(decision), .. } = event
             && let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id))
         {
-            session.decided(gate, *decision, meta.lsn);
+            session.record_decision(gate, *decision, meta.lsn);
         }
         if let (gate::Event::Resolved { resolution, .. }, None) = (event, gate.call())
             && let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id))
             && let Some(requester) = &mut session.requester
         {
             let answered = match resolution {
-                gate::Resolution::Allowed { .. } | gate::Resolution::Granted => Answered::Yes,
-                gate::Resolution::Denied | gate::Resolution::Declined | gate::Resolution::Answered => Answered::No,
-                gate::Resolution::Expired | gate::Resolution::Withdrawn => Answered::Nothing,
+                gate::GateResolution::Allowed { .. } | gate::GateResolution::Granted => BreakerAnswer::Yes,
+                gate::GateResolution::Denied | gate::GateResolution::Declined | gate::GateResolution::Answered => {
+                    BreakerAnswer::No
+                }
+                gate::GateResolution::Expired | gate::GateResolution::Withdrawn => BreakerAnswer::Nothing,
             };
-            requester.breaker.answered(id, answered, meta.at);
+            requester.breaker.record_answer(id, answered, meta.at);
         }
         if let Some(due) = gate.due_at() {
             self.gate_deadlines.insert((due, id));
         }
         if !gate.is_pending() {
-            self.pending.remove(&gate.content());
+            self.pending.remove(&gate.content_lsn());
             self.resolved.insert((meta.at, id));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     call,
-    message::{BashExecution, Block, Message, Said, ToolResult, estimate_tokens},
+    message::{BashMessage, InputMessage, MessageBlock, StoredMessage, ToolResult, estimate_tokens},
     session,
 };
 
@@ -33,17 +33,21 @@ pub(crate) const REQUEST_UNKNOWN: &str = "Outcome unknown: the request was sent 
 pub(crate) const CONTINUE: &str = "Continue if you have next steps.";
 
 /// A message as content.
-pub(crate) fn encode_message(message: &Message) -> session::Said {
+pub(crate) fn encode_message(message: &StoredMessage) -> session::MessageContent {
     let content = serde_json::to_string(message).expect("messages are plain data with text keys");
-    session::Said { tokens: estimate_tokens(content.len()), content: content.into() }
+    session::MessageContent { tokens: estimate_tokens(content.len()), content: content.into() }
 }
 
 /// A result that is nothing but a text.
-pub(crate) fn tool_result(content: Option<&Arc<call::Content>>, text: &str, is_error: bool) -> session::Said {
-    encode_message(&Message::ToolResult(ToolResult {
+pub(crate) fn tool_result(
+    content: Option<&Arc<call::CallDetails>>,
+    text: &str,
+    is_error: bool,
+) -> session::MessageContent {
+    encode_message(&StoredMessage::ToolResult(ToolResult {
         tool_call_id: content.map(|content| content.tool_call_id.to_string()).unwrap_or_default(),
         tool_name: content.map(|content| content.tool.to_string()).unwrap_or_default(),
-        content: vec![Block::text(text)],
+        content: vec![MessageBlock::from_text(text)],
         details: Some(serde_json::Value::Object(serde_json::Map::new())),
         is_error,
         ..ToolResult::default()
@@ -51,33 +55,37 @@ pub(crate) fn tool_result(content: Option<&Arc<call::Content>>, text: &str, is_e
 }
 
 /// A person's command of which it is not known what became of it.
-pub(crate) fn command_unknown(content: Option<&Arc<call::Content>>) -> session::Said {
+pub(crate) fn command_unknown(content: Option<&Arc<call::CallDetails>>) -> session::MessageContent {
     let command = content.and_then(|content| content.arguments.get("command")?.as_str().map(str::to_owned));
-    encode_message(&Message::BashExecution(BashExecution {
+    encode_message(&StoredMessage::BashExecution(BashMessage {
         command: command.unwrap_or_default(),
         output: UNKNOWN.to_owned(),
         cancelled: true,
-        ..BashExecution::default()
+        ..BashMessage::default()
     }))
 }
 
 /// A person's command that was not started: it could not be, or it was stopped before.
-pub(crate) fn command_failed(content: Option<&Arc<call::Content>>, problem: &str, cancelled: bool) -> session::Said {
+pub(crate) fn command_failed(
+    content: Option<&Arc<call::CallDetails>>,
+    problem: &str,
+    cancelled: bool,
+) -> session::MessageContent {
     let command = content.and_then(|content| content.arguments.get("command")?.as_str().map(str::to_owned));
-    encode_message(&Message::BashExecution(BashExecution {
+    encode_message(&StoredMessage::BashExecution(BashMessage {
         command: command.unwrap_or_default(),
         output: problem.to_owned(),
         cancelled,
-        ..BashExecution::default()
+        ..BashMessage::default()
     }))
 }
 
 /// A message of the system.
-pub(crate) fn developer_message(text: &str) -> session::Said {
-    encode_message(&Message::Developer(Said {
-        content: vec![Block::text(text)],
+pub(crate) fn developer_message(text: &str) -> session::MessageContent {
+    encode_message(&StoredMessage::Developer(InputMessage {
+        content: vec![MessageBlock::from_text(text)],
         attribution: Some("agent".to_owned()),
         synthetic: true,
-        ..Said::default()
+        ..InputMessage::default()
     }))
 }

@@ -3,7 +3,7 @@
 use super::{ActiveRules, AdmittedContent, EngineReply, Fact, HostedRules, State};
 use crate::{
     digest::Digest,
-    id::{Fresh, Lsn, SessionId},
+    id::{IdGenerator, Lsn, SessionId},
     session::Session,
     time::Millis,
 };
@@ -14,7 +14,7 @@ pub struct DecisionContext {
     /// The time.
     pub now: Millis,
     /// Where ids come from.
-    pub fresh: Fresh,
+    pub fresh: IdGenerator,
 }
 
 /// What decisions read.
@@ -34,7 +34,7 @@ pub(crate) struct DecisionView<'a> {
 impl<'a> DecisionView<'a> {
     /// The same with the rules of a session in force. None if they come from its host and are not at hand.
     pub(crate) fn for_session(self, session: &Session) -> Option<Self> {
-        let Some(hosted) = session.hosted() else { return Some(self) };
+        let Some(hosted) = session.hosted_state() else { return Some(self) };
         let rules = self.hosted_rules.rules_by_digest(session.id(), hosted.rules)?;
         Some(Self { rules, ..self })
     }

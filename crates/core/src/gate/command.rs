@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::{
     digest::Digest,
-    gate::event::{Resolution, Scope},
+    gate::event::{ApprovalScope, GateResolution},
     id::{GateId, PrincipalId},
 };
 
 /// An answer to a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum GateReply {
     /// The action may happen.
-    Allow(Scope),
+    Allow(ApprovalScope),
     /// The action may happen, and so may others like it.
-    Grant(Grant),
+    Grant(GrantTerms),
     /// The action does not happen.
     Deny {
         /// What the agent is told.
@@ -25,16 +25,16 @@ pub enum Answer {
     /// The answer to a question: labels of its choices, or free text.
     Say(Vec<String>),
     /// Any of these, as a door that has forms has it.
-    Form(Box<Form>),
+    Form(Box<AnswerForm>),
     /// Whoever was asked does not want to answer.
     Decline,
 }
 
 /// An answer in the form of its door, which was checked there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct AnswerForm {
     /// What it says.
-    pub answer: Answer,
+    pub answer: GateReply,
     /// The form, word for word.
     pub form: Value,
     /// Of the form, by which one that is repeated is known.
@@ -43,36 +43,36 @@ pub struct Form {
 
 /// What a person allows beside the action itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct GrantTerms {
     /// How far it reaches: the session or always.
-    pub scope: Scope,
+    pub scope: ApprovalScope,
     /// One of the patterns that are proposed for the action; none means exactly this action.
     pub pattern: Option<String>,
     /// How long it lasts; none means until it is revoked.
     pub lasts: Option<Duration>,
 }
 
-impl Answer {
+impl GateReply {
     /// How far it lets the action reach, if it allows it.
-    pub fn scope(&self) -> Option<Scope> {
+    pub fn approval_scope(&self) -> Option<ApprovalScope> {
         match self {
             Self::Allow(scope) => Some(*scope),
             Self::Grant(grant) => Some(grant.scope),
-            Self::Form(form) => form.answer.scope(),
+            Self::Form(form) => form.answer.approval_scope(),
             Self::Deny { .. } | Self::Say(_) | Self::Decline => None,
         }
     }
 
     /// What it says, without the form that it came in.
-    pub fn plain(&self) -> &Self {
+    pub fn without_form(&self) -> &Self {
         match self {
-            Self::Form(form) => form.answer.plain(),
+            Self::Form(form) => form.answer.without_form(),
             Self::Allow(_) | Self::Grant(_) | Self::Deny { .. } | Self::Say(_) | Self::Decline => self,
         }
     }
 
     /// Of the form that it came in, if it came in one.
-    pub fn form(&self) -> Option<Digest> {
+    pub fn form_digest(&self) -> Option<Digest> {
         match self {
             Self::Form(form) => Some(form.digest),
             Self::Allow(_) | Self::Grant(_) | Self::Deny { .. } | Self::Say(_) | Self::Decline => None,
@@ -95,7 +95,7 @@ pub enum Command {
         /// Which.
         gate: GateId,
         /// What.
-        answer: Answer,
+        answer: GateReply,
         /// Who answers.
         by: PrincipalId,
         /// The same key again gets the first result.
@@ -106,7 +106,7 @@ pub enum Command {
         /// Which.
         gate: GateId,
         /// What.
-        answer: Answer,
+        answer: GateReply,
         /// Who answers.
         by: PrincipalId,
         /// What the run is called.
@@ -149,7 +149,7 @@ impl Command {
 
 /// Why an answer did not count. Doors turn each case into wire form once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerRefusal {
+pub enum AnswerError {
     /// There is no such gate, or it was resolved long ago.
     #[error("{0} does not exist")]
     Unknown(GateId),
@@ -159,7 +159,7 @@ pub enum AnswerRefusal {
         /// Which.
         gate: GateId,
         /// How it was resolved.
-        resolution: Resolution,
+        resolution: GateResolution,
         /// By whom.
         by: Option<PrincipalId>,
     },

@@ -12,7 +12,7 @@ use crate::{
     time::Millis,
 };
 
-use super::{sign_off::Decision, step::Step};
+use super::{sign_off::SignOffDecision, step::ApprovalStep};
 
 /// What a gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ impl Kind {
 /// A part of what a run does with people, in which its gates are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum GateStage {
     /// What it wants to know.
     Interview,
     /// What it means to do.
@@ -52,18 +52,18 @@ pub enum Stage {
 
 impl Kind {
     /// Where gates of this kind are counted.
-    pub const fn stage(self) -> Stage {
+    pub const fn stage(self) -> GateStage {
         match self {
-            Self::Question => Stage::Interview,
-            Self::Plan | Self::Approval => Stage::Plan,
-            Self::Execution | Self::Pairing | Self::Budget => Stage::Execution,
+            Self::Question => GateStage::Interview,
+            Self::Plan | Self::Approval => GateStage::Plan,
+            Self::Execution | Self::Pairing | Self::Budget => GateStage::Execution,
         }
     }
 
     /// Where they were counted while facts did not say it.
-    pub(super) const fn unsaid_stage(self) -> Stage {
+    pub(super) const fn unsaid_stage(self) -> GateStage {
         match self {
-            Self::Approval => Stage::Execution,
+            Self::Approval => GateStage::Execution,
             Self::Question | Self::Plan | Self::Execution | Self::Pairing | Self::Budget => self.stage(),
         }
     }
@@ -84,7 +84,7 @@ fn is_zero(number: &u32) -> bool {
 /// How far an approval reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum ApprovalScope {
     /// This action, now.
     Once,
     /// The same action for the rest of the session.
@@ -107,7 +107,7 @@ pub enum Fallback {
 
 /// One of the answers that a question offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct GateChoice {
     /// What a person reads and what counts as the answer.
     pub label: String,
 }
@@ -115,7 +115,7 @@ pub struct Choice {
 /// The content of a gate: what a person is shown, word for word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Content {
+pub enum GateContent {
     /// An action.
     Approval {
         /// The tool.
@@ -140,7 +140,7 @@ pub enum Content {
         /// What is asked, all of it.
         question: String,
         /// What it offers; may be empty.
-        choices: Vec<Choice>,
+        choices: Vec<GateChoice>,
         /// Whether several count.
         multi: bool,
         /// The choice that whoever asks would take.
@@ -168,10 +168,14 @@ pub enum Content {
 /// The key in what a question is about which says that only its choices answer it.
 const CLOSED: &str = "choices_only";
 
-impl Content {
+impl GateContent {
     /// Builds a question that only its choices answer, and that recommends the one at `recommended`.
-    pub(crate) fn closed(question: String, labels: impl IntoIterator<Item = String>, recommended: usize) -> Self {
-        let choices = labels.into_iter().map(|label| Choice { label }).collect();
+    pub(crate) fn closed_question(
+        question: String,
+        labels: impl IntoIterator<Item = String>,
+        recommended: usize,
+    ) -> Self {
+        let choices = labels.into_iter().map(|label| GateChoice { label }).collect();
         let about = Map::from_iter([(CLOSED.to_owned(), true.into())]);
         Self::Question { id: String::new(), question, choices, multi: false, recommended: Some(recommended), about }
     }
@@ -185,19 +189,19 @@ impl Content {
     }
 
     /// Returns which of its choices was said: by its label, by its number from 1, or by how no other label begins.
-    pub(crate) fn chosen(&self, said: &[String]) -> Option<usize> {
-        let (Self::Question { choices, .. }, [said]) = (self, said) else { return None };
-        if let Some(at) = choices.iter().position(|choice| choice.label == *said) {
+    pub(crate) fn chosen_index(&self, answers: &[String]) -> Option<usize> {
+        let (Self::Question { choices, .. }, [answer]) = (self, answers) else { return None };
+        if let Some(at) = choices.iter().position(|choice| choice.label == *answer) {
             return Some(at);
         }
-        let said = said.trim().to_lowercase();
-        let number = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let needle = answer.trim().to_lowercase();
+        let number = needle.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         if let Some(at) = number.filter(|at| *at < choices.len()) {
             return Some(at);
         }
-        let begins = |choice: &Choice| choice.label.to_lowercase().starts_with(&said);
+        let begins = |choice: &GateChoice| choice.label.to_lowercase().starts_with(&needle);
         let mut fitting = choices.iter().enumerate().filter(|(_, choice)| begins(choice)).map(|(at, _)| at);
-        fitting.next().filter(|_| !said.is_empty() && fitting.next().is_none())
+        fitting.next().filter(|_| !needle.is_empty() && fitting.next().is_none())
     }
 
     /// What it is about in a line: the title that whoever asks gave it, or what it shows.
@@ -215,11 +219,11 @@ impl Content {
 /// How a gate was resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Resolution {
+pub enum GateResolution {
     /// The action may happen.
     Allowed {
         /// How far that reaches.
-        scope: Scope,
+        scope: ApprovalScope,
     },
     /// The action does not happen.
     Denied,
@@ -253,7 +257,7 @@ pub enum Event {
         number: u32,
         /// Where it is counted; none where it is not, and in what was recorded before approvals were counted among plans.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        stage: Option<Stage>,
+        stage: Option<GateStage>,
         /// The run that waits.
         run: Option<RunId>,
         /// The call that waits.
@@ -261,7 +265,7 @@ pub enum Event {
         /// Of what is decided: the answer binds to it.
         subject: Digest,
         /// What an approval may reach; a denial is always offered.
-        scopes: Vec<Scope>,
+        scopes: Vec<ApprovalScope>,
         /// When it expires.
         deadline: Option<Millis>,
         /// What happens then.
@@ -271,7 +275,7 @@ pub enum Event {
         remind_at: Option<Millis>,
         /// Who has to allow, where that is more than any one person.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        steps: Vec<Step>,
+        steps: Vec<ApprovalStep>,
     },
     /// One of several people who have to allow did.
     Voted {
@@ -282,13 +286,13 @@ pub enum Event {
         /// Whose identity that is; none if it belongs to no person.
         person: Option<String>,
         /// How far it may reach, for that person.
-        scope: Scope,
+        scope: ApprovalScope,
         /// The key under which a repeated answer gets the first result.
         key: Option<String>,
     },
     /// It is asked again, or the people of the next step are.
     #[serde(rename = "asked")]
-    Asked {
+    Escalated {
         /// Which.
         gate: GateId,
         /// The step, from 0.
@@ -313,7 +317,7 @@ pub enum Event {
         /// Which.
         gate: GateId,
         /// How.
-        resolution: Resolution,
+        resolution: GateResolution,
         /// By whom; absent when nobody did.
         by: Option<PrincipalId>,
         /// The key under which a repeated answer gets the first result.
@@ -324,7 +328,7 @@ pub enum Event {
         /// What it means for the plan or the execution that it was about; absent for any other gate, where nobody was to decide
         /// any more, and in what earlier versions wrote.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        decision: Option<Decision>,
+        decision: Option<SignOffDecision>,
     },
     /// People can see it. A surface that cannot know whether it showed it shows it again, under another reference.
     Shown {
@@ -348,7 +352,7 @@ pub enum Event {
 
 impl Event {
     /// A gate ends without anybody's answer.
-    pub const fn ended(gate: GateId, resolution: Resolution) -> Self {
+    pub const fn auto_resolved(gate: GateId, resolution: GateResolution) -> Self {
         Self::Resolved { gate, resolution, by: None, key: None, form: None, decision: None }
     }
 
@@ -357,7 +361,7 @@ impl Event {
         match self {
             Self::Opened { gate, .. }
             | Self::Voted { gate, .. }
-            | Self::Asked { gate, .. }
+            | Self::Escalated { gate, .. }
             | Self::Reminded { gate }
             | Self::Extended { gate, .. }
             | Self::Resolved { gate, .. }

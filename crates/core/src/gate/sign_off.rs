@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{Content, Kind, Resolution};
+use super::event::{GateContent, GateResolution, Kind};
 
 /// It may be carried out, or is signed off.
 pub const APPROVE: &str = "approve";
@@ -18,7 +18,7 @@ pub const DECLINE: &str = "decline";
 /// What was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Decision {
+pub enum SignOffDecision {
     /// It may be carried out, or is signed off.
     Approve,
     /// The plan must be changed first.
@@ -27,7 +27,7 @@ pub enum Decision {
     Refuse,
 }
 
-impl Content {
+impl GateContent {
     /// Returns which sign-off the answer to a gate of `kind` is: [`Kind::Plan`], [`Kind::Execution`], or none. A question is
     /// one if the agent named it so.
     pub fn sign_off(&self, kind: Kind) -> Option<Kind> {
@@ -50,36 +50,43 @@ pub const NAMED: &str = "workflow_gate";
 /// nobody was to decide any more.
 ///
 /// Nothing but an approval that somebody gave approves: neither silence nor a default does.
-pub(crate) fn outcome(kind: Kind, shown: &Content, resolution: &Resolution, said: &[String]) -> Option<Decision> {
+pub(crate) fn sign_off_outcome(
+    kind: Kind,
+    shown: &GateContent,
+    resolution: &GateResolution,
+    answers: &[String],
+) -> Option<SignOffDecision> {
     shown.sign_off(kind)?;
     match (resolution, kind) {
-        (Resolution::Withdrawn, _) => None,
-        (Resolution::Answered, Kind::Question) => Some(chosen(shown, said)),
-        (Resolution::Answered, _) => Some(decision(said).map_or(Decision::Refuse, |(decision, _)| decision)),
-        _ => Some(Decision::Refuse),
+        (GateResolution::Withdrawn, _) => None,
+        (GateResolution::Answered, Kind::Question) => Some(question_decision(shown, answers)),
+        (GateResolution::Answered, _) => {
+            Some(parse_decision(answers).map_or(SignOffDecision::Refuse, |(decision, _)| decision))
+        }
+        _ => Some(SignOffDecision::Refuse),
     }
 }
 
 /// Returns what the answer to a question means that is a sign-off. Its labels are the agent's own words: one that begins with
 /// the word `approve` approves, words of the person's own ask for changes, and everything else refuses.
-fn chosen(shown: &Content, said: &[String]) -> Decision {
-    let Content::Question { choices, .. } = shown else { return Decision::Refuse };
+fn question_decision(shown: &GateContent, answers: &[String]) -> SignOffDecision {
+    let GateContent::Question { choices, .. } = shown else { return SignOffDecision::Refuse };
     let is_label = |words: &String| choices.iter().any(|choice| choice.label == *words);
-    match said {
-        [label] if is_label(label) && approves(label) => Decision::Approve,
-        said if said.iter().all(is_label) => Decision::Refuse,
-        _ => Decision::Change,
+    match answers {
+        [label] if is_label(label) && is_approving(label) => SignOffDecision::Approve,
+        labels if labels.iter().all(is_label) => SignOffDecision::Refuse,
+        _ => SignOffDecision::Change,
     }
 }
 
 /// True if a choice with this label approves.
-pub(crate) fn approves(label: &str) -> bool {
+pub(crate) fn is_approving(label: &str) -> bool {
     let first = label.split(|letter: char| !letter.is_alphanumeric()).find(|word| !word.is_empty());
     first.is_some_and(|word| word.eq_ignore_ascii_case(APPROVE))
 }
 
 /// The choices of a gate of this kind; none for other kinds.
-pub(crate) const fn choices(kind: Kind) -> &'static [&'static str] {
+pub(crate) const fn choice_labels(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Plan => &[APPROVE, CHANGE, REJECT],
         Kind::Execution => &[APPROVE, DECLINE],
@@ -88,25 +95,25 @@ pub(crate) const fn choices(kind: Kind) -> &'static [&'static str] {
 }
 
 /// What words that counted mean, and what was said beside the decision.
-pub fn decision(said: &[String]) -> Option<(Decision, Option<&str>)> {
-    let (first, rest) = said.split_first()?;
+pub fn parse_decision(answers: &[String]) -> Option<(SignOffDecision, Option<&str>)> {
+    let (first, rest) = answers.split_first()?;
     let decision = match first.as_str() {
-        APPROVE => Decision::Approve,
-        CHANGE => Decision::Change,
-        REJECT | DECLINE => Decision::Refuse,
+        APPROVE => SignOffDecision::Approve,
+        CHANGE => SignOffDecision::Change,
+        REJECT | DECLINE => SignOffDecision::Refuse,
         _ => return None,
     };
     Some((decision, rest.first().map(String::as_str)))
 }
 
 /// Puts words into the order in which they are recorded: a decision, then what was said beside it.
-pub(super) fn ordered(kind: Kind, said: &[String]) -> Result<Vec<String>, &'static str> {
-    let is_label = |word: &String| choices(kind).contains(&word.as_str());
-    let said: Vec<String> = match said {
+pub(super) fn normalise_words(kind: Kind, answers: &[String]) -> Result<Vec<String>, &'static str> {
+    let is_label = |word: &String| choice_labels(kind).contains(&word.as_str());
+    let normalised: Vec<String> = match answers {
         [label] if is_label(label) => vec![label.clone()],
         [label, words] if is_label(label) && !is_label(words) => vec![label.clone(), words.clone()],
         [words] => vec![if kind == Kind::Plan { CHANGE } else { DECLINE }.to_owned(), words.clone()],
         _ => return Err("it takes one decision, and words beside it"),
     };
-    if said == [CHANGE] { Err("changes have to be named") } else { Ok(said) }
+    if normalised == [CHANGE] { Err("changes have to be named") } else { Ok(normalised) }
 }

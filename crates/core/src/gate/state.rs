@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    command::{Answer, AnswerRefusal},
-    event::{Event, Fallback, Kind, Resolution, Scope, Stage},
-    step::{OnExpiry, People, Step, Vote},
-    words,
+    command::{AnswerError, GateReply},
+    event::{ApprovalScope, Event, Fallback, GateResolution, GateStage, Kind},
+    step::{ApprovalStep, IdentityMap, OnExpiry, Vote},
+    text_answers,
 };
 use crate::{
     digest::Digest,
@@ -22,13 +22,13 @@ const MOST_SHOWN: usize = 32;
 /// Whether a gate waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum GatePhase {
     /// It waits.
     Pending,
     /// It does not wait any more.
     Resolved {
         /// How it was resolved.
-        resolution: Resolution,
+        resolution: GateResolution,
         /// By whom.
         by: Option<PrincipalId>,
         /// When.
@@ -45,7 +45,7 @@ pub enum Phase {
 
 /// Where people can see a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Showing {
+pub struct GateSurface {
     /// The surface.
     pub surface: String,
     /// What the surface calls it.
@@ -69,11 +69,11 @@ pub struct Gate {
     pub(crate) ordinal: u32,
     #[serde(default)]
     pub(crate) number: u32,
-    pub(crate) stage: Stage,
+    pub(crate) stage: GateStage,
     pub(crate) run: Option<RunId>,
     pub(crate) call: Option<CallId>,
     pub(crate) subject: Digest,
-    pub(crate) scopes: Vec<Scope>,
+    pub(crate) scopes: Vec<ApprovalScope>,
     pub(crate) opened_at: Millis,
     pub(crate) deadline: Option<Millis>,
     pub(crate) fallback: Fallback,
@@ -81,11 +81,11 @@ pub struct Gate {
     #[serde(default)]
     pub(crate) remind_at: Option<Millis>,
     pub(crate) content: Lsn,
-    pub(crate) phase: Phase,
+    pub(crate) phase: GatePhase,
     #[serde(default)]
-    pub(crate) shown: Vec<Showing>,
+    pub(crate) shown: Vec<GateSurface>,
     #[serde(default)]
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ApprovalStep>,
     #[serde(default)]
     pub(crate) step: u32,
     /// How often the people of this step were asked once more.
@@ -100,7 +100,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn open(event: &Event, session: Option<SessionId>, lsn: Lsn, at: Millis) -> Option<Self> {
+    pub(crate) fn from_opened(event: &Event, session: Option<SessionId>, lsn: Lsn, at: Millis) -> Option<Self> {
         let Event::Opened {
             gate,
             kind,
@@ -135,7 +135,7 @@ impl Gate {
             fallback: *fallback,
             remind_at: *remind_at,
             content: lsn,
-            phase: Phase::Pending,
+            phase: GatePhase::Pending,
             shown: Vec::new(),
             steps: steps.clone(),
             step: 0,
@@ -172,12 +172,12 @@ impl Gate {
     }
 
     /// Where it is counted, if it is.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> GateStage {
         self.stage
     }
 
     /// Of what it shows, or of what it decides about.
-    pub fn subject(&self) -> Digest {
+    pub fn subject_digest(&self) -> Digest {
         self.subject
     }
 
@@ -197,7 +197,7 @@ impl Gate {
     }
 
     /// What an approval may reach.
-    pub fn scopes(&self) -> &[Scope] {
+    pub fn scopes(&self) -> &[ApprovalScope] {
         &self.scopes
     }
 
@@ -218,66 +218,66 @@ impl Gate {
     }
 
     /// Where its content lies.
-    pub fn content(&self) -> Lsn {
+    pub fn content_lsn(&self) -> Lsn {
         self.content
     }
 
     /// Whether it waits.
-    pub fn phase(&self) -> &Phase {
+    pub fn phase(&self) -> &GatePhase {
         &self.phase
     }
 
     /// How it was resolved, if it was.
-    pub fn resolution(&self) -> Option<&Resolution> {
+    pub fn resolution(&self) -> Option<&GateResolution> {
         match &self.phase {
-            Phase::Pending => None,
-            Phase::Resolved { resolution, .. } => Some(resolution),
+            GatePhase::Pending => None,
+            GatePhase::Resolved { resolution, .. } => Some(resolution),
         }
     }
 
     /// Who resolved it, if anybody did.
     pub fn resolved_by(&self) -> Option<&PrincipalId> {
         match &self.phase {
-            Phase::Pending => None,
-            Phase::Resolved { by, .. } => by.as_ref(),
+            GatePhase::Pending => None,
+            GatePhase::Resolved { by, .. } => by.as_ref(),
         }
     }
 
     /// Where the text of its answer lies, if it was answered.
     pub fn answer_content(&self) -> Option<Lsn> {
         match &self.phase {
-            Phase::Pending => None,
-            Phase::Resolved { lsn, .. } => Some(*lsn),
+            GatePhase::Pending => None,
+            GatePhase::Resolved { lsn, .. } => Some(*lsn),
         }
     }
 
     /// Whether it waits.
     pub fn is_pending(&self) -> bool {
-        self.phase == Phase::Pending
+        self.phase == GatePhase::Pending
     }
 
     /// Who has to allow now; none where any one person can.
-    pub fn step(&self) -> Option<&Step> {
+    pub fn current_step(&self) -> Option<&ApprovalStep> {
         self.steps.get(usize::try_from(self.step).ok()?)
     }
 
     /// Whether who allowed it under its own steps satisfies `steps` as well, which rules ask for now.
-    pub(crate) fn satisfies(&self, steps: &[Step]) -> bool {
-        let Some(wanted) = steps.first() else { return true };
-        let is_stricter = |own: &Step| {
-            let is_among = match (&own.from, &wanted.from) {
+    pub(crate) fn satisfies_steps(&self, steps: &[ApprovalStep]) -> bool {
+        let Some(required) = steps.first() else { return true };
+        let is_stricter = |own: &ApprovalStep| {
+            let is_among = match (&own.from, &required.from) {
                 (_, None) => true,
-                (Some(own), Some(wanted)) => own.is_subset(wanted),
+                (Some(own), Some(required)) => own.is_subset(required),
                 (None, Some(_)) => false,
             };
-            own.approvals >= wanted.approvals && is_among
+            own.approvals >= required.approvals && is_among
         };
-        self.steps == steps || self.step().is_some_and(is_stricter)
+        self.steps == steps || self.current_step().is_some_and(is_stricter)
     }
 
     /// Those of the votes that count: their identities still belong to whom they belonged.
-    pub fn counted(&self, people: &People) -> usize {
-        self.votes.iter().filter(|vote| vote.person.as_deref() == people.of(&vote.by)).count()
+    pub fn count_votes(&self, people: &IdentityMap) -> usize {
+        self.votes.iter().filter(|vote| vote.person.as_deref() == people.person_of(&vote.by)).count()
     }
 
     /// The step that people are asked in, from 1, and how many there are.
@@ -301,7 +301,7 @@ impl Gate {
     }
 
     /// Where people can see it, in the order in which it was shown.
-    pub fn shown(&self) -> &[Showing] {
+    pub fn shown_surfaces(&self) -> &[GateSurface] {
         &self.shown
     }
 
@@ -311,21 +311,22 @@ impl Gate {
     }
 
     /// Decides whether a surface that says that it shows the gate says something new.
-    pub fn show(&self, surface: &str, reference: &str) -> Option<Event> {
+    pub fn record_shown(&self, surface: &str, reference: &str) -> Option<Event> {
         let has_room = self.shown.len() < MOST_SHOWN || self.shown.iter().any(|showing| showing.round < self.round);
-        let is_new = self.showing(surface, reference).is_none() && has_room;
+        let is_new = self.find_surface(surface, reference).is_none() && has_room;
         let (surface, reference) = (surface.to_owned(), reference.to_owned());
         is_new.then_some(Event::Shown { gate: self.id, surface, reference })
     }
 
     /// Decides whether a surface that says that it shows the end says something new.
-    pub fn update(&self, surface: &str, reference: &str) -> Option<Event> {
-        let is_new = !self.is_pending() && self.showing(surface, reference).is_some_and(|showing| !showing.is_final);
+    pub fn record_updated(&self, surface: &str, reference: &str) -> Option<Event> {
+        let is_new =
+            !self.is_pending() && self.find_surface(surface, reference).is_some_and(|showing| !showing.is_final);
         let (surface, reference) = (surface.to_owned(), reference.to_owned());
         is_new.then_some(Event::Updated { gate: self.id, surface, reference })
     }
 
-    fn showing(&self, surface: &str, reference: &str) -> Option<&Showing> {
+    fn find_surface(&self, surface: &str, reference: &str) -> Option<&GateSurface> {
         self.shown.iter().find(|showing| showing.surface == surface && showing.reference == reference)
     }
 
@@ -335,38 +336,36 @@ impl Gate {
     /// # Errors
     /// [`AnswerRefusal::AlreadyResolved`] for everyone after the first, but not for the key of the first; every other one leaves
     /// the gate pending.
-    pub fn answer(
+    pub fn decide_answer(
         &self,
-        answer: &Answer,
+        answer: &GateReply,
         by: &PrincipalId,
-        people: &People,
+        people: &IdentityMap,
         key: Option<&str>,
-    ) -> Result<Vec<Event>, AnswerRefusal> {
+    ) -> Result<Vec<Event>, AnswerError> {
         let is_repeated = |first: &Option<String>| key.is_some() && key == first.as_deref();
-        if let Phase::Resolved { resolution, by, key: first, form, .. } = &self.phase {
+        if let GatePhase::Resolved { resolution, by, key: first, form, .. } = &self.phase {
             if is_repeated(first) || self.votes.iter().any(|vote| is_repeated(&vote.key)) {
-                let is_other = answer.form().is_some_and(|given| *form != Some(given));
-                return if is_other { Err(AnswerRefusal::KeyTaken(self.id)) } else { Ok(Vec::new()) };
+                let is_other = answer.form_digest().is_some_and(|given| *form != Some(given));
+                return if is_other { Err(AnswerError::KeyTaken(self.id)) } else { Ok(Vec::new()) };
             }
-            return Err(AnswerRefusal::AlreadyResolved {
-                gate: self.id,
-                resolution: resolution.clone(),
-                by: by.clone(),
-            });
+            return Err(AnswerError::AlreadyResolved { gate: self.id, resolution: resolution.clone(), by: by.clone() });
         }
-        let refuse = |problem| Err(AnswerRefusal::NotOffered { gate: self.id, problem });
-        let resolution = match (self.kind, answer.plain()) {
-            (Kind::Question | Kind::Plan | Kind::Execution, _) => match words::of(self.kind, answer) {
-                Ok(Some(_)) => Resolution::Answered,
-                Ok(None) => Resolution::Declined,
+        let refuse = |problem| Err(AnswerError::NotOffered { gate: self.id, problem });
+        let resolution = match (self.kind, answer.without_form()) {
+            (Kind::Question | Kind::Plan | Kind::Execution, _) => match text_answers::answer_words(self.kind, answer) {
+                Ok(Some(_)) => GateResolution::Answered,
+                Ok(None) => GateResolution::Declined,
                 Err(problem) => return refuse(problem),
             },
-            (_, Answer::Say(_) | Answer::Form(_)) => return refuse("an approval is allowed or denied"),
-            (_, Answer::Deny { .. } | Answer::Decline) => Resolution::Denied,
-            (_, Answer::Grant(grant)) if grant.scope == Scope::Once => return refuse("once is nothing to grant"),
-            (_, Answer::Allow(_) | Answer::Grant(_)) => {
-                match answer.scope().filter(|scope| self.scopes.contains(scope)) {
-                    Some(scope) => Resolution::Allowed { scope },
+            (_, GateReply::Say(_) | GateReply::Form(_)) => return refuse("an approval is allowed or denied"),
+            (_, GateReply::Deny { .. } | GateReply::Decline) => GateResolution::Denied,
+            (_, GateReply::Grant(grant)) if grant.scope == ApprovalScope::Once => {
+                return refuse("once is nothing to grant");
+            }
+            (_, GateReply::Allow(_) | GateReply::Grant(_)) => {
+                match answer.approval_scope().filter(|scope| self.scopes.contains(scope)) {
+                    Some(scope) => GateResolution::Allowed { scope },
                     None => return refuse("this reach is not offered"),
                 }
             }
@@ -376,46 +375,46 @@ impl Gate {
             resolution,
             by: Some(by.clone()),
             key: key.map(str::to_owned),
-            form: answer.form(),
+            form: answer.form_digest(),
             decision: None,
         };
-        match (resolution, self.step()) {
-            (Resolution::Allowed { scope }, Some(step)) => self.vote(step, scope, by, people, key, resolved),
+        match (resolution, self.current_step()) {
+            (GateResolution::Allowed { scope }, Some(step)) => self.decide_vote(step, scope, by, people, key, resolved),
             (resolution, _) => Ok(vec![resolved(resolution)]),
         }
     }
 
     /// What one more leave comes to where a rule names who has to give it.
-    fn vote(
+    fn decide_vote(
         &self,
-        step: &Step,
-        scope: Scope,
+        step: &ApprovalStep,
+        scope: ApprovalScope,
         by: &PrincipalId,
-        people: &People,
+        people: &IdentityMap,
         key: Option<&str>,
-        resolved: impl Fn(Resolution) -> Event,
-    ) -> Result<Vec<Event>, AnswerRefusal> {
-        let person = people.of(by);
+        resolved: impl Fn(GateResolution) -> Event,
+    ) -> Result<Vec<Event>, AnswerError> {
+        let person = people.person_of(by);
         if step.from.as_ref().is_some_and(|from| !person.is_some_and(|person| from.contains(person))) {
-            return Err(AnswerRefusal::NotAmong { gate: self.id, by: by.clone() });
+            return Err(AnswerError::NotAmong { gate: self.id, by: by.clone() });
         }
         let is_same = |vote: &Vote| vote.by == *by || vote.person.is_some() && vote.person.as_deref() == person;
         if self.votes.iter().any(is_same) {
             return Ok(Vec::new());
         }
         if person.is_none() && !self.votes.is_empty() {
-            return Err(AnswerRefusal::Nobody { gate: self.id, by: by.clone() });
+            return Err(AnswerError::Nobody { gate: self.id, by: by.clone() });
         }
         let mut events = Vec::new();
         if step.approvals > 1 {
             let (by, person, key) = (by.clone(), person.map(str::to_owned), key.map(str::to_owned));
             events.push(Event::Voted { gate: self.id, by, person, scope, key });
         }
-        let votes = u32::try_from(self.counted(people)).unwrap_or(u32::MAX).saturating_add(1);
+        let votes = u32::try_from(self.count_votes(people)).unwrap_or(u32::MAX).saturating_add(1);
         if votes >= step.approvals {
             // It reaches no further than the most careful of them lets it.
             let least = self.votes.iter().map(|vote| vote.scope).chain([scope]).min().unwrap_or(scope);
-            events.push(resolved(Resolution::Allowed { scope: least }));
+            events.push(resolved(GateResolution::Allowed { scope: least }));
         }
         Ok(events)
     }
@@ -423,12 +422,12 @@ impl Gate {
     /// Decides what follows where time has run out at `now`: it expires, or people are asked once more, who then have
     /// `otherwise` where their step does not say how long. The deadline itself is too late. Before it, people may be due to
     /// be reminded.
-    pub fn expire(&self, now: Millis, otherwise: Duration) -> Option<Event> {
+    pub fn check_expiry(&self, now: Millis, otherwise: Duration) -> Option<Event> {
         let has_come = |time: Option<Millis>| self.is_pending() && time.is_some_and(|time| time <= now);
         if !has_come(self.deadline) {
             return has_come(self.remind_at).then_some(Event::Reminded { gate: self.id });
         }
-        let number = match self.step().map(|step| step.on_expiry) {
+        let number = match self.current_step().map(|step| step.on_expiry) {
             Some(OnExpiry::Again(times)) if self.again < times => Some(self.step),
             Some(OnExpiry::Next) => Some(self.step + 1),
             Some(OnExpiry::Again(_) | OnExpiry::Deny) | None => None,
@@ -437,14 +436,14 @@ impl Gate {
         Some(match next {
             Some((number, step)) => {
                 let deadline = now + step.within.unwrap_or(otherwise);
-                Event::Asked { gate: self.id, step: number, deadline }
+                Event::Escalated { gate: self.id, step: number, deadline }
             }
-            None => Event::ended(self.id, Resolution::Expired),
+            None => Event::auto_resolved(self.id, GateResolution::Expired),
         })
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, now: Millis) {
+    pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Opened { .. } => {}
             Event::Reminded { .. } => {
@@ -461,7 +460,7 @@ impl Gate {
                 self.votes.push(Vote { by, person, scope: *scope, at: now, key });
                 self.revision += 1;
             }
-            Event::Asked { step, deadline, .. } => {
+            Event::Escalated { step, deadline, .. } => {
                 if *step == self.step {
                     self.again += 1;
                 } else {
@@ -476,7 +475,7 @@ impl Gate {
             }
             Event::Resolved { resolution, by, key, form, .. } => {
                 let (resolution, by, key, form) = (resolution.clone(), by.clone(), key.clone(), *form);
-                self.phase = Phase::Resolved { resolution, by, at: now, key, lsn, form };
+                self.phase = GatePhase::Resolved { resolution, by, at: now, key, lsn, form };
             }
             Event::Shown { surface, reference, .. } => {
                 let (surface, reference) = (surface.clone(), reference.clone());
@@ -487,10 +486,10 @@ impl Gate {
                 {
                     self.shown.remove(old);
                 }
-                self.shown.push(Showing { surface, reference, is_final: false, round, revision });
+                self.shown.push(GateSurface { surface, reference, is_final: false, round, revision });
             }
             Event::Updated { surface, reference, .. } => {
-                let of = |showing: &&mut Showing| showing.surface == *surface && showing.reference == *reference;
+                let of = |showing: &&mut GateSurface| showing.surface == *surface && showing.reference == *reference;
                 if let Some(showing) = self.shown.iter_mut().find(of) {
                     showing.is_final = true;
                 }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{id::PrincipalId, time::Millis};
 
-use super::event::Scope;
+use super::event::ApprovalScope;
 
 /// One step of an escalation. A gate without steps is allowed by any one person who may answer at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct ApprovalStep {
     /// How many people have to allow. At least 1.
     #[serde(default = "one")]
     pub approvals: u32,
@@ -33,7 +33,7 @@ fn one() -> u32 {
     1
 }
 
-impl Default for Step {
+impl Default for ApprovalStep {
     fn default() -> Self {
         Self { approvals: 1, from: None, within: None, on_expiry: OnExpiry::Deny }
     }
@@ -60,7 +60,7 @@ pub struct Vote {
     /// Whose identity that is; none if it belongs to no person.
     pub person: Option<String>,
     /// How far that person lets it reach.
-    pub scope: Scope,
+    pub scope: ApprovalScope,
     /// When.
     pub at: Millis,
     /// The key under which a repeated answer gets the first result.
@@ -69,11 +69,11 @@ pub struct Vote {
 
 /// Whose identities are whose. Votes count people, not accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct People {
+pub struct IdentityMap {
     by_identity: BTreeMap<PrincipalId, String>,
 }
 
-impl People {
+impl IdentityMap {
     /// With each person's identities.
     pub fn new<I: IntoIterator<Item = PrincipalId>>(people: impl IntoIterator<Item = (String, I)>) -> Self {
         let identities =
@@ -82,7 +82,7 @@ impl People {
     }
 
     /// The person whose identity this is.
-    pub fn of(&self, identity: &PrincipalId) -> Option<&str> {
+    pub fn person_of(&self, identity: &PrincipalId) -> Option<&str> {
         self.by_identity.get(identity).map(String::as_str)
     }
 }

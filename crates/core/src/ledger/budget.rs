@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Metric {
+pub enum LedgerMetric {
     /// Tokens of models, in and out.
     Tokens,
     /// Calls of tools.
@@ -20,7 +20,7 @@ pub enum Metric {
 
 /// Limits of a contract. An absent one does not bind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
+pub struct BudgetLimits {
     /// Tokens of models, in and out.
     pub tokens: Option<u64>,
     /// Calls of tools.
@@ -33,7 +33,7 @@ pub struct Budget {
 
 /// What something takes or took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
+pub struct BudgetAmount {
     /// Tokens of models, in and out.
     pub tokens: u64,
     /// Calls of tools.
@@ -45,16 +45,16 @@ pub struct Amount {
 /// A limit that a reservation does not fit under, or that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{metric} budget of {limit} exceeded: {observed}")]
-pub struct Breach {
+pub struct BudgetBreach {
     /// What is counted.
-    pub metric: Metric,
+    pub metric: LedgerMetric,
     /// Its limit.
     pub limit: u64,
     /// What it would have come to, or has come to.
     pub observed: u64,
 }
 
-impl fmt::Display for Metric {
+impl fmt::Display for LedgerMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tokens => "tokens",
@@ -65,12 +65,12 @@ impl fmt::Display for Metric {
     }
 }
 
-impl Metric {
+impl LedgerMetric {
     /// All of them, in the order in which declarations name them.
     pub const ALL: [Self; 4] = [Self::Tokens, Self::ToolCalls, Self::WallTime, Self::Cost];
 }
 
-impl Amount {
+impl BudgetAmount {
     /// One call of a tool.
     pub const CALL: Self = Self { tokens: 0, calls: 1, cost_micros: 0 };
 
@@ -100,54 +100,54 @@ impl Amount {
     }
 }
 
-impl Budget {
+impl BudgetLimits {
     /// The first limit that `total` passes.
-    pub(super) fn breached_by(&self, total: Amount) -> Option<Breach> {
+    pub(super) fn breached_by(&self, total: BudgetAmount) -> Option<BudgetBreach> {
         let limits = [
-            (Metric::Tokens, self.tokens, total.tokens),
-            (Metric::ToolCalls, self.calls, total.calls),
-            (Metric::Cost, self.cost_micros, total.cost_micros),
+            (LedgerMetric::Tokens, self.tokens, total.tokens),
+            (LedgerMetric::ToolCalls, self.calls, total.calls),
+            (LedgerMetric::Cost, self.cost_micros, total.cost_micros),
         ];
         limits.into_iter().find_map(|(metric, limit, observed)| {
             let limit = limit.filter(|limit| observed > *limit)?;
-            Some(Breach { metric, limit, observed })
+            Some(BudgetBreach { metric, limit, observed })
         })
     }
 
     /// The limit of a metric; none where it does not bind.
-    pub const fn limit(&self, metric: Metric) -> Option<u64> {
+    pub const fn limit_of(&self, metric: LedgerMetric) -> Option<u64> {
         match metric {
-            Metric::Tokens => self.tokens,
-            Metric::ToolCalls => self.calls,
-            Metric::WallTime => self.wall_time,
-            Metric::Cost => self.cost_micros,
+            LedgerMetric::Tokens => self.tokens,
+            LedgerMetric::ToolCalls => self.calls,
+            LedgerMetric::WallTime => self.wall_time,
+            LedgerMetric::Cost => self.cost_micros,
         }
     }
 
     /// The same with another limit of a metric.
     #[must_use]
-    pub const fn with(mut self, metric: Metric, limit: u64) -> Self {
+    pub const fn with_limit(mut self, metric: LedgerMetric, limit: u64) -> Self {
         let of = match metric {
-            Metric::Tokens => &mut self.tokens,
-            Metric::ToolCalls => &mut self.calls,
-            Metric::WallTime => &mut self.wall_time,
-            Metric::Cost => &mut self.cost_micros,
+            LedgerMetric::Tokens => &mut self.tokens,
+            LedgerMetric::ToolCalls => &mut self.calls,
+            LedgerMetric::WallTime => &mut self.wall_time,
+            LedgerMetric::Cost => &mut self.cost_micros,
         };
         *of = Some(limit);
         self
     }
 
     /// The metrics of which the limit is wider than that of `other`.
-    pub fn beyond(&self, other: &Self) -> Vec<Metric> {
-        let wider = |metric: &Metric| {
-            let (mine, theirs) = (self.limit(*metric), other.limit(*metric));
+    pub fn wider_metrics(&self, other: &Self) -> Vec<LedgerMetric> {
+        let wider = |metric: &LedgerMetric| {
+            let (mine, theirs) = (self.limit_of(*metric), other.limit_of(*metric));
             theirs.is_some_and(|theirs| mine.is_none_or(|mine| mine > theirs))
         };
-        Metric::ALL.into_iter().filter(wider).collect()
+        LedgerMetric::ALL.into_iter().filter(wider).collect()
     }
 
     /// True if no limit of `self` is wider than that of `other`.
     pub fn is_within(&self, other: &Self) -> bool {
-        self.beyond(other).is_empty()
+        self.wider_metrics(other).is_empty()
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     id::{CallId, RunId},
-    ledger::budget::{Amount, Breach, Budget, Metric},
+    ledger::budget::{BudgetAmount, BudgetBreach, BudgetLimits, LedgerMetric},
     time::Millis,
 };
 
@@ -56,14 +56,14 @@ pub enum Event {
     /// A contract began, or its limits changed. The meters go on.
     Limited {
         /// The limits from now on.
-        budget: Budget,
+        budget: BudgetLimits,
         /// When; the first one starts the clock.
         at: Millis,
     },
     /// The meters of another session's contract go on here: none of them falls, and the clock began no later.
     Carried {
         /// What was spent there.
-        spent: Amount,
+        spent: BudgetAmount,
         /// When the clock began there.
         began: Millis,
     },
@@ -72,14 +72,14 @@ pub enum Event {
         /// Which.
         id: ReservationId,
         /// At most so much.
-        amount: Amount,
+        amount: BudgetAmount,
     },
     /// It ended and took this much.
     Settled {
         /// Which.
         id: ReservationId,
         /// What it took. In doubt, this is what was reserved.
-        amount: Amount,
+        amount: BudgetAmount,
     },
 }
 
@@ -94,62 +94,62 @@ pub enum SettleError {
 /// One contract's limits and meters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    budget: Budget,
+    budget: BudgetLimits,
     began: Option<Millis>,
-    spent: Amount,
-    reserved: Amount,
-    open: BTreeMap<ReservationId, Amount>,
+    spent: BudgetAmount,
+    reserved: BudgetAmount,
+    open: BTreeMap<ReservationId, BudgetAmount>,
 }
 
 impl State {
     /// The limits.
-    pub const fn budget(&self) -> &Budget {
+    pub const fn budget(&self) -> &BudgetLimits {
         &self.budget
     }
 
     /// What was spent for good.
-    pub const fn spent(&self) -> Amount {
+    pub const fn spent(&self) -> BudgetAmount {
         self.spent
     }
 
     /// What is reserved beside it.
-    pub const fn reserved(&self) -> Amount {
+    pub const fn reserved(&self) -> BudgetAmount {
         self.reserved
     }
 
     /// What was spent, and all that is reserved, as if it were.
-    pub const fn taken(&self) -> Amount {
+    pub const fn total_taken(&self) -> BudgetAmount {
         self.spent.plus(self.reserved)
     }
 
     /// When the clock began.
-    pub const fn began(&self) -> Option<Millis> {
+    pub const fn began_at(&self) -> Option<Millis> {
         self.began
     }
 
     /// What is reserved under `id`, while that is open.
-    pub fn open(&self, id: ReservationId) -> Option<Amount> {
+    pub fn open_amount(&self, id: ReservationId) -> Option<BudgetAmount> {
         self.open.get(&id).copied()
     }
 
     /// What was spent of a metric, or has passed of the time.
-    pub fn used(&self, metric: Metric, now: Millis) -> u64 {
+    pub fn used_amount(&self, metric: LedgerMetric, now: Millis) -> u64 {
         match metric {
-            Metric::Tokens => self.spent.tokens,
-            Metric::ToolCalls => self.spent.calls,
-            Metric::WallTime => self.elapsed(now),
-            Metric::Cost => self.spent.cost_micros,
+            LedgerMetric::Tokens => self.spent.tokens,
+            LedgerMetric::ToolCalls => self.spent.calls,
+            LedgerMetric::WallTime => self.elapsed_millis(now),
+            LedgerMetric::Cost => self.spent.cost_micros,
         }
     }
 
     /// What is left of a metric; none where no limit binds.
-    pub fn left(&self, metric: Metric, now: Millis) -> Option<u64> {
+    pub fn amount_left(&self, metric: LedgerMetric, now: Millis) -> Option<u64> {
         let taken = self.spent.plus(self.reserved);
         match metric {
-            Metric::Tokens => self.budget.tokens.map(|limit| limit.saturating_sub(taken.tokens)),
-            Metric::ToolCalls => self.budget.calls.map(|limit| limit.saturating_sub(taken.calls)),
-            Metric::WallTime => self.budget.wall_time.map(|limit| limit.saturating_sub(self.elapsed(now))),
-            Metric::Cost => self.budget.cost_micros.map(|limit| limit.saturating_sub(taken.cost_micros)),
+            LedgerMetric::Tokens => self.budget.tokens.map(|limit| limit.saturating_sub(taken.tokens)),
+            LedgerMetric::ToolCalls => self.budget.calls.map(|limit| limit.saturating_sub(taken.calls)),
+            LedgerMetric::WallTime => self.budget.wall_time.map(|limit| limit.saturating_sub(self.elapsed_millis(now))),
+            LedgerMetric::Cost => self.budget.cost_micros.map(|limit| limit.saturating_sub(taken.cost_micros)),
         }
     }
 
@@ -159,17 +159,17 @@ impl State {
     }
 
     /// The limit that what was spent has passed, or the time that is used up.
-    pub fn breach(&self, now: Millis) -> Option<Breach> {
+    pub fn current_breach(&self, now: Millis) -> Option<BudgetBreach> {
         self.out_of_time(now).or_else(|| self.overspent())
     }
 
     /// The limit that what was spent has passed, whatever the time is.
-    pub fn overspent(&self) -> Option<Breach> {
+    pub fn overspent(&self) -> Option<BudgetBreach> {
         self.budget.breached_by(self.spent)
     }
 
     /// Puts limits in force, or others in their place.
-    pub const fn limit(&self, budget: Budget, now: Millis) -> Event {
+    pub const fn set_limits(&self, budget: BudgetLimits, now: Millis) -> Event {
         Event::Limited { budget, at: now }
     }
 
@@ -177,7 +177,7 @@ impl State {
     ///
     /// # Errors
     /// The first limit that it does not fit under beside what is spent and reserved. Asking again for an open reservation does not count twice.
-    pub fn reserve(&self, id: ReservationId, amount: Amount, now: Millis) -> Result<Event, Breach> {
+    pub fn reserve(&self, id: ReservationId, amount: BudgetAmount, now: Millis) -> Result<Event, BudgetBreach> {
         if let Some(breach) = self.out_of_time(now) {
             return Err(breach);
         }
@@ -200,9 +200,12 @@ impl State {
         output_cap: u64,
         cost: impl Fn(u64, u64) -> u64,
         now: Millis,
-    ) -> Result<(Event, u64), Breach> {
-        let amount =
-            |output: u64| Amount { tokens: input.saturating_add(output), calls: 0, cost_micros: cost(input, output) };
+    ) -> Result<(Event, u64), BudgetBreach> {
+        let amount = |output: u64| BudgetAmount {
+            tokens: input.saturating_add(output),
+            calls: 0,
+            cost_micros: cost(input, output),
+        };
         let least = output_cap.min(1);
         let event = self.reserve(id, amount(least), now)?;
         let (mut fits, mut most) = (least, output_cap);
@@ -221,7 +224,7 @@ impl State {
     ///
     /// # Errors
     /// [`SettleError::NotOpen`] for everyone after the first.
-    pub fn settle(&self, id: ReservationId, amount: Amount) -> Result<Event, SettleError> {
+    pub fn settle_reservation(&self, id: ReservationId, amount: BudgetAmount) -> Result<Event, SettleError> {
         if self.open.contains_key(&id) { Ok(Event::Settled { id, amount }) } else { Err(SettleError::NotOpen(id)) }
     }
 
@@ -234,7 +237,7 @@ impl State {
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub fn apply(&mut self, event: &Event) {
+    pub fn apply_event(&mut self, event: &Event) {
         match *event {
             Event::Limited { budget, at } => {
                 self.budget = budget;
@@ -257,15 +260,15 @@ impl State {
         }
     }
 
-    fn elapsed(&self, now: Millis) -> u64 {
+    fn elapsed_millis(&self, now: Millis) -> u64 {
         self.began.map_or(0, |began| u64::try_from(now.since(began).as_millis()).unwrap_or(u64::MAX))
     }
 
     /// The time that is used up.
-    pub fn out_of_time(&self, now: Millis) -> Option<Breach> {
-        let observed = self.elapsed(now);
+    pub fn out_of_time(&self, now: Millis) -> Option<BudgetBreach> {
+        let observed = self.elapsed_millis(now);
         let limit = self.budget.wall_time.filter(|limit| self.began.is_some() && observed >= *limit)?;
-        Some(Breach { metric: Metric::WallTime, limit, observed })
+        Some(BudgetBreach { metric: LedgerMetric::WallTime, limit, observed })
     }
 }
 
@@ -275,7 +278,7 @@ mod tests {
 
     use super::{Event, ReservationId, SettleError, State};
     use crate::{
-        ledger::{Amount, Breach, Budget, Metric},
+        ledger::{BudgetAmount, BudgetBreach, BudgetLimits, LedgerMetric},
         time::Millis,
     };
 
@@ -285,21 +288,21 @@ mod tests {
         ReservationId::new(Uuid::from_u128(number))
     }
 
-    fn ledger(budget: Budget, events: &[Event]) -> State {
+    fn ledger(budget: BudgetLimits, events: &[Event]) -> State {
         let mut state = State::default();
-        state.apply(&state.limit(budget, NOW));
-        events.iter().for_each(|event| state.apply(event));
+        state.apply_event(&state.set_limits(budget, NOW));
+        events.iter().for_each(|event| state.apply_event(event));
         state
     }
 
-    fn tokens(tokens: u64) -> Amount {
-        Amount { tokens, ..Amount::default() }
+    fn tokens(tokens: u64) -> BudgetAmount {
+        BudgetAmount { tokens, ..BudgetAmount::default() }
     }
 
     #[test]
     fn every_state_answers_every_command() {
-        let budget = Budget { tokens: Some(10), wall_time: Some(500), ..Budget::default() };
-        let breach = |metric, limit, observed| Err(Breach { metric, limit, observed });
+        let budget = BudgetLimits { tokens: Some(10), wall_time: Some(500), ..BudgetLimits::default() };
+        let breach = |metric, limit, observed| Err(BudgetBreach { metric, limit, observed });
         let reserved = Event::Reserved { id: id(1), amount: tokens(6) };
         let settled = Event::Settled { id: id(1), amount: tokens(6) };
         let over = Event::Settled { id: id(1), amount: tokens(12) };
@@ -309,13 +312,13 @@ mod tests {
         let late = Millis(1_500);
         for (case, events, now, same, other, settle, in_doubt, standing) in [
             ("fresh", vec![], NOW, fits(1), fits(2), closed, closed, None),
-            ("open", vec![reserved], NOW, fits(1), breach(Metric::Tokens, 10, 12), ends(2), ends(6), None),
+            ("open", vec![reserved], NOW, fits(1), breach(LedgerMetric::Tokens, 10, 12), ends(2), ends(6), None),
             (
                 "settled",
                 vec![reserved, settled],
                 NOW,
-                breach(Metric::Tokens, 10, 12),
-                breach(Metric::Tokens, 10, 12),
+                breach(LedgerMetric::Tokens, 10, 12),
+                breach(LedgerMetric::Tokens, 10, 12),
                 closed,
                 closed,
                 None,
@@ -324,55 +327,55 @@ mod tests {
                 "settled above its reservation",
                 vec![reserved, over],
                 NOW,
-                breach(Metric::Tokens, 10, 18),
-                breach(Metric::Tokens, 10, 18),
+                breach(LedgerMetric::Tokens, 10, 18),
+                breach(LedgerMetric::Tokens, 10, 18),
                 closed,
                 closed,
-                Some(Breach { metric: Metric::Tokens, limit: 10, observed: 12 }),
+                Some(BudgetBreach { metric: LedgerMetric::Tokens, limit: 10, observed: 12 }),
             ),
             (
                 "out of time",
                 vec![reserved],
                 late,
-                breach(Metric::WallTime, 500, 500),
-                breach(Metric::WallTime, 500, 500),
+                breach(LedgerMetric::WallTime, 500, 500),
+                breach(LedgerMetric::WallTime, 500, 500),
                 ends(2),
                 ends(6),
-                Some(Breach { metric: Metric::WallTime, limit: 500, observed: 500 }),
+                Some(BudgetBreach { metric: LedgerMetric::WallTime, limit: 500, observed: 500 }),
             ),
         ] {
             let state = ledger(budget, &events);
             assert_eq!(state.reserve(id(1), tokens(6), now), same, "{case}: reserve again");
             assert_eq!(state.reserve(id(2), tokens(6), now), other, "{case}: reserve another");
-            assert_eq!(state.settle(id(1), tokens(2)), settle, "{case}: settle");
+            assert_eq!(state.settle_reservation(id(1), tokens(2)), settle, "{case}: settle");
             assert_eq!(state.settle_in_doubt(id(1)), in_doubt, "{case}: settle in doubt");
-            assert_eq!(state.breach(now), standing, "{case}: breach");
+            assert_eq!(state.current_breach(now), standing, "{case}: breach");
         }
     }
 
     #[test]
     fn twenty_at_once_never_pass_a_limit() {
         for (budget, amount, fit) in [
-            (Budget { calls: Some(7), ..Budget::default() }, Amount::CALL, 7),
-            (Budget { tokens: Some(1_000), ..Budget::default() }, tokens(300), 3),
+            (BudgetLimits { calls: Some(7), ..BudgetLimits::default() }, BudgetAmount::CALL, 7),
+            (BudgetLimits { tokens: Some(1_000), ..BudgetLimits::default() }, tokens(300), 3),
             (
-                Budget { cost_micros: Some(999), ..Budget::default() },
-                Amount { cost_micros: 100, ..Amount::default() },
+                BudgetLimits { cost_micros: Some(999), ..BudgetLimits::default() },
+                BudgetAmount { cost_micros: 100, ..BudgetAmount::default() },
                 9,
             ),
-            (Budget::default(), Amount::CALL, 20),
+            (BudgetLimits::default(), BudgetAmount::CALL, 20),
         ] {
             let mut state = ledger(budget, &[]);
             let started = (0..20)
-                .filter(|number| state.reserve(id(*number), amount, NOW).map(|event| state.apply(&event)).is_ok())
+                .filter(|number| state.reserve(id(*number), amount, NOW).map(|event| state.apply_event(&event)).is_ok())
                 .count();
             assert_eq!(started, fit);
             (0..20)
                 .filter_map(|number| state.settle_in_doubt(id(number)).ok())
                 .collect::<Vec<_>>()
                 .iter()
-                .for_each(|event| state.apply(event));
-            assert_eq!((state.breach(NOW), state.reserved()), (None, Amount::default()));
+                .for_each(|event| state.apply_event(event));
+            assert_eq!((state.current_breach(NOW), state.reserved()), (None, BudgetAmount::default()));
         }
     }
 
@@ -380,14 +383,14 @@ mod tests {
     fn a_requests_output_is_cut_to_what_is_left_of_tokens_and_money() {
         let price = |input: u64, output: u64| input * 3 + output * 15;
         for (case, budget, want) in [
-            ("no limit", Budget::default(), Ok(500)),
-            ("wide", Budget { tokens: Some(10_000), ..Budget::default() }, Ok(500)),
-            ("tokens", Budget { tokens: Some(130), ..Budget::default() }, Ok(30)),
-            ("money", Budget { cost_micros: Some(600), ..Budget::default() }, Ok(20)),
+            ("no limit", BudgetLimits::default(), Ok(500)),
+            ("wide", BudgetLimits { tokens: Some(10_000), ..BudgetLimits::default() }, Ok(500)),
+            ("tokens", BudgetLimits { tokens: Some(130), ..BudgetLimits::default() }, Ok(30)),
+            ("money", BudgetLimits { cost_micros: Some(600), ..BudgetLimits::default() }, Ok(20)),
             (
                 "nothing left",
-                Budget { tokens: Some(100), ..Budget::default() },
-                Err(Breach { metric: Metric::Tokens, limit: 100, observed: 101 }),
+                BudgetLimits { tokens: Some(100), ..BudgetLimits::default() },
+                Err(BudgetBreach { metric: LedgerMetric::Tokens, limit: 100, observed: 101 }),
             ),
         ] {
             let state = ledger(budget, &[]);
@@ -398,18 +401,21 @@ mod tests {
     #[test]
     fn new_limits_keep_the_meters_and_the_clock() {
         let mut state = ledger(
-            Budget { wall_time: Some(500), ..Budget::default() },
+            BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() },
             &[Event::Reserved { id: id(1), amount: tokens(6) }],
         );
-        state.apply(&state.limit(Budget { tokens: Some(5), wall_time: Some(600), ..Budget::default() }, Millis(1_400)));
+        state.apply_event(&state.set_limits(
+            BudgetLimits { tokens: Some(5), wall_time: Some(600), ..BudgetLimits::default() },
+            Millis(1_400),
+        ));
         assert_eq!(state.deadline(), Some(Millis(1_600)));
-        assert_eq!(state.left(Metric::Tokens, NOW), Some(0));
-        assert_eq!(state.left(Metric::ToolCalls, NOW), None);
+        assert_eq!(state.amount_left(LedgerMetric::Tokens, NOW), Some(0));
+        assert_eq!(state.amount_left(LedgerMetric::ToolCalls, NOW), None);
     }
 
     #[test]
     fn a_budget_is_within_another_only_if_no_limit_is_wider() {
-        let limited = |tokens, calls| Budget { tokens, calls, ..Budget::default() };
+        let limited = |tokens, calls| BudgetLimits { tokens, calls, ..BudgetLimits::default() };
         for (mine, theirs, want) in [
             (limited(Some(5), None), limited(Some(5), None), true),
             (limited(Some(5), Some(1)), limited(Some(5), None), true),

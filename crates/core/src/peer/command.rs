@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Line, Memory};
+use super::{PeerLine, PeerMemory};
 use crate::id::PeerId;
 
 /// A command about a peer.
@@ -13,22 +13,22 @@ pub enum Command {
         /// Who.
         peer: PeerId,
         /// The line.
-        line: Line,
+        line: PeerLine,
         /// Whether it can be asked about calls of earlier lines.
-        memory: Memory,
+        memory: PeerMemory,
     },
     /// What it is like and offers is another than it was.
     Registered {
         /// Who.
         peer: PeerId,
         /// What it says of itself, in the words of its door.
-        said: Arc<str>,
+        description: Arc<str>,
     },
     /// The line is gone. What the peer has over another one stays.
     Gone {
         /// Who.
         peer: PeerId,
         /// The line.
-        line: Line,
+        line: PeerLine,
     },
 }

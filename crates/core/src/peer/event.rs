@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Line, Memory};
+use super::{PeerLine, PeerMemory};
 use crate::id::PeerId;
 
 /// A fact about one peer. Every line is gone when a process begins.
@@ -14,10 +14,10 @@ pub enum Event {
         /// Who.
         peer: PeerId,
         /// The line.
-        line: Line,
+        line: PeerLine,
         /// Whether it can be asked about calls of earlier lines.
         #[serde(default, skip_serializing_if = "PeerMemory::is_none")]
-        memory: Memory,
+        memory: PeerMemory,
     },
     /// It is like this and offers this from now on, which is the content. Nothing follows from it here.
     Registered {

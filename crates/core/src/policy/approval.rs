@@ -1,6 +1,6 @@
 //! Approval modes: which calls of an agent a person approves each time, whatever rules and grants allow.
 
-use crate::{policy::subject::PolicySubject, principal, tool::Effect};
+use crate::{policy::subject::PolicySubject, principal, tool::ToolEffect};
 
 /// Calls of an agent that need an approval each time. Stricter modes compare as greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,9 +39,9 @@ impl ApprovalMode {
         let is_asked = match self {
             Self::Yolo => false,
             // Notes of the agent and its questions read, as far as effects go. A tool of the host may do anything.
-            Self::Write | Self::AlwaysAsk => subject.effect != Effect::Reads,
+            Self::Write | Self::AlwaysAsk => subject.effect != ToolEffect::Reads,
         };
-        let is_asked = is_asked && subject.principal != principal::host();
+        let is_asked = is_asked && subject.principal != principal::host_principal();
         is_asked.then(|| format!("may change something, and the approval mode is {}", self.name()))
     }
 }

@@ -6,7 +6,7 @@
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    digest::canonical,
+    digest::canonical_json,
     policy::{
         fnmatch::Pattern,
         indirect::{UNKNOWN, is_in_names},
@@ -120,7 +120,7 @@ fn literal_patterns(value: &Value) -> impl Iterator<Item = Pattern> {
 /// The texts under which a service may take two values for the same: as it is written, and of whatever reads as a number
 /// that number. True and false read as 1 and 0. A list of words reads as the text that they make.
 fn equivalent_forms(value: &Value) -> Vec<String> {
-    let written = value.as_str().map_or_else(|| canonical(value), str::to_owned);
+    let written = value.as_str().map_or_else(|| canonical_json(value), str::to_owned);
     let flag = match written.trim() {
         word if word.eq_ignore_ascii_case("true") => Some(1.0),
         word if word.eq_ignore_ascii_case("false") => Some(0.0),
@@ -221,7 +221,7 @@ impl ValueTest {
                 quantity.holds_for(items, |item| self.holds(Some(item), quantity))
             }
             (Self::Pattern(pattern), Some(Value::String(text))) => pattern.matches(text),
-            (Self::Pattern(pattern), Some(value)) => pattern.matches(&canonical(value)),
+            (Self::Pattern(pattern), Some(value)) => pattern.matches(&canonical_json(value)),
             (Self::Is(expected), Some(value)) => {
                 is_equal_to(expected, value, quantity) || self.holds_in_items(value, quantity)
             }
@@ -260,7 +260,7 @@ fn is_equal_to(expected: &Value, value: &Value, quantity: MatchQuantifier) -> bo
             let forms = equivalent_forms(value);
             self::equivalent_forms(expected).iter().any(|form| forms.contains(form))
         }
-        MatchQuantifier::All => canonical(expected) == canonical(value),
+        MatchQuantifier::All => canonical_json(expected) == canonical_json(value),
     }
 }
 

@@ -5,8 +5,8 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc};
 use serde_json::Value;
 
 use crate::{
-    digest::{Digest, canonical},
-    gate::{OnExpiry, Step},
+    digest::{Digest, canonical_json},
+    gate::{ApprovalStep, OnExpiry},
     policy::{
         lint::{self, PatternOddity},
         narrow::NarrowPath,
@@ -203,7 +203,7 @@ pub(crate) struct CompiledRule {
 impl CompiledRules {
     /// The digest of the normalised rules.
     pub fn digest(&self) -> Digest {
-        self.0.digest.unwrap_or_else(|| Digest::of(b""))
+        self.0.digest.unwrap_or_else(|| Digest::hash_bytes(b""))
     }
 
     /// What the authors of the rules probably do not expect.
@@ -251,7 +251,7 @@ impl<'a> From<&'a CompiledRule> for RuleRef<'a> {
 impl Default for CompiledRules {
     /// No rules at all.
     fn default() -> Self {
-        Self(Arc::new(PolicyTables { digest: Some(Digest::of(b"")), ..PolicyTables::default() }))
+        Self(Arc::new(PolicyTables { digest: Some(Digest::hash_bytes(b"")), ..PolicyTables::default() }))
     }
 }
 
@@ -373,8 +373,8 @@ pub fn compile_rules(sources: Vec<RuleSource>) -> Result<CompiledRules, Vec<Comp
     for table in [deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny] {
         table.compile();
     }
-    tables.digest = Some(Digest::of(
-        if normalised.is_empty() { String::new() } else { canonical(&Value::Array(normalised)) }.as_bytes(),
+    tables.digest = Some(Digest::hash_bytes(
+        if normalised.is_empty() { String::new() } else { canonical_json(&Value::Array(normalised)) }.as_bytes(),
     ));
     Ok(CompiledRules(Arc::new(tables)))
 }
@@ -387,7 +387,7 @@ fn strictness_key(rule: &Rule) -> (bool, Reverse<u32>, bool) {
 
 /// What is wrong with who a rule says has to allow.
 fn approval_problem(rule: &Rule) -> Option<&'static str> {
-    let too_few = |step: &Step| {
+    let too_few = |step: &ApprovalStep| {
         let people = step.from.as_ref().map(BTreeSet::len);
         people.is_some_and(|people| u32::try_from(people).is_ok_and(|people| people < step.approvals))
     };
@@ -456,7 +456,7 @@ fn compile_rule(rule: &Rule, is_default: bool, origin: RuleOrigin) -> CompiledRu
         (Some(pattern), _) => pattern.clone(),
         (None, Some(tool)) => {
             let args = rule.args.as_ref().and_then(|args| serde_json::to_value(args).ok());
-            args.map_or_else(|| tool.clone(), |args| format!("{tool} {}", canonical(&args)))
+            args.map_or_else(|| tool.clone(), |args| format!("{tool} {}", canonical_json(&args)))
         }
         (None, None) => String::new(),
     };

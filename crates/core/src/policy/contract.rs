@@ -11,7 +11,7 @@ use crate::{
         shell::{self, Classes},
         subject::PolicySubject,
     },
-    tool::Effect,
+    tool::ToolEffect,
 };
 
 /// What a contract names beside classes of actions: what commands of a host are for, and what else a call reaches. Source:
@@ -200,7 +200,7 @@ const fn scope_of_class(class: Class) -> Option<ContractScope> {
 /// Returns whether `subject` changes nothing outside the conversation: a tool that only reads, or a line of our shell of which
 /// every program only reads.
 pub fn only_reads(subject: &PolicySubject, path_context: &PathContext) -> bool {
-    if subject.effect == Effect::Reads {
+    if subject.effect == ToolEffect::Reads {
         return true;
     }
     let line = shell::line_of(subject, path_context);
@@ -219,10 +219,10 @@ fn needed_classes(subject: &PolicySubject, line: Option<&shell::Line>) -> BTreeS
             classes.insert(Class::BashDestructive);
         }
         // What goes to a host writes no file of ours.
-        (None, Effect::Changes) if classes.is_empty() && matches!(subject.tool.as_str(), "write" | "edit") => {
+        (None, ToolEffect::Changes) if classes.is_empty() && matches!(subject.tool.as_str(), "write" | "edit") => {
             classes.insert(Class::FileWrite);
         }
-        (_, Effect::Changes | Effect::Reads) => {}
+        (_, ToolEffect::Changes | ToolEffect::Reads) => {}
     }
     classes
 }

@@ -1,7 +1,7 @@
 //! The one function that decides. The order of its steps is the policy.
 
 use crate::{
-    gate::Step,
+    gate::ApprovalStep,
     policy::{
         approval::ApprovalMode,
         compile::CompiledRules,
@@ -22,7 +22,7 @@ use crate::{
         verdict::{Verdict, VerdictCause, VerdictReason},
     },
     time::Millis,
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 
 /// What stands where no rules do.
@@ -196,7 +196,7 @@ impl PolicyEvaluator<'_> {
     }
 
     /// Who has to allow, as far as rules alone say so. What holds a call for another reason must not make it easier.
-    fn approval_steps(&self) -> Vec<Step> {
+    fn approval_steps(&self) -> Vec<ApprovalStep> {
         if !self.layers.compiled.tables().has_steps {
             return Vec::new();
         }
@@ -409,7 +409,7 @@ impl PolicyEvaluator<'_> {
     fn reads_inside(&self) -> bool {
         let subject = self.subject;
         subject.shell == Shell::Nothing
-            && subject.effect == Effect::Reads
+            && subject.effect == ToolEffect::Reads
             && subject.reach == EffectReach::Files
             && subject.paths.iter().chain(&subject.leads_to).all(|path| {
                 !path.starts_with('~')

@@ -2,12 +2,12 @@
 
 use crate::{
     policy::{evaluate::PathContext, path, shell, subject::PolicySubject},
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 
 /// The protected path that `subject` would write, if it would write one.
 pub(super) fn protected_path(subject: &PolicySubject, path_context: &PathContext) -> Option<String> {
-    if subject.effect != Effect::Changes {
+    if subject.effect != ToolEffect::Changes {
         return None;
     }
     resolved_paths(subject, path_context).find(|path| lies_in(&path_context.protected, path))
@@ -27,7 +27,7 @@ pub(super) fn floor_reason(subject: &PolicySubject, path_context: &PathContext) 
     if matches!(subject.shell, Shell::Line { .. }) {
         return Some(shell::NO_COMMAND.to_owned());
     }
-    if subject.effect != Effect::Changes {
+    if subject.effect != ToolEffect::Changes {
         return None;
     }
     resolved_paths(subject, path_context).find(|path| path::is_device(path)).map(|path| format!("writes to {path}"))

@@ -11,10 +11,10 @@ use super::{
     PolicySubject, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
 };
 use crate::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     time::Millis,
-    tool::{Effect, Machine, Shell},
+    tool::{Machine, Shell, ToolEffect},
 };
 
 /// Rules of which none covers `x` or `curl`.
@@ -130,9 +130,9 @@ fn subject(tool: &str, line: &str, shell: Shell) -> PolicySubject {
         further_signatures: Vec::new(),
         named: vec!["command".to_owned()],
         undeclared: Vec::new(),
-        arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+        arguments_digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
         arguments,
-        effect: Effect::Changes,
+        effect: ToolEffect::Changes,
         classes: BTreeSet::new(),
         reach: EffectReach::Files,
         cwd: "/home/ana/project".to_owned(),

@@ -5,7 +5,7 @@
 use std::{cmp::Reverse, fmt};
 
 use crate::{
-    digest::canonical,
+    digest::canonical_json,
     policy::{
         arg_condition::{ArgCondition, values_at},
         compile::{CompiledRule, CompiledRules},
@@ -215,7 +215,7 @@ impl NearMissFinder<'_> {
                 continue;
             }
             let found = values_at(&self.subject.arguments, demand.path(), quantity);
-            let got: Vec<String> = found.into_iter().flatten().map(canonical).collect();
+            let got: Vec<String> = found.into_iter().flatten().map(canonical_json).collect();
             misses.push(MissReason::Argument {
                 path: path.clone(),
                 expected: matcher.to_string(),

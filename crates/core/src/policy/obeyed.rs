@@ -12,7 +12,7 @@ use crate::{
         path,
         subject::{EffectReach, PolicySubject},
     },
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 
 /// The arguments that hold text, not a path.
@@ -63,7 +63,7 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     let only_looks = subject.tool.contains("__") && LOOKING.contains(&tool);
     // Of our own shell the line and the folder that it runs in are judged with the line.
     let is_own_shell = matches!(subject.shell, Shell::Line { .. }) && subject.reach == EffectReach::Files;
-    if subject.effect != Effect::Changes || only_looks || is_own_shell {
+    if subject.effect != ToolEffect::Changes || only_looks || is_own_shell {
         return Vec::new();
     }
     let mut texts: Vec<&str> = subject.paths.iter().chain(&subject.leads_to).map(String::as_str).collect();

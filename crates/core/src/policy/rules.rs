@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{digest::canonical, gate::Step};
+use crate::{digest::canonical_json, gate::ApprovalStep};
 
 /// What a rule says about what it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct Rule {
     pub description: Option<String>,
     /// Who has to allow, of a rule that asks. None: any one person who may answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<ApprovalStep>,
     /// The line of its file, set by the reader, 0 if not known.
     #[serde(skip)]
     pub line: u32,
@@ -217,9 +217,9 @@ impl fmt::Display for ArgMatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pattern(pattern) => write!(f, "\"{pattern}\""),
-            Self::Equals(value) | Self::Operator(MatchOperator::Is(value)) => f.write_str(&canonical(value)),
+            Self::Equals(value) | Self::Operator(MatchOperator::Is(value)) => f.write_str(&canonical_json(value)),
             Self::Operator(MatchOperator::In(values)) => {
-                write!(f, "one of {}", values.iter().map(canonical).collect::<Vec<_>>().join(", "))
+                write!(f, "one of {}", values.iter().map(canonical_json).collect::<Vec<_>>().join(", "))
             }
             Self::Operator(MatchOperator::Max(most)) => write!(f, "at most {most}"),
             Self::Operator(MatchOperator::Min(least)) => write!(f, "at least {least}"),

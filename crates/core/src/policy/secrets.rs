@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    digest::{Digest, canonical},
-    gate::Step,
+    digest::{Digest, canonical_json},
+    gate::ApprovalStep,
     policy::{
         evaluate::{PolicyEvaluator, PolicyLayers, PolicyOutcome},
         subject::{EffectReach, PolicySubject},
         verdict::{Verdict, VerdictCause, VerdictReason},
     },
-    secret::{self, Malformed},
+    secret::{self, MalformedPlaceholder},
     time::Millis,
-    tool::{Effect, Machine, Shell},
+    tool::{Machine, Shell, ToolEffect},
 };
 
 /// What the use of a secret is called in rules.
@@ -29,14 +29,14 @@ impl PolicySubject {
     ///
     /// # Errors
     /// [`Malformed`] where a text begins like the place of a secret and is none.
-    pub fn secret_names(&self) -> Result<BTreeSet<String>, Malformed> {
+    pub fn secret_names(&self) -> Result<BTreeSet<String>, MalformedPlaceholder> {
         let mut found = BTreeSet::new();
         if self.target.is_some() {
-            secret::names_of(&self.arguments, &mut found)?;
+            secret::collect_member_names(&self.arguments, &mut found)?;
         } else if let (Shell::Line { machine: Machine::This, .. }, true) = (&self.shell, self.classes.is_empty())
             && let Some(variables) = self.arguments.get("env")
         {
-            secret::names(variables, &mut found)?;
+            secret::collect_names(variables, &mut found)?;
         }
         Ok(found)
     }
@@ -50,7 +50,7 @@ impl PolicySubject {
         if let Some(service) = &self.target {
             arguments.insert("service".to_owned(), Value::from(service.as_str()));
         }
-        let digest = Digest::of(canonical(&json!(arguments)).as_bytes());
+        let digest = Digest::hash_bytes(canonical_json(&json!(arguments)).as_bytes());
         Self {
             tool: TOOL.to_owned(),
             signature: format!("{TOOL}({name}, {})", self.tool),
@@ -59,7 +59,7 @@ impl PolicySubject {
             undeclared: Vec::new(),
             arguments,
             arguments_digest: digest,
-            effect: Effect::Changes,
+            effect: ToolEffect::Changes,
             reach: EffectReach::Beyond,
             paths: Vec::new(),
             leads_to: None,
@@ -132,7 +132,7 @@ pub(super) fn with_secrets(
 }
 
 /// Of two rules that say who has to allow the one that asks more people; the one for the secret where they ask alike.
-fn stricter_steps(of_call: &[Step], of_secret: &[Step]) -> Vec<Step> {
-    let approvals = |steps: &[Step]| steps.first().map_or(0, |step| step.approvals);
+fn stricter_steps(of_call: &[ApprovalStep], of_secret: &[ApprovalStep]) -> Vec<ApprovalStep> {
+    let approvals = |steps: &[ApprovalStep]| steps.first().map_or(0, |step| step.approvals);
     if approvals(of_call) > approvals(of_secret) { of_call.to_vec() } else { of_secret.to_vec() }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
 
-use crate::{digest::canonical, policy::indirect::UNKNOWN, tool::plain};
+use crate::{digest::canonical_json, policy::indirect::UNKNOWN, tool::value_text};
 
 /// At most so many signatures stand for one call.
 pub const MOST: usize = 256;
@@ -63,7 +63,7 @@ pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Val
     if named.is_empty() {
         keys.sort_unstable();
     }
-    let whole = |value: Option<&Value>| value.map(plain).unwrap_or_default();
+    let whole = |value: Option<&Value>| value.map(value_text).unwrap_or_default();
     let written = |values: &[String]| format!("{tool}({})", values.join(", "));
     let values: Vec<Option<&Value>> = keys.into_iter().map(|key| arguments.get(key)).collect();
     if written(&values.iter().map(|value| whole(*value)).collect::<Vec<_>>()) != signature {
@@ -73,7 +73,7 @@ pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Val
         .iter()
         .map(|value| match value {
             Some(Value::Array(items)) if !items.is_empty() => {
-                items.iter().map(plain).chain(value.and_then(joined_items)).collect()
+                items.iter().map(value_text).chain(value.and_then(joined_items)).collect()
             }
             _ => vec![whole(*value)],
         })
@@ -95,7 +95,7 @@ pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Val
 /// The text that the items of a list make in a row, with a space between; `None` for what is no list of two items or more.
 pub(crate) fn joined_items(value: &Value) -> Option<String> {
     let items = value.as_array().filter(|items| items.len() > 1)?;
-    Some(items.iter().map(plain).collect::<Vec<_>>().join(" "))
+    Some(items.iter().map(value_text).collect::<Vec<_>>().join(" "))
 }
 
 /// The names that a template mentions, in order.
@@ -170,7 +170,7 @@ pub fn text_of(value: &Value) -> String {
         Value::Bool(false) => "False".to_owned(),
         Value::Null => "None".to_owned(),
         Value::Number(number) => python_number(number),
-        Value::Array(_) | Value::Object(_) => canonical(value),
+        Value::Array(_) | Value::Object(_) => canonical_json(value),
     }
 }
 

@@ -155,7 +155,7 @@ impl CallPaths<'_> {
 
     fn find_spellings(&self) -> FoundSpellings {
         let (mut found, subject) = (FoundSpellings::default(), self.subject);
-        let is_own = tool::signature(&subject.tool, subject.named.iter().map(String::as_str), &subject.arguments)
+        let is_own = tool::call_signature(&subject.tool, subject.named.iter().map(String::as_str), &subject.arguments)
             == subject.signature;
         self.add_spellings(&mut found, &self.reached, is_own, !self.is_written_plainly());
         if let Some(real) = &subject.leads_to {
@@ -249,7 +249,7 @@ fn respelled_signature(subject: &PolicySubject, paths: &Map<String, Value>, is_o
             false => subject.named.iter().collect(),
         };
         let values: Vec<String> =
-            named.into_iter().map(|name| arguments.get(name).map(tool::plain).unwrap_or_default()).collect();
+            named.into_iter().map(|name| arguments.get(name).map(tool::value_text).unwrap_or_default()).collect();
         return format!("{}({})", subject.tool, values.join(", "));
     }
     let changed = paths.iter().filter_map(|(name, value)| {

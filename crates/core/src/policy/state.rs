@@ -149,7 +149,7 @@ mod tests {
         };
         let events = [
             Event::Compiled { digest: subject.digest() },
-            Event::Edited { by: ana.clone(), to: Digest::of(b"other rules") },
+            Event::Edited { by: ana.clone(), to: Digest::hash_bytes(b"other rules") },
             Event::Granted(grant(1, GrantCoverage::Exact(subject.digest()))),
             Event::Granted(ending),
             Event::Constrained(denial),

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{contract::Class, narrow, path, shell},
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 
 /// Where the effect of a call lies.
@@ -48,7 +48,7 @@ pub struct PolicySubject {
     /// Digest of the canonical arguments, as the gate and the record show it.
     pub arguments_digest: Digest,
     /// Whether it only reads.
-    pub effect: Effect,
+    pub effect: ToolEffect,
     /// Where its effect lies.
     pub reach: EffectReach,
     /// Where it works, absolute.
@@ -71,7 +71,7 @@ pub struct PolicySubject {
 impl PolicySubject {
     /// The digest that an exact grant is keyed by: tool, canonical arguments and working folder, each behind its length.
     pub fn digest(&self) -> Digest {
-        keyed_digest(&[&self.tool, &canonical(&Value::Object(self.arguments.clone())), &self.cwd])
+        keyed_digest(&[&self.tool, &canonical_json(&Value::Object(self.arguments.clone())), &self.cwd])
     }
 
     /// The digest that a person's denial is remembered by: the tool and the arguments that its signature names.
@@ -93,7 +93,7 @@ impl PolicySubject {
                 *value = Value::String(plain);
             }
         }
-        keyed_digest(&[&self.tool, &canonical(&Value::Object(named))])
+        keyed_digest(&[&self.tool, &canonical_json(&Value::Object(named))])
     }
 
     /// `path` in the one spelling under which its denial is remembered: from the working folder, or from the root where it leads out of that.
@@ -124,7 +124,7 @@ fn keyed_digest(parts: &[&str]) -> Digest {
         bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
         bytes.extend_from_slice(part.as_bytes());
     }
-    Digest::of(&bytes)
+    Digest::hash_bytes(&bytes)
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::{EffectReach, Grant, GrantAuth, GrantCoverage, GrantId, GrantReach, GrantSet, PolicySubject};
 use crate::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 
 pub(crate) fn subject(tool: &str, arguments: Value) -> PolicySubject {
@@ -24,9 +24,9 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> PolicySubject {
         further_signatures: Vec::new(),
         named: Vec::new(),
         undeclared: Vec::new(),
-        arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+        arguments_digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
         arguments,
-        effect: Effect::Changes,
+        effect: ToolEffect::Changes,
         reach: EffectReach::Beyond,
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::Digest,
-    gate::{self, Decision, Step},
+    gate::{self, ApprovalStep, SignOffDecision},
     id::{PrincipalId, SessionId},
     policy::{constraints::DENIAL_LASTS, contract::ContractGap, grants::GrantId, rules::RuleOrigin},
     time::Millis,
@@ -70,7 +70,7 @@ pub enum VerdictCause {
         /// [`gate::Kind::Plan`] or [`gate::Kind::Execution`].
         of: gate::Kind,
         /// What was decided.
-        decision: Decision,
+        decision: SignOffDecision,
     },
     /// It destroys beyond the working folder, or cannot be told not to, or the approval mode has it asked each time.
     Floor {
@@ -78,7 +78,7 @@ pub enum VerdictCause {
         reason: String,
         /// Who has to allow, if a rule that would ask says so.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        steps: Vec<Step>,
+        steps: Vec<ApprovalStep>,
     },
     /// It would write where the gateway keeps its own rules and records.
     Protected {
@@ -105,7 +105,7 @@ pub enum VerdictCause {
         cause: Box<VerdictCause>,
         /// Who has to allow, where a rule for the call or for the secret says so.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        steps: Vec<Step>,
+        steps: Vec<ApprovalStep>,
     },
     /// A text in it begins like the place of a secret and is none.
     Placeholder {
@@ -125,7 +125,7 @@ pub enum VerdictCause {
 
 impl VerdictCause {
     /// Who has to allow, where a rule says so.
-    pub fn approval_steps(&self) -> &[Step] {
+    pub fn approval_steps(&self) -> &[ApprovalStep] {
         match self {
             Self::Rule(rule) | Self::Default(rule) => &rule.steps,
             Self::Floor { steps, .. } | Self::Secret { steps, .. } => steps,
@@ -167,7 +167,7 @@ pub struct NamedRule {
     pub description: Option<String>,
     /// Who has to allow, if it says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<ApprovalStep>,
 }
 
 impl Verdict {
@@ -191,7 +191,7 @@ impl VerdictReason {
     }
 
     /// Who has to allow, where a rule says so.
-    pub fn approval_steps(&self) -> &[Step] {
+    pub fn approval_steps(&self) -> &[ApprovalStep] {
         self.cause.approval_steps()
     }
 }
@@ -234,8 +234,8 @@ impl fmt::Display for VerdictCause {
             Self::Unapproved { of, decision } => {
                 let what = if *of == gate::Kind::Execution { "execution" } else { "plan" };
                 let how = match decision {
-                    Decision::Change => "must be changed first",
-                    Decision::Approve | Decision::Refuse => "is not approved",
+                    SignOffDecision::Change => "must be changed first",
+                    SignOffDecision::Approve | SignOffDecision::Refuse => "is not approved",
                 };
                 write!(
                     f,
@@ -278,7 +278,7 @@ mod tests {
             description: None,
             steps: Vec::new(),
         };
-        let verdict = Verdict::Deny(VerdictReason { cause: VerdictCause::Rule(rule), policy: Digest::of(b"") });
+        let verdict = Verdict::Deny(VerdictReason { cause: VerdictCause::Rule(rule), policy: Digest::hash_bytes(b"") });
         assert_eq!(verdict.to_string(), "denied by rule \"bash(rm *)\" (permissions.yaml:12)");
     }
 }

@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use crate::{
     id::{PrincipalId, RunId, SessionId},
-    ledger::Amount,
+    ledger::BudgetAmount,
     message::StopReason,
-    message_content::Said,
+    message_content::MessageContent,
     model_ref::ModelRef,
-    tool::{Effect, Lane, Repeat},
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 
 /// Whether a failure of a provider is worth another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct ProviderFailure {
     /// Whether it is.
     pub retryable: bool,
     /// Whether the context was too long.
@@ -27,7 +27,7 @@ pub struct Failure {
 
 /// A call that a model wants, looked up and checked by whoever heard the model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct ResolvedCall {
     /// The model's id of it.
     pub tool_call_id: Arc<str>,
     /// The tool's name as the model wrote it.
@@ -43,9 +43,9 @@ pub struct Wanted {
     /// How it lines up.
     pub lane: Lane,
     /// Whether it may be repeated.
-    pub repeat: Repeat,
+    pub repeat: RepeatMode,
     /// Whether it changes anything.
-    pub effect: Effect,
+    pub effect: ToolEffect,
     /// Who runs it.
     pub executor: crate::call::Executor,
     /// What it is beyond its tool's name, where somebody else than this process does it.
@@ -62,21 +62,21 @@ pub struct Wanted {
 
 /// What a model answered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct ModelAnswer {
     /// The message, as content.
-    pub said: Said,
+    pub message: MessageContent,
     /// Why it ended.
     pub stop: StopReason,
     /// What the provider counted; 0 if it did not say.
     pub total_tokens: u64,
     /// The calls that it wants, in order.
-    pub wanted: Vec<Wanted>,
+    pub calls: Vec<ResolvedCall>,
     /// After a failure.
-    pub failure: Option<Failure>,
+    pub failure: Option<ProviderFailure>,
     /// After a failure: the models that people may choose in the place of the one that failed.
     pub others: Vec<ModelRef>,
     /// What it took in tokens and money; absent where nobody knows, and then all counts that it might have taken.
-    pub spent: Option<Amount>,
+    pub spent: Option<BudgetAmount>,
 }
 
 /// A command to a run.
@@ -89,7 +89,7 @@ pub enum Command {
         /// The attempt that it was asked in.
         epoch: u32,
         /// What.
-        answer: Box<Answer>,
+        answer: Box<ModelAnswer>,
     },
     /// Stops the run of a session. What it says and calls so far is kept.
     Abort {

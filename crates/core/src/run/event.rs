@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::marks::Marks;
+use super::run_metadata::RunMetadata;
 use crate::{
     id::{EntryId, GateId, PrincipalId, RunId},
-    ledger::Amount,
+    ledger::BudgetAmount,
     message::StopReason,
     model_ref::ModelRef,
     time::Millis,
@@ -16,7 +16,7 @@ use crate::{
 /// What a run began with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trigger {
+pub enum RunTrigger {
     /// Somebody's message.
     Prompt,
     /// The continuation after a compaction.
@@ -30,7 +30,7 @@ pub enum Trigger {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum RunOutcome {
     /// The model had no more to do.
     Completed,
     /// Somebody stopped it.
@@ -54,14 +54,14 @@ pub enum Event {
         /// Which.
         run: RunId,
         /// With what.
-        trigger: Trigger,
+        trigger: RunTrigger,
     },
     /// A door noted something of it, in place of what it noted before.
     Marked {
         /// Which run.
         run: RunId,
         /// What.
-        marks: Box<Marks>,
+        marks: Box<RunMetadata>,
     },
     /// A turn began: what is said next is part of it.
     TurnOpened {
@@ -72,7 +72,7 @@ pub enum Event {
     },
     /// The model is asked.
     #[serde(rename = "asked")]
-    Asked {
+    ModelRequested {
         /// Which run.
         run: RunId,
         /// The attempt that a result must name.
@@ -87,7 +87,7 @@ pub enum Event {
         leaf: Option<EntryId>,
         /// What the request may take of its session's budget, where there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        reserved: Option<Amount>,
+        reserved: Option<BudgetAmount>,
         /// How many tokens it may give out, where the budget leaves fewer than the model can.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cap: Option<u64>,
@@ -105,13 +105,13 @@ pub enum Event {
         /// How many calls it wants. They follow in the next records.
         calls: u32,
         /// After a failure: whether it is worth another attempt, and since when.
-        failure: Option<super::command::Failure>,
+        failure: Option<super::command::ProviderFailure>,
         /// After a failure: the models that people may choose in the place of the one that failed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<ModelRef>,
         /// What it took of its session's budget; absent where there is none, or nobody knows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        spent: Option<Amount>,
+        spent: Option<BudgetAmount>,
     },
     /// All calls of the turn have ended.
     TurnClosed {
@@ -183,7 +183,7 @@ pub enum Event {
         /// Which run.
         run: RunId,
         /// How.
-        end: End,
+        end: RunOutcome,
         /// How many retries it had behind it.
         attempts: u32,
     },
@@ -196,7 +196,7 @@ impl Event {
             Self::Started { run, .. }
             | Self::Marked { run, .. }
             | Self::TurnOpened { run, .. }
-            | Self::Asked { run, .. }
+            | Self::ModelRequested { run, .. }
             | Self::Answered { run, .. }
             | Self::TurnClosed { run }
             | Self::BackedOff { run, .. }

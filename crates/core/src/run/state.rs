@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    command::Failure,
-    event::{End, Event, Trigger},
-    interrupt::Interrupt,
-    marks::Marks,
+    command::ProviderFailure,
+    event::{Event, RunOutcome, RunTrigger},
+    interrupt::InterruptMode,
+    run_metadata::RunMetadata,
 };
 use crate::{
     id::{CallId, EntryId, GateId, PrincipalId, RunId, SessionId},
@@ -20,7 +20,7 @@ use crate::{
 /// What a run is doing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum RunPhase {
     /// A turn is open; queues are looked at before the model is asked.
     Opening,
     /// The model is asked.
@@ -38,18 +38,18 @@ pub enum Phase {
         until: Millis,
     },
     /// It is over.
-    Ended(End),
+    Ended(RunOutcome),
 }
 
 /// Whether somebody stopped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Abort {
+pub enum AbortState {
     /// Nobody did.
     No,
     /// Somebody did; what is in flight ends first.
     #[serde(rename = "asked")]
-    Asked,
+    Requested,
 }
 
 /// An agent at work.
@@ -57,9 +57,9 @@ pub enum Abort {
 pub struct Run {
     pub(crate) id: RunId,
     pub(crate) session: SessionId,
-    pub(crate) trigger: Trigger,
-    pub(crate) phase: Phase,
-    pub(crate) abort: Abort,
+    pub(crate) trigger: RunTrigger,
+    pub(crate) phase: RunPhase,
+    pub(crate) abort: AbortState,
     /// Names the attempt whose result counts.
     pub(crate) epoch: u32,
     pub(crate) turn: u32,
@@ -67,7 +67,7 @@ pub struct Run {
     pub(crate) attempt: u32,
     /// The calls of the open turn, in the order of the message.
     pub(crate) calls: Vec<CallId>,
-    pub(crate) last: Option<(EntryId, StopReason, Option<Failure>)>,
+    pub(crate) last: Option<(EntryId, StopReason, Option<ProviderFailure>)>,
     /// Whether the last turn had calls.
     pub(crate) called: bool,
     /// When the model was last asked: the time of its message.
@@ -76,7 +76,7 @@ pub struct Run {
     /// The model that was asked last; absent in what earlier versions wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "asked")]
-    pub(crate) asked: Option<ModelRef>,
+    pub(crate) last_model: Option<ModelRef>,
     /// The question to people about the wait that it is in, waiting or answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gate: Option<GateId>,
@@ -93,20 +93,20 @@ pub struct Run {
     pub(crate) denied_by: BTreeMap<PrincipalId, u32>,
     /// When it looks at what steers it, as it was set when it began.
     #[serde(default)]
-    pub(crate) interrupt: Interrupt,
+    pub(crate) interrupt: InterruptMode,
     /// What its door noted of it.
     #[serde(default)]
-    pub(crate) marks: Box<Marks>,
+    pub(crate) marks: Box<RunMetadata>,
 }
 
 impl Run {
-    pub(crate) fn start(id: RunId, session: SessionId, trigger: Trigger, interrupt: Interrupt) -> Self {
+    pub(crate) fn start(id: RunId, session: SessionId, trigger: RunTrigger, interrupt: InterruptMode) -> Self {
         Self {
             id,
             session,
             trigger,
-            phase: Phase::Opening,
-            abort: Abort::No,
+            phase: RunPhase::Opening,
+            abort: AbortState::No,
             epoch: 0,
             turn: 0,
             attempt: 0,
@@ -114,7 +114,7 @@ impl Run {
             last: None,
             called: false,
             asked_at: Millis(0),
-            asked: None,
+            last_model: None,
             gate: None,
             others: Vec::new(),
             cap: None,
@@ -131,7 +131,7 @@ impl Run {
     }
 
     /// What its door noted of it.
-    pub fn marks(&self) -> &Marks {
+    pub fn run_metadata(&self) -> &RunMetadata {
         &self.marks
     }
 
@@ -141,7 +141,7 @@ impl Run {
     }
 
     /// How many tokens the answer may have, where that is fewer than the model can give.
-    pub fn cap(&self) -> Option<u64> {
+    pub fn token_cap(&self) -> Option<u64> {
         self.cap
     }
 
@@ -151,12 +151,12 @@ impl Run {
     }
 
     /// What it is doing.
-    pub fn phase(&self) -> &Phase {
+    pub fn phase(&self) -> &RunPhase {
         &self.phase
     }
 
     /// Whether somebody stopped it.
-    pub fn abort(&self) -> Abort {
+    pub fn abort_state(&self) -> AbortState {
         self.abort
     }
 
@@ -176,7 +176,7 @@ impl Run {
     }
 
     /// The entry of the message that the model gave last in the open turn.
-    pub fn answered(&self) -> Option<&EntryId> {
+    pub fn last_answer(&self) -> Option<&EntryId> {
         self.last.as_ref().map(|(entry, ..)| entry)
     }
 
@@ -193,9 +193,9 @@ impl Run {
     /// Whether another attempt is due, now or after a wait, and has not begun: whoever takes the run up sends nothing twice.
     pub(crate) fn awaits_attempt(&self) -> bool {
         match self.phase {
-            Phase::Backoff { .. } => true,
-            Phase::Between => self.last.is_none(),
-            Phase::Opening | Phase::Thinking { .. } | Phase::Calling | Phase::Ended(_) => false,
+            RunPhase::Backoff { .. } => true,
+            RunPhase::Between => self.last.is_none(),
+            RunPhase::Opening | RunPhase::Thinking { .. } | RunPhase::Calling | RunPhase::Ended(_) => false,
         }
     }
 
@@ -210,21 +210,21 @@ impl Run {
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub(crate) fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Started { .. } | Event::ResultDropped { .. } => {}
             Event::Marked { marks, .. } => self.marks.clone_from(marks),
             Event::TurnOpened { turn, .. } => {
                 self.turn = *turn;
-                self.phase = Phase::Opening;
+                self.phase = RunPhase::Opening;
                 self.calls.clear();
                 self.last = None;
             }
-            Event::Asked { epoch, boot, model, cap, .. } => {
-                self.asked = Some(model.clone());
+            Event::ModelRequested { epoch, boot, model, cap, .. } => {
+                self.last_model = Some(model.clone());
                 self.cap = *cap;
                 self.epoch = *epoch;
-                self.phase = Phase::Thinking { boot: *boot };
+                self.phase = RunPhase::Thinking { boot: *boot };
             }
             Event::Answered { entry, stop, calls, failure, others, .. } => {
                 self.others.clone_from(others);
@@ -233,17 +233,17 @@ impl Run {
                 if failure.is_none() {
                     self.attempt = 0;
                 }
-                self.phase = Phase::Calling;
+                self.phase = RunPhase::Calling;
             }
-            Event::TurnClosed { .. } => self.phase = Phase::Between,
+            Event::TurnClosed { .. } => self.phase = RunPhase::Between,
             Event::BackedOff { attempt, until, gate, .. } => {
                 self.attempt = *attempt;
                 self.gate = *gate;
-                self.phase = Phase::Backoff { until: *until };
+                self.phase = RunPhase::Backoff { until: *until };
             }
             Event::Resumed { .. } | Event::Interrupted { .. } => {
                 self.gate = None;
-                self.phase = Phase::Between;
+                self.phase = RunPhase::Between;
                 self.last = None;
                 self.called = false;
             }
@@ -260,8 +260,8 @@ impl Run {
                 }
                 self.denials = self.denied_by.values().sum();
             }
-            Event::Aborting { .. } => self.abort = Abort::Asked,
-            Event::Ended { end, .. } => self.phase = Phase::Ended(*end),
+            Event::Aborting { .. } => self.abort = AbortState::Requested,
+            Event::Ended { end, .. } => self.phase = RunPhase::Ended(*end),
         }
     }
 }

@@ -6,8 +6,8 @@
 
 use chrono::{Datelike as _, MappedLocalTime, NaiveDate, TimeDelta};
 
-use super::cron::Expression;
-use super::zone::{Zone, instant, midnight};
+use super::cron::CronExpression;
+use super::zone::{Zone, local_instant, midnight};
 use crate::time::Millis;
 
 const MINUTES_OF_DAY: u32 = 24 * 60;
@@ -15,10 +15,10 @@ const MINUTES_OF_DAY: u32 = 24 * 60;
 /// Days searched: a 29th of February can be eight years away, and such a day can be missing.
 const HORIZON: i64 = 13 * 366;
 
-impl Expression {
+impl CronExpression {
     /// The first instant strictly after `after` at which it is due in `zone`. Absent if there is none within 13 years.
     pub fn next(&self, after: Millis, zone: Zone) -> Option<Millis> {
-        let today = zone.local(after)?.date();
+        let today = zone.local_time(after)?.date();
         // Where a clock goes back over midnight, yesterday is not over.
         let mut day = today.pred_opt()?;
         let last = today.checked_add_signed(TimeDelta::days(HORIZON))?;
@@ -28,11 +28,11 @@ impl Expression {
                 continue;
             }
             let tomorrow = day.succ_opt()?;
-            if let Some(found) = self.on(day, after, zone) {
+            if let Some(found) = self.first_on_day(day, after, zone) {
                 if zone.ahead_all_day(day).is_some() {
                     return Some(found);
                 }
-                return Some(self.on(tomorrow, after, zone).map_or(found, |other| other.min(found)));
+                return Some(self.first_on_day(tomorrow, after, zone).map_or(found, |other| other.min(found)));
             }
             day = tomorrow;
         }
@@ -40,7 +40,7 @@ impl Expression {
     }
 
     /// The first instant after `after` at which it is due on `day`.
-    fn on(&self, day: NaiveDate, after: Millis, zone: Zone) -> Option<Millis> {
+    fn first_on_day(&self, day: NaiveDate, after: Millis, zone: Zone) -> Option<Millis> {
         if !self.has_day(day) {
             return None;
         }
@@ -66,23 +66,23 @@ impl Expression {
                 continue;
             }
             let local = midnight(day).checked_add_signed(TimeDelta::minutes(i64::from(minute)))?;
-            match zone.ahead(local) {
+            match zone.utc_offset(local) {
                 MappedLocalTime::None => owed |= due && !self.is_interval(),
                 MappedLocalTime::Single(ahead) => {
-                    note(instant(local, ahead));
+                    note(local_instant(local, ahead));
                     owed = false;
                 }
                 MappedLocalTime::Ambiguous(earlier, later) => {
-                    note(instant(local, earlier));
+                    note(local_instant(local, earlier));
                     if due && self.is_interval() {
-                        note(instant(local, later));
+                        note(local_instant(local, later));
                     }
                     owed = false;
                 }
             }
         }
         if owed {
-            note(zone.instant(midnight(day.succ_opt()?)));
+            note(zone.to_instant(midnight(day.succ_opt()?)));
         }
         first
     }

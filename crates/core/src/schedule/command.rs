@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::job::{FiringId, Limits, Outcome, Plan, Status};
+use super::job::{FiringId, FiringOutcome, FiringStatus, JobLimits, JobPlan};
 use crate::{
     id::{JobId, SessionId},
-    message_content::Said,
-    run::Marks,
+    message_content::MessageContent,
+    run::RunMetadata,
 };
 
 /// Which jobs are to fire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum JobSelector {
     /// All whose time has come, as far as there is room.
     Due,
     /// This one if its time has come.
@@ -22,7 +22,7 @@ pub enum Which {
 
 /// Whether the conversation goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conversation {
+pub enum ConversationMode {
     /// It does.
     GoesOn,
     /// What was said before is no part of it any more.
@@ -31,31 +31,31 @@ pub enum Conversation {
 
 /// What a firing says, and where.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message {
+pub struct FiringMessage {
     /// In which session.
     pub session: SessionId,
     /// What.
-    pub said: Said,
+    pub message: MessageContent,
     /// What it says of its run.
-    pub marks: Box<Marks>,
+    pub marks: Box<RunMetadata>,
     /// What becomes of the conversation, where nothing works in it.
-    pub conversation: Conversation,
+    pub conversation: ConversationMode,
 }
 
 /// How a firing ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct FiringResult {
     /// How.
-    pub status: Status,
+    pub status: FiringStatus,
     /// Whether people were told of it.
-    pub told: bool,
+    pub reported: bool,
     /// What went wrong and what was said.
-    pub outcome: Outcome,
+    pub outcome: FiringOutcome,
 }
 
 /// A heartbeat that an agent is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beat {
+pub struct HeartbeatPlan {
     /// Its name.
     pub job: JobId,
     /// Whose.
@@ -66,7 +66,7 @@ pub struct Beat {
 
 /// Whether what is planned already stays so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replan {
+pub enum ReplanMode {
     /// Only what differs is planned otherwise.
     Changes,
     /// Everything is planned anew from now.
@@ -77,7 +77,7 @@ pub enum Replan {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// This holds for all of them from now on.
-    Limit(Limits),
+    Limit(JobLimits),
     /// The wall clock is so many milliseconds ahead of the time that decisions are told. Recorded where that changes what is
     /// due when.
     Clocked {
@@ -89,7 +89,7 @@ pub enum Command {
         /// Its name.
         job: JobId,
         /// When and whose.
-        plan: Box<Plan>,
+        plan: Box<JobPlan>,
         /// What it does, in the words of its door.
         content: Arc<str>,
     },
@@ -98,7 +98,7 @@ pub enum Command {
         /// Which.
         job: JobId,
         /// When and whose.
-        plan: Box<Plan>,
+        plan: Box<JobPlan>,
         /// What it does, in the words of its door.
         content: Arc<str>,
     },
@@ -110,31 +110,31 @@ pub enum Command {
     /// These agents have heartbeats, and no others.
     Beats {
         /// Which.
-        beats: Vec<Beat>,
+        beats: Vec<HeartbeatPlan>,
         /// Whether those that are as they should be are planned anew too.
-        replan: Replan,
+        replan: ReplanMode,
     },
     /// Has jobs fire.
-    Fire(Which),
+    Fire(JobSelector),
     /// Says the message of a firing that is due. Said before, it is not said again; what cannot be said ends the firing.
     Say {
         /// Which.
         firing: FiringId,
         /// What and where.
-        message: Box<Message>,
+        message: Box<FiringMessage>,
     },
     /// A firing is done.
     End {
         /// Which.
         firing: FiringId,
         /// How.
-        ending: Ending,
+        ending: FiringResult,
     },
 }
 
 /// Why something about jobs was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ScheduleError {
     /// No job has this name.
     #[error("no job {0}")]
     NoJob(JobId),

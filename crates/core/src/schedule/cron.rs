@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// the week are both other than `*`, either will do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Expression {
+pub struct CronExpression {
     text: String,
     /// One bit a value in each.
     minutes: u64,
@@ -81,7 +81,7 @@ pub enum CronError {
     Never(String),
 }
 
-struct Field {
+struct CronField {
     name: &'static str,
     from: u32,
     to: u32,
@@ -89,17 +89,17 @@ struct Field {
     names: &'static [&'static str],
 }
 
-const FIELDS: [Field; 5] = [
-    Field { name: "minute", from: 0, to: 59, names: &[] },
-    Field { name: "hour", from: 0, to: 23, names: &[] },
-    Field { name: "day of the month", from: 1, to: 31, names: &[] },
-    Field {
+const FIELDS: [CronField; 5] = [
+    CronField { name: "minute", from: 0, to: 59, names: &[] },
+    CronField { name: "hour", from: 0, to: 23, names: &[] },
+    CronField { name: "day of the month", from: 1, to: 31, names: &[] },
+    CronField {
         name: "month",
         from: 1,
         to: 12,
         names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
     },
-    Field { name: "day of the week", from: 0, to: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
+    CronField { name: "day of the week", from: 0, to: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
 ];
 
 const ALL_HOURS: u64 = (1 << 24) - 1;
@@ -107,17 +107,17 @@ const ALL_HOURS: u64 = (1 << 24) - 1;
 /// How many days each month has at most.
 const LENGTHS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-impl Expression {
+impl CronExpression {
     /// Every day at the full hour of `hour`, which is below 24.
-    pub fn daily(hour: u8) -> Self {
+    pub fn daily_at(hour: u8) -> Self {
         let hour = hour.min(23);
         Self {
             text: format!("0 {hour} * * *"),
             minutes: 1,
             hours: 1 << hour,
-            days: bits(1, 31, 1),
-            months: bits(1, 12, 1),
-            weekdays: bits(0, 6, 1),
+            days: bit_range(1, 31, 1),
+            months: bit_range(1, 12, 1),
+            weekdays: bit_range(0, 6, 1),
             any_day: true,
             any_weekday: true,
             every_hour: false,
@@ -136,13 +136,13 @@ impl Expression {
     }
 
     pub(super) fn has_month_of(&self, day: NaiveDate) -> bool {
-        has(self.months, day.month())
+        has_bit(self.months, day.month())
     }
 
     /// Whether it is due at any time on this day.
     pub(super) fn has_day(&self, day: NaiveDate) -> bool {
-        let of_month = has(self.days, day.day());
-        let of_week = has(self.weekdays, day.weekday().num_days_from_sunday());
+        let of_month = has_bit(self.days, day.day());
+        let of_week = has_bit(self.weekdays, day.weekday().num_days_from_sunday());
         let is_day = match (self.any_day, self.any_weekday) {
             (true, _) => of_week,
             (false, true) => of_month,
@@ -153,7 +153,7 @@ impl Expression {
 
     /// Whether it is due at this minute of a day.
     pub(super) fn has_minute(&self, minute: u32) -> bool {
-        has(self.hours, minute / 60) && has(self.minutes, minute % 60)
+        has_bit(self.hours, minute / 60) && has_bit(self.minutes, minute % 60)
     }
 
     /// Its first minute of a day that is not before `minute`.
@@ -163,7 +163,7 @@ impl Expression {
             return None;
         }
         let rest = self.minutes >> minute;
-        if has(self.hours, hour) && rest != 0 {
+        if has_bit(self.hours, hour) && rest != 0 {
             return Some(hour * 60 + minute + rest.trailing_zeros());
         }
         let later = self.hours >> (hour + 1);
@@ -171,7 +171,7 @@ impl Expression {
     }
 }
 
-impl FromStr for Expression {
+impl FromStr for CronExpression {
     type Err = CronError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -181,27 +181,27 @@ impl FromStr for Expression {
             return Err(CronError::Nickname(text.to_owned()));
         }
         let [minute, hour, day, month, weekday] = fields[..] else { return Err(CronError::Fields(fields.len())) };
-        let hours = FIELDS[1].read(hour)?;
-        let weekdays = FIELDS[4].read(weekday)?;
+        let hours = FIELDS[1].parse_field(hour)?;
+        let weekdays = FIELDS[4].parse_field(weekday)?;
         let read = Self {
             text: text.to_owned(),
-            minutes: FIELDS[0].read(minute)?,
+            minutes: FIELDS[0].parse_field(minute)?,
             hours,
-            days: FIELDS[2].read(day)?,
-            months: FIELDS[3].read(month)?,
-            weekdays: (weekdays | weekdays >> 7) & bits(0, 6, 1),
+            days: FIELDS[2].parse_field(day)?,
+            months: FIELDS[3].parse_field(month)?,
+            weekdays: (weekdays | weekdays >> 7) & bit_range(0, 6, 1),
             any_day: day == "*",
             any_weekday: weekday == "*",
             every_hour: hour.starts_with('*') || hours == ALL_HOURS,
         };
         let mut months = (1..).zip(LENGTHS);
         let comes = !read.any_weekday
-            || months.any(|(month, length)| has(read.months, month) && read.days & bits(1, length, 1) != 0);
+            || months.any(|(month, length)| has_bit(read.months, month) && read.days & bit_range(1, length, 1) != 0);
         if comes { Ok(read) } else { Err(CronError::Never(read.text)) }
     }
 }
 
-impl TryFrom<String> for Expression {
+impl TryFrom<String> for CronExpression {
     type Error = CronError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -209,27 +209,27 @@ impl TryFrom<String> for Expression {
     }
 }
 
-impl From<Expression> for String {
-    fn from(expression: Expression) -> Self {
+impl From<CronExpression> for String {
+    fn from(expression: CronExpression) -> Self {
         expression.text
     }
 }
 
-impl fmt::Display for Expression {
+impl fmt::Display for CronExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Field {
-    fn read(&self, text: &str) -> Result<u64, CronError> {
-        text.split(',').try_fold(0, |values, item| Ok(values | self.item(item)?))
+impl CronField {
+    fn parse_field(&self, text: &str) -> Result<u64, CronError> {
+        text.split(',').try_fold(0, |values, item| Ok(values | self.parse_item(item)?))
     }
 
-    fn item(&self, text: &str) -> Result<u64, CronError> {
-        let unreadable = || self.unreadable(text);
+    fn parse_item(&self, text: &str) -> Result<u64, CronError> {
+        let unreadable = || self.unreadable_error(text);
         let (range, step) = match text.split_once('/') {
-            Some((range, step)) => (range, number(step).ok_or_else(unreadable)?),
+            Some((range, step)) => (range, parse_number(step).ok_or_else(unreadable)?),
             None => (text, 1),
         };
         if step == 0 {
@@ -239,42 +239,42 @@ impl Field {
             // Otherwise Sunday would count twice in `*/2`.
             (self.from, if self.to == 7 { 6 } else { self.to })
         } else if let Some((first, last)) = range.split_once('-') {
-            (self.value(first, text)?, self.value(last, text)?)
+            (self.parse_value(first, text)?, self.parse_value(last, text)?)
         } else {
-            let value = self.value(range, text)?;
+            let value = self.parse_value(range, text)?;
             (value, value)
         };
         if first > last {
             return Err(CronError::Backwards { field: self.name, text: text.to_owned() });
         }
-        Ok(bits(first, last, step))
+        Ok(bit_range(first, last, step))
     }
 
-    fn value(&self, text: &str, item: &str) -> Result<u32, CronError> {
+    fn parse_value(&self, text: &str, item: &str) -> Result<u32, CronError> {
         let named = || (self.from..).zip(self.names).find(|(_, name)| text.eq_ignore_ascii_case(name));
-        let value = number(text).or_else(|| Some(named()?.0)).ok_or_else(|| self.unreadable(item))?;
+        let value = parse_number(text).or_else(|| Some(named()?.0)).ok_or_else(|| self.unreadable_error(item))?;
         if !(self.from..=self.to).contains(&value) {
             return Err(CronError::Beyond { field: self.name, value, from: self.from, to: self.to });
         }
         Ok(value)
     }
 
-    fn unreadable(&self, text: &str) -> CronError {
+    fn unreadable_error(&self, text: &str) -> CronError {
         CronError::Unreadable { field: self.name, text: text.to_owned(), from: self.from, to: self.to }
     }
 }
 
 /// Digits only: `+5` is a number to Rust and none here.
-fn number(text: &str) -> Option<u32> {
+fn parse_number(text: &str) -> Option<u32> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-fn bits(first: u32, last: u32, step: u32) -> u64 {
+fn bit_range(first: u32, last: u32, step: u32) -> u64 {
     let step = usize::try_from(step).unwrap_or(usize::MAX);
     (first..=last).step_by(step).fold(0, |bits, value| bits | 1 << value)
 }
 
-const fn has(bits: u64, value: u32) -> bool {
+const fn has_bit(bits: u64, value: u32) -> bool {
     bits >> value & 1 == 1
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::job::{Cause, FiringId, Kind, Limits, Over, Plan, Status};
+use super::job::{FinishedRun, FiringCause, FiringId, FiringStatus, JobKind, JobLimits, JobPlan};
 use crate::{id::JobId, time::Millis};
 
 /// A fact about jobs. When each is due next stands in the facts, so that later rules of time zones move nothing of the past.
@@ -12,7 +12,7 @@ use crate::{id::JobId, time::Millis};
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// This holds for all jobs from now on.
-    Limited(Limits),
+    Limited(JobLimits),
     /// The wall clock was moved: it is so far ahead of the time of records, in milliseconds. Instants of jobs are those
     /// of the wall clock.
     Clocked {
@@ -24,7 +24,7 @@ pub enum Event {
         /// Its name.
         job: JobId,
         /// When and whose.
-        plan: Box<Plan>,
+        plan: Box<JobPlan>,
         /// When it is due first.
         next: Option<Millis>,
     },
@@ -33,7 +33,7 @@ pub enum Event {
         /// Which.
         job: JobId,
         /// When and whose.
-        plan: Box<Plan>,
+        plan: Box<JobPlan>,
         /// When it is due next.
         next: Option<Millis>,
     },
@@ -49,13 +49,13 @@ pub enum Event {
         /// When it was planned for.
         planned: Millis,
         /// Why it fires.
-        cause: Cause,
+        cause: FiringCause,
         /// When the job is due next.
         next: Option<Millis>,
     },
     /// Its message was said in the session of this record.
     #[serde(rename = "said")]
-    Said {
+    MessageSent {
         /// Which.
         firing: FiringId,
     },
@@ -64,16 +64,16 @@ pub enum Event {
         /// Which.
         firing: FiringId,
         /// What it came to.
-        over: Box<Over>,
+        over: Box<FinishedRun>,
     },
     /// It is done. The content says what went wrong, and what was said.
     Ended {
         /// Which.
         firing: FiringId,
         /// Of what kind of a job.
-        kind: Kind,
+        kind: JobKind,
         /// How.
-        status: Status,
+        status: FiringStatus,
         /// When it fired.
         fired_at: Millis,
         /// How long it took, without telling people of it.
@@ -82,7 +82,7 @@ pub enum Event {
         next: Option<Millis>,
         /// Whether people were told of it.
         #[serde(rename = "told")]
-        told: bool,
+        reported: bool,
         /// How many firings of the job are remembered.
         remembered: u32,
     },

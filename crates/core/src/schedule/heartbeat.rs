@@ -30,12 +30,12 @@ impl ActiveHours {
     /// # Errors
     /// If one of them is no time of day.
     pub fn new(start: &str, end: &str, zone: Zone) -> Result<Self, HoursError> {
-        Ok(Self { start: minutes(start)?, end: minutes(end)?, zone })
+        Ok(Self { start: parse_minutes(start)?, end: parse_minutes(end)?, zone })
     }
 
     /// Whether `at` is one of them, by the clock of their zone.
-    pub fn contain(self, at: Millis) -> bool {
-        let Some(local) = self.zone.local(at) else { return false };
+    pub fn contains_time(self, at: Millis) -> bool {
+        let Some(local) = self.zone.local_time(at) else { return false };
         let minute = local.hour() * 60 + local.minute();
         match self.start.cmp(&self.end) {
             std::cmp::Ordering::Less => (self.start..self.end).contains(&minute),
@@ -45,7 +45,7 @@ impl ActiveHours {
     }
 }
 
-fn minutes(text: &str) -> Result<u32, HoursError> {
+fn parse_minutes(text: &str) -> Result<u32, HoursError> {
     let digits = |part: &str| (part.len() == 2).then(|| part.bytes().all(|byte| byte.is_ascii_digit()));
     let read = || {
         let (hour, minute) = text.trim().split_once(':')?;
@@ -62,7 +62,7 @@ fn minutes(text: &str) -> Result<u32, HoursError> {
 /// Why there is no heartbeat although its time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Skip {
+pub enum SkipReason {
     /// It is none of the [`ActiveHours`].
     OutsideActiveHours,
     /// There is no list of what to look after.
@@ -94,7 +94,7 @@ pub fn has_tasks(list: &str) -> bool {
 
 /// What becomes of what the agent said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum HeartbeatReport {
     /// It is told, in these words.
     Say(String),
     /// It said that there is nothing, or nothing at all.
@@ -129,18 +129,18 @@ const IDLE_WORDS: [&str; 12] = [
 ///
 /// Only words that say nothing are held back: the agreed word at one end, alone or beside one of a few phrases that
 /// mean the same. Whatever else is said beside it is told, however short, so that no alert is lost.
-pub fn told(reply: &str, last: Option<(&str, Millis)>, now: Millis) -> Told {
-    let said = without_token(reply);
-    let (text, has_token) = match said {
+pub fn heartbeat_report(reply: &str, last: Option<(&str, Millis)>, now: Millis) -> HeartbeatReport {
+    let remainder = without_token(reply);
+    let (text, has_token) = match remainder {
         Some(text) => (text, true),
         None => (reply.trim(), false),
     };
     if text.is_empty() || (has_token && is_idle(text)) {
-        return Told::Nothing;
+        return HeartbeatReport::Nothing;
     }
     match last {
-        Some((before, at)) if before == text && now.since(at) < REPEATED_AFTER => Told::Repeated,
-        Some(_) | None => Told::Say(text.to_owned()),
+        Some((before, at)) if before == text && now.since(at) < REPEATED_AFTER => HeartbeatReport::Repeated,
+        Some(_) | None => HeartbeatReport::Say(text.to_owned()),
     }
 }
 

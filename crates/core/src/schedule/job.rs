@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Schedule, Zone};
+use super::{JobSchedule, Zone};
 use crate::{
     id::{JobId, Lsn, RunId, SessionId},
-    ledger::Breach,
-    run::End,
+    ledger::BudgetBreach,
+    run::RunOutcome,
     time::Millis,
 };
 
@@ -17,7 +17,7 @@ pub use crate::id::FiringId;
 /// What kind of a job it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum JobKind {
     /// What somebody planned. [`Limits`] hold for it.
     Job,
     /// An agent looks after its list. There is one an agent, and it waits for nobody's turn.
@@ -27,7 +27,7 @@ pub enum Kind {
 /// What becomes of a job with [`Schedule::At`] after it ran well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Afterwards {
+pub enum AfterRun {
     /// It stays, and is not due any more.
     #[default]
     Stays,
@@ -37,13 +37,13 @@ pub enum Afterwards {
 
 /// When a job is due, and whose it is. What it does stands in the content of its record, in the words of its door.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct JobPlan {
     /// Whose job it is.
     pub agent: String,
     /// What kind.
-    pub kind: Kind,
+    pub kind: JobKind,
     /// When it is due.
-    pub schedule: Schedule,
+    pub schedule: JobSchedule,
     /// Whether its zone is the house's and changes with it.
     #[serde(default)]
     pub follows_house: bool,
@@ -51,12 +51,12 @@ pub struct Plan {
     pub enabled: bool,
     /// What becomes of it after it ran well.
     #[serde(default)]
-    pub afterwards: Afterwards,
+    pub afterwards: AfterRun,
 }
 
 /// What holds for all jobs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct JobLimits {
     /// Whether jobs are due by themselves.
     pub enabled: bool,
     /// How many there may be.
@@ -69,7 +69,7 @@ pub struct Limits {
     pub zone: Zone,
 }
 
-impl Default for Limits {
+impl Default for JobLimits {
     fn default() -> Self {
         Self { enabled: true, most: 200, at_once: 4, remembered: 200, zone: Zone::UTC }
     }
@@ -78,18 +78,18 @@ impl Default for Limits {
 /// Why a job fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum FiringCause {
     /// Its time has come.
     Due,
     /// Somebody wants it now.
     #[serde(rename = "asked")]
-    Asked,
+    Manual,
 }
 
 /// How a firing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum FiringStatus {
     /// Well.
     Ok,
     /// Not well.
@@ -100,7 +100,7 @@ pub enum Status {
 
 /// What a firing came to, for people: the content of the record with which it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct FiringOutcome {
     /// What went wrong, or why it was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -112,38 +112,38 @@ pub struct Outcome {
 /// How far a firing is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum FiringStage {
     /// Somebody has to begin it.
     Due,
     /// Its message was said in a session.
     #[serde(rename = "said")]
-    Said {
+    MessageSent {
         /// Which.
         session: SessionId,
         /// The run that it began, once it has. The one that goes on after a compaction takes its place.
         run: Option<RunId>,
         /// How that run ended, if it has.
-        end: Option<End>,
+        end: Option<RunOutcome>,
         /// Where the last words of the run lie.
         words: Option<Lsn>,
         /// What it used up of its contract, if that ended it.
-        breach: Option<Breach>,
+        breach: Option<BudgetBreach>,
     },
     /// Its run is over. Somebody has to tell people of it.
-    Over(Over),
+    Over(FinishedRun),
 }
 
 /// What a run of a job came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Over {
+pub struct FinishedRun {
     /// Where it ran.
     pub session: SessionId,
     /// How it ended. Absent if it never began, because its message was taken back.
-    pub end: Option<End>,
+    pub end: Option<RunOutcome>,
     /// Where its last words lie.
     pub words: Option<Lsn>,
     /// What it used up of its contract, if that ended it.
-    pub breach: Option<Breach>,
+    pub breach: Option<BudgetBreach>,
     /// When.
     pub at: Millis,
 }
@@ -158,18 +158,18 @@ pub struct Firing {
     /// When it fired.
     pub at: Millis,
     /// Why.
-    pub cause: Cause,
+    pub cause: FiringCause,
     /// How far it is.
-    pub stage: Stage,
+    pub stage: FiringStage,
 }
 
 /// The last firing that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Last {
+pub struct LastFiring {
     /// When it fired.
     pub at: Millis,
     /// How it ended.
-    pub status: Status,
+    pub status: FiringStatus,
     /// How long it took.
     pub took: Duration,
     /// The record that says so, whose content says more.
@@ -180,16 +180,16 @@ pub struct Last {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     pub(super) id: JobId,
-    pub(super) plan: Plan,
+    pub(super) plan: JobPlan,
     pub(super) created_at: Millis,
     pub(super) updated_at: Millis,
     pub(super) content: Lsn,
     pub(super) next: Option<Millis>,
     pub(super) fired: u64,
     pub(super) firing: Option<Firing>,
-    pub(super) last: Option<Last>,
+    pub(super) last: Option<LastFiring>,
     #[serde(rename = "told")]
-    pub(super) told: Option<(Millis, Lsn)>,
+    pub(super) last_report: Option<(Millis, Lsn)>,
     /// It goes when its firing has ended.
     pub(super) is_removed: bool,
 }
@@ -201,7 +201,7 @@ impl Job {
     }
 
     /// When it is due, and whose it is.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &JobPlan {
         &self.plan
     }
 
@@ -216,7 +216,7 @@ impl Job {
     }
 
     /// The record whose content says what it does.
-    pub fn content(&self) -> Lsn {
+    pub fn content_lsn(&self) -> Lsn {
         self.content
     }
 
@@ -231,17 +231,17 @@ impl Job {
     }
 
     /// Its last firing that ended. Of a heartbeat, that was not skipped.
-    pub fn last(&self) -> Option<&Last> {
+    pub fn last_firing(&self) -> Option<&LastFiring> {
         self.last.as_ref()
     }
 
     /// When people were last told what came of it, and the record whose content says what they were told.
-    pub fn told(&self) -> Option<(Millis, Lsn)> {
-        self.told
+    pub fn last_report(&self) -> Option<(Millis, Lsn)> {
+        self.last_report
     }
 
     /// When it counts as due by itself, with nothing of it on its way.
-    pub(super) fn awaited(&self) -> Option<Millis> {
+    pub(super) fn due_at(&self) -> Option<Millis> {
         self.next.filter(|_| self.plan.enabled && self.firing.is_none() && !self.is_removed)
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Expression, Zone};
+use super::{CronExpression, Zone};
 use crate::time::Millis;
 
 /// When a session begins anew by itself. It is looked at when a run begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "camelCase")]
-pub enum Reset {
+pub enum ResetRule {
     /// Never.
     #[default]
     Manual,
@@ -26,14 +26,14 @@ pub enum Reset {
     },
 }
 
-impl Reset {
+impl ResetRule {
     /// From when on a session in which something happened last at `last` begins anew. Absent if it never does.
     ///
     /// A daily hour that the clock skips is the end of the gap; of one that comes twice the first counts.
     pub fn next(self, last: Millis, zone: Zone) -> Option<Millis> {
         match self {
             Self::Manual => None,
-            Self::Daily { hour } => Expression::daily(hour).next(last, zone),
+            Self::Daily { hour } => CronExpression::daily_at(hour).next(last, zone),
             Self::Idle { minutes } => Some(last + Duration::from_secs(u64::from(minutes) * 60)),
         }
     }

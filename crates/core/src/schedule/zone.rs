@@ -26,33 +26,33 @@ impl Zone {
 
     /// What the clock shows at `at`, such as `9:05 AM CET`. Empty beyond the calendar.
     pub fn time_of_day(self, at: Millis) -> String {
-        self.shown(at, "%-I:%M %p %Z")
+        self.format_time(at, "%-I:%M %p %Z")
     }
 
     /// Day and time at `at`, such as `Sunday, March 29, 2026 at 9:05 AM CEST`. Empty beyond the calendar.
     pub fn full_time(self, at: Millis) -> String {
-        self.shown(at, "%A, %B %-d, %Y at %-I:%M %p %Z")
+        self.format_time(at, "%A, %B %-d, %Y at %-I:%M %p %Z")
     }
 
     /// Date and time at `at`, such as `2026-03-29 09:05:00 CEST`. Empty beyond the calendar.
     pub fn date_and_time(self, at: Millis) -> String {
-        self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
+        self.format_time(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
     /// Date and time to the minute at `at`, such as `2026-03-29 09:05 CEST`; without the date on the day of `now`. Empty
     /// beyond the calendar.
-    pub fn minute(self, at: Millis, now: Millis) -> String {
-        let is_today = self.day(at, 0) == self.day(now, 0);
-        self.shown(at, if is_today { "%H:%M %Z" } else { "%Y-%m-%d %H:%M %Z" })
+    pub fn minute_text(self, at: Millis, now: Millis) -> String {
+        let is_today = self.date_before(at, 0) == self.date_before(now, 0);
+        self.format_time(at, if is_today { "%H:%M %Z" } else { "%Y-%m-%d %H:%M %Z" })
     }
 
     /// The day that the calendar shows so many days before `at`, such as `2026-03-29`. Absent beyond the calendar.
-    pub fn day(self, at: Millis, days_ago: u32) -> Option<String> {
-        let day = self.local(at)?.date().checked_sub_days(chrono::Days::new(days_ago.into()))?;
+    pub fn date_before(self, at: Millis, days_ago: u32) -> Option<String> {
+        let day = self.local_time(at)?.date().checked_sub_days(chrono::Days::new(days_ago.into()))?;
         Some(day.format("%Y-%m-%d").to_string())
     }
 
-    fn shown(self, at: Millis, form: &str) -> String {
+    fn format_time(self, at: Millis, form: &str) -> String {
         // Beyond the year 9999 local times leave the calendar.
         let utc = i64::try_from(at.0).ok().filter(|at| *at < 253_402_300_800_000);
         let utc = utc.and_then(DateTime::from_timestamp_millis);
@@ -60,7 +60,7 @@ impl Zone {
     }
 
     /// The local time at `at`. Absent beyond the calendar.
-    pub(super) fn local(self, at: Millis) -> Option<NaiveDateTime> {
+    pub(super) fn local_time(self, at: Millis) -> Option<NaiveDateTime> {
         let utc = DateTime::from_timestamp_millis(i64::try_from(at.0).ok()?)?.naive_utc();
         let ahead = self.0.offset_from_utc_datetime(&utc).fix().local_minus_utc();
         // At the end of the calendar there is no local time in every zone.
@@ -68,24 +68,26 @@ impl Zone {
     }
 
     /// How far this local time is ahead of universal time, in seconds.
-    pub(super) fn ahead(self, local: NaiveDateTime) -> MappedLocalTime<i64> {
+    pub(super) fn utc_offset(self, local: NaiveDateTime) -> MappedLocalTime<i64> {
         self.0.offset_from_local_datetime(&local).map(|offset| i64::from(offset.fix().local_minus_utc()))
     }
 
     /// How far the whole of this day is ahead of universal time, in seconds. Absent if a clock is moved on it.
     pub(super) fn ahead_all_day(self, day: NaiveDate) -> Option<i64> {
-        let begin = self.ahead(midnight(day)).single()?;
-        let end = self.ahead(midnight(day.succ_opt()?)).single()?;
+        let begin = self.utc_offset(midnight(day)).single()?;
+        let end = self.utc_offset(midnight(day.succ_opt()?)).single()?;
         (begin == end).then_some(begin)
     }
 
     /// The instant of a local time: of one that comes twice the first, of one that is skipped the end of the gap.
     /// Absent before 1970.
-    pub(super) fn instant(self, local: NaiveDateTime) -> Option<Millis> {
+    pub(super) fn to_instant(self, local: NaiveDateTime) -> Option<Millis> {
         let mut local = local;
         for _ in 0..LONGEST_GAP {
-            match self.ahead(local) {
-                MappedLocalTime::Single(ahead) | MappedLocalTime::Ambiguous(ahead, _) => return instant(local, ahead),
+            match self.utc_offset(local) {
+                MappedLocalTime::Single(ahead) | MappedLocalTime::Ambiguous(ahead, _) => {
+                    return local_instant(local, ahead);
+                }
                 MappedLocalTime::None => {
                     let minute = local.and_utc().timestamp().div_euclid(60) + 1;
                     local = DateTime::from_timestamp(minute * 60, 0)?.naive_utc();
@@ -97,7 +99,7 @@ impl Zone {
 }
 
 /// The instant of a local time that is so many seconds ahead of universal time. Absent before 1970.
-pub(super) fn instant(local: NaiveDateTime, ahead: i64) -> Option<Millis> {
+pub(super) fn local_instant(local: NaiveDateTime, ahead: i64) -> Option<Millis> {
     let utc = local.and_utc().timestamp_millis().checked_sub(ahead * 1000)?;
     u64::try_from(utc).ok().map(Millis)
 }

@@ -14,7 +14,7 @@ pub const TRIPS_AT: usize = 3;
 /// Whether people are asked about what an agent requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
-    phase: Phase,
+    phase: BreakerPhase,
     /// Who denied, since one of them allowed something.
     denied_by: Vec<PrincipalId>,
     /// Where the last of these denials was recorded, and when.
@@ -27,13 +27,13 @@ pub struct Breaker {
 /// How far it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum BreakerPhase {
     /// People are asked.
     #[default]
     Closed,
     /// They are asked one thing: whether it may go on.
     #[serde(rename = "asked")]
-    Asked(GateId),
+    Pending(GateId),
     /// Somebody said that it may not, until then.
     Held(Millis),
     /// Nobody answered. The next request asks again.
@@ -42,28 +42,28 @@ pub enum Phase {
 
 impl Breaker {
     /// How far it has come.
-    pub const fn phase(&self) -> Phase {
+    pub const fn phase(&self) -> BreakerPhase {
         self.phase
     }
 
     /// The question that waits, whether or not its answer is needed.
-    pub fn gate(&self) -> Option<GateId> {
+    pub fn pending_gate(&self) -> Option<GateId> {
         match self.phase {
-            Phase::Asked(gate) => Some(gate),
-            Phase::Closed | Phase::Held(_) | Phase::Lapsed => self.obsolete,
+            BreakerPhase::Pending(gate) => Some(gate),
+            BreakerPhase::Closed | BreakerPhase::Held(_) | BreakerPhase::Lapsed => self.obsolete,
         }
     }
 
     /// The question that waits and whose answer nobody needs any more.
-    pub const fn obsolete(&self) -> Option<GateId> {
+    pub const fn obsolete_gate(&self) -> Option<GateId> {
         self.obsolete
     }
 
     /// Whether people are asked about nothing else.
     pub fn is_open(&self) -> bool {
         match self.phase {
-            Phase::Closed => self.denied_by.len() >= TRIPS_AT,
-            Phase::Asked(_) | Phase::Lapsed | Phase::Held(_) => true,
+            BreakerPhase::Closed => self.denied_by.len() >= TRIPS_AT,
+            BreakerPhase::Pending(_) | BreakerPhase::Lapsed | BreakerPhase::Held(_) => true,
         }
     }
 
@@ -71,17 +71,17 @@ impl Breaker {
     /// again after nobody answered, or after the answer has lost its force.
     pub fn has_to_ask(&self, now: Millis, wants_more: bool) -> bool {
         match self.phase {
-            Phase::Closed => self.denied_by.len() >= TRIPS_AT,
-            Phase::Asked(_) => false,
-            Phase::Held(until) => wants_more && until <= now,
-            Phase::Lapsed => wants_more,
+            BreakerPhase::Closed => self.denied_by.len() >= TRIPS_AT,
+            BreakerPhase::Pending(_) => false,
+            BreakerPhase::Held(until) => wants_more && until <= now,
+            BreakerPhase::Lapsed => wants_more,
         }
     }
 
     /// Somebody denied at `at` what the agent had asked for at `asked`. Of what it asked for before it could know of the
     /// last denial no more counts: only who goes on asking is stopped.
-    pub(crate) fn denied(&mut self, by: PrincipalId, asked: Lsn, (lsn, at): (Lsn, Millis)) {
-        if self.phase == Phase::Closed && asked > self.last {
+    pub(crate) fn record_denial(&mut self, by: PrincipalId, requested: Lsn, (lsn, at): (Lsn, Millis)) {
+        if self.phase == BreakerPhase::Closed && requested > self.last {
             // A denial that no longer binds is not one of a row either.
             if self.last_at + DENIAL_LASTS <= at {
                 self.denied_by.clear();
@@ -92,7 +92,7 @@ impl Breaker {
     }
 
     /// Somebody allowed something: that ends a row, and whose denials it were takes them back with it.
-    pub(crate) fn allowed(&mut self, by: &PrincipalId) {
+    pub(crate) fn record_approval(&mut self, by: &PrincipalId) {
         if !self.is_open() || self.denied_by.contains(by) {
             self.reset();
         }
@@ -101,35 +101,35 @@ impl Breaker {
     /// Closes it, whatever was denied.
     pub(crate) fn reset(&mut self) {
         let obsolete = match self.phase {
-            Phase::Asked(gate) => Some(gate),
-            Phase::Closed | Phase::Held(_) | Phase::Lapsed => self.obsolete,
+            BreakerPhase::Pending(gate) => Some(gate),
+            BreakerPhase::Closed | BreakerPhase::Held(_) | BreakerPhase::Lapsed => self.obsolete,
         };
         *self = Self { obsolete, ..Self::default() };
     }
 
-    pub(crate) fn asked(&mut self, gate: GateId) {
-        self.phase = Phase::Asked(gate);
+    pub(crate) fn open_question(&mut self, gate: GateId) {
+        self.phase = BreakerPhase::Pending(gate);
     }
 
     /// What was answered to the question that it asked.
-    pub(crate) fn answered(&mut self, gate: GateId, answer: Answered, at: Millis) {
+    pub(crate) fn record_answer(&mut self, gate: GateId, answer: BreakerAnswer, at: Millis) {
         if self.obsolete == Some(gate) {
             self.obsolete = None;
         }
-        if self.phase != Phase::Asked(gate) {
+        if self.phase != BreakerPhase::Pending(gate) {
             return;
         }
         match answer {
-            Answered::Yes => *self = Self::default(),
-            Answered::No => self.phase = Phase::Held(at + DENIAL_LASTS),
-            Answered::Nothing => self.phase = Phase::Lapsed,
+            BreakerAnswer::Yes => *self = Self::default(),
+            BreakerAnswer::No => self.phase = BreakerPhase::Held(at + DENIAL_LASTS),
+            BreakerAnswer::Nothing => self.phase = BreakerPhase::Lapsed,
         }
     }
 }
 
 /// An answer to whether an agent may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answered {
+pub(crate) enum BreakerAnswer {
     /// It may.
     Yes,
     /// It may not.

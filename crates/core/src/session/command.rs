@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use super::{
-    event::Kind,
-    settings::{Setting, Settings},
-    state::Queue,
+    event::SessionEntryKind,
+    settings::{SessionSetting, Settings},
+    state::MessageQueue,
 };
 use crate::{
     digest::Digest,
     id::{EntryId, Lsn, PrincipalId, SessionId},
-    ledger::Amount,
-    run::Marks,
+    ledger::BudgetAmount,
+    run::RunMetadata,
     time::Millis,
 };
 
-pub use crate::message_content::Said;
+pub use crate::message_content::MessageContent;
 
 /// A name under which something happens once, however often it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct IdempotencyKey {
     /// The name. Whoever asks is part of it, so that nobody has another's answers.
     pub name: String,
     /// Of what is asked for: the same name for something else is a mistake.
@@ -39,31 +39,31 @@ pub enum WhenBusy {
 
 /// An entry that comes from elsewhere. It never counts as a decision and no call in it is ever run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedEntry {
     /// Its name.
     pub id: EntryId,
     /// The entry before it.
     pub parent: Option<EntryId>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: SessionEntryKind,
     /// Its content.
-    pub said: Said,
+    pub message: MessageContent,
     /// When it was made.
     pub made_at: Option<Millis>,
 }
 
 /// An entry of a session's file, as the log stands to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gathered {
+pub enum StagedEntry {
     /// The tree has it just so.
     Known(EntryId),
     /// The tree has it not, or has something else under its name.
-    Foreign(Imported),
+    Foreign(ImportedEntry),
 }
 
 /// Which part of a file is gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum FilePart {
     /// The first: what was gathered before, and never used, is forgotten.
     First,
     /// What follows the part before.
@@ -72,13 +72,13 @@ pub enum Part {
 
 /// How a compaction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Compacted {
+pub enum CompactionOutcome {
     /// There is a summary.
     Done {
         /// The content of its entry.
-        said: Said,
+        summary: MessageContent,
         /// What asking for it took, where that is known.
-        spent: Option<Amount>,
+        spent: Option<BudgetAmount>,
     },
     /// It failed.
     Failed {
@@ -108,7 +108,7 @@ pub enum Command {
     /// Puts entries from elsewhere into the tree and makes `leaf` the leaf.
     Import {
         /// In order, parents first.
-        entries: Vec<Imported>,
+        entries: Vec<ImportedEntry>,
         /// The entry that the next one follows.
         leaf: Option<EntryId>,
     },
@@ -116,9 +116,9 @@ pub enum Command {
     /// comes in parts.
     Gather {
         /// Which part it is.
-        part: Part,
+        part: FilePart,
         /// In the order of the file.
-        entries: Vec<Gathered>,
+        entries: Vec<StagedEntry>,
     },
     /// Puts what was gathered in the place of the tree. A run whose message is no longer on the way to `leaf` ends, and what
     /// it waits for is withdrawn.
@@ -129,23 +129,23 @@ pub enum Command {
     /// Starts a run with a message, or does with it what `when_busy` says.
     Prompt {
         /// The message.
-        said: Said,
+        message: MessageContent,
         /// Messages right behind it, such as files that it mentions.
-        with: Vec<(Kind, Said)>,
+        with: Vec<(SessionEntryKind, MessageContent)>,
         /// What becomes of it while a run works.
         when_busy: WhenBusy,
     },
     /// Starts a run with the last message of a conversation: nothing follows it by itself. Refused while a run works.
     HandOff {
         /// The message.
-        said: Said,
+        message: MessageContent,
     },
     /// Starts a run of its own with a message: at once, or when what works and what was said before it is done.
     Say {
         /// The message.
-        said: Said,
+        message: MessageContent,
         /// What it says of its run.
-        marks: Box<Marks>,
+        marks: Box<RunMetadata>,
     },
     /// Begins the conversation anew. Refused while something works in it; what is queued goes, and so do grants for this
     /// session.
@@ -168,20 +168,20 @@ pub enum Command {
     /// Puts a message into a queue. It starts nothing.
     Queue {
         /// Which: steering or follow-ups.
-        queue: Queue,
+        queue: MessageQueue,
         /// The message.
-        said: Said,
+        message: MessageContent,
     },
     /// Tells the run that works, or waits for a compaction to begin, something on its way. Where none does nothing happens.
     Steer {
         /// The message.
-        said: Said,
+        message: MessageContent,
     },
     /// Does what it holds, unless the session has done it under this key: then it answers as it did the first time. What
     /// was refused was not done.
     Once {
         /// The key.
-        key: Key,
+        key: IdempotencyKey,
         /// What is to be done: opening, or something to say.
         command: Box<Self>,
     },
@@ -190,14 +190,14 @@ pub enum Command {
     /// Changes a setting. An entry is put into the tree where `entry` has its content.
     Set {
         /// The change.
-        setting: Setting,
+        setting: SessionSetting,
         /// The entry that tells of it.
-        entry: Option<(Kind, Said)>,
+        entry: Option<(SessionEntryKind, MessageContent)>,
     },
     /// A person puts another list of tasks in the place of the one that is there.
     SetTasks {
         /// The content of the entry that keeps the list.
-        said: Said,
+        entry: MessageContent,
         /// How many of its tasks are not done.
         open: u32,
     },
@@ -243,10 +243,10 @@ pub enum Command {
         /// Which.
         epoch: u32,
         /// How.
-        outcome: Compacted,
+        outcome: CompactionOutcome,
     },
     /// A door that numbers what it tells has come to `number`.
-    Told {
+    RecordSequence {
         /// The number.
         number: u64,
         /// Everything up to this record was told; absent if that is everything before now.
@@ -265,7 +265,7 @@ pub enum Command {
 
 /// Why a prompt was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PromptRefusal {
+pub enum PromptError {
     /// A run works and nothing was said of queueing.
     #[error("a run is under way in {0}")]
     Busy(SessionId),
@@ -276,7 +276,7 @@ pub enum PromptRefusal {
 
 /// Why a compaction was not begun.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CompactRefusal {
+pub enum CompactError {
     /// There is nothing before the part that is kept.
     #[error("nothing to compact (session too small)")]
     Nothing,

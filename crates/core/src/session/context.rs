@@ -1,23 +1,23 @@
 //! Which entries the model is shown.
 
 use super::{
-    event::Kind,
-    state::{Entry, Session},
+    event::SessionEntryKind,
+    state::{Session, SessionEntry},
 };
 use crate::{id::EntryId, message::StopReason};
 
 /// One piece of a context, in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Piece<'a> {
+pub enum ContextPiece<'a> {
     /// The summary of a compaction: always first.
-    Summary(&'a Entry),
+    Summary(&'a SessionEntry),
     /// An entry as it is, or as a notice if it is pruned.
-    Entry(&'a Entry),
+    Entry(&'a SessionEntry),
 }
 
-impl<'a> Piece<'a> {
+impl<'a> ContextPiece<'a> {
     /// The entry.
-    pub const fn entry(self) -> &'a Entry {
+    pub const fn entry(self) -> &'a SessionEntry {
         match self {
             Self::Summary(entry) | Self::Entry(entry) => entry,
         }
@@ -26,21 +26,23 @@ impl<'a> Piece<'a> {
 
 impl Session {
     /// The entries from the first to the leaf, in order.
-    pub fn path(&self) -> Vec<&Entry> {
+    pub fn path_entries(&self) -> Vec<&SessionEntry> {
         self.path_to(self.leaf())
     }
 
     /// Returns the number of messages of people and of the model on the way to `leaf`. A failed answer that was asked for
     /// again is none.
     pub(crate) fn messages_to(&self, leaf: Option<&EntryId>) -> u64 {
-        let is_failure = |kind: &Kind| matches!(kind, Kind::Assistant { stop: StopReason::Error, .. });
-        let is_message = |entry: &&&Entry| {
-            matches!(entry.kind, Kind::User | Kind::Assistant { .. }) && (entry.shown || !is_failure(&entry.kind))
+        let is_failure =
+            |kind: &SessionEntryKind| matches!(kind, SessionEntryKind::Assistant { stop: StopReason::Error, .. });
+        let is_message = |entry: &&&SessionEntry| {
+            matches!(entry.kind, SessionEntryKind::User | SessionEntryKind::Assistant { .. })
+                && (entry.shown || !is_failure(&entry.kind))
         };
         self.path_to(leaf).iter().filter(is_message).count() as u64
     }
 
-    fn path_to(&self, leaf: Option<&EntryId>) -> Vec<&Entry> {
+    fn path_to(&self, leaf: Option<&EntryId>) -> Vec<&SessionEntry> {
         let mut path = Vec::new();
         // A file that was edited by hand may hold a circle: the way ends where it would come round.
         let mut is_on_it = vec![false; self.entries.len()];
@@ -56,27 +58,31 @@ impl Session {
     }
 
     /// What the model is shown: the latest summary on the path, then what it kept, then the rest.
-    pub fn context(&self) -> Vec<Piece<'_>> {
-        let path = self.path();
-        let summary = path.iter().rposition(|entry| entry.shown && matches!(entry.kind, Kind::Compaction { .. }));
+    pub fn model_context(&self) -> Vec<ContextPiece<'_>> {
+        let path = self.path_entries();
+        let summary =
+            path.iter().rposition(|entry| entry.shown && matches!(entry.kind, SessionEntryKind::Compaction { .. }));
         let mut pieces = Vec::with_capacity(path.len());
         let from = match summary {
             None => 0,
             Some(at) => {
-                pieces.push(Piece::Summary(path[at]));
-                let Kind::Compaction { first_kept, .. } = &path[at].kind else { return pieces };
+                pieces.push(ContextPiece::Summary(path[at]));
+                let SessionEntryKind::Compaction { first_kept, .. } = &path[at].kind else { return pieces };
                 path.iter().position(|entry| entry.id == *first_kept).map_or(at, |kept| kept.min(at))
             }
         };
         pieces.extend(
-            path[from..].iter().filter(|entry| entry.shown && entry.kind.is_message()).map(|entry| Piece::Entry(entry)),
+            path[from..]
+                .iter()
+                .filter(|entry| entry.shown && entry.kind.is_message())
+                .map(|entry| ContextPiece::Entry(entry)),
         );
         pieces
     }
 
     /// How many tokens the context takes: what the provider last counted and an estimate of what came since.
     pub fn context_tokens(&self) -> u64 {
-        let context = self.context();
+        let context = self.model_context();
         let (base, from) = self.provider_counted(&context);
         let since = context[..from].last().map(|piece| piece.entry().lsn);
         let saved = context[..from].iter().map(|piece| piece.entry()).filter(|entry| entry.pruned > since);
@@ -87,26 +93,26 @@ impl Session {
 
     /// How many tokens the next request has. What a provider counted had the preamble in it.
     pub(crate) fn request_tokens(&self) -> u64 {
-        let (_, from) = self.provider_counted(&self.context());
+        let (_, from) = self.provider_counted(&self.model_context());
         let preamble = if from == 0 { self.settings().preamble } else { 0 };
         self.context_tokens().saturating_add(preamble)
     }
 
     /// What a provider counted last, and how many pieces were in that.
-    fn provider_counted(&self, context: &[Piece<'_>]) -> (u64, usize) {
+    fn provider_counted(&self, context: &[ContextPiece<'_>]) -> (u64, usize) {
         let counted = context.iter().rposition(|piece| match (piece, &piece.entry().kind) {
-            (Piece::Entry(_), Kind::Assistant { stop, total_tokens }) => {
+            (ContextPiece::Entry(_), SessionEntryKind::Assistant { stop, total_tokens }) => {
                 *total_tokens > 0 && !matches!(stop, StopReason::Error | StopReason::Aborted)
             }
             _ => false,
         });
-        let after_summary = context.iter().rposition(|piece| matches!(piece, Piece::Summary(_)));
+        let after_summary = context.iter().rposition(|piece| matches!(piece, ContextPiece::Summary(_)));
         // What was counted before a compaction says nothing about the context after it.
         let counted = counted
             .filter(|&at| after_summary.is_none_or(|summary| context[at].entry().lsn > context[summary].entry().lsn));
         match counted {
             Some(at) => match &context[at].entry().kind {
-                Kind::Assistant { total_tokens, .. } => (*total_tokens, at + 1),
+                SessionEntryKind::Assistant { total_tokens, .. } => (*total_tokens, at + 1),
                 _ => (0, 0),
             },
             None => (0, 0),
@@ -120,6 +126,6 @@ impl Session {
             && settings
                 .model
                 .as_ref()
-                .is_some_and(|model| self.context_tokens() > settings.thresholds.limit(model.context_window))
+                .is_some_and(|model| self.context_tokens() > settings.thresholds.token_limit(model.context_window))
     }
 }

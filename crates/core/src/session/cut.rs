@@ -1,14 +1,14 @@
 //! Where a compaction cuts a context.
 
 use super::{
-    event::Kind,
-    state::{Entry, Session},
+    event::SessionEntryKind,
+    state::{Session, SessionEntry},
 };
 use crate::id::EntryId;
 
 /// Where to cut: everything before is summarised.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct CompactionCut {
     /// The oldest entry that is kept.
     pub first_kept: EntryId,
     /// The first entry of the turn that the cut goes through, if it goes through one.
@@ -24,19 +24,20 @@ const PRUNE_WORTH: u64 = 20_000;
 
 impl Session {
     /// Finds the cut that keeps about the newest `keep` tokens, or `None` if there is nothing before it to summarise.
-    pub fn cut(&self) -> Option<Cut> {
+    pub fn find_cut(&self) -> Option<CompactionCut> {
         self.cut_without(None)
     }
 
     /// The same as if the entry `without` were no longer shown.
-    pub(crate) fn cut_without(&self, without: Option<&EntryId>) -> Option<Cut> {
-        let counts = |entry: &Entry| counts(entry) && Some(&entry.id) != without;
-        let may_begin = |entry: &Entry| may_begin(entry) && Some(&entry.id) != without;
+    pub(crate) fn cut_without(&self, without: Option<&EntryId>) -> Option<CompactionCut> {
+        let counts = |entry: &SessionEntry| is_counted(entry) && Some(&entry.id) != without;
+        let may_begin = |entry: &SessionEntry| may_begin(entry) && Some(&entry.id) != without;
         let tokens_before = self.context_tokens();
-        let path = self.path();
-        let last = path.iter().rposition(|entry| entry.shown && matches!(entry.kind, Kind::Compaction { .. }));
+        let path = self.path_entries();
+        let last =
+            path.iter().rposition(|entry| entry.shown && matches!(entry.kind, SessionEntryKind::Compaction { .. }));
         let from = match last.map(|at| &path[at].kind) {
-            Some(Kind::Compaction { first_kept, .. }) => {
+            Some(SessionEntryKind::Compaction { first_kept, .. }) => {
                 path.iter().position(|entry| entry.id == *first_kept).unwrap_or(0)
             }
             _ => 0,
@@ -45,7 +46,7 @@ impl Session {
         let estimated: u64 = part.iter().filter(|entry| counts(entry)).map(|entry| entry.tokens).sum();
         // Where the provider counts more than the estimate, less is kept.
         let settings = self.settings();
-        let limit = settings.model.as_ref().map(|model| settings.thresholds.limit(model.context_window));
+        let limit = settings.model.as_ref().map(|model| settings.thresholds.token_limit(model.context_window));
         let limit = limit.unwrap_or(u64::MAX);
         // All of it was too long, whatever is said of the model: at most half of that is worth another try.
         let limit = if without.is_some() { limit.min(tokens_before / 2) } else { limit };
@@ -78,36 +79,38 @@ impl Session {
         // There may be results alone, which stay with the message that called for them.
         let ahead = behind.or_else(|| after(at));
         let mut cut = ahead.or_else(|| (0..at).rev().find(|&index| may_begin(part[index])))?;
-        while cut > 0 && !part[cut - 1].kind.is_message() && !matches!(part[cut - 1].kind, Kind::Compaction { .. }) {
+        while cut > 0
+            && !part[cut - 1].kind.is_message()
+            && !matches!(part[cut - 1].kind, SessionEntryKind::Compaction { .. })
+        {
             cut -= 1;
         }
         if !part[..cut].iter().any(|entry| counts(entry)) {
             return None;
         }
-        let begins_turn = part[cut..]
-            .iter()
-            .find(|entry| entry.kind.is_message())
-            .is_none_or(|entry| !matches!(entry.kind, Kind::Assistant { .. } | Kind::ToolResult { .. }));
+        let begins_turn = part[cut..].iter().find(|entry| entry.kind.is_message()).is_none_or(|entry| {
+            !matches!(entry.kind, SessionEntryKind::Assistant { .. } | SessionEntryKind::ToolResult { .. })
+        });
         let split_from = if begins_turn {
             None
         } else {
             part[..cut]
                 .iter()
                 .rev()
-                .find(|entry| matches!(entry.kind, Kind::User | Kind::Developer))
+                .find(|entry| matches!(entry.kind, SessionEntryKind::User | SessionEntryKind::Developer))
                 .map(|entry| entry.id.clone())
         };
-        Some(Cut { first_kept: part[cut].id.clone(), split_from, tokens_before })
+        Some(CompactionCut { first_kept: part[cut].id.clone(), split_from, tokens_before })
     }
 
     /// The old results that are worth replacing by a notice; empty if that would save too little.
-    pub(crate) fn prunable(&self) -> Vec<EntryId> {
+    pub(crate) fn prunable_results(&self) -> Vec<EntryId> {
         let mut newest = 0;
         let mut saved = 0;
         let mut entries = Vec::new();
-        for piece in self.context().iter().rev() {
+        for piece in self.model_context().iter().rev() {
             let entry = piece.entry();
-            if let Kind::ToolResult { prunable } = entry.kind
+            if let SessionEntryKind::ToolResult { prunable } = entry.kind
                 && entry.pruned.is_none()
             {
                 newest += entry.tokens;
@@ -121,10 +124,10 @@ impl Session {
     }
 }
 
-fn counts(entry: &Entry) -> bool {
+fn is_counted(entry: &SessionEntry) -> bool {
     entry.shown && entry.kind.is_message()
 }
 
-fn may_begin(entry: &Entry) -> bool {
-    counts(entry) && !matches!(entry.kind, Kind::ToolResult { .. })
+fn may_begin(entry: &SessionEntry) -> bool {
+    is_counted(entry) && !matches!(entry.kind, SessionEntryKind::ToolResult { .. })
 }

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{command::Said, settings::Setting, state::Queue};
+use super::{command::MessageContent, settings::SessionSetting, state::MessageQueue};
 use crate::{
     digest::Digest,
     id::{EntryId, Lsn, RunId},
-    ledger::Amount,
+    ledger::BudgetAmount,
     message::StopReason,
-    run::Marks,
+    run::RunMetadata,
     time::Millis,
 };
 
 /// What an entry of the tree is. Text lies in its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum SessionEntryKind {
     /// A message of a person.
     User,
     /// A message of the system in a person's place.
@@ -56,7 +56,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl SessionEntryKind {
     /// Whether it is a whole message of the model: no failure, and not broken off.
     pub(crate) const fn is_answer(&self) -> bool {
         matches!(self, Self::Assistant { stop, .. } if !matches!(stop, StopReason::Error | StopReason::Aborted))
@@ -78,15 +78,15 @@ impl Kind {
 }
 
 /// Builds the content of a [`Kind::ModelChange`]: from there on the session asks this model.
-pub fn model_change(provider: &str, id: &str) -> Said {
+pub fn model_change(provider: &str, id: &str) -> MessageContent {
     let content = serde_json::json!({ "model": format!("{provider}/{id}"), "role": "default" });
-    Said { content: content.to_string().into(), tokens: 0 }
+    MessageContent { content: content.to_string().into(), tokens: 0 }
 }
 
 /// Why a context is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum CompactionCause {
     /// Somebody asked for it.
     Manual,
     /// It grew past its limit.
@@ -98,7 +98,7 @@ pub enum Reason {
 /// What goes on after a compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum AfterCompaction {
     /// Nothing.
     Rest,
     /// A run that is told to continue.
@@ -112,7 +112,7 @@ pub enum Then {
 /// What something that was asked for under a key came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CameTo {
+pub enum KeyedOutcome {
     /// The session was opened.
     Opened,
     /// This run began with it.
@@ -159,7 +159,7 @@ pub enum Event {
         home: String,
     },
     /// A setting changed.
-    Set(Setting),
+    Set(SessionSetting),
     /// It was given a name.
     Named {
         /// Trimmed, not empty.
@@ -172,7 +172,7 @@ pub enum Event {
         /// The entry before it.
         parent: Option<EntryId>,
         /// What it is.
-        kind: Kind,
+        kind: SessionEntryKind,
         /// An estimate of its length.
         tokens: u64,
         /// When it was made, where that is not the record's own time (imports, queued messages).
@@ -194,7 +194,7 @@ pub enum Event {
         /// The entry before it.
         parent: Option<EntryId>,
         /// What it is.
-        kind: Kind,
+        kind: SessionEntryKind,
         /// An estimate of its length.
         tokens: u64,
         /// When it was made, where that is known.
@@ -217,14 +217,14 @@ pub enum Event {
     /// A message waits in a queue.
     Queued {
         /// Which.
-        queue: Queue,
+        queue: MessageQueue,
         /// An estimate of its length.
         tokens: u64,
         /// What it will be as an entry.
-        kind: Kind,
+        kind: SessionEntryKind,
         /// What it says of its run, if it gets one of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        marks: Option<Box<Marks>>,
+        marks: Option<Box<RunMetadata>>,
         /// Where the message lies that it stays behind also if it goes before others: what a summary is made for has as good as
         /// begun.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,7 +233,7 @@ pub enum Event {
     /// The oldest message of a queue left it. Its entry stands in the next record.
     Dequeued {
         /// Which.
-        queue: Queue,
+        queue: MessageQueue,
     },
     /// All queues were emptied.
     Cleared,
@@ -265,7 +265,7 @@ pub enum Event {
         /// Counts compactions of this session.
         epoch: u32,
         /// Why.
-        reason: Reason,
+        reason: CompactionCause,
         /// The oldest entry that is kept.
         first_kept: EntryId,
         /// The first entry of a turn that the cut goes through.
@@ -273,13 +273,13 @@ pub enum Event {
         /// Tokens of the context before.
         tokens_before: u64,
         /// What goes on afterwards.
-        then: Then,
+        then: AfterCompaction,
         /// The run that the prompt which waits begins, where one waits; absent in what earlier versions wrote.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
         /// What was noted of the run that asks again afterwards, where one does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        marks: Option<Box<Marks>>,
+        marks: Option<Box<RunMetadata>>,
     },
     /// A compaction is to stop.
     CompactionAborting,
@@ -292,10 +292,10 @@ pub enum Event {
         /// Whether somebody stopped it.
         aborted: bool,
         /// What goes on now.
-        then: Then,
+        then: AfterCompaction,
         /// What it took of a budget, where that is known; else all that it might have taken.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        spent: Option<Amount>,
+        spent: Option<BudgetAmount>,
     },
     /// The outcome of a compaction came that nobody waits for any more. It is kept as content and changes nothing.
     CompactionDropped {
@@ -314,7 +314,7 @@ pub enum Event {
     /// A door that numbers what it tells had come to a number, and nothing worked. It changes nothing: it says to what clients
     /// ask for who saw that number last.
     #[serde(rename = "told")]
-    Told {
+    SequenceRecorded {
         /// The number.
         number: u64,
         /// Everything up to this record was told; absent if that is everything before this one.
@@ -348,6 +348,6 @@ pub enum Event {
         /// Of what was asked for.
         asks: Digest,
         /// What it came to.
-        came_to: CameTo,
+        came_to: KeyedOutcome,
     },
 }

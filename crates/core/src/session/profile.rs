@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::schedule::Reset;
+use crate::schedule::ResetRule;
 
 /// What is set for a session by whoever looks after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Profile {
+pub struct SessionProfile {
     /// What people call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -21,7 +21,7 @@ pub struct Profile {
     pub max_tokens: Option<u64>,
     /// When it begins anew by itself, if that was ever said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub renewal: Option<Renewal>,
+    pub renewal: Option<RenewalSettings>,
 }
 
 /// Which rule says when a session begins anew.
@@ -39,7 +39,7 @@ pub enum RenewalMode {
 
 /// When a session begins anew by itself. What belongs to a rule that does not count is kept for when it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Renewal {
+pub struct RenewalSettings {
     /// Which rule counts.
     pub mode: RenewalMode,
     /// The hour of a daily one, 0 to 23; 4 if nothing is said.
@@ -50,13 +50,13 @@ pub struct Renewal {
     pub minutes: Option<u32>,
 }
 
-impl Renewal {
+impl RenewalSettings {
     /// The rule that counts.
-    pub fn rule(self) -> Reset {
+    pub fn reset_rule(self) -> ResetRule {
         match self.mode {
-            RenewalMode::Manual => Reset::Manual,
-            RenewalMode::Daily => Reset::Daily { hour: self.hour.unwrap_or(4) },
-            RenewalMode::Idle => Reset::Idle { minutes: self.minutes.unwrap_or(60) },
+            RenewalMode::Manual => ResetRule::Manual,
+            RenewalMode::Daily => ResetRule::Daily { hour: self.hour.unwrap_or(4) },
+            RenewalMode::Idle => ResetRule::Idle { minutes: self.minutes.unwrap_or(60) },
         }
     }
 }

@@ -1,11 +1,11 @@
 //! How a conversation begins anew, and how what is old leaves it. The log keeps all of it.
 
-use super::{event::Kind, state::Session};
-use crate::{id::EntryId, run::Marks, time::Millis};
+use super::{event::SessionEntryKind, state::Session};
+use crate::{id::EntryId, run::RunMetadata, time::Millis};
 
 impl Session {
     /// How often it began anew.
-    pub fn renewals(&self) -> u32 {
+    pub fn renewal_count(&self) -> u32 {
         self.renewals.0
     }
 
@@ -20,11 +20,11 @@ impl Session {
     }
 
     /// What the messages say of their runs that wait for runs of their own.
-    pub fn next(&self) -> impl Iterator<Item = &Marks> + '_ {
+    pub fn waiting_metadata(&self) -> impl Iterator<Item = &RunMetadata> + '_ {
         self.next.iter().filter_map(|queued| queued.marks.as_deref())
     }
 
-    pub(super) fn renew(&mut self, at: Millis) {
+    pub(super) fn start_anew(&mut self, at: Millis) {
         self.entries.clear();
         self.by_id.clear();
         self.leaf = None;
@@ -33,11 +33,11 @@ impl Session {
         self.renewals = (self.renewals.0 + 1, Some(at));
     }
 
-    pub(super) fn trim(&mut self, first_kept: &EntryId) {
+    pub(super) fn trim_before(&mut self, first_kept: &EntryId) {
         let from = self.by_id.get(first_kept).copied().unwrap_or_default();
         self.entries.drain(..from);
         // A summary stands before whatever it kept, and goes with what is before the entry.
-        for entry in self.entries.iter_mut().filter(|entry| matches!(entry.kind, Kind::Compaction { .. })) {
+        for entry in self.entries.iter_mut().filter(|entry| matches!(entry.kind, SessionEntryKind::Compaction { .. })) {
             entry.shown = false;
         }
         self.index();

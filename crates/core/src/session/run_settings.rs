@@ -5,12 +5,12 @@ use crate::run::Run;
 
 impl Run {
     /// What counts for it, where these are its session's.
-    pub fn settings(&self, of_session: &Settings) -> Settings {
+    pub fn effective_settings(&self, of_session: &Settings) -> Settings {
         let mut settings = of_session.clone();
-        if let Some(model) = &self.marks().model {
+        if let Some(model) = &self.run_metadata().model {
             settings.model = Some(model.clone());
         }
-        if let Some(level) = &self.marks().thinking {
+        if let Some(level) = &self.run_metadata().thinking {
             settings.thinking = Some(level.clone());
         }
         settings

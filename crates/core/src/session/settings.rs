@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{asking::Asking, profile::Profile};
-use crate::run::Interrupt;
+use super::{profile::SessionProfile, question_settings::QuestionSettings};
+use crate::run::InterruptMode;
 
-pub use crate::model_ref::{ModelRef, Price};
+pub use crate::model_ref::{ModelPrice, ModelRef};
 
 /// How many queued messages one poll takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Take {
+pub enum TakeMode {
     /// The oldest.
     #[default]
     One,
@@ -22,18 +22,18 @@ pub enum Take {
 
 /// How queues are polled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Modes {
+pub struct QueueModes {
     /// Of the steering queue.
-    pub steering: Take,
+    pub steering: TakeMode,
     /// Of the queue of follow-ups.
-    pub follow_up: Take,
+    pub follow_up: TakeMode,
     /// When steering is looked at.
-    pub interrupt: Interrupt,
+    pub interrupt: InterruptMode,
 }
 
 /// What happens after a provider failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// Whether it is tried again at all.
     pub enabled: bool,
     /// How often at most.
@@ -51,7 +51,7 @@ pub struct Retry {
     pub ask_beyond: bool,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -68,7 +68,7 @@ fn longest_wait() -> Duration {
     Duration::from_secs(30 * 60)
 }
 
-impl Retry {
+impl RetryPolicy {
     /// Returns whether people are asked about a wait of this length, where they can be asked.
     pub fn asks_about(&self, wait: Duration) -> bool {
         wait >= self.ask_after && (self.ask_beyond || wait <= self.longest)
@@ -93,7 +93,7 @@ fn is_longest_wait(wait: &Duration) -> bool {
 
 /// When and how far a context is compacted. Tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thresholds {
+pub struct CompactionThresholds {
     /// Whether it happens by itself.
     pub auto: bool,
     /// Kept free for the answer, unless 15 % of the window is more.
@@ -106,9 +106,9 @@ pub struct Thresholds {
     pub at_percent: Option<u8>,
 }
 
-impl Thresholds {
+impl CompactionThresholds {
     /// The number of tokens above which a context of `window` tokens is compacted.
-    pub fn limit(&self, window: u64) -> u64 {
+    pub fn token_limit(&self, window: u64) -> u64 {
         if let Some(tokens) = self.at_tokens {
             return tokens.min(window.saturating_sub(1));
         }
@@ -122,7 +122,7 @@ impl Thresholds {
 /// What the model is shown afterwards of a run that somebody stopped before it called anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stopped {
+pub enum StoppedRun {
     /// All of it.
     #[default]
     Stays,
@@ -130,7 +130,7 @@ pub enum Stopped {
     IsForgotten,
 }
 
-impl Stopped {
+impl StoppedRun {
     /// Whether it is what is usual.
     const fn stays(&self) -> bool {
         matches!(self, Self::Stays)
@@ -157,7 +157,7 @@ impl DenialReach {
 
 /// What a person set for a session in lists of sessions. Its conversation is as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listing {
+pub struct ListingFlags {
     /// Whether it stands before the others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
@@ -169,7 +169,7 @@ pub struct Listing {
     pub deleted: bool,
 }
 
-impl Listing {
+impl ListingFlags {
     /// Whether nothing was set.
     fn is_plain(&self) -> bool {
         *self == Self::default()
@@ -179,7 +179,7 @@ impl Listing {
 /// When a context that has grown too long is summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sums {
+pub enum CompactionTiming {
     /// When a run has ended, and a run that goes on follows it.
     #[default]
     AfterRuns,
@@ -195,11 +195,11 @@ pub struct Settings {
     /// How much it is asked to think, in the words of the settings; absent where the model cannot or nothing is set.
     pub thinking: Option<String>,
     /// How queues are polled.
-    pub modes: Modes,
+    pub modes: QueueModes,
     /// After a failure.
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     /// Of compaction.
-    pub thresholds: Thresholds,
+    pub thresholds: CompactionThresholds,
     /// How long an approval waits for its person.
     pub approval_timeout: Duration,
     /// How many requests of an agent may wait for people at once.
@@ -214,22 +214,22 @@ pub struct Settings {
     pub todo_reminders: u32,
     /// What is left of a run that was stopped.
     #[serde(default, skip_serializing_if = "StoppedRun::stays")]
-    pub stopped: Stopped,
+    pub stopped: StoppedRun,
     /// Which sessions a denial in it binds.
     #[serde(default, skip_serializing_if = "DenialReach::is_usual")]
     pub denials: DenialReach,
     /// How lists show it.
     #[serde(default, skip_serializing_if = "ListingFlags::is_plain")]
-    pub listing: Listing,
+    pub listing: ListingFlags,
     /// How runs ask people.
     #[serde(default)]
-    pub asking: Asking,
+    pub asking: QuestionSettings,
     /// What people say it is to be like.
     #[serde(default)]
-    pub profile: Profile,
+    pub profile: SessionProfile,
     /// When a context that has grown too long is summed up.
     #[serde(default)]
-    pub sums: Sums,
+    pub sums: CompactionTiming,
     /// How many tokens a request has beside the conversation: an estimate of what the model is told first, and of its tools.
     #[serde(default)]
     pub preamble: u64,
@@ -240,9 +240,9 @@ impl Default for Settings {
         Self {
             model: None,
             thinking: None,
-            modes: Modes::default(),
-            retry: Retry::default(),
-            thresholds: Thresholds {
+            modes: QueueModes::default(),
+            retry: RetryPolicy::default(),
+            thresholds: CompactionThresholds {
                 auto: true,
                 reserve: 16_384,
                 keep_recent: 20_000,
@@ -254,12 +254,12 @@ impl Default for Settings {
             clarify_timeout: Duration::from_secs(3600),
             peer_timeout: peer_timeout(),
             todo_reminders: 0,
-            stopped: Stopped::Stays,
+            stopped: StoppedRun::Stays,
             denials: DenialReach::Principal,
-            listing: Listing::default(),
-            asking: Asking::default(),
-            profile: Profile::default(),
-            sums: Sums::default(),
+            listing: ListingFlags::default(),
+            asking: QuestionSettings::default(),
+            profile: SessionProfile::default(),
+            sums: CompactionTiming::default(),
             preamble: 0,
         }
     }
@@ -268,13 +268,13 @@ impl Default for Settings {
 /// One change of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Setting {
+pub enum SessionSetting {
     /// The model of the requests to come.
     Model(ModelRef),
     /// The thinking level of the requests to come.
     Thinking(Option<String>),
     /// How queues are polled.
-    Modes(Modes),
+    Modes(QueueModes),
     /// Whether compaction happens by itself.
     AutoCompaction(bool),
     /// Whether failures are retried.
@@ -282,34 +282,34 @@ pub enum Setting {
     /// What a call that asks is told where nobody can be asked.
     Nobody(Option<String>),
     /// What people say it is to be like.
-    Profile(Box<Profile>),
+    Profile(Box<SessionProfile>),
     /// How many tokens requests have beside the conversation.
     Preamble(u64),
     /// When a context that has grown too long is summed up.
-    Sums(Sums),
+    Sums(CompactionTiming),
     /// Which sessions a denial in it binds.
     Denials(DenialReach),
     /// How lists show it.
-    Listing(Listing),
+    Listing(ListingFlags),
     /// Everything at once, as files and flags have it when the session opens.
     All(Box<Settings>),
 }
 
 impl Settings {
-    pub(super) fn apply(&mut self, setting: &Setting) {
+    pub(super) fn apply_setting(&mut self, setting: &SessionSetting) {
         match setting {
-            Setting::Model(model) => self.model = Some(model.clone()),
-            Setting::Thinking(level) => self.thinking.clone_from(level),
-            Setting::Modes(modes) => self.modes = *modes,
-            Setting::AutoCompaction(auto) => self.thresholds.auto = *auto,
-            Setting::AutoRetry(enabled) => self.retry.enabled = *enabled,
-            Setting::Nobody(nobody) => self.asking.nobody.clone_from(nobody),
-            Setting::Profile(profile) => self.profile = (**profile).clone(),
-            Setting::Preamble(tokens) => self.preamble = *tokens,
-            Setting::Sums(sums) => self.sums = *sums,
-            Setting::Denials(reach) => self.denials = *reach,
-            Setting::Listing(listing) => self.listing = *listing,
-            Setting::All(all) => *self = (**all).clone(),
+            SessionSetting::Model(model) => self.model = Some(model.clone()),
+            SessionSetting::Thinking(level) => self.thinking.clone_from(level),
+            SessionSetting::Modes(modes) => self.modes = *modes,
+            SessionSetting::AutoCompaction(auto) => self.thresholds.auto = *auto,
+            SessionSetting::AutoRetry(enabled) => self.retry.enabled = *enabled,
+            SessionSetting::Nobody(nobody) => self.asking.nobody.clone_from(nobody),
+            SessionSetting::Profile(profile) => self.profile = (**profile).clone(),
+            SessionSetting::Preamble(tokens) => self.preamble = *tokens,
+            SessionSetting::Sums(sums) => self.sums = *sums,
+            SessionSetting::Denials(reach) => self.denials = *reach,
+            SessionSetting::Listing(listing) => self.listing = *listing,
+            SessionSetting::All(all) => *self = (**all).clone(),
         }
     }
 }
@@ -324,7 +324,7 @@ fn peer_timeout() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Settings, Thresholds};
+    use super::{CompactionThresholds, Settings};
 
     #[test]
     fn the_limit_of_a_context_follows_its_window_unless_one_is_set() {
@@ -332,12 +332,12 @@ mod tests {
         for (case, thresholds, window, want) in [
             ("reserve is more than 15 %", plain, 64_000, 64_000 - 16_384),
             ("15 % is more than the reserve", plain, 200_000, 170_000),
-            ("absolute", Thresholds { at_tokens: Some(5_000), ..plain }, 200_000, 5_000),
-            ("absolute above the window", Thresholds { at_tokens: Some(9_000), ..plain }, 8_000, 7_999),
-            ("per cent", Thresholds { at_percent: Some(50), ..plain }, 64_000, 32_000),
+            ("absolute", CompactionThresholds { at_tokens: Some(5_000), ..plain }, 200_000, 5_000),
+            ("absolute above the window", CompactionThresholds { at_tokens: Some(9_000), ..plain }, 8_000, 7_999),
+            ("per cent", CompactionThresholds { at_percent: Some(50), ..plain }, 64_000, 32_000),
             ("a window below the reserve", plain, 8_000, 0),
         ] {
-            assert_eq!(thresholds.limit(window), want, "{case}");
+            assert_eq!(thresholds.token_limit(window), want, "{case}");
         }
     }
 }

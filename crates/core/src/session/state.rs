@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    compaction::Compaction,
-    event::{Event, Kind, Reason},
-    gathering::Gathering,
-    keys::{Done, Keys},
-    requester::Requester,
+    agent_requests::AgentRequests,
+    compaction::ActiveCompaction,
+    event::{CompactionCause, Event, SessionEntryKind},
+    idempotency::{IdempotencyKeys, KeyedRecord},
     settings::Settings,
-    withheld::Withheld,
+    staged_entries::StagedEntries,
+    withheld_calls::WithheldCalls,
 };
 use crate::{
     digest::Digest,
-    gate::Stage,
+    gate::GateStage,
     id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
-    run::Marks,
+    run::RunMetadata,
     time::Millis,
     unattended::UnattendedContract,
 };
@@ -25,7 +25,7 @@ use crate::{
 /// A queue of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Queue {
+pub enum MessageQueue {
     /// Looked at while a run works.
     Steering,
     /// Looked at when a run would end.
@@ -40,7 +40,7 @@ pub enum Queue {
 
 /// A message in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Queued {
+pub struct QueuedMessage {
     /// Where its content lies.
     pub content: Lsn,
     /// When it was queued.
@@ -48,21 +48,21 @@ pub struct Queued {
     /// An estimate of its length.
     pub tokens: u64,
     /// What it will be as an entry.
-    pub kind: Kind,
+    pub kind: SessionEntryKind,
     /// What it says of its run, if it gets one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub marks: Option<Box<Marks>>,
+    pub marks: Option<Box<RunMetadata>>,
 }
 
 /// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct SessionEntry {
     /// Its name.
     pub id: EntryId,
     /// The entry before it.
     pub parent: Option<EntryId>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: SessionEntryKind,
     /// The record that put it here.
     pub lsn: Lsn,
     /// Where its content lies.
@@ -79,7 +79,7 @@ pub struct Entry {
 
 /// That the rules of a session come from its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hosted {
+pub struct HostedState {
     /// Which grants for good it shares with other sessions.
     pub realm: String,
     /// Of the rules that are in force, wherever they are.
@@ -97,24 +97,24 @@ pub struct Session {
     #[serde(default)]
     pub(crate) door: Option<String>,
     pub(crate) settings: Settings,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<SessionEntry>,
     /// Where each entry stands. Made again from the entries when a session is read back.
     #[serde(skip)]
     pub(crate) by_id: BTreeMap<EntryId, usize>,
     pub(crate) leaf: Option<EntryId>,
     /// What the session's file holds, as far as it was gathered.
     #[serde(default)]
-    pub(crate) gathering: Option<Gathering>,
+    pub(crate) gathering: Option<StagedEntries>,
     /// The last run that said something, and its first entry.
     #[serde(default)]
     pub(crate) began: Option<(RunId, EntryId)>,
-    pub(crate) steering: VecDeque<Queued>,
-    pub(crate) follow_up: VecDeque<Queued>,
-    pub(crate) prompts: VecDeque<Queued>,
-    pub(crate) held: VecDeque<Queued>,
+    pub(crate) steering: VecDeque<QueuedMessage>,
+    pub(crate) follow_up: VecDeque<QueuedMessage>,
+    pub(crate) prompts: VecDeque<QueuedMessage>,
+    pub(crate) held: VecDeque<QueuedMessage>,
     #[serde(default)]
-    pub(crate) next: VecDeque<Queued>,
-    pub(crate) compaction: Option<Compaction>,
+    pub(crate) next: VecDeque<QueuedMessage>,
+    pub(crate) compaction: Option<ActiveCompaction>,
     pub(crate) compactions: u32,
     pub(crate) overflow_tried: bool,
     /// Whether the context was summed up since a person last spoke because it had grown too long.
@@ -137,33 +137,33 @@ pub struct Session {
     pub(crate) commands: BTreeSet<CallId>,
     /// What an agent asked for, where the session is one's.
     #[serde(default)]
-    pub(crate) requester: Option<Box<Requester>>,
+    pub(crate) requester: Option<Box<AgentRequests>>,
     /// Absent: it has the rules of the process that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) hosted: Option<Hosted>,
+    pub(crate) hosted: Option<HostedState>,
     /// What binds all that works in it, where it works without people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unattended: Option<Box<UnattendedContract>>,
     /// Why calls with an effect are held back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) withheld: Option<Withheld>,
+    pub(crate) withheld: Option<WithheldCalls>,
     /// The log that it goes on in, in the words of whoever moved it. This one only has its past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left_for: Option<String>,
     /// What it has done under keys.
     #[serde(default, skip_serializing_if = "IdempotencyKeys::is_empty")]
-    pub(crate) keys: Keys,
+    pub(crate) keys: IdempotencyKeys,
     /// How many gates it has had.
     pub(crate) gates: u32,
     /// Those that are counted, by stage and in order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) stages: BTreeMap<Stage, Vec<GateId>>,
+    pub(crate) stages: BTreeMap<GateStage, Vec<GateId>>,
     /// When something last happened in it.
     pub(crate) last_at: Millis,
 }
 
 impl Session {
-    pub(crate) fn open(id: &SessionId, event: &Event, at: Millis) -> Option<Self> {
+    pub(crate) fn from_opened(id: &SessionId, event: &Event, at: Millis) -> Option<Self> {
         let Event::Opened { cwd, name, parent, door } = event else { return None };
         Some(Self {
             id: id.clone(),
@@ -200,7 +200,7 @@ impl Session {
             unattended: None,
             withheld: None,
             left_for: None,
-            keys: Keys::default(),
+            keys: IdempotencyKeys::default(),
             gates: 0,
             stages: BTreeMap::new(),
             last_at: at,
@@ -248,7 +248,7 @@ impl Session {
     }
 
     /// All entries in the order in which they came, all branches.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[SessionEntry] {
         &self.entries
     }
 
@@ -258,7 +258,7 @@ impl Session {
     }
 
     /// One entry.
-    pub fn entry(&self, id: &EntryId) -> Option<&Entry> {
+    pub fn entry(&self, id: &EntryId) -> Option<&SessionEntry> {
         self.by_id.get(id).map(|&at| &self.entries[at])
     }
 
@@ -268,12 +268,12 @@ impl Session {
     }
 
     /// The prompt that waits for a compaction.
-    pub fn awaited_prompt(&self) -> Option<&Queued> {
+    pub fn awaited_prompt(&self) -> Option<&QueuedMessage> {
         self.prompts.front()
     }
 
     /// The compaction that is under way.
-    pub fn compaction(&self) -> Option<&Compaction> {
+    pub fn active_compaction(&self) -> Option<&ActiveCompaction> {
         self.compaction.as_ref()
     }
 
@@ -283,18 +283,18 @@ impl Session {
     }
 
     /// Messages that wait to be said: steering, follow-ups, prompts behind a compaction, and those that wait for a run.
-    pub fn queued(&self) -> usize {
+    pub fn queued_count(&self) -> usize {
         self.steering.len() + self.follow_up.len() + self.prompts.len() + self.next.len()
     }
 
     /// Where the contents of [`Session::queued`] lie, in the order in which they will be said.
-    pub fn waiting(&self) -> impl Iterator<Item = Lsn> + '_ {
+    pub fn queued_contents(&self) -> impl Iterator<Item = Lsn> + '_ {
         let queues = [&self.prompts, &self.steering, &self.follow_up, &self.next];
         queues.into_iter().flatten().map(|queued| queued.content)
     }
 
     /// What was last recorded of its file: path, length and digest.
-    pub fn file(&self) -> Option<(&str, u64, &str)> {
+    pub fn session_file(&self) -> Option<(&str, u64, &str)> {
         self.file.as_ref().map(|(path, length, digest)| (path.as_str(), *length, digest.as_str()))
     }
 
@@ -304,12 +304,12 @@ impl Session {
     }
 
     /// What it has done under keys.
-    pub fn keys(&self) -> &Keys {
+    pub fn idempotency_keys(&self) -> &IdempotencyKeys {
         &self.keys
     }
 
     /// That its rules come from its host, if they do.
-    pub fn hosted(&self) -> Option<&Hosted> {
+    pub fn hosted_state(&self) -> Option<&HostedState> {
         self.hosted.as_ref()
     }
 
@@ -324,7 +324,7 @@ impl Session {
     }
 
     /// What an agent asked for, where the session is one's.
-    pub fn requester(&self) -> Option<&Requester> {
+    pub fn agent_requests(&self) -> Option<&AgentRequests> {
         self.requester.as_deref()
     }
 
@@ -341,37 +341,37 @@ impl Session {
         self.by_id = self.entries.iter().enumerate().map(|(at, entry)| (entry.id.clone(), at)).collect();
     }
 
-    pub(crate) fn queue(&self, queue: Queue) -> &VecDeque<Queued> {
+    pub(crate) fn queue(&self, queue: MessageQueue) -> &VecDeque<QueuedMessage> {
         match queue {
-            Queue::Steering => &self.steering,
-            Queue::FollowUp => &self.follow_up,
-            Queue::Prompt => &self.prompts,
-            Queue::Held => &self.held,
-            Queue::Next => &self.next,
+            MessageQueue::Steering => &self.steering,
+            MessageQueue::FollowUp => &self.follow_up,
+            MessageQueue::Prompt => &self.prompts,
+            MessageQueue::Held => &self.held,
+            MessageQueue::Next => &self.next,
         }
     }
 
-    fn queue_mut(&mut self, queue: Queue) -> &mut VecDeque<Queued> {
+    fn queue_mut(&mut self, queue: MessageQueue) -> &mut VecDeque<QueuedMessage> {
         match queue {
-            Queue::Steering => &mut self.steering,
-            Queue::FollowUp => &mut self.follow_up,
-            Queue::Prompt => &mut self.prompts,
-            Queue::Held => &mut self.held,
-            Queue::Next => &mut self.next,
+            MessageQueue::Steering => &mut self.steering,
+            MessageQueue::FollowUp => &mut self.follow_up,
+            MessageQueue::Prompt => &mut self.prompts,
+            MessageQueue::Held => &mut self.held,
+            MessageQueue::Next => &mut self.next,
         }
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, at: Millis, boot: u32) {
+    pub(crate) fn apply_event(&mut self, event: &Event, lsn: Lsn, at: Millis, boot: u32) {
         match event {
-            Event::Opened { .. } | Event::CompactionDropped { .. } | Event::Told { .. } => {}
-            Event::Hosted { realm, rules } => self.hosted = Some(Hosted { realm: realm.clone(), rules: *rules }),
+            Event::Opened { .. } | Event::CompactionDropped { .. } | Event::SequenceRecorded { .. } => {}
+            Event::Hosted { realm, rules } => self.hosted = Some(HostedState { realm: realm.clone(), rules: *rules }),
             Event::LeftFor { home } => self.left_for = Some(home.clone()),
             Event::CameFrom { .. } => self.left_for = None,
-            Event::Set(setting) => self.settings.apply(setting),
+            Event::Set(setting) => self.settings.apply_setting(setting),
             Event::Named { name } => self.name = Some(name.clone()),
             Event::Entry { id, parent, kind, tokens, made_at, content_at } => {
-                if *kind == Kind::User {
+                if *kind == SessionEntryKind::User {
                     self.overflow_tried = false;
                     self.sum_tried = false;
                     self.reminded = 0;
@@ -382,7 +382,7 @@ impl Session {
                     self.began = Some((run, id.clone()));
                 }
                 self.by_id.insert(id.clone(), self.entries.len());
-                self.entries.push(Entry {
+                self.entries.push(SessionEntry {
                     id: id.clone(),
                     parent: parent.clone(),
                     kind: kind.clone(),
@@ -395,15 +395,15 @@ impl Session {
                 });
                 self.leaf = Some(id.clone());
             }
-            Event::Gathering => self.gathering = Some(Gathering::default()),
+            Event::Gathering => self.gathering = Some(StagedEntries::default()),
             Event::Kept { entries } => {
                 let kept = entries.iter().filter_map(|id| self.by_id.get(id).map(|&at| self.entries[at].clone()));
-                let kept: Vec<Entry> = kept.collect();
+                let kept: Vec<SessionEntry> = kept.collect();
                 let gathering = self.gathering.get_or_insert_default();
                 kept.into_iter().for_each(|entry| gathering.push(entry));
             }
             Event::Gathered { id, parent, kind, tokens, made_at } => {
-                self.gathering.get_or_insert_default().push(Entry {
+                self.gathering.get_or_insert_default().push(SessionEntry {
                     id: id.clone(),
                     parent: parent.clone(),
                     kind: kind.clone(),
@@ -416,16 +416,17 @@ impl Session {
                 });
             }
             Event::Replaced { leaf } => {
-                let Gathering { entries, by_id } = self.gathering.take().unwrap_or_default();
+                let StagedEntries { entries, by_id } = self.gathering.take().unwrap_or_default();
                 self.entries = entries;
                 self.by_id = by_id;
                 self.leaf.clone_from(leaf);
             }
             Event::Moved { leaf, .. } => self.leaf.clone_from(leaf),
             Event::Queued { queue, tokens, kind, marks, behind } => {
-                let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone(), marks: marks.clone() };
+                let queued =
+                    QueuedMessage { content: lsn, at, tokens: *tokens, kind: kind.clone(), marks: marks.clone() };
                 let waiting = self.queue_mut(*queue);
-                let is_ahead = |queued: &Queued| queued.marks.as_ref().is_some_and(|marks| marks.ahead);
+                let is_ahead = |queued: &QueuedMessage| queued.marks.as_ref().is_some_and(|marks| marks.ahead);
                 // Most go to the end, however many wait.
                 let place = is_ahead(&queued).then(|| {
                     let first = behind.and_then(|first| waiting.iter().position(|other| other.content == first));
@@ -443,23 +444,23 @@ impl Session {
                 self.prompts.clear();
                 self.next.clear();
             }
-            Event::Renewed => self.renew(at),
+            Event::Renewed => self.start_anew(at),
             // Whoever does what is owed reads it from the record.
             Event::Remembered { .. } => {}
-            Event::Trimmed { first_kept } => self.trim(first_kept),
-            Event::Dropped { entry } => self.change(entry, |entry| entry.shown = false),
+            Event::Trimmed { first_kept } => self.trim_before(first_kept),
+            Event::Dropped { entry } => self.change_entry(entry, |entry| entry.shown = false),
             Event::Pruned { entries } => {
                 for entry in entries {
-                    self.change(entry, |entry| entry.pruned = Some(lsn));
+                    self.change_entry(entry, |entry| entry.pruned = Some(lsn));
                 }
             }
             Event::CompactionStarted { epoch, reason, first_kept, split_from, tokens_before, then, run, marks } => {
                 self.compactions = *epoch;
-                self.sum_tried |= *reason == Reason::Threshold;
-                if *reason == Reason::Overflow {
+                self.sum_tried |= *reason == CompactionCause::Threshold;
+                if *reason == CompactionCause::Overflow {
                     self.overflow_tried = true;
                 }
-                self.compaction = Some(Compaction {
+                self.compaction = Some(ActiveCompaction {
                     epoch: *epoch,
                     reason: *reason,
                     first_kept: first_kept.clone(),
@@ -487,11 +488,13 @@ impl Session {
             Event::Folder { path } => self.folder = Some(path.clone()),
             Event::Tasks { open } => self.open_tasks = *open,
             Event::Reminded { attempt } => self.reminded = *attempt,
-            Event::Keyed { name, asks, came_to } => self.keys.note(name, Done { asks: *asks, came_to: *came_to }),
+            Event::Keyed { name, asks, came_to } => {
+                self.keys.record_key(name, KeyedRecord { asks: *asks, came_to: *came_to })
+            }
         }
     }
 
-    fn change(&mut self, id: &EntryId, change: impl FnOnce(&mut Entry)) {
+    fn change_entry(&mut self, id: &EntryId, change: impl FnOnce(&mut SessionEntry)) {
         if let Some(&at) = self.by_id.get(id) {
             change(&mut self.entries[at]);
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Path;
+use super::SettingsPath;
 use crate::{digest::Digest, id::PrincipalId};
 
 /// A fact about settings.
@@ -15,20 +15,20 @@ pub enum Event {
         /// Who did.
         by: PrincipalId,
         /// Where.
-        path: Path,
+        path: SettingsPath,
         /// What, without its secrets. Absent: nothing is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<Value>,
         /// Secrets at the path or below, by their digests.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        secrets: Vec<(Path, Digest)>,
+        secrets: Vec<(SettingsPath, Digest)>,
     },
     /// A text stands at the end of a list.
     Added {
         /// Who did.
         by: PrincipalId,
         /// The list.
-        path: Path,
+        path: SettingsPath,
         /// The text.
         item: String,
     },
@@ -43,7 +43,7 @@ impl Event {
     }
 
     /// Where something changed.
-    pub const fn path(&self) -> &Path {
+    pub const fn path(&self) -> &SettingsPath {
         match self {
             Self::Set { path, .. } | Self::Added { path, .. } => path,
         }

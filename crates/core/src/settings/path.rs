@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// The names on the way to a setting, from the outermost. Never empty where it came by [`Path::of`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Path(Vec<String>);
+pub struct SettingsPath(Vec<String>);
 
-impl Path {
+impl SettingsPath {
     /// The way along these names. `None` if there are none, or one is empty.
-    pub fn of(names: impl IntoIterator<Item = String>) -> Option<Self> {
+    pub fn from_names(names: impl IntoIterator<Item = String>) -> Option<Self> {
         let names: Vec<String> = names.into_iter().collect();
         (!names.is_empty() && names.iter().all(|name| !name.is_empty())).then_some(Self(names))
     }
@@ -27,7 +27,7 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for SettingsPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("."))
     }

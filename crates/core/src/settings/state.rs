@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Event, Path};
+use super::{Event, SettingsPath};
 use crate::digest::Digest;
 
 /// Everything that people have set. What counts where nothing is set is not part of it.
@@ -14,7 +14,7 @@ pub struct State {
     tree: Map<String, Value>,
     /// As pairs: a path is no name of a member.
     #[serde(with = "pairs")]
-    secrets: BTreeMap<Path, Digest>,
+    secrets: BTreeMap<SettingsPath, Digest>,
 }
 
 mod pairs {
@@ -22,13 +22,13 @@ mod pairs {
 
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    use super::{Digest, Path};
+    use super::{Digest, SettingsPath};
 
-    pub(super) fn serialize<S: Serializer>(map: &BTreeMap<Path, Digest>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(map: &BTreeMap<SettingsPath, Digest>, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(map)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Path, Digest>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<SettingsPath, Digest>, D::Error> {
         Ok(Vec::deserialize(from)?.into_iter().collect())
     }
 }
@@ -40,26 +40,26 @@ impl State {
     }
 
     /// Which secrets are set.
-    pub fn secrets(&self) -> impl Iterator<Item = (&Path, Digest)> {
+    pub fn secrets(&self) -> impl Iterator<Item = (&SettingsPath, Digest)> {
         self.secrets.iter().map(|(path, digest)| (path, *digest))
     }
 
     /// What is set at a path. Lists are not walked into.
-    pub fn get(&self, path: &Path) -> Option<&Value> {
+    pub fn get(&self, path: &SettingsPath) -> Option<&Value> {
         let (first, rest) = path.names().split_first()?;
         rest.iter().try_fold(self.tree.get(first)?, |at, name| at.get(name.as_str()))
     }
 
     /// The secrets at a path or below.
-    pub(crate) fn secrets_within(&self, path: &Path) -> impl Iterator<Item = (&Path, Digest)> {
+    pub(crate) fn secrets_within(&self, path: &SettingsPath) -> impl Iterator<Item = (&SettingsPath, Digest)> {
         self.secrets().filter(move |(at, _)| at.is_within(path))
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub fn apply(&mut self, event: &Event) {
+    pub fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Set { path, value, secrets, .. } => {
-                self.put(path, value.clone());
+                self.set_value(path, value.clone());
                 self.secrets.retain(|at, _| !at.is_within(path));
                 self.secrets.extend(secrets.iter().cloned());
             }
@@ -69,12 +69,12 @@ impl State {
                     Some(_) | None => Vec::new(),
                 };
                 list.push(item.as_str().into());
-                self.put(path, Some(list.into()));
+                self.set_value(path, Some(list.into()));
             }
         }
     }
 
-    fn put(&mut self, path: &Path, value: Option<Value>) {
+    fn set_value(&mut self, path: &SettingsPath, value: Option<Value>) {
         let Some((last, way)) = path.names().split_last() else { return };
         let mut at = &mut self.tree;
         for name in way {
@@ -96,15 +96,15 @@ impl State {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Event, Path, State};
+    use super::{Event, SettingsPath, State};
     use crate::{digest::Digest, id::PrincipalId};
 
-    fn path(text: &str) -> Path {
-        Path::of(text.split('.').map(str::to_owned)).unwrap()
+    fn path(text: &str) -> SettingsPath {
+        SettingsPath::from_names(text.split('.').map(str::to_owned)).unwrap()
     }
 
     fn set(at: &str, value: Option<Value>, secrets: &[&str]) -> Event {
-        let secrets = secrets.iter().map(|at| (path(at), Digest::of(at.as_bytes()))).collect();
+        let secrets = secrets.iter().map(|at| (path(at), Digest::hash_bytes(at.as_bytes()))).collect();
         Event::Set { by: PrincipalId::new("ana"), path: path(at), value, secrets }
     }
 
@@ -131,7 +131,7 @@ mod tests {
             ("above takes it out", set("a", None, &[]), json!({"l": {"m": 1}}), vec![]),
         ] {
             let written = serde_json::to_string(&event).unwrap();
-            state.apply(&serde_json::from_str(&written).unwrap());
+            state.apply_event(&serde_json::from_str(&written).unwrap());
             assert_eq!(Value::Object(state.tree().clone()), tree, "{case}");
             let got: Vec<String> = state.secrets().map(|(path, _)| path.to_string()).collect();
             assert_eq!(got, secrets, "{case}");
@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn a_path_has_names_and_knows_what_is_below_it() {
-        assert_eq!(Path::of([]), None);
-        assert_eq!(Path::of(["a".to_owned(), String::new()]), None);
+        assert_eq!(SettingsPath::from_names([]), None);
+        assert_eq!(SettingsPath::from_names(["a".to_owned(), String::new()]), None);
         assert!(path("a.b").is_within(&path("a")) && path("a").is_within(&path("a")));
         assert!(!path("ab").is_within(&path("a")) && !path("a").is_within(&path("a.b")));
     }

@@ -1,53 +1,55 @@
 //! A run that is to stop ends its calls: those that have not begun at once, the others as soon as they come back.
 
-use super::{Scene, withdraw_gate};
+use super::{RunContext, withdraw_gate};
 use crate::{
-    call::{self, Call, End, Executor, Phase as CallPhase},
+    call::{self, Call, CallEnd, CallPhase, Executor},
     decision::{BranchBuilder, DecisionContext, Event, Fact, texts},
     message::StopReason,
-    run::{self, Abort, Phase},
+    run::{self, AbortState, RunPhase},
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let mut branch = BranchBuilder::new(scene.session);
     // Nobody is shown a message that the provider broke off: what its calls came to is in the record and nowhere else.
-    if scene.run.is_broken() && *scene.run.phase() == Phase::Calling {
-        let call = scene.calls().find(|call| !call.is_over())?;
+    if scene.run.is_broken() && *scene.run.phase() == RunPhase::Calling {
+        let call = scene.open_calls().find(|call| !call.is_over())?;
         // A version before this one may have asked about it.
         withdraw_gate(scene.view, &mut branch, call);
-        let ended = call::Event::Ended { call: call.id(), end: End::Cancelled, entry: None };
+        let ended = call::Event::Ended { call: call.id(), end: CallEnd::Cancelled, entry: None };
         branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
         return Some(branch.into_facts());
     }
     // A message that was broken off wants nothing any more, whoever broke it off.
     let is_cut_off = matches!(scene.run.last, Some((_, StopReason::Aborted, _) | (_, _, Some(_))));
-    if scene.run.abort() != Abort::Asked && !is_cut_off {
+    if scene.run.abort_state() != AbortState::Requested && !is_cut_off {
         return None;
     }
     match scene.run.phase() {
-        Phase::Calling => {
+        RunPhase::Calling => {
             let works = |call: &&Call| {
                 matches!(call.phase(), CallPhase::Started { .. }) && *call.executor() != Executor::Person
             };
             // One call at a time: all of them may be more than fits into one batch.
-            if let Some(call) = scene.calls().filter(works).find(|call| !call.aborting) {
+            if let Some(call) = scene.open_calls().filter(works).find(|call| !call.aborting) {
                 branch.push_event(Event::Call(call::Event::Aborting { call: call.id() }));
-            } else if scene.calls().find(works).is_none() {
+            } else if scene.open_calls().find(works).is_none() {
                 // What runs comes back first, so that results stand in the order in which they came about.
-                let call = scene.calls().find(|call| !call.is_over())?;
+                let call = scene.open_calls().find(|call| !call.is_over())?;
                 // Nobody waits until its peer can be asked.
                 let is_asking = matches!(call.phase(), CallPhase::Started { .. } | CallPhase::Gated);
                 let (end, text) = match call.may_be_asked() {
-                    true => (End::Unknown, texts::UNKNOWN),
-                    false if is_asking && scene.is_over() => (End::Cancelled, texts::RUN_OVER),
-                    false if *call.executor() == Executor::Person && is_asking => (End::Cancelled, texts::UNANSWERED),
-                    false => (End::Cancelled, texts::CANCELLED),
+                    true => (CallEnd::Unknown, texts::UNKNOWN),
+                    false if is_asking && scene.is_over() => (CallEnd::Cancelled, texts::RUN_OVER),
+                    false if *call.executor() == Executor::Person && is_asking => {
+                        (CallEnd::Cancelled, texts::UNANSWERED)
+                    }
+                    false => (CallEnd::Cancelled, texts::CANCELLED),
                 };
                 scene.end_call(&mut branch, call, end, text, context);
             }
         }
-        Phase::Opening => branch.push_event(Event::Run(run::Event::TurnClosed { run: scene.run.id() })),
-        Phase::Thinking { .. } | Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => {}
+        RunPhase::Opening => branch.push_event(Event::Run(run::Event::TurnClosed { run: scene.run.id() })),
+        RunPhase::Thinking { .. } | RunPhase::Between | RunPhase::Backoff { .. } | RunPhase::Ended(_) => {}
     }
     let facts = branch.into_facts();
     (!facts.is_empty()).then_some(facts)

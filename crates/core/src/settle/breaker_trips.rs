@@ -1,8 +1,8 @@
 //! After several denials in a row a run stops asking: what still waits for a person is denied.
 
-use super::Scene;
+use super::RunContext;
 use crate::{
-    call::{End, Phase},
+    call::{CallEnd, CallPhase},
     decision::{BranchBuilder, DecisionContext, Fact},
 };
 
@@ -12,12 +12,12 @@ pub(crate) const LIMIT: u32 = 3;
 pub(super) const TRIPPED: &str =
     "Denied: three denials in a row. This run asks for nothing more until a person has spoken again.";
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     if scene.run.denials < LIMIT {
         return None;
     }
-    let call = scene.calls().find(|call| *call.phase() == Phase::Gated)?;
+    let call = scene.open_calls().find(|call| *call.phase() == CallPhase::Gated)?;
     let mut branch = BranchBuilder::new(scene.session);
-    scene.end_call(&mut branch, call, End::Denied, TRIPPED, context);
+    scene.end_call(&mut branch, call, CallEnd::Denied, TRIPPED, context);
     Some(branch.into_facts())
 }

@@ -1,10 +1,10 @@
 //! What a resolved approval means for the call that waited for it.
 
-use super::Docket;
+use super::OpenCalls;
 use crate::{
-    call::{self, End, Phase},
+    call::{self, CallEnd, CallPhase},
     decision::{BranchBuilder, DecisionContext, Event, Fact, texts},
-    gate::{self, Kind, Resolution},
+    gate::{self, GateResolution, Kind},
     policy::DENIAL_LASTS,
     run,
     session::DenialReach,
@@ -13,17 +13,18 @@ use crate::{
 /// What a model has to know of any denial by a person.
 const STAYS_DENIED: &str = "A person refused this. Do not retry it: the same action in other words stays denied.";
 
-pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
-    let (call, gate) = docket.calls().find_map(|call| {
+pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+    let (call, gate) = docket.open_calls().find_map(|call| {
         let gate = docket.view.state.gate_of(call.id())?;
-        (*call.phase() == Phase::Gated && gate.kind() == Kind::Approval && !gate.is_pending()).then_some((call, gate))
+        (*call.phase() == CallPhase::Gated && gate.kind() == Kind::Approval && !gate.is_pending())
+            .then_some((call, gate))
     })?;
-    let gate::Phase::Resolved { resolution, by, .. } = gate.phase() else { return None };
+    let gate::GatePhase::Resolved { resolution, by, .. } = gate.phase() else { return None };
     let is_requested = docket.run.is_none();
     let mut branch = BranchBuilder::new(docket.session);
     let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
     match resolution {
-        Resolution::Allowed { .. } | Resolution::Granted => {
+        GateResolution::Allowed { .. } | GateResolution::Granted => {
             if let Some(run) = docket.run
                 && run.denials > 0
                 && by.as_ref().is_some_and(|by| run.was_denied_by(by))
@@ -38,7 +39,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<
                 by: by.clone(),
             }));
         }
-        Resolution::Denied | Resolution::Declined | Resolution::Answered => {
+        GateResolution::Denied | GateResolution::Declined | GateResolution::Answered => {
             if let Some(run) = docket.run {
                 let denied = run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by: by.clone() };
                 branch.push_event(Event::Run(denied));
@@ -54,16 +55,16 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<
                 Some(reason) => format!("Denied{who}: {reason}\n{STAYS_DENIED}{how_long}"),
                 None => format!("Denied{who}. {STAYS_DENIED}{how_long}"),
             };
-            let end = if is_requested { End::Refused } else { End::Denied };
+            let end = if is_requested { CallEnd::Refused } else { CallEnd::Denied };
             docket.end_call(&mut branch, call, end, &text, context);
         }
-        Resolution::Expired => {
-            let end = if is_requested { End::Expired } else { End::Denied };
+        GateResolution::Expired => {
+            let end = if is_requested { CallEnd::Expired } else { CallEnd::Denied };
             docket.end_call(&mut branch, call, end, "Denied: nobody answered in time.", context);
         }
-        Resolution::Withdrawn => {
+        GateResolution::Withdrawn => {
             // Neither a rule nor a person refused it: an agent may ask for it again.
-            let end = if is_requested { End::Expired } else { End::Denied };
+            let end = if is_requested { CallEnd::Expired } else { CallEnd::Denied };
             let text = match docket.is_over() {
                 true => texts::RUN_OVER,
                 false => "Denied: the approval was withdrawn before anybody decided.",

@@ -1,54 +1,54 @@
 //! A call that is wanted is judged: it may run, it is refused, or a person decides.
 
-use super::{Docket, asks_to_go_on, breaker_trips, brief, evaluate, open_approval};
+use super::{OpenCalls, asks_to_go_on, breaker_trips, evaluate_policy, open_approval, short_reason};
 use crate::{
-    call::{self, End, Executor, Phase},
+    call::{self, CallEnd, CallPhase, Executor},
     decision::{BranchBuilder, DecisionContext, Event, Fact},
     policy::Verdict,
 };
 
-pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     if docket.view.closing || !docket.may_begin() {
         return None;
     }
-    let call = docket.calls().find(|call| *call.phase() == Phase::Wanted)?;
+    let call = docket.open_calls().find(|call| *call.phase() == CallPhase::Proposed)?;
     let mut branch = BranchBuilder::new(docket.session);
     let Some(content) = docket.view.admitted.call_content(call.id()) else {
-        docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
+        docket.end_call(&mut branch, call, CallEnd::Failed, "Not run: what was wanted cannot be read.", context);
         return Some(branch.into_facts());
     };
     if let Some(problem) = &content.problem {
-        docket.end_call(&mut branch, call, End::Failed, problem, context);
+        docket.end_call(&mut branch, call, CallEnd::Failed, problem, context);
         return Some(branch.into_facts());
     }
-    let verdict = match (call.executor(), docket.subject(call)) {
+    let verdict = match (call.executor(), docket.policy_subject(call)) {
         (_, None) => {
-            docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
+            docket.end_call(&mut branch, call, CallEnd::Failed, "Not run: what was wanted cannot be read.", context);
             return Some(branch.into_facts());
         }
-        (_, Some(subject)) => evaluate(docket.view, docket.session, &subject, context.now),
+        (_, Some(subject)) => evaluate_policy(docket.view, docket.session, &subject, context.now),
     };
     let policy = docket.view.rules.digest();
     match verdict {
         Verdict::Allow(why) => {
-            let why = brief(&why);
+            let why = short_reason(&why);
             branch.push_event(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
-        Verdict::Deny(why) => docket.deny(&mut branch, call, &why, context),
+        Verdict::Deny(why) => docket.deny_call(&mut branch, call, &why, context),
         // A question to a person needs nobody's leave but their own.
         Verdict::Ask(why) if *call.executor() == Executor::Person => {
-            let why = brief(&why);
+            let why = short_reason(&why);
             branch.push_event(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
         Verdict::Ask(_) if docket.run.is_none() && is_full(docket) => {
-            docket.end_call(&mut branch, call, End::Limited, "Too many pending approvals", context);
+            docket.end_call(&mut branch, call, CallEnd::Limited, "Too many pending approvals", context);
         }
         Verdict::Ask(_) if docket.is_held() => {
-            asks_to_go_on::ask(docket, &mut branch, true, context);
-            docket.end_call(&mut branch, call, End::Denied, asks_to_go_on::HELD, context);
+            asks_to_go_on::open_question(docket, &mut branch, true, context);
+            docket.end_call(&mut branch, call, CallEnd::Denied, asks_to_go_on::HELD, context);
         }
-        Verdict::Ask(_) if docket.denials() >= breaker_trips::LIMIT => {
-            docket.end_call(&mut branch, call, End::Denied, breaker_trips::TRIPPED, context);
+        Verdict::Ask(_) if docket.denial_count() >= breaker_trips::LIMIT => {
+            docket.end_call(&mut branch, call, CallEnd::Denied, breaker_trips::TRIPPED, context);
         }
         Verdict::Ask(why) => open_approval(docket, &mut branch, call, &why, context),
     }
@@ -56,7 +56,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<
 }
 
 /// Whether as many requests wait for people as may.
-fn is_full(docket: Docket<'_>) -> bool {
-    let waiting = docket.calls().filter(|call| *call.phase() == Phase::Gated).count();
+fn is_full(docket: OpenCalls<'_>) -> bool {
+    let waiting = docket.open_calls().filter(|call| *call.phase() == CallPhase::Gated).count();
     waiting >= usize::try_from(docket.session.settings().max_pending).unwrap_or(usize::MAX)
 }

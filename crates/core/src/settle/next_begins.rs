@@ -4,11 +4,11 @@
 use super::begin_own;
 use crate::{
     decision::{BranchBuilder, DecisionContext, DecisionView, Fact, compaction_started, prune_entries},
-    session::{Queue, Reason, Session, Then},
+    session::{AfterCompaction, CompactionCause, MessageQueue, Session},
 };
 
-pub(super) fn rule(view: DecisionView<'_>, session: &Session, context: &mut DecisionContext) -> Option<Vec<Fact>> {
-    let next = session.queue(Queue::Next).front()?;
+pub(super) fn due_facts(view: DecisionView<'_>, session: &Session, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+    let next = session.queue(MessageQueue::Next).front()?;
     if view.closing || !session.is_at_rest() {
         return None;
     }
@@ -16,9 +16,9 @@ pub(super) fn rule(view: DecisionView<'_>, session: &Session, context: &mut Deci
     if session.is_over_limit()
         && !session.sum_tried
         && !prune_entries(&mut branch)
-        && let Some(cut) = session.cut()
+        && let Some(cut) = session.find_cut()
     {
-        branch.push_event(compaction_started(session, Reason::Threshold, cut, Then::Rest));
+        branch.push_event(compaction_started(session, CompactionCause::Threshold, cut, AfterCompaction::Rest));
         return Some(branch.into_facts());
     }
     let marks = next.marks.as_deref().cloned().unwrap_or_default();

@@ -3,9 +3,9 @@
 use crate::{
     decision::{BranchBuilder, DecisionContext, Event},
     id::RunId,
-    ledger::Amount,
-    run::{Event as Happened, Marks, Trigger},
-    session::{Kind, Queue, Said, Take},
+    ledger::BudgetAmount,
+    run::{Event as Happened, RunMetadata, RunTrigger},
+    session::{MessageContent, MessageQueue, SessionEntryKind, TakeMode},
     unattended::Event as Declared,
 };
 
@@ -13,26 +13,26 @@ use crate::{
 /// run of its own.
 pub(crate) fn begin_own(
     branch: &mut BranchBuilder<'_>,
-    said: Option<Said>,
-    marks: Marks,
+    message: Option<MessageContent>,
+    marks: RunMetadata,
     context: &mut DecisionContext,
 ) -> RunId {
-    let run = RunId::new(context.fresh.uuid(context.now));
+    let run = RunId::new(context.fresh.next_uuid(context.now));
     if let Some(terms) = marks.terms.clone().filter(|_| branch.session().unattended().is_none()) {
         let (under, firing) = (branch.session().id().clone(), marks.firing.clone());
-        let spent = Amount::default();
+        let spent = BudgetAmount::default();
         let declared = Declared::Declared { under, terms, began: context.now, spent, firing, declared: None };
         branch.push_event(Event::Unattended(declared));
     }
-    branch.push_event(Event::Run(Happened::Started { run, trigger: Trigger::Prompt }));
+    branch.push_event(Event::Run(Happened::Started { run, trigger: RunTrigger::Prompt }));
     if !marks.is_empty() {
         branch.push_event(Event::Run(Happened::Marked { run, marks: Box::new(marks) }));
     }
     branch.push_event(Event::Run(Happened::TurnOpened { run, turn: 1 }));
-    branch.drain_queue(Queue::Held, Take::All, context);
-    match said {
-        Some(said) => drop(branch.push_message(Kind::User, said, context)),
-        None => drop(branch.drain_queue(Queue::Next, Take::One, context)),
+    branch.drain_queue(MessageQueue::Held, TakeMode::All, context);
+    match message {
+        Some(message) => drop(branch.push_message(SessionEntryKind::User, message, context)),
+        None => drop(branch.drain_queue(MessageQueue::Next, TakeMode::One, context)),
     }
     run
 }
@@ -44,24 +44,24 @@ pub(crate) fn begin_own(
 pub(crate) fn continue_with(
     branch: &mut BranchBuilder<'_>,
     awaited: Option<RunId>,
-    trigger: Trigger,
-    opening: Vec<(Kind, Said)>,
+    trigger: RunTrigger,
+    opening: Vec<(SessionEntryKind, MessageContent)>,
     context: &mut DecisionContext,
 ) -> RunId {
-    let run = awaited.unwrap_or_else(|| RunId::new(context.fresh.uuid(context.now)));
+    let run = awaited.unwrap_or_else(|| RunId::new(context.fresh.next_uuid(context.now)));
     branch.push_event(Event::Run(Happened::Started { run, trigger }));
     branch.push_event(Event::Run(Happened::TurnOpened { run, turn: 1 }));
-    branch.drain_queue(Queue::Held, Take::All, context);
-    let is_prompted = branch.drain_queue(Queue::Prompt, Take::All, context);
+    branch.drain_queue(MessageQueue::Held, TakeMode::All, context);
+    let is_prompted = branch.drain_queue(MessageQueue::Prompt, TakeMode::All, context);
     let is_empty = opening.is_empty();
-    for (kind, said) in opening {
-        branch.push_message(kind, said, context);
+    for (kind, message) in opening {
+        branch.push_message(kind, message, context);
     }
     let steering = branch.session().settings().modes.steering;
-    let is_steered = branch.drain_queue(Queue::Steering, steering, context);
-    if is_empty && !is_prompted && !is_steered && trigger == Trigger::Prompt {
+    let is_steered = branch.drain_queue(MessageQueue::Steering, steering, context);
+    if is_empty && !is_prompted && !is_steered && trigger == RunTrigger::Prompt {
         let follow_up = branch.session().settings().modes.follow_up;
-        branch.drain_queue(Queue::FollowUp, follow_up, context);
+        branch.drain_queue(MessageQueue::FollowUp, follow_up, context);
     }
     run
 }

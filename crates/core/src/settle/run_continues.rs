@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Scene, continue_with, wait_asked};
+use super::{RunContext, continue_with, wait_question};
 use crate::{
     decision::{
         BranchBuilder, DecisionContext, Event, Fact, check_compaction_budget, compaction_started,
@@ -10,18 +10,21 @@ use crate::{
     },
     id::{GateId, RunId},
     message::StopReason,
-    run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
-    session::{Event as InSession, Kind, Queue, Reason, Retry, Stopped, Sums, Then},
+    run::{AbortState, Event as Happened, ProviderFailure, RunOutcome, RunPhase, RunTrigger},
+    session::{
+        AfterCompaction, CompactionCause, CompactionTiming, Event as InSession, MessageQueue, RetryPolicy,
+        SessionEntryKind, StoppedRun,
+    },
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
-    if *scene.run.phase() != Phase::Between {
+pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+    if *scene.run.phase() != RunPhase::Between {
         return None;
     }
     let run = scene.run.id();
     let mut branch = BranchBuilder::new(scene.session);
-    if scene.run.abort() == Abort::Asked {
-        end(scene, &mut branch, End::Aborted);
+    if scene.run.abort_state() == AbortState::Requested {
+        end_run(scene, &mut branch, RunOutcome::Aborted);
         return Some(branch.into_facts());
     }
     let modes = scene.session.settings().modes;
@@ -31,25 +34,25 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Ve
         // It asks again: after a wait, or in another process.
         None => {
             open(&mut branch);
-            branch.drain_queue(Queue::Steering, modes.steering, context);
+            branch.drain_queue(MessageQueue::Steering, modes.steering, context);
         }
-        Some((entry, _, Some(failure))) => failed(scene, &mut branch, entry.clone(), *failure, context),
-        Some((_, StopReason::Aborted, None)) => end(scene, &mut branch, End::Aborted),
+        Some((entry, _, Some(failure))) => handle_failure(scene, &mut branch, entry.clone(), *failure, context),
+        Some((_, StopReason::Aborted, None)) => end_run(scene, &mut branch, RunOutcome::Aborted),
         // Whoever heard it did not say why it broke: that is no finished answer, and no reason to ask again.
-        Some((_, StopReason::Error, None)) => end(scene, &mut branch, End::Failed),
+        Some((_, StopReason::Error, None)) => end_run(scene, &mut branch, RunOutcome::Failed),
         Some((_, _, None)) => {
             // What waits is no part of a run behind which nothing follows: what it answered would not be what was asked for.
-            let waits = |queue| !scene.run.marks().last && !scene.session.queue(queue).is_empty();
-            if waits(Queue::Steering) {
+            let waits = |queue| !scene.run.run_metadata().last && !scene.session.queue(queue).is_empty();
+            if waits(MessageQueue::Steering) {
                 open(&mut branch);
-                branch.drain_queue(Queue::Steering, modes.steering, context);
+                branch.drain_queue(MessageQueue::Steering, modes.steering, context);
             } else if scene.run.called {
                 open(&mut branch);
-            } else if waits(Queue::FollowUp) {
+            } else if waits(MessageQueue::FollowUp) {
                 open(&mut branch);
-                branch.drain_queue(Queue::FollowUp, modes.follow_up, context);
+                branch.drain_queue(MessageQueue::FollowUp, modes.follow_up, context);
             } else {
-                end(scene, &mut branch, End::Completed);
+                end_run(scene, &mut branch, RunOutcome::Completed);
                 goes_on(scene, &mut branch, context);
             }
         }
@@ -57,26 +60,34 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Ve
     Some(branch.into_facts())
 }
 
-fn end(scene: Scene<'_>, branch: &mut BranchBuilder<'_>, end: End) {
-    if end == End::Aborted {
-        forget(branch);
+fn end_run(scene: RunContext<'_>, branch: &mut BranchBuilder<'_>, end: RunOutcome) {
+    if end == RunOutcome::Aborted {
+        forget_run(branch);
     }
     branch.push_event(Event::Run(Happened::Ended { run: scene.run.id(), end, attempts: scene.run.attempt }));
 }
 
 /// What a run that is stopped leaves to the model: whatever took effect, with all around it; and nothing of a run that called
 /// nothing, where its session is set so.
-pub(crate) fn forget(branch: &mut BranchBuilder<'_>) {
+pub(crate) fn forget_run(branch: &mut BranchBuilder<'_>) {
     let session = branch.session();
     // It may not have begun yet: it was to ask again what was too long.
     let first = session.run_began().or_else(|| session.asks_again_from());
-    let Some(first) = first.filter(|_| session.settings().stopped == Stopped::IsForgotten) else {
+    let Some(first) = first.filter(|_| session.settings().stopped == StoppedRun::IsForgotten) else {
         return;
     };
-    let path = session.path();
+    let path = session.path_entries();
     let of_run: Vec<_> = path.into_iter().skip_while(|entry| entry.id != *first).collect();
-    let is_said = |kind: &Kind| matches!(kind, Kind::User | Kind::Custom | Kind::Developer | Kind::Assistant { .. });
-    let is_summary = |kind: &Kind| matches!(kind, Kind::Compaction { .. });
+    let is_said = |kind: &SessionEntryKind| {
+        matches!(
+            kind,
+            SessionEntryKind::User
+                | SessionEntryKind::Custom
+                | SessionEntryKind::Developer
+                | SessionEntryKind::Assistant { .. }
+        )
+    };
+    let is_summary = |kind: &SessionEntryKind| matches!(kind, SessionEntryKind::Compaction { .. });
     if of_run.iter().all(|entry| is_said(&entry.kind) || is_summary(&entry.kind)) {
         for entry in of_run.into_iter().filter(|entry| entry.shown && !is_summary(&entry.kind)) {
             branch.push_event(Event::Session(InSession::Dropped { entry: entry.id.clone() }));
@@ -85,16 +96,16 @@ pub(crate) fn forget(branch: &mut BranchBuilder<'_>) {
 }
 
 /// After a failure of the provider: another attempt, a compaction, or the end.
-fn failed(
-    scene: Scene<'_>,
+fn handle_failure(
+    scene: RunContext<'_>,
     branch: &mut BranchBuilder<'_>,
     entry: crate::id::EntryId,
-    failure: Failure,
+    failure: ProviderFailure,
     context: &mut DecisionContext,
 ) {
     let settings = scene.session.settings();
     let attempt = scene.run.attempt + 1;
-    let asks = wait_asked::is_due(scene, failure);
+    let asks = wait_question::is_due(scene, failure);
     if failure.overflow {
         let cut = (settings.thresholds.auto && !scene.session.overflow_tried && !scene.view.closing)
             .then(|| scene.session.cut_without(Some(&entry)))
@@ -103,51 +114,53 @@ fn failed(
         match cut {
             Some(cut) => {
                 branch.push_event(Event::Session(InSession::Dropped { entry }));
-                end(scene, branch, End::Overflowed);
-                let again = RunId::new(context.fresh.uuid(context.now));
-                branch.push_event(compaction_started_again(scene.session, cut, again, scene.run.marks()));
+                end_run(scene, branch, RunOutcome::Overflowed);
+                let again = RunId::new(context.fresh.next_uuid(context.now));
+                branch.push_event(compaction_started_again(scene.session, cut, again, scene.run.run_metadata()));
             }
-            None => end(scene, branch, End::Failed),
+            None => end_run(scene, branch, RunOutcome::Failed),
         }
-    } else if let Some(delay) = wait(settings.retry, failure, attempt, asks) {
+    } else if let Some(delay) = retry_delay(settings.retry, failure, attempt, asks) {
         branch.push_event(Event::Session(InSession::Dropped { entry }));
-        let gate = asks.then(|| GateId::new(context.fresh.uuid(context.now)));
+        let gate = asks.then(|| GateId::new(context.fresh.next_uuid(context.now)));
         let until = context.now + delay;
         let (run, max) = (scene.run.id(), settings.retry.max);
         branch.push_event(Event::Run(Happened::BackedOff { run, attempt, max, delay, until, gate }));
         if let Some(gate) = gate {
-            wait_asked::open(scene, branch, gate, until, context.now);
+            wait_question::open_question(scene, branch, gate, until, context.now);
         }
     } else {
-        end(scene, branch, End::Failed);
+        end_run(scene, branch, RunOutcome::Failed);
     }
 }
 
 /// How long a run waits before this attempt; none where there is no further one. A wait that is cut short would only end in
 /// the same refusal. The longest wait is for a run that cannot ask.
-fn wait(retry: Retry, failure: Failure, attempt: u32, asks: bool) -> Option<Duration> {
-    let asked = failure.after.unwrap_or_default();
-    let may_wait = failure.retryable && retry.enabled && attempt <= retry.max && (asks || asked <= retry.longest);
+fn retry_delay(retry: RetryPolicy, failure: ProviderFailure, attempt: u32, asks: bool) -> Option<Duration> {
+    let requested_delay = failure.after.unwrap_or_default();
+    let may_wait =
+        failure.retryable && retry.enabled && attempt <= retry.max && (asks || requested_delay <= retry.longest);
     let backoff = retry.base.saturating_mul(2_u32.saturating_pow(attempt - 1));
-    may_wait.then(|| backoff.min(retry.longest).max(asked))
+    may_wait.then(|| backoff.min(retry.longest).max(requested_delay))
 }
 
 /// What follows a run that was done: a compaction, or a reminder of open tasks.
-fn goes_on(scene: Scene<'_>, branch: &mut BranchBuilder<'_>, context: &mut DecisionContext) {
-    if scene.run.marks().last {
+fn goes_on(scene: RunContext<'_>, branch: &mut BranchBuilder<'_>, context: &mut DecisionContext) {
+    if scene.run.run_metadata().last {
         return;
     }
     let session = scene.session;
-    if session.settings().sums == Sums::AfterRuns && session.is_over_limit() {
+    if session.settings().sums == CompactionTiming::AfterRuns && session.is_over_limit() {
         let is_enough = prune_entries(branch);
         // A continuation that did nothing is not continued again: a context that does not get small enough would go round for ever.
-        let went_round = scene.run.trigger == Trigger::Continuation && scene.run.turn() == 1;
+        let went_round = scene.run.trigger == RunTrigger::Continuation && scene.run.turn() == 1;
         let may_begin = !went_round && !scene.view.closing;
         if !is_enough
             && may_begin
-            && let Some(cut) = session.cut().filter(|cut| check_compaction_budget(session, cut, context.now).is_ok())
+            && let Some(cut) =
+                session.find_cut().filter(|cut| check_compaction_budget(session, cut, context.now).is_ok())
         {
-            branch.push_event(compaction_started(session, Reason::Threshold, cut, Then::Continue));
+            branch.push_event(compaction_started(session, CompactionCause::Threshold, cut, AfterCompaction::Continue));
             return;
         }
     }
@@ -161,8 +174,8 @@ fn goes_on(scene: Scene<'_>, branch: &mut BranchBuilder<'_>, context: &mut Decis
         continue_with(
             branch,
             None,
-            Trigger::Reminder,
-            vec![(Kind::Developer, texts::developer_message(&text))],
+            RunTrigger::Reminder,
+            vec![(SessionEntryKind::Developer, texts::developer_message(&text))],
             context,
         );
     }

@@ -3,7 +3,7 @@
 use super::terms::{ContractTerms, TermsWidening};
 use crate::{
     id::{GateId, SessionId},
-    ledger::{Amount, Breach},
+    ledger::{BudgetAmount, BudgetBreach},
     policy::{ContractGap, ContractScope},
     time::Millis,
 };
@@ -14,7 +14,7 @@ pub struct ContractCarryover {
     /// The session that the contract was first declared in.
     pub under: SessionId,
     /// What was spent there.
-    pub spent: Amount,
+    pub spent: BudgetAmount,
     /// When the clock began there.
     pub began: Millis,
     /// What was declared there last, where a person has given more since.
@@ -76,9 +76,9 @@ pub enum ContractOutcome {
     /// The contract does not cover it. Nothing was done.
     Lacks(ContractGap),
     /// A budget is used up.
-    Exceeded(Breach),
+    Exceeded(BudgetBreach),
     /// The contract was ended by a breach.
-    Over(Breach),
+    Over(BudgetBreach),
 }
 
 /// Why terms are not put in force.
@@ -92,10 +92,10 @@ pub enum DeclareError {
     ProposalPending(GateId),
     /// The contract was ended by a breach.
     #[error("the contract was ended: {0}")]
-    Over(Breach),
+    Over(BudgetBreach),
     /// It does not fit under what is left of a budget.
     #[error("{0}")]
-    Exceeds(Breach),
+    Exceeds(BudgetBreach),
     /// Its meters are of another contract than those in force.
     #[error("another contract is in force")]
     Another,

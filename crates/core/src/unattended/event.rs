@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::terms::ContractTerms;
 use crate::{
     id::{CallId, FiringId, GateId, PrincipalId, SessionId},
-    ledger::{Amount, Breach, Metric},
+    ledger::{BudgetAmount, BudgetBreach, LedgerMetric},
     policy::ContractGap,
     time::Millis,
 };
@@ -39,7 +39,7 @@ pub enum Event {
         /// When its clock began.
         began: Millis,
         /// What was spent before.
-        spent: Amount,
+        spent: BudgetAmount,
         /// The firing of a job for whose run alone it is, and with which it ends; absent where it is for all that works in
         /// the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub enum Event {
     /// A budget is used up. Nothing new begins.
     Breached {
         /// Which, and how far.
-        breach: Breach,
+        breach: BudgetBreach,
         /// Where that was noticed.
         place: BreachPoint,
         /// The gate of the person who is asked for more, in the next record; absent: it is over.
@@ -97,7 +97,7 @@ pub enum Event {
     /// A person gave more.
     Extended {
         /// Of what.
-        metric: Metric,
+        metric: LedgerMetric,
         /// The new limit.
         limit: u64,
         /// Who.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{event::Event, terms::ContractTerms};
 use crate::{
     id::{FiringId, GateId, RunId, SessionId},
-    ledger::{self, Amount, Breach, ReservationId},
+    ledger::{self, BudgetAmount, BudgetBreach, ReservationId},
     model_ref::ModelRef,
     time::Millis,
 };
@@ -25,17 +25,17 @@ pub enum ContractStatus {
         /// What they are asked.
         gate: GateId,
         /// What is used up.
-        breach: Breach,
+        breach: BudgetBreach,
     },
     /// It may not, and what works is being ended.
     Over {
         /// What was used up.
-        breach: Breach,
+        breach: BudgetBreach,
     },
     /// It may not, and nothing works.
     Settled {
         /// What was used up.
-        breach: Breach,
+        breach: BudgetBreach,
     },
 }
 
@@ -60,8 +60,8 @@ impl UnattendedContract {
     pub(crate) fn from_event(event: &Event, at: Millis) -> Option<Self> {
         let Event::Declared { under, terms, began, spent, firing, declared } = event else { return None };
         let mut ledger = ledger::State::default();
-        ledger.apply(&ledger::Event::Limited { budget: terms.budget, at: *began });
-        ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
+        ledger.apply_event(&ledger::Event::Limited { budget: terms.budget, at: *began });
+        ledger.apply_event(&ledger::Event::Carried { spent: *spent, began: *began });
         Some(Self {
             under: under.clone(),
             declared_at: at,
@@ -115,7 +115,7 @@ impl UnattendedContract {
     }
 
     /// What used it up, once that is final.
-    pub const fn final_breach(&self) -> Option<Breach> {
+    pub const fn final_breach(&self) -> Option<BudgetBreach> {
         match self.standing {
             ContractStatus::Over { breach } | ContractStatus::Settled { breach } => Some(breach),
             ContractStatus::InForce | ContractStatus::AwaitingDecision { .. } => None,
@@ -154,22 +154,28 @@ impl UnattendedContract {
         input: u64,
         model: &ModelRef,
         now: Millis,
-    ) -> Result<(Amount, Option<u64>), Breach> {
+    ) -> Result<(BudgetAmount, Option<u64>), BudgetBreach> {
         let most = if model.max_tokens == 0 { model.context_window } else { model.max_tokens };
         let cost = |input, output| model.cost_micros(input, output);
         let (event, cap) = self.ledger.reserve_request(run.into(), input, most, cost, now)?;
-        let ledger::Event::Reserved { amount, .. } = event else { return Ok((Amount::default(), None)) };
+        let ledger::Event::Reserved { amount, .. } = event else { return Ok((BudgetAmount::default(), None)) };
         Ok((amount, (cap < most).then_some(cap)))
     }
 
     /// What would have been needed by an answer that was cut off at the end of the budget.
-    pub(crate) fn cut_short(&self, run: RunId, model: &ModelRef, now: Millis) -> Option<Breach> {
-        let amount = Amount { tokens: model.max_tokens, calls: 0, cost_micros: model.cost_micros(0, model.max_tokens) };
+    pub(crate) fn cut_short(&self, run: RunId, model: &ModelRef, now: Millis) -> Option<BudgetBreach> {
+        let amount =
+            BudgetAmount { tokens: model.max_tokens, calls: 0, cost_micros: model.cost_micros(0, model.max_tokens) };
         self.ledger.reserve(run.into(), amount, now).err()
     }
 
     /// Decides whether a compaction of so many tokens may start.
-    pub(crate) fn check_compaction(&self, tokens: u64, model: Option<&ModelRef>, now: Millis) -> Result<(), Breach> {
+    pub(crate) fn check_compaction(
+        &self,
+        tokens: u64,
+        model: Option<&ModelRef>,
+        now: Millis,
+    ) -> Result<(), BudgetBreach> {
         let id = ReservationId::of_compaction(u32::MAX);
         self.ledger.reserve(id, compaction_amount(tokens, model), now).map(drop)
     }
@@ -178,7 +184,7 @@ impl UnattendedContract {
     pub(crate) fn apply(&mut self, event: &Event, at: Millis) {
         match event {
             Event::Declared { terms, began, spent, declared, .. } => {
-                self.ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
+                self.ledger.apply_event(&ledger::Event::Carried { spent: *spent, began: *began });
                 self.declared.clone_from(declared);
                 self.set_terms(terms, at);
             }
@@ -196,8 +202,8 @@ impl UnattendedContract {
             Event::Kept => self.proposed = None,
             Event::Counted { .. } => {
                 let id = ReservationId::of_compaction(0);
-                self.ledger.apply(&ledger::Event::Reserved { id, amount: Amount::CALL });
-                self.ledger.apply(&ledger::Event::Settled { id, amount: Amount::CALL });
+                self.ledger.apply_event(&ledger::Event::Reserved { id, amount: BudgetAmount::CALL });
+                self.ledger.apply_event(&ledger::Event::Settled { id, amount: BudgetAmount::CALL });
             }
             Event::Denied { .. } => {}
             Event::Breached { breach, gate, .. } => {
@@ -207,8 +213,8 @@ impl UnattendedContract {
             }
             Event::Extended { metric, limit, .. } => {
                 self.declared.get_or_insert_with(|| Box::new(self.terms.clone()));
-                self.terms.budget = self.terms.budget.with(*metric, *limit);
-                self.ledger.apply(&self.ledger.limit(self.terms.budget, at));
+                self.terms.budget = self.terms.budget.with_limit(*metric, *limit);
+                self.ledger.apply_event(&self.ledger.set_limits(self.terms.budget, at));
                 self.standing = ContractStatus::InForce;
             }
             Event::Ended => {
@@ -227,26 +233,26 @@ impl UnattendedContract {
     fn set_terms(&mut self, terms: &ContractTerms, at: Millis) {
         self.terms = terms.clone();
         self.declared_at = at;
-        self.ledger.apply(&self.ledger.limit(terms.budget, at));
+        self.ledger.apply_event(&self.ledger.set_limits(terms.budget, at));
     }
 
     /// Notes what something may take that has just started.
-    pub(crate) fn note_reserved(&mut self, id: ReservationId, amount: Amount) {
-        self.ledger.apply(&ledger::Event::Reserved { id, amount });
+    pub(crate) fn note_reserved(&mut self, id: ReservationId, amount: BudgetAmount) {
+        self.ledger.apply_event(&ledger::Event::Reserved { id, amount });
     }
 
     /// Notes what something took that has ended; all that it might have taken, where nobody knows.
-    pub(crate) fn note_settled(&mut self, id: ReservationId, amount: Option<Amount>) {
+    pub(crate) fn note_settled(&mut self, id: ReservationId, amount: Option<BudgetAmount>) {
         let event = match amount {
-            Some(amount) => self.ledger.settle(id, amount),
+            Some(amount) => self.ledger.settle_reservation(id, amount),
             None => self.ledger.settle_in_doubt(id),
         };
         match (event, amount) {
-            (Ok(event), _) => self.ledger.apply(&event),
+            (Ok(event), _) => self.ledger.apply_event(&event),
             // It began before the contract did.
             (Err(_), Some(amount)) => {
                 self.note_reserved(id, amount);
-                self.ledger.apply(&ledger::Event::Settled { id, amount });
+                self.ledger.apply_event(&ledger::Event::Settled { id, amount });
             }
             (Err(_), None) => {}
         }
@@ -259,8 +265,8 @@ impl UnattendedContract {
 }
 
 /// What the summaries of a compaction may take.
-fn compaction_amount(tokens: u64, model: Option<&ModelRef>) -> Amount {
+fn compaction_amount(tokens: u64, model: Option<&ModelRef>) -> BudgetAmount {
     let output = SUMMARY * 2;
     let cost_micros = model.map_or(0, |model| model.cost_micros(tokens, output));
-    Amount { tokens: tokens.saturating_add(output), calls: 0, cost_micros }
+    BudgetAmount { tokens: tokens.saturating_add(output), calls: 0, cost_micros }
 }

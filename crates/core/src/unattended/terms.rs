@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ledger::{Budget, Metric},
+    ledger::{BudgetLimits, LedgerMetric},
     policy::{Contract, ContractGap},
 };
 
@@ -26,7 +26,7 @@ pub struct ContractTerms {
     /// What may be done.
     pub may: Contract,
     /// What may be used up.
-    pub budget: Budget,
+    pub budget: BudgetLimits,
     /// What a breach of the budget does.
     pub on_breach: BreachResponse,
     /// Whether a later declaration may widen it, if a person agrees.
@@ -39,7 +39,7 @@ pub enum TermsWidening {
     /// A tool, a scope or a class of actions.
     May(ContractGap),
     /// A limit.
-    Limit(Metric),
+    Limit(LedgerMetric),
     /// It asks where the other ends.
     OnBreach,
     /// It may be widened where the other may not.
@@ -50,7 +50,7 @@ impl ContractTerms {
     /// Names everything in which `self` allows more than `before`; nothing if it only narrows.
     pub fn widenings_over(&self, before: &Self) -> Vec<TermsWidening> {
         let may = self.may.gaps_beyond(&before.may).into_iter().map(TermsWidening::May);
-        let limits = self.budget.beyond(&before.budget).into_iter().map(TermsWidening::Limit);
+        let limits = self.budget.wider_metrics(&before.budget).into_iter().map(TermsWidening::Limit);
         let asks = self.on_breach == BreachResponse::Ask && before.on_breach == BreachResponse::End;
         let again = self.renegotiable && !before.renegotiable;
         let rest = [(asks, TermsWidening::OnBreach), (again, TermsWidening::Renegotiable)];

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::{ActiveRules, Command, CommandError, EngineReply, ResumeMode},
-    gate::{self, Answer, AnswerRefusal, OnExpiry, People, Phase, Resolution, Scope, Step},
+    gate::{
+        self, AnswerError, ApprovalScope, ApprovalStep, GatePhase, GateReply, GateResolution, IdentityMap, OnExpiry,
+    },
     id::{GateId, PrincipalId},
     policy::{DefaultPolicy, RuleLayer, RuleSource, compile_rules},
 };
@@ -16,10 +18,10 @@ use crate::{
     states::deny,
 };
 
-const ALLOW: Answer = Answer::Allow(Scope::Once);
+const ALLOW: GateReply = GateReply::Allow(ApprovalScope::Once);
 
 /// A gateway whose one rule asks in these steps. Ana has two identities, Ben and Cleo one each.
-fn rules(steps: &[Step]) -> ActiveRules {
+fn rules(steps: &[ApprovalStep]) -> ActiveRules {
     let mut read: countersign_core::policy::RuleSet =
         serde_json::from_value(json!({ "rules": [{ "pattern": "write(*)", "action": "ask" }] })).expect("rules");
     read.rules[0].steps = steps.to_vec();
@@ -27,16 +29,16 @@ fn rules(steps: &[Step]) -> ActiveRules {
     let people = [("ana", &["chat:ana", "console:ana"][..]), ("ben", &["chat:ben"]), ("cleo", &["chat:cleo"])];
     let people = people.map(|(person, all)| (person.to_owned(), all.iter().map(|one| PrincipalId::new(*one))));
     let compiled = compile_rules(vec![source]).expect("the steps make sense");
-    ActiveRules { compiled, default_policy: DefaultPolicy::Gateway, people: People::new(people), ..asking() }
+    ActiveRules { compiled, default_policy: DefaultPolicy::Gateway, people: IdentityMap::new(people), ..asking() }
 }
 
-fn step(approvals: u32, from: &[&str], seconds: u64, on_expiry: OnExpiry) -> Step {
+fn step(approvals: u32, from: &[&str], seconds: u64, on_expiry: OnExpiry) -> ApprovalStep {
     let from = (!from.is_empty()).then(|| from.iter().map(|&one| one.to_owned()).collect());
     let within = (seconds > 0).then(|| Duration::from_secs(seconds));
-    Step { approvals, from, within, on_expiry }
+    ApprovalStep { approvals, from, within, on_expiry }
 }
 
-fn asked(steps: &[Step]) -> (Stage, GateId) {
+fn asked(steps: &[ApprovalStep]) -> (Stage, GateId) {
     let mut stage = agents(rules(steps), 10);
     request(&mut stage, "1", "a");
     let gate = stage.gate();
@@ -47,11 +49,11 @@ fn asked(steps: &[Step]) -> (Stage, GateId) {
 fn word(told: &Told) -> String {
     match &told.1 {
         Ok(EngineReply::Voted { have, need }) => format!("{have} of {need}"),
-        Ok(EngineReply::Resolved(Resolution::Allowed { .. })) => "allowed".to_owned(),
-        Ok(EngineReply::Resolved(Resolution::Denied)) => "denied".to_owned(),
-        Err(CommandError::Answer(AnswerRefusal::NotAmong { .. })) => "not among".to_owned(),
-        Err(CommandError::Answer(AnswerRefusal::Nobody { .. })) => "nobody".to_owned(),
-        Err(CommandError::Answer(AnswerRefusal::AlreadyResolved { .. })) => "late".to_owned(),
+        Ok(EngineReply::Resolved(GateResolution::Allowed { .. })) => "allowed".to_owned(),
+        Ok(EngineReply::Resolved(GateResolution::Denied)) => "denied".to_owned(),
+        Err(CommandError::Answer(AnswerError::NotAmong { .. })) => "not among".to_owned(),
+        Err(CommandError::Answer(AnswerError::Nobody { .. })) => "nobody".to_owned(),
+        Err(CommandError::Answer(AnswerError::AlreadyResolved { .. })) => "late".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -131,13 +133,13 @@ fn votes_survive_a_restart() {
 #[test]
 fn no_grant_stands_for_those_who_have_to_allow() {
     let (mut stage, gate) = asked(&[]);
-    let always = Answer::Allow(Scope::Always);
+    let always = GateReply::Allow(ApprovalScope::Always);
     assert_eq!(word(&stage.decide(gate, always, "chat:ana", None)), "allowed");
     stage.restart(rules(&[step(1, &["ben"], 0, OnExpiry::Deny)]), ResumeMode::Wait);
     request(&mut stage, "2", "a");
     let gate = stage.gate();
     let offered = stage.engine.state().gate(gate).map(|gate| gate.scopes().to_vec());
-    assert_eq!(offered, Some(vec![Scope::Once]), "and nothing more than this once is offered");
+    assert_eq!(offered, Some(vec![ApprovalScope::Once]), "and nothing more than this once is offered");
     assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "not among");
 }
 
@@ -147,8 +149,8 @@ fn at(stage: &mut Stage, gate: GateId, seconds: u64) -> String {
     stage.tell(Command::Tick);
     let gate = stage.engine.state().gate(gate).expect("it is at hand");
     match gate.phase() {
-        Phase::Pending => format!("step {} round {}", gate.step_of().0, gate.round()),
-        Phase::Resolved { resolution, .. } => format!("{resolution:?}"),
+        GatePhase::Pending => format!("step {} round {}", gate.step_of().0, gate.round()),
+        GatePhase::Resolved { resolution, .. } => format!("{resolution:?}"),
     }
 }
 
@@ -211,7 +213,7 @@ fn rules_that_came_while_it_waited_ask_those_whom_they_name() {
         stage.tell(Command::UseRules(Box::new(rules(&after)))).1.expect("they make sense");
         assert_eq!(word(&stage.decide(gate, ALLOW, by, None)), "allowed", "{case}");
         stage.tell(Command::Tick);
-        let waits = stage.engine.state().pending_gates().next().map(|gate| gate.step().is_some());
+        let waits = stage.engine.state().pending_gates().next().map(|gate| gate.current_step().is_some());
         assert_eq!(waits, (!starts).then_some(true), "{case}: those who have to are asked");
     }
 }
@@ -222,7 +224,7 @@ fn a_vote_of_somebody_whose_account_it_no_longer_is_does_not_count() {
     let (mut stage, gate) = asked(&two);
     stage.decide(gate, ALLOW, "chat:ben", None);
     let without_ben =
-        ActiveRules { people: People::new([("ana".to_owned(), [PrincipalId::new("chat:ana")])]), ..rules(&two) };
+        ActiveRules { people: IdentityMap::new([("ana".to_owned(), [PrincipalId::new("chat:ana")])]), ..rules(&two) };
     stage.tell(Command::UseRules(Box::new(without_ben))).1.expect("they make sense");
     assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "1 of 2");
 }
@@ -234,15 +236,15 @@ fn every_round_can_be_shown() {
         let (surface, reference) = ("chat".to_owned(), round.to_string());
         stage.tell(Command::Gate(gate::Command::Shown { gate, surface, reference })).1.expect("it waits");
         let here = stage.engine.state().gate(gate).expect("it waits");
-        assert_eq!(here.shown().last().map(|showing| u64::from(showing.round)), Some(round));
-        assert!(here.shown().len() <= 32, "what is kept is bounded");
+        assert_eq!(here.shown_surfaces().last().map(|showing| u64::from(showing.round)), Some(round));
+        assert!(here.shown_surfaces().len() <= 32, "what is kept is bounded");
         at(&mut stage, gate, 60 * (round + 1));
     }
 }
 
 #[test]
 fn what_nobody_could_allow_is_no_rule() {
-    let source = |action: &str, steps: Vec<Step>| {
+    let source = |action: &str, steps: Vec<ApprovalStep>| {
         let mut rules: countersign_core::policy::RuleSet =
             serde_json::from_value(json!({ "rules": [{ "pattern": "w(*)", "action": action }] })).expect("rules");
         rules.rules[0].steps = steps;

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     engine::{Command, EngineReply, ResumeMode},
-    gate::{Answer, Kind, Resolution, Scope},
+    gate::{ApprovalScope, GateReply, GateResolution, Kind},
     id::{GateId, PrincipalId, SessionId},
     session::BreakerPhase,
     time::Millis,
@@ -30,7 +30,7 @@ fn tripped() -> (Stage, GateId) {
 
 fn phase(stage: &Stage) -> BreakerPhase {
     let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
-    session.requester().expect("it has asked").breaker().phase()
+    session.agent_requests().expect("it has asked").breaker().phase()
 }
 
 fn pending(stage: &Stage) -> Vec<Kind> {
@@ -45,8 +45,8 @@ fn three_denials_ask_one_question_and_refuse_the_rest_meanwhile() {
     request(&mut stage, "5", "e");
     assert_eq!(pending(&stage), [Kind::Budget], "nothing else is asked");
     assert_eq!(results(&stage).iter().filter(|end| *end == "Denied").count(), 2, "{:?}", results(&stage));
-    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ben", None);
-    assert_eq!(told.1, Ok(EngineReply::Resolved(Resolution::Allowed { scope: Scope::Once })));
+    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ben", None);
+    assert_eq!(told.1, Ok(EngineReply::Resolved(GateResolution::Allowed { scope: ApprovalScope::Once })));
     request(&mut stage, "6", "f");
     assert_eq!(pending(&stage), [Kind::Approval], "people are asked again");
 }
@@ -55,7 +55,7 @@ fn three_denials_ask_one_question_and_refuse_the_rest_meanwhile() {
 fn it_is_one_and_the_same_after_a_restart() {
     let (mut stage, gate) = tripped();
     stage.restart(asking(), ResumeMode::Wait);
-    assert_eq!((pending(&stage), phase(&stage)), (vec![Kind::Budget], BreakerPhase::Asked(gate)));
+    assert_eq!((pending(&stage), phase(&stage)), (vec![Kind::Budget], BreakerPhase::Pending(gate)));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn whoever_denied_takes_it_back_by_allowing_something() {
             let gate = stage.engine.state().pending_gates().last().expect("it waits").id();
             stage.decide(gate, deny(None), "ana", None);
         }
-        stage.decide(first, Answer::Allow(Scope::Once), by, None);
+        stage.decide(first, GateReply::Allow(ApprovalScope::Once), by, None);
         request(&mut stage, "4", "d");
         assert_eq!(pending(&stage), want, "{by}: the question is withdrawn with its reason");
     }
@@ -135,7 +135,7 @@ fn a_row_ends_with_whoever_allows_something_and_with_time() {
                     Some(by) => {
                         request(&mut stage, "3", "c");
                         let gate = stage.gate();
-                        stage.decide(gate, Answer::Allow(Scope::Once), by, None);
+                        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), by, None);
                     }
                     None => stage.now = Millis(stage.now.0 + 16 * MINUTE),
                 }

@@ -1,7 +1,7 @@
 //! Every command about a call in every phase of it, and a person's own commands in every state of a session.
 
 use countersign_core::{
-    call::{self, Progress, Returned},
+    call::{self, CallProgress, CallResult},
     engine::{Command, ResumeMode},
     id::{CallId, GateId},
     session,
@@ -55,14 +55,14 @@ fn left(tool: &str) -> Scene {
     (stage, call)
 }
 
-fn end(stage: &mut Stage, call: CallId, progress: Progress) -> Told {
+fn end(stage: &mut Stage, call: CallId, progress: CallProgress) -> Told {
     stage.tell(Command::Call(call::Command::Ended { call, progress }))
 }
 
-fn gave(error: bool) -> Progress {
+fn gave(error: bool) -> CallProgress {
     let returned =
-        Returned { said: text(1), error, open_tasks: None, folder: None, prunable: false, left_behind: None };
-    Progress::Returned(Box::new(returned))
+        CallResult { message: text(1), error, open_tasks: None, folder: None, prunable: false, left_behind: None };
+    CallProgress::Returned(Box::new(returned))
 }
 
 /// Every phase. What follows a result is told with those in which one counts.
@@ -103,8 +103,8 @@ fn the_end_of_a_calls_work_counts_while_this_process_runs_it() {
     for (progress, result) in [
         (gave(false), "session entry tool_result, call ended done"),
         (gave(true), "session entry tool_result, call ended done"),
-        (Progress::NotBegun("no shell".into()), "session entry tool_result, call ended failed"),
-        (Progress::Broke, "call in_doubt, session entry tool_result, call ended unknown"),
+        (CallProgress::NotBegun("no shell".into()), "session entry tool_result, call ended failed"),
+        (CallProgress::Broke, "call in_doubt, session entry tool_result, call ended unknown"),
     ] {
         for (case, scene, follows) in &scenes {
             let (mut stage, call) = scene();
@@ -119,7 +119,7 @@ fn a_result_counts_once() {
     let (mut stage, call) = nth(calling(["write", "write"]), 0);
     end(&mut stage, call, gave(false));
     let before = stage.here().entries().len();
-    for progress in [gave(false), gave(true), Progress::NotBegun("x".into()), Progress::Broke] {
+    for progress in [gave(false), gave(true), CallProgress::NotBegun("x".into()), CallProgress::Broke] {
         assert_eq!(end(&mut stage, call, progress.clone()).cell(), DROPPED, "{progress:?}");
     }
     assert_eq!(stage.here().entries().len(), before);
@@ -128,8 +128,8 @@ fn a_result_counts_once() {
 #[test]
 fn the_model_is_told_what_became_of_a_call_that_gave_nothing_back() {
     for (case, progress, want) in [
-        ("not begun", Progress::NotBegun("no shell".into()), "no shell"),
-        ("broke off", Progress::Broke, "Outcome unknown"),
+        ("not begun", CallProgress::NotBegun("no shell".into()), "no shell"),
+        ("broke off", CallProgress::Broke, "Outcome unknown"),
     ] {
         let (mut stage, call) = nth(calling(["write"]), 0);
         end(&mut stage, call, progress);
@@ -150,8 +150,9 @@ fn what_a_call_did_to_the_shell_and_the_tasks_is_recorded_with_its_end() {
     ] {
         let (mut stage, call) = nth(calling(["write"]), 0);
         let folder = folder.map(str::to_owned);
-        let returned = Returned { said: text(1), error: false, open_tasks, folder, prunable: false, left_behind: None };
-        let told = end(&mut stage, call, Progress::Returned(Box::new(returned))).cell();
+        let returned =
+            CallResult { message: text(1), error: false, open_tasks, folder, prunable: false, left_behind: None };
+        let told = end(&mut stage, call, CallProgress::Returned(Box::new(returned))).cell();
         let result = "Done: session entry tool_result, call ended done";
         assert_eq!(told, format!("{result}, {want}{GOES_ON}"), "{case}");
     }
@@ -199,8 +200,8 @@ fn a_persons_commands_are_stopped_once_and_a_runs_calls_are_not_among_them() {
 fn a_persons_command_is_told_at_once_at_rest_and_else_before_the_next_prompt() {
     for (case, progress, before, end_word) in [
         ("returned", returned(), "", "done"),
-        ("not begun", Progress::NotBegun("no shell".into()), "", "failed"),
-        ("broke off", Progress::Broke, "call in_doubt, ", "unknown"),
+        ("not begun", CallProgress::NotBegun("no shell".into()), "", "failed"),
+        ("broke off", CallProgress::Broke, "call in_doubt, ", "unknown"),
     ] {
         let mut stage = commanding();
         let call = stage.here().commands().next().unwrap();

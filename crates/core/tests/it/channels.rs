@@ -3,12 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    channel::{Account, Address, ChatKind, Command, End, Heard, Knock, Message, Origin},
+    channel::{
+        AddressKind, ChannelAccount, ChatAddress, Command, DeliveryEnd, InboundMessage, MessageOrigin, OutboundRequest,
+        PairingRequest,
+    },
     engine::{Command as Any, ResumeMode},
-    gate::{Answer, Kind, Scope},
-    id::{LetterId, PrincipalId},
+    gate::{ApprovalScope, GateReply, Kind},
+    id::{OutboundId, PrincipalId},
     message::StopReason,
-    run::{Answer as Said, Marks},
+    run::{ModelAnswer as Said, RunMetadata},
     session,
 };
 use serde_json::Map;
@@ -18,29 +21,29 @@ use crate::{
     states::idle,
 };
 
-fn chat() -> Address {
-    let account = Account { network: "wx".to_owned(), name: "a".to_owned() };
-    Address { account, kind: ChatKind::Dm, chat: "p".to_owned() }
+fn chat() -> ChatAddress {
+    let account = ChannelAccount { network: "wx".to_owned(), name: "a".to_owned() };
+    ChatAddress { account, kind: AddressKind::Dm, chat: "p".to_owned() }
 }
 
 /// Where a message of this id came from.
-pub(crate) fn origin(id: &str) -> Origin {
-    Origin { from: chat(), by: PrincipalId::new("channel:wx:p"), message: Some(id.to_owned()) }
+pub(crate) fn origin(id: &str) -> MessageOrigin {
+    MessageOrigin { from: chat(), by: PrincipalId::new("channel:wx:p"), message: Some(id.to_owned()) }
 }
 
 fn hear(stage: &mut Stage, id: &str, then: bool) -> String {
-    let marks = Box::new(Marks { origin: Some(Box::new(origin(id))), ..Marks::default() });
-    let heard = Heard {
+    let marks = Box::new(RunMetadata { origin: Some(Box::new(origin(id))), ..RunMetadata::default() });
+    let heard = InboundMessage {
         from: chat(),
         agent: "main".to_owned(),
         id: Some(id.to_owned()),
-        then: then.then(|| Box::new(Any::Session(here(), session::Command::Say { said: text(1), marks }))),
+        then: then.then(|| Box::new(Any::Session(here(), session::Command::Say { message: text(1), marks }))),
     };
     stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell()
 }
 
 fn write(stage: &mut Stage, words: &str, key: Option<&str>) -> String {
-    let message = Message {
+    let message = OutboundRequest {
         to: chat(),
         text: words.into(),
         session: None,
@@ -57,17 +60,24 @@ fn says(stage: &mut Stage, words: &str, stop: StopReason) -> String {
     let content = format!(
         r#"{{"role":"assistant","content":[{{"type":"text","text":"{words}"}}],"api":"","provider":"","model":"","usage":{{}},"stopReason":{stop_word}}}"#
     );
-    let said = session::Said { content: content.into(), tokens: 1 };
-    let answer =
-        Said { said, stop, total_tokens: 1, wanted: Vec::new(), failure: None, others: Vec::new(), spent: None };
+    let said = session::MessageContent { content: content.into(), tokens: 1 };
+    let answer = Said {
+        message: said,
+        stop,
+        total_tokens: 1,
+        calls: Vec::new(),
+        failure: None,
+        others: Vec::new(),
+        spent: None,
+    };
     stage.answered(run, epoch, answer).cell()
 }
 
-fn letters(stage: &Stage) -> Vec<LetterId> {
-    stage.engine.state().channels().letters().map(|letter| letter.id).collect()
+fn letters(stage: &Stage) -> Vec<OutboundId> {
+    stage.engine.state().channels().pending_messages().map(|letter| letter.id).collect()
 }
 
-fn ended(stage: &mut Stage, letter: LetterId, end: End) -> String {
+fn ended(stage: &mut Stage, letter: OutboundId, end: DeliveryEnd) -> String {
     stage.tell(Any::Channel(Command::Ended { letter, end, why: None })).cell()
 }
 
@@ -83,10 +93,14 @@ fn what_a_message_has_done_is_recorded_with_it_and_not_done_again_when_it_comes_
     let renew = |stage: &mut Stage| {
         let by = PrincipalId::new("channel:wx:p");
         let renew = Any::Session(here(), session::Command::Renew { by, owed: None });
-        let heard =
-            Heard { from: chat(), agent: "main".to_owned(), id: Some("m1".to_owned()), then: Some(Box::new(renew)) };
+        let heard = InboundMessage {
+            from: chat(),
+            agent: "main".to_owned(),
+            id: Some("m1".to_owned()),
+            then: Some(Box::new(renew)),
+        };
         let cell = stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell();
-        (cell, stage.engine.state().session(&here()).map(session::Session::renewals))
+        (cell, stage.engine.state().session(&here()).map(session::Session::renewal_count))
     };
     assert_eq!(renew(&mut stage), ("Done: channel met, channel heard, session renewed".to_owned(), Some(1)));
     assert_eq!(renew(&mut stage), ("Repeated".to_owned(), Some(1)));
@@ -102,7 +116,7 @@ fn a_message_with_an_id_is_heard_once_with_the_run_that_it_begins() {
     assert_eq!(hear(&mut stage, "m1", true), "Repeated");
     assert_eq!(hear(&mut stage, "m2", true), "Queued: channel heard, session queued user next");
     assert_eq!(hear(&mut stage, "m3", false), "Done: channel heard");
-    assert_eq!(stage.engine.state().channels().active("main").map(|active| active.at.clone()), Some(chat()));
+    assert_eq!(stage.engine.state().channels().active_chat("main").map(|active| active.at.clone()), Some(chat()));
 }
 
 #[test]
@@ -113,10 +127,10 @@ fn what_a_run_says_is_owed_to_the_chat_that_it_came_from_until_that_ends() {
     assert!(told.contains("channel owed"), "{told}");
     stage.restart(open(), ResumeMode::Go);
     let [letter] = letters(&stage)[..] else { panic!("one letter: {:?}", letters(&stage)) };
-    let reply_to = stage.engine.state().channels().letter(letter).unwrap().reply_to.clone();
+    let reply_to = stage.engine.state().channels().pending_message(letter).unwrap().reply_to.clone();
     assert_eq!(reply_to.as_deref(), Some("m1"));
-    assert_eq!(ended(&mut stage, letter, End::Delivered), "Done: channel ended delivered");
-    assert_eq!(ended(&mut stage, letter, End::Delivered), "Done");
+    assert_eq!(ended(&mut stage, letter, DeliveryEnd::Delivered), "Done: channel ended delivered");
+    assert_eq!(ended(&mut stage, letter, DeliveryEnd::Delivered), "Done");
     assert_eq!(letters(&stage), []);
 }
 
@@ -138,7 +152,7 @@ fn a_letter_is_written_once_under_its_key_and_only_to_accounts_that_are_known() 
     assert_eq!(write(&mut stage, "hi", Some("k")), "Done: channel owed");
     assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
     let letter = letters(&stage)[0];
-    ended(&mut stage, letter, End::Refused);
+    ended(&mut stage, letter, DeliveryEnd::Refused);
     stage.restart(open(), ResumeMode::Go);
     assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
 }
@@ -154,10 +168,10 @@ fn of_too_many_letters_the_oldest_goes_and_an_account_takes_its_letters_along() 
     assert_eq!(write(&mut stage, "hi", None), "Done: channel ended dropped, channel owed");
     assert_eq!((letters(&stage).len(), letters(&stage).contains(&oldest)), (1000, false));
     hear(&mut stage, "m1", false);
-    assert_eq!(stage.engine.state().channels().active("main").map(|active| &active.at), Some(&chat()));
+    assert_eq!(stage.engine.state().channels().active_chat("main").map(|active| &active.at), Some(&chat()));
     stage.tell(Any::Channel(Command::Forget(chat().account)));
     let channels = stage.engine.state().channels();
-    assert_eq!((letters(&stage).len(), channels.accounts().count(), channels.active("main")), (0, 0, None));
+    assert_eq!((letters(&stage).len(), channels.accounts().count(), channels.active_chat("main")), (0, 0, None));
 }
 
 #[test]
@@ -189,13 +203,13 @@ fn more_than_can_be_told_apart_is_refused_until_time_has_passed() {
 }
 
 fn knock(stage: &mut Stage, who: &str) -> String {
-    let knock = Knock {
+    let knock = PairingRequest {
         from: chat(),
         sender: who.to_owned(),
         question: "May they speak?".to_owned(),
         why: None,
         about: Map::new(),
-        told: Arc::from("Somebody has to let you in first."),
+        notice: Arc::from("Somebody has to let you in first."),
     };
     stage.tell(Any::Channel(Command::Knock(Box::new(knock)))).cell()
 }
@@ -225,6 +239,6 @@ fn people_are_asked_once_about_whoever_knocks_until_they_answer() {
     assert_ne!(knock(&mut stage, "+50"), "Repeated");
     let gate = stage.engine.state().pending_gates().next().unwrap().clone();
     assert_eq!((gate.kind(), gate.deadline(), gate.session()), (Kind::Pairing, None, None));
-    stage.decide(gate.id(), Answer::Allow(Scope::Once), "ana", None).1.unwrap();
+    stage.decide(gate.id(), GateReply::Allow(ApprovalScope::Once), "ana", None).1.unwrap();
     assert!(stage.engine.state().gate(gate.id()).unwrap().owes_update());
 }

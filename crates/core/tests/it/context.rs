@@ -4,10 +4,10 @@ use countersign_core::{
     engine::{Command as EngineCommand, ResumeMode},
     id::EntryId,
     message::StopReason::{self, Aborted, Error, Stop, ToolUse},
-    run::{self, Answer, Failure},
+    run::{self, ModelAnswer, ProviderFailure},
     session::{
-        Command, Compacted, Cut, Kind, ModelRef, Piece, Queue, Session, Setting, Settings, Stopped, Thresholds,
-        WhenBusy,
+        Command, CompactionCut, CompactionOutcome, CompactionThresholds, ContextPiece, MessageQueue, ModelRef, Session,
+        SessionEntryKind, SessionSetting, Settings, StoppedRun, WhenBusy,
     },
 };
 
@@ -16,28 +16,28 @@ use crate::{
     states::idle,
 };
 
-use Kind::{BranchSummary, Custom, Developer, ModelChange, Other, ThinkingChange, User};
+use SessionEntryKind::{BranchSummary, Custom, Developer, ModelChange, Other, ThinkingChange, User};
 
-type Entry = (&'static str, Kind, u64);
+type Entry = (&'static str, SessionEntryKind, u64);
 
-fn said(stop: StopReason, total_tokens: u64) -> Kind {
-    Kind::Assistant { stop, total_tokens }
+fn said(stop: StopReason, total_tokens: u64) -> SessionEntryKind {
+    SessionEntryKind::Assistant { stop, total_tokens }
 }
 
-fn result() -> Kind {
-    Kind::ToolResult { prunable: false }
+fn result() -> SessionEntryKind {
+    SessionEntryKind::ToolResult { prunable: false }
 }
 
-fn old() -> Kind {
-    Kind::ToolResult { prunable: true }
+fn old() -> SessionEntryKind {
+    SessionEntryKind::ToolResult { prunable: true }
 }
 
-fn bash(in_context: bool) -> Kind {
-    Kind::Bash { in_context }
+fn bash(in_context: bool) -> SessionEntryKind {
+    SessionEntryKind::Bash { in_context }
 }
 
-fn summary(first_kept: &str) -> Kind {
-    Kind::Compaction { first_kept: EntryId::new(first_kept), tokens_before: 9 }
+fn summary(first_kept: &str) -> SessionEntryKind {
+    SessionEntryKind::Compaction { first_kept: EntryId::new(first_kept), tokens_before: 9 }
 }
 
 /// A session with these entries, one behind the other.
@@ -49,11 +49,11 @@ fn with<const N: usize>(entries: [Entry; N]) -> Stage {
 
 /// What is shown: names of entries, a summary in brackets.
 fn shown(session: &Session) -> String {
-    let name = |piece: &Piece<'_>| match piece {
-        Piece::Summary(entry) => format!("[{}]", entry.id),
-        Piece::Entry(entry) => entry.id.to_string(),
+    let name = |piece: &ContextPiece<'_>| match piece {
+        ContextPiece::Summary(entry) => format!("[{}]", entry.id),
+        ContextPiece::Entry(entry) => entry.id.to_string(),
     };
-    session.context().iter().map(name).collect::<Vec<_>>().join(" ")
+    session.model_context().iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -124,32 +124,32 @@ fn a_context_is_as_long_as_the_provider_counted_and_an_estimate_of_what_came_sin
     }
 }
 
-fn settings(window: u64, thresholds: Thresholds) -> Setting {
+fn settings(window: u64, thresholds: CompactionThresholds) -> SessionSetting {
     let model =
         ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: window, max_tokens: 10, price: None };
-    Setting::All(Box::new(Settings { model: Some(model), thresholds, ..Settings::default() }))
+    SessionSetting::All(Box::new(Settings { model: Some(model), thresholds, ..Settings::default() }))
 }
 
 /// The thresholds of the stage: 850 of 1,000 tokens, 50 of which are kept.
-fn plain() -> Thresholds {
-    Thresholds { auto: true, reserve: 100, keep_recent: 50, at_tokens: None, at_percent: None }
+fn plain() -> CompactionThresholds {
+    CompactionThresholds { auto: true, reserve: 100, keep_recent: 50, at_tokens: None, at_percent: None }
 }
 
 #[test]
 fn a_prompt_waits_for_a_compaction_only_above_the_limit() {
-    let at = |at_tokens, at_percent| Thresholds { at_tokens, at_percent, ..plain() };
+    let at = |at_tokens, at_percent| CompactionThresholds { at_tokens, at_percent, ..plain() };
     for (case, thresholds, tokens, waits) in [
         ("15 % of the window, at", plain(), 850, false),
         ("15 % of the window, above", plain(), 851, true),
-        ("reserve, at", Thresholds { reserve: 400, ..plain() }, 600, false),
-        ("reserve, above", Thresholds { reserve: 400, ..plain() }, 601, true),
+        ("reserve, at", CompactionThresholds { reserve: 400, ..plain() }, 600, false),
+        ("reserve, above", CompactionThresholds { reserve: 400, ..plain() }, 601, true),
         ("tokens, at", at(Some(300), None), 300, false),
         ("tokens, above", at(Some(300), None), 301, true),
         ("tokens beyond the window, at", at(Some(5_000), None), 999, false),
         ("tokens beyond the window, above", at(Some(5_000), None), 1_000, true),
         ("per cent, at", at(None, Some(50)), 500, false),
         ("per cent, above", at(None, Some(50)), 501, true),
-        ("not by itself", Thresholds { auto: false, ..plain() }, 5_000, false),
+        ("not by itself", CompactionThresholds { auto: false, ..plain() }, 5_000, false),
     ] {
         let mut stage = with([("u", User, tokens - 60), ("v", User, 60)]);
         stage.set(settings(1_000, thresholds));
@@ -168,7 +168,7 @@ fn a_prompt_does_not_wait_for_a_compaction_that_could_leave_nothing_out() {
 #[test]
 fn a_prompt_that_waits_is_kept_with_what_it_mentions() {
     let mut stage = with([("u", User, 900), ("v", User, 60)]);
-    let prompt = Command::Prompt { said: text(1), with: vec![(Custom, text(1))], when_busy: WhenBusy::Refuse };
+    let prompt = Command::Prompt { message: text(1), with: vec![(Custom, text(1))], when_busy: WhenBusy::Refuse };
     let want = "BehindCompaction: session queued user prompt, session queued custom prompt, \
                 session compaction_started prompt";
     assert_eq!(stage.session(prompt).cell(), want);
@@ -190,7 +190,7 @@ fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
         let told = if restarts {
             stage.restart(open(), ResumeMode::Go).cell()
         } else {
-            stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Aborted }).cell()
+            stage.session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted }).cell()
         };
         let want = "session compaction_ended prompt, run started prompt, run turn_opened, session dequeued prompt, \
                     session entry user, run aborting, run turn_closed, run ended aborted";
@@ -204,21 +204,21 @@ fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
 fn nothing_follows_a_compaction_that_was_stopped() {
     let abort = || EngineCommand::Run(run::Command::Abort { session: session() });
     for (case, after_run) in [("after a run", true), ("for a request", false)] {
-        for outcome in [Compacted::Aborted, Compacted::Done { said: text(1), spent: None }] {
+        for outcome in [CompactionOutcome::Aborted, CompactionOutcome::Done { summary: text(1), spent: None }] {
             let mut stage = idle();
-            stage.set(Setting::AutoCompaction(false));
+            stage.set(SessionSetting::AutoCompaction(false));
             stage.import([("u", User, 900), ("v", User, 60)]);
             stage.prompt(WhenBusy::Refuse);
-            stage.set(Setting::AutoCompaction(true));
+            stage.set(SessionSetting::AutoCompaction(true));
             if after_run {
                 stage.answer(Stop, Vec::new(), None);
             } else {
-                stage.fail(Failure { retryable: false, overflow: true, after: None });
+                stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
             }
             assert_eq!(stage.tell(abort()).cell(), "Done: session compaction_aborting", "{case}");
             assert_eq!(stage.tell(abort()).cell(), "Idle", "{case}");
-            stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
-            let epoch = stage.here().compaction().expect("it is under way").epoch;
+            stage.session(Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
+            let epoch = stage.here().active_compaction().expect("it is under way").epoch;
             let told = stage.session(Command::Compacted { epoch, outcome }).cell();
             assert!(told.ends_with("session compaction_ended rest"), "{case}: {told}");
         }
@@ -229,21 +229,21 @@ fn nothing_follows_a_compaction_that_was_stopped() {
 fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothing_else() {
     let overflowed = || {
         let mut stage = idle();
-        stage.set(Setting::AutoCompaction(false));
+        stage.set(SessionSetting::AutoCompaction(false));
         stage.import([("u", User, 900), ("v", User, 60)]);
         stage.prompt(WhenBusy::Refuse);
-        stage.set(Setting::AutoCompaction(true));
-        stage.fail(Failure { retryable: false, overflow: true, after: None });
-        stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
-        stage.session(Command::Steer { said: text(1) });
+        stage.set(SessionSetting::AutoCompaction(true));
+        stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
+        stage.session(Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
+        stage.session(Command::Steer { message: text(1) });
         stage
     };
     let mut stage = overflowed();
     let run = stage.here().awaited_run().expect("it has its name");
     let stop = EngineCommand::Run(run::Command::Stop { session: session(), run });
     assert_eq!(stage.tell(stop).cell(), "Stopping: session dequeued steering, session compaction_aborting");
-    assert_eq!(stage.here().queued(), 1, "somebody else's message waits");
-    let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Aborted }).cell();
+    assert_eq!(stage.here().queued_count(), 1, "somebody else's message waits");
+    let told = stage.session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted }).cell();
     assert_eq!(told, "Done: session compaction_ended rest");
     // What it was told begins a run of its own where the summary fails, also behind a restart.
     for restarts in [false, true] {
@@ -251,37 +251,38 @@ fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothi
         if restarts {
             stage.restart(open(), ResumeMode::Go);
         }
-        let epoch = stage.here().compaction().expect("it is under way").epoch;
-        let failed = Compacted::Failed { message: "no".into() };
+        let epoch = stage.here().active_compaction().expect("it is under way").epoch;
+        let failed = CompactionOutcome::Failed { message: "no".into() };
         let told = stage.session(Command::Compacted { epoch, outcome: failed }).cell();
         assert!(told.contains("session dequeued steering"), "{told}");
     }
 }
 
 /// A message that was too long with what came before it, while that is summed up.
-fn asks_again(stopped: Stopped) -> Stage {
+fn asks_again(stopped: StoppedRun) -> Stage {
     let mut stage = idle();
-    stage.set(Setting::All(Box::new(Settings { stopped, ..stage.here().settings().clone() })));
-    stage.set(Setting::AutoCompaction(false));
+    stage.set(SessionSetting::All(Box::new(Settings { stopped, ..stage.here().settings().clone() })));
+    stage.set(SessionSetting::AutoCompaction(false));
     stage.import([("u", User, 900), ("v", User, 60)]);
     stage.prompt(WhenBusy::Refuse);
-    stage.set(Setting::AutoCompaction(true));
-    stage.fail(Failure { retryable: false, overflow: true, after: None });
+    stage.set(SessionSetting::AutoCompaction(true));
+    stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
     stage
 }
 
 #[test]
 fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where_a_session_is_set_so() {
     let abort = || EngineCommand::Run(run::Command::Abort { session: session() });
-    let done = || Compacted::Done { said: text(1), spent: None };
-    for stopped in [Stopped::Stays, Stopped::IsForgotten] {
+    let done = || CompactionOutcome::Done { summary: text(1), spent: None };
+    for stopped in [StoppedRun::Stays, StoppedRun::IsForgotten] {
         for (case, in_summary, outcome) in [
-            ("in the summary", true, Compacted::Aborted),
+            ("in the summary", true, CompactionOutcome::Aborted),
             ("too late for the summary", true, done()),
             ("in the run that asks again", false, done()),
         ] {
             let mut stage = asks_again(stopped);
-            let message = stage.here().path().iter().rfind(|entry| entry.kind == User).expect("it was said").id.clone();
+            let message =
+                stage.here().path_entries().iter().rfind(|entry| entry.kind == User).expect("it was said").id.clone();
             if in_summary {
                 stage.tell(abort());
             }
@@ -291,8 +292,8 @@ fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where
                 stage.answer(Aborted, Vec::new(), None);
             }
             let is_shown = shown(stage.here()).contains(message.as_str());
-            assert_eq!(is_shown, stopped == Stopped::Stays, "{case}: {}", shown(stage.here()));
-            assert!(stage.here().run().is_none() && stage.here().compaction().is_none(), "{case}");
+            assert_eq!(is_shown, stopped == StoppedRun::Stays, "{case}: {}", shown(stage.here()));
+            assert!(stage.here().run().is_none() && stage.here().active_compaction().is_none(), "{case}");
             assert!(shown(stage.here()).contains(" v") || shown(stage.here()).starts_with("u v"), "{case}");
         }
     }
@@ -301,13 +302,14 @@ fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where
 #[test]
 fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
     let mut stage = with([("u", User, 900), ("v", User, 60)]);
-    stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
+    stage.session(Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
     let want = "Queued: session compaction_started prompt, session queued user follow_up";
     assert_eq!(stage.prompt(WhenBusy::FollowUp).cell(), want);
-    let told =
-        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Failed { message: "no".into() } }).cell();
+    let told = stage
+        .session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Failed { message: "no".into() } })
+        .cell();
     assert_eq!(told.matches("session dequeued follow_up").count(), 1, "{told}");
-    assert_eq!(stage.here().queued(), 1, "what came last waits");
+    assert_eq!(stage.here().queued_count(), 1, "what came last waits");
 }
 
 /// What is said of a model may be more than it takes: what it refused tells.
@@ -317,18 +319,18 @@ fn a_message_that_a_model_would_not_take_is_not_kept_whatever_is_said_of_the_mod
     stage.set(settings(100_000, plain()));
     stage.import([("u", User, 9), ("v", User, 400)]);
     stage.prompt(WhenBusy::Refuse);
-    stage.fail(Failure { retryable: false, overflow: true, after: None });
-    let first_kept = stage.here().compaction().expect("it is summed up").first_kept.clone();
+    stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
+    let first_kept = stage.here().active_compaction().expect("it is summed up").first_kept.clone();
     let kept = stage.here().entry(&first_kept).map(|entry| entry.kind.clone());
     assert!(first_kept.as_str() != "v" && kept == Some(User), "{first_kept}");
 }
 
 /// First kept and first of the turn that is split, as the table writes them.
 fn cut(stage: &Stage) -> String {
-    match stage.here().cut() {
+    match stage.here().find_cut() {
         None => "nothing".to_owned(),
-        Some(Cut { first_kept, split_from: None, .. }) => first_kept.to_string(),
-        Some(Cut { first_kept, split_from: Some(turn), .. }) => format!("{first_kept} in {turn}"),
+        Some(CompactionCut { first_kept, split_from: None, .. }) => first_kept.to_string(),
+        Some(CompactionCut { first_kept, split_from: Some(turn), .. }) => format!("{first_kept} in {turn}"),
     }
 }
 
@@ -379,7 +381,7 @@ fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_resul
 #[test]
 fn a_cut_knows_how_long_the_context_was() {
     let stage = with([("u", User, 60), ("a", said(Stop, 500), 60), ("v", User, 60)]);
-    assert_eq!(stage.here().cut().unwrap().tokens_before, 560);
+    assert_eq!(stage.here().find_cut().unwrap().tokens_before, 560);
 }
 
 #[test]
@@ -401,12 +403,12 @@ fn old_results_are_pruned_where_that_saves_enough() {
         ("what is never pruned", 40_000, 30_000, result(), ""),
     ] {
         let mut stage = Stage::new(open());
-        let thresholds = Thresholds { at_tokens: Some(1_000), keep_recent: 1_000_000, ..plain() };
+        let thresholds = CompactionThresholds { at_tokens: Some(1_000), keep_recent: 1_000_000, ..plain() };
         stage.set(settings(1_000_000, thresholds));
         stage.import([("u", User, 1), ("a", said(ToolUse, 0), 1), ("r", kind, aged), ("s", old(), newest)]);
-        stage.set(Setting::AutoCompaction(false));
+        stage.set(SessionSetting::AutoCompaction(false));
         stage.prompt(WhenBusy::Refuse);
-        stage.set(Setting::AutoCompaction(true));
+        stage.set(SessionSetting::AutoCompaction(true));
         let told = stage.answer(Stop, Vec::new(), None).0;
         let pruned: Vec<_> = told.iter().filter(|fact| fact.starts_with("session pruned")).cloned().collect();
         assert_eq!(pruned.join(", "), want, "{case}");
@@ -422,7 +424,7 @@ fn pruning_that_is_enough_spares_the_compaction() {
         ("not enough", 40_000, &["session pruned", "session compaction_started continue"]),
     ] {
         let mut stage = Stage::new(open());
-        stage.set(settings(1_000_000, Thresholds { at_tokens: Some(limit), ..plain() }));
+        stage.set(settings(1_000_000, CompactionThresholds { at_tokens: Some(limit), ..plain() }));
         stage.import([
             ("u", User, 60),
             ("a", said(ToolUse, 0), 1),
@@ -430,9 +432,9 @@ fn pruning_that_is_enough_spares_the_compaction() {
             ("s", old(), 40_000),
             ("v", User, 60),
         ]);
-        stage.set(Setting::AutoCompaction(false));
+        stage.set(SessionSetting::AutoCompaction(false));
         stage.prompt(WhenBusy::Refuse);
-        stage.set(Setting::AutoCompaction(true));
+        stage.set(SessionSetting::AutoCompaction(true));
         let told = stage.answer(Stop, Vec::new(), None).0;
         let at = told.iter().position(|fact| fact == "run ended completed").unwrap();
         assert_eq!(told[at + 1..], *follows, "{case}");
@@ -443,26 +445,26 @@ fn pruning_that_is_enough_spares_the_compaction() {
 fn what_a_notice_stands_for_is_no_longer_counted() {
     for (case, counted, want) in [("estimated", 0, 40_123), ("counted before", 90_000, 60_000)] {
         let mut stage = Stage::new(open());
-        stage.set(settings(1_000_000, Thresholds { auto: false, at_tokens: Some(50_000), ..plain() }));
+        stage.set(settings(1_000_000, CompactionThresholds { auto: false, at_tokens: Some(50_000), ..plain() }));
         let (r, s) = (("r", old(), 30_000), ("s", old(), 40_000));
         stage.import([("u", User, 60), ("a", said(ToolUse, 0), 1), r, s, ("v", User, 60)]);
         stage.prompt(WhenBusy::Refuse);
-        stage.set(Setting::AutoCompaction(true));
+        stage.set(SessionSetting::AutoCompaction(true));
         let run = stage.run();
-        let answer = Answer {
-            said: text(1),
+        let answer = ModelAnswer {
+            message: text(1),
             stop: Stop,
             total_tokens: counted,
-            wanted: Vec::new(),
+            calls: Vec::new(),
             failure: None,
             others: Vec::new(),
             spent: None,
         };
         stage.answered(run, 1, answer);
         assert_eq!(stage.here().context_tokens(), want, "{case}");
-        stage.set(Setting::AutoCompaction(false));
+        stage.set(SessionSetting::AutoCompaction(false));
         stage.session(Command::AbortCompaction);
-        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Aborted });
+        stage.session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted });
         stage.import([("b", said(Stop, 500), 1)]);
         assert_eq!(stage.here().context_tokens(), 500, "{case}: counted since");
     }

@@ -5,25 +5,31 @@ use countersign_core::{
     id::EntryId,
     message::StopReason,
     run,
-    session::{self, Gathered, Imported, Kind, Part, WhenBusy},
+    session::{self, FilePart, ImportedEntry, SessionEntryKind, StagedEntry, WhenBusy},
 };
 
 use crate::stage::{Stage, Told, asking, session as id, text, wanted};
 
-fn foreign(name: &str, parent: Option<&str>) -> Gathered {
+fn foreign(name: &str, parent: Option<&str>) -> StagedEntry {
     let id = EntryId::new(name);
-    Gathered::Foreign(Imported { id, parent: parent.map(EntryId::new), kind: Kind::User, said: text(9), made_at: None })
+    StagedEntry::Foreign(ImportedEntry {
+        id,
+        parent: parent.map(EntryId::new),
+        kind: SessionEntryKind::User,
+        message: text(9),
+        made_at: None,
+    })
 }
 
-fn known(name: &str) -> Gathered {
-    Gathered::Known(EntryId::new(name))
+fn known(name: &str) -> StagedEntry {
+    StagedEntry::Known(EntryId::new(name))
 }
 
 fn to(stage: &mut Stage, command: session::Command) -> Told {
     stage.tell(Command::Session(id(), command))
 }
 
-fn gather(stage: &mut Stage, part: Part, entries: Vec<Gathered>) -> Told {
+fn gather(stage: &mut Stage, part: FilePart, entries: Vec<StagedEntry>) -> Told {
     to(stage, session::Command::Gather { part, entries })
 }
 
@@ -41,7 +47,7 @@ fn tree(stage: &Stage) -> (Vec<(String, u64)>, Option<String>) {
 /// A session with three entries in a row.
 fn begun() -> Stage {
     let mut stage = Stage::new(asking());
-    gather(&mut stage, Part::First, vec![foreign("a", None), foreign("b", Some("a")), foreign("c", Some("b"))]);
+    gather(&mut stage, FilePart::First, vec![foreign("a", None), foreign("b", Some("a")), foreign("c", Some("b"))]);
     replace(&mut stage, "c");
     stage
 }
@@ -51,18 +57,18 @@ fn what_was_gathered_takes_the_place_of_the_tree_at_once_and_in_its_order() {
     let mut stage = begun();
     let before = tree(&stage);
     // The first process dies in the middle.
-    gather(&mut stage, Part::First, vec![foreign("x", None)]);
+    gather(&mut stage, FilePart::First, vec![foreign("x", None)]);
     assert_eq!(tree(&stage), before);
     stage.restart(asking(), ResumeMode::Wait);
-    let changed = Gathered::Foreign(Imported {
+    let changed = StagedEntry::Foreign(ImportedEntry {
         id: EntryId::new("b"),
         parent: Some(EntryId::new("a")),
-        kind: Kind::User,
-        said: text(70),
+        kind: SessionEntryKind::User,
+        message: text(70),
         made_at: None,
     });
-    gather(&mut stage, Part::First, vec![known("a"), changed]);
-    gather(&mut stage, Part::Next, vec![foreign("n", Some("b")), known("c")]);
+    gather(&mut stage, FilePart::First, vec![known("a"), changed]);
+    gather(&mut stage, FilePart::Next, vec![foreign("n", Some("b")), known("c")]);
     assert_eq!(tree(&stage), before);
     assert_eq!(replace(&mut stage, "n").0, ["session replaced"]);
     let want = [("a", 9), ("b", 70), ("n", 9), ("c", 9)].map(|(name, tokens)| (name.to_owned(), tokens));
@@ -75,11 +81,11 @@ fn nothing_is_replaced_by_what_was_not_gathered() {
     let mut stage = begun();
     let before = tree(&stage);
     let out_of_place = |told: Told| matches!(told.1, Err(CommandError::OutOfPlace(_)));
-    assert!(out_of_place(gather(&mut stage, Part::Next, vec![known("a")])));
+    assert!(out_of_place(gather(&mut stage, FilePart::Next, vec![known("a")])));
     assert!(out_of_place(replace(&mut stage, "a")));
     let missing = |told: Told| matches!(told.1, Err(CommandError::NoEntry { .. }));
-    assert!(missing(gather(&mut stage, Part::First, vec![known("z")])));
-    gather(&mut stage, Part::First, vec![known("a")]);
+    assert!(missing(gather(&mut stage, FilePart::First, vec![known("z")])));
+    gather(&mut stage, FilePart::First, vec![known("a")]);
     assert!(missing(replace(&mut stage, "c")));
     assert_eq!(tree(&stage), before);
 }
@@ -89,16 +95,16 @@ fn a_name_is_gathered_once() {
     let mut stage = begun();
     let before = tree(&stage);
     for (case, part, entries) in [
-        ("in one part", Part::First, vec![foreign("x", None), foreign("x", None)]),
-        ("known and changed", Part::First, vec![known("a"), foreign("a", None)]),
-        ("in another part", Part::Next, vec![foreign("x", None)]),
-        ("known before", Part::Next, vec![known("a")]),
+        ("in one part", FilePart::First, vec![foreign("x", None), foreign("x", None)]),
+        ("known and changed", FilePart::First, vec![known("a"), foreign("a", None)]),
+        ("in another part", FilePart::Next, vec![foreign("x", None)]),
+        ("known before", FilePart::Next, vec![known("a")]),
     ] {
-        gather(&mut stage, Part::First, vec![known("a"), foreign("x", None)]);
+        gather(&mut stage, FilePart::First, vec![known("a"), foreign("x", None)]);
         assert_eq!(gather(&mut stage, part, entries).cell(), "refused: two entries have the same name", "{case}");
     }
-    gather(&mut stage, Part::First, vec![foreign("x", None)]);
-    assert_eq!(gather(&mut stage, Part::First, vec![foreign("x", None)]).1, Ok(EngineReply::Done), "it began anew");
+    gather(&mut stage, FilePart::First, vec![foreign("x", None)]);
+    assert_eq!(gather(&mut stage, FilePart::First, vec![foreign("x", None)]).1, Ok(EngineReply::Done), "it began anew");
     assert_eq!(tree(&stage), before);
 }
 
@@ -135,7 +141,7 @@ fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
             _ => known(&name(word)),
         });
         let entries = entries.collect();
-        gather(&mut stage, Part::First, entries);
+        gather(&mut stage, FilePart::First, entries);
         assert_eq!(replace(&mut stage, &name(leaf)).0, want, "{case}");
         let state = stage.engine.state();
         let goes_on = want.len() == 2;
@@ -145,7 +151,7 @@ fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
     let mut stage = Stage::new(asking());
     stage.prompt(WhenBusy::Refuse);
     stage.want([wanted("look", "a"), wanted("write", "b")]);
-    gather(&mut stage, Part::First, vec![foreign("n", None)]);
+    gather(&mut stage, FilePart::First, vec![foreign("n", None)]);
     assert_eq!(replace(&mut stage, "n").0, [&unknown[..], &withdrawn].concat(), "a call runs");
 }
 
@@ -154,13 +160,13 @@ fn a_model_that_is_asked_about_what_the_file_no_longer_holds_is_not_waited_for()
     let mut stage = begun();
     stage.prompt(WhenBusy::Refuse);
     let run = stage.run();
-    gather(&mut stage, Part::First, vec![foreign("n", None)]);
+    gather(&mut stage, FilePart::First, vec![foreign("n", None)]);
     assert_eq!(replace(&mut stage, "n").0, ["run interrupted", "run ended aborted", "session replaced"]);
-    let answer = run::Answer {
-        said: text(1),
+    let answer = run::ModelAnswer {
+        message: text(1),
         stop: StopReason::Stop,
         total_tokens: 0,
-        wanted: Vec::new(),
+        calls: Vec::new(),
         failure: None,
         others: Vec::new(),
         spent: None,

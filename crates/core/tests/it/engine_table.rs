@@ -3,11 +3,11 @@
 use countersign_core::{
     digest::Digest,
     engine::Command,
-    id::{Fresh, PrincipalId, SessionId},
+    id::{IdGenerator, PrincipalId, SessionId},
     message::StopReason,
     policy::{Grant, GrantAuth, GrantCoverage, GrantId, GrantReach},
-    run::{self, Answer},
-    session::{self, Queue, Settings, WhenBusy},
+    run::{self, ModelAnswer},
+    session::{self, MessageQueue, Settings, WhenBusy},
     settings,
     time::Millis,
 };
@@ -21,7 +21,7 @@ use crate::{
 const EVERY: &str = "none, idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
 
 fn grant_id() -> GrantId {
-    GrantId::new(Fresh::new([9; 16]).uuid(Millis(1)))
+    GrantId::new(IdGenerator::new([9; 16]).next_uuid(Millis(1)))
 }
 
 fn grant() -> Grant {
@@ -63,7 +63,7 @@ fn who_changes_rules_is_recorded_and_a_look_that_finds_nothing_new_is_not() {
         }
     };
     let same = |stage: &Stage| stage.engine.rules().digest();
-    let other = |_: &Stage| Digest::of(b"other rules");
+    let other = |_: &Stage| Digest::hash_bytes(b"other rules");
     in_every_state("a change", edit(Some("+ allow nothing(here)"), other), &[(EVERY, "Done: policy edited")]);
     in_every_state("a change of words", edit(Some("+ # why"), same), &[(EVERY, "Done: policy edited")]);
     in_every_state("a look at other rules", edit(None, other), &[(EVERY, "Done: policy edited")]);
@@ -72,11 +72,12 @@ fn who_changes_rules_is_recorded_and_a_look_that_finds_nothing_new_is_not() {
 
 #[test]
 fn a_setting_is_recorded_where_it_says_something_new() {
-    let path = |text: &str| settings::Path::of(text.split('.').map(str::to_owned)).expect("it has names");
+    let path =
+        |text: &str| settings::SettingsPath::from_names(text.split('.').map(str::to_owned)).expect("it has names");
     let by = || PrincipalId::new("ana");
     let set = move |at: &'static str, value: Option<Value>, secret: Option<&'static str>| {
         move |stage: &mut Stage| {
-            let secrets = secret.iter().map(|at| (path(at), Digest::of(at.as_bytes()))).collect();
+            let secrets = secret.iter().map(|at| (path(at), Digest::hash_bytes(at.as_bytes()))).collect();
             let set = settings::Command::Set { by: by(), path: path(at), value: value.clone(), secrets };
             stage.tell(Command::Settings(set))
         }
@@ -143,7 +144,7 @@ fn with_another(mut stage: Stage) -> Stage {
         settings: Box::new(settings),
     };
     stage.tell(Command::Session(other(), open));
-    let prompt = session::Command::Prompt { said: text(1), with: Vec::new(), when_busy: WhenBusy::Refuse };
+    let prompt = session::Command::Prompt { message: text(1), with: Vec::new(), when_busy: WhenBusy::Refuse };
     stage.tell(Command::Session(other(), prompt));
     stage
 }
@@ -152,7 +153,12 @@ fn with_another(mut stage: Stage) -> Stage {
 fn standing(stage: &Stage) -> String {
     let session = stage.engine.state().session(&other()).expect("it was opened");
     let run = session.run().and_then(|run| stage.engine.state().run(run));
-    format!("{:?} {} {}", run.map(|run| (run.phase().clone(), run.abort())), session.queued(), session.entries().len())
+    format!(
+        "{:?} {} {}",
+        run.map(|run| (run.phase().clone(), run.abort_state())),
+        session.queued_count(),
+        session.entries().len()
+    )
 }
 
 #[test]
@@ -168,11 +174,13 @@ fn what_happens_in_one_session_leaves_the_other_alone() {
     let acts: [Act; 7] = [
         ("abort", |stage| drop(stage.abort())),
         ("prompt", |stage| drop(stage.prompt(WhenBusy::Steer))),
-        ("queue", |stage| drop(stage.session(session::Command::Queue { queue: Queue::Steering, said: text(1) }))),
+        ("queue", |stage| {
+            drop(stage.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) }))
+        }),
         ("clear", |stage| drop(stage.session(session::Command::Clear))),
         ("abort a compaction", |stage| drop(stage.session(session::Command::AbortCompaction))),
         ("an outcome", |stage| {
-            let outcome = session::Compacted::Aborted;
+            let outcome = session::CompactionOutcome::Aborted;
             stage.session(session::Command::Compacted { epoch: 1, outcome });
         }),
         ("an end", |stage| {
@@ -195,11 +203,11 @@ fn what_happens_in_one_session_leaves_the_other_alone() {
 fn an_answer_goes_to_the_run_that_it_names() {
     let mut stage = with_another(thinking(open()));
     let run = stage.engine.state().session(&other()).unwrap().run().unwrap();
-    let answer = Answer {
-        said: text(1),
+    let answer = ModelAnswer {
+        message: text(1),
         stop: StopReason::Stop,
         total_tokens: 0,
-        wanted: Vec::new(),
+        calls: Vec::new(),
         failure: None,
         others: Vec::new(),
         spent: None,

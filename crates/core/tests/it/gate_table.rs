@@ -5,12 +5,13 @@ use std::time::Duration;
 use countersign_core::{
     engine::{Command, CommandError, EngineReply},
     gate::{
-        Answer::{self, Allow, Decline, Say},
-        AnswerRefusal, Resolution,
-        Scope::{Always, Once, Session},
+        AnswerError,
+        ApprovalScope::{Always, Once, Session},
+        GateReply::{self, Allow, Decline, Say},
+        GateResolution,
     },
     id::{GateId, PrincipalId},
-    run::Wanted,
+    run::ResolvedCall,
 };
 
 use crate::{
@@ -21,9 +22,9 @@ use crate::{
 /// A gate in a state of its life.
 type Scene = (Stage, GateId);
 /// A state's name, how it is reached, how it was resolved and by whom.
-type Late = (&'static str, fn() -> Scene, Resolution, Option<PrincipalId>);
+type Late = (&'static str, fn() -> Scene, GateResolution, Option<PrincipalId>);
 
-fn asked_about(wants: Wanted) -> Scene {
+fn asked_about(wants: ResolvedCall) -> Scene {
     let mut stage = thinking(asking());
     stage.want([wants]);
     let gate = stage.gate();
@@ -43,7 +44,7 @@ fn floor() -> Scene {
     asked_about(wanted("bash", "rm -rf /"))
 }
 
-fn answered(scene: Scene, answer: Answer) -> Scene {
+fn answered(scene: Scene, answer: GateReply) -> Scene {
     let (mut stage, gate) = scene;
     stage.decide(gate, answer, "ana", Some("k")).1.expect("it is offered");
     (stage, gate)
@@ -53,7 +54,7 @@ fn granted() -> Scene {
     let mut stage = thinking(asking());
     stage.want([wanted("write", "a"), wanted("write", "a")]);
     let mut gates: Vec<_> = stage.engine.state().pending_gates().collect();
-    gates.sort_unstable_by_key(|gate| gate.content());
+    gates.sort_unstable_by_key(|gate| gate.content_lsn());
     let (first, second) = (gates[0].id(), gates[1].id());
     stage.decide(first, Allow(Session), "ana", None).1.expect("it is offered");
     (stage, second)
@@ -77,15 +78,15 @@ fn after(scene: Scene, span: Duration) -> Scene {
     let (mut stage, gate) = scene;
     stage.now = stage.now + span;
     let now = stage.now;
-    stage.engine.evict(now, None);
+    stage.engine.evict_idle(now, None);
     (stage, gate)
 }
 
-fn says(labels: &[&str]) -> Answer {
+fn says(labels: &[&str]) -> GateReply {
     Say(labels.iter().map(|label| (*label).to_owned()).collect())
 }
 
-fn every_answer() -> [Answer; 9] {
+fn every_answer() -> [GateReply; 9] {
     let say = says(&["left"]);
     [
         Allow(Once),
@@ -101,7 +102,7 @@ fn every_answer() -> [Answer; 9] {
 }
 
 /// The reply, or the refusal without the gate's name.
-fn reply(scene: Scene, answer: Answer, by: &str, key: Option<&str>) -> String {
+fn reply(scene: Scene, answer: GateReply, by: &str, key: Option<&str>) -> String {
     let (mut stage, gate) = scene;
     let before = stage.engine.state().clone();
     let told = stage.decide(gate, answer, by, key);
@@ -144,8 +145,8 @@ fn each_reach_of_an_allow_is_the_one_that_is_recorded() {
     for scope in [Once, Session, Always] {
         let (mut stage, gate) = approval();
         let told = stage.decide(gate, Allow(scope), "ana", None);
-        assert_eq!(told.1, Ok(EngineReply::Resolved(Resolution::Allowed { scope })));
-        assert_eq!(stage.engine.state().gate(gate).unwrap().resolution(), Some(&Resolution::Allowed { scope }));
+        assert_eq!(told.1, Ok(EngineReply::Resolved(GateResolution::Allowed { scope })));
+        assert_eq!(stage.engine.state().gate(gate).unwrap().resolution(), Some(&GateResolution::Allowed { scope }));
     }
 }
 
@@ -194,26 +195,26 @@ fn what_an_answer_comes_to_is_recorded_with_it() {
 #[test]
 fn whoever_is_late_is_told_how_it_was_resolved_and_by_whom() {
     let ana = || Some(PrincipalId::new("ana"));
-    let allow = |scope| Resolution::Allowed { scope };
+    let allow = |scope| GateResolution::Allowed { scope };
     let scenes: [Late; 11] = [
         ("allowed once", || answered(approval(), Allow(Once)), allow(Once), ana()),
         ("allowed for the session", || answered(approval(), Allow(Session)), allow(Session), ana()),
         ("allowed for good", || answered(approval(), Allow(Always)), allow(Always), ana()),
-        ("denied", || answered(approval(), deny(None)), Resolution::Denied, ana()),
-        ("answered", || answered(question(), says(&["left"])), Resolution::Answered, ana()),
-        ("declined", || answered(question(), Decline), Resolution::Declined, ana()),
-        ("granted", granted, Resolution::Granted, None),
-        ("expired", || expired(approval()), Resolution::Expired, None),
-        ("a question expired", || expired(question()), Resolution::Expired, None),
-        ("withdrawn", || withdrawn(approval()), Resolution::Withdrawn, None),
-        ("a question withdrawn", || withdrawn(question()), Resolution::Withdrawn, None),
+        ("denied", || answered(approval(), deny(None)), GateResolution::Denied, ana()),
+        ("answered", || answered(question(), says(&["left"])), GateResolution::Answered, ana()),
+        ("declined", || answered(question(), Decline), GateResolution::Declined, ana()),
+        ("granted", granted, GateResolution::Granted, None),
+        ("expired", || expired(approval()), GateResolution::Expired, None),
+        ("a question expired", || expired(question()), GateResolution::Expired, None),
+        ("withdrawn", || withdrawn(approval()), GateResolution::Withdrawn, None),
+        ("a question withdrawn", || withdrawn(question()), GateResolution::Withdrawn, None),
     ];
     for (case, scene, resolution, by) in scenes {
         for answer in every_answer() {
             for key in [None, Some("l")] {
                 let (mut stage, gate) = scene();
                 let before = stage.engine.state().clone();
-                let late = AnswerRefusal::AlreadyResolved { gate, resolution: resolution.clone(), by: by.clone() };
+                let late = AnswerError::AlreadyResolved { gate, resolution: resolution.clone(), by: by.clone() };
                 let told = stage.decide(gate, answer.clone(), "bo", key);
                 assert_eq!(told, Told(Vec::new(), Err(CommandError::Answer(late))), "{case}, {answer:?}, {key:?}");
                 assert_eq!(*stage.engine.state(), before, "{case}, {answer:?}");
@@ -288,7 +289,7 @@ fn a_resolved_gate_stays_at_hand_for_ten_minutes_and_while_its_call_lasts() {
 fn gates_wait_in_the_order_in_which_they_were_opened() {
     let stage = under(asking(), ["write", "look", "write", "write"]);
     let mut opened: Vec<_> =
-        stage.engine.state().pending_gates().map(|gate| (gate.content(), gate.ordinal())).collect();
+        stage.engine.state().pending_gates().map(|gate| (gate.content_lsn(), gate.ordinal())).collect();
     opened.sort_unstable();
     assert_eq!(opened.iter().map(|(_, ordinal)| *ordinal).collect::<Vec<_>>(), [1, 2, 3]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::Command,
-    gate::{Answer, Scope},
+    gate::{ApprovalScope, GateReply},
     message::StopReason,
     session::WhenBusy,
 };
@@ -25,8 +25,8 @@ const REST: Duration = Duration::from_secs(3600);
 fn rested(stage: &mut Stage) -> usize {
     stage.now = stage.now + REST;
     stage.tell(Command::Tick);
-    stage.engine.evict(stage.now, Some(Duration::from_secs(600)));
-    stage.engine.snapshot().len()
+    stage.engine.evict_idle(stage.now, Some(Duration::from_secs(600)));
+    stage.engine.to_snapshot().len()
 }
 
 /// An agent asks for so many more things under ids that it counts; people allow most and deny some.
@@ -34,7 +34,7 @@ fn ask(stage: &mut Stage, wires: std::ops::Range<u32>) {
     for wire in wires {
         let (_, call) = request(stage, &wire.to_string(), &format!("file {wire}"));
         let gate = stage.gate();
-        let answer = if wire % 5 == 0 { deny(Some("not this one")) } else { Answer::Allow(Scope::Once) };
+        let answer = if wire % 5 == 0 { deny(Some("not this one")) } else { GateReply::Allow(ApprovalScope::Once) };
         stage.decide(gate, answer, "ana", Some(&format!("key {wire}"))).1.expect("it is offered");
         done(stage, call);
         receive(stage, call);
@@ -47,7 +47,7 @@ fn talk(stage: &mut Stage, turns: u32) {
         stage.prompt(WhenBusy::Refuse).1.expect("nothing works");
         stage.want([wanted("write", &format!("file {turn}"))]);
         let gate = stage.gate();
-        stage.decide(gate, Answer::Allow(Scope::Once), "ana", None).1.expect("it is offered");
+        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None).1.expect("it is offered");
         stage.end(0).1.expect("it was started");
         stage.answer(StopReason::Stop, Vec::new(), None).1.expect("it is asked");
     }
@@ -59,7 +59,7 @@ fn an_agent_that_asks_for_years_costs_as_much_as_one_that_began_today() {
     ask(&mut stage, 1..50);
     let young = rested(&mut stage);
     ask(&mut stage, 50..600);
-    assert!(stage.engine.snapshot().len() > young + 100_000, "it holds nothing of what was just decided");
+    assert!(stage.engine.to_snapshot().len() > young + 100_000, "it holds nothing of what was just decided");
     let old = rested(&mut stage);
     assert!(old <= young + DIGITS, "{young} bytes behind 50 requests, {old} behind 600");
 }
@@ -69,7 +69,7 @@ fn sessions_that_rest_leave_nothing_whatever_was_said_and_done_in_them() {
     let mut stage = agents(asking(), 10);
     let bare = rested(&mut agents(asking(), 10));
     talk(&mut stage, 3);
-    assert!(stage.engine.snapshot().len() > bare + 1_000, "it holds nothing of what was just said");
+    assert!(stage.engine.to_snapshot().len() > bare + 1_000, "it holds nothing of what was just said");
     let rests = rested(&mut stage);
     assert!(rests <= bare + DIGITS, "{bare} bytes before anything was said, {rests} behind it");
 }

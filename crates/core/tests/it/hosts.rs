@@ -3,10 +3,10 @@
 use countersign_core::{
     call::{self, Executor},
     engine::{ActiveRules, Command, ResumeMode},
-    gate::{Answer, Scope},
+    gate::{ApprovalScope, GateReply},
     id::SessionId,
     policy::{self, GrantAuth, PathContext},
-    run::Failure,
+    run::ProviderFailure,
     session::{self, WhenBusy},
 };
 use serde_json::json;
@@ -64,9 +64,9 @@ fn a_call_is_judged_by_the_rules_of_the_sessions_host() {
 #[test]
 fn what_is_answered_while_the_rules_are_away_waits_for_them() {
     for (answer, resolved, want) in [
-        (Answer::Allow(Scope::Once), "allowed", "Done: call allowed, call started"),
+        (GateReply::Allow(ApprovalScope::Once), "allowed", "Done: call allowed, call started"),
         (
-            Answer::Deny { reason: None },
+            GateReply::Deny { reason: None },
             "denied",
             "Done: run denied 1, session entry tool_result, call ended denied, run turn_closed, run turn_opened, run asked",
         ),
@@ -88,7 +88,7 @@ fn rules_that_came_since_are_those_that_count() {
     let mut stage = gated();
     stage.restart(open(), ResumeMode::Go);
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     let told = brings(&mut stage, ruled(&["deny write(a)"]));
     assert!(
         told.starts_with("Done: session hosted, call allowed, session entry tool_result, call ended denied"),
@@ -155,7 +155,7 @@ fn what_is_allowed_for_good_holds_in_the_hosts_realm() {
         stage.prompt(WhenBusy::Refuse);
         stage.want([wanted("write", "a")]);
         let gate = stage.gate();
-        stage.decide(gate, Answer::Allow(Scope::Always), "local:1000", None);
+        stage.decide(gate, GateReply::Allow(ApprovalScope::Always), "local:1000", None);
         let grants = stage.engine.state().policy().grants();
         let scopes: Vec<_> = grants.iter().map(|grant| (grant.scope.clone(), grant.door)).collect();
         assert_eq!(scopes, [(policy::GrantReach::Realm(realm.to_owned()), GrantAuth::Authenticated)]);
@@ -166,7 +166,7 @@ fn what_is_allowed_for_good_holds_in_the_hosts_realm() {
     }
     let mut stage = gated();
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Session), "host", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Session), "host", None);
     let grants = stage.engine.state().policy().grants().iter();
     assert_eq!(
         grants.map(|grant| grant.door).collect::<Vec<_>>(),
@@ -193,7 +193,7 @@ fn a_session_goes_on_in_another_log_only_from_rest() {
 fn an_attempt_that_is_due_while_the_rules_are_away_waits_for_them() {
     let mut stage = Stage::hosted(open(), asking());
     stage.prompt(WhenBusy::Refuse);
-    stage.fail(Failure { retryable: true, overflow: false, after: Some(seconds(100)) });
+    stage.fail(ProviderFailure { retryable: true, overflow: false, after: Some(seconds(100)) });
     assert_eq!(stage.restart(open(), ResumeMode::Go).cell(), "Done: booted");
     stage.now = stage.now + seconds(3_600);
     for want in ["Done: booted, run resumed", "Done: booted"] {

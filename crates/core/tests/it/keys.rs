@@ -6,7 +6,10 @@ use countersign_core::{
     id::RunId,
     message::StopReason,
     run,
-    session::{Command, Compacted, Key, Kind, Queue, Setting, Settings, Stopped, WhenBusy},
+    session::{
+        Command, CompactionOutcome, IdempotencyKey, MessageQueue, SessionEntryKind, SessionSetting, Settings,
+        StoppedRun, WhenBusy,
+    },
 };
 
 use crate::{
@@ -17,16 +20,19 @@ use crate::{
 /// The next prompt waits for a compaction.
 fn behind_next() -> Stage {
     let mut stage = idle();
-    stage.import([("u", Kind::User, 900), ("a", Kind::User, 60)]);
+    stage.import([("u", SessionEntryKind::User, 900), ("a", SessionEntryKind::User, 60)]);
     stage
 }
 
 fn prompt(when_busy: WhenBusy) -> Command {
-    Command::Prompt { said: text(1), with: Vec::new(), when_busy }
+    Command::Prompt { message: text(1), with: Vec::new(), when_busy }
 }
 
 fn once(name: &str, asks: &str, command: Command) -> Command {
-    Command::Once { key: Key { name: name.to_owned(), asks: Digest::of(asks.as_bytes()) }, command: Box::new(command) }
+    Command::Once {
+        key: IdempotencyKey { name: name.to_owned(), asks: Digest::hash_bytes(asks.as_bytes()) },
+        command: Box::new(command),
+    }
 }
 
 fn stop(stage: &mut Stage, run: RunId) -> crate::stage::Told {
@@ -35,7 +41,7 @@ fn stop(stage: &mut Stage, run: RunId) -> crate::stage::Told {
 
 #[test]
 fn what_is_asked_for_again_under_its_key_has_happened_already() {
-    let steer = || Command::Steer { said: text(1) };
+    let steer = || Command::Steer { message: text(1) };
     for (case, stage, command) in [
         ("a run began", idle as fn() -> Stage, prompt(WhenBusy::Refuse)),
         ("it waits behind a compaction", behind_next, prompt(WhenBusy::Refuse)),
@@ -64,7 +70,7 @@ fn what_was_refused_under_a_key_can_be_asked_for_again() {
     assert!(stage.session(prompt()).1.is_err());
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert!(matches!(stage.session(prompt()).1, Ok(EngineReply::Started(_))));
-    let steer = || once("s", "a", Command::Steer { said: text(1) });
+    let steer = || once("s", "a", Command::Steer { message: text(1) });
     let mut stage = idle();
     assert_eq!(stage.session(steer()).cell(), "Idle");
     stage.prompt(WhenBusy::Refuse);
@@ -96,7 +102,7 @@ fn only_what_is_said_has_a_key_and_no_key_is_endless() {
 
 #[test]
 fn only_a_run_that_goes_on_or_is_promised_is_told_something() {
-    let steer = |stage: &mut Stage| stage.session(Command::Steer { said: text(1) });
+    let steer = |stage: &mut Stage| stage.session(Command::Steer { message: text(1) });
     let queued = "Steering: session queued user steering";
     in_every_state(
         "steer",
@@ -118,8 +124,8 @@ fn the_run_that_was_promised_begins_behind_its_compaction_across_a_restart() {
             stage.restart(open(), ResumeMode::Go);
         }
         assert_eq!(stage.here().awaited_run(), Some(promised), "after a restart: {restart}");
-        let epoch = stage.here().compaction().expect("it is under way").epoch;
-        stage.session(Command::Compacted { epoch, outcome: Compacted::Done { said: text(1), spent: None } });
+        let epoch = stage.here().active_compaction().expect("it is under way").epoch;
+        stage.session(Command::Compacted { epoch, outcome: CompactionOutcome::Done { summary: text(1), spent: None } });
         assert_eq!((stage.run(), stage.here().awaited_run()), (promised, None), "after a restart: {restart}");
     }
 }
@@ -139,8 +145,8 @@ fn a_run_that_waits_for_a_compaction_is_stopped_before_it_begins() {
     let run = stage.here().awaited_run().expect("one is promised");
     assert_eq!(stop(&mut stage, run).cell(), "Stopping: session dequeued prompt, session compaction_aborting");
     assert_eq!(stop(&mut stage, run).cell(), "Idle");
-    let epoch = stage.here().compaction().expect("it is under way").epoch;
-    let told = stage.session(Command::Compacted { epoch, outcome: Compacted::Aborted }).cell();
+    let epoch = stage.here().active_compaction().expect("it is under way").epoch;
+    let told = stage.session(Command::Compacted { epoch, outcome: CompactionOutcome::Aborted }).cell();
     assert_eq!(told, "Done: session compaction_ended rest");
 }
 
@@ -148,15 +154,15 @@ fn a_run_that_waits_for_a_compaction_is_stopped_before_it_begins() {
 fn who_stops_a_run_that_waits_for_a_compaction_takes_back_nothing_of_others() {
     let mut stage = behind();
     let run = stage.here().awaited_run().expect("one is promised");
-    stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
-    stage.session(Command::Say { said: text(1), marks: Box::default() });
-    stage.session(Command::Steer { said: text(1) });
-    let before = stage.here().queued();
+    stage.session(Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
+    stage.session(Command::Say { message: text(1), marks: Box::default() });
+    stage.session(Command::Steer { message: text(1) });
+    let before = stage.here().queued_count();
     let told = "Stopping: session dequeued prompt, session dequeued steering, session compaction_aborting";
     assert_eq!(stop(&mut stage, run).cell(), told);
-    assert_eq!(stage.here().queued(), before - 2);
-    let epoch = stage.here().compaction().expect("it is under way").epoch;
-    let told = stage.session(Command::Compacted { epoch, outcome: Compacted::Aborted }).cell();
+    assert_eq!(stage.here().queued_count(), before - 2);
+    let epoch = stage.here().active_compaction().expect("it is under way").epoch;
+    let told = stage.session(Command::Compacted { epoch, outcome: CompactionOutcome::Aborted }).cell();
     assert!(told.contains("run started prompt, run turn_opened, session dequeued next"), "{told}");
 }
 
@@ -164,14 +170,14 @@ fn who_stops_a_run_that_waits_for_a_compaction_takes_back_nothing_of_others() {
 fn nobody_steers_what_is_being_stopped() {
     let mut stage = behind();
     stage.abort();
-    assert_eq!(stage.session(Command::Steer { said: text(1) }).cell(), "Idle");
+    assert_eq!(stage.session(Command::Steer { message: text(1) }).cell(), "Idle");
 }
 
 /// Which of the entries the model is shown, after a run that was stopped.
-fn left(stopped: Stopped, calls: bool) -> Vec<bool> {
+fn left(stopped: StoppedRun, calls: bool) -> Vec<bool> {
     let mut stage = Stage::new(open());
     let settings = Settings { stopped, ..stage.here().settings().clone() };
-    stage.set(Setting::All(Box::new(settings)));
+    stage.set(SessionSetting::All(Box::new(settings)));
     stage.prompt(WhenBusy::Refuse);
     if calls {
         stage.want([wanted("write", "a")]);
@@ -180,15 +186,15 @@ fn left(stopped: Stopped, calls: bool) -> Vec<bool> {
     stage.abort();
     stage.answer(StopReason::Aborted, Vec::new(), None);
     assert!(stage.here().run().is_none());
-    stage.here().path().iter().map(|entry| entry.shown).collect()
+    stage.here().path_entries().iter().map(|entry| entry.shown).collect()
 }
 
 #[test]
 fn the_model_is_not_shown_what_was_stopped_before_it_called_anything_where_a_session_is_set_so() {
     for (stopped, calls, want) in [
-        (Stopped::Stays, false, [true; 2].as_slice()),
-        (Stopped::IsForgotten, false, &[false; 2]),
-        (Stopped::IsForgotten, true, &[true; 4]),
+        (StoppedRun::Stays, false, [true; 2].as_slice()),
+        (StoppedRun::IsForgotten, false, &[false; 2]),
+        (StoppedRun::IsForgotten, true, &[true; 4]),
     ] {
         assert_eq!(left(stopped, calls), want, "{stopped:?}, calls: {calls}");
     }

@@ -1,6 +1,6 @@
 //! The work that is due in every state of a session, and the work that is to stop.
 
-use countersign_core::{Work, engine::ResumeMode, owed_work, stopping as to_stop};
+use countersign_core::{OwedWork, engine::ResumeMode, owed_work, stopping_work as to_stop};
 
 use crate::{
     stage::{Stage, Told, open},
@@ -8,12 +8,12 @@ use crate::{
 };
 
 /// The work as the facts of a cell.
-fn named(work: Vec<Work>) -> Told {
-    let name = |work: &Work| match work {
-        Work::Turn { epoch, .. } => format!("turn {epoch}"),
-        Work::Call { .. } => "call".to_owned(),
-        Work::Compact { epoch, .. } => format!("compact {epoch}"),
-        Work::Fire { step, .. } => format!("fire {step:?}"),
+fn named(work: Vec<OwedWork>) -> Told {
+    let name = |work: &OwedWork| match work {
+        OwedWork::Turn { epoch, .. } => format!("turn {epoch}"),
+        OwedWork::Call { .. } => "call".to_owned(),
+        OwedWork::Compact { epoch, .. } => format!("compact {epoch}"),
+        OwedWork::Fire { step, .. } => format!("fire {step:?}"),
     };
     Told(work.iter().map(name).collect(), Ok(countersign_core::engine::EngineReply::Done))
 }
@@ -26,7 +26,7 @@ fn what_is_decided_and_not_done_is_due_and_a_persons_part_is_not() {
         ("calling, command", "Done: call"),
         ("compacting, behind", "Done: compact 1"),
     ];
-    in_every_state("owed", |stage| named(owed(stage.engine.state())), &rows);
+    in_every_state("owed", |stage| named(owed_work(stage.engine.state())), &rows);
     let others = "none, idle, command, thinking, calling, gated, asked, backoff, compacting, behind";
     let rows = [(others, "Done"), ("stopping", "Done: call")];
     in_every_state("to stop", |stage| named(to_stop(stage.engine.state())), &rows);
@@ -40,7 +40,7 @@ fn work_that_is_stopped_is_no_longer_due() {
             session: crate::stage::session(),
         }));
         stage.session(countersign_core::session::Command::AbortCompaction);
-        (named(owed(stage.engine.state())).cell(), named(to_stop(stage.engine.state())).cell())
+        (named(owed_work(stage.engine.state())).cell(), named(to_stop(stage.engine.state())).cell())
     };
     let commanding = || {
         let mut stage = Stage::new(open());
@@ -70,7 +70,7 @@ fn what_another_process_began_is_due_only_after_it_was_begun_again() {
     ] {
         let mut stage = stage;
         stage.restart(open(), resume);
-        assert_eq!(named(owed(stage.engine.state())).cell(), want, "{case}");
+        assert_eq!(named(owed_work(stage.engine.state())).cell(), want, "{case}");
         assert_eq!(to_stop(stage.engine.state()), [], "{case}");
     }
 }

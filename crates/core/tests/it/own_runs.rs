@@ -2,11 +2,13 @@
 
 use countersign_core::{
     engine::{Command, CommandError, Engine, Event, ResumeMode},
-    gate::{self, Answer, Scope},
+    gate::{self, ApprovalScope, GateReply},
     id::{EntryId, Lsn, PrincipalId},
     message::StopReason,
-    run::{self, Failure, Marks},
-    session::{self, Command as InSession, Kind, ModelRef, Setting, Settings, Sums, WhenBusy},
+    run::{self, ProviderFailure, RunMetadata},
+    session::{
+        self, Command as InSession, CompactionTiming, ModelRef, SessionEntryKind, SessionSetting, Settings, WhenBusy,
+    },
 };
 
 use crate::{
@@ -15,17 +17,17 @@ use crate::{
     states::{idle, thinking},
 };
 
-fn marks(reference: &str) -> Box<Marks> {
-    Box::new(Marks { reference: Some(reference.to_owned()), ..Marks::default() })
+fn marks(reference: &str) -> Box<RunMetadata> {
+    Box::new(RunMetadata { reference: Some(reference.to_owned()), ..RunMetadata::default() })
 }
 
 fn say(stage: &mut Stage, reference: &str) -> String {
-    stage.session(InSession::Say { said: text(1), marks: marks(reference) }).cell()
+    stage.session(InSession::Say { message: text(1), marks: marks(reference) }).cell()
 }
 
 fn called(stage: &Stage) -> Option<String> {
     let run = stage.engine.state().run(stage.run())?;
-    run.marks().reference.clone()
+    run.run_metadata().reference.clone()
 }
 
 fn renew(stage: &mut Stage) -> String {
@@ -46,7 +48,7 @@ fn each_message_gets_a_run_of_its_own_in_the_order_in_which_they_came() {
         assert_eq!(called(&stage).as_deref(), Some(reference));
         stage.answer(StopReason::Stop, Vec::new(), None);
     }
-    assert!(stage.here().is_at_rest() && stage.here().queued() == 0);
+    assert!(stage.here().is_at_rest() && stage.here().queued_count() == 0);
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn a_message_waits_behind_a_run_that_another_door_began() {
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(called(&stage).as_deref(), Some("r1"));
     let refused = stage.prompt(WhenBusy::Refuse).1;
-    assert!(matches!(refused, Err(CommandError::Prompt(session::PromptRefusal::Busy(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(CommandError::Prompt(session::PromptError::Busy(_)))), "{refused:?}");
 }
 
 #[test]
@@ -80,10 +82,10 @@ fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
     let mut stage = idle();
     let model =
         ModelRef { provider: "p".to_owned(), id: "other".to_owned(), context_window: 9, max_tokens: 9, price: None };
-    let own = Marks { model: Some(model), thinking: Some("high".to_owned()), ..Marks::default() };
-    stage.session(InSession::Say { said: text(1), marks: Box::new(own) });
+    let own = RunMetadata { model: Some(model), thinking: Some("high".to_owned()), ..RunMetadata::default() };
+    stage.session(InSession::Say { message: text(1), marks: Box::new(own) });
     let settings = |stage: &Stage| {
-        let settings = stage.engine.state().run(stage.run()).unwrap().settings(stage.here().settings());
+        let settings = stage.engine.state().run(stage.run()).unwrap().effective_settings(stage.here().settings());
         (settings.model.unwrap().id, settings.thinking)
     };
     assert_eq!(settings(&stage), ("other".to_owned(), Some("high".to_owned())));
@@ -96,16 +98,22 @@ fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
 fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
     let mut stage = thinking(open());
     stage.answer(StopReason::Stop, Vec::new(), None);
-    let marks =
-        Marks { origin: Some(Box::new(channels::origin("m1"))), thinking: Some("high".to_owned()), ..*marks("r1") };
-    stage.session(InSession::Say { said: text(60), marks: Box::new(marks.clone()) });
-    let told = stage.fail(Failure { retryable: false, overflow: true, after: None }).0;
+    let marks = RunMetadata {
+        origin: Some(Box::new(channels::origin("m1"))),
+        thinking: Some("high".to_owned()),
+        ..*marks("r1")
+    };
+    stage.session(InSession::Say { message: text(60), marks: Box::new(marks.clone()) });
+    let told = stage.fail(ProviderFailure { retryable: false, overflow: true, after: None }).0;
     assert_eq!(told.last().unwrap(), "session compaction_started again");
     // Also where another process makes the summary.
     stage.restart(open(), ResumeMode::Go);
-    let epoch = stage.here().compaction().unwrap().epoch;
-    stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Done { said: text(1), spent: None } });
-    assert_eq!(stage.engine.state().run(stage.run()).unwrap().marks(), &marks);
+    let epoch = stage.here().active_compaction().unwrap().epoch;
+    stage.session(InSession::Compacted {
+        epoch,
+        outcome: session::CompactionOutcome::Done { summary: text(1), spent: None },
+    });
+    assert_eq!(stage.engine.state().run(stage.run()).unwrap().run_metadata(), &marks);
 }
 
 #[test]
@@ -114,17 +122,17 @@ fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
     say(&mut stage, "r1");
     stage.want([wanted("write", "/w/a")]);
     let gate = stage.gate();
-    let answer = |answer: Answer, reference: &str| {
+    let answer = |answer: GateReply, reference: &str| {
         let by = PrincipalId::new("ana");
         Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference: reference.to_owned(), key: None })
     };
-    let refused = stage.tell(answer(Answer::Say(vec!["maybe".to_owned()]), "r2"));
+    let refused = stage.tell(answer(GateReply::Say(vec!["maybe".to_owned()]), "r2"));
     assert!(matches!(refused.1, Err(CommandError::Answer(_))), "{refused:?}");
     assert_eq!(called(&stage).as_deref(), Some("r1"), "an answer that does not count changes no name");
-    let allowed = stage.tell(answer(Answer::Allow(Scope::Once), "r2")).cell();
+    let allowed = stage.tell(answer(GateReply::Allow(ApprovalScope::Once), "r2")).cell();
     assert!(allowed.contains("run marked, gate resolved"), "{allowed}");
     assert_eq!(called(&stage).as_deref(), Some("r2"));
-    assert!(matches!(stage.tell(answer(Answer::Allow(Scope::Once), "r3")).1, Err(CommandError::Answer(_))));
+    assert!(matches!(stage.tell(answer(GateReply::Allow(ApprovalScope::Once), "r3")).1, Err(CommandError::Answer(_))));
     assert_eq!(called(&stage).as_deref(), Some("r2"));
 }
 
@@ -136,35 +144,35 @@ fn a_conversation_begins_anew_only_at_rest_and_takes_its_grants_along() {
     assert_eq!(renew(&mut stage), "refused: s is busy");
     stage.want([wanted("write", "/w/a")]);
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Session), "ana", None).1.unwrap();
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Session), "ana", None).1.unwrap();
     stage.end(0);
     stage.session(InSession::Clear);
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(renew(&mut stage), "Done: policy revoked, session renewed");
     let here = stage.here();
-    assert_eq!((here.entries().len(), here.leaf(), here.queued(), here.renewals()), (0, None, 0, 1));
+    assert_eq!((here.entries().len(), here.leaf(), here.queued_count(), here.renewal_count()), (0, None, 0, 1));
     assert_eq!(here.renewed_at(), Some(stage.now));
     say(&mut stage, "r3");
     stage.want([wanted("write", "/w/a")]);
     assert!(stage.engine.state().pending_gates().next().is_some(), "it is asked about again");
     stage.restart(asking(), ResumeMode::Go);
-    assert_eq!(stage.here().renewals(), 1);
+    assert_eq!(stage.here().renewal_count(), 1);
 }
 
 #[test]
 fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
     let mut stage = idle();
-    let said = |stop| Kind::Assistant { stop, total_tokens: 0 };
+    let said = |stop| SessionEntryKind::Assistant { stop, total_tokens: 0 };
     stage.import([
-        ("a", Kind::User, 1),
+        ("a", SessionEntryKind::User, 1),
         ("b", said(StopReason::ToolUse), 1),
-        ("c", Kind::ToolResult { prunable: false }, 1),
+        ("c", SessionEntryKind::ToolResult { prunable: false }, 1),
         ("d", said(StopReason::Stop), 1),
     ]);
     let trim = |stage: &mut Stage, id: &str| stage.session(InSession::Trim { first_kept: EntryId::new(id) }).cell();
     assert_eq!(trim(&mut stage, "nope"), "refused: no entry nope in s");
     assert_eq!(trim(&mut stage, "b"), "Done: session trimmed");
-    let path: Vec<String> = stage.here().path().iter().map(|entry| entry.id.to_string()).collect();
+    let path: Vec<String> = stage.here().path_entries().iter().map(|entry| entry.id.to_string()).collect();
     assert_eq!(path, ["b", "c", "d"]);
     say(&mut stage, "r1");
     let mine = stage.here().leaf().unwrap().to_string();
@@ -180,10 +188,15 @@ fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
 /// A session whose context has grown too long.
 fn too_long() -> Stage {
     let mut stage = idle();
-    let settings = Settings { sums: Sums::BeforeRuns, ..stage.here().settings().clone() };
-    stage.set(Setting::All(Box::new(settings)));
-    let said = Kind::Assistant { stop: StopReason::Stop, total_tokens: 950 };
-    stage.import([("a", Kind::User, 400), ("b", said.clone(), 400), ("c", Kind::User, 100), ("d", said, 100)]);
+    let settings = Settings { sums: CompactionTiming::BeforeRuns, ..stage.here().settings().clone() };
+    stage.set(SessionSetting::All(Box::new(settings)));
+    let said = SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 950 };
+    stage.import([
+        ("a", SessionEntryKind::User, 400),
+        ("b", said.clone(), 400),
+        ("c", SessionEntryKind::User, 100),
+        ("d", said, 100),
+    ]);
     stage
 }
 
@@ -194,20 +207,21 @@ fn a_stop_during_a_summary_stops_the_message_that_it_is_made_for_and_no_other() 
         say(&mut stage, "r1");
         say(&mut stage, "r3");
         // What goes before others does not go before what has as good as begun.
-        let ahead = Box::new(Marks { ahead: true, ..*marks("r2") });
-        stage.session(InSession::Say { said: text(1), marks: ahead });
+        let ahead = Box::new(RunMetadata { ahead: true, ..*marks("r2") });
+        stage.session(InSession::Say { message: text(1), marks: ahead });
         assert_eq!(stage.abort().cell(), "Done: session compaction_aborting", "{restarts}");
         assert_eq!(stage.abort().cell(), "Idle", "{restarts}");
         if restarts {
             stage.restart(open(), ResumeMode::Go);
         } else {
-            let epoch = stage.here().compaction().unwrap().epoch;
-            let told = stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Aborted }).cell();
+            let epoch = stage.here().active_compaction().unwrap().epoch;
+            let told =
+                stage.session(InSession::Compacted { epoch, outcome: session::CompactionOutcome::Aborted }).cell();
             let begun = "run started prompt, run marked, run turn_opened, session dequeued next, session entry user, run aborting";
             assert!(told.contains(begun) && told.contains("run ended aborted"), "{told}");
         }
         // It has been said, and the context is too long for the other one, too.
-        assert_eq!((stage.here().run(), stage.here().queued()), (None, 2), "{restarts}");
+        assert_eq!((stage.here().run(), stage.here().queued_count()), (None, 2), "{restarts}");
         let behind = stage.here().behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone());
         assert_eq!(behind.as_deref(), Some("r2"), "{restarts}");
     }
@@ -218,9 +232,10 @@ fn where_a_message_waits_is_in_its_record_and_those_of_before_are_read_as_they_w
     let mut stage = too_long();
     say(&mut stage, "r1");
     say(&mut stage, "r3");
-    let ahead = Box::new(Marks { ahead: true, ..*marks("r2") });
-    stage.session(InSession::Say { said: text(1), marks: ahead });
-    let order = |engine: &Engine| -> Vec<Lsn> { engine.state().session(&session()).unwrap().waiting().collect() };
+    let ahead = Box::new(RunMetadata { ahead: true, ..*marks("r2") });
+    stage.session(InSession::Say { message: text(1), marks: ahead });
+    let order =
+        |engine: &Engine| -> Vec<Lsn> { engine.state().session(&session()).unwrap().queued_contents().collect() };
     let mut said = order(&stage.engine);
     said.sort_unstable();
     let [r1, r3, r2] = said[..] else { panic!("three wait") };
@@ -240,11 +255,11 @@ fn what_comes_behind_a_summary_whose_message_was_taken_back_is_not_stopped_with_
         say(&mut stage, "r1");
         stage.session(InSession::Clear);
         stage.session(InSession::AbortCompaction);
-        stage.session(InSession::Say { said: text(1), marks: Box::new(Marks { ahead, ..*marks("r2") }) });
+        stage.session(InSession::Say { message: text(1), marks: Box::new(RunMetadata { ahead, ..*marks("r2") }) });
         assert!(stage.here().behind_compaction().is_none());
         assert_eq!(stage.abort().cell(), "Idle");
-        let epoch = stage.here().compaction().unwrap().epoch;
-        let told = stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Aborted }).cell();
+        let epoch = stage.here().active_compaction().unwrap().epoch;
+        let told = stage.session(InSession::Compacted { epoch, outcome: session::CompactionOutcome::Aborted }).cell();
         assert!(told.contains("run started prompt") && !told.contains("aborting"), "{told}");
         assert_eq!(called(&stage).as_deref(), Some("r2"));
     }
@@ -255,18 +270,18 @@ fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once()
     let mut stage = too_long();
     let told = say(&mut stage, "r1");
     assert_eq!(told, "Queued: session queued user next, session compaction_started rest", "{told}");
-    let epoch = stage.here().compaction().unwrap().epoch;
-    let outcome = session::Compacted::Failed { message: "no".into() };
+    let epoch = stage.here().active_compaction().unwrap().epoch;
+    let outcome = session::CompactionOutcome::Failed { message: "no".into() };
     let told = stage.session(InSession::Compacted { epoch, outcome }).cell();
     assert!(told.contains("run started prompt, run marked") && !told.contains("compaction_started"), "{told}");
     assert_eq!(called(&stage).as_deref(), Some("r1"));
     // Its end begins no other by itself, however long the context is.
     let (run, epoch) = (stage.run(), 1);
-    let answer = run::Answer {
-        said: text(1),
+    let answer = run::ModelAnswer {
+        message: text(1),
         stop: StopReason::Stop,
         total_tokens: 970,
-        wanted: Vec::new(),
+        calls: Vec::new(),
         failure: None,
         others: Vec::new(),
         spent: None,

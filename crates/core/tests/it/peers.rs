@@ -1,13 +1,13 @@
 //! Calls that a peer does: for which line they are started, and what becomes of them when it breaks.
 
 use countersign_core::{
-    call::{self, Executor, Known, Phase, Progress},
+    call::{self, CallPhase, CallProgress, DoubtCause, Executor},
     engine::{Command, EngineReply, ResumeMode},
     id::{CallId, PeerId, PrincipalId},
-    peer::{self, Line, Memory},
+    peer::{self, PeerLine, PeerMemory},
     policy::Class,
-    run::Wanted,
-    tool::{Repeat, Shell},
+    run::ResolvedCall,
+    tool::{RepeatMode, Shell},
 };
 
 use serde_json::json;
@@ -18,25 +18,25 @@ use crate::{
     states::thinking,
 };
 
-fn away(path: &str) -> Wanted {
-    Wanted {
+fn away(path: &str) -> ResolvedCall {
+    ResolvedCall {
         executor: Executor::Peer(PeerId::new("p")),
         class: Some(Class::HostToolInvoke),
-        repeat: Repeat::Once,
+        repeat: RepeatMode::Once,
         ..wanted("look", path)
     }
 }
 
 fn came(stage: &mut Stage, line: u64) -> String {
-    came_with(stage, line, Memory::Forgets)
+    came_with(stage, line, PeerMemory::Forgets)
 }
 
-fn came_with(stage: &mut Stage, line: u64, memory: Memory) -> String {
-    stage.tell(Command::Peer(peer::Command::Came { peer: PeerId::new("p"), line: Line(line), memory })).cell()
+fn came_with(stage: &mut Stage, line: u64, memory: PeerMemory) -> String {
+    stage.tell(Command::Peer(peer::Command::Came { peer: PeerId::new("p"), line: PeerLine(line), memory })).cell()
 }
 
 fn gone(stage: &mut Stage, line: u64) -> String {
-    stage.tell(Command::Peer(peer::Command::Gone { peer: PeerId::new("p"), line: Line(line) })).cell()
+    stage.tell(Command::Peer(peer::Command::Gone { peer: PeerId::new("p"), line: PeerLine(line) })).cell()
 }
 
 /// A call that its peer has, on line 1.
@@ -47,8 +47,8 @@ fn sent() -> Stage {
     stage
 }
 
-fn left() -> Progress {
-    Progress::Left { text: "the host is gone".into(), since: Known::LineGone }
+fn left() -> CallProgress {
+    CallProgress::Left { text: "the host is gone".into(), since: DoubtCause::LineGone }
 }
 
 #[test]
@@ -58,7 +58,10 @@ fn a_call_waits_for_its_peer_and_is_started_for_its_line() {
     assert!(told.ends_with("call allowed, call allowed, call waits, call started"), "{told}");
     assert_eq!(came(&mut stage, 7), "Done: peer came, call started");
     let call = stage.engine.state().call(stage.calls()[0]).unwrap();
-    assert_eq!((call.line(), call.starts(), call.phase()), (Some(Line(7)), 1, &Phase::Started { boot: 1 }));
+    assert_eq!(
+        (call.peer_line(), call.start_count(), call.phase()),
+        (Some(PeerLine(7)), 1, &CallPhase::Started { boot: 1 })
+    );
     assert_eq!(stage.engine.state().next_deadline(), None);
 }
 
@@ -67,7 +70,7 @@ fn what_a_peer_has_is_given_to_no_other_line() {
     let mut stage = sent();
     assert_eq!(came(&mut stage, 2), "Done: peer came");
     let call = stage.calls()[0];
-    assert_eq!(stage.engine.state().call(call).unwrap().line(), Some(Line(1)));
+    assert_eq!(stage.engine.state().call(call).unwrap().peer_line(), Some(PeerLine(1)));
     let told = stage.end_with(0, left()).cell();
     assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
     assert_eq!(stage.result(), "the host is gone");
@@ -83,13 +86,13 @@ fn what_was_not_sent_waits_for_the_next_line() {
         for line in lines {
             came(&mut stage, line);
         }
-        assert_eq!(stage.end_with(0, Progress::Unsent { start: 1 }).cell(), want, "{case}");
+        assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 1 }).cell(), want, "{case}");
     }
     let mut stage = sent();
-    stage.end_with(0, Progress::Unsent { start: 1 });
+    stage.end_with(0, CallProgress::Unsent { start: 1 });
     assert_eq!(came(&mut stage, 2), "Done: peer came, call started");
-    assert_eq!(stage.end_with(0, Progress::Unsent { start: 1 }).cell(), "Dropped: call result_dropped");
-    assert_eq!(stage.engine.state().call(stage.calls()[0]).unwrap().starts(), 2);
+    assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 1 }).cell(), "Dropped: call result_dropped");
+    assert_eq!(stage.engine.state().call(stage.calls()[0]).unwrap().start_count(), 2);
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn waiting() -> Stage {
 /// A call whose line broke, at a peer that notes what becomes of calls.
 fn in_doubt() -> Stage {
     let mut stage = thinking(open());
-    came_with(&mut stage, 1, Memory::Keeps);
+    came_with(&mut stage, 1, PeerMemory::Keeps);
     stage.want([away("a")]);
     gone(&mut stage, 1);
     assert_eq!(stage.end_with(0, left()).cell(), "Done: call in_doubt");
@@ -154,32 +157,33 @@ fn in_doubt() -> Stage {
 #[test]
 fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line() {
     let mut stage = in_doubt();
-    assert_eq!(came_with(&mut stage, 2, Memory::Forgets), "Done: peer came");
-    assert_eq!(came_with(&mut stage, 3, Memory::Keeps), "Done: peer came, call asked_again");
+    assert_eq!(came_with(&mut stage, 2, PeerMemory::Forgets), "Done: peer came");
+    assert_eq!(came_with(&mut stage, 3, PeerMemory::Keeps), "Done: peer came, call asked_again");
     let call = stage.engine.state().call(stage.calls()[0]).unwrap();
-    assert_eq!((call.line(), call.starts(), call.is_asking()), (Some(Line(3)), 2, true));
+    assert_eq!((call.peer_line(), call.start_count(), call.is_asking()), (Some(PeerLine(3)), 2, true));
     assert_eq!(stage.engine.state().next_deadline(), None);
     // What was only asked for is never sent again.
-    assert_eq!(stage.end_with(0, Progress::Unsent { start: 2 }).cell(), "Done: peer gone, call in_doubt");
-    assert_eq!(came_with(&mut stage, 4, Memory::Keeps), "Done: peer came, call asked_again");
-    let told = stage.end_with(0, Progress::Left { text: "it broke off".into(), since: Known::PeerLost }).cell();
+    assert_eq!(stage.end_with(0, CallProgress::Unsent { start: 2 }).cell(), "Done: peer gone, call in_doubt");
+    assert_eq!(came_with(&mut stage, 4, PeerMemory::Keeps), "Done: peer came, call asked_again");
+    let told =
+        stage.end_with(0, CallProgress::Left { text: "it broke off".into(), since: DoubtCause::PeerLost }).cell();
     assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
 }
 
 #[test]
 fn only_the_journal_in_which_a_call_is_noted_is_asked_about_it() {
     let mut stage = thinking(open());
-    came_with(&mut stage, 1, Memory::Journal(7));
+    came_with(&mut stage, 1, PeerMemory::Journal(7));
     stage.want([away("a")]);
     gone(&mut stage, 1);
     assert_eq!(stage.end_with(0, left()).cell(), "Done: call in_doubt");
     // Another machine by the same name, or the same one whose journal was thrown away.
-    for (line, other) in [(2, Memory::Journal(8)), (3, Memory::Keeps)] {
+    for (line, other) in [(2, PeerMemory::Journal(8)), (3, PeerMemory::Keeps)] {
         assert_eq!(came_with(&mut stage, line, other), "Done: peer came", "{other:?}");
     }
-    assert_eq!(came_with(&mut stage, 4, Memory::Journal(7)), "Done: peer came, call asked_again");
+    assert_eq!(came_with(&mut stage, 4, PeerMemory::Journal(7)), "Done: peer came, call asked_again");
     // One that did not say which journal it keeps may say so now: it was brought up to date meanwhile.
-    assert_eq!(came_with(&mut in_doubt(), 2, Memory::Journal(7)), "Done: peer came, call asked_again");
+    assert_eq!(came_with(&mut in_doubt(), 2, PeerMemory::Journal(7)), "Done: peer came, call asked_again");
 }
 
 #[test]
@@ -197,7 +201,7 @@ fn a_call_of_which_its_peer_says_nothing_in_time_is_unknown() {
 /// The same after the process ended while its peer had it.
 fn restarted() -> Stage {
     let mut stage = thinking(open());
-    came_with(&mut stage, 1, Memory::Keeps);
+    came_with(&mut stage, 1, PeerMemory::Keeps);
     stage.want([away("a")]);
     stage.restart(open(), ResumeMode::Go);
     stage
@@ -206,7 +210,7 @@ fn restarted() -> Stage {
 #[test]
 fn a_restart_asks_for_what_its_peer_has_and_ends_it_once() {
     let mut stage = restarted();
-    assert_eq!(came_with(&mut stage, 1, Memory::Keeps), "Done: peer came, call asked_again");
+    assert_eq!(came_with(&mut stage, 1, PeerMemory::Keeps), "Done: peer came, call asked_again");
     let told = stage.end(0).cell();
     assert!(told.starts_with("Done: session entry tool_result, call ended done"), "{told}");
     assert_eq!(stage.engine.state().calls().count(), 0);
@@ -223,7 +227,7 @@ fn a_peer_that_goes_whenever_it_is_asked_is_given_up() {
     let mut stage = in_doubt();
     let mut told = String::new();
     for line in 2..60 {
-        came_with(&mut stage, line, Memory::Keeps);
+        came_with(&mut stage, line, PeerMemory::Keeps);
         gone(&mut stage, line);
         told = stage.end_with(0, left()).cell();
         if told != "Done: call in_doubt" {
@@ -235,7 +239,7 @@ fn a_peer_that_goes_whenever_it_is_asked_is_given_up() {
 
 /// What a person has the peer do, under the call of this number.
 fn act(number: u128) -> Command {
-    Command::Call(call::Command::Act(Box::new(call::Act {
+    Command::Call(call::Command::Act(Box::new(call::PeerAction {
         call: acted(number),
         session: session(),
         by: PrincipalId::new("client:ana"),
@@ -255,7 +259,7 @@ fn acted(number: u128) -> CallId {
     CallId::new(Uuid::from_u128(number))
 }
 
-fn act_ends(stage: &mut Stage, number: u128, progress: Progress) -> String {
+fn act_ends(stage: &mut Stage, number: u128, progress: CallProgress) -> String {
     stage.tell(Command::Call(call::Command::Ended { call: acted(number), progress })).cell()
 }
 
@@ -263,9 +267,9 @@ fn act_ends(stage: &mut Stage, number: u128, progress: Progress) -> String {
 fn what_a_person_has_a_peer_do_begins_at_once_and_has_no_place_in_the_conversation() {
     let mut stage = Stage::new(open());
     assert_eq!(stage.tell(act(1)).cell(), "refused: p is not connected");
-    came_with(&mut stage, 1, Memory::Keeps);
+    came_with(&mut stage, 1, PeerMemory::Keeps);
     assert_eq!(stage.tell(act(1)).cell(), "Running: call wanted, call allowed, call started");
-    let not_begun = Progress::NotBegun("no such tool".into());
+    let not_begun = CallProgress::NotBegun("no such tool".into());
     assert_eq!(act_ends(&mut stage, 1, not_begun), "Done: call ended failed");
     assert_eq!(stage.results(), Vec::<String>::new());
 }
@@ -280,17 +284,17 @@ fn a_rule_that_denies_stops_what_a_person_wants_too() {
 #[test]
 fn what_a_person_had_a_peer_do_is_asked_for_like_any_call() {
     let mut stage = Stage::new(open());
-    came_with(&mut stage, 1, Memory::Keeps);
+    came_with(&mut stage, 1, PeerMemory::Keeps);
     stage.tell(act(1));
     gone(&mut stage, 1);
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
     stage.restart(open(), ResumeMode::Go);
-    assert_eq!(came_with(&mut stage, 1, Memory::Keeps), "Done: peer came, call asked_again");
+    assert_eq!(came_with(&mut stage, 1, PeerMemory::Keeps), "Done: peer came, call asked_again");
     gone(&mut stage, 1);
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
     stage.now = stage.engine.state().next_deadline().unwrap();
     assert_eq!(stage.tell(Command::Tick).cell(), "Done: call ended unknown");
-    assert_eq!(act_ends(&mut stage, 1, Progress::Broke), "Dropped: call result_dropped");
+    assert_eq!(act_ends(&mut stage, 1, CallProgress::Broke), "Dropped: call result_dropped");
 }
 
 #[test]
@@ -310,7 +314,7 @@ fn an_abort_ends_what_waits_and_tells_what_was_sent() {
     assert!(told.contains("call ended cancelled"), "{told}");
     let mut stage = sent();
     assert_eq!(stage.abort().cell(), "Stopping: run aborting, call aborting");
-    let told = stage.end_with(0, Progress::Left { text: "stopped".into(), since: Known::Stopped }).cell();
+    let told = stage.end_with(0, CallProgress::Left { text: "stopped".into(), since: DoubtCause::Stopped }).cell();
     assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
     assert_eq!(stage.tell(Command::Tick).1, Ok(EngineReply::Done));
 }

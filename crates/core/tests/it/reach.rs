@@ -3,7 +3,7 @@
 use countersign_core::{
     call,
     engine::{Command, CommandError, EngineReply, ResumeMode},
-    gate::{Answer, Content, Kind, Resolution, Scope},
+    gate::{ApprovalScope, GateContent, GateReply, GateResolution, Kind},
     id::GateId,
     message::StopReason,
     session::WhenBusy,
@@ -31,7 +31,7 @@ fn running() -> Stage {
     stage
 }
 
-fn resolution(stage: &Stage, gate: u8) -> Option<Resolution> {
+fn resolution(stage: &Stage, gate: u8) -> Option<GateResolution> {
     stage.engine.state().gate(id(gate)).and_then(|gate| gate.resolution().cloned())
 }
 
@@ -41,14 +41,17 @@ fn people_are_asked_while_the_command_runs() {
     let told = reach(&mut stage, 1, "example.org:443");
     assert_eq!(told, Told(vec!["gate opened budget [\"once\"]".to_owned()], Ok(EngineReply::Done)));
     let gate = stage.engine.state().gate(id(1)).unwrap();
-    assert_eq!((gate.kind(), gate.call(), gate.scopes()), (Kind::Budget, Some(stage.calls()[0]), &[Scope::Once][..]));
+    assert_eq!(
+        (gate.kind(), gate.call(), gate.scopes()),
+        (Kind::Budget, Some(stage.calls()[0]), &[ApprovalScope::Once][..])
+    );
     assert!(gate.deadline().is_some());
-    let Content::GoOn { question, .. } = &**stage.engine.admitted().gate_content(id(1)).unwrap() else {
+    let GateContent::GoOn { question, .. } = &**stage.engine.admitted().gate_content(id(1)).unwrap() else {
         panic!("a question")
     };
     assert!(question.contains("example.org:443") && question.contains("write"), "{question}");
 
-    let told = stage.decide(id(1), Answer::Allow(Scope::Once), "ana", None);
+    let told = stage.decide(id(1), GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(told.0, ["gate resolved allowed"]);
     assert_eq!(stage.engine.state().policy().grants().iter().count(), 0);
     // It goes on as if nothing had been asked, and may ask again.
@@ -76,7 +79,7 @@ fn who_allows_a_host_takes_back_what_they_denied_themselves() {
     for (gate, answer, want) in [
         (1, deny(None), "run denied 1"),
         (2, deny(None), "run denied 2"),
-        (3, Answer::Allow(Scope::Once), "run denials_forgiven"),
+        (3, GateReply::Allow(ApprovalScope::Once), "run denials_forgiven"),
         (4, deny(None), "run denied 1"),
     ] {
         reach(&mut stage, gate, &format!("{gate}.org:443")).1.unwrap();
@@ -84,7 +87,7 @@ fn who_allows_a_host_takes_back_what_they_denied_themselves() {
     }
     // What somebody else allows takes none of them back.
     reach(&mut stage, 5, "5.org:443").1.unwrap();
-    assert_eq!(stage.decide(id(5), Answer::Allow(Scope::Once), "ben", None).0, ["gate resolved allowed"]);
+    assert_eq!(stage.decide(id(5), GateReply::Allow(ApprovalScope::Once), "ben", None).0, ["gate resolved allowed"]);
 }
 
 #[test]
@@ -101,7 +104,7 @@ fn an_address_behind_the_gateway_is_called_one() {
     ]) {
         let mut stage = running();
         reach(&mut stage, number, host).1.unwrap();
-        let Content::GoOn { question, .. } = &**stage.engine.admitted().gate_content(id(number)).unwrap() else {
+        let GateContent::GoOn { question, .. } = &**stage.engine.admitted().gate_content(id(number)).unwrap() else {
             panic!("a question")
         };
         assert!(question.contains(want), "{question}");
@@ -114,7 +117,7 @@ fn the_end_of_the_command_withdraws_what_it_asked() {
     reach(&mut stage, 1, "a.org:443").1.unwrap();
     let told = stage.end(0);
     assert_eq!(told.0[..3], ["gate resolved withdrawn", "session entry tool_result", "call ended done"]);
-    assert_eq!(resolution(&stage, 1), Some(Resolution::Withdrawn));
+    assert_eq!(resolution(&stage, 1), Some(GateResolution::Withdrawn));
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn a_process_that_ends_takes_the_question_along() {
         let told = stage.restart(open(), resume);
         assert!(told.0.iter().any(|fact| fact == "gate resolved withdrawn"), "{resume:?}: {:?}", told.0);
         assert!(told.0.iter().any(|fact| fact == "call ended unknown"), "{resume:?}: {:?}", told.0);
-        assert_eq!(resolution(&stage, 1), Some(Resolution::Withdrawn), "{resume:?}");
+        assert_eq!(resolution(&stage, 1), Some(GateResolution::Withdrawn), "{resume:?}");
     }
 }
 

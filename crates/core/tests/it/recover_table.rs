@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use countersign_core::{
-    call::{Progress, Returned},
+    call::{CallProgress, CallResult},
     engine::{ActiveRules, Command, ResumeMode},
-    gate::{Answer, Scope},
+    gate::{ApprovalScope, GateReply},
     message::StopReason,
-    run::Failure,
-    session::{self, Kind, Queue, Setting, WhenBusy},
+    run::ProviderFailure,
+    session::{self, MessageQueue, SessionEntryKind, SessionSetting, WhenBusy},
 };
 
 use crate::{
@@ -54,7 +54,7 @@ fn stopped(mut stage: Stage) -> Stage {
 fn a_session_at_rest_stays_at_rest() {
     let queued = || {
         let mut stage = idle();
-        stage.session(session::Command::Queue { queue: Queue::Steering, said: text(1) });
+        stage.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) });
         stage
     };
     table(open, &[("none", || Stage::bare(open()), "", ""), ("idle", idle, "", "")]);
@@ -78,17 +78,17 @@ fn a_persons_command_is_never_run_again() {
 fn a_compaction_ends_and_what_was_to_follow_it_is_begun_again() {
     let overflowed: fn() -> Stage = || {
         let mut stage = idle();
-        stage.import([("u", Kind::User, 60), ("v", Kind::User, 60)]);
+        stage.import([("u", SessionEntryKind::User, 60), ("v", SessionEntryKind::User, 60)]);
         stage.prompt(WhenBusy::Refuse);
-        stage.fail(Failure { retryable: false, overflow: true, after: None });
+        stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
         stage
     };
     let continuing: fn() -> Stage = || {
         let mut stage = idle();
-        stage.set(Setting::AutoCompaction(false));
-        stage.import([("u", Kind::User, 900), ("v", Kind::User, 60)]);
+        stage.set(SessionSetting::AutoCompaction(false));
+        stage.import([("u", SessionEntryKind::User, 900), ("v", SessionEntryKind::User, 60)]);
         stage.prompt(WhenBusy::Refuse);
-        stage.set(Setting::AutoCompaction(true));
+        stage.set(SessionSetting::AutoCompaction(true));
         stage.answer(StopReason::Stop, Vec::new(), None);
         stage
     };
@@ -107,7 +107,7 @@ fn a_compaction_ends_and_what_was_to_follow_it_is_begun_again() {
 #[test]
 fn a_prompt_that_waited_for_a_compaction_is_said_before_the_next() {
     let mut stage = behind();
-    stage.set(Setting::AutoCompaction(false));
+    stage.set(SessionSetting::AutoCompaction(false));
     stage.restart(open(), ResumeMode::Wait);
     let said = ["session dequeued prompt", "session entry user", "session entry user", "run asked"];
     assert_eq!(stage.prompt(WhenBusy::Refuse).0[2..], said);
@@ -121,7 +121,7 @@ fn a_compaction_that_somebody_stopped_stays_stopped() {
     }
     let queued: fn() -> Stage = || {
         let mut stage = compacting();
-        stage.session(session::Command::Queue { queue: Queue::Steering, said: text(1) });
+        stage.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) });
         stopped(stage)
     };
     let taken_back: fn() -> Stage = || {
@@ -147,12 +147,12 @@ fn a_compaction_that_somebody_stopped_stays_stopped() {
 fn what_was_queued_during_a_compaction_that_somebody_asked_for_is_not_left_lying() {
     let during: fn() -> Stage = || {
         let mut stage = compacting();
-        stage.session(session::Command::Queue { queue: Queue::FollowUp, said: text(1) });
+        stage.session(session::Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
         stage
     };
     let before: fn() -> Stage = || {
         let mut stage = idle();
-        stage.session(session::Command::Queue { queue: Queue::FollowUp, said: text(1) });
+        stage.session(session::Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
         crate::states::compact(&mut stage);
         stage
     };
@@ -193,7 +193,7 @@ fn what_a_person_allowed_and_had_not_begun_is_begun_once() {
     let mut stage = gated();
     let gate = stage.gate();
     stage.engine.quiesce();
-    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None).0;
+    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None).0;
     assert!(!told.contains(&"call started".to_owned()), "the process closes");
     assert_eq!(stage.restart(asking(), ResumeMode::Go).0, ["booted", "call started"]);
     let told = stage.restart(asking(), ResumeMode::Go).0;
@@ -275,13 +275,13 @@ fn an_answer_after_a_restart_is_as_good_as_before() {
         let mut stage = gated();
         let gate = stage.gate();
         stage.restart(asking(), resume);
-        let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", Some("k")).cell();
+        let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", Some("k")).cell();
         let want = "Resolved allowed: gate resolved allowed, call allowed, call started";
         assert_eq!(told, want, "{resume:?}");
         stage.restart(asking(), resume);
-        let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", Some("k")).cell();
+        let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", Some("k")).cell();
         assert_eq!(told, "Resolved allowed", "{resume:?}: the same key after another restart");
-        assert!(stage.decide(gate, Answer::Decline, "bo", None).1.is_err(), "{resume:?}: too late after it");
+        assert!(stage.decide(gate, GateReply::Decline, "bo", None).1.is_err(), "{resume:?}: too late after it");
     }
 }
 
@@ -318,7 +318,7 @@ fn an_answer_counts_until_the_end_of_the_minute() {
         stage.restart(asking(), ResumeMode::Wait);
         stage.now.0 += wait;
         stage.tell(Command::Tick);
-        let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None).cell();
+        let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None).cell();
         assert!(told.starts_with(want), "{case}: {told}");
     }
 }
@@ -329,8 +329,8 @@ fn a_new_process_has_its_shell_where_the_session_works() {
         let mut stage = calling(["write"]);
         let folder = Some("/x".to_owned());
         let returned =
-            Returned { said: text(1), error: false, open_tasks: None, folder, prunable: false, left_behind: None };
-        stage.end_with(0, Progress::Returned(Box::new(returned)));
+            CallResult { message: text(1), error: false, open_tasks: None, folder, prunable: false, left_behind: None };
+        stage.end_with(0, CallProgress::Returned(Box::new(returned)));
         stage.answer(StopReason::Stop, Vec::new(), None);
         stage
     };
@@ -358,11 +358,11 @@ fn a_late_result_of_the_process_before_is_only_recorded() {
     let late = |stage: &mut Stage| {
         let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).unwrap().epoch());
         stage.restart(open(), ResumeMode::Go);
-        let answer = countersign_core::run::Answer {
-            said: text(1),
+        let answer = countersign_core::run::ModelAnswer {
+            message: text(1),
             stop: StopReason::Stop,
             total_tokens: 0,
-            wanted: Vec::new(),
+            calls: Vec::new(),
             failure: None,
             others: Vec::new(),
             spent: None,
@@ -378,7 +378,7 @@ fn a_run_goes_on_behind_an_answer_that_the_model_has_said_nothing_to() {
         let mut stage = calling([tool]);
         let said = said.iter().map(|said| (*said).to_owned()).collect::<Vec<_>>();
         while let Some(gate) = stage.waiting() {
-            stage.decide(gate.id(), Answer::Say(said.clone()), "ana", None).1.expect("it is offered");
+            stage.decide(gate.id(), GateReply::Say(said.clone()), "ana", None).1.expect("it is offered");
         }
         stage
     }

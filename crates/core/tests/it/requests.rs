@@ -1,12 +1,12 @@
 //! What an agent asks for without a run: judged, asked about, started behind its decision, ended and received.
 
 use countersign_core::{
-    call::{self, Progress, Request, Returned},
+    call::{self, AgentRequest, CallProgress, CallResult},
     engine::{Command, CommandError, EngineReply, ResumeMode},
-    gate::{Answer, Scope},
+    gate::{ApprovalScope, GateReply},
     id::{CallId, PrincipalId, SessionId},
-    session::{self, Said, Settings},
-    tool::{Effect, Repeat},
+    session::{self, MessageContent, Settings},
+    tool::{RepeatMode, ToolEffect},
 };
 use serde_json::{Map, json};
 
@@ -25,7 +25,7 @@ pub(crate) fn agents(rules: countersign_core::engine::ActiveRules, max_pending: 
 
 fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
     let arguments: Map<_, _> = json!({ "path": path }).as_object().cloned().unwrap_or_default();
-    Command::Call(call::Command::Request(Box::new(Request {
+    Command::Call(call::Command::Request(Box::new(AgentRequest {
         session: SessionId::new("agent:pi"),
         principal: PrincipalId::new("agent:pi"),
         door: "agent-gate".into(),
@@ -37,8 +37,8 @@ fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
         named: vec!["path".to_owned()],
         undeclared: Vec::new(),
         service: Some("house".into()),
-        effect: Effect::Changes,
-        repeat: Repeat::Once,
+        effect: ToolEffect::Changes,
+        repeat: RepeatMode::Once,
     })))
 }
 
@@ -49,9 +49,10 @@ pub(crate) fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>
 }
 
 pub(crate) fn done(stage: &mut Stage, call: CallId) -> Vec<String> {
-    let said = Said { content: "{}".into(), tokens: 0 };
-    let returned = Returned { said, error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
-    stage.tell(Command::Call(call::Command::Ended { call, progress: Progress::Returned(Box::new(returned)) })).0
+    let said = MessageContent { content: "{}".into(), tokens: 0 };
+    let returned =
+        CallResult { message: said, error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
+    stage.tell(Command::Call(call::Command::Ended { call, progress: CallProgress::Returned(Box::new(returned)) })).0
 }
 
 /// The agent has the result of a call.
@@ -61,7 +62,7 @@ pub(crate) fn receive(stage: &mut Stage, call: CallId) {
 
 pub(crate) fn results(stage: &Stage) -> Vec<String> {
     let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
-    let results = session.requester().map(|requester| requester.results().values().cloned().collect::<Vec<_>>());
+    let results = session.agent_requests().map(|requester| requester.results().values().cloned().collect::<Vec<_>>());
     results.unwrap_or_default().iter().map(|result| format!("{:?}", result.end)).collect()
 }
 
@@ -70,7 +71,7 @@ fn rules_decide_and_people_where_rules_ask() {
     for (case, rules, answer, want) in [
         ("allowed by a rule", open(), None, "Done { error: false }"),
         ("denied by a rule", ruled(&["deny write(*)"]), None, "Denied"),
-        ("allowed by a person", asking(), Some(Answer::Allow(Scope::Once)), "Done { error: false }"),
+        ("allowed by a person", asking(), Some(GateReply::Allow(ApprovalScope::Once)), "Done { error: false }"),
         ("refused by a person", asking(), Some(deny(Some("no"))), "Refused"),
     ] {
         let mut stage = agents(rules, 10);
@@ -91,7 +92,7 @@ fn an_agent_answers_for_nobody_not_even_itself() {
     let mut stage = agents(asking(), 10);
     request(&mut stage, "1", "a");
     let gate = stage.gate();
-    assert!(stage.decide(gate, Answer::Allow(Scope::Once), "agent:pi", None).1.is_err());
+    assert!(stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "agent:pi", None).1.is_err());
     assert!(stage.engine.state().gate(gate).is_some_and(|gate| gate.is_pending()));
 }
 
@@ -121,7 +122,7 @@ fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
     assert_eq!(other, Err(CommandError::KeyTaken("k".to_owned())), "it asks for something else");
     let generation = |stage: &Stage| {
         let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
-        session.requester().map_or(0, |requester| requester.generation())
+        session.agent_requests().map_or(0, |requester| requester.generation())
     };
     assert_eq!(generation(&stage), 1);
     request(&mut stage, "9", "b");
@@ -135,7 +136,7 @@ fn a_program_that_begins_anew_leaves_no_grants_of_its_sessions_behind() {
     let mut stage = agents(asking(), 10);
     request(&mut stage, "1", "a");
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Session), "ana", None).1.expect("it is offered");
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Session), "ana", None).1.expect("it is offered");
     request(&mut stage, "2", "b");
     let grants = |stage: &Stage| stage.engine.state().policy().grants().iter().count();
     assert_eq!(grants(&stage), 1, "ids go on");
@@ -148,7 +149,7 @@ fn a_restart_leaves_what_was_started_unknown_and_goes_on_with_the_rest() {
     let mut stage = agents(asking(), 10);
     let (_, started) = request(&mut stage, "1", "a");
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     request(&mut stage, "2", "b");
     stage.restart(asking(), ResumeMode::Go);
     assert_eq!(results(&stage), ["Unknown"]);

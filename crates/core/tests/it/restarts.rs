@@ -1,6 +1,6 @@
 use countersign_core::{
     engine::{Command, ResumeMode},
-    run::Failure,
+    run::ProviderFailure,
     session::WhenBusy,
 };
 
@@ -21,7 +21,7 @@ fn thinking() -> Stage {
 
 fn backing_off() -> Stage {
     let mut stage = thinking();
-    stage.fail(Failure { retryable: true, overflow: false, after: None });
+    stage.fail(ProviderFailure { retryable: true, overflow: false, after: None });
     stage
 }
 

@@ -1,12 +1,12 @@
 //! Every command to a run in every state of its session, and every answer that a model can give.
 
 use countersign_core::{
-    call::{Progress, Returned},
+    call::{CallProgress, CallResult},
     engine::Command,
     id::RunId,
     message::StopReason::{self, Aborted, Error, Length, Stop, ToolUse},
-    run::{self, Answer, Failure, Wanted},
-    session::{self, Kind, Setting, WhenBusy},
+    run::{self, ModelAnswer, ProviderFailure, ResolvedCall},
+    session::{self, SessionEntryKind, SessionSetting, WhenBusy},
 };
 
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
     states::{RETRYABLE, backing_off, calling, check, idle, in_every_state, stopping, thinking},
 };
 
-const FATAL: Failure = Failure { retryable: false, overflow: false, after: None };
-const OVERFLOW: Failure = Failure { retryable: false, overflow: true, after: None };
+const FATAL: ProviderFailure = ProviderFailure { retryable: false, overflow: false, after: None };
+const OVERFLOW: ProviderFailure = ProviderFailure { retryable: false, overflow: true, after: None };
 /// The facts of an answer.
 const ANSWERED: &str = "Done: session entry assistant, run answered";
 
@@ -23,12 +23,12 @@ fn nobody() -> RunId {
     RunId::parse("00000000000000000000000000000001").expect("it is one")
 }
 
-fn stop() -> Answer {
-    Answer {
-        said: text(1),
+fn stop() -> ModelAnswer {
+    ModelAnswer {
+        message: text(1),
         stop: Stop,
         total_tokens: 0,
-        wanted: Vec::new(),
+        calls: Vec::new(),
         failure: None,
         others: Vec::new(),
         spent: None,
@@ -57,8 +57,8 @@ fn an_answer_counts_for_the_attempt_that_is_asked_and_is_else_only_recorded() {
 fn an_answer_counts_once() {
     for (case, first) in [
         ("completed", stop()),
-        ("calls work", Answer { stop: ToolUse, wanted: vec![wanted("write", "a")], ..stop() }),
-        ("backing off", Answer { stop: Error, failure: Some(RETRYABLE), ..stop() }),
+        ("calls work", ModelAnswer { stop: ToolUse, calls: vec![wanted("write", "a")], ..stop() }),
+        ("backing off", ModelAnswer { stop: Error, failure: Some(RETRYABLE), ..stop() }),
     ] {
         let mut stage = thinking(open());
         let run = stage.run();
@@ -108,11 +108,11 @@ fn a_run_that_is_to_stop_ends_when_what_is_in_flight_has_ended() {
 
 #[test]
 fn an_abort_leaves_the_queues_as_they_are() {
-    for queue in [session::Queue::Steering, session::Queue::FollowUp] {
+    for queue in [session::MessageQueue::Steering, session::MessageQueue::FollowUp] {
         let mut stage = stopping();
-        stage.session(session::Command::Queue { queue, said: text(1) });
+        stage.session(session::Command::Queue { queue, message: text(1) });
         stage.end(0);
-        assert_eq!((stage.here().run(), stage.here().queued()), (None, 1), "{queue:?}");
+        assert_eq!((stage.here().run(), stage.here().queued_count()), (None, 1), "{queue:?}");
     }
 }
 
@@ -127,7 +127,7 @@ fn waiting_for_another_attempt_can_be_stopped_by_itself() {
 
 fn without_retry() -> Stage {
     let mut stage = thinking(open());
-    stage.set(Setting::AutoRetry(false));
+    stage.set(SessionSetting::AutoRetry(false));
     stage
 }
 
@@ -136,27 +136,27 @@ fn patient() -> Stage {
     let mut stage = thinking(open());
     let mut settings = stage.here().settings().clone();
     settings.retry.longest = seconds(86_400);
-    stage.set(Setting::All(Box::new(settings)));
+    stage.set(SessionSetting::All(Box::new(settings)));
     stage
 }
 
 /// Behind a message that a compaction could leave out.
 fn long(auto: bool) -> Stage {
     let mut stage = idle();
-    stage.set(Setting::AutoCompaction(auto));
-    stage.import([("u", Kind::User, 60), ("v", Kind::User, 60)]);
+    stage.set(SessionSetting::AutoCompaction(auto));
+    stage.import([("u", SessionEntryKind::User, 60), ("v", SessionEntryKind::User, 60)]);
     stage.prompt(WhenBusy::Refuse);
     stage
 }
 
 /// Where nobody can be asked.
 fn alone(mut stage: Stage) -> Stage {
-    stage.set(Setting::Nobody(Some("nobody is there".to_owned())));
+    stage.set(SessionSetting::Nobody(Some("nobody is there".to_owned())));
     stage
 }
 
 /// A case, the state, the answer's stop, calls and failure, and what follows.
-type Row = (&'static str, fn() -> Stage, StopReason, Vec<Wanted>, Option<Failure>, String);
+type Row = (&'static str, fn() -> Stage, StopReason, Vec<ResolvedCall>, Option<ProviderFailure>, String);
 
 #[test]
 fn every_answer_of_a_model_has_its_consequence() {
@@ -166,8 +166,8 @@ fn every_answer_of_a_model_has_its_consequence() {
     let again = "run turn_closed, session dropped, run ended overflowed, session compaction_started again";
     let asked = "gate opened question []";
     let later = "run turn_closed, session dropped, run backed_off 1";
-    let hint = Failure { after: Some(seconds(9)), ..RETRYABLE };
-    let day = Failure { after: Some(seconds(86_400)), ..RETRYABLE };
+    let hint = ProviderFailure { after: Some(seconds(9)), ..RETRYABLE };
+    let day = ProviderFailure { after: Some(seconds(86_400)), ..RETRYABLE };
     let rows: [Row; 17] = [
         ("stop", first, Stop, vec![], None, "run turn_closed, run ended completed".to_owned()),
         ("length", first, Length, vec![], None, "run turn_closed, run ended completed".to_owned()),
@@ -190,7 +190,7 @@ fn every_answer_of_a_model_has_its_consequence() {
             || long(false),
             Error,
             vec![],
-            Some(Failure { retryable: true, ..OVERFLOW }),
+            Some(ProviderFailure { retryable: true, ..OVERFLOW }),
             failed.to_owned(),
         ),
     ];
@@ -219,7 +219,7 @@ fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again()
     let compacted = || {
         let mut stage = long(true);
         stage.fail(OVERFLOW);
-        let done = session::Compacted::Done { said: text(1), spent: None };
+        let done = session::CompactionOutcome::Done { summary: text(1), spent: None };
         stage.session(session::Command::Compacted { epoch: 1, outcome: done });
         stage
     };
@@ -228,20 +228,20 @@ fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again()
     let mut stage = compacted();
     for tokens in [60, 1] {
         stage.want([wanted("write", "a")]);
-        let returned = Returned {
-            said: text(tokens),
+        let returned = CallResult {
+            message: text(tokens),
             error: false,
             open_tasks: None,
             folder: None,
             prunable: false,
             left_behind: None,
         };
-        stage.end_with(0, Progress::Returned(Box::new(returned)));
+        stage.end_with(0, CallProgress::Returned(Box::new(returned)));
     }
-    assert!(stage.here().cut().is_some(), "it could be compacted");
+    assert!(stage.here().find_cut().is_some(), "it could be compacted");
     let told = stage.fail(OVERFLOW).0;
     assert_eq!(told.last().unwrap(), "session compaction_started again", "the model took it, and it grew again");
-    let done = session::Compacted::Done { said: text(1), spent: None };
+    let done = session::CompactionOutcome::Done { summary: text(1), spent: None };
     stage.session(session::Command::Compacted { epoch: 2, outcome: done });
     assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
 }
@@ -255,12 +255,12 @@ fn a_compaction_for_a_request_that_did_not_fit_ends_in_a_run_only_if_it_succeede
     };
     let rest = "Done: session compaction_ended rest";
     for (case, outcome, want) in [
-        ("failed", session::Compacted::Failed { message: "no".into() }, rest),
+        ("failed", session::CompactionOutcome::Failed { message: "no".into() }, rest),
         // Nobody stopped it, so the process ends: the next takes it up.
-        ("aborted", session::Compacted::Aborted, "Done"),
+        ("aborted", session::CompactionOutcome::Aborted, "Done"),
         (
             "done",
-            session::Compacted::Done { said: text(1), spent: None },
+            session::CompactionOutcome::Done { summary: text(1), spent: None },
             "Done: session entry compaction, session compaction_ended again, run started overflow, run turn_opened, \
              run asked",
         ),

@@ -1,13 +1,13 @@
 use countersign_core::{
     engine::{Command, EngineReply},
     message::StopReason,
-    run::Failure,
-    session::{self, ModelRef, Queue, Setting, WhenBusy},
+    run::ProviderFailure,
+    session::{self, MessageQueue, ModelRef, SessionSetting, WhenBusy},
 };
 
 use crate::stage::{Stage, Told, open, seconds, session, text, wanted};
 
-const RETRYABLE: Failure = Failure { retryable: true, overflow: false, after: None };
+const RETRYABLE: ProviderFailure = ProviderFailure { retryable: true, overflow: false, after: None };
 
 fn thinking(rules: countersign_core::engine::ActiveRules) -> Stage {
     let mut stage = Stage::new(rules);
@@ -19,7 +19,7 @@ fn thinking(rules: countersign_core::engine::ActiveRules) -> Stage {
 fn a_provider_is_tried_again_with_growing_pauses_and_as_late_as_it_asks() {
     let mut stage = thinking(open());
     for (after, want) in [(None, "1 2 s"), (Some(seconds(30)), "2 30 s"), (Some(seconds(1)), "3 8 s")] {
-        let told = stage.fail(Failure { after, ..RETRYABLE }).0;
+        let told = stage.fail(ProviderFailure { after, ..RETRYABLE }).0;
         assert_eq!(told.last().unwrap(), &format!("run backed_off {want}"));
         stage.now = stage.engine.state().next_deadline().unwrap();
         assert_eq!(stage.tell(Command::Tick).0, ["run resumed", "run turn_opened", "run asked"]);
@@ -31,10 +31,10 @@ fn a_provider_is_tried_again_with_growing_pauses_and_as_late_as_it_asks() {
 fn another_model_ends_the_wait_for_the_one_before() {
     let again = ["run resumed", "run turn_opened", "run asked"];
     let mut stage = thinking(open());
-    stage.fail(Failure { after: Some(seconds(900)), ..RETRYABLE });
+    stage.fail(ProviderFailure { after: Some(seconds(900)), ..RETRYABLE });
     let model = stage.here().settings().model.clone().unwrap();
     let set = |stage: &mut Stage, model| {
-        stage.session(session::Command::Set { setting: Setting::Model(model), entry: None }).0
+        stage.session(session::Command::Set { setting: SessionSetting::Model(model), entry: None }).0
     };
     let same = set(&mut stage, ModelRef { max_tokens: 1, ..model.clone() });
     assert!(!same.contains(&"run resumed".to_owned()), "{same:?}");
@@ -70,17 +70,19 @@ fn a_steering_message_skips_what_has_not_begun_once_a_call_has_ended() {
 fn a_context_that_does_not_fit_is_compacted_once_and_asked_again() {
     let mut stage = thinking(open());
     stage.answer(StopReason::Stop, Vec::new(), None);
-    let queue = session::Command::Queue { queue: Queue::Steering, said: text(60) };
+    let queue = session::Command::Queue { queue: MessageQueue::Steering, message: text(60) };
     stage.tell(Command::Session(session(), queue));
     stage.prompt(WhenBusy::Refuse);
-    let overflow = Failure { retryable: false, overflow: true, after: None };
+    let overflow = ProviderFailure { retryable: false, overflow: true, after: None };
     let told = stage.fail(overflow).0;
     assert_eq!(
         told[2..],
         ["run turn_closed", "session dropped", "run ended overflowed", "session compaction_started again"]
     );
-    let done =
-        session::Command::Compacted { epoch: 1, outcome: session::Compacted::Done { said: text(1), spent: None } };
+    let done = session::Command::Compacted {
+        epoch: 1,
+        outcome: session::CompactionOutcome::Done { summary: text(1), spent: None },
+    };
     let told = stage.tell(Command::Session(session(), done)).0;
     assert_eq!(
         told,

@@ -3,7 +3,10 @@
 use countersign_core::{
     engine::EngineReply,
     id::EntryId,
-    session::{Command, Compacted, Imported, Kind, ModelRef, Modes, Queue, Setting, Settings, Take, WhenBusy},
+    session::{
+        Command, CompactionOutcome, ImportedEntry, MessageQueue, ModelRef, QueueModes, SessionEntryKind,
+        SessionSetting, Settings, TakeMode, WhenBusy,
+    },
 };
 
 use crate::{
@@ -24,8 +27,8 @@ fn tell(command: impl Fn() -> Command) -> impl Fn(&mut Stage) -> Told {
     move |stage| stage.session(command())
 }
 
-fn entry(id: &str) -> Imported {
-    Imported { id: EntryId::new(id), parent: None, kind: Kind::User, said: text(1), made_at: None }
+fn entry(id: &str) -> ImportedEntry {
+    ImportedEntry { id: EntryId::new(id), parent: None, kind: SessionEntryKind::User, message: text(1), made_at: None }
 }
 
 #[test]
@@ -50,8 +53,8 @@ fn a_prompt_starts_a_run_at_rest_and_is_else_refused_or_queued_as_it_says() {
 #[test]
 fn what_a_prompt_mentions_stands_right_behind_it() {
     let mut stage = idle();
-    let with = vec![(Kind::Custom, text(1)), (Kind::Custom, text(1))];
-    let told = stage.session(Command::Prompt { said: text(1), with, when_busy: WhenBusy::Refuse });
+    let with = vec![(SessionEntryKind::Custom, text(1)), (SessionEntryKind::Custom, text(1))];
+    let told = stage.session(Command::Prompt { message: text(1), with, when_busy: WhenBusy::Refuse });
     let said = ["session entry user", "session entry custom", "session entry custom", "run asked"];
     assert_eq!(told.0[2..], said);
 }
@@ -69,18 +72,18 @@ fn a_prompt_needs_a_model() {
 #[test]
 fn a_queued_message_starts_nothing_in_any_state() {
     for (queue, want) in [
-        (Queue::Steering, "Queued: session queued user steering"),
-        (Queue::FollowUp, "Queued: session queued user follow_up"),
+        (MessageQueue::Steering, "Queued: session queued user steering"),
+        (MessageQueue::FollowUp, "Queued: session queued user follow_up"),
     ] {
-        let queued = || Command::Queue { queue, said: text(1) };
+        let queued = || Command::Queue { queue, message: text(1) };
         in_every_state(want, tell(queued), &[NONE, (ANY, want)]);
     }
 }
 
 #[test]
 fn nobody_queues_a_prompt_or_a_command_by_itself() {
-    for queue in [Queue::Prompt, Queue::Held] {
-        let queued = || Command::Queue { queue, said: text(1) };
+    for queue in [MessageQueue::Prompt, MessageQueue::Held] {
+        let queued = || Command::Queue { queue, message: text(1) };
         let refused = "refused: only steering and follow-ups are queued by command";
         in_every_state("queue", tell(queued), &[NONE, (ANY, refused)]);
     }
@@ -92,11 +95,11 @@ fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any(
     let cleared = "Done: session cleared";
     in_every_state("empty", tell(|| Command::Clear), &[NONE, (without, "Done"), ("behind", cleared)]);
     let full = |stage: &mut Stage| {
-        for queue in [Queue::Steering, Queue::FollowUp] {
-            stage.session(Command::Queue { queue, said: text(1) });
+        for queue in [MessageQueue::Steering, MessageQueue::FollowUp] {
+            stage.session(Command::Queue { queue, message: text(1) });
         }
         let told = stage.session(Command::Clear);
-        assert!(told.1.is_err() || stage.here().queued() == 0);
+        assert!(told.1.is_err() || stage.here().queued_count() == 0);
         told
     };
     in_every_state("full", full, &[NONE, (ANY, cleared)]);
@@ -106,17 +109,17 @@ fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any(
 fn a_setting_changes_at_any_time_and_tells_of_it_where_it_is_asked_to() {
     let model =
         ModelRef { provider: "p".to_owned(), id: "n".to_owned(), context_window: 9, max_tokens: 1, price: None };
-    let modes = Modes { steering: Take::All, ..Modes::default() };
+    let modes = QueueModes { steering: TakeMode::All, ..QueueModes::default() };
     for setting in [
-        Setting::Model(model),
-        Setting::Thinking(Some("low".to_owned())),
-        Setting::Modes(modes),
-        Setting::AutoCompaction(false),
-        Setting::AutoRetry(false),
-        Setting::All(Box::<Settings>::default()),
+        SessionSetting::Model(model),
+        SessionSetting::Thinking(Some("low".to_owned())),
+        SessionSetting::Modes(modes),
+        SessionSetting::AutoCompaction(false),
+        SessionSetting::AutoRetry(false),
+        SessionSetting::All(Box::<Settings>::default()),
     ] {
         let set = || Command::Set { setting: setting.clone(), entry: None };
-        if !matches!(setting, Setting::Model(_)) {
+        if !matches!(setting, SessionSetting::Model(_)) {
             in_every_state(&format!("{setting:?}"), tell(set), &[NONE, (ANY, "Done: session set")]);
             continue;
         }
@@ -125,13 +128,16 @@ fn a_setting_changes_at_any_time_and_tells_of_it_where_it_is_asked_to() {
         let others = "idle, command, thinking, calling, gated, asked, stopping, compacting, behind";
         in_every_state("another model", tell(set), &[NONE, (others, "Done: session set"), resumed]);
     }
-    let set = || Command::Set { setting: Setting::Thinking(None), entry: Some((Kind::ThinkingChange, text(0))) };
+    let set = || Command::Set {
+        setting: SessionSetting::Thinking(None),
+        entry: Some((SessionEntryKind::ThinkingChange, text(0))),
+    };
     in_every_state("entry", tell(set), &[NONE, (ANY, "Done: session set, session entry thinking_change")]);
 }
 
 #[test]
 fn a_person_sets_the_list_of_tasks_at_any_time() {
-    let set = || Command::SetTasks { said: text(0), open: 2 };
+    let set = || Command::SetTasks { entry: text(0), open: 2 };
     in_every_state("tasks", tell(set), &[NONE, (ANY, "Done: session entry other, session tasks")]);
 }
 
@@ -174,7 +180,7 @@ fn the_tree_and_the_folder_change_only_at_rest() {
 #[test]
 fn an_entry_from_elsewhere_takes_no_name_that_is_taken() {
     let mut stage = idle();
-    stage.import([("u", Kind::User, 1)]);
+    stage.import([("u", SessionEntryKind::User, 1)]);
     for (case, entries) in [("known", vec![entry("u")]), ("twice", vec![entry("v"), entry("v")])] {
         let told = stage.session(Command::Import { entries, leaf: None });
         assert_eq!(told.cell(), "refused: two entries have the same name", "{case}");
@@ -183,7 +189,7 @@ fn an_entry_from_elsewhere_takes_no_name_that_is_taken() {
 
 #[test]
 fn the_way_to_an_entry_ends_where_it_would_come_round() {
-    let round = |id: &str, parent: &str| Imported { parent: Some(EntryId::new(parent)), ..entry(id) };
+    let round = |id: &str, parent: &str| ImportedEntry { parent: Some(EntryId::new(parent)), ..entry(id) };
     for (case, entries, want) in [
         ("its own parent", vec![round("x", "x")], vec!["x"]),
         ("in a circle", vec![round("x", "z"), round("y", "x"), round("z", "y")], vec!["x", "y", "z"]),
@@ -193,7 +199,7 @@ fn the_way_to_an_entry_ends_where_it_would_come_round() {
         let mut stage = idle();
         let leaf = entries.last().map(|entry| entry.id.clone());
         stage.session(Command::Import { entries, leaf });
-        let path: Vec<_> = stage.here().path().iter().map(|entry| entry.id.as_str()).collect();
+        let path: Vec<_> = stage.here().path_entries().iter().map(|entry| entry.id.as_str()).collect();
         assert_eq!(path, want, "{case}");
     }
 }
@@ -201,7 +207,7 @@ fn the_way_to_an_entry_ends_where_it_would_come_round() {
 #[test]
 fn a_session_moves_to_any_entry_of_its_tree() {
     let mut stage = idle();
-    stage.import([("u", Kind::User, 1), ("v", Kind::User, 1)]);
+    stage.import([("u", SessionEntryKind::User, 1), ("v", SessionEntryKind::User, 1)]);
     for leaf in [Some("u"), Some("v"), None] {
         let leaf = leaf.map(EntryId::new);
         let told = stage.session(Command::Move { leaf: leaf.clone() });
@@ -211,17 +217,17 @@ fn a_session_moves_to_any_entry_of_its_tree() {
 
 #[test]
 fn an_imported_answer_that_failed_and_was_asked_again_is_not_shown() {
-    let answered = |stop| Kind::Assistant { stop, total_tokens: 0 };
+    let answered = |stop| SessionEntryKind::Assistant { stop, total_tokens: 0 };
     let failed = answered(countersign_core::message::StopReason::Error);
     let stopped = answered(countersign_core::message::StopReason::Stop);
     for (case, last, shown) in [
         ("asked again", stopped, vec!["u", "w"]),
         ("asked again in vain", failed.clone(), vec!["u", "w"]),
-        ("left at that", Kind::User, vec!["u", "v", "w"]),
+        ("left at that", SessionEntryKind::User, vec!["u", "v", "w"]),
     ] {
         let mut stage = idle();
-        stage.import([("u", Kind::User, 1), ("v", failed.clone(), 1), ("w", last, 1)]);
-        let context: Vec<_> = stage.here().context().iter().map(|piece| piece.entry().id.as_str()).collect();
+        stage.import([("u", SessionEntryKind::User, 1), ("v", failed.clone(), 1), ("w", last, 1)]);
+        let context: Vec<_> = stage.here().model_context().iter().map(|piece| piece.entry().id.as_str()).collect();
         assert_eq!(context, shown, "{case}");
     }
 }
@@ -229,7 +235,7 @@ fn an_imported_answer_that_failed_and_was_asked_again_is_not_shown() {
 #[test]
 fn a_compaction_begins_where_nothing_works() {
     let filled = |stage: &mut Stage| {
-        stage.import([("u", Kind::User, 60), ("v", Kind::User, 60)]);
+        stage.import([("u", SessionEntryKind::User, 60), ("v", SessionEntryKind::User, 60)]);
         stage.session(Command::Compact { instructions: Some("briefly".into()) })
     };
     let mut stage = idle();
@@ -246,8 +252,8 @@ fn a_compaction_begins_where_nothing_works() {
 #[test]
 fn a_context_whose_newest_entry_is_a_summary_is_compacted_already() {
     let mut stage = idle();
-    let summary = Kind::Compaction { first_kept: EntryId::new("u"), tokens_before: 9 };
-    stage.import([("u", Kind::User, 60), ("v", Kind::User, 60), ("s", summary, 1)]);
+    let summary = SessionEntryKind::Compaction { first_kept: EntryId::new("u"), tokens_before: 9 };
+    stage.import([("u", SessionEntryKind::User, 60), ("v", SessionEntryKind::User, 60), ("s", summary, 1)]);
     let told = stage.session(Command::Compact { instructions: None });
     assert_eq!(told.cell(), "refused: already compacted");
 }
@@ -271,9 +277,9 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
     let started = "run started prompt, run turn_opened, session dequeued prompt, session entry user, run asked";
     let summary = "session entry compaction, ";
     for (case, outcome, summary) in [
-        ("done", Compacted::Done { said: text(1), spent: None }, summary),
-        ("failed", Compacted::Failed { message: "no".into() }, ""),
-        ("aborted", Compacted::Aborted, ""),
+        ("done", CompactionOutcome::Done { summary: text(1), spent: None }, summary),
+        ("failed", CompactionOutcome::Failed { message: "no".into() }, ""),
+        ("aborted", CompactionOutcome::Aborted, ""),
     ] {
         let ended = tell(|| Command::Compacted { epoch: 1, outcome: outcome.clone() });
         let dropped = "Dropped: session compaction_dropped";
@@ -287,7 +293,7 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
 
 #[test]
 fn how_far_a_door_had_told_is_recorded_in_any_state_and_changes_nothing() {
-    let told = || Command::Told { number: 7, upto: None };
+    let told = || Command::RecordSequence { number: 7, upto: None };
     in_every_state("told", tell(told), &[NONE, (ANY, "Done: session told")]);
 }
 
@@ -297,5 +303,5 @@ fn the_record_of_the_sessions_file_is_kept_in_any_state() {
     in_every_state("written", tell(written), &[NONE, (ANY, "Done: session file_written")]);
     let mut stage = idle();
     stage.session(written());
-    assert_eq!(stage.here().file(), Some(("/f", 3, "d")));
+    assert_eq!(stage.here().session_file(), Some(("/f", 3, "d")));
 }

@@ -19,12 +19,12 @@ mod withheld;
 
 use countersign_core::{
     call,
-    engine::{Command, DecisionContext, Event, Recorded},
+    engine::{Command, DecisionContext, Event, RecordedFact},
     gate,
-    id::{Fresh, PrincipalId},
+    id::{IdGenerator, PrincipalId},
     message::StopReason,
-    run::{self, Answer, Wanted},
-    session::{self, Modes, Queue, Take, WhenBusy},
+    run::{self, ModelAnswer, ResolvedCall},
+    session::{self, MessageQueue, QueueModes, TakeMode, WhenBusy},
 };
 
 use crate::{
@@ -44,10 +44,10 @@ fn only(told: &Told, word: &str) -> String {
 }
 
 /// Every fact of a command and of the batches behind it, none of which holds more than `most`.
-fn batches(stage: &Stage, command: Command, most: usize) -> Vec<Recorded> {
+fn batches(stage: &Stage, command: Command, most: usize) -> Vec<RecordedFact> {
     let mut engine = stage.engine.clone().with_bound(most);
-    let mut context = DecisionContext { now: stage.now, fresh: Fresh::new([77; 16]) };
-    let (mut facts, _) = engine.handle(command, &mut context).expect("it is no refusal");
+    let mut context = DecisionContext { now: stage.now, fresh: IdGenerator::new([77; 16]) };
+    let (mut facts, _) = engine.handle_command(command, &mut context).expect("it is no refusal");
     assert!(facts.len() <= most, "{} facts with the command", facts.len());
     assert!(engine.is_unsettled(), "that is too much for one batch");
     while engine.is_unsettled() {
@@ -60,19 +60,19 @@ fn batches(stage: &Stage, command: Command, most: usize) -> Vec<Recorded> {
     facts
 }
 
-fn ended(facts: &[Recorded]) -> usize {
+fn ended(facts: &[RecordedFact]) -> usize {
     facts.iter().filter(|recorded| matches!(recorded.fact.event, Event::Call(call::Event::Ended { .. }))).count()
 }
 
 #[test]
 fn what_does_not_fit_into_one_batch_goes_on_in_the_next() {
     let stage = thinking(open());
-    let broken = Wanted { problem: Some("no such tool".into()), ..wanted("write", "a") };
-    let answer = Answer {
-        said: text(1),
+    let broken = ResolvedCall { problem: Some("no such tool".into()), ..wanted("write", "a") };
+    let answer = ModelAnswer {
+        message: text(1),
         stop: StopReason::ToolUse,
         total_tokens: 0,
-        wanted: vec![broken; 1_000],
+        calls: vec![broken; 1_000],
         failure: None,
         others: Vec::new(),
         spent: None,
@@ -80,7 +80,7 @@ fn what_does_not_fit_into_one_batch_goes_on_in_the_next() {
     let answered = run::Command::Answered { run: stage.run(), epoch: 1, answer: Box::new(answer) };
     let facts = batches(&stage, Command::Run(answered), 1_024);
     assert_eq!(ended(&facts), 1_000);
-    assert!(matches!(facts.last().unwrap().fact.event, Event::Run(run::Event::Asked { .. })));
+    assert!(matches!(facts.last().unwrap().fact.event, Event::Run(run::Event::ModelRequested { .. })));
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn a_rule_that_has_much_to_say_is_cut() {
 #[test]
 fn a_long_queue_is_taken_in_parts() {
     let mut stage = idle();
-    stage.set(session::Setting::Modes(Modes { steering: Take::All, ..Modes::default() }));
+    stage.set(session::SessionSetting::Modes(QueueModes { steering: TakeMode::All, ..QueueModes::default() }));
     for _ in 0..300 {
-        stage.session(session::Command::Queue { queue: Queue::Steering, said: text(0) });
+        stage.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(0) });
     }
     let dequeued = |told: &Told| told.0.iter().filter(|fact| *fact == "session dequeued steering").count();
     assert_eq!(dequeued(&stage.prompt(WhenBusy::Refuse)), 256);

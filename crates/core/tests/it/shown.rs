@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::{Command, CommandError, EngineReply, ResumeMode},
-    gate::{self, Answer, AnswerRefusal, Scope, Showing},
-    id::{Fresh, GateId},
+    gate::{self, AnswerError, ApprovalScope, GateReply, GateSurface},
+    id::{GateId, IdGenerator},
     session::WhenBusy,
 };
 
@@ -40,12 +40,12 @@ fn what_a_surface_shows_is_recorded_once_and_survives() {
     assert_eq!(shown(&mut stage, gate, "7"), told(&[]));
     assert_eq!(updated(&mut stage, gate, "7"), told(&[]), "it waits: there is no end to show");
     stage.restart(asking(), ResumeMode::Go);
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(shown(&mut stage, gate, "8"), told(&["gate shown"]), "sent while somebody answered");
     assert_eq!(updated(&mut stage, gate, "7"), told(&["gate updated"]));
     assert_eq!(updated(&mut stage, gate, "7"), told(&[]));
     assert_eq!(updated(&mut stage, gate, "9"), told(&[]), "nothing was shown there");
-    let showing = |reference: &str, is_final, revision| Showing {
+    let showing = |reference: &str, is_final, revision| GateSurface {
         surface: "chat".to_owned(),
         reference: reference.to_owned(),
         is_final,
@@ -53,14 +53,17 @@ fn what_a_surface_shows_is_recorded_once_and_survives() {
         revision,
     };
     let kept = stage.engine.state().gate(gate).expect("it was resolved just now");
-    assert_eq!((kept.shown(), kept.owes_update()), (&[showing("7", true, 0), showing("8", false, 0)][..], true));
+    assert_eq!(
+        (kept.shown_surfaces(), kept.owes_update()),
+        (&[showing("7", true, 0), showing("8", false, 0)][..], true)
+    );
 }
 
 #[test]
 fn nothing_is_shown_of_a_gate_that_nobody_opened() {
     let (mut stage, _) = gated();
-    let unknown = GateId::new(Fresh::new([9; 16]).uuid(stage.now));
-    let refusal = CommandError::Answer(AnswerRefusal::Unknown(unknown));
+    let unknown = GateId::new(IdGenerator::new([9; 16]).next_uuid(stage.now));
+    let refusal = CommandError::Answer(AnswerError::Unknown(unknown));
     assert_eq!(shown(&mut stage, unknown, "7"), Told(Vec::new(), Err(refusal)));
 }
 
@@ -76,11 +79,11 @@ fn a_gate_whose_end_is_not_shown_stays_a_day() {
         for reference in references {
             shown(&mut stage, gate, reference);
         }
-        stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
         stage.end(0);
         updated(&mut stage, gate, "7");
         let now = stage.now + Duration::from_secs(after);
-        stage.engine.evict(now, None);
+        stage.engine.evict_idle(now, None);
         assert_eq!(stage.engine.state().gate(gate).is_some(), want, "{case} after {after} s");
     }
 }

@@ -4,10 +4,11 @@ use countersign_core::{
     digest::Digest,
     engine::{CommandError, EngineReply},
     gate::{
-        self,
-        Answer::{self, Allow, Decline},
-        AnswerRefusal, Form, Phase, Resolution,
-        Scope::{Always, Once, Session},
+        self, AnswerError, AnswerForm,
+        ApprovalScope::{Always, Once, Session},
+        GatePhase,
+        GateReply::{self, Allow, Decline},
+        GateResolution,
     },
     id::GateId,
 };
@@ -25,17 +26,17 @@ fn waits(tool: &str) -> (Stage, GateId) {
     (stage, gate)
 }
 
-fn says(said: &[&str]) -> Answer {
-    Answer::Say(said.iter().map(|said| (*said).to_owned()).collect())
+fn says(said: &[&str]) -> GateReply {
+    GateReply::Say(said.iter().map(|said| (*said).to_owned()).collect())
 }
 
-fn form(said: &[&str], form: &Value) -> Answer {
-    let digest = Digest::of(form.to_string().as_bytes());
-    Answer::Form(Box::new(Form { answer: says(said), form: form.clone(), digest }))
+fn form(said: &[&str], form: &Value) -> GateReply {
+    let digest = Digest::hash_bytes(form.to_string().as_bytes());
+    GateReply::Form(Box::new(AnswerForm { answer: says(said), form: form.clone(), digest }))
 }
 
 /// The reply or refusal, and what was recorded as said.
-fn told(tool: &str, answer: Answer) -> String {
+fn told(tool: &str, answer: GateReply) -> String {
     let (mut stage, gate) = waits(tool);
     let before = stage.engine.state().clone();
     let told = stage.decide(gate, answer, "ana", None);
@@ -91,16 +92,22 @@ fn nothing_but_an_exact_approval_lets_a_plan_go_on() {
 fn the_form_of_an_answer_is_kept_word_for_word_beside_what_it_says() {
     let given = json!({"selected": ["left"], "other": false});
     let text = json!({"said": ["left"], "form": given}).to_string();
-    assert_eq!((gate::said(&text), gate::form(&text)), (Some(vec!["left".to_owned()]), Some(given.clone())));
+    assert_eq!(
+        (gate::parse_words(&text), gate::parse_form(&text)),
+        (Some(vec!["left".to_owned()]), Some(given.clone()))
+    );
     let plain = r#"["left","because"]"#;
-    assert_eq!((gate::said(plain), gate::form(plain)), (Some(vec!["left".to_owned(), "because".to_owned()]), None));
+    assert_eq!(
+        (gate::parse_words(plain), gate::parse_form(plain)),
+        (Some(vec!["left".to_owned(), "because".to_owned()]), None)
+    );
     for text in ["no reason", "{}", "7", r#"{"said":1}"#] {
-        assert_eq!((gate::said(text), gate::form(text)), (None, None), "{text}");
+        assert_eq!((gate::parse_words(text), gate::parse_form(text)), (None, None), "{text}");
     }
     let (mut stage, gate) = waits("ask");
     stage.decide(gate, form(&["left"], &given), "ana", None).1.expect("it is offered");
     let recorded = stage.engine.admitted().answer_text(gate).expect("its call asks on");
-    assert_eq!((gate::said(recorded), gate::form(recorded)), (Some(vec!["left".to_owned()]), Some(given)));
+    assert_eq!((gate::parse_words(recorded), gate::parse_form(recorded)), (Some(vec!["left".to_owned()]), Some(given)));
 }
 
 #[test]
@@ -108,11 +115,11 @@ fn a_key_stands_for_one_form_of_an_answer() {
     let (first, other) = (json!({"selected": ["left"]}), json!({"selected": ["right"]}));
     let (mut stage, gate) = waits("ask");
     stage.decide(gate, form(&["left"], &first), "ana", Some("k")).1.expect("it is offered");
-    let resolved = Ok(EngineReply::Resolved(Resolution::Answered));
-    let taken = Err(CommandError::Answer(AnswerRefusal::KeyTaken(gate)));
-    let late = Err(CommandError::Answer(AnswerRefusal::AlreadyResolved {
+    let resolved = Ok(EngineReply::Resolved(GateResolution::Answered));
+    let taken = Err(CommandError::Answer(AnswerError::KeyTaken(gate)));
+    let late = Err(CommandError::Answer(AnswerError::AlreadyResolved {
         gate,
-        resolution: Resolution::Answered,
+        resolution: GateResolution::Answered,
         by: Some(countersign_core::id::PrincipalId::new("ana")),
     }));
     for (answer, key, want) in [
@@ -128,10 +135,10 @@ fn a_key_stands_for_one_form_of_an_answer() {
             "{answer:?}, {key:?}"
         );
     }
-    let Phase::Resolved { form, .. } = stage.engine.state().gate(gate).expect("it is at hand").phase() else {
+    let GatePhase::Resolved { form, .. } = stage.engine.state().gate(gate).expect("it is at hand").phase() else {
         panic!("it is resolved")
     };
-    assert_eq!(*form, Some(Digest::of(first.to_string().as_bytes())));
+    assert_eq!(*form, Some(Digest::hash_bytes(first.to_string().as_bytes())));
 }
 
 #[test]
@@ -139,15 +146,15 @@ fn a_form_under_the_key_of_an_answer_without_one_is_another_answer() {
     let (mut stage, gate) = waits("ask");
     stage.decide(gate, says(&["left"]), "ana", Some("k")).1.expect("it is offered");
     let told = stage.decide(gate, form(&["left"], &json!({"selected": ["left"]})), "ana", Some("k"));
-    assert_eq!(told.1, Err(CommandError::Answer(AnswerRefusal::KeyTaken(gate))));
+    assert_eq!(told.1, Err(CommandError::Answer(AnswerError::KeyTaken(gate))));
 }
 
 #[test]
 fn an_approval_in_a_form_is_what_it_says() {
     let (approve, decline) = (json!({"decision": "approve"}), json!({"decision": "decline"}));
     let of = |answer, form: &Value| {
-        let digest = Digest::of(form.to_string().as_bytes());
-        Answer::Form(Box::new(Form { answer, form: form.clone(), digest }))
+        let digest = Digest::hash_bytes(form.to_string().as_bytes());
+        GateReply::Form(Box::new(AnswerForm { answer, form: form.clone(), digest }))
     };
     let said = "refused: it does not offer this answer: an approval is allowed or denied";
     for (answer, want) in [

@@ -4,13 +4,16 @@ use countersign_core::{
     call::Executor,
     digest::Digest,
     engine::{Command, Engine, SNAPSHOT_VERSION},
-    gate::{Answer, Form, Scope},
+    gate::{AnswerForm, ApprovalScope, GateReply},
     id::{PeerId, PrincipalId},
     message::StopReason,
-    peer::{self, Line, Memory},
+    peer::{self, PeerLine, PeerMemory},
     policy::Class,
-    run::Wanted,
-    session::{self, Asking, Gathered, Kind, Otherwise, Part, Patience, Queue, Setting, Settings, Told, WhenBusy},
+    run::ResolvedCall,
+    session::{
+        self, AnswerFormat, AskTimeouts, FilePart, MessageQueue, NoAnswerRule, QuestionSettings, SessionEntryKind,
+        SessionSetting, Settings, StagedEntry, WhenBusy,
+    },
     settings,
 };
 use serde_json::json;
@@ -24,8 +27,8 @@ use crate::{
 
 /// Settings under which a plan comes to its default, and people are reminded of it before.
 fn asking_settings() -> Settings {
-    let plan = Patience { within: Some(seconds(60)), remind: Some(seconds(20)), otherwise: Otherwise::Default };
-    let asking = Asking { told: Told::Selected, plan, ..Asking::default() };
+    let plan = AskTimeouts { within: Some(seconds(60)), remind: Some(seconds(20)), otherwise: NoAnswerRule::Default };
+    let asking = QuestionSettings { answer_format: AnswerFormat::Selected, plan, ..QuestionSettings::default() };
     Settings { asking, ..Settings::default() }
 }
 
@@ -37,49 +40,50 @@ pub(crate) fn histories() -> [Stage; 8] {
     gated.tell(Command::Tick);
     gated.want([wanted("look", "a"), wanted("write", "b"), wanted("write", "c"), wanted("write", "d")]);
     run_command(&mut gated);
-    for answer in [deny(Some("no")), Answer::Allow(Scope::Always)] {
+    for answer in [deny(Some("no")), GateReply::Allow(ApprovalScope::Always)] {
         let gate = gated.gate();
         gated.decide(gate, answer, "ana", Some("k")).1.expect("it is offered");
     }
-    gated.session(session::Command::Queue { queue: Queue::Steering, said: text(1) });
-    gated.session(session::Command::Gather { part: Part::First, entries: Vec::<Gathered>::new() });
+    gated.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) });
+    gated.session(session::Command::Gather { part: FilePart::First, entries: Vec::<StagedEntry>::new() });
 
     let mut asked = thinking(asking());
-    asked.set(Setting::All(Box::new(asking_settings())));
+    asked.set(SessionSetting::All(Box::new(asking_settings())));
     asked.want([wanted("ask", ""), wanted("plan", "")]);
-    let answer = Answer::Say(vec!["left".to_owned()]);
-    let form = Form { answer, form: json!({"selected": ["left"]}), digest: Digest::of(b"form") };
+    let answer = GateReply::Say(vec!["left".to_owned()]);
+    let form = AnswerForm { answer, form: json!({"selected": ["left"]}), digest: Digest::hash_bytes(b"form") };
     for _ in 0..2 {
         let gate = asked.gate();
-        asked.decide(gate, Answer::Form(Box::new(form.clone())), "ana", Some("k")).1.expect("it is offered");
+        asked.decide(gate, GateReply::Form(Box::new(form.clone())), "ana", Some("k")).1.expect("it is offered");
     }
 
     let mut waiting = thinking(asking());
     waiting.fail(RETRYABLE);
 
     let mut compacting = idle();
-    let assistant = Kind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
-    compacting.import([("s", assistant, 9), ("t", Kind::ToolResult { prunable: true }, 9)]);
+    let assistant = SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
+    compacting.import([("s", assistant, 9), ("t", SessionEntryKind::ToolResult { prunable: true }, 9)]);
     compact(&mut compacting);
     compacting.prompt(WhenBusy::FollowUp);
     compacting.session(session::Command::AbortCompaction);
 
     let mut behind = behind();
-    let prompt = session::Command::Prompt { said: text(1), with: Vec::new(), when_busy: WhenBusy::Steer };
-    let key = session::Key { name: "ana k".to_owned(), asks: Digest::of(b"said") };
+    let prompt = session::Command::Prompt { message: text(1), with: Vec::new(), when_busy: WhenBusy::Steer };
+    let key = session::IdempotencyKey { name: "ana k".to_owned(), asks: Digest::hash_bytes(b"said") };
     behind.session(session::Command::Once { key, command: Box::new(prompt) });
     channels::some(&mut behind);
 
     let mut away = thinking(open());
-    let at = |peer: &str| Wanted {
+    let at = |peer: &str| ResolvedCall {
         executor: Executor::Peer(PeerId::new(peer)),
         class: Some(Class::HostUriRead),
         ..wanted("look", "a")
     };
-    let came = peer::Command::Came { peer: PeerId::new("here"), line: Line(3), memory: Memory::Keeps };
+    let came = peer::Command::Came { peer: PeerId::new("here"), line: PeerLine(3), memory: PeerMemory::Keeps };
     away.tell(Command::Peer(came));
-    let path = |text: &str| settings::Path::of(text.split('.').map(str::to_owned)).expect("it has names");
-    let secrets = vec![(path("a.key"), Digest::of(b"salted"))];
+    let path =
+        |text: &str| settings::SettingsPath::from_names(text.split('.').map(str::to_owned)).expect("it has names");
+    let secrets = vec![(path("a.key"), Digest::hash_bytes(b"salted"))];
     let set = settings::Command::Set {
         by: PrincipalId::new("ana"),
         path: path("a"),
@@ -94,7 +98,7 @@ pub(crate) fn histories() -> [Stage; 8] {
 #[test]
 fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
     for stage in histories() {
-        let read = Engine::from_snapshot(asking(), &stage.engine.snapshot()).unwrap();
+        let read = Engine::from_snapshot(asking(), &stage.engine.to_snapshot()).unwrap();
         assert_eq!(read.state(), stage.engine.state());
     }
 }
@@ -102,8 +106,8 @@ fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
 /// What facts come to is part of what a snapshot says: an old one would hide what they come to now.
 #[test]
 fn another_form_of_a_snapshot_has_another_version() {
-    let text: Vec<String> = histories().iter().map(|stage| stage.engine.snapshot()).collect();
-    let digest = Digest::of(text.join("\n").as_bytes()).to_string();
+    let text: Vec<String> = histories().iter().map(|stage| stage.engine.to_snapshot()).collect();
+    let digest = Digest::hash_bytes(text.join("\n").as_bytes()).to_string();
     let known = (30, "4fbbd24af6e0ee1431b40865d3a92ed61040b209cb44b0730dc1fa0e9f269bc6");
     assert_eq!(
         (SNAPSHOT_VERSION, digest.as_str()),

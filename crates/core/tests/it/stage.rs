@@ -3,16 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    call::{self, Executor, Progress, Returned},
-    engine::{ActiveRules, Command, CommandError, DecisionContext, Engine, EngineReply, Event, Recorded, ResumeMode},
-    gate::{self, Answer},
-    id::{CallId, EntryId, Fresh, GateId, Lsn, PrincipalId, RunId, SessionId},
+    call::{self, CallProgress, CallResult, Executor},
+    engine::{
+        ActiveRules, Command, CommandError, DecisionContext, Engine, EngineReply, Event, RecordedFact, ResumeMode,
+    },
+    gate::{self, GateReply},
+    id::{CallId, EntryId, GateId, IdGenerator, Lsn, PrincipalId, RunId, SessionId},
     message::StopReason,
     policy::{CompiledRules, DefaultPolicy, PathContext, RuleLayer, RuleSource, compile_rules},
-    run::{self, Failure, Wanted},
-    session::{self, Imported, Kind, ModelRef, Said, Session, Setting, Settings, WhenBusy},
+    run::{self, ProviderFailure, ResolvedCall},
+    session::{
+        self, ImportedEntry, MessageContent, ModelRef, Session, SessionEntryKind, SessionSetting, Settings, WhenBusy,
+    },
     time::Millis,
-    tool::{Effect, Lane, Repeat},
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 use serde_json::{Value, json};
 
@@ -38,7 +42,7 @@ pub(crate) struct Stage {
     pub(crate) engine: Engine,
     pub(crate) now: Millis,
     drawn: u16,
-    log: Vec<Recorded>,
+    log: Vec<RecordedFact>,
     /// Where in the log batches end.
     batches: Vec<usize>,
 }
@@ -49,7 +53,7 @@ pub(crate) fn asking() -> ActiveRules {
         compiled: CompiledRules::default(),
         default_policy: DefaultPolicy::Gateway,
         path_context: PathContext::default(),
-        people: gate::People::default(),
+        people: gate::IdentityMap::default(),
     }
 }
 
@@ -75,12 +79,12 @@ pub(crate) fn session() -> SessionId {
     SessionId::new("s")
 }
 
-pub(crate) fn text(tokens: u64) -> Said {
-    Said { content: r#"{"role":"user","content":[]}"#.into(), tokens }
+pub(crate) fn text(tokens: u64) -> MessageContent {
+    MessageContent { content: r#"{"role":"user","content":[]}"#.into(), tokens }
 }
 
 /// A call of `tool` on `path`; `look` only reads and shares its lane.
-pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
+pub(crate) fn wanted(tool: &str, path: &str) -> ResolvedCall {
     let reads = tool == "look";
     let arguments = match tool {
         "bash" => json!({ "command": path }),
@@ -89,7 +93,7 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
         "execution" => json!({"execution": "It was moved."}),
         _ => json!({ "path": path }),
     };
-    Wanted {
+    ResolvedCall {
         tool_call_id: "c".into(),
         tool: tool.into(),
         arguments: arguments.as_object().cloned().expect("the stage has it"),
@@ -97,8 +101,8 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
         signature: format!("{tool}({path})"),
         named: vec![if tool == "bash" { "command" } else { "path" }.to_owned()],
         lane: if reads { Lane::Shared } else { Lane::Exclusive },
-        repeat: if reads { Repeat::Idempotent } else { Repeat::Once },
-        effect: if reads { Effect::Reads } else { Effect::Changes },
+        repeat: if reads { RepeatMode::Idempotent } else { RepeatMode::Once },
+        effect: if reads { ToolEffect::Reads } else { ToolEffect::Changes },
         executor: if ["ask", "plan", "execution"].contains(&tool) { Executor::Person } else { Executor::Builtin },
         class: None,
         shell: None,
@@ -140,7 +144,7 @@ impl Stage {
                 max_tokens: 10,
                 price: None,
             }),
-            thresholds: session::Thresholds {
+            thresholds: session::CompactionThresholds {
                 auto: true,
                 reserve: 100,
                 keep_recent: 50,
@@ -170,11 +174,11 @@ impl Stage {
     fn read(&self, rules: ActiveRules) -> Engine {
         let mut engine = Engine::new(rules);
         for recorded in &self.log {
-            engine.replay(&recorded.fact.event, &recorded.meta);
+            engine.replay_fact(&recorded.fact.event, &recorded.meta);
         }
         let wanted = engine.wants_admitted();
         let contents = wanted.into_iter().filter_map(|lsn| Some((lsn, self.content(lsn)?)));
-        engine.admit(contents).expect("the stage has it");
+        engine.admit_content(contents).expect("the stage has it");
         engine
     }
 
@@ -184,7 +188,7 @@ impl Stage {
         for recorded in &self.log {
             let mut event = recorded.fact.event.clone();
             change(&mut event);
-            engine.replay(&event, &recorded.meta);
+            engine.replay_fact(&event, &recorded.meta);
         }
         engine
     }
@@ -232,7 +236,7 @@ impl Stage {
 
     /// The texts of all results of calls, in order.
     pub(crate) fn results(&self) -> Vec<String> {
-        let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
+        let is_result = |recorded: &&RecordedFact| words(&recorded.fact.event) == "session entry tool_result";
         self.log.iter().filter(is_result).map(text_of).collect()
     }
 
@@ -246,7 +250,7 @@ impl Stage {
         self.log.truncate(self.log.len() - facts);
         let mut engine = Engine::new(self.engine.rules().clone());
         for recorded in &self.log {
-            engine.replay(&recorded.fact.event, &recorded.meta);
+            engine.replay_fact(&recorded.fact.event, &recorded.meta);
         }
         self.engine = engine.in_place_of(&self.engine);
     }
@@ -260,15 +264,15 @@ impl Stage {
         let [high, low] = self.drawn.to_be_bytes();
         let mut seed = [low; 16];
         seed[0] ^= high;
-        let mut context = DecisionContext { now: self.now, fresh: Fresh::new(seed) };
-        match self.engine.handle(command, &mut context) {
+        let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(seed) };
+        match self.engine.handle_command(command, &mut context) {
             Ok((mut facts, reply)) => {
                 // What may only follow in a later batch is part of what the command came to.
                 loop {
                     if !facts.is_empty() && self.batches.last() != Some(&(self.log.len() + facts.len())) {
                         self.batches.push(self.log.len() + facts.len());
                     }
-                    self.engine.committed(self.engine.state().head_lsn());
+                    self.engine.mark_durable(self.engine.state().head_lsn());
                     if !self.engine.is_unsettled() {
                         break;
                     }
@@ -286,17 +290,17 @@ impl Stage {
         self.tell(Command::Session(session(), command))
     }
 
-    pub(crate) fn set(&mut self, setting: Setting) {
+    pub(crate) fn set(&mut self, setting: SessionSetting) {
         self.session(session::Command::Set { setting, entry: None });
     }
 
     /// Puts entries from elsewhere behind the leaf, one behind the other: their names, kinds and tokens.
-    pub(crate) fn import<const N: usize>(&mut self, entries: [(&str, Kind, u64); N]) -> Told {
+    pub(crate) fn import<const N: usize>(&mut self, entries: [(&str, SessionEntryKind, u64); N]) -> Told {
         let mut parent = self.here().leaf().cloned();
         let entries = entries.map(|(id, kind, tokens)| {
             let id = EntryId::new(id);
             let parent = parent.replace(id.clone());
-            Imported { id, parent, kind, said: text(tokens), made_at: None }
+            ImportedEntry { id, parent, kind, message: text(tokens), made_at: None }
         });
         self.session(session::Command::Import { entries: entries.into(), leaf: parent })
     }
@@ -308,57 +312,77 @@ impl Stage {
 
     /// The text of the newest result of a call.
     pub(crate) fn result(&self) -> String {
-        let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
+        let is_result = |recorded: &&RecordedFact| words(&recorded.fact.event) == "session entry tool_result";
         text_of(self.log.iter().rev().find(is_result).expect("the stage has it"))
     }
 
     /// The details of the newest result of a call.
     pub(crate) fn details(&self) -> Value {
-        let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
+        let is_result = |recorded: &&RecordedFact| words(&recorded.fact.event) == "session entry tool_result";
         message_of(self.log.iter().rev().find(is_result).expect("the stage has it"))["details"].take()
     }
 
     pub(crate) fn prompt(&mut self, when_busy: WhenBusy) -> Told {
-        self.tell(Command::Session(session(), session::Command::Prompt { said: text(1), with: Vec::new(), when_busy }))
+        self.tell(Command::Session(
+            session(),
+            session::Command::Prompt { message: text(1), with: Vec::new(), when_busy },
+        ))
     }
 
     pub(crate) fn run(&self) -> RunId {
         self.engine.state().session(&session()).expect("the stage has it").run().expect("the stage has it")
     }
 
-    pub(crate) fn answer(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) -> Told {
+    pub(crate) fn answer(
+        &mut self,
+        stop: StopReason,
+        wanted: Vec<ResolvedCall>,
+        failure: Option<ProviderFailure>,
+    ) -> Told {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
-        let answer =
-            run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure, others: Vec::new(), spent: None };
+        let answer = run::ModelAnswer {
+            message: text(1),
+            stop,
+            total_tokens: 0,
+            calls: wanted,
+            failure,
+            others: Vec::new(),
+            spent: None,
+        };
         self.answered(run, epoch, answer)
     }
 
     /// The answer without what follows from it, as far as that is in later batches.
-    pub(crate) fn answer_only(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) {
+    pub(crate) fn answer_only(
+        &mut self,
+        stop: StopReason,
+        wanted: Vec<ResolvedCall>,
+        failure: Option<ProviderFailure>,
+    ) {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
-        let answer = Box::new(run::Answer {
-            said: text(1),
+        let answer = Box::new(run::ModelAnswer {
+            message: text(1),
             stop,
             total_tokens: 0,
-            wanted,
+            calls: wanted,
             failure,
             others: Vec::new(),
             spent: None,
         });
-        let mut context = DecisionContext { now: self.now, fresh: Fresh::new([250; 16]) };
+        let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new([250; 16]) };
         let answered = Command::Run(run::Command::Answered { run, epoch, answer });
-        self.log.extend(self.engine.handle(answered, &mut context).expect("the stage has it").0);
+        self.log.extend(self.engine.handle_command(answered, &mut context).expect("the stage has it").0);
     }
 
-    pub(crate) fn answered(&mut self, run: RunId, epoch: u32, answer: run::Answer) -> Told {
+    pub(crate) fn answered(&mut self, run: RunId, epoch: u32, answer: run::ModelAnswer) -> Told {
         self.tell(Command::Run(run::Command::Answered { run, epoch, answer: Box::new(answer) }))
     }
 
-    pub(crate) fn want<const N: usize>(&mut self, wanted: [Wanted; N]) -> Told {
+    pub(crate) fn want<const N: usize>(&mut self, wanted: [ResolvedCall; N]) -> Told {
         self.answer(StopReason::ToolUse, wanted.into(), None)
     }
 
-    pub(crate) fn fail(&mut self, failure: Failure) -> Told {
+    pub(crate) fn fail(&mut self, failure: ProviderFailure) -> Told {
         self.answer(StopReason::Error, Vec::new(), Some(failure))
     }
 
@@ -374,7 +398,7 @@ impl Stage {
         self.end_with(at, returned())
     }
 
-    pub(crate) fn end_with(&mut self, at: usize, progress: Progress) -> Told {
+    pub(crate) fn end_with(&mut self, at: usize, progress: CallProgress) -> Told {
         self.tell(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
     }
 
@@ -385,21 +409,21 @@ impl Stage {
 
     /// The oldest gate that waits.
     pub(crate) fn gate(&self) -> GateId {
-        self.engine.state().pending_gates().min_by_key(|gate| gate.content()).expect("the stage has it").id()
+        self.engine.state().pending_gates().min_by_key(|gate| gate.content_lsn()).expect("the stage has it").id()
     }
 
-    pub(crate) fn decide(&mut self, gate: GateId, answer: Answer, by: &str, key: Option<&str>) -> Told {
+    pub(crate) fn decide(&mut self, gate: GateId, answer: GateReply, by: &str, key: Option<&str>) -> Told {
         let (by, key) = (PrincipalId::new(by), key.map(str::to_owned));
         self.tell(Command::Gate(gate::Command::Answer { gate, answer, by, key }))
     }
 }
 
-fn message_of(recorded: &Recorded) -> Value {
+fn message_of(recorded: &RecordedFact) -> Value {
     let content = recorded.fact.content.as_deref().expect("the stage has it");
     serde_json::from_str(content).expect("the stage has it")
 }
 
-fn text_of(recorded: &Recorded) -> String {
+fn text_of(recorded: &RecordedFact) -> String {
     message_of(recorded)["content"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -431,10 +455,16 @@ fn word(value: &Value) -> String {
 }
 
 /// What an executor gives back that did what it was told.
-pub(crate) fn returned() -> Progress {
-    let returned =
-        Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
-    Progress::Returned(Box::new(returned))
+pub(crate) fn returned() -> CallProgress {
+    let returned = CallResult {
+        message: text(1),
+        error: false,
+        open_tasks: None,
+        folder: None,
+        prunable: false,
+        left_behind: None,
+    };
+    CallProgress::Returned(Box::new(returned))
 }
 
 pub(crate) fn seconds(count: u64) -> Duration {

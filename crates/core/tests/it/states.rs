@@ -3,16 +3,16 @@
 use countersign_core::{
     call::{self, Executor},
     engine::{ActiveRules, Command},
-    gate::Answer,
-    run::Failure,
-    session::{self, Kind, WhenBusy},
+    gate::GateReply,
+    run::ProviderFailure,
+    session::{self, SessionEntryKind, WhenBusy},
 };
 use serde_json::json;
 
 use crate::stage::{Stage, Told, asking, open, session, wanted};
 
 /// A failure that is worth another attempt.
-pub(crate) const RETRYABLE: Failure = Failure { retryable: true, overflow: false, after: None };
+pub(crate) const RETRYABLE: ProviderFailure = ProviderFailure { retryable: true, overflow: false, after: None };
 
 /// A state's name and how it is reached.
 pub(crate) type State = (&'static str, fn() -> Stage);
@@ -90,14 +90,14 @@ pub(crate) fn compacting() -> Stage {
 }
 
 pub(crate) fn compact(stage: &mut Stage) {
-    stage.import([("u", Kind::User, 60), ("a", Kind::User, 60)]);
+    stage.import([("u", SessionEntryKind::User, 60), ("a", SessionEntryKind::User, 60)]);
     stage.session(session::Command::Compact { instructions: None });
 }
 
 /// A prompt waits for a compaction.
 pub(crate) fn behind() -> Stage {
     let mut stage = idle();
-    stage.import([("u", Kind::User, 900), ("a", Kind::User, 60)]);
+    stage.import([("u", SessionEntryKind::User, 900), ("a", SessionEntryKind::User, 60)]);
     stage.prompt(WhenBusy::Refuse);
     stage
 }
@@ -112,8 +112,8 @@ pub(crate) fn run_command(stage: &mut Stage) -> Told {
     }))
 }
 
-pub(crate) fn deny(reason: Option<&str>) -> Answer {
-    Answer::Deny { reason: reason.map(str::to_owned) }
+pub(crate) fn deny(reason: Option<&str>) -> GateReply {
+    GateReply::Deny { reason: reason.map(str::to_owned) }
 }
 
 /// Tries one command in every state. A row names the states in which it comes to the same; every state stands in one.

@@ -8,10 +8,10 @@ mod terms;
 
 use countersign_core::{
     engine::{ActiveRules, Command, CommandError, EngineReply},
-    ledger::{Amount, Budget},
+    ledger::{BudgetAmount, BudgetLimits},
     message::StopReason,
     policy::{Class, Contract, ContractScope},
-    run::{Answer, Wanted},
+    run::{ModelAnswer, ResolvedCall},
     session::WhenBusy,
     unattended::{
         self, BreachResponse, ContractOutcome, ContractStatus, ContractTerms, HostCommandNeeds, UnattendedContract,
@@ -34,12 +34,12 @@ fn terms() -> ContractTerms {
     }
 }
 
-fn limited(budget: Budget) -> ContractTerms {
+fn limited(budget: BudgetLimits) -> ContractTerms {
     ContractTerms { budget, ..terms() }
 }
 
 /// The same where a person is asked for more.
-fn asking(budget: Budget) -> ContractTerms {
+fn asking(budget: BudgetLimits) -> ContractTerms {
     ContractTerms { on_breach: BreachResponse::Ask, ..limited(budget) }
 }
 
@@ -79,7 +79,7 @@ fn calling(terms: ContractTerms, calls: usize, tool: &str) -> Stage {
 
 /// A run that wants a second call where there is only one: the first works, and a person is asked for more.
 pub(crate) fn held() -> Stage {
-    calling(asking(Budget { calls: Some(1), ..Budget::default() }), 2, "look")
+    calling(asking(BudgetLimits { calls: Some(1), ..BudgetLimits::default() }), 2, "look")
 }
 
 fn contract(stage: &Stage) -> &UnattendedContract {
@@ -97,17 +97,25 @@ fn standing(stage: &Stage) -> (&'static str, bool) {
     (word, !stage.here().is_at_rest())
 }
 
-fn tokens(tokens: u64) -> Amount {
-    Amount { tokens, ..Amount::default() }
+fn tokens(tokens: u64) -> BudgetAmount {
+    BudgetAmount { tokens, ..BudgetAmount::default() }
 }
 
-fn spend(stage: &mut Stage, stop: StopReason, wanted: Vec<Wanted>, spent: Option<Amount>) -> Told {
+fn spend(stage: &mut Stage, stop: StopReason, wanted: Vec<ResolvedCall>, spent: Option<BudgetAmount>) -> Told {
     let run = stage.run();
     let epoch = stage.engine.state().run(run).expect("it works").epoch();
     stage.answered(
         run,
         epoch,
-        Answer { said: text(1), stop, total_tokens: 0, wanted, failure: None, others: Vec::new(), spent },
+        ModelAnswer {
+            message: text(1),
+            stop,
+            total_tokens: 0,
+            calls: wanted,
+            failure: None,
+            others: Vec::new(),
+            spent,
+        },
     )
 }
 

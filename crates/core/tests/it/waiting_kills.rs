@@ -6,9 +6,9 @@
 use countersign_core::{
     digest::Digest,
     engine::{CommandError, ResumeMode},
-    gate::{Answer, AnswerRefusal, Form, Gate, Kind},
+    gate::{AnswerError, AnswerForm, Gate, GateReply, Kind},
     message::StopReason,
-    run::Phase,
+    run::RunPhase,
     session::WhenBusy,
 };
 use serde_json::json;
@@ -19,16 +19,19 @@ use crate::{
 };
 
 /// What a host answers to a gate, whenever it is asked.
-fn answer(gate: &Gate) -> (Answer, String) {
+fn answer(gate: &Gate) -> (GateReply, String) {
     let said = match (gate.kind(), gate.number()) {
         (Kind::Question, 1) => vec!["left"],
         (Kind::Question, _) => vec!["because"],
         _ => vec!["approve"],
     };
     let form = json!({ "said": said });
-    let said = Answer::Say(said.into_iter().map(str::to_owned).collect());
-    let digest = Digest::of(form.to_string().as_bytes());
-    (Answer::Form(Box::new(Form { answer: said, form, digest })), format!("key {:?} {}", gate.kind(), gate.number()))
+    let said = GateReply::Say(said.into_iter().map(str::to_owned).collect());
+    let digest = Digest::hash_bytes(form.to_string().as_bytes());
+    (
+        GateReply::Form(Box::new(AnswerForm { answer: said, form, digest })),
+        format!("key {:?} {}", gate.kind(), gate.number()),
+    )
 }
 
 /// Does the next thing that the host or the model would do. False once there is nothing left.
@@ -46,7 +49,7 @@ fn go_on(stage: &mut Stage) -> bool {
         }
         return !is_over;
     };
-    assert!(matches!(stage.engine.state().run(run).map(|run| run.phase()), Some(Phase::Thinking { .. })));
+    assert!(matches!(stage.engine.state().run(run).map(|run| run.phase()), Some(RunPhase::Thinking { .. })));
     match done {
         0 => stage.want([wanted("ask", "")]),
         1 => stage.want([wanted("plan", "")]),
@@ -79,7 +82,7 @@ fn a_death_behind_any_batch_loses_nothing_and_doubles_nothing() {
                 let is_known = stage.engine.state().gate(gate.id()).is_some();
                 match stage.decide(gate.id(), given, "host", Some(&key)).1 {
                     Ok(_) => assert!(is_known, "{dies_after}"),
-                    Err(CommandError::Answer(AnswerRefusal::Unknown(_))) => assert!(!is_known, "{dies_after}"),
+                    Err(CommandError::Answer(AnswerError::Unknown(_))) => assert!(!is_known, "{dies_after}"),
                     Err(other) => panic!("{dies_after}: {other}"),
                 }
             }

@@ -2,17 +2,17 @@
 
 use countersign_core::{
     engine::{Command, CommandError, EngineReply, ResumeMode},
-    gate::{self, Answer, AnswerRefusal, Content, Fallback, Gate, Kind, Resolution},
+    gate::{self, AnswerError, Fallback, Gate, GateContent, GateReply, GateResolution, Kind},
     id::{GateId, PrincipalId},
     message::StopReason,
-    run::{self, Failure, Phase},
-    session::{self, ModelRef, Setting, WhenBusy},
+    run::{self, ProviderFailure, RunPhase},
+    session::{self, ModelRef, SessionSetting, WhenBusy},
     time::Millis,
 };
 
 use crate::stage::{Stage, Told, open, seconds, session, text};
 
-const NOT_NOW: Failure = Failure { retryable: true, overflow: false, after: None };
+const NOT_NOW: ProviderFailure = ProviderFailure { retryable: true, overflow: false, after: None };
 const AGAIN: [&str; 3] = ["run resumed", "run turn_opened", "run asked"];
 
 fn model(id: &str) -> ModelRef {
@@ -22,12 +22,12 @@ fn model(id: &str) -> ModelRef {
 /// The provider of a run asks to wait for so many seconds.
 fn fails(stage: &mut Stage, after: u64) -> Told {
     let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).expect("the stage has it").epoch());
-    let answer = run::Answer {
-        said: text(1),
+    let answer = run::ModelAnswer {
+        message: text(1),
         stop: StopReason::Error,
         total_tokens: 0,
-        wanted: Vec::new(),
-        failure: Some(Failure { after: Some(seconds(after)), ..NOT_NOW }),
+        calls: Vec::new(),
+        failure: Some(ProviderFailure { after: Some(seconds(after)), ..NOT_NOW }),
         others: vec![model("one"), model("two")],
         spent: None,
     };
@@ -49,7 +49,7 @@ fn waiting(after: u64) -> Stage {
 
 fn shown(stage: &Stage) -> (String, Vec<String>) {
     match &**stage.engine.admitted().gate_content(stage.gate()).expect("the stage has it") {
-        Content::Question { question, choices, .. } => {
+        GateContent::Question { question, choices, .. } => {
             (question.clone(), choices.iter().map(|choice| choice.label.clone()).collect())
         }
         other => panic!("{other:?}"),
@@ -57,7 +57,7 @@ fn shown(stage: &Stage) -> (String, Vec<String>) {
 }
 
 fn say(stage: &mut Stage, label: &str) -> Told {
-    stage.decide(stage.gate(), Answer::Say(vec![label.to_owned()]), "ann", None)
+    stage.decide(stage.gate(), GateReply::Say(vec![label.to_owned()]), "ann", None)
 }
 
 /// The end of the wait, on the clock of the stage.
@@ -92,8 +92,8 @@ fn each_answer_does_what_it_says() {
     assert_eq!(stage.here().settings().model, Some(model("two")));
     // A run that has a model of its own gets the other one too.
     let mut stage = Stage::new(open());
-    let marks = run::Marks { model: Some(model("own")), ..run::Marks::default() };
-    stage.session(session::Command::Say { said: text(1), marks: Box::new(marks) });
+    let marks = run::RunMetadata { model: Some(model("own")), ..run::RunMetadata::default() };
+    stage.session(session::Command::Say { message: text(1), marks: Box::new(marks) });
     fails(&mut stage, 900);
     let told = say(&mut stage, "Use q/two").0;
     assert!(told.ends_with(&["run marked"].iter().chain(&AGAIN).map(|fact| (*fact).to_owned()).collect::<Vec<_>>()));
@@ -101,7 +101,7 @@ fn each_answer_does_what_it_says() {
 
 #[test]
 fn without_an_answer_it_is_as_without_the_question() {
-    for (case, answer) in [("nobody answers", None), ("whoever is asked declines", Some(Answer::Decline))] {
+    for (case, answer) in [("nobody answers", None), ("whoever is asked declines", Some(GateReply::Decline))] {
         let mut stage = waiting(900);
         if let Some(answer) = answer.clone() {
             assert_eq!(stage.decide(stage.gate(), answer, "ann", None).0, ["gate resolved declined"], "{case}");
@@ -143,7 +143,7 @@ fn nobody_is_asked_about_a_short_wait_or_where_nobody_is_there() {
         let mut stage = working();
         let mut settings = stage.here().settings().clone();
         change(&mut settings);
-        stage.set(Setting::All(Box::new(settings)));
+        stage.set(SessionSetting::All(Box::new(settings)));
         stage
     };
     assert!(!asks(&mut set(|settings| settings.asking.nobody = Some("nobody is there".to_owned())), 900));
@@ -171,7 +171,10 @@ fn the_question_goes_with_its_wait() {
         ),
         (
             "set_model",
-            Command::Session(session(), session::Command::Set { setting: Setting::Model(model("x")), entry: None }),
+            Command::Session(
+                session(),
+                session::Command::Set { setting: SessionSetting::Model(model("x")), entry: None },
+            ),
             vec!["session set", withdrawn, AGAIN[0], AGAIN[1], AGAIN[2]],
         ),
     ] {
@@ -183,7 +186,10 @@ fn the_question_goes_with_its_wait() {
     let mut stage = waiting(900);
     let withdraw = gate::Command::Withdraw { gate: stage.gate(), by: PrincipalId::new("host") };
     assert_eq!(stage.tell(Command::Gate(withdraw)).0, [withdrawn]);
-    assert!(matches!(stage.engine.state().run(stage.run()).expect("the stage has it").phase(), Phase::Backoff { .. }));
+    assert!(matches!(
+        stage.engine.state().run(stage.run()).expect("the stage has it").phase(),
+        RunPhase::Backoff { .. }
+    ));
 }
 
 #[test]
@@ -191,14 +197,14 @@ fn only_its_choices_answer_it() {
     let mut stage = waiting(900);
     let gate = stage.gate();
     for said in [vec!["no"], vec!["use q/"], vec!["0"], vec!["5"], vec!["Stop", "now"], vec!["Stop", "Stop"]] {
-        let answer = Answer::Say(said.into_iter().map(str::to_owned).collect());
+        let answer = GateReply::Say(said.into_iter().map(str::to_owned).collect());
         let refused = stage.decide(gate, answer, "ann", None).1.unwrap_err();
-        assert!(matches!(refused, CommandError::Answer(AnswerRefusal::NotOffered { .. })), "{refused}");
+        assert!(matches!(refused, CommandError::Answer(AnswerError::NotOffered { .. })), "{refused}");
     }
     for said in ["Stop", "stop", " 4 "] {
         let told = say(&mut stage.clone(), said);
         assert_eq!(told.0.last().unwrap(), "run ended failed", "{said}");
-        assert_eq!(told.1.unwrap(), EngineReply::Resolved(Resolution::Answered), "{said}");
+        assert_eq!(told.1.unwrap(), EngineReply::Resolved(GateResolution::Answered), "{said}");
     }
     say(&mut stage, "use q/tw");
     assert_eq!(stage.here().settings().model, Some(model("two")));
@@ -212,7 +218,7 @@ fn goes_on(stage: &mut Stage, label: &str) -> bool {
         return true;
     }
     match stage.engine.state().run(run).expect("the stage has it").phase() {
-        Phase::Backoff { until } => {
+        RunPhase::Backoff { until } => {
             stage.now = *until;
             stage.tell(Command::Tick);
         }
@@ -254,14 +260,14 @@ fn what_was_said_of_a_wait_is_there_for_the_next_process() {
         say(&mut stage, label);
         // What a gate was answered stays as long as its wait, however long that is.
         stage.now = stage.now + seconds(800);
-        stage.engine.evict(stage.now, None);
+        stage.engine.evict_idle(stage.now, None);
         stage.restart(open(), ResumeMode::Wait);
         let phase =
             stage.here().run().map(|run| stage.engine.state().run(run).expect("the stage has it").phase().clone());
         match label {
-            END => assert_eq!(phase, Some(Phase::Backoff { until: Millis(901_000) })),
+            END => assert_eq!(phase, Some(RunPhase::Backoff { until: Millis(901_000) })),
             "Stop" => assert_eq!(phase, None),
-            _ => assert!(matches!(phase, Some(Phase::Thinking { .. })), "{phase:?}"),
+            _ => assert!(matches!(phase, Some(RunPhase::Thinking { .. })), "{phase:?}"),
         }
     }
 }
@@ -272,7 +278,7 @@ fn a_death_behind_any_batch_of_a_wait_without_a_question_makes_each_attempt_once
     let goes_on = |stage: &mut Stage| {
         let Some(run) = stage.here().run() else { return false };
         match stage.engine.state().run(run).expect("the stage has it").phase() {
-            Phase::Backoff { until } => {
+            RunPhase::Backoff { until } => {
                 stage.now = *until;
                 stage.tell(Command::Tick);
             }

@@ -192,9 +192,9 @@ async fn found(log: &AnyLog, what: &What<'_>) -> anyhow::Result<Vec<Found>> {
 
 /// The positions of contents that agents have not received.
 fn unreceived(engine: &Engine) -> BTreeSet<Lsn> {
-    let results = engine.state().sessions().filter_map(|session| session.requester());
+    let results = engine.state().sessions().filter_map(|session| session.agent_requests());
     let results = results.flat_map(|requester| requester.results().values());
-    results.flat_map(|result| [result.wanted, result.lsn]).collect()
+    results.flat_map(|result| [result.proposed_lsn, result.lsn]).collect()
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use std::{
 
 use countersign_core::{
     engine::ActiveRules,
-    gate::People,
+    gate::IdentityMap,
     id::SessionId,
     policy::{self, ApprovalMode, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleSource},
     session::ModelRef,
-    tool::Spec,
+    tool::ToolSpec,
 };
 use countersign_models::{Event, Failure, Model, Request, demo as script};
 use countersign_runtime::{Chosen, Host};
@@ -99,7 +99,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<ActiveRules> {
         compiled,
         default_policy: DefaultPolicy::Gateway,
         path_context: surroundings,
-        people: People::default(),
+        people: IdentityMap::default(),
     })
 }
 
@@ -115,7 +115,7 @@ impl Host for House {
         Arc::clone(&self.registry)
     }
 
-    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String {
         "You are the scripted model of the demo.".to_owned()
     }
 

@@ -6,12 +6,12 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use countersign_core::{
     call,
-    engine::{Command, Event, Recorded},
-    gate::{self, Answer, Scope},
+    engine::{Command, Event, RecordedFact},
+    gate::{self, ApprovalScope, GateReply},
     id::{CallId, GateId, PrincipalId, SessionId},
-    message::{Block, Message, Said as Spoken, ToolResult, estimate_tokens},
-    run::{self, End},
-    session::{self, Kind, Said, WhenBusy},
+    message::{InputMessage as Spoken, MessageBlock, StoredMessage, ToolResult, estimate_tokens},
+    run::{self, RunOutcome},
+    session::{self, MessageContent, SessionEntryKind, WhenBusy},
 };
 use countersign_models::demo as script;
 use countersign_runtime::{Handle, Lane, LiveKind, Part, Released, Source};
@@ -38,7 +38,7 @@ pub(super) enum Finish {
 
 /// A call as far as it is known.
 pub(super) struct Known {
-    pub(super) content: call::Content,
+    pub(super) content: call::CallDetails,
     /// Set once it may run.
     pub(super) allowed: Option<Allowed>,
 }
@@ -84,10 +84,11 @@ pub(super) async fn play(
     let closed = || anyhow::anyhow!("the session is closed");
     // Not the facts alone: what the model says is shown as it comes.
     let mut subscriber = handle.subscribe().await.ok_or_else(closed)?;
-    let prompt = Message::User(Spoken { content: vec![Block::text(script::PROMPT)], ..Spoken::default() });
+    let prompt =
+        StoredMessage::User(Spoken { content: vec![MessageBlock::from_text(script::PROMPT)], ..Spoken::default() });
     let content = serde_json::to_string(&prompt)?;
-    let said = Said { tokens: estimate_tokens(content.len()), content: content.into() };
-    let prompt = session::Command::Prompt { said, with: Vec::new(), when_busy: WhenBusy::Refuse };
+    let said = MessageContent { tokens: estimate_tokens(content.len()), content: content.into() };
+    let prompt = session::Command::Prompt { message: said, with: Vec::new(), when_busy: WhenBusy::Refuse };
     stage.prompt(script::PROMPT)?;
     handle.source(Lane::Request).ask(Command::Session(session.clone(), prompt)).await?;
     let mut play = Play {
@@ -139,11 +140,13 @@ impl Play<'_> {
         }
     }
 
-    async fn fact(&mut self, recorded: &Recorded) -> anyhow::Result<Option<Finish>> {
+    async fn fact(&mut self, recorded: &RecordedFact) -> anyhow::Result<Option<Finish>> {
         let content = recorded.fact.content.as_deref();
         match &recorded.fact.event {
-            Event::Session(session::Event::Entry { kind: Kind::ToolResult { .. }, .. }) => {
-                if let Some(Message::ToolResult(result)) = content.and_then(|text| serde_json::from_str(text).ok()) {
+            Event::Session(session::Event::Entry { kind: SessionEntryKind::ToolResult { .. }, .. }) => {
+                if let Some(StoredMessage::ToolResult(result)) =
+                    content.and_then(|text| serde_json::from_str(text).ok())
+                {
                     self.result = Some(result);
                 }
             }
@@ -160,7 +163,7 @@ impl Play<'_> {
                 self.stage.resolved(resolution, by.as_ref())?;
             }
             Event::Run(run::Event::Ended { end, .. }) => {
-                let finish = if *end == End::Completed { Finish::Completed } else { Finish::Failed };
+                let finish = if *end == RunOutcome::Completed { Finish::Completed } else { Finish::Failed };
                 self.stage.ended(finish == Finish::Completed)?;
                 return Ok(Some(finish));
             }
@@ -170,7 +173,7 @@ impl Play<'_> {
             | Event::Gate(
                 gate::Event::Extended { .. }
                 | gate::Event::Voted { .. }
-                | gate::Event::Asked { .. }
+                | gate::Event::Escalated { .. }
                 | gate::Event::Reminded { .. }
                 | gate::Event::Shown { .. }
                 | gate::Event::Updated { .. },
@@ -187,7 +190,7 @@ impl Play<'_> {
 
     fn call(&mut self, event: &call::Event, content: Option<&str>) -> std::io::Result<()> {
         match event {
-            call::Event::Wanted { call, .. } => {
+            call::Event::Proposed { call, .. } => {
                 if let Some(content) = content.and_then(|text| serde_json::from_str(text).ok()) {
                     self.calls.insert(*call, Known { content, allowed: None });
                 }
@@ -220,12 +223,12 @@ impl Play<'_> {
     async fn opened(&mut self, gate: GateId, request: &GateRequest) -> anyhow::Result<()> {
         let cwd = self.cwd.to_string_lossy();
         let Some(call) = request.call() else {
-            return self.answer(gate, Answer::Decline, NOBODY).await;
+            return self.answer(gate, GateReply::Decline, NOBODY).await;
         };
         self.stage.card(&GateCard::new(&Asked::of_agent(call, &cwd, &["Allow once", "Deny"])))?;
-        let denied = |reason: &str| Answer::Deny { reason: Some(reason.to_owned()) };
+        let denied = |reason: &str| GateReply::Deny { reason: Some(reason.to_owned()) };
         match &mut self.person {
-            Person::Yes => self.answer(gate, Answer::Allow(Scope::Once), "flag:--yes").await,
+            Person::Yes => self.answer(gate, GateReply::Allow(ApprovalScope::Once), "flag:--yes").await,
             Person::No => self.answer(gate, denied("the demo was started with --no"), "flag:--no").await,
             Person::Nobody => self.answer(gate, denied("there is no terminal to ask a person on"), NOBODY).await,
             Person::AtTheTerminal(lines) => {
@@ -244,16 +247,16 @@ impl Play<'_> {
             // The denial was said; only its reason is missing.
             (Asking::Reason(gate), None) => {
                 self.stage.line_ends()?;
-                self.answer(gate, Answer::Deny { reason: None }, person).await
+                self.answer(gate, GateReply::Deny { reason: None }, person).await
             }
             (Asking::Leave(gate), None) => {
                 self.stage.line_ends()?;
                 let reason = Some("the terminal was closed before an answer came".to_owned());
-                self.answer(gate, Answer::Deny { reason }, NOBODY).await
+                self.answer(gate, GateReply::Deny { reason }, NOBODY).await
             }
             (Asking::Leave(gate), Some(line)) => match word(&line) {
-                Word::Yes => self.answer(gate, Answer::Allow(Scope::Once), person).await,
-                Word::No(Some(reason)) => self.answer(gate, Answer::Deny { reason: Some(reason) }, person).await,
+                Word::Yes => self.answer(gate, GateReply::Allow(ApprovalScope::Once), person).await,
+                Word::No(Some(reason)) => self.answer(gate, GateReply::Deny { reason: Some(reason) }, person).await,
                 Word::No(None) => {
                     self.asking = Asking::Reason(gate);
                     Ok(self.stage.ask_why()?)
@@ -261,12 +264,12 @@ impl Play<'_> {
                 Word::Unclear => Ok(self.stage.ask_again()?),
             },
             (Asking::Reason(gate), Some(line)) => {
-                self.answer(gate, Answer::Deny { reason: reason(&line) }, person).await
+                self.answer(gate, GateReply::Deny { reason: reason(&line) }, person).await
             }
         }
     }
 
-    async fn answer(&mut self, gate: GateId, answer: Answer, by: &str) -> anyhow::Result<()> {
+    async fn answer(&mut self, gate: GateId, answer: GateReply, by: &str) -> anyhow::Result<()> {
         self.asking = Asking::Nothing;
         let by = PrincipalId::new(Arc::from(by));
         let answer = gate::Command::Answer { gate, answer, by, key: None };

@@ -9,8 +9,8 @@ use std::{
 };
 
 use countersign_core::{
-    call::End,
-    gate::Resolution,
+    call::CallEnd,
+    gate::GateResolution,
     id::PrincipalId,
     message::{ToolResult, text_of},
 };
@@ -118,22 +118,22 @@ impl Stage {
     }
 
     /// A call that has ended, why it might happen, and what it gave back.
-    pub(super) fn called(&mut self, known: &Known, end: End, result: Option<&ToolResult>) -> io::Result<()> {
+    pub(super) fn called(&mut self, known: &Known, end: CallEnd, result: Option<&ToolResult>) -> io::Result<()> {
         let signature = one_line(&known.content.signature);
         let (mark, tone) = match end {
-            End::Done { error: false } => ("✓", Tone::Good),
-            End::Done { error: true } => ("!", Tone::Bad),
-            End::Failed
-            | End::Denied
-            | End::Refused
-            | End::Expired
-            | End::Limited
-            | End::Skipped
-            | End::Cancelled
-            | End::Unknown => ("✗", Tone::Bad),
+            CallEnd::Done { error: false } => ("✓", Tone::Good),
+            CallEnd::Done { error: true } => ("!", Tone::Bad),
+            CallEnd::Failed
+            | CallEnd::Denied
+            | CallEnd::Refused
+            | CallEnd::Expired
+            | CallEnd::Limited
+            | CallEnd::Skipped
+            | CallEnd::Cancelled
+            | CallEnd::Unknown => ("✗", Tone::Bad),
         };
         let (verdict, who) = match (&known.allowed, end) {
-            (_, End::Denied) => {
+            (_, CallEnd::Denied) => {
                 let who =
                     self.resolver.take().map_or_else(|| "denied by a rule".to_owned(), |by| format!("denied{by}"));
                 ("denied, not run".to_owned(), who)
@@ -150,7 +150,7 @@ impl Stage {
         self.say(format_args!("    {}\n", self.paint.tone(Tone::Faint, &verdict)))?;
         self.decided.push((signature, who, tone));
         match known.content.tool.as_ref() {
-            "edit" if end == (End::Done { error: false }) => self.change(known)?,
+            "edit" if end == (CallEnd::Done { error: false }) => self.change(known)?,
             _ => self.result(&result.map(|result| text_of(&result.content)).unwrap_or_default())?,
         }
         self.say(format_args!("\n"))
@@ -218,13 +218,13 @@ impl Stage {
     }
 
     /// What was decided, and by whom.
-    pub(super) fn resolved(&mut self, resolution: &Resolution, by: Option<&PrincipalId>) -> io::Result<()> {
+    pub(super) fn resolved(&mut self, resolution: &GateResolution, by: Option<&PrincipalId>) -> io::Result<()> {
         let (tone, word) = match resolution {
-            Resolution::Allowed { .. } | Resolution::Granted => (Tone::Good, "Allowed"),
-            Resolution::Denied => (Tone::Bad, "Denied"),
-            Resolution::Declined | Resolution::Answered => (Tone::Faint, "Answered"),
-            Resolution::Expired => (Tone::Bad, "Denied: nobody answered in time"),
-            Resolution::Withdrawn => (Tone::Bad, "Withdrawn"),
+            GateResolution::Allowed { .. } | GateResolution::Granted => (Tone::Good, "Allowed"),
+            GateResolution::Denied => (Tone::Bad, "Denied"),
+            GateResolution::Declined | GateResolution::Answered => (Tone::Faint, "Answered"),
+            GateResolution::Expired => (Tone::Bad, "Denied: nobody answered in time"),
+            GateResolution::Withdrawn => (Tone::Bad, "Withdrawn"),
         };
         let by = match by {
             Some(by) if by.as_str() == play::NOBODY => ": nobody answered".to_owned(),

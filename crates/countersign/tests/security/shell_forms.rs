@@ -11,14 +11,14 @@ use std::{
 };
 
 use countersign_core::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{
         ApprovalMode, CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers,
         PolicySubject, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate, signature,
     },
     time::Millis,
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 use serde_json::{Map, Value};
 
@@ -42,9 +42,9 @@ pub(crate) fn judge(compiled: &CompiledRules, command: &str, folder: &Path) -> V
         further_signatures: Vec::new(),
         named: vec!["command".to_owned()],
         undeclared: Vec::new(),
-        arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+        arguments_digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
         arguments,
-        effect: Effect::Changes,
+        effect: ToolEffect::Changes,
         reach: EffectReach::Files,
         cwd: folder.display().to_string(),
         session_folder: None,

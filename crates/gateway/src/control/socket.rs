@@ -13,7 +13,7 @@ use countersign_adapter_gjc as gjc;
 use countersign_adapter_omp::{attach::Hall, serve_attached};
 use countersign_config::logging::Levels;
 use countersign_core::{
-    engine::{Event, Recorded},
+    engine::{Event, RecordedFact},
     id::PrincipalId,
 };
 use countersign_http::listen::{self, peer::Local, seldom::Seldom};
@@ -277,7 +277,7 @@ async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Re
 
 /// Writes what waits now, and again after whatever may have changed that.
 async fn watch(writing: &mut OwnedWriteHalf, handle: &Handle, by: &PrincipalId) -> std::io::Result<()> {
-    let of_gates = |recorded: &Arc<Recorded>| matches!(recorded.fact.event, Event::Gate(_)).then_some(());
+    let of_gates = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Gate(_)).then_some(());
     let Some(mut changes) = handle.follow(of_gates).await else { return Ok(()) };
     loop {
         let answered = answer(handle, Request::Gates, by).await;

@@ -9,10 +9,10 @@ use std::{
 use countersign_core::{
     call,
     engine::Event,
-    gate::{self, Resolution},
+    gate::{self, GateResolution},
     id::{CallId, Lsn},
     session,
-    tool::Repeat,
+    tool::RepeatMode,
 };
 use countersign_runtime::store::{Content, Log as _, MemoryLog, Partition, Stored};
 use serde_json::Value;
@@ -78,15 +78,15 @@ fn gates(records: &[Stored], world: &World) {
     }
 }
 
-const fn word(resolution: &Resolution) -> &'static str {
+const fn word(resolution: &GateResolution) -> &'static str {
     match resolution {
-        Resolution::Allowed { .. } => "allowed",
-        Resolution::Denied => "denied",
-        Resolution::Answered => "answered",
-        Resolution::Declined => "declined",
-        Resolution::Granted => "granted",
-        Resolution::Expired => "expired",
-        Resolution::Withdrawn => "withdrawn",
+        GateResolution::Allowed { .. } => "allowed",
+        GateResolution::Denied => "denied",
+        GateResolution::Answered => "answered",
+        GateResolution::Declined => "declined",
+        GateResolution::Granted => "granted",
+        GateResolution::Expired => "expired",
+        GateResolution::Withdrawn => "withdrawn",
     }
 }
 
@@ -127,8 +127,8 @@ fn calls(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
     for (record, content) in records.iter().zip(contents) {
         let Event::Call(event) = event(record) else { continue };
         match event {
-            call::Event::Wanted { call, repeat, .. } => {
-                if repeat == Repeat::Once {
+            call::Event::Proposed { call, repeat, .. } => {
+                if repeat == RepeatMode::Once {
                     once.insert(call);
                 }
                 let wanted: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();

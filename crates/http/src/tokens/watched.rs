@@ -71,7 +71,7 @@ impl Watched {
 
 impl Tokens for Watched {
     fn find(&self, token: &str) -> Option<(String, Vec<Scope>)> {
-        let digest = Digest::of(token.as_bytes());
+        let digest = Digest::hash_bytes(token.as_bytes());
         let now = self.clock.now();
         let mut known = self.known.lock();
         let is_fresh = known.looked.is_some_and(|looked| now < looked + FRESH);

@@ -8,11 +8,11 @@ use std::{
 use anyhow::anyhow;
 use countersign_core::{
     engine::ActiveRules,
-    gate::People,
+    gate::IdentityMap,
     id::SessionId,
     policy::{self, ApprovalMode, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleSource},
     session::ModelRef,
-    tool::Spec,
+    tool::ToolSpec,
 };
 use countersign_runtime::{Chosen, Host};
 use countersign_tools::{Context, Environment, Registry, Roots, Shells, exec::Launcher};
@@ -52,7 +52,7 @@ impl Host for IdleEnvironment {
         Arc::clone(&self.registry)
     }
 
-    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String {
         String::new()
     }
 
@@ -85,6 +85,6 @@ pub(super) fn rules(log: &Path) -> anyhow::Result<ActiveRules> {
         compiled,
         default_policy: DefaultPolicy::Gateway,
         path_context: surroundings,
-        people: People::default(),
+        people: IdentityMap::default(),
     })
 }

@@ -2,14 +2,16 @@
 
 use anyhow::{Context as _, bail};
 use countersign_core::{
-    call::{self, Executor, Progress, Returned},
-    engine::{ActiveRules, Command, DecisionContext, Engine, EngineReply, Recorded, ResumeMode},
-    id::{Fresh, RunId, SessionId},
-    message::{Assistant, Block, Message, Said as Spoken, StopReason, ToolResult, estimate_tokens},
-    run::{self, Answer, Wanted},
-    session::{self, ModelRef, Said, Settings, WhenBusy},
+    call::{self, CallProgress, CallResult, Executor},
+    engine::{ActiveRules, Command, DecisionContext, Engine, EngineReply, RecordedFact, ResumeMode},
+    id::{IdGenerator, RunId, SessionId},
+    message::{
+        AssistantReply, InputMessage as Spoken, MessageBlock, StopReason, StoredMessage, ToolResult, estimate_tokens,
+    },
+    run::{self, ModelAnswer, ResolvedCall},
+    session::{self, MessageContent, ModelRef, Settings, WhenBusy},
     time::Millis,
-    tool::{Effect, Lane, Repeat},
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 use serde_json::{Map, Value};
 
@@ -22,11 +24,11 @@ struct Author {
     engine: Engine,
     now: Millis,
     drawn: u128,
-    recorded: Vec<Recorded>,
+    recorded: Vec<RecordedFact>,
 }
 
 /// Makes about `events` facts, ending at about `now`. Deterministic but for the time.
-pub(super) fn make(rules: ActiveRules, now: Millis, events: usize) -> anyhow::Result<Vec<Recorded>> {
+pub(super) fn make(rules: ActiveRules, now: Millis, events: usize) -> anyhow::Result<Vec<RecordedFact>> {
     let mut author =
         Author { engine: Engine::new(rules.clone()), now, drawn: 0, recorded: Vec::with_capacity(events + 64) };
     author.tell(Command::UseRules(Box::new(rules)))?;
@@ -56,8 +58,8 @@ pub(super) fn make(rules: ActiveRules, now: Millis, events: usize) -> anyhow::Re
 impl Author {
     fn tell(&mut self, command: Command) -> anyhow::Result<EngineReply> {
         self.drawn += 1;
-        let mut context = DecisionContext { now: self.now, fresh: Fresh::new(self.drawn.to_be_bytes()) };
-        let (facts, reply) = self.engine.handle(command, &mut context)?;
+        let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.drawn.to_be_bytes()) };
+        let (facts, reply) = self.engine.handle_command(command, &mut context)?;
         self.recorded.extend(facts);
         Ok(reply)
     }
@@ -89,25 +91,31 @@ impl Author {
         self.answer(run, &[("read", "src/lib.rs"), ("read", "src/main.rs")])?;
         let calls = self.engine.state().run(run).context("the run has ended")?.calls().to_vec();
         for call in calls {
-            let said = said(&Message::ToolResult(ToolResult {
+            let said = said(&StoredMessage::ToolResult(ToolResult {
                 tool_name: "read".to_owned(),
-                content: vec![Block::text("use std::fmt;\n".repeat(20))],
+                content: vec![MessageBlock::from_text("use std::fmt;\n".repeat(20))],
                 ..ToolResult::default()
             }))?;
-            let returned =
-                Returned { said, error: false, open_tasks: None, folder: None, prunable: true, left_behind: None };
-            let progress = Progress::Returned(Box::new(returned));
+            let returned = CallResult {
+                message: said,
+                error: false,
+                open_tasks: None,
+                folder: None,
+                prunable: true,
+                left_behind: None,
+            };
+            let progress = CallProgress::Returned(Box::new(returned));
             self.tell(Command::Call(call::Command::Ended { call, progress }))?;
         }
         self.answer(run, &[])
     }
 
     fn prompt(&mut self, id: &SessionId) -> anyhow::Result<RunId> {
-        let said = said(&Message::User(Spoken {
-            content: vec![Block::text("Please look at the two files and say what they do.")],
+        let said = said(&StoredMessage::User(Spoken {
+            content: vec![MessageBlock::from_text("Please look at the two files and say what they do.")],
             ..Spoken::default()
         }))?;
-        let prompt = session::Command::Prompt { said, with: Vec::new(), when_busy: WhenBusy::Refuse };
+        let prompt = session::Command::Prompt { message: said, with: Vec::new(), when_busy: WhenBusy::Refuse };
         match self.tell(Command::Session(id.clone(), prompt))? {
             EngineReply::Started(run) => Ok(run),
             other => bail!("a prompt came to {other:?}"),
@@ -117,24 +125,31 @@ impl Author {
     fn answer(&mut self, run: RunId, calls: &[(&str, &str)]) -> anyhow::Result<()> {
         let epoch = self.engine.state().run(run).context("the run has ended")?.epoch();
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolUse };
-        let said = said(&Message::Assistant(Assistant {
-            content: vec![Block::text(
+        let said = said(&StoredMessage::Assistant(AssistantReply {
+            content: vec![MessageBlock::from_text(
                 "Both files hold little: one names the modules, the other starts the program. ".repeat(3),
             )],
             stop_reason: stop,
-            ..Assistant::default()
+            ..AssistantReply::default()
         }))?;
         let wanted = calls.iter().map(|(tool, argument)| wanted(tool, argument)).collect();
-        let answer =
-            Box::new(Answer { said, stop, total_tokens: 1000, wanted, failure: None, others: Vec::new(), spent: None });
+        let answer = Box::new(ModelAnswer {
+            message: said,
+            stop,
+            total_tokens: 1000,
+            calls: wanted,
+            failure: None,
+            others: Vec::new(),
+            spent: None,
+        });
         self.tell(Command::Run(run::Command::Answered { run, epoch, answer }))?;
         Ok(())
     }
 }
 
-fn wanted(tool: &str, argument: &str) -> Wanted {
+fn wanted(tool: &str, argument: &str) -> ResolvedCall {
     let name = if tool == "bash" { "command" } else { "path" };
-    Wanted {
+    ResolvedCall {
         tool_call_id: "call_1".into(),
         tool: tool.into(),
         arguments: Map::from_iter([(name.to_owned(), Value::from(argument))]),
@@ -142,8 +157,8 @@ fn wanted(tool: &str, argument: &str) -> Wanted {
         signature: format!("{tool}({argument})"),
         named: vec![name.to_owned()],
         lane: Lane::Shared,
-        repeat: Repeat::Idempotent,
-        effect: if tool == "bash" { Effect::Changes } else { Effect::Reads },
+        repeat: RepeatMode::Idempotent,
+        effect: if tool == "bash" { ToolEffect::Changes } else { ToolEffect::Reads },
         executor: Executor::Builtin,
         class: None,
         shell: None,
@@ -153,7 +168,7 @@ fn wanted(tool: &str, argument: &str) -> Wanted {
     }
 }
 
-fn said(message: &Message) -> anyhow::Result<Said> {
+fn said(message: &StoredMessage) -> anyhow::Result<MessageContent> {
     let content = serde_json::to_string(message)?;
-    Ok(Said { tokens: estimate_tokens(content.len()), content: content.into() })
+    Ok(MessageContent { tokens: estimate_tokens(content.len()), content: content.into() })
 }

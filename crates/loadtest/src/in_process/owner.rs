@@ -6,8 +6,8 @@ use anyhow::ensure;
 use countersign_core::{
     engine::Command,
     id::{Lsn, SessionId},
-    message::{Block, Message, Said as Spoken, estimate_tokens},
-    session::{self, Queue, Said, Settings},
+    message::{InputMessage as Spoken, MessageBlock, StoredMessage, estimate_tokens},
+    session::{self, MessageContent, MessageQueue, Settings},
 };
 use countersign_runtime::{Handle, Lane};
 use countersign_store::{AnyLog, Batch, Content, Log as _, Options as StoreOptions, Partition, Record, SqliteLog};
@@ -87,10 +87,11 @@ async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
 }
 
 fn message() -> anyhow::Result<session::Command> {
-    let said = Message::User(Spoken { content: vec![Block::text("x".repeat(LENGTH))], ..Spoken::default() });
+    let said =
+        StoredMessage::User(Spoken { content: vec![MessageBlock::from_text("x".repeat(LENGTH))], ..Spoken::default() });
     let content = serde_json::to_string(&said)?;
-    let said = Said { tokens: estimate_tokens(content.len()), content: content.into() };
-    Ok(session::Command::Queue { queue: Queue::FollowUp, said })
+    let said = MessageContent { tokens: estimate_tokens(content.len()), content: content.into() };
+    Ok(session::Command::Queue { queue: MessageQueue::FollowUp, message: said })
 }
 
 /// What the owner recorded of the round.

@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, hint::black_box, time::Instant};
 
 use anyhow::{anyhow, ensure};
 use countersign_core::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{
         CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers, PolicySubject,
         Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 use serde_json::{Map, Value, json};
 
@@ -91,7 +91,7 @@ fn compiled(count: usize) -> anyhow::Result<CompiledRules> {
 fn subject(number: usize) -> PolicySubject {
     let entity = format!("light.room_{number}_ceiling");
     let arguments = json!({ "domain": "light", "service": "turn_on", "entity_id": entity });
-    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
     let arguments = arguments.as_object().cloned().unwrap_or_default();
     PolicySubject {
         principal: PrincipalId::new("agent:bench"),
@@ -105,7 +105,7 @@ fn subject(number: usize) -> PolicySubject {
         undeclared: Vec::new(),
         arguments,
         arguments_digest,
-        effect: Effect::Changes,
+        effect: ToolEffect::Changes,
         reach: EffectReach::Beyond,
         cwd: String::new(),
         session_folder: None,

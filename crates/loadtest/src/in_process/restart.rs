@@ -103,7 +103,7 @@ fn replay(rules: &ActiveRules, records: &[Stored]) -> anyhow::Result<(f64, f64)>
     let begun = Instant::now();
     let mut engine = Engine::new(rules.clone());
     for (event, stored) in events.iter().zip(records) {
-        engine.replay(event, &FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() });
+        engine.replay_fact(event, &FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() });
     }
     Ok((decoded, millis(begun)))
 }

@@ -4,12 +4,12 @@
 
 use std::{fmt, sync::Arc};
 
-use countersign_core::engine::Recorded;
+use countersign_core::engine::RecordedFact;
 
 use super::ring::{Released, Subscriber};
 
 /// Makes something of the facts that are followed, and nothing of others.
-type Select<T> = Box<dyn FnMut(&Arc<Recorded>) -> Option<T> + Send>;
+type Select<T> = Box<dyn FnMut(&Arc<RecordedFact>) -> Option<T> + Send>;
 
 /// Follows the facts of which `select` makes something.
 ///
@@ -27,7 +27,7 @@ pub struct FactFollower<T> {
 impl<T> FactFollower<T> {
     pub(crate) fn new(
         subscriber: Subscriber,
-        select: impl FnMut(&Arc<Recorded>) -> Option<T> + Send + 'static,
+        select: impl FnMut(&Arc<RecordedFact>) -> Option<T> + Send + 'static,
     ) -> Self {
         Self { subscriber, select: Box::new(select) }
     }
@@ -96,8 +96,8 @@ mod tests {
     /// How many facts a follower that is behind holds at most.
     const PAGE: usize = 256;
 
-    fn facts(count: u64) -> Vec<Recorded> {
-        let recorded = |lsn| Recorded {
+    fn facts(count: u64) -> Vec<RecordedFact> {
+        let recorded = |lsn| RecordedFact {
             meta: FactMeta { lsn: Lsn(lsn), at: Millis(lsn), session: None },
             fact: Fact { event: Event::Booted, session: None, content: None },
         };
@@ -105,17 +105,17 @@ mod tests {
     }
 
     /// A ring over a log that has these facts, and a follower of the even ones from the first on.
-    async fn recorded(facts: &[Recorded]) -> (Ring, FactFollower<u64>) {
+    async fn recorded(facts: &[RecordedFact]) -> (Ring, FactFollower<u64>) {
         let log = MemoryLog::new();
         let epoch = log.take_over(Partition::ZERO).await.unwrap();
         log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
         let ring = Ring::new(log.clone().into(), Contents::new(log.into()));
-        let even = |recorded: &Arc<Recorded>| Some(recorded.meta.lsn.0).filter(|lsn| lsn % 2 == 0);
+        let even = |recorded: &Arc<RecordedFact>| Some(recorded.meta.lsn.0).filter(|lsn| lsn % 2 == 0);
         let follower = FactFollower::new(ring.subscribe(Lsn(0)), even);
         (ring, follower)
     }
 
-    fn release(ring: &Ring, facts: Vec<Recorded>) {
+    fn release(ring: &Ring, facts: Vec<RecordedFact>) {
         facts.into_iter().for_each(|recorded| ring.push(Released::Fact(Arc::new(recorded))));
         ring.publish();
     }

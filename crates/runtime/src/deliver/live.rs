@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     id::{CallId, RunId, SessionId},
-    message::Block,
+    message::MessageBlock,
 };
 
 /// A frame that is not in the log.
@@ -19,12 +19,12 @@ pub struct Live {
 impl Live {
     /// About how many bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
-        let of_block = |block: &Block| match block {
-            Block::Text(text) => text.text.len(),
-            Block::Thinking(thinking) => thinking.thinking.len(),
-            Block::RedactedThinking { data } => data.len(),
-            Block::Image(image) => image.data.len(),
-            Block::ToolCall(_) => 256,
+        let of_block = |block: &MessageBlock| match block {
+            MessageBlock::Text(text) => text.text.len(),
+            MessageBlock::Thinking(thinking) => thinking.thinking.len(),
+            MessageBlock::RedactedThinking { data } => data.len(),
+            MessageBlock::Image(image) => image.data.len(),
+            MessageBlock::ToolCall(_) => 256,
         };
         match &self.kind {
             LiveKind::MessageStarted { .. } | LiveKind::PartStarted { .. } | LiveKind::Idle { .. } => 0,
@@ -99,7 +99,7 @@ pub enum LiveKind {
         /// Its content index.
         index: usize,
         /// The whole of it.
-        block: Arc<Block>,
+        block: Arc<MessageBlock>,
     },
     /// The provider keeps the connection alive and sends nothing of an answer.
     Idle {
@@ -113,7 +113,7 @@ pub enum LiveKind {
         /// Which call.
         call: CallId,
         /// Text and image blocks.
-        content: Vec<Block>,
+        content: Vec<MessageBlock>,
         /// Facts for a program.
         details: Option<Arc<serde_json::Value>>,
     },

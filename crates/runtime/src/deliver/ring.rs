@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Event, Fact, FactMeta, Recorded},
+    engine::{Event, Fact, FactMeta, RecordedFact},
     id::Lsn,
 };
 use countersign_store::{AnyLog, Log as _, Partition, ReadError};
@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub enum Released {
     /// A committed fact with its content.
-    Fact(Arc<Recorded>),
+    Fact(Arc<RecordedFact>),
     /// A frame that is not in the log.
     Live(Arc<Live>),
 }
@@ -212,7 +212,7 @@ impl Subscriber {
             if let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) {
                 let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
                 let fact = Fact { event, session: stored.session, content };
-                let released = Released::Fact(Arc::new(Recorded { meta, fact }));
+                let released = Released::Fact(Arc::new(RecordedFact { meta, fact }));
                 bytes += released.size();
                 facts.push_back(released);
             } else if facts.is_empty() {
@@ -235,10 +235,10 @@ struct Missed {
 mod tests {
     use countersign_core::{
         engine::{ActiveRules, Command, DecisionContext, Engine},
-        gate::People,
-        id::{EntryId, Fresh, SessionId},
+        gate::IdentityMap,
+        id::{EntryId, IdGenerator, SessionId},
         policy::{CompiledRules, DefaultPolicy, PathContext},
-        session::{self, Imported, Kind, Said, Settings},
+        session::{self, ImportedEntry, MessageContent, SessionEntryKind, Settings},
         time::Millis,
     };
     use countersign_store::{Batch, MemoryLog};
@@ -247,25 +247,25 @@ mod tests {
     use crate::record;
 
     /// Forty entries of 600 kB.
-    fn long_history() -> Vec<Recorded> {
+    fn long_history() -> Vec<RecordedFact> {
         let rules = ActiveRules {
             compiled: CompiledRules::default(),
             default_policy: DefaultPolicy::Gateway,
             path_context: PathContext::default(),
-            people: People::default(),
+            people: IdentityMap::default(),
         };
-        let said = Said { content: "x".repeat(600_000).into(), tokens: 1 };
+        let said = MessageContent { content: "x".repeat(600_000).into(), tokens: 1 };
         let entry = |at: u32| {
             let id = EntryId::new(format!("e{at}"));
-            Imported { id, parent: None, kind: Kind::User, said: said.clone(), made_at: None }
+            ImportedEntry { id, parent: None, kind: SessionEntryKind::User, message: said.clone(), made_at: None }
         };
         let import = session::Command::Import { entries: (0..40).map(entry).collect(), leaf: None };
         let settings = Box::new(Settings::default());
         let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, door: None, settings };
         let mut engine = Engine::new(rules);
-        let mut context = DecisionContext { now: Millis(1), fresh: Fresh::new([1; 16]) };
+        let mut context = DecisionContext { now: Millis(1), fresh: IdGenerator::new([1; 16]) };
         let commands = [open, import].map(|command| Command::Session(SessionId::new("s"), command));
-        commands.into_iter().flat_map(|command| engine.handle(command, &mut context).unwrap().0).collect()
+        commands.into_iter().flat_map(|command| engine.handle_command(command, &mut context).unwrap().0).collect()
     }
 
     #[tokio::test]

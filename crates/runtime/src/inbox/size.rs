@@ -1,30 +1,32 @@
 //! About how many bytes a command brings.
 
 use countersign_core::{
-    call::{Command as CallCommand, Progress},
+    call::{CallProgress, Command as CallCommand},
     channel::Command as ChannelCommand,
     engine::Command,
-    gate::{Answer, Command as GateCommand},
+    gate::{Command as GateCommand, GateReply},
     peer::Command as PeerCommand,
     run::Command as RunCommand,
-    schedule::{Command as JobCommand, Outcome},
-    session::{Command as SessionCommand, Gathered},
+    schedule::{Command as JobCommand, FiringOutcome},
+    session::{Command as SessionCommand, StagedEntry},
 };
 use serde_json::{Map, Value};
 
 /// About how many bytes a command brings, so that a batch stays within its size.
 pub(super) fn size_of(command: &Command) -> usize {
     let content = match command {
-        Command::Run(RunCommand::Answered { answer, .. }) => answer.said.content.len(),
-        Command::Call(CallCommand::Ended { progress: Progress::Returned(returned), .. }) => returned.said.content.len(),
+        Command::Run(RunCommand::Answered { answer, .. }) => answer.message.content.len(),
+        Command::Call(CallCommand::Ended { progress: CallProgress::Returned(returned), .. }) => {
+            returned.message.content.len()
+        }
         Command::Session(_, SessionCommand::Import { entries, .. }) => {
-            entries.iter().map(|entry| entry.said.content.len()).sum()
+            entries.iter().map(|entry| entry.message.content.len()).sum()
         }
         Command::Session(_, SessionCommand::Gather { entries, .. }) => entries
             .iter()
             .map(|entry| match entry {
-                Gathered::Known(id) => id.as_str().len(),
-                Gathered::Foreign(entry) => entry.said.content.len(),
+                StagedEntry::Known(id) => id.as_str().len(),
+                StagedEntry::Foreign(entry) => entry.message.content.len(),
             })
             .sum(),
         Command::Session(_, command) => size_of_said(command),
@@ -35,19 +37,20 @@ pub(super) fn size_of(command: &Command) -> usize {
         Command::Call(CallCommand::Run { arguments, signature, .. }) => signature.len() + size_of_arguments(arguments),
         Command::Call(CallCommand::Act(act)) => act.signature.len() + size_of_arguments(&act.arguments),
         Command::Call(CallCommand::Reach { host, .. }) => host.len(),
-        Command::Peer(PeerCommand::Registered { said, .. }) => said.len(),
+        Command::Peer(PeerCommand::Registered { description: said, .. }) => said.len(),
         Command::Call(CallCommand::Ended {
-            progress: Progress::NotBegun(text) | Progress::Left { text, .. }, ..
+            progress: CallProgress::NotBegun(text) | CallProgress::Left { text, .. },
+            ..
         }) => text.len(),
         Command::Gate(GateCommand::Answer { answer, .. } | GateCommand::AnswerAs { answer, .. }) => {
             size_of_answer(answer)
         }
         Command::Channel(ChannelCommand::Hear(heard)) => heard.then.as_ref().map_or(0, |then| size_of(then)),
         Command::Channel(ChannelCommand::Send(message)) => message.text.len(),
-        Command::Schedule(JobCommand::Say { message, .. }) => message.said.content.len(),
+        Command::Schedule(JobCommand::Say { message, .. }) => message.message.content.len(),
         Command::Schedule(JobCommand::Add { content, .. } | JobCommand::Change { content, .. }) => content.len(),
         Command::Schedule(JobCommand::End { ending, .. }) => {
-            let Outcome { error, summary } = &ending.outcome;
+            let FiringOutcome { error, summary } = &ending.outcome;
             [error, summary].into_iter().flatten().map(String::len).sum()
         }
         _ => 0,
@@ -57,23 +60,23 @@ pub(super) fn size_of(command: &Command) -> usize {
 
 fn size_of_said(command: &SessionCommand) -> usize {
     match command {
-        SessionCommand::Prompt { said, .. }
-        | SessionCommand::HandOff { said }
-        | SessionCommand::Say { said, .. }
-        | SessionCommand::Queue { said, .. }
-        | SessionCommand::Steer { said } => said.content.len(),
+        SessionCommand::Prompt { message: said, .. }
+        | SessionCommand::HandOff { message: said }
+        | SessionCommand::Say { message: said, .. }
+        | SessionCommand::Queue { message: said, .. }
+        | SessionCommand::Steer { message: said } => said.content.len(),
         SessionCommand::Once { key, command } => key.name.len() + size_of_said(command),
         _ => 0,
     }
 }
 
-fn size_of_answer(answer: &Answer) -> usize {
+fn size_of_answer(answer: &GateReply) -> usize {
     match answer {
-        Answer::Deny { reason } => reason.as_ref().map_or(0, String::len),
-        Answer::Say(said) => said.iter().map(String::len).sum(),
-        Answer::Form(form) => size_of_answer(&form.answer) + size_of_value(&form.form),
-        Answer::Grant(grant) => grant.pattern.as_ref().map_or(0, String::len),
-        Answer::Allow(_) | Answer::Decline => 0,
+        GateReply::Deny { reason } => reason.as_ref().map_or(0, String::len),
+        GateReply::Say(said) => said.iter().map(String::len).sum(),
+        GateReply::Form(form) => size_of_answer(&form.answer) + size_of_value(&form.form),
+        GateReply::Grant(grant) => grant.pattern.as_ref().map_or(0, String::len),
+        GateReply::Allow(_) | GateReply::Decline => 0,
     }
 }
 
@@ -95,9 +98,9 @@ mod tests {
     use countersign_core::{
         call,
         engine::Command,
-        gate::{self, Answer},
+        gate::{self, GateReply},
         id::{EntryId, GateId, PrincipalId, SessionId},
-        session::{Command as SessionCommand, Gathered, Imported, Kind, Part, Said},
+        session::{Command as SessionCommand, FilePart, ImportedEntry, MessageContent, SessionEntryKind, StagedEntry},
     };
 
     use super::size_of;
@@ -105,13 +108,14 @@ mod tests {
     #[test]
     fn what_is_gathered_or_imported_counts_with_its_content() {
         let id = || EntryId::new("e".repeat(8));
-        let said = Said { content: "c".repeat(1_000).into(), tokens: 1 };
-        let entry = Imported { id: id(), parent: None, kind: Kind::User, said, made_at: None };
-        let gather = |entries| SessionCommand::Gather { part: Part::First, entries };
+        let said = MessageContent { content: "c".repeat(1_000).into(), tokens: 1 };
+        let entry =
+            ImportedEntry { id: id(), parent: None, kind: SessionEntryKind::User, message: said, made_at: None };
+        let gather = |entries| SessionCommand::Gather { part: FilePart::First, entries };
         for (case, command, want) in [
             ("nothing", gather(Vec::new()), 256),
-            ("known", gather(vec![Gathered::Known(id()), Gathered::Known(id())]), 272),
-            ("foreign", gather(vec![Gathered::Foreign(entry.clone())]), 1_256),
+            ("known", gather(vec![StagedEntry::Known(id()), StagedEntry::Known(id())]), 272),
+            ("foreign", gather(vec![StagedEntry::Foreign(entry.clone())]), 1_256),
             ("imported", SessionCommand::Import { entries: vec![entry], leaf: None }, 1_256),
         ] {
             assert_eq!(size_of(&Command::Session(SessionId::new("s"), command)), want, "{case}");
@@ -122,7 +126,7 @@ mod tests {
     fn what_a_person_says_or_runs_counts() {
         let gate = GateId::parse("gate_00000000000000000000000000000001").unwrap();
         let by = PrincipalId::new("ana");
-        let answer = Answer::Deny { reason: Some("n".repeat(1_000)) };
+        let answer = GateReply::Deny { reason: Some("n".repeat(1_000)) };
         let answered = Command::Gate(gate::Command::Answer { gate, answer, by, key: None });
         assert_eq!(size_of(&answered), 1_256);
         let command = serde_json::json!({ "command": ["c".repeat(1_000)] });

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use countersign_core::{
     call::{self, Executor},
-    engine::{Event, Recorded, State},
-    gate::{self, Kind, Resolution},
+    engine::{Event, RecordedFact, State},
+    gate::{self, GateResolution, Kind},
     message::StopReason,
-    run::{self, End},
+    run::{self, RunOutcome},
 };
 
 use super::Meters;
@@ -28,7 +28,7 @@ pub const STOPS: [&str; 5] = ["stop", "length", "tool_use", "error", "aborted"];
 
 impl Meters {
     /// Counts a fact that is durable; `state` is that behind it.
-    pub(crate) fn count(&self, recorded: &Recorded, state: &State) {
+    pub(crate) fn count(&self, recorded: &RecordedFact, state: &State) {
         self.events.add(1);
         match &recorded.fact.event {
             Event::Gate(event) => self.gate(event, recorded, state),
@@ -45,7 +45,7 @@ impl Meters {
         }
     }
 
-    fn gate(&self, event: &gate::Event, recorded: &Recorded, state: &State) {
+    fn gate(&self, event: &gate::Event, recorded: &RecordedFact, state: &State) {
         match event {
             gate::Event::Opened { kind, .. } => self.gates_opened[gate_kind(*kind)].add(1),
             gate::Event::Resolved { gate, resolution, .. } => {
@@ -57,7 +57,7 @@ impl Meters {
                 }
             }
             gate::Event::Voted { .. }
-            | gate::Event::Asked { .. }
+            | gate::Event::Escalated { .. }
             | gate::Event::Reminded { .. }
             | gate::Event::Extended { .. }
             | gate::Event::Shown { .. }
@@ -68,7 +68,7 @@ impl Meters {
     fn run(&self, event: &run::Event) {
         match event {
             run::Event::Started { .. } => self.runs_started.add(1),
-            run::Event::Asked { .. } => self.model_requests.add(1),
+            run::Event::ModelRequested { .. } => self.model_requests.add(1),
             run::Event::Answered { stop, .. } => self.model_answers[of_stop(*stop)].add(1),
             run::Event::Ended { end, .. } => self.runs_ended[of_run(*end)].add(1),
             _ => {}
@@ -77,7 +77,7 @@ impl Meters {
 
     fn call(&self, event: &call::Event) {
         match event {
-            call::Event::Wanted { call, executor, .. } => {
+            call::Event::Proposed { call, executor, .. } => {
                 self.open_calls.lock().insert(*call, of_executor(executor));
             }
             call::Event::Ended { call, end, .. } => {
@@ -102,26 +102,26 @@ pub const fn gate_kind(kind: Kind) -> usize {
 }
 
 /// Which verdict, and whether it is a person's.
-const fn of_resolution(resolution: &Resolution) -> (usize, bool) {
+const fn of_resolution(resolution: &GateResolution) -> (usize, bool) {
     match resolution {
-        Resolution::Allowed { .. } => (0, true),
-        Resolution::Denied => (1, true),
-        Resolution::Answered => (2, true),
-        Resolution::Declined => (3, true),
-        Resolution::Granted => (4, false),
-        Resolution::Expired => (5, false),
-        Resolution::Withdrawn => (6, false),
+        GateResolution::Allowed { .. } => (0, true),
+        GateResolution::Denied => (1, true),
+        GateResolution::Answered => (2, true),
+        GateResolution::Declined => (3, true),
+        GateResolution::Granted => (4, false),
+        GateResolution::Expired => (5, false),
+        GateResolution::Withdrawn => (6, false),
     }
 }
 
-const fn of_run(end: End) -> usize {
+const fn of_run(end: RunOutcome) -> usize {
     match end {
-        End::Completed => 0,
-        End::Aborted => 1,
-        End::RetryCancelled => 2,
-        End::Failed => 3,
-        End::Overflowed => 4,
-        End::Interrupted => 5,
+        RunOutcome::Completed => 0,
+        RunOutcome::Aborted => 1,
+        RunOutcome::RetryCancelled => 2,
+        RunOutcome::Failed => 3,
+        RunOutcome::Overflowed => 4,
+        RunOutcome::Interrupted => 5,
     }
 }
 
@@ -135,18 +135,18 @@ const fn of_executor(executor: &Executor) -> usize {
     }
 }
 
-const fn of_end(end: call::End) -> usize {
+const fn of_end(end: call::CallEnd) -> usize {
     match end {
-        call::End::Done { error: false } => 0,
-        call::End::Done { error: true } => 1,
-        call::End::Failed => 2,
-        call::End::Denied => 3,
-        call::End::Refused => 4,
-        call::End::Expired => 5,
-        call::End::Limited => 6,
-        call::End::Skipped => 7,
-        call::End::Cancelled => 8,
-        call::End::Unknown => 9,
+        call::CallEnd::Done { error: false } => 0,
+        call::CallEnd::Done { error: true } => 1,
+        call::CallEnd::Failed => 2,
+        call::CallEnd::Denied => 3,
+        call::CallEnd::Refused => 4,
+        call::CallEnd::Expired => 5,
+        call::CallEnd::Limited => 6,
+        call::CallEnd::Skipped => 7,
+        call::CallEnd::Cancelled => 8,
+        call::CallEnd::Unknown => 9,
     }
 }
 
@@ -162,7 +162,7 @@ const fn of_stop(stop: StopReason) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::{call, gate::Resolution, message::StopReason, run::End};
+    use countersign_core::{call, gate::GateResolution, message::StopReason, run::RunOutcome};
 
     use super::{ENDS, RESOLUTIONS, RUN_ENDS, STOPS, of_end, of_resolution, of_run, of_stop};
 
@@ -173,20 +173,27 @@ mod tests {
             serde_json::Value::Object(members) => members.keys().next().unwrap().clone(),
             other => panic!("{other}"),
         };
-        for end in [End::Completed, End::Aborted, End::RetryCancelled, End::Failed, End::Overflowed, End::Interrupted] {
+        for end in [
+            RunOutcome::Completed,
+            RunOutcome::Aborted,
+            RunOutcome::RetryCancelled,
+            RunOutcome::Failed,
+            RunOutcome::Overflowed,
+            RunOutcome::Interrupted,
+        ] {
             assert_eq!(RUN_ENDS[of_run(end)], word(serde_json::to_value(end).unwrap()));
         }
         for resolution in [
-            Resolution::Denied,
-            Resolution::Answered,
-            Resolution::Declined,
-            Resolution::Granted,
-            Resolution::Expired,
-            Resolution::Withdrawn,
+            GateResolution::Denied,
+            GateResolution::Answered,
+            GateResolution::Declined,
+            GateResolution::Granted,
+            GateResolution::Expired,
+            GateResolution::Withdrawn,
         ] {
             assert_eq!(RESOLUTIONS[of_resolution(&resolution).0], word(serde_json::to_value(&resolution).unwrap()));
         }
-        for end in [call::End::Failed, call::End::Refused, call::End::Limited, call::End::Unknown] {
+        for end in [call::CallEnd::Failed, call::CallEnd::Refused, call::CallEnd::Limited, call::CallEnd::Unknown] {
             assert_eq!(ENDS[of_end(end)], word(serde_json::to_value(end).unwrap()));
         }
         assert_eq!((STOPS[of_stop(StopReason::ToolUse)], STOPS[of_stop(StopReason::Aborted)]), ("tool_use", "aborted"));

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use countersign_core::engine::Recorded;
+use countersign_core::engine::RecordedFact;
 use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -57,7 +57,7 @@ impl Handle {
     /// Follows the facts of which `select` makes something, from now on. `None` if the owner takes nothing any more.
     pub async fn follow<T>(
         &self,
-        select: impl FnMut(&Arc<Recorded>) -> Option<T> + Send + 'static,
+        select: impl FnMut(&Arc<RecordedFact>) -> Option<T> + Send + 'static,
     ) -> Option<FactFollower<T>> {
         Some(FactFollower::new(self.subscribe().await?, select))
     }

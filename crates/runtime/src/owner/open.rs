@@ -3,7 +3,9 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use countersign_core::{
-    engine::{ActiveRules, Command, CommandError, Engine, Event, EventDecodeError, FactMeta, Recorded, ResidencyScope},
+    engine::{
+        ActiveRules, Command, CommandError, Engine, Event, EventDecodeError, FactMeta, RecordedFact, ResidencyScope,
+    },
     id::Lsn,
     time::Millis,
 };
@@ -111,16 +113,18 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
                 .map_err(|source| OpenError::Decode { lsn: stored.lsn, source })?;
             let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session };
             // A snapshot leaves out sessions at rest; one that went on behind it is needed whole.
-            if let Some(scope) = meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.lacks(scope)) {
+            if let Some(scope) =
+                meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.needs_fetch(scope))
+            {
                 let mut records = parking::read(log, &scope).await.map_err(OpenError::Scope)?;
                 records.retain(|(_, known)| known.lsn < meta.lsn);
-                engine.fetch(&scope, records, meta.at);
+                engine.fetch_scope(&scope, records, meta.at);
             }
-            engine.replay(&event, &meta);
+            engine.replay_fact(&event, &meta);
             after = meta.lsn;
         }
         if last {
-            engine.committed(after);
+            engine.mark_durable(after);
             return Ok((engine, snapshot));
         }
     }
@@ -144,7 +148,7 @@ pub(super) async fn admit(engine: &mut Engine, contents: &Contents) -> Result<()
     let contents = contents.get(&wanted).await?;
     // A gate that nobody gave a reason for has no content at its end.
     let contents = wanted.iter().zip(contents).filter_map(|(lsn, content)| Some((*lsn, content?)));
-    engine.admit(contents).map_err(|(lsn, source)| OpenError::Content { lsn, problem: source.to_string() })
+    engine.admit_content(contents).map_err(|(lsn, source)| OpenError::Content { lsn, problem: source.to_string() })
 }
 
 impl Handle {
@@ -176,10 +180,10 @@ impl Handle {
         let durable = engine.state().head_lsn();
         let options = Options { clock, ..options };
 
-        let mut recorded: Vec<Recorded> = Vec::new();
+        let mut recorded: Vec<RecordedFact> = Vec::new();
         for command in [Command::UseRules(Box::new(options.rules.clone())), Command::Recover(options.resume)] {
             let mut context = options.context();
-            recorded.extend(engine.handle(command, &mut context)?.0);
+            recorded.extend(engine.handle_command(command, &mut context)?.0);
         }
         let handle = Self {
             inbox: Arc::default(),
@@ -200,6 +204,6 @@ impl Handle {
 impl Options {
     pub(super) fn context(&self) -> countersign_core::engine::DecisionContext {
         let now: Millis = self.clock.now();
-        countersign_core::engine::DecisionContext { now, fresh: countersign_core::id::Fresh::new((self.dice)()) }
+        countersign_core::engine::DecisionContext { now, fresh: countersign_core::id::IdGenerator::new((self.dice)()) }
     }
 }

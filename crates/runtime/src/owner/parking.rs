@@ -41,7 +41,7 @@ impl Parked {
             before.push(waiting);
             return None;
         }
-        if !engine.lacks(&scope) {
+        if !engine.needs_fetch(&scope) {
             return Some(waiting);
         }
         self.by_scope.insert(scope.clone(), vec![waiting]);

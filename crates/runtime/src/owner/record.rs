@@ -1,19 +1,19 @@
 //! How a fact is written to the log.
 
 use countersign_core::{
-    engine::{Event, Recorded},
+    engine::{Event, RecordedFact},
     run, session,
 };
 use countersign_store::{FACTS_LIMIT, Record};
 
 /// Whether the log would refuse it.
-pub(super) fn is_too_large(recorded: &Recorded) -> bool {
+pub(super) fn is_too_large(recorded: &RecordedFact) -> bool {
     recorded.fact.event.encode().2.len() > FACTS_LIMIT
 }
 
 /// The record of a fact. Facts about a gate can be found by its id, and so can the beginning of a run: where it began, and
 /// before that where it was promised.
-pub fn record(recorded: &Recorded) -> Record {
+pub fn record(recorded: &RecordedFact) -> Record {
     let (kind, version, facts) = recorded.fact.event.encode();
     let key = match &recorded.fact.event {
         Event::Gate(event) => Some(event.gate().to_string().into()),

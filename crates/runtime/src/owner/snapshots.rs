@@ -140,7 +140,7 @@ async fn write_behind(log: AnyLog, rules: ActiveRules, idle: Option<Duration>) {
         Ok(mut engine) => {
             // A replay lets go of nothing, and everything that ever was would be in every snapshot from then on.
             let now = engine.state().last_fact_at();
-            engine.evict(now, idle);
+            engine.evict_idle(now, idle);
             save(&log, &engine).await;
         }
         Err(error) => warn!(%error, "no snapshot: the log cannot be replayed"),
@@ -159,7 +159,7 @@ async fn save(log: &AnyLog, engine: &Engine) {
         lsn: head,
         chain: last.chain,
         version: SNAPSHOT_VERSION,
-        bytes: engine.snapshot().into_bytes().into(),
+        bytes: engine.to_snapshot().into_bytes().into(),
     };
     if let Err(error) = log.save_snapshot(Partition::ZERO, snapshot).await {
         warn!(%error, "no snapshot: it cannot be written");
@@ -170,8 +170,8 @@ async fn save(log: &AnyLog, engine: &Engine) {
 mod tests {
     use countersign_core::{
         engine::{Command, DecisionContext},
-        gate::People,
-        id::{Fresh, SessionId},
+        gate::IdentityMap,
+        id::{IdGenerator, SessionId},
         policy::{CompiledRules, DefaultPolicy, PathContext},
         session::{self, Settings},
         time::Millis,
@@ -186,7 +186,7 @@ mod tests {
             compiled: CompiledRules::default(),
             default_policy: DefaultPolicy::Gateway,
             path_context: PathContext::default(),
-            people: People::default(),
+            people: IdentityMap::default(),
         }
     }
 
@@ -197,8 +197,10 @@ mod tests {
         for (session, now) in [("rests", Millis(1)), ("works", Millis(3_600_000))] {
             let settings = Box::new(Settings::default());
             let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, door: None, settings };
-            let mut context = DecisionContext { now, fresh: Fresh::new([1; 16]) };
-            facts.extend(engine.handle(Command::Session(SessionId::new(session), open), &mut context).unwrap().0);
+            let mut context = DecisionContext { now, fresh: IdGenerator::new([1; 16]) };
+            facts.extend(
+                engine.handle_command(Command::Session(SessionId::new(session), open), &mut context).unwrap().0,
+            );
         }
         let log = AnyLog::from(MemoryLog::new());
         let epoch = log.take_over(Partition::ZERO).await.unwrap();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{self, ActiveRules, Command, Engine, Event, FactMeta, Recorded, ResidencyScope},
+    engine::{self, ActiveRules, Command, Engine, Event, FactMeta, RecordedFact, ResidencyScope},
     id::Lsn,
     schedule,
     time::Millis,
@@ -60,7 +60,7 @@ pub(super) struct Owner {
     /// The head of the log.
     durable: Lsn,
     /// What was decided before there was anything worth a file.
-    deferred: Vec<Recorded>,
+    deferred: Vec<RecordedFact>,
     log: AnyLog,
     options: Options,
     inbox: Arc<Inbox>,
@@ -92,7 +92,7 @@ pub(super) struct Owner {
 
 /// What leaves once the batch is durable, in order.
 enum Release {
-    Facts(Vec<Recorded>),
+    Facts(Vec<RecordedFact>),
     Live(Live),
     Reply(oneshot::Sender<Replied>, Replied),
     Read(Box<dyn FnOnce(u64) + Send>),
@@ -147,7 +147,7 @@ impl Owner {
     }
 
     /// Records what recovery decided, before anything else is taken.
-    pub(super) async fn record_recovery(&mut self, recorded: Vec<Recorded>) -> Result<(), OpenError> {
+    pub(super) async fn record_recovery(&mut self, recorded: Vec<RecordedFact>) -> Result<(), OpenError> {
         self.append(recorded, &mut Vec::new()).await.map_err(|failed| OpenError::NotRecorded(failed.to_string()))?;
         self.desk.reconcile(&self.engine);
         Ok(())
@@ -229,7 +229,7 @@ impl Owner {
             waiting.extend(self.inbox.take(BATCH, BATCH_BYTES));
         }
         let mut taken = Vec::new();
-        let mut recorded: Vec<Recorded> = Vec::new();
+        let mut recorded: Vec<RecordedFact> = Vec::new();
         let mut releases = Vec::new();
         // An answer that came in time counts, however long it waited here: time passes behind it, and not before.
         let answers = waiting.iter().filter(|waiting| waiting.item.is_answer());
@@ -272,7 +272,7 @@ impl Owner {
         }
         // What is not in the log yet cannot be fetched from it.
         let idle = self.options.idle.filter(|_| self.deferred.is_empty());
-        self.engine.evict(self.options.clock.now(), idle);
+        self.engine.evict_idle(self.options.clock.now(), idle);
         self.snapshots.follow(&self.engine, self.durable);
         if self.engine.state().boot_count() == self.boot {
             self.desk.reconcile(&self.engine);
@@ -291,7 +291,7 @@ impl Owner {
     }
 
     /// Lets deadlines pass, and goes on with what did not fit into the last batch.
-    async fn tick(&mut self, recorded: &mut Vec<Recorded>, releases: &mut Vec<Release>) {
+    async fn tick(&mut self, recorded: &mut Vec<RecordedFact>, releases: &mut Vec<Release>) {
         let now: Millis = self.options.clock.now();
         let is_due = self.engine.state().next_deadline().is_some_and(|at| at <= now);
         if !(is_due || self.engine.is_unsettled()) || self.tick_after.is_some_and(|at| Instant::now() < at) {
@@ -301,7 +301,7 @@ impl Owner {
         self.tell_time(Command::Tick, recorded, releases).await;
     }
 
-    async fn tell_time(&mut self, command: Command, recorded: &mut Vec<Recorded>, releases: &mut Vec<Release>) {
+    async fn tell_time(&mut self, command: Command, recorded: &mut Vec<RecordedFact>, releases: &mut Vec<Release>) {
         match self.decide(command, recorded).await {
             Ok(Ok((facts, _))) if !facts.is_empty() => {
                 recorded.extend(facts.iter().cloned());
@@ -316,7 +316,7 @@ impl Owner {
         &mut self,
         waiting: Waiting,
         taken: &mut Vec<Waiting>,
-        recorded: &mut Vec<Recorded>,
+        recorded: &mut Vec<RecordedFact>,
         releases: &mut Vec<Release>,
     ) {
         let Some(waiting) = self.parked.hold(&self.engine, waiting) else { return };
@@ -339,7 +339,7 @@ impl Owner {
         let waited = self.parked.release(scope);
         match records {
             Ok(records) => {
-                self.engine.fetch(scope, records, self.options.clock.now());
+                self.engine.fetch_scope(scope, records, self.options.clock.now());
                 waited
             }
             Err(why) => {
@@ -365,7 +365,7 @@ impl Owner {
         &mut self,
         waiting: Waiting,
         taken: &mut Vec<Waiting>,
-        recorded: &mut Vec<Recorded>,
+        recorded: &mut Vec<RecordedFact>,
         releases: &mut Vec<Release>,
     ) {
         let follows_one_held = self.held.iter().any(|held| held.source == waiting.source);
@@ -425,13 +425,13 @@ impl Owner {
     async fn decide(
         &mut self,
         command: Command,
-        batch: &[Recorded],
-    ) -> Result<Result<(Vec<Recorded>, engine::EngineReply), engine::CommandError>, Refused> {
+        batch: &[RecordedFact],
+    ) -> Result<Result<(Vec<RecordedFact>, engine::EngineReply), engine::CommandError>, Refused> {
         let mut context = self.options.context();
         context.now = Millis(context.now.0.saturating_sub(u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX)));
         let rules = if let Command::UseRules(rules) = &command { Some((**rules).clone()) } else { None };
         let engine = &mut self.engine;
-        let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle(command, &mut context))) {
+        let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle_command(command, &mut context))) {
             Ok(Ok((facts, _))) if facts.iter().any(is_too_large) => {
                 error!("a decision is too large for the log; its command is refused");
                 Refused::TooLarge

@@ -2,13 +2,13 @@
 
 use countersign_core::{
     call,
-    engine::{Event, Recorded},
+    engine::{Event, RecordedFact},
     gate, run,
 };
 use tracing::{debug, info};
 
 /// Tells of a fact that is durable, if it is one that people look for.
-pub(super) fn tell(recorded: &Recorded) {
+pub(super) fn tell(recorded: &RecordedFact) {
     let lsn = recorded.meta.lsn.0;
     match &recorded.fact.event {
         Event::Gate(gate::Event::Opened { gate, kind, call, run, .. }) => {

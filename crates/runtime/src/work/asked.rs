@@ -10,7 +10,7 @@ use std::{
 use countersign_core::{
     call::Command as CallCommand,
     engine::{Command, CommandError, Engine},
-    gate::Resolution,
+    gate::GateResolution,
     id::{CallId, GateId},
 };
 use countersign_tools::{Answered, People};
@@ -26,7 +26,7 @@ pub(super) struct Asked(Arc<Mutex<Waiters>>);
 type Waiters = BTreeMap<GateId, oneshot::Sender<Told>>;
 
 /// What came of a gate, and what was said with it.
-type Told = (Resolution, Option<Arc<str>>);
+type Told = (GateResolution, Option<Arc<str>>);
 
 /// A call that may ask.
 #[derive(Clone)]
@@ -100,17 +100,17 @@ impl People for Asker {
                 Err(error) => return Answered::No(format!("nobody was asked: {error}")),
             }
             match answer.await {
-                Ok((Resolution::Allowed { .. } | Resolution::Granted, _)) => Answered::Yes,
-                Ok((Resolution::Denied | Resolution::Declined | Resolution::Answered, reason)) => {
+                Ok((GateResolution::Allowed { .. } | GateResolution::Granted, _)) => Answered::Yes,
+                Ok((GateResolution::Denied | GateResolution::Declined | GateResolution::Answered, reason)) => {
                     // In one line, whatever was said.
                     let reason = reason.filter(|reason| !reason.trim().is_empty());
                     let saying = reason.map_or_else(String::new, |reason| format!(", saying {reason:?}"));
                     Answered::No(format!("a person refused it{saying}; do not try it again, in this way or another"))
                 }
-                Ok((Resolution::Expired, _)) => {
+                Ok((GateResolution::Expired, _)) => {
                     Answered::No("a person was asked, and nobody answered in time".to_owned())
                 }
-                Ok((Resolution::Withdrawn, _)) | Err(_) => {
+                Ok((GateResolution::Withdrawn, _)) | Err(_) => {
                     Answered::No("a person was asked, and the question was withdrawn".to_owned())
                 }
             }

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    call::{Command as CallCommand, Content, Executor, Pins, Progress, Returned},
-    digest::{Digest, canonical},
+    call::{CallDetails, CallProgress, CallResult, Command as CallCommand, Executor, Pins},
+    digest::{Digest, canonical_json},
     engine::Command,
     id::{CallId, Lsn, SessionId},
-    message::{BashExecution, Block, Message},
-    peer::Line,
-    session::Said,
+    message::{BashMessage, MessageBlock, StoredMessage},
+    peer::PeerLine,
+    session::MessageContent,
 };
 use countersign_tools::{self as tools, Asks, Failure, Output, Secrets, Updates};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(super) struct CallWork {
     /// Which start of it this is.
     pub(super) start: u32,
     /// The line of the peer for which it was started, where one does it.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<PeerLine>,
     /// How long that peer may say nothing.
     pub(super) patience: Duration,
     /// Whether that peer is only asked what became of it.
@@ -57,7 +57,7 @@ fn veiled(mut output: Output, secrets: &Secrets) -> Output {
         if let Some(text) = block.as_text()
             && veil.is_told(text)
         {
-            *block = Block::text(veil.hide(text));
+            *block = MessageBlock::from_text(veil.hide(text));
         }
     }
     if let Some(details) = &mut output.details {
@@ -75,27 +75,27 @@ impl CallWork {
         cancel: CancellationToken,
     ) -> Command {
         let progress = match self.content(contents).await {
-            Err(problem) => Progress::NotBegun(problem),
+            Err(problem) => CallProgress::NotBegun(problem),
             Ok(content) => match self.executor {
                 Executor::Builtin => self.builtin(host, &content, results, cancel).await,
                 Executor::Shell => self.shell(host, &content, cancel).await,
                 Executor::Service => self.service(host, &content, cancel).await,
                 Executor::Peer(ref peer) => self.at_peer(peer, host.peers(), content, results, cancel).await,
-                Executor::Person => Progress::NotBegun("Not run: this is answered by a person.".into()),
+                Executor::Person => CallProgress::NotBegun("Not run: this is answered by a person.".into()),
             },
         };
         Command::Call(CallCommand::Ended { call: self.call, progress })
     }
 
     /// Fetches what was wanted, and refuses it if it is not what was decided.
-    async fn content(&self, contents: &Contents) -> Result<Content, Arc<str>> {
+    async fn content(&self, contents: &Contents) -> Result<CallDetails, Arc<str>> {
         let text = match contents.get(&[self.content]).await {
             Ok(mut texts) => texts.pop().flatten(),
             Err(error) => return Err(format!("Not run: what was wanted cannot be read: {error}").into()),
         };
-        let content: Option<Content> = text.and_then(|text| serde_json::from_str(&text).ok());
+        let content: Option<CallDetails> = text.and_then(|text| serde_json::from_str(&text).ok());
         let content = content.ok_or_else(|| Arc::from("Not run: what was wanted cannot be read."))?;
-        let digest = Digest::of(canonical(&Value::Object(content.arguments.clone())).as_bytes());
+        let digest = Digest::hash_bytes(canonical_json(&Value::Object(content.arguments.clone())).as_bytes());
         if digest != self.arguments {
             return Err("Not run: the arguments are not those that were decided.".into());
         }
@@ -108,13 +108,13 @@ impl CallWork {
     async fn builtin(
         &self,
         host: &dyn Host,
-        content: &Content,
+        content: &CallDetails,
         results: &Source,
         cancel: CancellationToken,
-    ) -> Progress {
+    ) -> CallProgress {
         let registry = host.tools(&self.session);
         let Some(tool) = registry.get(&content.tool) else {
-            return Progress::NotBegun(format!("Tool {} not found", content.tool).into());
+            return CallProgress::NotBegun(format!("Tool {} not found", content.tool).into());
         };
         let mut cx = host.context(&self.session, &self.cwd);
         cx.pinned = Some(self.folder.clone().into());
@@ -136,32 +136,32 @@ impl CallWork {
         let output = match outcome {
             Ok(output) => output,
             Err(Failure::Failed(text) | Failure::Cancelled(text)) => {
-                Output { content: vec![Block::text(text)], details: Some(json!({})), is_error: true }
+                Output { content: vec![MessageBlock::from_text(text)], details: Some(json!({})), is_error: true }
             }
             Err(failure) => return self.without_result(failure, &cx.secrets),
         };
         let output = veiled(output, &cx.secrets);
         let open_tasks = (content.tool.as_ref() == "todo_write" && !output.is_error)
             .then(|| u32::try_from(cx.todos.open_count()).unwrap_or(u32::MAX));
-        Progress::Returned(Box::new(Returned {
+        CallProgress::Returned(Box::new(CallResult {
             open_tasks,
             folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             ..returned(&content.tool, &content.tool_call_id, output)
         }))
     }
 
-    async fn service(&self, host: &dyn Host, content: &Content, cancel: CancellationToken) -> Progress {
+    async fn service(&self, host: &dyn Host, content: &CallDetails, cancel: CancellationToken) -> CallProgress {
         let (text, error) = match host.serve(content, cancel).await {
             Served::Done(data) => (data, false),
             Served::Failed(text) => (text, true),
-            Served::NotBegun(text) => return Progress::NotBegun(text.into()),
+            Served::NotBegun(text) => return CallProgress::NotBegun(text.into()),
             Served::InDoubt(why) => {
                 tracing::warn!(call = %self.call, %why, "it is not known what became of a request");
-                return Progress::Broke;
+                return CallProgress::Broke;
             }
         };
-        Progress::Returned(Box::new(Returned {
-            said: Said { content: text.into(), tokens: 0 },
+        CallProgress::Returned(Box::new(CallResult {
+            message: MessageContent { content: text.into(), tokens: 0 },
             error,
             open_tasks: None,
             folder: None,
@@ -171,16 +171,16 @@ impl CallWork {
     }
 
     /// How far a call got that has nothing to show.
-    fn without_result(&self, failure: Failure, secrets: &Secrets) -> Progress {
+    fn without_result(&self, failure: Failure, secrets: &Secrets) -> CallProgress {
         let veil = secrets.veil();
         match failure {
             Failure::Invalid(text) | Failure::NotBegun(text) | Failure::Failed(text) | Failure::Cancelled(text) => {
-                Progress::NotBegun(veil.hide(&text).into())
+                CallProgress::NotBegun(veil.hide(&text).into())
             }
             Failure::InDoubt(why) => {
                 let why = veil.hide(&why);
                 tracing::warn!(call = %self.call, %why, "it is not known what became of a call");
-                Progress::Broke
+                CallProgress::Broke
             }
         }
     }
@@ -213,7 +213,7 @@ impl CallWork {
         results.live(Live { session: self.session.clone(), kind }).await;
     }
 
-    async fn shell(&self, host: &dyn Host, content: &Content, cancel: CancellationToken) -> Progress {
+    async fn shell(&self, host: &dyn Host, content: &CallDetails, cancel: CancellationToken) -> CallProgress {
         let command = content.arguments.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut cx = host.context(&self.session, &self.cwd);
         cx.cancel = cancel;
@@ -233,17 +233,17 @@ impl CallWork {
                 "artifact": outcome.artifact.as_ref().map(|path| path.display().to_string()),
             }})
         });
-        let message = BashExecution {
+        let message = BashMessage {
             command,
             output: veil.hide(&outcome.output).into_owned(),
             exit_code: outcome.exit_code,
             cancelled: outcome.cancelled,
             truncated: outcome.truncated,
             meta,
-            ..BashExecution::default()
+            ..BashMessage::default()
         };
-        Progress::Returned(Box::new(Returned {
-            said: said(&Message::BashExecution(message)),
+        CallProgress::Returned(Box::new(CallResult {
+            message: said(&StoredMessage::BashExecution(message)),
             error: false,
             open_tasks: None,
             folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),

@@ -10,9 +10,9 @@ use std::{
 use countersign_core::{
     engine::Command,
     id::{EntryId, Lsn, SessionId},
-    ledger::Amount,
-    message::{Block, Message, Summary, estimate_tokens},
-    session::{Command as SessionCommand, Compacted, ModelRef, Piece, Retry, Session},
+    ledger::BudgetAmount,
+    message::{MessageBlock, StoredMessage, SummaryMessage, estimate_tokens},
+    session::{Command as SessionCommand, CompactionOutcome, ContextPiece, ModelRef, RetryPolicy, Session},
     time::Millis,
 };
 use countersign_models::{self as models, Event, Failure, FailureKind, Level, Part, Request, Stop};
@@ -38,7 +38,7 @@ const PRESERVED: &str = "preserveData";
 const OF_PROVIDER: &str = "openaiRemoteCompaction";
 
 /// Returns what the next summary keeps of what the last one kept.
-fn kept_data(previous: &Summary) -> Option<Value> {
+fn kept_data(previous: &SummaryMessage) -> Option<Value> {
     let mut kept = previous.extra.get(PRESERVED)?.as_object()?.clone();
     kept.shift_remove(OF_PROVIDER);
     (!kept.is_empty()).then_some(Value::Object(kept))
@@ -55,16 +55,16 @@ pub(super) struct CompactWork {
     instructions: Lsn,
     first_kept: EntryId,
     tokens_before: u64,
-    retry: Retry,
+    retry: RetryPolicy,
     time: Stopwatch,
     meters: Arc<Meters>,
 }
 
 impl CompactWork {
     pub(super) fn of(session: &Session, epoch: u32, now: Millis, meters: Arc<Meters>) -> Option<Self> {
-        let compaction = session.compaction().filter(|compaction| compaction.epoch == epoch)?;
-        let context = session.context();
-        let path = session.path();
+        let compaction = session.active_compaction().filter(|compaction| compaction.epoch == epoch)?;
+        let context = session.model_context();
+        let path = session.path_entries();
         let places: BTreeMap<_, _> = path.iter().enumerate().map(|(at, entry)| (&entry.id, at)).collect();
         let place = |id: &EntryId| places.get(id).copied();
         let kept = place(&compaction.first_kept)?;
@@ -74,8 +74,8 @@ impl CompactWork {
         let outline = conversation::outline(session);
         for (piece, outline) in context.iter().zip(outline) {
             match piece {
-                Piece::Summary(entry) => previous = Some(entry.content),
-                Piece::Entry(entry) => match place(&entry.id) {
+                ContextPiece::Summary(entry) => previous = Some(entry.content),
+                ContextPiece::Entry(entry) => match place(&entry.id) {
                     Some(at) if at < split => history.push(outline),
                     Some(at) if at < kept => turn.push(outline),
                     _ => {}
@@ -101,13 +101,13 @@ impl CompactWork {
     pub(super) async fn work(self, host: &dyn Host, contents: &Contents, cancel: CancellationToken) -> Command {
         let outcome = tokio::select! {
             biased;
-            () = cancel.cancelled() => Compacted::Aborted,
-            outcome = self.summarise(host, contents) => outcome.unwrap_or_else(|message| Compacted::Failed { message: message.into() }),
+            () = cancel.cancelled() => CompactionOutcome::Aborted,
+            outcome = self.summarise(host, contents) => outcome.unwrap_or_else(|message| CompactionOutcome::Failed { message: message.into() }),
         };
         Command::Session(self.session.clone(), SessionCommand::Compacted { epoch: self.epoch, outcome })
     }
 
-    async fn summarise(&self, host: &dyn Host, contents: &Contents) -> Result<Compacted, String> {
+    async fn summarise(&self, host: &dyn Host, contents: &Contents) -> Result<CompactionOutcome, String> {
         let model = self.model.as_ref().ok_or_else(|| "No model selected".to_owned())?;
         let chosen = host.model(model)?;
         let read = |error: countersign_store::ReadError| format!("the conversation cannot be read: {error}");
@@ -117,7 +117,7 @@ impl CompactWork {
         let mut texts = contents.get(&asked).await.map_err(read)?;
         let instructions = texts.pop().flatten();
         let previous = texts.pop().flatten().and_then(|text| match serde_json::from_str(&text) {
-            Ok(Message::CompactionSummary(summary)) => Some(summary),
+            Ok(StoredMessage::CompactionSummary(summary)) => Some(summary),
             _ => None,
         });
         let kept = previous.as_ref().and_then(kept_data);
@@ -127,7 +127,7 @@ impl CompactWork {
         let history_parts = parts(&history, model.context_window, &|message| asking.tokens(message));
         let turn_parts = parts(&turn, model.context_window, &|message| asking.tokens(message));
         let memories = to_remember(&history_parts, &turn, host);
-        let mut spent = Spent { amount: Some(Amount::default()), meters: &self.meters };
+        let mut spent = Spent { amount: Some(BudgetAmount::default()), meters: &self.meters };
         let history = match &summaries.history {
             Some(_) => asking.sum_up(Of::History, &history_parts, previous, &mut spent).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
@@ -137,11 +137,11 @@ impl CompactWork {
             None => None,
         };
         let summary = host.summary_prompts().join(&history, turn.as_deref(), &summaries.details);
-        let mut message = Summary {
+        let mut message = SummaryMessage {
             short_summary: first_line(&history).or_else(|| first_line(turn.as_deref()?)),
             summary,
             tokens_before: Some(self.tokens_before),
-            ..Summary::default()
+            ..SummaryMessage::default()
         };
         message.extra.insert("details".to_owned(), summaries.details);
         message.extra.extend(kept.map(|kept| (PRESERVED.to_owned(), kept)));
@@ -157,7 +157,7 @@ impl CompactWork {
             host.remember(&self.first_kept, joined(&noted)).await;
         }
         host.put_away(&self.session, &self.first_kept).await?;
-        Ok(Compacted::Done { said: said(&Message::CompactionSummary(message)), spent: spent.amount })
+        Ok(CompactionOutcome::Done { summary: said(&StoredMessage::CompactionSummary(message)), spent: spent.amount })
     }
 }
 
@@ -175,13 +175,13 @@ struct Asking<'a> {
     chosen: &'a Chosen,
     host: &'a dyn Host,
     instructions: Option<&'a str>,
-    retry: Retry,
+    retry: RetryPolicy,
     time: Stopwatch,
 }
 
 impl Asking<'_> {
     /// About how many tokens of a request for a summary a message takes.
-    fn tokens(&self, message: &Message) -> u64 {
+    fn tokens(&self, message: &StoredMessage) -> u64 {
         estimate_tokens(self.host.summary_prompts().request_size(message))
     }
 
@@ -191,11 +191,11 @@ impl Asking<'_> {
     async fn sum_up(
         &self,
         of: Of,
-        parts: &[&[Message]],
-        mut previous: Option<Summary>,
+        parts: &[&[StoredMessage]],
+        mut previous: Option<SummaryMessage>,
         spent: &mut Spent<'_>,
     ) -> Result<String, String> {
-        let mut left: VecDeque<Cow<'_, [Message]>> = parts.iter().map(|part| Cow::Borrowed(*part)).collect();
+        let mut left: VecDeque<Cow<'_, [StoredMessage]>> = parts.iter().map(|part| Cow::Borrowed(*part)).collect();
         let (mut written, mut left_out, mut refused) = (Vec::new(), String::new(), None);
         let most = self.chosen.entry.context_window / 2;
         while let Some(part) = left.pop_front() {
@@ -212,7 +212,7 @@ impl Asking<'_> {
             let unsaid = match self.ask(&asked.system, &request, spent).await {
                 Ok(summary) => {
                     if of == Of::History {
-                        previous = Some(Summary { summary: summary.clone(), ..Summary::default() });
+                        previous = Some(SummaryMessage { summary: summary.clone(), ..SummaryMessage::default() });
                         written.clear();
                     }
                     written.push(summary);
@@ -249,13 +249,13 @@ impl Asking<'_> {
     }
 
     /// Whether the length of a part cannot be why a model does not take it.
-    fn is_short(&self, part: &[Message]) -> bool {
+    fn is_short(&self, part: &[StoredMessage]) -> bool {
         part.iter().map(|message| self.tokens(message)).sum::<u64>() < self.chosen.entry.context_window / 16
     }
 
     /// What is asked for in the place of a part that was too long; none where nothing can be made of it that is shorter, or it is so
     /// short that its length cannot be what is wrong.
-    fn smaller(&self, part: &[Message]) -> Option<Vec<Vec<Message>>> {
+    fn smaller(&self, part: &[StoredMessage]) -> Option<Vec<Vec<StoredMessage>>> {
         let all: u64 = part.iter().map(|message| self.tokens(message)).sum();
         if self.is_short(part) {
             return None;
@@ -275,15 +275,15 @@ impl Asking<'_> {
 }
 
 /// A message of about `most` tokens: of each of its texts that is longer than its share, beginning and end.
-fn shortened(message: &Message, most: u64) -> Message {
+fn shortened(message: &StoredMessage, most: u64) -> StoredMessage {
     let mut message = message.clone();
     let mut texts: Vec<&mut String> = match &mut message {
-        Message::User(said) | Message::Developer(said) => texts(&mut said.content),
-        Message::Assistant(answer) => texts(&mut answer.content),
-        Message::ToolResult(result) => texts(&mut result.content),
-        Message::Custom(custom) => texts(&mut custom.content),
-        Message::CompactionSummary(summary) | Message::BranchSummary(summary) => vec![&mut summary.summary],
-        Message::BashExecution(_) | Message::FileMention(_) => Vec::new(),
+        StoredMessage::User(said) | StoredMessage::Developer(said) => texts(&mut said.content),
+        StoredMessage::Assistant(answer) => texts(&mut answer.content),
+        StoredMessage::ToolResult(result) => texts(&mut result.content),
+        StoredMessage::Custom(custom) => texts(&mut custom.content),
+        StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => vec![&mut summary.summary],
+        StoredMessage::BashExecution(_) | StoredMessage::FileMention(_) => Vec::new(),
     };
     let share = usize::try_from(most * 4).unwrap_or(usize::MAX) / texts.len().max(1);
     for text in texts.iter_mut().filter(|text| text.len() > share) {
@@ -295,13 +295,13 @@ fn shortened(message: &Message, most: u64) -> Message {
     message
 }
 
-fn texts(blocks: &mut [Block]) -> Vec<&mut String> {
+fn texts(blocks: &mut [MessageBlock]) -> Vec<&mut String> {
     let mut texts = Vec::new();
     for block in blocks {
         match block {
-            Block::Text(text) => texts.push(&mut text.text),
-            Block::Thinking(thinking) => texts.push(&mut thinking.thinking),
-            Block::RedactedThinking { .. } | Block::Image(_) | Block::ToolCall(_) => {}
+            MessageBlock::Text(text) => texts.push(&mut text.text),
+            MessageBlock::Thinking(thinking) => texts.push(&mut thinking.thinking),
+            MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) | MessageBlock::ToolCall(_) => {}
         }
     }
     texts
@@ -332,7 +332,7 @@ impl From<Unsaid> for String {
 async fn ask(
     chosen: &Chosen,
     (system, request): (&str, &str),
-    retry: Retry,
+    retry: RetryPolicy,
     silence: Duration,
     time: Option<Stopwatch>,
     spent: &mut Spent<'_>,
@@ -364,7 +364,7 @@ async fn ask(
 }
 
 /// What is asked of messages before they are summed up, in as many requests as that takes.
-fn to_remember(parts: &[&[Message]], turn: &[Message], host: &dyn Host) -> Vec<Memories> {
+fn to_remember(parts: &[&[StoredMessage]], turn: &[StoredMessage], host: &dyn Host) -> Vec<Memories> {
     if let [history] = parts {
         return host.memories(history, turn).into_iter().collect();
     }
@@ -383,15 +383,15 @@ fn joined(noted: &[String]) -> String {
 /// Why it wrote nothing, if it did not write about any part.
 pub async fn note_down(
     chosen: &Chosen,
-    messages: &[Message],
-    request: impl Fn(&[Message]) -> Memories + Send,
-    retry: Retry,
+    messages: &[StoredMessage],
+    request: impl Fn(&[StoredMessage]) -> Memories + Send,
+    retry: RetryPolicy,
     silence: Duration,
     meters: &Meters,
 ) -> Result<String, String> {
     let mut spent = Spent { amount: None, meters };
     let (mut noted, mut refused) = (Vec::new(), None);
-    let tokens = |message: &Message| said(message).tokens;
+    let tokens = |message: &StoredMessage| said(message).tokens;
     for part in parts(messages, chosen.entry.context_window, &tokens) {
         let Memories { system, request } = request(part);
         match ask(chosen, (&system, &request), retry, silence, None, &mut spent).await {
@@ -406,7 +406,11 @@ pub async fn note_down(
 }
 
 /// The parts in which messages are summed up, in order: all at once, unless that is more than what fits into a request. Then each has at most a quarter of it, or one message.
-fn parts<'a>(messages: &'a [Message], window: u64, tokens: &dyn Fn(&Message) -> u64) -> Vec<&'a [Message]> {
+fn parts<'a>(
+    messages: &'a [StoredMessage],
+    window: u64,
+    tokens: &dyn Fn(&StoredMessage) -> u64,
+) -> Vec<&'a [StoredMessage]> {
     if messages.iter().map(tokens).sum::<u64>() <= window / 10 * 9 {
         return vec![messages];
     }
@@ -425,12 +429,12 @@ fn parts<'a>(messages: &'a [Message], window: u64, tokens: &dyn Fn(&Message) -> 
 
 /// What requests took so far; none once one of them took what nobody knows.
 struct Spent<'a> {
-    amount: Option<Amount>,
+    amount: Option<BudgetAmount>,
     meters: &'a Meters,
 }
 
 impl Spent<'_> {
-    fn add(&mut self, taken: Option<Amount>) {
+    fn add(&mut self, taken: Option<BudgetAmount>) {
         self.amount = self.amount.zip(taken).map(|(before, taken)| before.plus(taken));
     }
 }
@@ -492,13 +496,18 @@ async fn once(
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::message::{Block, Image, Message, Said, Summary, estimate_tokens};
+    use countersign_core::message::{
+        ImageBlock, InputMessage, MessageBlock, StoredMessage, SummaryMessage, estimate_tokens,
+    };
     use serde_json::{Value, json};
 
     use super::{kept_data, parts, shortened};
 
-    fn said(words: usize) -> Message {
-        Message::User(Said { content: vec![Block::text("word ".repeat(words))], ..Said::default() })
+    fn said(words: usize) -> StoredMessage {
+        StoredMessage::User(InputMessage {
+            content: vec![MessageBlock::from_text("word ".repeat(words))],
+            ..InputMessage::default()
+        })
     }
 
     #[test]
@@ -511,18 +520,19 @@ mod tests {
             (Value::Null, None),
         ] {
             let extra = [("preserveData".to_owned(), given.clone())].into();
-            assert_eq!(kept_data(&Summary { extra, ..Summary::default() }), want, "{given}");
+            assert_eq!(kept_data(&SummaryMessage { extra, ..SummaryMessage::default() }), want, "{given}");
         }
-        assert_eq!(kept_data(&Summary::default()), None);
+        assert_eq!(kept_data(&SummaryMessage::default()), None);
     }
 
     #[test]
     fn what_is_too_long_for_one_request_is_summed_up_in_parts() {
-        let tokens = |message: &Message| serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len()));
-        let sizes = |messages: &[Message], window| {
+        let tokens =
+            |message: &StoredMessage| serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len()));
+        let sizes = |messages: &[StoredMessage], window| {
             parts(messages, window, &tokens).iter().map(|part| part.len()).collect::<Vec<_>>()
         };
-        let all: Vec<Message> = (0..12).map(|_| said(116)).collect();
+        let all: Vec<StoredMessage> = (0..12).map(|_| said(116)).collect();
         assert_eq!(sizes(&all, 100_000), [12], "it fits");
         assert_eq!(sizes(&all, 1_700), [2; 6], "a quarter each");
         assert_eq!(sizes(&all, 400), [1; 12], "none is cut");
@@ -533,10 +543,13 @@ mod tests {
 
     #[test]
     fn of_a_message_that_is_too_long_beginning_and_end_are_told() {
-        let image = Block::Image(Image { data: "x".repeat(10_000), mime_type: "image/png".to_owned() });
+        let image = MessageBlock::Image(ImageBlock { data: "x".repeat(10_000), mime_type: "image/png".to_owned() });
         let long = format!("begins \u{e4}{} \u{fc} ends", "\u{f6}".repeat(9_001));
-        let message = Message::User(Said { content: vec![Block::text(long), image.clone()], ..Said::default() });
-        let Message::User(said) = shortened(&message, 100) else { panic!("it is still one of a person") };
+        let message = StoredMessage::User(InputMessage {
+            content: vec![MessageBlock::from_text(long), image.clone()],
+            ..InputMessage::default()
+        });
+        let StoredMessage::User(said) = shortened(&message, 100) else { panic!("it is still one of a person") };
         let text = said.content[0].as_text().unwrap();
         assert!(text.starts_with("begins \u{e4}") && text.ends_with(" \u{fc} ends") && text.len() < 500, "{text}");
         assert_eq!(said.content[1], image, "nobody is told of its bytes");

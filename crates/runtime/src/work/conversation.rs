@@ -2,9 +2,9 @@
 
 use countersign_core::{
     id::Lsn,
-    message::{Assistant, BashExecution, Block, FileMention, Message, StopReason, ToolResult},
-    run::{Answer, Failure},
-    session::{Piece, Session, Settings},
+    message::{AssistantReply, BashMessage, FileMentionMessage, MessageBlock, StopReason, StoredMessage, ToolResult},
+    run::{ModelAnswer, ProviderFailure},
+    session::{ContextPiece, Session, Settings},
 };
 use countersign_models::{self as models, Api, AssistantMessage, Part};
 use countersign_store::ReadError;
@@ -24,23 +24,23 @@ pub(crate) struct Outline {
 
 /// The context of a session, without its text.
 pub(crate) fn outline(session: &Session) -> Vec<Outline> {
-    let pieces = session.context();
+    let pieces = session.model_context();
     let outline = pieces.iter().map(|piece| {
         let entry = piece.entry();
-        let is_pruned = matches!(piece, Piece::Entry(_)) && entry.pruned.is_some();
+        let is_pruned = matches!(piece, ContextPiece::Entry(_)) && entry.pruned.is_some();
         Outline { content: entry.content, is_pruned }
     });
     outline.collect()
 }
 
 /// Reads the messages of a context. What cannot be read as a message is passed over.
-pub(crate) async fn read(outline: &[Outline], contents: &Contents) -> Result<Vec<Message>, ReadError> {
+pub(crate) async fn read(outline: &[Outline], contents: &Contents) -> Result<Vec<StoredMessage>, ReadError> {
     let lsns: Vec<Lsn> = outline.iter().map(|piece| piece.content).collect();
     let texts = contents.get(&lsns).await?;
     let messages = outline.iter().zip(texts).filter_map(|(piece, text)| {
-        let mut message: Message = serde_json::from_str(&text?).ok()?;
-        if let (true, Message::ToolResult(result)) = (piece.is_pruned, &mut message) {
-            result.content = vec![Block::text(PRUNED)];
+        let mut message: StoredMessage = serde_json::from_str(&text?).ok()?;
+        if let (true, StoredMessage::ToolResult(result)) = (piece.is_pruned, &mut message) {
+            result.content = vec![MessageBlock::from_text(PRUNED)];
         }
         Some(message)
     });
@@ -53,30 +53,31 @@ const BESIDE: &str = "r2:";
 const GONE: &str = "[A picture that is no longer kept.]";
 
 /// Puts pictures into messages that lie beside the log.
-pub(crate) async fn with_pictures(messages: &mut [Message], host: &dyn Host) {
+pub(crate) async fn with_pictures(messages: &mut [StoredMessage], host: &dyn Host) {
     for message in messages {
-        let (Message::User(said) | Message::Developer(said)) = message else { continue };
+        let (StoredMessage::User(said) | StoredMessage::Developer(said)) = message else { continue };
         for block in &mut said.content {
-            let Block::Image(image) = block else { continue };
+            let MessageBlock::Image(image) = block else { continue };
             if !image.data.starts_with(BESIDE) {
                 continue;
             }
             match host.picture(&image.data).await {
                 Some(data) => image.data = data,
-                None => *block = Block::text(GONE),
+                None => *block = MessageBlock::from_text(GONE),
             }
         }
     }
 }
 
 /// The same with the results of each message in the order of its calls.
-pub(crate) fn in_order(mut messages: Vec<Message>) -> Vec<Message> {
+pub(crate) fn in_order(mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
     let mut wanted: Vec<String> = Vec::new();
     let mut from = 0;
     while from < messages.len() {
-        let results = messages[from..].iter().take_while(|message| matches!(message, Message::ToolResult(_))).count();
-        let place = |message: &Message| match message {
-            Message::ToolResult(result) => wanted.iter().position(|id| *id == result.tool_call_id),
+        let results =
+            messages[from..].iter().take_while(|message| matches!(message, StoredMessage::ToolResult(_))).count();
+        let place = |message: &StoredMessage| match message {
+            StoredMessage::ToolResult(result) => wanted.iter().position(|id| *id == result.tool_call_id),
             _ => None,
         };
         messages[from..from + results].sort_by_key(|message| place(message).unwrap_or(usize::MAX));
@@ -89,26 +90,29 @@ pub(crate) fn in_order(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-fn calls_of(message: &Message) -> Vec<String> {
-    let Message::Assistant(said) = message else { return Vec::new() };
+fn calls_of(message: &StoredMessage) -> Vec<String> {
+    let StoredMessage::Assistant(said) = message else { return Vec::new() };
     let calls = said.content.iter().filter_map(|block| match block {
-        Block::ToolCall(call) => Some(call.id.clone()),
-        Block::Text(_) | Block::Thinking(_) | Block::RedactedThinking { .. } | Block::Image(_) => None,
+        MessageBlock::ToolCall(call) => Some(call.id.clone()),
+        MessageBlock::Text(_)
+        | MessageBlock::Thinking(_)
+        | MessageBlock::RedactedThinking { .. }
+        | MessageBlock::Image(_) => None,
     });
     calls.collect()
 }
 
 /// Writes messages as a model is shown them.
-pub(crate) fn to_model(messages: &[Message]) -> Vec<models::Message> {
+pub(crate) fn to_model(messages: &[StoredMessage]) -> Vec<models::Message> {
     messages.iter().filter_map(message_to_model).collect()
 }
 
-fn message_to_model(message: &Message) -> Option<models::Message> {
+fn message_to_model(message: &StoredMessage) -> Option<models::Message> {
     match message {
-        Message::User(said) => Some(models::Message::User(parts(&said.content))),
-        Message::Developer(said) => Some(models::Message::Developer(parts(&said.content))),
-        Message::Assistant(assistant) => assistant_to_model(assistant),
-        Message::ToolResult(ToolResult { tool_call_id, tool_name, content, is_error, .. }) => {
+        StoredMessage::User(said) => Some(models::Message::User(parts(&said.content))),
+        StoredMessage::Developer(said) => Some(models::Message::Developer(parts(&said.content))),
+        StoredMessage::Assistant(assistant) => assistant_to_model(assistant),
+        StoredMessage::ToolResult(ToolResult { tool_call_id, tool_name, content, is_error, .. }) => {
             Some(models::Message::ToolResult {
                 id: tool_call_id.clone(),
                 name: tool_name.clone(),
@@ -116,20 +120,20 @@ fn message_to_model(message: &Message) -> Option<models::Message> {
                 is_error: *is_error,
             })
         }
-        Message::BashExecution(bash) if bash.exclude_from_context => None,
-        Message::BashExecution(bash) => Some(user(bash_text(bash))),
-        Message::CompactionSummary(summary) => Some(user(format!(
+        StoredMessage::BashExecution(bash) if bash.exclude_from_context => None,
+        StoredMessage::BashExecution(bash) => Some(user(bash_text(bash))),
+        StoredMessage::CompactionSummary(summary) => Some(user(format!(
             "The conversation before this point was summarised:\n\n<summary>\n{}\n</summary>",
             summary.summary
         ))),
-        Message::BranchSummary(summary) => {
+        StoredMessage::BranchSummary(summary) => {
             Some(user(format!("Summary of another branch of this conversation:\n\n{}", summary.summary)))
         }
-        Message::FileMention(mention) => {
+        StoredMessage::FileMention(mention) => {
             let images = mention.files.iter().filter_map(mentioned_image);
             Some(models::Message::User(std::iter::once(Part::text(mention_text(mention))).chain(images).collect()))
         }
-        Message::Custom(custom) => Some(models::Message::User(parts(&custom.content))),
+        StoredMessage::Custom(custom) => Some(models::Message::User(parts(&custom.content))),
     }
 }
 
@@ -137,7 +141,7 @@ fn user(text: String) -> models::Message {
     models::Message::User(vec![Part::text(text)])
 }
 
-fn assistant_to_model(assistant: &Assistant) -> Option<models::Message> {
+fn assistant_to_model(assistant: &AssistantReply) -> Option<models::Message> {
     // What a provider broke off is not part of what was said, and its calls were never wanted.
     if assistant.stop_reason == StopReason::Error {
         return None;
@@ -155,15 +159,15 @@ fn assistant_to_model(assistant: &Assistant) -> Option<models::Message> {
     }))
 }
 
-fn parts(blocks: &[Block]) -> Vec<Part> {
+fn parts(blocks: &[MessageBlock]) -> Vec<Part> {
     let parts = blocks.iter().map(|block| match block {
-        Block::Text(text) => Part::Text { text: text.text.clone(), signature: text.text_signature.clone() },
-        Block::Thinking(thinking) => {
+        MessageBlock::Text(text) => Part::Text { text: text.text.clone(), signature: text.text_signature.clone() },
+        MessageBlock::Thinking(thinking) => {
             Part::Thinking { text: thinking.thinking.clone(), signature: thinking.thinking_signature.clone() }
         }
-        Block::RedactedThinking { data } => Part::Redacted { data: data.clone() },
-        Block::Image(image) => Part::Image { mime_type: image.mime_type.clone(), data: image.data.clone() },
-        Block::ToolCall(call) => Part::ToolCall {
+        MessageBlock::RedactedThinking { data } => Part::Redacted { data: data.clone() },
+        MessageBlock::Image(image) => Part::Image { mime_type: image.mime_type.clone(), data: image.data.clone() },
+        MessageBlock::ToolCall(call) => Part::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
             arguments: serde_json::Value::Object(call.arguments.clone()).to_string(),
@@ -173,7 +177,7 @@ fn parts(blocks: &[Block]) -> Vec<Part> {
     parts.collect()
 }
 
-fn bash_text(bash: &BashExecution) -> String {
+fn bash_text(bash: &BashMessage) -> String {
     let output = if bash.output.trim().is_empty() { "(no output)" } else { bash.output.as_str() };
     let mut text = format!("Ran `{}`\n```\n{output}\n```", bash.command);
     if let Some(note) = cut_note(bash) {
@@ -188,7 +192,7 @@ fn bash_text(bash: &BashExecution) -> String {
 }
 
 /// Says of an output that is not whole what is shown, and where the rest is.
-fn cut_note(bash: &BashExecution) -> Option<String> {
+fn cut_note(bash: &BashMessage) -> Option<String> {
     let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation")).filter(|_| bash.truncated);
     let count = |key: &str| cut.and_then(|cut| cut.get(key)).and_then(serde_json::Value::as_u64);
     let whole = cut.and_then(|cut| cut.get("artifact")).and_then(serde_json::Value::as_str);
@@ -200,7 +204,7 @@ fn cut_note(bash: &BashExecution) -> Option<String> {
     bash.truncated.then(|| format!("[The output was cut: this is {shown}{place}]"))
 }
 
-fn mention_text(mention: &FileMention) -> String {
+fn mention_text(mention: &FileMentionMessage) -> String {
     let mut text = String::new();
     for file in &mention.files {
         let part = |key: &str| file.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
@@ -217,28 +221,33 @@ fn mentioned_image(file: &serde_json::Value) -> Option<Part> {
 }
 
 /// An answer that was stopped before a word of it came.
-pub(crate) fn aborted_answer(settings: &Settings) -> Answer {
-    let failure = Failure { retryable: false, overflow: false, after: None };
+pub(crate) fn aborted_answer(settings: &Settings) -> ModelAnswer {
+    let failure = ProviderFailure { retryable: false, overflow: false, after: None };
     let answer = failed_answer(settings, "Request was aborted", failure, StopReason::Aborted);
-    Answer { failure: None, ..answer }
+    ModelAnswer { failure: None, ..answer }
 }
 
 /// An answer that is nothing but a failure.
-pub(crate) fn failed_answer(settings: &Settings, message: &str, failure: Failure, stop: StopReason) -> Answer {
+pub(crate) fn failed_answer(
+    settings: &Settings,
+    message: &str,
+    failure: ProviderFailure,
+    stop: StopReason,
+) -> ModelAnswer {
     let (provider, model) =
         settings.model.as_ref().map_or(("", ""), |model| (model.provider.as_str(), model.id.as_str()));
-    let assistant = Assistant {
+    let assistant = AssistantReply {
         provider: provider.to_owned(),
         model: model.to_owned(),
         stop_reason: stop,
         error_message: Some(message.to_owned()),
-        ..Assistant::default()
+        ..AssistantReply::default()
     };
-    Answer {
-        said: said(&Message::Assistant(assistant)),
+    ModelAnswer {
+        message: said(&StoredMessage::Assistant(assistant)),
         stop,
         total_tokens: 0,
-        wanted: Vec::new(),
+        calls: Vec::new(),
         failure: Some(failure),
         others: Vec::new(),
         spent: None,

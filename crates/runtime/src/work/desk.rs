@@ -11,16 +11,16 @@ use std::{
 };
 
 use countersign_core::{
-    Work,
-    call::{self, Progress},
+    OwedWork,
+    call::{self, CallProgress},
     engine::{Command, Engine},
     folder_of,
     id::{CallId, RunId},
     message::StopReason,
     owed_work,
-    run::{self, Answer, Failure},
-    session::{self, Compacted},
-    stopping,
+    run::{self, ModelAnswer, ProviderFailure},
+    session::{self, CompactionOutcome},
+    stopping_work,
 };
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
@@ -68,7 +68,7 @@ pub(crate) struct Desk {
     results: Source,
     contents: Contents,
     merge: Duration,
-    in_flight: BTreeMap<Work, InFlight>,
+    in_flight: BTreeMap<OwedWork, InFlight>,
     is_closing: bool,
     /// Whether nothing is started yet.
     is_held: Arc<AtomicBool>,
@@ -126,8 +126,8 @@ impl Desk {
         if self.is_held.load(Ordering::Acquire) {
             return;
         }
-        let owed = owed(engine.state());
-        let to_stop = stopping(engine.state());
+        let owed = owed_work(engine.state());
+        let to_stop = stopping_work(engine.state());
         self.asked.tell(engine);
         // A piece that is still owed stays known even when its task has ended: its result is on the way, and starting it again could run it twice.
         self.in_flight.retain(|work, in_flight| {
@@ -138,7 +138,7 @@ impl Desk {
             }
             // A summary that a process which ends leaves to the next says nothing more.
             let is_over = in_flight.task.is_finished();
-            let is_left = self.is_closing && !is_stopping && is_over && matches!(work, Work::Compact { .. });
+            let is_left = self.is_closing && !is_stopping && is_over && matches!(work, OwedWork::Compact { .. });
             (is_owed || is_stopping || !is_over) && !is_left
         });
         // What is to stop and was never begun, or was lost, has nobody else to say so.
@@ -150,12 +150,12 @@ impl Desk {
             }
         }
         for work in owed {
-            let is_left = self.is_closing && matches!(work, Work::Compact { .. });
+            let is_left = self.is_closing && matches!(work, OwedWork::Compact { .. });
             if !is_left
                 && !self.in_flight.contains_key(&work)
                 && let Some(in_flight) = self.start(engine, &work)
             {
-                if let Work::Call { call, start } = &work {
+                if let OwedWork::Call { call, start } = &work {
                     self.known.insert((*call, *start));
                 }
                 self.in_flight.insert(work, in_flight);
@@ -165,36 +165,36 @@ impl Desk {
     }
 
     /// Says of a piece of work that nobody has in hand that it was stopped.
-    fn end(&self, engine: &Engine, work: &Work) -> Option<InFlight> {
+    fn end(&self, engine: &Engine, work: &OwedWork) -> Option<InFlight> {
         let state = engine.state();
         let command = match work {
-            Work::Turn { run, epoch } => {
+            OwedWork::Turn { run, epoch } => {
                 let session = state.session(state.run(*run)?.session())?;
                 let answer = conversation::aborted_answer(session.settings());
                 Command::Run(run::Command::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) })
             }
-            Work::Call { call, start }
+            OwedWork::Call { call, start }
                 if self.known.contains(&(*call, *start)) || state.call(*call).is_some_and(call::Call::is_asking) =>
             {
-                Command::Call(call::Command::Ended { call: *call, progress: Progress::Broke })
+                Command::Call(call::Command::Ended { call: *call, progress: CallProgress::Broke })
             }
-            Work::Call { call, .. } => {
-                let progress = Progress::NotBegun("Command aborted before it began".into());
+            OwedWork::Call { call, .. } => {
+                let progress = CallProgress::NotBegun("Command aborted before it began".into());
                 Command::Call(call::Command::Ended { call: *call, progress })
             }
-            Work::Compact { session, epoch } => Command::Session(
+            OwedWork::Compact { session, epoch } => Command::Session(
                 session.clone(),
-                session::Command::Compacted { epoch: *epoch, outcome: Compacted::Aborted },
+                session::Command::Compacted { epoch: *epoch, outcome: CompactionOutcome::Aborted },
             ),
             // Nobody stops a firing: its run is stopped.
-            Work::Fire { .. } => return None,
+            OwedWork::Fire { .. } => return None,
         };
         let results = self.results.clone();
         let task = tokio::spawn(async move { results.tell(command).await });
         Some(InFlight { cancel: CancellationToken::new(), task, is_elsewhere: false })
     }
 
-    fn start(&self, engine: &Engine, work: &Work) -> Option<InFlight> {
+    fn start(&self, engine: &Engine, work: &OwedWork) -> Option<InFlight> {
         let cancel = CancellationToken::new();
         if self.is_closing {
             cancel.cancel();
@@ -202,7 +202,7 @@ impl Desk {
         let mut is_elsewhere = false;
         let state = engine.state();
         let (contents, results, meters) = (self.contents.clone(), self.results.clone(), Arc::clone(&self.meters));
-        let host_of = |session: &session::Session, run: Option<RunId>| match session.hosted() {
+        let host_of = |session: &session::Session, run: Option<RunId>| match session.hosted_state() {
             Some(_) => self.host.guest(session.id()),
             None => match self.host.wing(session.id(), run) {
                 Wing::Here => Some(Arc::clone(&self.host)),
@@ -212,7 +212,7 @@ impl Desk {
         };
         let token = cancel.clone();
         let task = match work {
-            Work::Turn { run, epoch } => {
+            OwedWork::Turn { run, epoch } => {
                 let run = state.run(*run)?;
                 let session = state.session(run.session())?;
                 let host = host_of(session, Some(run.id()))?;
@@ -222,9 +222,9 @@ impl Desk {
                     session: session.id().clone(),
                     cwd: session.cwd().to_owned(),
                     folder: session.folder().to_owned(),
-                    settings: run.settings(session.settings()),
+                    settings: run.effective_settings(session.settings()),
                     pieces: conversation::outline(session),
-                    cap: run.cap(),
+                    cap: run.token_cap(),
                     merge: self.merge,
                     budget: if session.unattended().is_some() { Budget::Counted } else { Budget::Unlimited },
                     time: Stopwatch::start(run.asked_at()),
@@ -239,7 +239,7 @@ impl Desk {
                     work.work(&*host, &contents, &results, token).await
                 }))
             }
-            Work::Call { call, .. } => {
+            OwedWork::Call { call, .. } => {
                 let call = state.call(*call)?;
                 let session = state.session(call.session())?;
                 let host = host_of(session, call.run())?;
@@ -251,33 +251,33 @@ impl Desk {
                     folder: session.folder().to_owned(),
                     place: folder_of(session, engine.admitted().call_content(call.id())?),
                     executor: call.executor().clone(),
-                    content: call.content(),
-                    arguments: call.arguments(),
-                    pins: call.pins(),
+                    content: call.content_lsn(),
+                    arguments: call.arguments_digest(),
+                    pins: call.pins_digest(),
                     is_approved: call.is_approved(),
-                    start: call.starts(),
-                    line: call.line(),
+                    start: call.start_count(),
+                    line: call.peer_line(),
                     patience: session.settings().peer_timeout,
                     is_asking: call.is_asking(),
                     asked: self.asked.clone(),
                 };
-                let broke = Command::Call(call::Command::Ended { call: call.id(), progress: Progress::Broke });
+                let broke = Command::Call(call::Command::Ended { call: call.id(), progress: CallProgress::Broke });
                 tokio::spawn(ends((results.clone(), meters), broke, async move {
                     work.work(&*host, &contents, &results, token).await
                 }))
             }
-            Work::Compact { session, epoch } => {
+            OwedWork::Compact { session, epoch } => {
                 let session = state.session(session)?;
                 let host = host_of(session, None)?;
                 let work = CompactWork::of(session, *epoch, state.last_fact_at(), Arc::clone(&meters))?;
-                let outcome = Compacted::Failed { message: "the summary broke off".into() };
+                let outcome = CompactionOutcome::Failed { message: "the summary broke off".into() };
                 let broke =
                     Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });
                 tokio::spawn(ends((results.clone(), meters), broke, async move {
                     work.work(&*host, &contents, token).await
                 }))
             }
-            Work::Fire { firing, step } => {
+            OwedWork::Fire { firing, step } => {
                 let (job, open) = state.schedule().firing(firing)?;
                 let fired = Fired { job: job.clone(), firing: open.clone(), step: *step };
                 let broke = Command::Schedule(fired.failed("internal error: seeing to it broke off"));
@@ -307,7 +307,7 @@ async fn ends((results, meters): (Source, Arc<Meters>), broke: Command, work: im
     results.tell(command).await;
 }
 
-fn broken_answer(settings: &session::Settings) -> Answer {
-    let failure = Failure { retryable: false, overflow: false, after: None };
+fn broken_answer(settings: &session::Settings) -> ModelAnswer {
+    let failure = ProviderFailure { retryable: false, overflow: false, after: None };
     conversation::failed_answer(settings, "internal error: the request broke off", failure, StopReason::Error)
 }

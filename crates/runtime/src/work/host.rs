@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    Step,
-    call::Content,
+    FiringStep,
+    call::CallDetails,
     id::{EntryId, RunId, SessionId},
-    message::Message,
-    schedule::{self, Ending, Firing, FiringId, Job, Outcome, Status},
-    session::{ModelRef, Price},
-    tool::Spec,
+    message::StoredMessage,
+    schedule::{self, Firing, FiringId, FiringOutcome, FiringResult, FiringStatus, Job},
+    session::{ModelPrice, ModelRef},
+    tool::ToolSpec,
 };
 use countersign_models::{Entry, Failure, Model, SecretString};
 use countersign_tools::{Context, Registry};
@@ -37,13 +37,13 @@ pub struct Chosen {
 pub fn reference(entry: &Entry) -> ModelRef {
     let micros = |dollars: f64| (dollars * 1_000_000.0).ceil() as u64;
     let cost = &entry.cost;
-    let price = Price { input: micros(cost.input.max(cost.cache_write)), output: micros(cost.output) };
+    let price = ModelPrice { input: micros(cost.input.max(cost.cache_write)), output: micros(cost.output) };
     ModelRef {
         provider: entry.provider.clone(),
         id: entry.id.clone(),
         context_window: entry.context_window,
         max_tokens: entry.max_tokens,
-        price: (price != Price::default()).then_some(price),
+        price: (price != ModelPrice::default()).then_some(price),
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Fired {
     /// The firing.
     pub firing: Firing,
     /// What it needs.
-    pub step: Step,
+    pub step: FiringStep,
 }
 
 impl Fired {
@@ -98,8 +98,8 @@ impl Fired {
 
     /// The command that ends it badly, and says why.
     pub fn failed(&self, why: impl Into<String>) -> schedule::Command {
-        let outcome = Outcome { error: Some(why.into()), summary: None };
-        let ending = Ending { status: Status::Failed, told: false, outcome };
+        let outcome = FiringOutcome { error: Some(why.into()), summary: None };
+        let ending = FiringResult { status: FiringStatus::Failed, reported: false, outcome };
         schedule::Command::End { firing: self.id(), ending }
     }
 }
@@ -142,10 +142,10 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// Writes the system prompt for a request that is sent now. It may read files: it is asked outside the owner.
-    fn system_prompt(&self, session: &SessionId, cwd: &str, tools: &[&Spec]) -> String;
+    fn system_prompt(&self, session: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String;
 
     /// Asks a service for what an agent requested, with credentials that only the gateway holds.
-    fn serve<'a>(&'a self, content: &'a Content, _cancel: CancellationToken) -> BoxFuture<'a, Served> {
+    fn serve<'a>(&'a self, content: &'a CallDetails, _cancel: CancellationToken) -> BoxFuture<'a, Served> {
         Box::pin(async move { Served::NotBegun(format!("Unknown tool: {}", content.tool)) })
     }
 
@@ -197,7 +197,7 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// The request for what should be remembered of messages that a compaction takes out; `None` where nothing is.
-    fn memories(&self, _history: &[Message], _turn: &[Message]) -> Option<Memories> {
+    fn memories(&self, _history: &[StoredMessage], _turn: &[StoredMessage]) -> Option<Memories> {
         None
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    call::{Content, Known, Progress, Returned},
+    call::{CallDetails, CallProgress, CallResult, DoubtCause},
     id::PeerId,
 };
 use countersign_tools::Output;
@@ -24,8 +24,8 @@ const NOT_ASKED: &str = "Outcome unknown: it was stopped before whoever has it c
 
 impl CallWork {
     /// Nothing of it left: not the call, or not the question what became of it.
-    const fn unsent(&self) -> Progress {
-        Progress::Unsent { start: self.start }
+    const fn unsent(&self) -> CallProgress {
+        CallProgress::Unsent { start: self.start }
     }
 
     /// Does the call at `peer`. A stopped call does not wait for what its peer says of that: it ends at once.
@@ -33,10 +33,10 @@ impl CallWork {
         &self,
         peer: &PeerId,
         peers: Peers,
-        content: Content,
+        content: CallDetails,
         results: &Source,
         cancel: CancellationToken,
-    ) -> Progress {
+    ) -> CallProgress {
         let content = Arc::new(content);
         let Some(line) = self.line.and_then(|line| peers.on(peer, line)) else { return self.unsent() };
         let (errand, mut taken) = Errand::new(self.call, self.session.clone(), Arc::clone(&content), results.clone());
@@ -56,16 +56,16 @@ impl CallWork {
                 // It may have been sent in this very moment.
                 match taken.try_recv() {
                     Ok(taken) => Ok(taken),
-                    Err(_) if self.is_asking => return left(NOT_ASKED.to_owned(), Known::Stopped),
-                    Err(_) => return Progress::NotBegun(NOT_SENT.into()),
+                    Err(_) if self.is_asking => return left(NOT_ASKED.to_owned(), DoubtCause::Stopped),
+                    Err(_) => return CallProgress::NotBegun(NOT_SENT.into()),
                 }
             }
         };
         let (words, patience, mut updates, mut end) = match taken {
             Ok(Taken::Sent { words, patience, updates, end }) => (words, patience, updates, end),
             // What it may have done on an earlier line nobody can tell.
-            Ok(Taken::Refused(why)) if self.is_asking => return left(why, Known::PeerLost),
-            Ok(Taken::Refused(why)) => return Progress::NotBegun(why.into()),
+            Ok(Taken::Refused(why)) if self.is_asking => return left(why, DoubtCause::PeerLost),
+            Ok(Taken::Refused(why)) => return CallProgress::NotBegun(why.into()),
             Err(_) => return self.unsent(),
         };
         let patience = patience.unwrap_or(self.patience);
@@ -83,16 +83,16 @@ impl CallWork {
                     return match ended {
                         Ok(Fate::Done { output, left_behind }) => {
                             let said = returned(&content.tool, &content.tool_call_id, output);
-                            Progress::Returned(Box::new(Returned { left_behind, ..said }))
+                            CallProgress::Returned(Box::new(CallResult { left_behind, ..said }))
                         }
-                        Ok(Fate::NotBegun(why)) if self.is_asking => Progress::NotBegun(why.into()),
-                        Ok(Fate::NotBegun(why) | Fate::Lost(why)) => left(why, Known::PeerLost),
-                        Err(_) => left(gone, Known::LineGone),
+                        Ok(Fate::NotBegun(why)) if self.is_asking => CallProgress::NotBegun(why.into()),
+                        Ok(Fate::NotBegun(why) | Fate::Lost(why)) => left(why, DoubtCause::PeerLost),
+                        Err(_) => left(gone, DoubtCause::LineGone),
                     };
                 }
                 () = cancel.cancelled() => {
                     let _ = stop();
-                    return left(stopped, Known::Stopped);
+                    return left(stopped, DoubtCause::Stopped);
                 }
                 changed = updates.changed(), if is_heard => {
                     heard_at = Instant::now();
@@ -105,7 +105,7 @@ impl CallWork {
                 }
                 () = tokio::time::sleep_until(heard_at + patience) => {
                     let _ = stop();
-                    return left(silent, Known::PeerSilent);
+                    return left(silent, DoubtCause::PeerSilent);
                 }
             }
         }
@@ -118,6 +118,6 @@ fn unseen(updates: &mut watch::Receiver<Option<Output>>) -> Option<Output> {
     if latest.has_changed() { latest.clone() } else { None }
 }
 
-fn left(text: String, since: Known) -> Progress {
-    Progress::Left { text: text.into(), since }
+fn left(text: String, since: DoubtCause) -> CallProgress {
+    CallProgress::Left { text: text.into(), since }
 }

@@ -2,19 +2,19 @@
 //!
 //! It must not know whether anybody counts it against a budget.
 
-use countersign_core::{ledger::Amount, message};
+use countersign_core::{ledger::BudgetAmount, message};
 use countersign_models::{self as models, Entry, FailureKind};
 
 /// What an answer took that was given to the end, where its provider told that.
-pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<Amount> {
+pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<BudgetAmount> {
     let usage = usage(entry, used);
     let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
-    let amount = Amount { tokens: usage.total_tokens, calls: 0, cost_micros };
-    (amount != Amount::default()).then_some(amount)
+    let amount = BudgetAmount { tokens: usage.total_tokens, calls: 0, cost_micros };
+    (amount != BudgetAmount::default()).then_some(amount)
 }
 
 /// What a request took that failed: nothing where a provider refused to begin an answer, else nobody knows.
-pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Option<Amount> {
+pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Option<BudgetAmount> {
     match failed.kind {
         FailureKind::Auth
         | FailureKind::Overflow
@@ -22,7 +22,7 @@ pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Opti
         | FailureKind::Overloaded
         | FailureKind::Refused
         | FailureKind::Usage
-        | FailureKind::Unpaid => (!is_begun).then(Amount::default),
+        | FailureKind::Unpaid => (!is_begun).then(BudgetAmount::default),
         FailureKind::Server
         | FailureKind::Network
         | FailureKind::Silence
@@ -32,15 +32,15 @@ pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Opti
 }
 
 /// What a provider counted, with what it costs.
-pub(super) fn usage(entry: &Entry, used: &models::Usage) -> message::Usage {
+pub(super) fn usage(entry: &Entry, used: &models::Usage) -> message::RequestUsage {
     let cost = models::cost(entry, used);
-    message::Usage {
+    message::RequestUsage {
         input: used.input,
         output: used.output,
         cache_read: used.cache_read,
         cache_write: used.cache_write,
         total_tokens: used.input + used.output + used.cache_read + used.cache_write,
-        cost: message::Cost {
+        cost: message::UsageCost {
             input: cost.input,
             output: cost.output,
             cache_read: cost.cache_read,

@@ -1,6 +1,6 @@
 //! The requests for the summaries of a compaction, as a host writes them.
 
-use countersign_core::message::{Message, Summary};
+use countersign_core::message::{StoredMessage, SummaryMessage};
 use serde_json::Value;
 
 /// The requests for one summary.
@@ -21,14 +21,14 @@ pub trait SummaryPrompts: Send + Sync {
     /// Returns the requests for a summary of `history` and of the first part of a turn, `turn`.
     fn requests(
         &self,
-        history: &[Message],
-        turn: &[Message],
-        previous: Option<&Summary>,
+        history: &[StoredMessage],
+        turn: &[StoredMessage],
+        previous: Option<&SummaryMessage>,
         instructions: Option<&str>,
     ) -> SummaryRequests;
 
     /// Returns how many bytes of a request `message` takes.
-    fn request_size(&self, message: &Message) -> usize {
+    fn request_size(&self, message: &StoredMessage) -> usize {
         serde_json::to_string(message).map_or(0, |text| text.len())
     }
 
@@ -41,7 +41,13 @@ pub trait SummaryPrompts: Send + Sync {
 pub struct NoSummaries;
 
 impl SummaryPrompts for NoSummaries {
-    fn requests(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> SummaryRequests {
+    fn requests(
+        &self,
+        _: &[StoredMessage],
+        _: &[StoredMessage],
+        _: Option<&SummaryMessage>,
+        _: Option<&str>,
+    ) -> SummaryRequests {
         SummaryRequests { system: String::new(), history: None, turn: None, details: Value::Null }
     }
 

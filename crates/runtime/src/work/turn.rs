@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use countersign_core::{
     engine::Command,
     id::{RunId, SessionId},
-    ledger::Amount,
-    message::{self, Assistant, Block, Message, StopReason},
-    run::{Answer, Command as RunCommand, Failure},
+    ledger::BudgetAmount,
+    message::{self, AssistantReply, MessageBlock, StopReason, StoredMessage},
+    run::{Command as RunCommand, ModelAnswer, ProviderFailure},
     session::Settings,
-    tool::Spec,
+    tool::ToolSpec,
 };
 use countersign_models::{self as models, Entry, Event, FailureKind, Level, Part, PartKind, Request, Stop};
 use countersign_tools::{Registry, strip_intent, with_intent};
@@ -72,7 +72,7 @@ impl TurnWork {
     }
 
     /// What the model is told first: what people say the session is to be like, before everything else.
-    fn system(&self, host: &dyn Host, specs: &[&Spec]) -> String {
+    fn system(&self, host: &dyn Host, specs: &[&ToolSpec]) -> String {
         let told = host.system_prompt(&self.session, &self.cwd, specs);
         match &self.settings.profile.system_prompt {
             Some(own) => format!("{own}\n\n{told}"),
@@ -86,12 +86,12 @@ impl TurnWork {
         contents: &Contents,
         results: &Source,
         cancel: CancellationToken,
-    ) -> Answer {
+    ) -> ModelAnswer {
         let fail = |message: &str| {
-            let failure = Failure { retryable: false, overflow: false, after: None };
+            let failure = ProviderFailure { retryable: false, overflow: false, after: None };
             let answer = failed_answer(&self.settings, message, failure, StopReason::Error);
             // Nobody was asked.
-            Answer { spent: Some(Amount::default()), ..answer }
+            ModelAnswer { spent: Some(BudgetAmount::default()), ..answer }
         };
         let Some(model) = &self.settings.model else { return fail("No model selected.") };
         let chosen = match host.model(model) {
@@ -105,7 +105,7 @@ impl TurnWork {
         };
         conversation::with_pictures(&mut messages, host).await;
         let registry = host.tools(&self.session);
-        let specs: Vec<&Spec> = registry.specs().collect();
+        let specs: Vec<&ToolSpec> = registry.specs().collect();
         let request = Request {
             entry: Arc::clone(&chosen.entry),
             key: chosen.key,
@@ -144,7 +144,7 @@ impl TurnWork {
         let mut answer = hearing.finish(outcome, &registry, host).await;
         answer.others = others;
         let place = Place { session: &self.session, cwd: &self.cwd, folder: &self.folder };
-        place.pin(host, &registry, &mut answer.wanted, &cancel).await;
+        place.pin(host, &registry, &mut answer.calls, &cancel).await;
         answer
     }
 }
@@ -351,7 +351,7 @@ impl<'a> Hearing<'a> {
         None
     }
 
-    async fn finish(mut self, outcome: Outcome, registry: &Registry, host: &dyn Host) -> Answer {
+    async fn finish(mut self, outcome: Outcome, registry: &Registry, host: &dyn Host) -> ModelAnswer {
         self.flush().await;
         let raw: Vec<Part> = self.parts.iter().map(Heard::part).collect();
         let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();
@@ -359,7 +359,7 @@ impl<'a> Hearing<'a> {
         let (stop, error_message, failure) = match outcome {
             Outcome::Aborted => (StopReason::Aborted, Some(ABORTED.to_owned()), None),
             Outcome::Failed(failed) => {
-                let failure = Failure {
+                let failure = ProviderFailure {
                     retryable: host.repeats(&failed),
                     overflow: failed.kind == FailureKind::Overflow,
                     after: failed.wait(),
@@ -381,7 +381,7 @@ impl<'a> Hearing<'a> {
         };
         let usage = usage(self.entry, &self.usage);
         self.work.meters.add_tokens([usage.input, usage.output, usage.cache_read, usage.cache_write]);
-        let assistant = Assistant {
+        let assistant = AssistantReply {
             content: raw.iter().map(block).collect(),
             api: self.entry.api.as_str().to_owned(),
             provider: self.entry.provider.clone(),
@@ -393,14 +393,14 @@ impl<'a> Hearing<'a> {
             duration: Some(millis(self.asked.elapsed())),
             ttft: self.first.map(millis),
             provider_payload: self.payload.take().and_then(|data| serde_json::from_str(&data).ok()),
-            ..Assistant::default()
+            ..AssistantReply::default()
         };
         let total_tokens = usage.total_tokens;
-        Answer {
-            said: said(&Message::Assistant(assistant)),
+        ModelAnswer {
+            message: said(&StoredMessage::Assistant(assistant)),
             stop,
             total_tokens,
-            wanted,
+            calls: wanted,
             failure,
             others: Vec::new(),
             spent,
@@ -409,7 +409,7 @@ impl<'a> Hearing<'a> {
 
     /// What the answer took, where that is known: a provider counts an answer that it gave to the end, and nothing where it
     /// refused to begin one.
-    fn spent(&self, outcome: &Outcome) -> Option<Amount> {
+    fn spent(&self, outcome: &Outcome) -> Option<BudgetAmount> {
         match outcome {
             _ if self.is_unknown => None,
             Outcome::Stopped(_) => spent_by_answer(self.entry, &self.usage),
@@ -446,22 +446,23 @@ fn live_part(kind: &PartKind) -> LivePart {
     }
 }
 
-fn block(part: &Part) -> Block {
+fn block(part: &Part) -> MessageBlock {
     match part {
         Part::Text { text, signature } => {
-            Block::Text(message::Text { text: text.clone(), text_signature: signature.clone() })
+            MessageBlock::Text(message::TextBlock { text: text.clone(), text_signature: signature.clone() })
         }
-        Part::Thinking { text, signature } => {
-            Block::Thinking(message::Thinking { thinking: text.clone(), thinking_signature: signature.clone() })
-        }
-        Part::Redacted { data } => Block::RedactedThinking { data: data.clone() },
+        Part::Thinking { text, signature } => MessageBlock::Thinking(message::ThinkingBlock {
+            thinking: text.clone(),
+            thinking_signature: signature.clone(),
+        }),
+        Part::Redacted { data } => MessageBlock::RedactedThinking { data: data.clone() },
         Part::Image { mime_type, data } => {
-            Block::Image(message::Image { data: data.clone(), mime_type: mime_type.clone() })
+            MessageBlock::Image(message::ImageBlock { data: data.clone(), mime_type: mime_type.clone() })
         }
         Part::ToolCall { id, name, arguments, signature } => {
             let arguments = object(arguments).unwrap_or_default();
             let (_, intent) = strip_intent(arguments.clone());
-            Block::ToolCall(message::ToolCall {
+            MessageBlock::ToolCall(message::ToolCallBlock {
                 id: id.clone(),
                 name: name.clone(),
                 arguments,

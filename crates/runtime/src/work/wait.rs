@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use countersign_core::{
     schedule::Zone,
-    session::{ModelRef, Retry},
+    session::{ModelRef, RetryPolicy},
     time::Millis,
 };
 use countersign_models::Failure;
@@ -23,7 +23,7 @@ const MOST_OTHERS: usize = 8;
 /// other: what an account has used up often holds for all its models.
 pub(super) fn others(
     failure: &Failure,
-    retry: Retry,
+    retry: RetryPolicy,
     model: &ModelRef,
     usable: impl FnOnce() -> Vec<ModelRef>,
 ) -> Vec<ModelRef> {
@@ -79,7 +79,7 @@ mod tests {
     use std::time::Duration;
 
     use countersign_core::{
-        session::{ModelRef, Retry},
+        session::{ModelRef, RetryPolicy},
         time::Millis,
     };
     use countersign_models::{Failure, FailureKind};
@@ -96,7 +96,7 @@ mod tests {
         let names = |kind, after: Option<u64>, usable: &[&str]| {
             let failure = Failure { retry_after: after.map(Duration::from_secs), ..Failure::new(kind, "no") };
             let usable = || usable.iter().map(|name| model(name)).collect();
-            let others = others(&failure, Retry::default(), &model("a/1"), usable).into_iter();
+            let others = others(&failure, RetryPolicy::default(), &model("a/1"), usable).into_iter();
             others.map(|other| format!("{}/{}", other.provider, other.id)).collect::<Vec<_>>().join(" ")
         };
         let of = |after, usable: &[&str]| names(FailureKind::RateLimit, after, usable);

@@ -3,8 +3,8 @@
 use countersign_core::{
     call::Executor,
     id::SessionId,
-    run::Wanted,
-    tool::{Effect, Lane, Repeat},
+    run::ResolvedCall,
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 use countersign_models::Part;
 use countersign_tools::{Failure, Registry, Route, leads_to, strip_intent};
@@ -31,12 +31,12 @@ impl Place<'_> {
         &self,
         host: &dyn Host,
         registry: &Registry,
-        wanted: &mut [Wanted],
+        wanted: &mut [ResolvedCall],
         cancel: &CancellationToken,
     ) {
         // A run that is being stopped runs nothing of it either way.
         let is_stopping = cancel.is_cancelled();
-        let here = |call: &&mut Wanted| call.executor == Executor::Builtin && call.problem.is_none();
+        let here = |call: &&mut ResolvedCall| call.executor == Executor::Builtin && call.problem.is_none();
         let mut cx = None;
         for call in wanted.iter_mut().filter(here) {
             let Some(tool) = registry.get(&call.tool) else { continue };
@@ -76,7 +76,7 @@ pub(super) fn object(raw: &str) -> Result<Map<String, Value>, String> {
 }
 
 /// Looks a wanted call up and checks what it brings.
-pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Option<Wanted> {
+pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Option<ResolvedCall> {
     let Part::ToolCall { id, name, arguments, .. } = call else { return None };
     let tool = registry.get(name);
     let spec = tool.map(|tool| tool.spec());
@@ -102,7 +102,7 @@ pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> S
         Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class), Some(away.shell.clone())),
     };
     let is_away = class.is_some();
-    Some(Wanted {
+    Some(ResolvedCall {
         tool_call_id: id.as_str().into(),
         tool: name.as_str().into(),
         signature: spec.map_or_else(|| name.clone(), |spec| spec.signature_of(&arguments)),
@@ -111,8 +111,8 @@ pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> S
         intent: intent.map(Into::into),
         lane: spec.map_or(Lane::Shared, |spec| spec.lane),
         // What left for a peer is not sent again.
-        repeat: spec.filter(|_| !is_away).map_or(Repeat::Once, |spec| spec.repeat),
-        effect: spec.map_or(Effect::Changes, |spec| spec.effect),
+        repeat: spec.filter(|_| !is_away).map_or(RepeatMode::Once, |spec| spec.repeat),
+        effect: spec.map_or(ToolEffect::Changes, |spec| spec.effect),
         executor,
         class,
         shell,

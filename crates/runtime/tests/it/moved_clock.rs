@@ -4,7 +4,7 @@ use countersign_core::{
     engine::{Command, Event, ResumeMode},
     id::JobId,
     policy::DefaultPolicy,
-    schedule::{self, Afterwards, Kind, Plan, Schedule},
+    schedule::{self, AfterRun, JobKind, JobPlan, JobSchedule},
     time::Millis,
 };
 use countersign_runtime::{
@@ -31,8 +31,9 @@ async fn a_job_fires_when_the_clock_that_was_set_shows_its_time() {
     let mut released = owner.subscribe().await.unwrap();
     // It is planned for in ten hours, and the clock turns out to be five minutes less than that behind.
     let at = Millis(from.0 + 600 * MINUTE);
-    let (agent, kind, afterwards) = ("main".to_owned(), Kind::Job, Afterwards::Stays);
-    let plan = Plan { agent, kind, schedule: Schedule::At { at }, follows_house: false, enabled: true, afterwards };
+    let (agent, kind, afterwards) = ("main".to_owned(), JobKind::Job, AfterRun::Stays);
+    let plan =
+        JobPlan { agent, kind, schedule: JobSchedule::At { at }, follows_house: false, enabled: true, afterwards };
     let add = schedule::Command::Add { job: JobId::new("once"), plan: Box::new(plan), content: "{}".into() };
     owner.source(Lane::Request).ask(Command::Schedule(add)).await.unwrap();
     let ahead = i64::try_from(595 * MINUTE).unwrap();

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    message::{Block, Message, Said},
-    session::Retry,
+    message::{InputMessage, MessageBlock, StoredMessage},
+    session::RetryPolicy,
 };
 use countersign_runtime::{
     Chosen, Memories,
@@ -16,21 +16,24 @@ use countersign_runtime::{
     note_down,
 };
 
-fn said(words: usize) -> Message {
-    Message::User(Said { content: vec![Block::text("word ".repeat(words))], ..Said::default() })
+fn said(words: usize) -> StoredMessage {
+    StoredMessage::User(InputMessage {
+        content: vec![MessageBlock::from_text("word ".repeat(words))],
+        ..InputMessage::default()
+    })
 }
 
-async fn noted(replies: Vec<Reply>, messages: &[Message]) -> (Result<String, String>, Vec<String>) {
+async fn noted(replies: Vec<Reply>, messages: &[StoredMessage]) -> (Result<String, String>, Vec<String>) {
     let model = Scripted::new(replies);
     let mut entry = demo::entry();
     entry.context_window = 1_700;
     let chosen = Chosen { entry: Arc::new(entry), key: None, model: Arc::new(model.clone()) };
     let asked = parking_lot::Mutex::new(Vec::new());
-    let request = |part: &[Message]| {
+    let request = |part: &[StoredMessage]| {
         asked.lock().push(part.len().to_string());
         Memories { system: "s".to_owned(), request: "r".to_owned() }
     };
-    let retry = Retry { enabled: false, max: 0, base: Duration::ZERO, ..Retry::default() };
+    let retry = RetryPolicy { enabled: false, max: 0, base: Duration::ZERO, ..RetryPolicy::default() };
     let noted = note_down(&chosen, messages, request, retry, Duration::from_secs(9), &Meters::new()).await;
     (noted, asked.into_inner())
 }

@@ -4,11 +4,11 @@ use std::{path::Path, time::Duration};
 
 use countersign_core::{
     engine::{Command, Engine, EngineReply as Outcome, ResumeMode},
-    gate::{self, Scope},
+    gate::{self, ApprovalScope},
     id::EntryId,
     policy::DefaultPolicy,
     run,
-    session::{self, Imported, Kind, Said},
+    session::{self, ImportedEntry, MessageContent, SessionEntryKind},
 };
 use countersign_runtime::{
     Lane, LiveKind, Refused, Released,
@@ -149,7 +149,7 @@ async fn an_answer_that_was_not_recorded_has_no_effect_later() {
     let again = tokio::time::timeout(Duration::from_secs(120), again).await.unwrap();
     assert_eq!(
         again.map(|reply| reply.outcome),
-        Ok(Outcome::Resolved(gate::Resolution::Allowed { scope: Scope::Once }))
+        Ok(Outcome::Resolved(gate::GateResolution::Allowed { scope: ApprovalScope::Once }))
     );
     at_rest(&owner).await;
     assert!(ran.exists());
@@ -203,12 +203,12 @@ async fn a_follower_that_fell_behind_gets_every_fact_and_then_the_end() {
     let owner = open(log, &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     let mut subscriber = owner.subscribe().await.unwrap();
-    let entries: Vec<Imported> = (0..40)
-        .map(|at| Imported {
+    let entries: Vec<ImportedEntry> = (0..40)
+        .map(|at| ImportedEntry {
             id: EntryId::new(format!("e{at}")),
             parent: None,
-            kind: Kind::User,
-            said: Said { content: "x".repeat(600_000).into(), tokens: 1 },
+            kind: SessionEntryKind::User,
+            message: MessageContent { content: "x".repeat(600_000).into(), tokens: 1 },
             made_at: None,
         })
         .collect();

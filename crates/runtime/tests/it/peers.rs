@@ -6,7 +6,7 @@ use countersign_core::{
     call,
     engine::{Command, Event, ResumeMode},
     id::PeerId,
-    peer::Memory,
+    peer::PeerMemory,
     policy::DefaultPolicy,
     run,
 };
@@ -48,11 +48,11 @@ impl Scene {
 
     /// A line to the same peer, which notes what becomes of calls.
     async fn noting(&self) -> countersign_runtime::Link {
-        self.peers.open_to(PeerId::new("p"), Memory::Keeps, self.owner.source(Lane::Result)).await
+        self.peers.open_to(PeerId::new("p"), PeerMemory::Keeps, self.owner.source(Lane::Result)).await
     }
 
     /// The text of the next result of a call, and how it ended.
-    async fn result(&mut self) -> (String, call::End) {
+    async fn result(&mut self) -> (String, call::CallEnd) {
         let look = async {
             let mut text = String::new();
             loop {
@@ -120,7 +120,7 @@ async fn a_call_waits_for_its_peer_and_ends_with_what_that_says() {
     assert_eq!(exchange.end(Output::text("whole")).await, Heard::InTime);
     let (text, end) = scene.result().await;
     assert!(text.contains("whole"), "{text}");
-    assert_eq!(end, call::End::Done { error: false });
+    assert_eq!(end, call::CallEnd::Done { error: false });
     scene.end().await;
 }
 
@@ -169,12 +169,12 @@ async fn of_calls_that_a_peer_had_when_it_went_only_those_that_were_not_sent_go_
     drop(exchange);
     let (text, end) = scene.result().await;
     assert!(text.contains("has gone"), "{text}");
-    assert_eq!(end, call::End::Unknown);
+    assert_eq!(end, call::CallEnd::Unknown);
     let mut link = scene.link().await;
     let exchange = sent(&mut link).await;
     assert_ne!(exchange.content().tool_call_id, was_sent);
     exchange.end(Output::text("done")).await;
-    assert_eq!(scene.result().await.1, call::End::Done { error: false });
+    assert_eq!(scene.result().await.1, call::CallEnd::Done { error: false });
     scene.end().await;
 }
 
@@ -188,7 +188,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_what_comes_later_is_recorded_as
     assert!(matches!(order(&mut link).await, Order::Stop(call) if call == exchange.call()));
     let (text, end) = scene.result().await;
     assert!(text.contains("was stopped"), "{text}");
-    assert_eq!(end, call::End::Unknown);
+    assert_eq!(end, call::CallEnd::Unknown);
     assert_eq!(exchange.end(Output::text("late")).await, Heard::TooLate);
     let dropped = async {
         loop {
@@ -212,7 +212,7 @@ async fn a_peer_that_says_nothing_is_not_waited_for() {
     let exchange = sent(&mut link).await;
     let (text, end) = scene.result().await;
     assert!(text.contains("says nothing"), "{text}");
-    assert_eq!(end, call::End::Unknown);
+    assert_eq!(end, call::CallEnd::Unknown);
     assert!(matches!(order(&mut link).await, Order::Stop(call) if call == exchange.call()));
     scene.end().await;
 }
@@ -225,7 +225,7 @@ async fn a_refused_errand_fails_with_its_reason() {
     errand(&mut link).await.refuse("it was taken back");
     let (text, end) = scene.result().await;
     assert!(text.contains("it was taken back"), "{text}");
-    assert_eq!(end, call::End::Failed);
+    assert_eq!(end, call::CallEnd::Failed);
     scene.end().await;
 }
 
@@ -257,13 +257,13 @@ async fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line_and
     assert_eq!(exchange.end(Output::text("was done")).await, Heard::InTime);
     let (text, end) = scene.result().await;
     assert!(text.contains("was done"), "{text}");
-    assert_eq!(end, call::End::Done { error: false });
+    assert_eq!(end, call::CallEnd::Done { error: false });
     scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_peer_that_was_asked_can_say_that_a_call_never_began() {
-    for (case, want) in [("sent", call::End::Unknown), ("asked", call::End::Failed)] {
+    for (case, want) in [("sent", call::CallEnd::Unknown), ("asked", call::CallEnd::Failed)] {
         let mut scene = Scene::begin(1, LONG).await;
         let mut link = scene.noting().await;
         scene.prompt().await;

@@ -66,7 +66,7 @@ async fn what_works_or_waits_is_never_let_go_of() {
         assert!(here, "a session with a gate that waits was let go of");
     }
     let told = owner.source(Lane::Result).ask(allow(gate)).await.map(|reply| reply.outcome);
-    assert_eq!(told, Ok(Outcome::Resolved(gate::Resolution::Allowed { scope: gate::Scope::Once })));
+    assert_eq!(told, Ok(Outcome::Resolved(gate::GateResolution::Allowed { scope: gate::ApprovalScope::Once })));
     eventually(&owner, |engine| engine.state().session(&name()).is_none().then_some(())).await;
     assert!(ran.exists());
     owner.close().await;

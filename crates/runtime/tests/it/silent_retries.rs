@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::{Command, Event},
-    ledger::Budget,
+    ledger::BudgetLimits,
     message::StopReason,
     policy::{Contract, ContractScope, DefaultPolicy},
-    run::{self, End},
-    session::{self, Kind},
+    run::{self, RunOutcome},
+    session::{self, SessionEntryKind},
     time::Millis,
     unattended::{self, ContractTerms},
 };
@@ -32,7 +32,7 @@ fn fails(kind: FailureKind, after: Option<u64>) -> Reply {
 /// many milliseconds all of it took.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
-    end: Option<End>,
+    end: Option<RunOutcome>,
     stops: Vec<StopReason>,
     waits: Vec<u64>,
     messages_begun: usize,
@@ -49,11 +49,11 @@ async fn seen(model: &Scripted, abort: Option<u64>) -> Seen {
 }
 
 /// The same under a contract with this budget, if there is one.
-async fn seen_under(budget: Option<Budget>, model: &Scripted, abort: Option<u64>) -> Seen {
+async fn seen_under(budget: Option<BudgetLimits>, model: &Scripted, abort: Option<u64>) -> Seen {
     seen_with(Attempts::default(), budget, model, abort).await
 }
 
-async fn seen_with(attempts: Attempts, budget: Option<Budget>, model: &Scripted, abort: Option<u64>) -> Seen {
+async fn seen_with(attempts: Attempts, budget: Option<BudgetLimits>, model: &Scripted, abort: Option<u64>) -> Seen {
     let owner = owner(attempts, model).await;
     let requests = begin(&owner, &std::env::temp_dir()).await;
     if let Some(budget) = budget {
@@ -82,7 +82,9 @@ async fn seen_with(attempts: Attempts, budget: Option<Budget>, model: &Scripted,
             }
         };
         match &recorded.fact.event {
-            Event::Session(session::Event::Entry { kind: Kind::Assistant { stop, .. }, .. }) => seen.stops.push(*stop),
+            Event::Session(session::Event::Entry { kind: SessionEntryKind::Assistant { stop, .. }, .. }) => {
+                seen.stops.push(*stop)
+            }
             Event::Run(run::Event::BackedOff { delay, .. }) => {
                 seen.waits.push(u64::try_from(delay.as_millis()).unwrap());
             }
@@ -107,7 +109,7 @@ async fn a_failure_before_the_answer_is_known_to_nobody() {
     ] {
         let model = Scripted::new(failures.into_iter().chain([Reply::say("Recovered")]));
         let want = Seen {
-            end: Some(End::Completed),
+            end: Some(RunOutcome::Completed),
             stops: vec![StopReason::Stop],
             messages_begun: 1,
             took,
@@ -124,7 +126,7 @@ async fn failures_are_told_once_the_silent_attempts_are_over() {
     let model = Scripted::new((0..6).map(|_| down()).chain([down(), Reply::say("back")]));
     let (stops, waits) = (vec![StopReason::Error, StopReason::Stop], vec![2_000]);
     let took = 12_400 + 2_000 + 400;
-    let want = Seen { end: Some(End::Completed), stops, waits, messages_begun: 1, took };
+    let want = Seen { end: Some(RunOutcome::Completed), stops, waits, messages_begun: 1, took };
     assert_eq!(seen(&model, None).await, want);
 }
 
@@ -132,7 +134,7 @@ async fn failures_are_told_once_the_silent_attempts_are_over() {
 async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
     let model = Scripted::new([fails(FailureKind::RateLimit, Some(30_000)), Reply::say("later")]);
     let want = Seen {
-        end: Some(End::Completed),
+        end: Some(RunOutcome::Completed),
         stops: vec![StopReason::Error, StopReason::Stop],
         waits: vec![30_000],
         messages_begun: 1,
@@ -140,7 +142,7 @@ async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
     };
     assert_eq!(seen(&model, None).await, want);
     let model = Scripted::new([fails(FailureKind::Auth, None)]);
-    let want = Seen { end: Some(End::Failed), stops: vec![StopReason::Error], ..Seen::default() };
+    let want = Seen { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..Seen::default() };
     assert_eq!(seen(&model, None).await, want);
 }
 
@@ -159,37 +161,38 @@ async fn a_fault_in_the_middle_of_an_answer_is_told() {
 #[tokio::test(start_paused = true)]
 async fn an_abort_ends_a_silent_wait_at_once() {
     let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
-    let want = Seen { end: Some(End::Aborted), stops: vec![StopReason::Aborted], took: 5_000, ..Seen::default() };
+    let want =
+        Seen { end: Some(RunOutcome::Aborted), stops: vec![StopReason::Aborted], took: 5_000, ..Seen::default() };
     assert_eq!(seen(&model, Some(5_000)).await, want);
     assert_eq!(model.left(), 1, "it is not asked again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_counts_what_a_request_may_have_cost_before_another_is_sent() {
-    let counted = || Some(Budget { tokens: Some(1_000_000), ..Budget::default() });
+    let counted = || Some(BudgetLimits { tokens: Some(1_000_000), ..BudgetLimits::default() });
     for (case, kind, waits) in [
         ("it was refused", FailureKind::Overloaded, vec![]),
         ("it may have been answered", FailureKind::Server, vec![2_000]),
     ] {
         let model = Scripted::new([fails(kind, None), Reply::say("Recovered")]);
         let seen = seen_under(counted(), &model, None).await;
-        assert_eq!((seen.end, seen.waits), (Some(End::Completed), waits), "{case}");
+        assert_eq!((seen.end, seen.waits), (Some(RunOutcome::Completed), waits), "{case}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_wall_time_of_a_contract_ends_a_silent_wait() {
-    let short = Budget { wall_time: Some(5_000), ..Budget::default() };
+    let short = BudgetLimits { wall_time: Some(5_000), ..BudgetLimits::default() };
     let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
     let seen = seen_under(Some(short), &model, None).await;
-    assert_eq!((seen.end, seen.took, model.left()), (Some(End::Aborted), 5_000, 1));
+    assert_eq!((seen.end, seen.took, model.left()), (Some(RunOutcome::Aborted), 5_000, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_environment_does_not_repeat_ends_the_run_at_once() {
     let attempts = Attempts { repeats: |failure| failure.kind != FailureKind::Empty, ..Attempts::default() };
     let model = Scripted::new([fails(FailureKind::Empty, None), Reply::say("never")]);
-    let want = Seen { end: Some(End::Failed), stops: vec![StopReason::Error], ..Seen::default() };
+    let want = Seen { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..Seen::default() };
     assert_eq!(seen_with(attempts, None, &model, None).await, want);
     assert_eq!(model.left(), 1, "it is not asked again");
 }

@@ -4,12 +4,12 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{ActiveRules, Command, ResumeMode},
-    gate::{self, Answer, Scope},
+    gate::{self, ApprovalScope, GateReply},
     id::{GateId, PeerId, PrincipalId, SessionId},
     policy::{self, DefaultPolicy, PathContext},
     schedule,
-    session::{self, ModelRef, Said, Settings, WhenBusy},
-    tool::{Effect, Lane, Repeat, Shell, Spec},
+    session::{self, MessageContent, ModelRef, Settings, WhenBusy},
+    tool::{Lane, RepeatMode, Shell, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
     self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, SilentRetries, Source,
@@ -24,10 +24,10 @@ use serde_json::{Map, Value, json};
 /// The tool that the peer `p` does.
 pub(crate) const FAR: &str = "far";
 
-struct Far(Spec);
+struct Far(ToolSpec);
 
 impl Tool for Far {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
@@ -45,13 +45,13 @@ impl Tool for Far {
 }
 
 fn far() -> Arc<dyn Tool> {
-    Arc::new(Far(Spec {
+    Arc::new(Far(ToolSpec {
         name: FAR.to_owned(),
         description: String::new(),
         schema: json!({ "type": "object" }),
         lane: Lane::Shared,
-        repeat: Repeat::Once,
-        effect: Effect::Changes,
+        repeat: RepeatMode::Once,
+        effect: ToolEffect::Changes,
         signature: &[],
     }))
 }
@@ -118,7 +118,7 @@ impl Host for Room {
         self.attempts.silent
     }
 
-    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String {
         String::new()
     }
 
@@ -258,7 +258,7 @@ pub(crate) fn rules(posture: DefaultPolicy) -> ActiveRules {
         compiled: policy::compile_rules(Vec::new()).unwrap(),
         default_policy: posture,
         path_context: PathContext::default(),
-        people: gate::People::default(),
+        people: gate::IdentityMap::default(),
     }
 }
 
@@ -279,13 +279,14 @@ pub(crate) async fn begin_with(owner: &Handle, cwd: &Path, peer_timeout: Duratio
 }
 
 pub(crate) fn prompt() -> Command {
-    let said = Said { content: r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#.into(), tokens: 1 };
-    to_session(session::Command::Prompt { said, with: Vec::new(), when_busy: WhenBusy::FollowUp })
+    let said =
+        MessageContent { content: r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#.into(), tokens: 1 };
+    to_session(session::Command::Prompt { message: said, with: Vec::new(), when_busy: WhenBusy::FollowUp })
 }
 
 pub(crate) fn allow(gate: GateId) -> Command {
     let by = PrincipalId::new("host");
-    Command::Gate(gate::Command::Answer { gate, answer: Answer::Allow(Scope::Once), by, key: None })
+    Command::Gate(gate::Command::Answer { gate, answer: GateReply::Allow(ApprovalScope::Once), by, key: None })
 }
 
 /// Asks until `what` gives something. Each look waits for the owner, so this is no sleep.

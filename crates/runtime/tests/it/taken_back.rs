@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::{Command, EngineReply as Outcome, ResumeMode},
-    gate::{self, Answer, Scope},
+    gate::{self, ApprovalScope, GateReply},
     id::{GateId, PrincipalId},
     policy::DefaultPolicy,
     session,
@@ -33,7 +33,7 @@ async fn waits(log: &MemoryLog, folder: &tempfile::TempDir) -> (Handle, GateId) 
 }
 
 fn allowed() -> Outcome {
-    Outcome::Resolved(gate::Resolution::Allowed { scope: Scope::Once })
+    Outcome::Resolved(gate::GateResolution::Allowed { scope: ApprovalScope::Once })
 }
 
 fn writes() -> Reply {
@@ -67,7 +67,7 @@ async fn nobody_is_told_of_an_answer_that_was_not_recorded() {
     let answers = owner.source(Lane::Result);
     let ana = answers.send(allow(gate)).await;
     let by = PrincipalId::new("ben");
-    let deny = gate::Command::Answer { gate, answer: Answer::Deny { reason: None }, by, key: None };
+    let deny = gate::Command::Answer { gate, answer: GateReply::Deny { reason: None }, by, key: None };
     let ben = answers.send(Command::Gate(deny)).await;
     assert!(matches!(ana.await, Ok(Err(Refused::NotRecorded(_)))));
     let ben = ben.await;
@@ -143,7 +143,7 @@ async fn what_nobody_waits_for_is_recorded_once_the_log_can_be_written() {
     let written = session::Command::FileWritten { path: "f".to_owned(), length: 3, digest: String::new() };
     requests.tell(to_session(written)).await;
     let path = |file: (&str, u64, &str)| file.0.to_owned();
-    let written = eventually(&owner, move |engine| engine.state().session(&name())?.file().map(path)).await;
+    let written = eventually(&owner, move |engine| engine.state().session(&name())?.session_file().map(path)).await;
     assert_eq!(written, "f");
     owner.close().await;
 }

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use countersign_core::{
-    Step,
+    FiringStep,
     engine::{Command, Event, ResumeMode},
     id::JobId,
     policy::DefaultPolicy,
-    run::Marks,
+    run::RunMetadata,
     schedule::{
-        self, ActiveHours, Afterwards, Beat, Conversation, Ending, Kind, Message, Outcome, Plan, Replan, Schedule,
-        Status, Zone,
+        self, ActiveHours, AfterRun, ConversationMode, FiringMessage, FiringOutcome, FiringResult, FiringStatus,
+        HeartbeatPlan, JobKind, JobPlan, JobSchedule, ReplanMode, Zone,
     },
-    session::Said,
+    session::MessageContent,
     time::Millis,
 };
 use countersign_runtime::{
@@ -33,20 +33,22 @@ fn zone() -> Zone {
 /// Jobs are said; there are heartbeats by day only.
 fn see_to(fired: &Fired) -> schedule::Command {
     let ends = |status| {
-        let ending = Ending { status, told: false, outcome: Outcome::default() };
+        let ending = FiringResult { status, reported: false, outcome: FiringOutcome::default() };
         schedule::Command::End { firing: fired.id(), ending }
     };
     let by_day = ActiveHours::new("08:00", "23:00", zone()).unwrap();
     match fired.step {
-        Step::Tell => ends(Status::Ok),
-        Step::Say if fired.job.plan().kind == Kind::Heartbeat && !by_day.contain(fired.firing.at) => {
-            ends(Status::Skipped)
+        FiringStep::Tell => ends(FiringStatus::Ok),
+        FiringStep::Say if fired.job.plan().kind == JobKind::Heartbeat && !by_day.contains_time(fired.firing.at) => {
+            ends(FiringStatus::Skipped)
         }
-        Step::Say => {
-            let said =
-                Said { content: r#"{"role":"user","content":[{"type":"text","text":"now"}]}"#.into(), tokens: 1 };
-            let (marks, conversation) = (Box::new(Marks::default()), Conversation::BeginsAnew);
-            let message = Message { session: name(), said, marks, conversation };
+        FiringStep::Say => {
+            let said = MessageContent {
+                content: r#"{"role":"user","content":[{"type":"text","text":"now"}]}"#.into(),
+                tokens: 1,
+            };
+            let (marks, conversation) = (Box::new(RunMetadata::default()), ConversationMode::BeginsAnew);
+            let message = FiringMessage { session: name(), message: said, marks, conversation };
             schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
         }
     }
@@ -56,14 +58,14 @@ async fn ask(owner: &Handle, command: schedule::Command) {
     owner.source(Lane::Request).ask(Command::Schedule(command)).await.unwrap();
 }
 
-async fn add(owner: &Handle, job: &str, schedule: Schedule) {
-    let (agent, kind, afterwards) = ("main".to_owned(), Kind::Job, Afterwards::Stays);
-    let plan = Plan { agent, kind, schedule, follows_house: false, enabled: true, afterwards };
+async fn add(owner: &Handle, job: &str, schedule: JobSchedule) {
+    let (agent, kind, afterwards) = ("main".to_owned(), JobKind::Job, AfterRun::Stays);
+    let plan = JobPlan { agent, kind, schedule, follows_house: false, enabled: true, afterwards };
     ask(owner, schedule::Command::Add { job: JobId::new(job), plan: Box::new(plan), content: "{}".into() }).await;
 }
 
 /// What fires in the week from `from` on, each with its instant, and how often each job ended how.
-async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, Status), usize>) {
+async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, FiringStatus), usize>) {
     let model = Scripted::new((0..2_000).map(|_| Reply::say("HEARTBEAT_OK")));
     let owner = open_seeing_to(
         see_to,
@@ -78,11 +80,11 @@ async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, St
     begin(&owner, "/".as_ref()).await;
     for (job, expression) in [("night", "30 2 * * *"), ("hourly", "15 * * * *"), ("monday", "0 9 * * mon")] {
         let expression = expression.parse().unwrap();
-        add(&owner, job, Schedule::Cron { expression, zone: zone() }).await;
+        add(&owner, job, JobSchedule::Cron { expression, zone: zone() }).await;
     }
-    add(&owner, "steps", Schedule::every(6 * HOUR, from).unwrap()).await;
-    let beat = Beat { job: JobId::new("beat"), agent: "main".to_owned(), every: Some(HOUR / 2) };
-    ask(&owner, schedule::Command::Beats { beats: vec![beat], replan: Replan::Changes }).await;
+    add(&owner, "steps", JobSchedule::every(6 * HOUR, from).unwrap()).await;
+    let beat = HeartbeatPlan { job: JobId::new("beat"), agent: "main".to_owned(), every: Some(HOUR / 2) };
+    ask(&owner, schedule::Command::Beats { beats: vec![beat], replan: ReplanMode::Changes }).await;
     let (mut fired, mut ended) = (BTreeMap::<String, Vec<u64>>::new(), BTreeMap::new());
     let end = from.0 + 7 * 24 * HOUR;
     loop {
@@ -127,10 +129,10 @@ async fn a_week_around_each_change_of_the_clocks_fires_at_its_instants() {
         ];
         assert_eq!(fired, want.map(|(job, at)| (job.to_owned(), at)).into());
         let by_day =
-            beats.iter().filter(|at| ActiveHours::new("08:00", "23:00", zone()).unwrap().contain(Millis(**at)));
+            beats.iter().filter(|at| ActiveHours::new("08:00", "23:00", zone()).unwrap().contains_time(Millis(**at)));
         let by_day = by_day.count();
         let count = |job: &str, status| ended.get(&(job.to_owned(), status)).copied().unwrap_or_default();
-        assert_eq!((count("beat", Status::Ok), count("beat", Status::Skipped)), (by_day, 335 - by_day));
-        assert_eq!(["hourly", "monday", "night", "steps"].map(|job| count(job, Status::Ok)), [168, 1, 7, 27]);
+        assert_eq!((count("beat", FiringStatus::Ok), count("beat", FiringStatus::Skipped)), (by_day, 335 - by_day));
+        assert_eq!(["hourly", "monday", "night", "steps"].map(|job| count(job, FiringStatus::Ok)), [168, 1, 7, 27]);
     }
 }

@@ -261,7 +261,7 @@ impl Storage {
 /// Not secret: in memory there is nobody who could see the digest and not the text.
 fn salt(lsn: Lsn) -> [u8; SALT_SIZE] {
     let mut salt = [0; SALT_SIZE];
-    salt.copy_from_slice(&Digest::of(&lsn.0.to_be_bytes()).as_bytes()[..SALT_SIZE]);
+    salt.copy_from_slice(&Digest::hash_bytes(&lsn.0.to_be_bytes()).as_bytes()[..SALT_SIZE]);
     salt
 }
 

@@ -189,7 +189,7 @@ pub(super) fn snapshot(connection: &Connection, version: u32) -> rusqlite::Resul
         .query_row([version], |row| {
             let snapshot =
                 Snapshot { lsn: lsn(row, 0)?, chain: digest(row, 1)?, version, bytes: Bytes::from(row.get::<_, Vec<u8>>(3)?) };
-            Ok((digest(row, 2)? == Digest::of(&snapshot.bytes)).then_some(snapshot))
+            Ok((digest(row, 2)? == Digest::hash_bytes(&snapshot.bytes)).then_some(snapshot))
         })
         .optional()?;
     Ok(found.flatten())

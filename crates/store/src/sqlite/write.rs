@@ -136,7 +136,7 @@ pub(super) fn save(connection: &Connection, snapshot: &Snapshot) -> Result<(), F
                 query::position(snapshot.lsn),
                 snapshot.chain.as_bytes(),
                 snapshot.version,
-                Digest::of(&snapshot.bytes).as_bytes(),
+                Digest::hash_bytes(&snapshot.bytes).as_bytes(),
                 &*snapshot.bytes,
             ])?;
         Ok(())

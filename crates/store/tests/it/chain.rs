@@ -24,7 +24,7 @@ async fn the_documented_query_gives_the_text_of_each_chain() {
         let query = query.replace("lsn = 7", &format!("lsn = {lsn}"));
         let (text, chain): (String, String) =
             connection.query_row(&query, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        assert_eq!(Digest::of(text.as_bytes()).to_string(), chain, "record {lsn}");
+        assert_eq!(Digest::hash_bytes(text.as_bytes()).to_string(), chain, "record {lsn}");
     }
     let (salted, digest): (String, String) = connection
         .query_row(
@@ -33,5 +33,5 @@ async fn the_documented_query_gives_the_text_of_each_chain() {
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .unwrap();
-    assert_eq!(Digest::of(&hex::decode(salted).unwrap()).to_string(), digest);
+    assert_eq!(Digest::hash_bytes(&hex::decode(salted).unwrap()).to_string(), digest);
 }

@@ -1,7 +1,7 @@
 use countersign_core::{
     call,
-    digest::{Digest, canonical},
-    gate::{Content, Fallback, Gate, Kind, Resolution, Scope},
+    digest::{Digest, canonical_json},
+    gate::{ApprovalScope, Fallback, Gate, GateContent, GateResolution, Kind},
     id::{GateId, PrincipalId, SessionId},
     time::Millis,
 };
@@ -13,7 +13,7 @@ fn time(at: Millis) -> String {
     format!("{:02}:{:02}", at.0 / 3_600_000, at.0 / 60_000 % 60)
 }
 
-fn gate(scopes: &[Scope]) -> Gate {
+fn gate(scopes: &[ApprovalScope]) -> Gate {
     let form = json!({
         "id": "0190a5b2-c3d4-4e5f-8a6b-7c8d9e0f1a2b",
         "session": "agent:kitchen",
@@ -22,7 +22,7 @@ fn gate(scopes: &[Scope]) -> Gate {
         "stage": "plan",
         "run": null,
         "call": null,
-        "subject": Digest::of(b""),
+        "subject": Digest::hash_bytes(b""),
         "scopes": scopes,
         "opened_at": 0,
         "deadline": 900_000,
@@ -33,11 +33,11 @@ fn gate(scopes: &[Scope]) -> Gate {
     serde_json::from_value(form).unwrap()
 }
 
-const ALL: [Scope; 3] = [Scope::Once, Scope::Session, Scope::Always];
+const ALL: [ApprovalScope; 3] = [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always];
 
 fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) -> Asked {
     let Value::Object(arguments) = arguments else { panic!("an object") };
-    let content = Content::Approval {
+    let content = GateContent::Approval {
         tool: tool.into(),
         arguments: arguments.clone(),
         signature: signature.to_owned(),
@@ -45,7 +45,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
         why: "by rule \"ha_*\" (permissions.yaml:3)".to_owned(),
         pins: None,
     };
-    let call = named.map(|named| call::Content {
+    let call = named.map(|named| call::CallDetails {
         tool: tool.into(),
         tool_call_id: "1".into(),
         arguments,
@@ -57,7 +57,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
         problem: None,
         pins: None,
         leads_to: None,
-        request: Some(Box::new(call::Requested {
+        request: Some(Box::new(call::RequestContent {
             session: SessionId::new("agent:kitchen#1"),
             principal: PrincipalId::new("kitchen-pi"),
             door: None,
@@ -106,7 +106,7 @@ fn only_buttons_that_allow_or_deny_hold_those_words() {
     let refs = Refs::new(&"1:secret".to_owned().into());
     let short = asked("t", "t(a)", json!({"x": "a"}), None);
     let mut floor = short.clone();
-    floor.scopes = vec![Scope::Once];
+    floor.scopes = vec![ApprovalScope::Once];
     let long = asked("t", "t", json!({"x": "y".repeat(5_000)}), None);
     let huge = asked("t", "t", json!({"x": "y".repeat(100_000)}), None);
     for (case, asked, whole, want) in [
@@ -151,7 +151,7 @@ fn a_card_of_any_length_fits_into_a_message() {
             let text = asked.waiting(stage, Millis(0), time);
             assert!(units(&text) <= LIMIT, "{case}: {}", units(&text));
             if !is_whole {
-                let digest = Digest::of(canonical(&arguments).as_bytes());
+                let digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
                 assert!(text.contains(&format!("characters, sha256 {digest}. ")), "{case}: {text}");
                 assert!(text.starts_with("\u{1f6a8} t\nt\n  x: ") && text.contains("\n\nAgent: "), "{case}");
                 assert!(units(&text) > LIMIT - 4, "{case}: it shows as much as fits");
@@ -184,22 +184,22 @@ fn an_ended_card_says_how_by_whom_and_when() {
         reason: None,
         outcome: None,
     };
-    let allowed = |scope| ending(Resolution::Allowed { scope });
-    let mut denied = ending(Resolution::Denied);
+    let allowed = |scope| ending(GateResolution::Allowed { scope });
+    let mut denied = ending(GateResolution::Denied);
     denied.reason = Some("quiet\nhours".to_owned());
-    let mut unknown = allowed(Scope::Once);
+    let mut unknown = allowed(ApprovalScope::Once);
     unknown.outcome = Some(Outcome::Unknown);
-    let mut stopped = ending(Resolution::Denied);
+    let mut stopped = ending(GateResolution::Denied);
     stopped.shutdown = true;
     for (ending, head, foot) in [
-        (allowed(Scope::Once), "\u{2705} Approved", "Approved by @ana at 12:03"),
-        (allowed(Scope::Session), "\u{2705} Approved", "Approved for the session by @ana at 12:03"),
-        (allowed(Scope::Always), "\u{2705} Approved", "Approved always by @ana at 12:03"),
-        (ending(Resolution::Granted), "\u{2705} Approved", "Covered by an earlier approval at 12:03"),
-        (ending(Resolution::Denied), "\u{274c} Denied", "Denied by @ana at 12:03"),
+        (allowed(ApprovalScope::Once), "\u{2705} Approved", "Approved by @ana at 12:03"),
+        (allowed(ApprovalScope::Session), "\u{2705} Approved", "Approved for the session by @ana at 12:03"),
+        (allowed(ApprovalScope::Always), "\u{2705} Approved", "Approved always by @ana at 12:03"),
+        (ending(GateResolution::Granted), "\u{2705} Approved", "Covered by an earlier approval at 12:03"),
+        (ending(GateResolution::Denied), "\u{274c} Denied", "Denied by @ana at 12:03"),
         (denied, "\u{274c} Denied", "Denied by @ana at 12:03: quiet\\u{a}hours"),
-        (ending(Resolution::Expired), "\u{23f0} Expired", "Nobody answered until 12:03; nothing was run."),
-        (ending(Resolution::Withdrawn), "\u{21a9} Withdrawn", "Nobody needs an answer any more (12:03)."),
+        (ending(GateResolution::Expired), "\u{23f0} Expired", "Nobody answered until 12:03; nothing was run."),
+        (ending(GateResolution::Withdrawn), "\u{21a9} Withdrawn", "Nobody needs an answer any more (12:03)."),
         (stopped, "\u{274c} Gateway shutting down", "The gateway ended at 12:03; nothing was run."),
         (
             unknown,
@@ -216,8 +216,8 @@ fn an_ended_card_says_how_by_whom_and_when() {
 
 #[test]
 fn a_question_offers_its_choices_and_nothing_that_allows() {
-    let choice = |label: &str| countersign_core::gate::Choice { label: label.to_owned() };
-    let content = Content::Question {
+    let choice = |label: &str| countersign_core::gate::GateChoice { label: label.to_owned() };
+    let content = GateContent::Question {
         id: "1".to_owned(),
         question: "Which?\nSay so.".to_owned(),
         choices: vec![choice("Left"), choice("Right\u{200b}")],

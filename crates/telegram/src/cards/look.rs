@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    call::{self, End},
+    call::{self, CallEnd},
     engine::{Engine, ResidencyScope as At},
-    gate::{self, Gate, Resolution},
+    gate::{self, Gate, GateResolution},
     id::GateId,
 };
 use countersign_view::{GateRequest, GateSummary, gate_summary::proposals};
@@ -24,7 +24,7 @@ use super::{
 /// How a call ended that was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    pub(super) end: End,
+    pub(super) end: CallEnd,
     /// Whether the agent was not there to hear of it.
     pub(super) away: bool,
 }
@@ -51,7 +51,7 @@ pub(super) struct Look {
 struct Stand {
     gate: Gate,
     /// What the call wants, as long as it is open.
-    call: Option<Arc<call::Content>>,
+    call: Option<Arc<call::CallDetails>>,
     is_open: bool,
     /// How it ended, as long as the agent has not received that.
     end: Option<Seen>,
@@ -69,9 +69,9 @@ impl Cards {
         let Some((found, _)) = read.await else { return Err(Step::Later) };
         let Some(Stand { gate, call, is_open, end, rules, folder }) = found else { return Ok(None) };
         let known = self.known.get(&id);
-        let of = |showing: &gate::Showing| (showing.surface == SURFACE).then(|| showing.reference.parse().ok())?;
-        let recorded: Vec<Place> = gate.shown().iter().filter_map(of).collect();
-        let open = gate.shown().iter().filter(|showing| !showing.is_final).filter_map(of);
+        let of = |showing: &gate::GateSurface| (showing.surface == SURFACE).then(|| showing.reference.parse().ok())?;
+        let recorded: Vec<Place> = gate.shown_surfaces().iter().filter_map(of).collect();
+        let open = gate.shown_surfaces().iter().filter(|showing| !showing.is_final).filter_map(of);
         let sent = known.map(|known| known.sent.as_slice()).unwrap_or_default();
         let unrecorded: Vec<Place> = sent.iter().copied().filter(|place| !recorded.contains(place)).collect();
         let places: Vec<Place> = open.chain(unrecorded.iter().copied()).collect();
@@ -82,7 +82,7 @@ impl Cards {
             Some(asked) => Some(asked.at(&gate)),
             None => self.asked(&gate, call.as_deref(), rules, folder.as_deref()).await?,
         };
-        let showings = gate.shown().iter().filter_map(|showing| Some((of(showing)?, showing)));
+        let showings = gate.shown_surfaces().iter().filter_map(|showing| Some((of(showing)?, showing)));
         let earlier: Vec<Place> =
             showings.clone().filter(|(_, showing)| showing.round < gate.round()).map(|(place, _)| place).collect();
         let said = |place: &Place| known.and_then(|known| known.revisions.get(place).copied());
@@ -92,9 +92,9 @@ impl Cards {
             .collect();
         let end = known.and_then(|known| known.end).or(end);
         let ending = match gate.phase() {
-            gate::Phase::Pending => None,
-            gate::Phase::Resolved { resolution, by, at, .. } => {
-                let lets_run = matches!(resolution, Resolution::Allowed { .. } | Resolution::Granted);
+            gate::GatePhase::Pending => None,
+            gate::GatePhase::Resolved { resolution, by, at, .. } => {
+                let lets_run = matches!(resolution, GateResolution::Allowed { .. } | GateResolution::Granted);
                 Some(Ending {
                     resolution: resolution.clone(),
                     by: by.as_ref().map(|by| self.shared.name(by)),
@@ -111,11 +111,11 @@ impl Cards {
     async fn asked(
         &self,
         gate: &Gate,
-        call: Option<&call::Content>,
+        call: Option<&call::CallDetails>,
         rules: Vec<String>,
         folder: Option<&str>,
     ) -> Result<Option<Asked>, Step> {
-        let Ok(mut texts) = self.shared.handle.contents().get(&[gate.content()]).await else {
+        let Ok(mut texts) = self.shared.handle.contents().get(&[gate.content_lsn()]).await else {
             return Err(Step::Later);
         };
         let request = texts.pop().flatten().and_then(|text| GateRequest::from_record(&text));
@@ -124,12 +124,12 @@ impl Cards {
 
     /// What a person said with a denial, or as an answer.
     async fn reason(&self, gate: &Gate) -> Result<Option<String>, Step> {
-        let says = matches!(gate.resolution(), Some(Resolution::Denied | Resolution::Answered));
+        let says = matches!(gate.resolution(), Some(GateResolution::Denied | GateResolution::Answered));
         let Some(at) = gate.answer_content().filter(|_| says) else { return Ok(None) };
         let texts = self.shared.handle.contents().get(&[at]).await;
         let mut texts = texts.map_err(|_| Step::At(Instant::now() + std::time::Duration::from_secs(1)))?;
         let text = texts.pop().flatten();
-        let text = text.map(|text| gate::said(&text).map_or_else(|| text.to_string(), |said| said.join(" + ")));
+        let text = text.map(|text| gate::parse_words(&text).map_or_else(|| text.to_string(), |said| said.join(" + ")));
         Ok(text.filter(|reason| !reason.trim().is_empty()))
     }
 }
@@ -142,7 +142,7 @@ fn stand(
     let state = engine.state();
     let gate = state.gate(id)?.clone();
     let call = gate.call().and_then(|call| state.call(call)).filter(|call| !call.is_over());
-    let requester = gate.session().and_then(|session| state.session(session)?.requester());
+    let requester = gate.session().and_then(|session| state.session(session)?.agent_requests());
     let outcome = gate.call().and_then(|call| requester?.results().get(&call));
     let end = outcome.map(|outcome| {
         // What it has not received and is not here for, it was away for.
@@ -157,11 +157,15 @@ fn stand(
 
 fn outcome(seen: Seen) -> Outcome {
     match seen.end {
-        End::Done { error: false } => Outcome::DoneWhileAway,
-        End::Done { error: true } => Outcome::Failed,
-        End::Unknown => Outcome::Unknown,
-        End::Failed | End::Denied | End::Refused | End::Expired | End::Limited | End::Skipped | End::Cancelled => {
-            Outcome::NotRun
-        }
+        CallEnd::Done { error: false } => Outcome::DoneWhileAway,
+        CallEnd::Done { error: true } => Outcome::Failed,
+        CallEnd::Unknown => Outcome::Unknown,
+        CallEnd::Failed
+        | CallEnd::Denied
+        | CallEnd::Refused
+        | CallEnd::Expired
+        | CallEnd::Limited
+        | CallEnd::Skipped
+        | CallEnd::Cancelled => Outcome::NotRun,
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::ActiveRules,
-    gate::{OnExpiry, People, Resolution, Scope, Step},
+    gate::{ApprovalScope, ApprovalStep, GateResolution, IdentityMap, OnExpiry},
     id::PrincipalId,
     policy::{self, GrantCoverage, RuleLayer, RuleSource},
 };
@@ -12,19 +12,19 @@ use serde_json::json;
 
 use super::stage::{ANA, BEN, Stage, rules};
 
-fn asking(steps: Vec<Step>) -> ActiveRules {
+fn asking(steps: Vec<ApprovalStep>) -> ActiveRules {
     let mut read: policy::RuleSet =
         serde_json::from_value(json!({ "rules": [{ "pattern": "*", "action": "ask" }] })).unwrap();
     read.rules[0].steps = steps;
     let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules: read };
     let people = [("ana", ANA), ("ben", BEN)];
     let people = people.map(|(person, id)| (person.to_owned(), [PrincipalId::new(format!("telegram:{id}"))]));
-    ActiveRules { compiled: policy::compile_rules(vec![source]).unwrap(), people: People::new(people), ..rules() }
+    ActiveRules { compiled: policy::compile_rules(vec![source]).unwrap(), people: IdentityMap::new(people), ..rules() }
 }
 
-fn two(within: u64, on_expiry: OnExpiry) -> Step {
+fn two(within: u64, on_expiry: OnExpiry) -> ApprovalStep {
     let from = ["ana", "ben"].map(str::to_owned);
-    Step { approvals: 2, from: Some(from.into()), within: Some(Duration::from_secs(within)), on_expiry }
+    ApprovalStep { approvals: 2, from: Some(from.into()), within: Some(Duration::from_secs(within)), on_expiry }
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,7 +45,7 @@ async fn a_card_says_who_has_allowed_and_who_has_to() {
 
 #[tokio::test(start_paused = true)]
 async fn others_are_asked_with_a_card_of_their_own() {
-    let ben = Step { from: Some(["ben".to_owned()].into()), ..Step::default() };
+    let ben = ApprovalStep { from: Some(["ben".to_owned()].into()), ..ApprovalStep::default() };
     let mut stage = Stage::ruled(asking(vec![two(60, OnExpiry::Next), ben])).await;
     stage.ask("light.bedroom").await;
     let first = stage.api.card("step 1 of 2").await;
@@ -66,7 +66,9 @@ async fn a_card_is_brought_up_to_date_after_a_restart() {
     stage.ask("light.bedroom").await;
     let card = stage.api.card("Allowed by 0 of 2").await;
     stage.telegram = None;
-    stage.answer_elsewhere(countersign_core::gate::Answer::Allow(Scope::Once), &format!("telegram:{ANA}")).await;
+    stage
+        .answer_elsewhere(countersign_core::gate::GateReply::Allow(ApprovalScope::Once), &format!("telegram:{ANA}"))
+        .await;
     stage.restart().await;
     let after = stage.api.card("Allowed by 1 of 2 (ana)").await;
     assert_eq!((after.id, after.labels().len()), (card.id, 3));
@@ -106,7 +108,7 @@ async fn an_agent_that_is_denied_again_and_again_gets_one_card() {
         .gates()
         .await
         .iter()
-        .filter(|gate| gate.resolution() == Some(&Resolution::Allowed { scope: Scope::Once }))
+        .filter(|gate| gate.resolution() == Some(&GateResolution::Allowed { scope: ApprovalScope::Once }))
         .count();
     assert_eq!((allowed, stage.served()), (1, 0));
 }

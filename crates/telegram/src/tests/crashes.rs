@@ -84,11 +84,11 @@ async fn what_ended_while_nobody_could_edit_is_edited_by_the_next() {
     let mut stage = Stage::new().await;
     stage.ask("light.bedroom").await;
     let card = stage.api.card("light.bedroom").await;
-    while stage.gates().await[0].shown().is_empty() {
+    while stage.gates().await[0].shown_surfaces().is_empty() {
         tokio::task::yield_now().await;
     }
     stage.telegram = None;
-    let denied = countersign_core::gate::Answer::Deny { reason: Some("quiet hours".into()) };
+    let denied = countersign_core::gate::GateReply::Deny { reason: Some("quiet hours".into()) };
     stage.answer_elsewhere(denied, "console:ana").await;
     assert_eq!(stage.api.card("light.bedroom").await, card);
     stage.restart().await;

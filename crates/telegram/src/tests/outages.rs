@@ -167,7 +167,7 @@ async fn while_telegram_is_down_gates_are_opened_and_answered_elsewhere() {
     let mut stage = Stage::new().await;
     stage.api.fail("sendMessage", std::iter::repeat_n(Fault::Hangs, 100));
     stage.ask("light.bedroom").await;
-    stage.answer_elsewhere(countersign_core::gate::Answer::Deny { reason: None }, "console").await;
+    stage.answer_elsewhere(countersign_core::gate::GateReply::Deny { reason: None }, "console").await;
     stage.telegram.take().unwrap().stop(Duration::from_secs(2)).await;
     stage.settled().await;
     stage.api.with(|room| assert!(room.cards.is_empty()));
@@ -195,7 +195,7 @@ async fn an_end_brings_cards_up_to_date_and_sends_no_new_ones() {
     stage.ask("light.second").await;
     let sends = |room: &super::api::Room| room.log.iter().filter(|(_, method, _)| *method == "sendMessage").count();
     stage.api.until("a send that is refused", |room| (sends(room) == 2).then_some(())).await;
-    let denied = countersign_core::gate::Answer::Deny { reason: None };
+    let denied = countersign_core::gate::GateReply::Deny { reason: None };
     stage.answer_elsewhere(denied, super::super::SHUTDOWN).await;
     stage.telegram.take().unwrap().stop(Duration::from_secs(4)).await;
     let card = stage.api.card("light.first").await;

@@ -1,6 +1,6 @@
 //! Questions and plans: options as buttons, words as replies.
 
-use countersign_core::gate::Resolution;
+use countersign_core::gate::GateResolution;
 use serde_json::{Value, json};
 
 use super::stage::{ANA, BEN, STRANGER, Stage};
@@ -11,7 +11,7 @@ fn ask(multi: bool) -> Value {
 }
 
 /// How the gate of the last run was resolved, and what its call brought.
-async fn resolved(stage: &Stage) -> Option<Resolution> {
+async fn resolved(stage: &Stage) -> Option<GateResolution> {
     stage.settled().await;
     stage.gates().await.last().and_then(|gate| gate.resolution().cloned())
 }
@@ -34,7 +34,7 @@ async fn a_question_is_answered_by_one_of_its_buttons() {
     let card = stage.api.card("Answered by @u111").await;
     assert!(card.text.starts_with("\u{2705} Answered\nWhich way?") && card.text.contains(": Right\\u{202e}"));
     assert!(card.labels().is_empty());
-    assert_eq!(resolved(&stage).await, Some(Resolution::Answered));
+    assert_eq!(resolved(&stage).await, Some(GateResolution::Answered));
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,5 +61,5 @@ async fn nobody_has_to_answer_a_question() {
     let card = stage.api.card("Which way?").await;
     let tap = stage.api.tap(&card, &card.button("Do not answer"), ANA);
     assert_eq!(stage.api.answered(&tap).await, "");
-    assert_eq!(resolved(&stage).await, Some(Resolution::Declined));
+    assert_eq!(resolved(&stage).await, Some(GateResolution::Declined));
 }

@@ -11,15 +11,15 @@ use std::{
 };
 
 use countersign_core::{
-    call::{self, Content},
+    call::{self, CallDetails},
     engine::{ActiveRules, Command, EngineReply, ResumeMode},
-    gate::{self, Answer, Gate},
+    gate::{self, Gate, GateReply},
     id::{CallId, PrincipalId, SessionId},
-    message::Message,
+    message::StoredMessage,
     policy::{self, DefaultPolicy, PathContext},
     session::{self, ModelRef, Settings as Set},
     time::Millis,
-    tool::{Effect, Repeat, Spec},
+    tool::{RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
     Chosen, Clock, Handle, Host, Lane, Options, Served, Source,
@@ -80,11 +80,11 @@ impl Host for House {
         Arc::new(Registry::standard())
     }
 
-    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String {
         String::new()
     }
 
-    fn serve<'a>(&'a self, _: &'a Content, _: CancellationToken) -> BoxFuture<'a, Served> {
+    fn serve<'a>(&'a self, _: &'a CallDetails, _: CancellationToken) -> BoxFuture<'a, Served> {
         self.served.fetch_add(1, Ordering::SeqCst);
         let said = self.says.lock().clone();
         let takes = *self.takes.lock();
@@ -126,7 +126,7 @@ pub(super) fn rules() -> ActiveRules {
         compiled: policy::compile_rules(Vec::new()).unwrap(),
         default_policy: DefaultPolicy::Gateway,
         path_context: PathContext::default(),
-        people: gate::People::default(),
+        people: gate::IdentityMap::default(),
     }
 }
 
@@ -216,7 +216,7 @@ impl Stage {
         for (key, value) in more.as_object().into_iter().flatten() {
             arguments[key] = value.clone();
         }
-        let request = call::Request {
+        let request = call::AgentRequest {
             session: session(),
             principal: PrincipalId::new("kitchen-pi"),
             door: "agent-gate".into(),
@@ -228,8 +228,8 @@ impl Stage {
             named: ["domain", "service", "entity_id"].map(str::to_owned).to_vec(),
             undeclared: more.get("mode").map(|_| "mode".to_owned()).into_iter().collect(),
             service: Some("house".into()),
-            effect: Effect::Changes,
-            repeat: Repeat::Once,
+            effect: ToolEffect::Changes,
+            repeat: RepeatMode::Once,
         };
         let reply = self.source.ask(Command::Call(call::Command::Request(Box::new(request)))).await.unwrap();
         let EngineReply::Requested { call, .. } = reply.outcome else { panic!("it is asked for") };
@@ -251,22 +251,22 @@ impl Stage {
             models::Event::PartEnd { index: 0, part: call },
         ];
         self.house.plays.lock().extend([said, Vec::new()]);
-        let message = Message::User(Default::default());
+        let message = StoredMessage::User(Default::default());
         let content = serde_json::to_string(&message).unwrap().into();
-        let said = session::Said { content, tokens: 1 };
+        let said = session::MessageContent { content, tokens: 1 };
         let (provider, id) = ("demo".to_owned(), "scripted".to_owned());
         let reference = ModelRef { provider, id, context_window: 128_000, max_tokens: 8_192, price: None };
-        let model = session::Command::Set { setting: session::Setting::Model(reference), entry: None };
+        let model = session::Command::Set { setting: session::SessionSetting::Model(reference), entry: None };
         let when_busy = session::WhenBusy::Refuse;
-        for command in [model, session::Command::Prompt { said, with: Vec::new(), when_busy }] {
+        for command in [model, session::Command::Prompt { message: said, with: Vec::new(), when_busy }] {
             self.source.ask(Command::Session(session(), command)).await.unwrap();
         }
     }
 
     /// Somebody answers the oldest gate elsewhere.
-    pub(super) async fn answer_elsewhere(&self, answer: Answer, by: &str) {
+    pub(super) async fn answer_elsewhere(&self, answer: GateReply, by: &str) {
         let pending = self.gates().await.into_iter().filter(Gate::is_pending);
-        let gate = pending.min_by_key(Gate::content).unwrap().id();
+        let gate = pending.min_by_key(Gate::content_lsn).unwrap().id();
         let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new(by), key: None };
         self.source.ask(Command::Gate(answer)).await.unwrap();
     }

@@ -8,7 +8,7 @@ use std::{
 use countersign_core::{
     call,
     engine::Command,
-    gate::{Answer, Resolution, Scope},
+    gate::{ApprovalScope, GateReply, GateResolution},
 };
 use countersign_runtime::{Served, store::Disk};
 use serde_json::json;
@@ -83,10 +83,14 @@ async fn a_button_that_means_nothing_has_expired() {
 #[tokio::test(start_paused = true)]
 async fn each_button_does_what_it_says() {
     for (button, want, says) in [
-        ("Allow", Resolution::Allowed { scope: Scope::Once }, "Approved by @u112 at"),
-        ("Allow for this session", Resolution::Allowed { scope: Scope::Session }, "Approved for the session by @u112"),
-        ("Allow always", Resolution::Allowed { scope: Scope::Always }, "Approved always by @u112 at"),
-        ("Deny", Resolution::Denied, "Denied by @u112 at"),
+        ("Allow", GateResolution::Allowed { scope: ApprovalScope::Once }, "Approved by @u112 at"),
+        (
+            "Allow for this session",
+            GateResolution::Allowed { scope: ApprovalScope::Session },
+            "Approved for the session by @u112",
+        ),
+        ("Allow always", GateResolution::Allowed { scope: ApprovalScope::Always }, "Approved always by @u112 at"),
+        ("Deny", GateResolution::Denied, "Denied by @u112 at"),
     ] {
         let (stage, card) = shown().await;
         stage.api.tap(&card, &card.button(button), BEN);
@@ -95,7 +99,7 @@ async fn each_button_does_what_it_says() {
         let gates = stage.gates().await;
         assert_eq!(gates[0].resolution(), Some(&want), "{button}");
         assert!(card.keys.is_empty() && card.text.contains("light.bedroom"), "{button}");
-        assert_eq!(stage.served(), usize::from(want != Resolution::Denied), "{button}");
+        assert_eq!(stage.served(), usize::from(want != GateResolution::Denied), "{button}");
     }
 }
 
@@ -141,7 +145,7 @@ async fn a_tap_that_comes_before_the_card_was_confirmed_counts() {
     held.notify_one();
     stage.api.card("Approved by @u111").await;
     stage.settled().await;
-    assert_eq!((stage.served(), stage.gates().await[0].shown().len()), (1, 1));
+    assert_eq!((stage.served(), stage.gates().await[0].shown_surfaces().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,9 +162,9 @@ async fn a_card_that_nobody_answers_expires_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_from_elsewhere_is_shown() {
     for (answer, by, says) in [
-        (Answer::Allow(Scope::Once), "console:ana", "Approved by console:ana at"),
-        (Answer::Deny { reason: Some("no".into()) }, "console:ana", "Denied by console:ana at"),
-        (Answer::Deny { reason: None }, super::super::SHUTDOWN, "Gateway shutting down"),
+        (GateReply::Allow(ApprovalScope::Once), "console:ana", "Approved by console:ana at"),
+        (GateReply::Deny { reason: Some("no".into()) }, "console:ana", "Denied by console:ana at"),
+        (GateReply::Deny { reason: None }, super::super::SHUTDOWN, "Gateway shutting down"),
     ] {
         let (stage, _) = shown().await;
         stage.answer_elsewhere(answer, by).await;
@@ -244,7 +248,7 @@ async fn what_is_far_too_long_can_only_be_denied() {
 async fn a_tap_that_cannot_be_recorded_decides_nothing_and_says_so() {
     let (stage, card) = shown().await;
     // The card has to be in the record before the disk is full.
-    while stage.gates().await[0].shown().is_empty() {
+    while stage.gates().await[0].shown_surfaces().is_empty() {
         tokio::task::yield_now().await;
     }
     stage.log.set_disk(Disk::Full);
@@ -265,7 +269,7 @@ async fn a_tap_that_cannot_be_recorded_decides_nothing_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_cannot_be_recorded_counts_as_soon_as_it_can() {
     let (stage, card) = shown().await;
-    while stage.gates().await[0].shown().is_empty() {
+    while stage.gates().await[0].shown_surfaces().is_empty() {
         tokio::task::yield_now().await;
     }
     stage.log.set_disk(Disk::Full);

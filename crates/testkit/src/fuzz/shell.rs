@@ -14,14 +14,14 @@ use std::{
 };
 
 use countersign_core::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{
         CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers, PolicySubject,
         Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -79,9 +79,9 @@ fn is_allowed(line: &str) -> bool {
         further_signatures: Vec::new(),
         named: vec!["command".to_owned()],
         undeclared: Vec::new(),
-        arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+        arguments_digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
         arguments,
-        effect: Effect::Changes,
+        effect: ToolEffect::Changes,
         classes: BTreeSet::new(),
         reach: EffectReach::Files,
         cwd: "/home/ana/project".to_owned(),

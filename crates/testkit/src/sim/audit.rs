@@ -9,16 +9,16 @@ mod votes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
-    call::{self, End, Executor},
+    call::{self, CallEnd, Executor},
     digest::Digest,
     engine::{Event, FactMeta},
-    gate::{self, Resolution, Scope, Step},
+    gate::{self, ApprovalScope, ApprovalStep, GateResolution},
     id::{CallId, EntryId, GateId, Lsn, PeerId, RunId, SessionId},
     message::StopReason,
-    peer::{Line, Memory},
+    peer::{PeerLine, PeerMemory},
     run,
-    session::{self, Queue, Then},
-    tool::Repeat,
+    session::{self, AfterCompaction, MessageQueue},
+    tool::RepeatMode,
 };
 
 use super::{contracts::Contracts, jobs::Jobs, networks::Networks};
@@ -31,7 +31,7 @@ pub(super) enum Stage {
     Ready,
     Started(u32),
     InDoubt,
-    Over(End),
+    Over(CallEnd),
 }
 
 /// What the record says of a call.
@@ -39,15 +39,15 @@ pub(super) enum Stage {
 pub(super) struct CallSeen {
     pub(super) run: Option<RunId>,
     pub(super) executor: Executor,
-    pub(super) repeat: Repeat,
+    pub(super) repeat: RepeatMode,
     pub(super) arguments: Digest,
     pub(super) content: Lsn,
     pub(super) stage: Stage,
     pub(super) again: usize,
     /// The line of the peer for which it was started last.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<PeerLine>,
     /// Where that peer noted it.
-    memory: Memory,
+    memory: PeerMemory,
     gates: Vec<GateId>,
     is_gated: bool,
 }
@@ -55,10 +55,10 @@ pub(super) struct CallSeen {
 #[derive(Clone, Debug)]
 struct GateSeen {
     call: Option<CallId>,
-    scopes: Vec<Scope>,
-    resolution: Option<Resolution>,
+    scopes: Vec<ApprovalScope>,
+    resolution: Option<GateResolution>,
     /// Who has to allow, the step that it is at, and who has.
-    steps: Vec<Step>,
+    steps: Vec<ApprovalStep>,
     step: usize,
     votes: Vec<Option<String>>,
 }
@@ -80,7 +80,7 @@ struct RunSeen {
 struct SessionSeen {
     entries: BTreeSet<EntryId>,
     gathered: Option<BTreeSet<EntryId>>,
-    queues: BTreeMap<Queue, usize>,
+    queues: BTreeMap<MessageQueue, usize>,
     run: Option<RunId>,
     compaction: Option<u32>,
     /// Under which something was done.
@@ -96,11 +96,11 @@ pub(super) struct Audit {
     pub(super) calls: BTreeMap<CallId, CallSeen>,
     gates: BTreeMap<GateId, GateSeen>,
     /// The lines of peers.
-    lines: BTreeMap<PeerId, Line>,
+    lines: BTreeMap<PeerId, PeerLine>,
     /// Which of them can be asked about calls of earlier lines.
-    memories: BTreeMap<PeerId, Memory>,
+    memories: BTreeMap<PeerId, PeerMemory>,
     /// How many gates the runs of each session opened in each stage.
-    numbers: BTreeMap<(Option<SessionId>, gate::Stage), u32>,
+    numbers: BTreeMap<(Option<SessionId>, gate::GateStage), u32>,
     /// Keys under which agents asked, and results that they received.
     keys: BTreeSet<(SessionId, String)>,
     received: BTreeSet<CallId>,
@@ -126,7 +126,7 @@ impl Audit {
     }
 
     /// Messages that wait in a queue of some session `of` those.
-    pub(super) fn waiting(&self, queue: Queue, of: impl Fn(&SessionId) -> bool) -> usize {
+    pub(super) fn waiting(&self, queue: MessageQueue, of: impl Fn(&SessionId) -> bool) -> usize {
         let sessions = self.sessions.iter().filter(|(id, _)| of(id));
         sessions.filter_map(|(_, session)| session.queues.get(&queue)).sum()
     }
@@ -203,7 +203,7 @@ impl Audit {
                 Ok(())
             }
             session::Event::Cleared => {
-                session.queues.retain(|queue, _| *queue == Queue::Held);
+                session.queues.retain(|queue, _| *queue == MessageQueue::Held);
                 Ok(())
             }
             session::Event::Renewed => {
@@ -225,7 +225,10 @@ impl Audit {
             }
             session::Event::CompactionEnded { epoch, then, ok, .. } => {
                 ensure(session.compaction.take() == Some(*epoch), "the end of another compaction")?;
-                ensure(*ok || !matches!(then, Then::Again), "a request is repeated that is as long as before")
+                ensure(
+                    *ok || !matches!(then, AfterCompaction::Again),
+                    "a request is repeated that is as long as before",
+                )
             }
             session::Event::Opened { .. }
             | session::Event::Hosted { .. }
@@ -237,7 +240,7 @@ impl Audit {
             | session::Event::Pruned { .. }
             | session::Event::CompactionAborting
             | session::Event::CompactionDropped { .. }
-            | session::Event::Told { .. }
+            | session::Event::SequenceRecorded { .. }
             | session::Event::FileWritten { .. }
             | session::Event::Folder { .. }
             | session::Event::Relocated { .. }
@@ -271,7 +274,7 @@ impl Audit {
                 .iter()
                 .all(|call| self.calls.get(call).is_some_and(|call| matches!(call.stage, Stage::Over(_))));
         match event {
-            run::Event::Asked { epoch, boot, .. } => {
+            run::Event::ModelRequested { epoch, boot, .. } => {
                 ensure(*boot == self.boot, "a model is asked by a process that is gone")?;
                 ensure(!run.is_asked, "a model is asked while it is asked")?;
                 ensure(*epoch == run.epoch + 1, "an attempt is left out or used twice")?;
@@ -296,13 +299,13 @@ impl Audit {
                 // An edited file may take the message of a run away while a model works on it.
                 ensure(!run.is_asked || session.gathered.is_some(), "a run ends while a model is asked")?;
                 session.run = None;
-                let waits = [Queue::Steering, Queue::FollowUp]
+                let waits = [MessageQueue::Steering, MessageQueue::FollowUp]
                     .iter()
                     .any(|queue| session.queues.get(queue).is_some_and(|n| *n > 0));
                 // What waits is no part of a run behind which nothing follows.
                 let is_left = waits && !run.is_last;
                 self.runs.remove(&id);
-                ensure(*end != run::End::Completed || !is_left, "a run completes although messages wait for it")
+                ensure(*end != run::RunOutcome::Completed || !is_left, "a run completes although messages wait for it")
             }
             run::Event::Marked { marks, .. } => {
                 run.is_last = marks.last;
@@ -321,7 +324,7 @@ impl Audit {
 
     fn call(&mut self, meta: &FactMeta, event: &call::Event) -> Result<(), String> {
         let id = event.call();
-        if let call::Event::Wanted { run, executor, repeat, arguments, .. } = event {
+        if let call::Event::Proposed { run, executor, repeat, arguments, .. } = event {
             let seen = CallSeen {
                 run: *run,
                 executor: executor.clone(),
@@ -331,7 +334,7 @@ impl Audit {
                 stage: Stage::Wanted,
                 again: 0,
                 line: None,
-                memory: Memory::Forgets,
+                memory: PeerMemory::Forgets,
                 gates: Vec::new(),
                 is_gated: false,
             };
@@ -363,12 +366,12 @@ impl Audit {
         match (event, call.stage) {
             (call::Event::Allowed { by, .. }, Stage::Wanted | Stage::Gated) => {
                 let refused = call.gates.iter().filter_map(resolved).any(|resolution| {
-                    matches!(resolution, Resolution::Denied | Resolution::Expired | Resolution::Withdrawn)
+                    matches!(resolution, GateResolution::Denied | GateResolution::Expired | GateResolution::Withdrawn)
                 });
                 ensure(!refused, "a call is allowed after it was refused")?;
                 if by.is_some() || call.stage == Stage::Gated {
                     let last = call.gates.last().and_then(resolved);
-                    let allows = matches!(last, Some(Resolution::Allowed { .. } | Resolution::Granted));
+                    let allows = matches!(last, Some(GateResolution::Allowed { .. } | GateResolution::Granted));
                     ensure(allows || call.run.is_none(), "a call is allowed that a gate did not allow")?;
                 }
                 call.stage = Stage::Ready;
@@ -406,10 +409,10 @@ impl Audit {
                 };
                 let has = self.lines.get(peer).filter(|_| {
                     self.memories.get(peer).is_some_and(|now| {
-                        *now == call.memory || call.memory == Memory::Keeps && matches!(now, Memory::Journal(_))
+                        *now == call.memory || call.memory == PeerMemory::Keeps && matches!(now, PeerMemory::Journal(_))
                     })
                 });
-                ensure(call.memory != Memory::Forgets, "a call is asked for that nobody noted")?;
+                ensure(call.memory != PeerMemory::Forgets, "a call is asked for that nobody noted")?;
                 ensure(
                     has == Some(line),
                     "a call is asked for over another line than its peer has, or in another journal than its own",
@@ -418,13 +421,13 @@ impl Audit {
                 call.stage = Stage::Started(boot);
                 Ok(())
             }
-            (call::Event::LeftBehind { .. }, Stage::Over(End::Done { .. })) => Ok(()),
+            (call::Event::LeftBehind { .. }, Stage::Over(CallEnd::Done { .. })) => Ok(()),
             (call::Event::InDoubt { .. }, Stage::Started(_) | Stage::InDoubt) => {
                 call.stage = Stage::InDoubt;
                 Ok(())
             }
             (call::Event::Again { .. }, Stage::InDoubt) => {
-                ensure(call.repeat == Repeat::Idempotent, "a call is repeated that may not be")?;
+                ensure(call.repeat == RepeatMode::Idempotent, "a call is repeated that may not be")?;
                 call.again += 1;
                 call.stage = Stage::Ready;
                 Ok(())
@@ -437,13 +440,13 @@ impl Audit {
             }
             (call::Event::Ended { end, entry, .. }, stage) => {
                 let fits = match end {
-                    End::Done { .. } => matches!(stage, Stage::Started(_) | Stage::InDoubt),
-                    End::Unknown => stage == Stage::InDoubt,
-                    End::Denied | End::Skipped => matches!(stage, Stage::Wanted | Stage::Gated | Stage::Ready),
-                    End::Refused | End::Expired => stage == Stage::Gated && call.run.is_none(),
-                    End::Limited => stage == Stage::Wanted && call.run.is_none(),
-                    End::Cancelled => !matches!(stage, Stage::Started(_)) || call.executor == Executor::Person,
-                    End::Failed => !matches!(stage, Stage::Over(_)),
+                    CallEnd::Done { .. } => matches!(stage, Stage::Started(_) | Stage::InDoubt),
+                    CallEnd::Unknown => stage == Stage::InDoubt,
+                    CallEnd::Denied | CallEnd::Skipped => matches!(stage, Stage::Wanted | Stage::Gated | Stage::Ready),
+                    CallEnd::Refused | CallEnd::Expired => stage == Stage::Gated && call.run.is_none(),
+                    CallEnd::Limited => stage == Stage::Wanted && call.run.is_none(),
+                    CallEnd::Cancelled => !matches!(stage, Stage::Started(_)) || call.executor == Executor::Person,
+                    CallEnd::Failed => !matches!(stage, Stage::Over(_)),
                 };
                 ensure(fits && !matches!(stage, Stage::Over(_)), "a call ends in a way that does not fit")?;
                 // A file that takes the place of the tree leaves no place for the result of a call whose message it lacks.
@@ -453,7 +456,7 @@ impl Audit {
                 let is_broken =
                     call.run.and_then(|run| self.runs.get(&run)).is_some_and(|run| run.stop == Some(StopReason::Error));
                 ensure(!is_broken || entry.is_none(), "a result of a message that no model is shown")?;
-                let may_lack = is_broken || is_replaced && matches!(end, End::Cancelled | End::Unknown);
+                let may_lack = is_broken || is_replaced && matches!(end, CallEnd::Cancelled | CallEnd::Unknown);
                 ensure(call.run.is_none() || entry.is_some() || may_lack, "a call of a run ends without a result")?;
                 let open = call.gates.iter().any(|gate| resolved(gate).is_none());
                 ensure(!open, "a call ends and leaves its gate open")?;

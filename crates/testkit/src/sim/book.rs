@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    engine::{ActiveRules, Engine, Event, FactMeta, Recorded, ResidencyScope},
+    engine::{ActiveRules, Engine, Event, FactMeta, RecordedFact, ResidencyScope},
     id::Lsn,
 };
 use countersign_store::FACTS_LIMIT;
@@ -44,7 +44,7 @@ impl Book {
     }
 
     /// Writes a batch. Says what a log would refuse.
-    pub(super) fn write(&mut self, batch: &[Recorded]) -> Result<(), String> {
+    pub(super) fn write(&mut self, batch: &[RecordedFact]) -> Result<(), String> {
         for recorded in batch {
             let (kind, version, facts) = recorded.fact.event.encode();
             if recorded.meta.lsn != self.head().next() {
@@ -84,17 +84,17 @@ impl Book {
         };
         for line in self.behind(snapshot.map_or(Lsn(0), |(lsn, _)| *lsn)) {
             if let Some(scope) =
-                line.meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.lacks(scope))
+                line.meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.needs_fetch(scope))
             {
                 let before = self.of(&scope).filter(|(_, meta)| meta.lsn < line.meta.lsn);
-                engine.fetch(&scope, before, line.meta.at);
+                engine.fetch_scope(&scope, before, line.meta.at);
             }
-            engine.replay(&line.event()?, &line.meta);
+            engine.replay_fact(&line.event()?, &line.meta);
         }
         let wanted = engine.wants_admitted();
         let contents = wanted.into_iter().filter_map(|lsn| Some((lsn, self.content(lsn)?)));
-        engine.admit(contents).map_err(|(lsn, error)| format!("record {lsn} cannot be admitted: {error}"))?;
-        engine.committed(self.head());
+        engine.admit_content(contents).map_err(|(lsn, error)| format!("record {lsn} cannot be admitted: {error}"))?;
+        engine.mark_durable(self.head());
         Ok(engine)
     }
 }

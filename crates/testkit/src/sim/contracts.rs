@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
-    call::{self, End},
+    call::{self, CallEnd},
     engine::{Command, Event, FactMeta},
-    gate::{self, Resolution},
+    gate::{self, GateResolution},
     id::{CallId, GateId, RunId, SessionId},
-    ledger::{Amount, Budget},
+    ledger::{BudgetAmount, BudgetLimits},
     policy::{Class, Contract, ContractScope},
     run, session,
     unattended::{self, BreachResponse, ContractTerms, HostCommandNeeds},
@@ -20,15 +20,15 @@ use super::dice::Dice;
 /// What the record says of one contract.
 #[derive(Clone, Debug)]
 struct Seen {
-    limits: Budget,
-    spent: Amount,
-    asked: BTreeMap<RunId, Amount>,
+    limits: BudgetLimits,
+    spent: BudgetAmount,
+    asked: BTreeMap<RunId, BudgetAmount>,
     runs: BTreeSet<RunId>,
     /// Calls of runs.
     wanted: BTreeSet<CallId>,
     /// Those of them that work.
     calls: BTreeSet<CallId>,
-    proposed: Option<(GateId, Budget)>,
+    proposed: Option<(GateId, BudgetLimits)>,
     stands: Stands,
     /// Whether it ends with the run that works under it.
     is_of_run: bool,
@@ -54,7 +54,7 @@ impl Contracts {
     pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         if let Event::Gate(gate::Event::Resolved { gate, resolution, .. }) = event {
             self.resolved.insert(*gate);
-            if matches!(resolution, Resolution::Allowed { .. }) {
+            if matches!(resolution, GateResolution::Allowed { .. }) {
                 self.allowed.insert(*gate);
             }
         }
@@ -64,8 +64,8 @@ impl Contracts {
         }
         let Some(seen) = self.of.get_mut(session) else { return Ok(()) };
         let goes_on = match event {
-            Event::Run(run::Event::Ended { end, .. }) => *end == run::End::Overflowed,
-            Event::Session(session::Event::CompactionEnded { then, .. }) => *then == session::Then::Again,
+            Event::Run(run::Event::Ended { end, .. }) => *end == run::RunOutcome::Overflowed,
+            Event::Session(session::Event::CompactionEnded { then, .. }) => *then == session::AfterCompaction::Again,
             _ => true,
         };
         if seen.is_of_run && !goes_on {
@@ -123,7 +123,7 @@ impl Contracts {
             }
             unattended::Event::Extended { metric, limit, .. } => {
                 let Stands::Asked(gate) = seen.stands else { return Err("more is given that nobody needs".to_owned()) };
-                (seen.stands, seen.limits) = (Stands::InForce, seen.limits.with(*metric, *limit));
+                (seen.stands, seen.limits) = (Stands::InForce, seen.limits.with_limit(*metric, *limit));
                 ensure(self.allowed.contains(&gate), "more is given and nobody allowed it")
             }
             unattended::Event::Ended => {
@@ -148,7 +148,7 @@ impl Seen {
                 self.runs.insert(*run);
                 Ok(())
             }
-            run::Event::Asked { run, reserved, .. } => {
+            run::Event::ModelRequested { run, reserved, .. } => {
                 let amount = reserved.ok_or("a model is asked beside the budget")?;
                 self.asked.insert(*run, amount);
                 ensure(self.stands == Stands::InForce, "a model is asked though a budget is used up")?;
@@ -173,7 +173,7 @@ impl Seen {
 
     fn call(&mut self, event: &call::Event) -> Result<(), String> {
         match event {
-            call::Event::Wanted { call, run: Some(_), .. } => {
+            call::Event::Proposed { call, run: Some(_), .. } => {
                 self.wanted.insert(*call);
                 Ok(())
             }
@@ -183,7 +183,7 @@ impl Seen {
                 self.fits("a call starts that the budget has nothing for")
             }
             call::Event::Ended { call, end, .. } => {
-                if self.calls.remove(call) && *end != End::Failed {
+                if self.calls.remove(call) && *end != CallEnd::Failed {
                     self.spent.calls += 1;
                 }
                 Ok(())
@@ -192,7 +192,7 @@ impl Seen {
         }
     }
 
-    fn spend(&mut self, amount: Option<Amount>) {
+    fn spend(&mut self, amount: Option<BudgetAmount>) {
         self.spent.tokens += amount.unwrap_or_default().tokens;
     }
 
@@ -217,7 +217,7 @@ pub(super) fn command(dice: &mut Dice, session: SessionId) -> Command {
         return Command::Unattended(unattended::Command::Admit { session, need });
     }
     let mut limit = |most: u64| dice.chance(60).then(|| 1 + dice.below(most));
-    let budget = Budget { tokens: limit(6_000), calls: limit(8), wall_time: limit(2_000_000), cost_micros: None };
+    let budget = BudgetLimits { tokens: limit(6_000), calls: limit(8), wall_time: limit(2_000_000), cost_micros: None };
     let classes = [Class::FileWrite, Class::BashReadonly, Class::BashMutating, Class::FileDelete];
     let terms = ContractTerms {
         actor: "ci".to_owned(),

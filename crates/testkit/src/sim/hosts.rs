@@ -68,7 +68,7 @@ impl Hosts {
             Event::Call(event) => {
                 matches!(event, call::Event::Allowed { .. } | call::Event::Gated { .. } | call::Event::Started { .. })
             }
-            Event::Run(event) => matches!(event, run::Event::Asked { .. }),
+            Event::Run(event) => matches!(event, run::Event::ModelRequested { .. }),
             Event::Session(event) => matches!(event, session::Event::CompactionStarted { .. }),
             Event::Booted
             | Event::Gate(_)

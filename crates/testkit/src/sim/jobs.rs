@@ -8,14 +8,14 @@ use std::{
 };
 
 use countersign_core::{
-    Step,
-    engine::{Command, Event, Fact, FactMeta, Recorded},
+    FiringStep,
+    engine::{Command, Event, Fact, FactMeta, RecordedFact},
     id::{JobId, RunId, SessionId},
-    ledger::Budget,
+    ledger::BudgetLimits,
     run,
     schedule::{
-        self, Afterwards, Beat, Cause, Conversation, Ending, FiringId, Kind, Limits, Message, Outcome, Plan, Replan,
-        Schedule, Status, Which, Zone,
+        self, AfterRun, ConversationMode, FiringCause, FiringId, FiringMessage, FiringOutcome, FiringResult,
+        FiringStatus, HeartbeatPlan, JobKind, JobLimits, JobPlan, JobSchedule, JobSelector, ReplanMode, Zone,
     },
     time::Millis,
     unattended::ContractTerms,
@@ -27,13 +27,13 @@ use super::{dice::Dice, people, words};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Due,
-    Said(SessionId, Option<(RunId, Option<run::End>)>),
+    Said(SessionId, Option<(RunId, Option<run::RunOutcome>)>),
     Ran,
 }
 
 #[derive(Clone, Debug)]
 struct Seen {
-    kind: Kind,
+    kind: JobKind,
     number: u64,
     /// The last time that was planned and came.
     planned: Option<Millis>,
@@ -41,17 +41,17 @@ struct Seen {
     is_removed: bool,
     /// Whether it goes by itself after it ran well.
     goes: bool,
-    schedule: Schedule,
+    schedule: JobSchedule,
 }
 
-fn goes(plan: &Plan) -> bool {
-    matches!(plan.schedule, Schedule::At { .. }) && plan.afterwards == Afterwards::Goes
+fn goes(plan: &JobPlan) -> bool {
+    matches!(plan.schedule, JobSchedule::At { .. }) && plan.afterwards == AfterRun::Goes
 }
 
 /// All jobs, by the record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jobs {
-    limits: Limits,
+    limits: JobLimits,
     /// How far the wall clock is ahead of the record's.
     ahead: i64,
     jobs: BTreeMap<JobId, Seen>,
@@ -88,7 +88,7 @@ impl Jobs {
         let may = match works {
             None => true,
             Some((before, None)) => *before == run,
-            Some((_, Some(end))) => *end == run::End::Overflowed,
+            Some((_, Some(end))) => *end == run::RunOutcome::Overflowed,
         };
         *works = Some((run, None));
         ensure(may, "a firing has two runs")
@@ -129,15 +129,19 @@ impl Jobs {
                 Ok(())
             }
             schedule::Event::Fired { firing, planned, cause, next } => {
-                let wall = meta.at.moved(self.ahead);
+                let wall = meta.at.moved_by(self.ahead);
                 let room = usize::try_from(self.limits.at_once).unwrap_or(usize::MAX);
-                let on_their_way = self.jobs.values().filter(|job| job.kind == Kind::Job && job.open.is_some()).count();
+                let on_their_way =
+                    self.jobs.values().filter(|job| job.kind == JobKind::Job && job.open.is_some()).count();
                 let seen = self.jobs.get_mut(&firing.job).ok_or("a job fires that is not there")?;
                 ensure(!seen.is_removed, "a job fires that was removed")?;
                 ensure(seen.open.is_none(), "a job fires that is on its way")?;
                 ensure(firing.number == seen.number + 1, "a firing has another number than its place")?;
-                ensure(seen.kind == Kind::Heartbeat || on_their_way < room, "more jobs are on their way than may be")?;
-                if *cause == Cause::Due {
+                ensure(
+                    seen.kind == JobKind::Heartbeat || on_their_way < room,
+                    "more jobs are on their way than may be",
+                )?;
+                if *cause == FiringCause::Due {
                     ensure(*planned <= wall, "a job fires before its time")?;
                     ensure(seen.planned.is_none_or(|before| before < *planned), "a job fires twice for one time")?;
                     ensure(next.is_none_or(|next| next > wall), "a job is due again at once")?;
@@ -146,7 +150,7 @@ impl Jobs {
                 (seen.number, seen.open) = (firing.number, Some(Stage::Due));
                 Ok(())
             }
-            schedule::Event::Said { firing } => {
+            schedule::Event::MessageSent { firing } => {
                 let session = meta.session.clone().ok_or("a firing is said in no session")?;
                 let open = self.open(firing)?;
                 ensure(open.open == Some(Stage::Due), "a firing is said that is not due")?;
@@ -163,8 +167,8 @@ impl Jobs {
             schedule::Event::Ended { firing, status, next, .. } => {
                 let open = self.open(firing)?;
                 let was = open.open.take();
-                open.is_removed |= open.goes && next.is_none() && *status == Status::Ok;
-                let fits = was == Some(Stage::Ran) || was == Some(Stage::Due) && *status != Status::Ok;
+                open.is_removed |= open.goes && next.is_none() && *status == FiringStatus::Ok;
+                let fits = was == Some(Stage::Ran) || was == Some(Stage::Due) && *status != FiringStatus::Ok;
                 ensure(fits, "a firing ends that is on its way")
             }
         }
@@ -176,8 +180,8 @@ impl Jobs {
         self.ahead = ahead;
         for job in self.jobs.values_mut() {
             let comes_again = match job.schedule {
-                Schedule::Every { every, .. } => back >= every.min(CORRECTED),
-                Schedule::At { .. } | Schedule::Cron { .. } => back > CORRECTED,
+                JobSchedule::Every { every, .. } => back >= every.min(CORRECTED),
+                JobSchedule::At { .. } | JobSchedule::Cron { .. } => back > CORRECTED,
             };
             if comes_again {
                 job.planned = None;
@@ -208,9 +212,9 @@ pub(super) fn command(dice: &mut Dice, now: Millis) -> Command {
         0 | 1 => schedule::Command::Add { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
         2 => schedule::Command::Change { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
         3 => schedule::Command::Remove { job },
-        4 | 5 => schedule::Command::Fire(Which::Now(job)),
-        6 => schedule::Command::Fire(if dice.chance(50) { Which::Due } else { Which::IfDue(job) }),
-        7 => schedule::Command::Limit(Limits {
+        4 | 5 => schedule::Command::Fire(JobSelector::Now(job)),
+        6 => schedule::Command::Fire(if dice.chance(50) { JobSelector::Due } else { JobSelector::IfDue(job) }),
+        7 => schedule::Command::Limit(JobLimits {
             enabled: dice.chance(80),
             most: 3,
             at_once: dice.pick(&[1, 2, 4]),
@@ -218,12 +222,12 @@ pub(super) fn command(dice: &mut Dice, now: Millis) -> Command {
             zone: dice.pick(&[Zone::UTC, berlin()]),
         }),
         8 => schedule::Command::Beats {
-            beats: vec![Beat {
+            beats: vec![HeartbeatPlan {
                 job: JobId::new("beat"),
                 agent: "main".to_owned(),
                 every: dice.chance(80).then(|| dice.pick(&[100_000, 400_000])),
             }],
-            replan: dice.pick(&[Replan::Changes, Replan::All]),
+            replan: dice.pick(&[ReplanMode::Changes, ReplanMode::All]),
         },
         9 => schedule::Command::Clocked {
             ahead: dice.pick(&[0, 900, 5_000, 7_200_000, -5_000, -7_200_000, -90_000_000]),
@@ -243,50 +247,57 @@ fn stray(dice: &mut Dice, job: JobId) -> schedule::Command {
     if dice.chance(50) { schedule::Command::Say { message: message(dice), firing: fired } } else { end(dice, fired) }
 }
 
-fn plan(dice: &mut Dice, now: Millis) -> Plan {
+fn plan(dice: &mut Dice, now: Millis) -> JobPlan {
     let soon = now + Duration::from_millis(dice.below(500_000));
-    let every = Schedule::every(60_000 + dice.below(300_000), now);
+    let every = JobSchedule::every(60_000 + dice.below(300_000), now);
     let cron = dice.pick(&["*/5 * * * *", "7 * * * *"]).parse().ok();
     let schedule = match (dice.below(3), every, cron) {
         (0, Ok(every), _) => every,
-        (1, _, Some(expression)) => Schedule::Cron { expression, zone: Zone::UTC },
-        _ => Schedule::At { at: soon },
+        (1, _, Some(expression)) => JobSchedule::Cron { expression, zone: Zone::UTC },
+        _ => JobSchedule::At { at: soon },
     };
-    Plan {
+    JobPlan {
         agent: "main".to_owned(),
-        kind: Kind::Job,
+        kind: JobKind::Job,
         schedule,
         follows_house: dice.chance(50),
         enabled: dice.chance(85),
-        afterwards: dice.pick(&[Afterwards::Stays, Afterwards::Goes]),
+        afterwards: dice.pick(&[AfterRun::Stays, AfterRun::Goes]),
     }
 }
 
-fn message(dice: &mut Dice) -> Box<Message> {
-    let budget = Budget { wall_time: Some(1 + dice.below(900_000)), calls: Some(dice.below(6)), ..Budget::default() };
+fn message(dice: &mut Dice) -> Box<FiringMessage> {
+    let budget = BudgetLimits {
+        wall_time: Some(1 + dice.below(900_000)),
+        calls: Some(dice.below(6)),
+        ..BudgetLimits::default()
+    };
     let terms = ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() };
     let terms = dice.chance(70).then(|| Box::new(terms));
-    Box::new(Message {
+    Box::new(FiringMessage {
         session: SessionId::new(dice.pick(&people::SESSIONS)),
-        said: words::user(dice),
-        marks: Box::new(run::Marks { terms, ..run::Marks::default() }),
-        conversation: dice.pick(&[Conversation::GoesOn, Conversation::BeginsAnew]),
+        message: words::user(dice),
+        marks: Box::new(run::RunMetadata { terms, ..run::RunMetadata::default() }),
+        conversation: dice.pick(&[ConversationMode::GoesOn, ConversationMode::BeginsAnew]),
     })
 }
 
 fn end(dice: &mut Dice, firing: FiringId) -> schedule::Command {
-    let status = dice.pick(&[Status::Failed, Status::Skipped]);
-    schedule::Command::End { firing, ending: Ending { status, told: false, outcome: Outcome::default() } }
+    let status = dice.pick(&[FiringStatus::Failed, FiringStatus::Skipped]);
+    schedule::Command::End {
+        firing,
+        ending: FiringResult { status, reported: false, outcome: FiringOutcome::default() },
+    }
 }
 
 /// What somebody comes back with who saw to a firing.
-pub(super) fn seen_to(dice: &mut Dice, firing: FiringId, step: Step) -> Command {
+pub(super) fn seen_to(dice: &mut Dice, firing: FiringId, step: FiringStep) -> Command {
     Command::Schedule(match step {
-        Step::Say if dice.chance(15) => end(dice, firing),
-        Step::Say => schedule::Command::Say { message: message(dice), firing },
-        Step::Tell => {
-            let status = dice.pick(&[Status::Ok, Status::Failed]);
-            let ending = Ending { status, told: dice.chance(50), outcome: Outcome::default() };
+        FiringStep::Say if dice.chance(15) => end(dice, firing),
+        FiringStep::Say => schedule::Command::Say { message: message(dice), firing },
+        FiringStep::Tell => {
+            let status = dice.pick(&[FiringStatus::Ok, FiringStatus::Failed]);
+            let ending = FiringResult { status, reported: dice.chance(50), outcome: FiringOutcome::default() };
             schedule::Command::End { firing, ending }
         }
     })
@@ -295,19 +306,19 @@ pub(super) fn seen_to(dice: &mut Dice, firing: FiringId, step: Step) -> Command 
 /// Nothing is planned any more, so that all can come to rest.
 pub(super) fn rest() -> Vec<Command> {
     let remove = JOBS.map(|job| schedule::Command::Remove { job: JobId::new(job) });
-    let beats = schedule::Command::Beats { beats: Vec::new(), replan: Replan::Changes };
+    let beats = schedule::Command::Beats { beats: Vec::new(), replan: ReplanMode::Changes };
     remove.into_iter().chain([beats]).map(Command::Schedule).collect()
 }
 
 /// The mistake of an owner that lets a job fire once more for the same time.
-pub(super) fn again(fired: &Recorded, head: countersign_core::id::Lsn) -> Option<Recorded> {
+pub(super) fn again(fired: &RecordedFact, head: countersign_core::id::Lsn) -> Option<RecordedFact> {
     let Event::Schedule(schedule::Event::Fired { firing, planned, cause, next }) = &fired.fact.event else {
         return None;
     };
     let firing = FiringId { job: firing.job.clone(), number: firing.number + 1 };
     let event = Event::Schedule(schedule::Event::Fired { firing, planned: *planned, cause: *cause, next: *next });
     let meta = FactMeta { lsn: head.next(), ..fired.meta.clone() };
-    Some(Recorded { meta, fact: Fact { event, session: None, content: None } })
+    Some(RecordedFact { meta, fact: Fact { event, session: None, content: None } })
 }
 
 fn ensure(holds: bool, broken: &str) -> Result<(), String> {

@@ -5,13 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
-    channel::{self, Account, Address, ChatKind, End, Event as Told, Heard, Knock, Message, Origin},
+    channel::{
+        self, AddressKind, ChannelAccount, ChatAddress, DeliveryEnd, Event as Told, InboundMessage, MessageOrigin,
+        OutboundRequest, PairingRequest,
+    },
     digest::Digest,
-    engine::{Command, Event, Fact, FactMeta, Recorded, State},
+    engine::{Command, Event, Fact, FactMeta, RecordedFact, State},
     gate,
-    id::{GateId, LetterId, Lsn, PrincipalId, SessionId},
+    id::{GateId, Lsn, OutboundId, PrincipalId, SessionId},
     run, session,
-    settings::{self, Path},
+    settings::{self, SettingsPath},
 };
 use serde_json::{Map, Value, json};
 
@@ -21,10 +24,10 @@ use super::{dice::Dice, people, words};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Networks {
     /// Ids of messages by account, for as long as it is known.
-    accounts: BTreeMap<Account, BTreeSet<String>>,
+    accounts: BTreeMap<ChannelAccount, BTreeSet<String>>,
     /// Letters on their way, and those that ended.
-    owed: BTreeMap<LetterId, Account>,
-    ended: BTreeSet<LetterId>,
+    owed: BTreeMap<OutboundId, ChannelAccount>,
+    ended: BTreeSet<OutboundId>,
     /// Under which something was owed.
     keys: BTreeSet<String>,
     /// Who waits to be let in.
@@ -61,7 +64,7 @@ impl Networks {
                 ensure(self.accounts.remove(account).is_some(), "an account is forgotten that nobody knows")?;
                 ensure(!self.owed.values().any(|of| of == account), "letters of an account stay that is forgotten")
             }
-            Told::Heard { from, id, .. } => {
+            Told::Received { from, id, .. } => {
                 let heard = self
                     .accounts
                     .get_mut(&from.account)
@@ -106,9 +109,10 @@ impl Networks {
 
     /// Whether a state has what the record says, neither less nor more.
     pub(super) fn is_all_there(&self, state: &State) -> Result<(), String> {
-        let letters: BTreeSet<LetterId> = state.channels().letters().map(|letter| letter.id).collect();
+        let letters: BTreeSet<OutboundId> = state.channels().pending_messages().map(|letter| letter.id).collect();
         ensure(letters == self.owed.keys().copied().collect(), "other letters are on their way than the record owes")?;
-        let accounts: BTreeSet<Account> = state.channels().accounts().map(|known| known.account.clone()).collect();
+        let accounts: BTreeSet<ChannelAccount> =
+            state.channels().accounts().map(|known| known.account.clone()).collect();
         ensure(accounts == self.accounts.keys().cloned().collect(), "other accounts are known than the record says")?;
         let set = |at: &String| path(at).and_then(|path| state.settings().get(&path).cloned());
         ensure(
@@ -123,8 +127,8 @@ impl Networks {
 /// None of them is within another.
 const PATHS: [&str; 4] = ["auth.token", "channels.wx.allowFrom", "cron.enabled", "agents.list"];
 
-fn path(text: &str) -> Option<Path> {
-    Path::of(text.split('.').map(str::to_owned))
+fn path(text: &str) -> Option<SettingsPath> {
+    SettingsPath::from_names(text.split('.').map(str::to_owned))
 }
 
 /// A network brings something or takes something, or somebody sets something.
@@ -134,7 +138,7 @@ pub(super) fn command(dice: &mut Dice, seen: &Networks) -> Command {
         0 | 1 => channel::Command::Meet(from.account),
         2 => channel::Command::Forget(from.account),
         3..10 => channel::Command::Hear(Box::new(heard(dice, from))),
-        10 | 11 => channel::Command::Send(Box::new(Message {
+        10 | 11 => channel::Command::Send(Box::new(OutboundRequest {
             to: from,
             text: "words".into(),
             session: None,
@@ -144,37 +148,37 @@ pub(super) fn command(dice: &mut Dice, seen: &Networks) -> Command {
             media: None,
         })),
         12..14 => {
-            let owed: Vec<LetterId> = seen.owed.keys().chain(&seen.ended).copied().collect();
+            let owed: Vec<OutboundId> = seen.owed.keys().chain(&seen.ended).copied().collect();
             let Some(letter) = owed.get(dice.index(owed.len() + 1)) else { return set(dice) };
-            let end = dice.pick(&[End::Delivered, End::Refused]);
+            let end = dice.pick(&[DeliveryEnd::Delivered, DeliveryEnd::Refused]);
             channel::Command::Ended { letter: *letter, end, why: None }
         }
-        14..17 => channel::Command::Knock(Box::new(Knock {
+        14..17 => channel::Command::Knock(Box::new(PairingRequest {
             from,
             sender: dice.pick(&["p1", "p2"]).to_owned(),
             question: "May they?".to_owned(),
             why: None,
             about: Map::new(),
-            told: "wait".into(),
+            notice: "wait".into(),
         })),
         _ => return set(dice),
     };
     Command::Channel(network)
 }
 
-fn address(dice: &mut Dice) -> Address {
-    let account = Account { network: "wx".to_owned(), name: dice.pick(&["a", "b"]).to_owned() };
-    Address { account, kind: ChatKind::Dm, chat: dice.pick(&["c1", "c2"]).to_owned() }
+fn address(dice: &mut Dice) -> ChatAddress {
+    let account = ChannelAccount { network: "wx".to_owned(), name: dice.pick(&["a", "b"]).to_owned() };
+    ChatAddress { account, kind: AddressKind::Dm, chat: dice.pick(&["c1", "c2"]).to_owned() }
 }
 
-fn heard(dice: &mut Dice, from: Address) -> Heard<Command> {
+fn heard(dice: &mut Dice, from: ChatAddress) -> InboundMessage<Command> {
     let id = format!("m{}", dice.below(12));
     let by = PrincipalId::new("channel:wx:p1");
-    let origin = Origin { from: from.clone(), by, message: Some(id.clone()) };
-    let marks = Box::new(run::Marks { origin: Some(Box::new(origin)), ..run::Marks::default() });
+    let origin = MessageOrigin { from: from.clone(), by, message: Some(id.clone()) };
+    let marks = Box::new(run::RunMetadata { origin: Some(Box::new(origin)), ..run::RunMetadata::default() });
     let session = SessionId::new(dice.pick(&people::SESSIONS));
     let then = match dice.below(10) {
-        0..6 => Some(Command::Session(session, session::Command::Say { said: words::user(dice), marks })),
+        0..6 => Some(Command::Session(session, session::Command::Say { message: words::user(dice), marks })),
         // What people have done by a command of the chat is recorded with it, as what they say is.
         6 => Some(Command::Run(run::Command::Abort { session })),
         7 => Some(Command::Session(
@@ -183,7 +187,7 @@ fn heard(dice: &mut Dice, from: Address) -> Heard<Command> {
         )),
         _ => None,
     };
-    Heard { from, agent: "main".to_owned(), id: dice.chance(90).then_some(id), then: then.map(Box::new) }
+    InboundMessage { from, agent: "main".to_owned(), id: dice.chance(90).then_some(id), then: then.map(Box::new) }
 }
 
 fn set(dice: &mut Dice) -> Command {
@@ -197,7 +201,7 @@ fn set(dice: &mut Dice) -> Command {
             settings::Command::Add { by, path, item }
         }
         ("auth.token", _) => {
-            let secrets = vec![(path.clone(), Digest::of(dice.pick(&["one", "other"]).as_bytes()))];
+            let secrets = vec![(path.clone(), Digest::hash_bytes(dice.pick(&["one", "other"]).as_bytes()))];
             settings::Command::Set { by, path, value: None, secrets }
         }
         _ => settings::Command::Set { by, path, value: Some(dice.chance(50).into()), secrets: Vec::new() },
@@ -205,10 +209,10 @@ fn set(dice: &mut Dice) -> Command {
 }
 
 /// The mistake of an owner that takes a message once more that came again.
-pub(super) fn again(heard: &Recorded, head: Lsn) -> Option<Recorded> {
-    let Event::Channel(Told::Heard { id: Some(_), .. }) = &heard.fact.event else { return None };
+pub(super) fn again(heard: &RecordedFact, head: Lsn) -> Option<RecordedFact> {
+    let Event::Channel(Told::Received { id: Some(_), .. }) = &heard.fact.event else { return None };
     let meta = FactMeta { lsn: head.next(), ..heard.meta.clone() };
-    Some(Recorded { meta, fact: Fact { event: heard.fact.event.clone(), session: None, content: None } })
+    Some(RecordedFact { meta, fact: Fact { event: heard.fact.event.clone(), session: None, content: None } })
 }
 
 fn ensure(holds: bool, broken: &str) -> Result<(), String> {

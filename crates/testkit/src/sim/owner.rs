@@ -12,13 +12,13 @@ use std::{
 };
 
 use countersign_core::{
-    Work, call,
+    OwedWork, call,
     engine::{
-        ActiveRules, Command, CommandError, DecisionContext, Engine, EngineReply, Event, Fact, FactMeta, Recorded,
+        ActiveRules, Command, CommandError, DecisionContext, Engine, EngineReply, Event, Fact, FactMeta, RecordedFact,
         ResumeMode,
     },
-    gate::{self, AnswerRefusal},
-    id::{Fresh, GateId, Lsn, SessionId},
+    gate::{self, AnswerError},
+    id::{GateId, IdGenerator, Lsn, SessionId},
     time::Millis,
 };
 
@@ -96,7 +96,7 @@ pub(super) struct Owner {
     shadow: Engine,
     /// What a process may begin with in place of the beginning of the log.
     snapshot: Option<(Lsn, String)>,
-    jobs: BTreeMap<Work, Job>,
+    jobs: BTreeMap<OwedWork, Job>,
     line: VecDeque<Item>,
     /// Requests that have no reply yet.
     open: BTreeSet<u64>,
@@ -170,12 +170,12 @@ impl Owner {
         let snapshot = self.snapshot.clone().filter(|_| self.dice.chance(50));
         self.engine = self.book.replay_behind(snapshot.as_ref(), self.rules.clone())?.with_bound(self.bound);
         self.now = self.now.max(self.engine.state().last_fact_at());
-        let before: Vec<Work> = self
+        let before: Vec<OwedWork> = self
             .engine
             .state()
             .calls()
-            .filter(|call| matches!(call.phase(), call::Phase::Started { .. }))
-            .map(|call| Work::Call { call: call.id(), start: call.starts() })
+            .filter(|call| matches!(call.phase(), call::CallPhase::Started { .. }))
+            .map(|call| OwedWork::Call { call: call.id(), start: call.start_count() })
             .collect();
         let resume = self.dice.pick(self.resumes);
         self.has_waited |= resume == ResumeMode::Wait && self.audit.boot() > 0;
@@ -199,8 +199,8 @@ impl Owner {
         } else if self.make(Fault::RulesForHost) {
             let rules = Box::new(self.rules.clone());
             let planted = Command::UseRulesFor(SessionId::new(hosts::SESSION), rules);
-            let mut context = DecisionContext { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
-            let planted = self.engine.handle(planted, &mut context);
+            let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.dice.bytes()) };
+            let planted = self.engine.handle_command(planted, &mut context);
             self.append(planted.map(|(facts, _)| facts).unwrap_or_default())?;
         }
         self.reconcile()
@@ -281,7 +281,7 @@ impl Owner {
 
     fn world_goes_on(&mut self) -> Result<(), String> {
         for _ in 0..=self.dice.index(3) {
-            let open: Vec<Work> =
+            let open: Vec<OwedWork> =
                 self.jobs.iter().filter(|(_, job)| job.doing != Doing::Told).map(|(work, _)| work.clone()).collect();
             if open.is_empty() {
                 return Ok(());
@@ -292,13 +292,13 @@ impl Owner {
         Ok(())
     }
 
-    fn go_on(&mut self, work: &Work) -> Result<(), String> {
+    fn go_on(&mut self, work: &OwedWork) -> Result<(), String> {
         let Some(mut job) = self.jobs.remove(work) else { return Ok(()) };
         let told = self.world.go_on(&mut self.dice, &self.engine, &self.audit, &self.book, work, &mut job)?;
         self.jobs.insert(work.clone(), job);
         let Some(mut command) = told else { return Ok(()) };
         self.denies_sending(&mut command);
-        if matches!(work, Work::Call { .. }) && self.make(Fault::ForgetResult) {
+        if matches!(work, OwedWork::Call { .. }) && self.make(Fault::ForgetResult) {
             return Ok(());
         }
         if self.dice.chance(5) {
@@ -308,15 +308,15 @@ impl Owner {
         Ok(())
     }
 
-    fn handle(&mut self, command: Command) -> Result<(Vec<Recorded>, EngineReply), CommandError> {
+    fn handle(&mut self, command: Command) -> Result<(Vec<RecordedFact>, EngineReply), CommandError> {
         self.tell(|| people::tell(&command));
         if let Command::UseRules(rules) = &command {
             self.coming = Some((**rules).clone());
         }
         self.fetch_for(&command);
-        let mut context = DecisionContext { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
+        let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.dice.bytes()) };
         let told = matches!(command, Command::UseRulesFor(..) | Command::Leave(_)).then(|| command.clone());
-        let outcome = self.engine.handle(command, &mut context);
+        let outcome = self.engine.handle_command(command, &mut context);
         if let Some(told) = told.filter(|_| outcome.is_ok()) {
             self.hosts.told(&told);
         }
@@ -344,13 +344,14 @@ impl Owner {
             let Some(Item { command, from }) = self.line.pop_front() else { break };
             let expected = self.expected(&command);
             let copy = command.clone();
-            let allows = matches!(command, Command::Gate(gate::Command::Answer { answer: gate::Answer::Allow(_), .. }));
+            let allows =
+                matches!(command, Command::Gate(gate::Command::Answer { answer: gate::GateReply::Allow(_), .. }));
             if allows && expected.is_none() && self.make(Fault::StartTooEarly) {
-                self.engine.committed(Lsn(u64::MAX));
+                self.engine.mark_durable(Lsn(u64::MAX));
             }
             let outcome = self.handle(command);
             promises::fits(&expected, &outcome)?;
-            let refused_again = matches!(outcome, Err(CommandError::Answer(AnswerRefusal::AlreadyResolved { .. })));
+            let refused_again = matches!(outcome, Err(CommandError::Answer(AnswerError::AlreadyResolved { .. })));
             let refusal = match outcome {
                 Ok((facts, _)) => {
                     batch.extend(facts);
@@ -384,7 +385,7 @@ impl Owner {
         let head = self.engine.state().head_lsn();
         let again = batch.iter().find_map(|fired| jobs::again(fired, head));
         if let Some(again) = again.filter(|_| self.make(Fault::FireTwice)) {
-            self.engine.replay(&again.fact.event, &again.meta);
+            self.engine.replay_fact(&again.fact.event, &again.meta);
             batch.push(again);
         }
         self.hears_twice(&mut batch);
@@ -447,17 +448,17 @@ impl Owner {
         self.reconcile()
     }
 
-    fn append(&mut self, batch: Vec<Recorded>) -> Result<(), String> {
+    fn append(&mut self, batch: Vec<RecordedFact>) -> Result<(), String> {
         let before = self.book.head();
         self.book.write(&batch)?;
         for line in self.book.behind(before) {
             let event = line.event()?;
             self.audit.read(&line.meta, &event)?;
             self.hosts.read(&line.meta, &event)?;
-            self.shadow.replay(&event, &line.meta);
+            self.shadow.replay_fact(&event, &line.meta);
         }
         promises::starts_behind_its_decision(&batch, &self.audit)?;
-        self.engine.committed(self.book.head());
+        self.engine.mark_durable(self.book.head());
         if let Some(rules) = self.coming.take() {
             self.rules = rules;
         }
@@ -466,7 +467,7 @@ impl Owner {
         }
         promises::rules_are_recorded(&self.engine)?;
         if self.dice.chance(5) {
-            self.snapshot = Some((self.book.head(), self.engine.snapshot()));
+            self.snapshot = Some((self.book.head(), self.engine.to_snapshot()));
         }
         Ok(())
     }
@@ -487,16 +488,16 @@ impl Owner {
     }
 
     /// The mistake of an owner that lets the last answer win.
-    fn resolved_again(&mut self, id: GateId) -> Recorded {
-        let resolution = gate::Resolution::Allowed { scope: gate::Scope::Once };
-        let event = Event::Gate(gate::Event::ended(id, resolution));
+    fn resolved_again(&mut self, id: GateId) -> RecordedFact {
+        let resolution = gate::GateResolution::Allowed { scope: gate::ApprovalScope::Once };
+        let event = Event::Gate(gate::Event::auto_resolved(id, resolution));
         let session = self.engine.state().gate(id).and_then(|gate| gate.session().cloned());
         let meta = FactMeta {
             lsn: self.engine.state().head_lsn().next(),
             at: self.engine.state().last_fact_at(),
             session: session.clone(),
         };
-        self.engine.replay(&event, &meta);
-        Recorded { meta, fact: Fact { event, session, content: None } }
+        self.engine.replay_fact(&event, &meta);
+        RecordedFact { meta, fact: Fact { event, session, content: None } }
     }
 }

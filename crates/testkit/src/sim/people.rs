@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use countersign_core::{
-    call::{self, Executor, Progress},
+    call::{self, CallProgress, Executor},
     digest::Digest,
     engine::{Command, Engine},
-    gate::{self, Answer, Scope},
+    gate::{self, ApprovalScope, GateReply},
     id::{EntryId, GateId, PrincipalId, SessionId},
     run,
     session::{
-        self, Asking, Interrupt, Kind, ModelRef, Modes, Otherwise, Patience, Queue, Retry, Setting, Settings, Take,
-        Thresholds, Told, WhenBusy,
+        self, AnswerFormat, AskTimeouts, CompactionThresholds, InterruptMode, MessageQueue, ModelRef, NoAnswerRule,
+        QuestionSettings, QueueModes, RetryPolicy, SessionEntryKind, SessionSetting, Settings, TakeMode, WhenBusy,
     },
-    tool::{Effect, Repeat},
+    tool::{RepeatMode, ToolEffect},
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -34,8 +34,14 @@ pub(super) fn open(id: &str) -> Command {
             max_tokens: 100,
             price: None,
         }),
-        retry: Retry { enabled: true, max: 2, ..Retry::default() },
-        thresholds: Thresholds { auto: true, reserve: 100, keep_recent: 300, at_tokens: None, at_percent: None },
+        retry: RetryPolicy { enabled: true, max: 2, ..RetryPolicy::default() },
+        thresholds: CompactionThresholds {
+            auto: true,
+            reserve: 100,
+            keep_recent: 300,
+            at_tokens: None,
+            at_percent: None,
+        },
         approval_timeout: Duration::from_secs(300),
         clarify_timeout: Duration::from_secs(400),
         max_pending: 3,
@@ -55,11 +61,11 @@ pub(super) fn open(id: &str) -> Command {
 }
 
 /// Plans expire soon and come to what is the default for them, executions are reminded of.
-fn asking() -> Asking {
+fn asking() -> QuestionSettings {
     let soon = Some(Duration::from_secs(60));
-    let plan = Patience { within: soon, remind: None, otherwise: Otherwise::Default };
-    let execution = Patience { within: None, remind: soon, otherwise: Otherwise::Nothing };
-    Asking { told: Told::Selected, plan, execution, ..Asking::default() }
+    let plan = AskTimeouts { within: soon, remind: None, otherwise: NoAnswerRule::Default };
+    let execution = AskTimeouts { within: None, remind: soon, otherwise: NoAnswerRule::Nothing };
+    QuestionSettings { answer_format: AnswerFormat::Selected, plan, execution, ..QuestionSettings::default() }
 }
 
 /// Any command that somebody may send.
@@ -79,32 +85,38 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
     let to = |command| Command::Session(id.clone(), command);
     match dice.below(100) {
         0..32 => to(prompt(dice)),
-        32..34 => to(session::Command::Steer { said: words::user(dice) }),
+        32..34 => to(session::Command::Steer { message: words::user(dice) }),
         34..36 => to(session::Command::Once {
             // Few names and few meanings, so that both meet again.
-            key: session::Key {
+            key: session::IdempotencyKey {
                 name: format!("k{}", dice.below(16)),
-                asks: Digest::of(dice.pick(&["one", "other"]).as_bytes()),
+                asks: Digest::hash_bytes(dice.pick(&["one", "other"]).as_bytes()),
             },
             command: Box::new(prompt(dice)),
         }),
-        36 => to(session::Command::HandOff { said: words::user(dice) }),
+        36 => to(session::Command::HandOff { message: words::user(dice) }),
         37 => {
             let reference = dice.chance(80).then(|| dice.pick(&["r1", "r2", "r3"]).to_owned());
-            let marks = Box::new(run::Marks { reference, ..run::Marks::default() });
-            to(session::Command::Say { said: words::user(dice), marks })
+            let marks = Box::new(run::RunMetadata { reference, ..run::RunMetadata::default() });
+            to(session::Command::Say { message: words::user(dice), marks })
         }
         38 => to(session::Command::Renew { by: PrincipalId::new("person:ana"), owed: None }),
         39 => {
             // Whoever trims keeps a message with its results.
-            let entries = engine.state().session(&id).map(session::Session::path).unwrap_or_default();
-            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == Kind::User).collect();
+            let entries = engine.state().session(&id).map(session::Session::path_entries).unwrap_or_default();
+            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
             let Some(kept) = said.get(dice.index(said.len() + 1)) else { return to(session::Command::Clear) };
             to(session::Command::Trim { first_kept: kept.id.clone() })
         }
         40..48 => to(session::Command::Queue {
-            queue: dice.pick(&[Queue::Steering, Queue::FollowUp, Queue::Steering, Queue::FollowUp, Queue::Prompt]),
-            said: words::user(dice),
+            queue: dice.pick(&[
+                MessageQueue::Steering,
+                MessageQueue::FollowUp,
+                MessageQueue::Steering,
+                MessageQueue::FollowUp,
+                MessageQueue::Prompt,
+            ]),
+            message: words::user(dice),
         }),
         48..56 => stop(dice, engine, id),
         56..58 => Command::Run(run::Command::AbortRetry { session: id }),
@@ -119,7 +131,7 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
         88..91 => {
             // A host moves to what a person said: behind a message with calls there would be no results.
             let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
-            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == Kind::User).collect();
+            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
             let leaf = said.get(dice.index(said.len() + 1)).map(|entry| entry.id.clone());
             to(session::Command::Move { leaf })
         }
@@ -134,8 +146,8 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
 
 fn prompt(dice: &mut Dice) -> session::Command {
     session::Command::Prompt {
-        said: words::user(dice),
-        with: if dice.chance(10) { vec![(Kind::Custom, words::user(dice))] } else { Vec::new() },
+        message: words::user(dice),
+        with: if dice.chance(10) { vec![(SessionEntryKind::Custom, words::user(dice))] } else { Vec::new() },
         when_busy: dice.pick(&[WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp]),
     }
 }
@@ -155,19 +167,19 @@ fn file(dice: &mut Dice, engine: &Engine, id: SessionId) -> Command {
     let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
     let held = &entries[..dice.index(entries.len() + 1)];
     let command = if dice.chance(50) {
-        let said: Vec<_> = held.iter().filter(|entry| entry.kind == Kind::User).collect();
+        let said: Vec<_> = held.iter().filter(|entry| entry.kind == SessionEntryKind::User).collect();
         session::Command::Replace { leaf: said.get(dice.index(said.len() + 1)).map(|entry| entry.id.clone()) }
     } else {
-        let known = held.iter().map(|entry| session::Gathered::Known(entry.id.clone()));
-        let foreign = session::Gathered::Foreign(session::Imported {
+        let known = held.iter().map(|entry| session::StagedEntry::Known(entry.id.clone()));
+        let foreign = session::StagedEntry::Foreign(session::ImportedEntry {
             id: EntryId::new(format!("f{}", dice.below(1_000_000))),
             parent: held.last().map(|entry| entry.id.clone()),
-            kind: Kind::User,
-            said: words::user(dice),
+            kind: SessionEntryKind::User,
+            message: words::user(dice),
             made_at: None,
         });
         let entries = known.chain(dice.chance(60).then_some(foreign)).collect();
-        session::Command::Gather { part: session::Part::First, entries }
+        session::Command::Gather { part: session::FilePart::First, entries }
     };
     Command::Session(id, command)
 }
@@ -176,13 +188,14 @@ fn file(dice: &mut Dice, engine: &Engine, id: SessionId) -> Command {
 fn agent(dice: &mut Dice, engine: &Engine) -> Command {
     let session = SessionId::new(AGENT);
     let state = engine.state().session(&session);
-    let results = state.and_then(|session| Some(session.requester()?.results().keys().copied().collect::<Vec<_>>()));
+    let results =
+        state.and_then(|session| Some(session.agent_requests()?.results().keys().copied().collect::<Vec<_>>()));
     if let Some(calls) = results.filter(|calls| !calls.is_empty() && dice.chance(30)) {
         return Command::Call(call::Command::Received { session, calls });
     }
     let tool = dice.pick(&["look", "write", "note", "bash"]);
     let arguments = json!({ "path": dice.pick(&["a", "b"]), "command": dice.pick(&["ls", "make", "rm -rf build"]) });
-    Command::Call(call::Command::Request(Box::new(call::Request {
+    Command::Call(call::Command::Request(Box::new(call::AgentRequest {
         session,
         principal: PrincipalId::new("agent:kitchen"),
         door: "agent-gate".into(),
@@ -194,8 +207,8 @@ fn agent(dice: &mut Dice, engine: &Engine) -> Command {
         named: vec!["path".to_owned()],
         undeclared: if dice.chance(20) { vec!["command".to_owned()] } else { Vec::new() },
         service: dice.chance(90).then(|| "house".into()),
-        effect: Effect::Changes,
-        repeat: dice.pick(&[Repeat::Once, Repeat::Idempotent]),
+        effect: ToolEffect::Changes,
+        repeat: dice.pick(&[RepeatMode::Once, RepeatMode::Idempotent]),
     })))
 }
 
@@ -213,16 +226,16 @@ fn own_command(dice: &mut Dice, session: SessionId) -> Command {
 
 fn set(dice: &mut Dice) -> session::Command {
     let setting = match dice.below(4) {
-        0 => Setting::AutoCompaction(dice.chance(80)),
-        1 => Setting::AutoRetry(dice.chance(80)),
-        2 => Setting::Thinking(Some("high".to_owned())),
-        _ => Setting::Modes(Modes {
-            steering: dice.pick(&[Take::One, Take::All]),
-            follow_up: dice.pick(&[Take::One, Take::All]),
-            interrupt: dice.pick(&[Interrupt::Immediate, Interrupt::Wait]),
+        0 => SessionSetting::AutoCompaction(dice.chance(80)),
+        1 => SessionSetting::AutoRetry(dice.chance(80)),
+        2 => SessionSetting::Thinking(Some("high".to_owned())),
+        _ => SessionSetting::Modes(QueueModes {
+            steering: dice.pick(&[TakeMode::One, TakeMode::All]),
+            follow_up: dice.pick(&[TakeMode::One, TakeMode::All]),
+            interrupt: dice.pick(&[InterruptMode::Immediate, InterruptMode::Wait]),
         }),
     };
-    let entry = dice.chance(30).then(|| (Kind::ThinkingChange, words::user(dice)));
+    let entry = dice.chance(30).then(|| (SessionEntryKind::ThinkingChange, words::user(dice)));
     session::Command::Set { setting, entry }
 }
 
@@ -239,19 +252,19 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
         return card(dice, gate);
     }
     let answer = match dice.below(10) {
-        0..3 => Answer::Allow(Scope::Once),
-        3 => Answer::Allow(Scope::Session),
-        4 if dice.chance(50) => Answer::Grant(gate::Grant {
-            scope: dice.pick(&[Scope::Session, Scope::Always]),
+        0..3 => GateReply::Allow(ApprovalScope::Once),
+        3 => GateReply::Allow(ApprovalScope::Session),
+        4 if dice.chance(50) => GateReply::Grant(gate::GrantTerms {
+            scope: dice.pick(&[ApprovalScope::Session, ApprovalScope::Always]),
             pattern: Some(dice.pick(&["bash(ls*)", "write(*)"]).to_owned()),
             lasts: dice.chance(50).then_some(std::time::Duration::from_secs(300)),
         }),
-        4 => Answer::Allow(Scope::Always),
-        5 | 6 => Answer::Deny { reason: dice.chance(50).then(|| "not now".to_owned()) },
-        7 if dice.chance(50) => Answer::Decline,
+        4 => GateReply::Allow(ApprovalScope::Always),
+        5 | 6 => GateReply::Deny { reason: dice.chance(50).then(|| "not now".to_owned()) },
+        7 if dice.chance(50) => GateReply::Decline,
         7 => form(dice),
-        8 => Answer::Say(dice.pick(&[&[][..], &[""], &["left", "right"]]).iter().map(ToString::to_string).collect()),
-        _ => Answer::Say(vec!["left".to_owned()]),
+        8 => GateReply::Say(dice.pick(&[&[][..], &[""], &["left", "right"]]).iter().map(ToString::to_string).collect()),
+        _ => GateReply::Say(vec!["left".to_owned()]),
     };
     let by =
         PrincipalId::new(dice.pick(&["person:ana", "person:bo", "person:ana", "chat:ana", "person:cleo", "somebody"]));
@@ -260,13 +273,13 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
 }
 
 /// An answer in the form of a door.
-fn form(dice: &mut Dice) -> Answer {
+fn form(dice: &mut Dice) -> GateReply {
     let said = dice.pick(&[&["approve"][..], &["request-changes"], &["request-changes", "smaller"], &["left"]]);
     let said: Vec<String> = said.iter().map(ToString::to_string).collect();
     let form = json!({ "selected": said });
-    let digest = Digest::of(form.to_string().as_bytes());
-    let answer = if dice.chance(20) { Answer::Allow(Scope::Once) } else { Answer::Say(said) };
-    Answer::Form(Box::new(gate::Form { answer, form, digest }))
+    let digest = Digest::hash_bytes(form.to_string().as_bytes());
+    let answer = if dice.chance(20) { GateReply::Allow(ApprovalScope::Once) } else { GateReply::Say(said) };
+    GateReply::Form(Box::new(gate::AnswerForm { answer, form, digest }))
 }
 
 /// A surface shows a gate, or says how it ended.
@@ -292,10 +305,13 @@ fn stray(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
             Command::Run(run::Command::Answered { run: run.id(), epoch, answer })
         }
         (_, false) if dice.chance(70) => {
-            let progress = if dice.chance(50) { Progress::Broke } else { Progress::NotBegun("late".into()) };
+            let progress = if dice.chance(50) { CallProgress::Broke } else { CallProgress::NotBegun("late".into()) };
             Command::Call(call::Command::Ended { call: *dice.pick(&over), progress })
         }
-        _ => Command::Session(id, session::Command::Compacted { epoch: 1_000, outcome: session::Compacted::Aborted }),
+        _ => Command::Session(
+            id,
+            session::Command::Compacted { epoch: 1_000, outcome: session::CompactionOutcome::Aborted },
+        ),
     }
 }
 
@@ -322,12 +338,12 @@ pub(super) fn tell(command: &Command) -> String {
         Command::UseRulesFor(session, rules) => format!("UseRulesFor {session} {}", rules.digest_of_all()),
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
             let calls: Vec<String> =
-                answer.wanted.iter().take(5).map(|wanted| wanted.signature.chars().take(30).collect()).collect();
+                answer.calls.iter().take(5).map(|wanted| wanted.signature.chars().take(30).collect()).collect();
             format!(
                 "Answered {run} {epoch} {:?} {:?} {} {}",
                 answer.stop,
                 answer.failure,
-                answer.wanted.len(),
+                answer.calls.len(),
                 Value::from(calls)
             )
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::ActiveRules,
-    gate::{OnExpiry, People, Step},
+    gate::{ApprovalStep, IdentityMap, OnExpiry},
     id::PrincipalId,
     policy::{
         CompiledRules, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleSet as Written, RuleSource,
@@ -45,17 +45,17 @@ pub(super) fn numbered(number: u64) -> ActiveRules {
 }
 
 /// Two of three, asked twice, and then one of others.
-fn steps() -> Vec<Step> {
+fn steps() -> Vec<ApprovalStep> {
     let from = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
     let within = Some(Duration::from_secs(600));
     vec![
-        Step { approvals: 2, within, on_expiry: OnExpiry::Next, ..Step::default() },
-        Step { approvals: 2, from: from(&["ana", "cleo"]), within, on_expiry: OnExpiry::Again(1) },
+        ApprovalStep { approvals: 2, within, on_expiry: OnExpiry::Next, ..ApprovalStep::default() },
+        ApprovalStep { approvals: 2, from: from(&["ana", "cleo"]), within, on_expiry: OnExpiry::Again(1) },
     ]
 }
 
 /// Ana has two identities, and one identity belongs to nobody.
-pub(super) fn people() -> People {
+pub(super) fn people() -> IdentityMap {
     let all = [("ana", &["person:ana", "chat:ana"][..]), ("bo", &["person:bo"]), ("cleo", &["person:cleo"])];
-    People::new(all.map(|(name, all)| (name.to_owned(), all.iter().map(|one| PrincipalId::new(*one)))))
+    IdentityMap::new(all.map(|(name, all)| (name.to_owned(), all.iter().map(|one| PrincipalId::new(*one)))))
 }

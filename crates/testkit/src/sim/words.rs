@@ -1,14 +1,17 @@
 //! What people, models and tools say in a simulation, as content.
 
 use countersign_core::{
-    call::{Content, Executor, Returned},
+    call::{CallDetails, CallResult, Executor},
     id::PeerId,
-    ledger::Amount,
-    message::{Assistant, BashExecution, Block, Message, Said as Text, StopReason, Summary, ToolCall, ToolResult},
+    ledger::BudgetAmount,
+    message::{
+        AssistantReply, BashMessage, InputMessage as Text, MessageBlock, StopReason, StoredMessage, SummaryMessage,
+        ToolCallBlock, ToolResult,
+    },
     policy::Class,
-    run::{Answer, Failure, Wanted},
-    session::{ModelRef, Said},
-    tool::{Effect, Lane, Repeat},
+    run::{ModelAnswer, ProviderFailure, ResolvedCall},
+    session::{MessageContent, ModelRef},
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 use serde_json::{Map, Value, json};
 
@@ -17,18 +20,21 @@ use super::dice::Dice;
 /// Who does some of the calls at the other end of a connection.
 pub(super) const PEER: &str = "peer";
 
-pub(super) fn said(message: &Message, tokens: u64) -> Said {
+pub(super) fn said(message: &StoredMessage, tokens: u64) -> MessageContent {
     let content = serde_json::to_string(message).expect("messages are plain data with text keys");
-    Said { content: content.into(), tokens }
+    MessageContent { content: content.into(), tokens }
 }
 
-pub(super) fn user(dice: &mut Dice) -> Said {
-    let message = Message::User(Text { content: vec![Block::text("go on")], ..Text::default() });
+pub(super) fn user(dice: &mut Dice) -> MessageContent {
+    let message = StoredMessage::User(Text { content: vec![MessageBlock::from_text("go on")], ..Text::default() });
     said(&message, 1 + dice.below(120))
 }
 
-pub(super) fn summary() -> Said {
-    said(&Message::CompactionSummary(Summary { summary: "before".to_owned(), ..Summary::default() }), 20)
+pub(super) fn summary() -> MessageContent {
+    said(
+        &StoredMessage::CompactionSummary(SummaryMessage { summary: "before".to_owned(), ..SummaryMessage::default() }),
+        20,
+    )
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -39,14 +45,23 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// A call that a model wants; its id is unique within its message only.
-fn wanted(dice: &mut Dice, at: usize) -> Wanted {
+fn wanted(dice: &mut Dice, at: usize) -> ResolvedCall {
     let path = dice.pick(&["a1", "a2", "b1", "c1"]);
     let command = dice.pick(&["ls -l", "make all", "rm -rf /", "rm -rf build"]);
     let (tool, arguments, named, lane, repeat, effect) = match dice.below(10) {
-        0..3 => ("look", json!({"path": path}), "path", Lane::Shared, Repeat::Idempotent, Effect::Reads),
-        3..6 => ("write", json!({"path": path, "text": "x"}), "path", Lane::Exclusive, Repeat::Once, Effect::Changes),
-        6 => ("note", json!({"path": path}), "path", Lane::Shared, Repeat::Once, Effect::Changes),
-        7 | 8 => ("bash", json!({"command": command}), "command", Lane::Exclusive, Repeat::Once, Effect::Changes),
+        0..3 => ("look", json!({"path": path}), "path", Lane::Shared, RepeatMode::Idempotent, ToolEffect::Reads),
+        3..6 => (
+            "write",
+            json!({"path": path, "text": "x"}),
+            "path",
+            Lane::Exclusive,
+            RepeatMode::Once,
+            ToolEffect::Changes,
+        ),
+        6 => ("note", json!({"path": path}), "path", Lane::Shared, RepeatMode::Once, ToolEffect::Changes),
+        7 | 8 => {
+            ("bash", json!({"command": command}), "command", Lane::Exclusive, RepeatMode::Once, ToolEffect::Changes)
+        }
         _ => {
             let questions = if dice.chance(10) {
                 json!("what?")
@@ -61,7 +76,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
                 1 => json!({"execution": "It was moved."}),
                 _ => json!({"questions": questions}),
             };
-            ("ask", arguments, "questions", Lane::Exclusive, Repeat::Once, Effect::Reads)
+            ("ask", arguments, "questions", Lane::Exclusive, RepeatMode::Once, ToolEffect::Reads)
         }
     };
     // A long line must not make a fact that fits into no log.
@@ -69,7 +84,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
     let arguments = command.map_or_else(|| object(arguments), |command| object(json!({ "command": command })));
     let is_away = matches!(tool, "look" | "write" | "note") && dice.chance(30);
     let signature = format!("{tool}({})", arguments.get(named).and_then(Value::as_str).unwrap_or_default());
-    Wanted {
+    ResolvedCall {
         tool_call_id: format!("c{at}").into(),
         tool: tool.into(),
         arguments,
@@ -77,7 +92,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
         signature,
         named: vec![named.to_owned()],
         lane,
-        repeat: if is_away { Repeat::Once } else { repeat },
+        repeat: if is_away { RepeatMode::Once } else { repeat },
         effect,
         executor: match tool {
             "ask" => Executor::Person,
@@ -92,27 +107,40 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
     }
 }
 
-fn answer(dice: &mut Dice, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) -> Answer {
+fn answer(
+    dice: &mut Dice,
+    stop: StopReason,
+    wanted: Vec<ResolvedCall>,
+    failure: Option<ProviderFailure>,
+) -> ModelAnswer {
     let calls = wanted.iter().map(|wanted| {
-        Block::ToolCall(ToolCall {
+        MessageBlock::ToolCall(ToolCallBlock {
             id: wanted.tool_call_id.to_string(),
             name: wanted.tool.to_string(),
             arguments: wanted.arguments.clone(),
-            ..ToolCall::default()
+            ..ToolCallBlock::default()
         })
     });
-    let content = std::iter::once(Block::text("I will")).chain(calls).collect();
-    let message = Message::Assistant(Assistant { content, stop_reason: stop, ..Assistant::default() });
+    let content = std::iter::once(MessageBlock::from_text("I will")).chain(calls).collect();
+    let message = StoredMessage::Assistant(AssistantReply { content, stop_reason: stop, ..AssistantReply::default() });
     let total_tokens = if failure.is_none() && dice.chance(40) { 200 + dice.below(2_500) } else { 0 };
-    let spent = dice.chance(70).then(|| Amount { tokens: total_tokens.max(50), ..Amount::default() });
+    let spent = dice.chance(70).then(|| BudgetAmount { tokens: total_tokens.max(50), ..BudgetAmount::default() });
     let other =
         ModelRef { provider: "q".to_owned(), id: "n".to_owned(), context_window: 2_000, max_tokens: 100, price: None };
     let others = failure.and_then(|failure| failure.after).map(|_| other).into_iter().collect();
-    Answer { said: said(&message, 5 + dice.below(80)), stop, total_tokens, wanted, failure, others, spent }
+    ModelAnswer {
+        message: said(&message, 5 + dice.below(80)),
+        stop,
+        total_tokens,
+        calls: wanted,
+        failure,
+        others,
+        spent,
+    }
 }
 
 /// What a model answers.
-pub(super) fn answered(dice: &mut Dice) -> Answer {
+pub(super) fn answered(dice: &mut Dice) -> ModelAnswer {
     let most = if dice.chance(2) { 12 } else { 4 };
     match dice.below(100) {
         0..40 => answer(dice, StopReason::Stop, Vec::new(), None),
@@ -125,7 +153,7 @@ pub(super) fn answered(dice: &mut Dice) -> Answer {
             // Some ask for so long a wait that people are asked about it, and some of these for longer than the longest.
             let seconds = |roll: u64| if roll >= 80 { roll * 20 } else { roll };
             let after = dice.chance(30).then(|| std::time::Duration::from_secs(seconds(dice.below(100))));
-            let failure = Failure { retryable: roll < 90, overflow: roll >= 95, after };
+            let failure = ProviderFailure { retryable: roll < 90, overflow: roll >= 95, after };
             // What was heard of a message before it broke may hold calls, and nobody may have said why it broke.
             let wanted = if dice.chance(20) { vec![wanted(dice, 0)] } else { Vec::new() };
             let failure = (!dice.chance(5)).then_some(failure);
@@ -135,30 +163,30 @@ pub(super) fn answered(dice: &mut Dice) -> Answer {
 }
 
 /// What a model had said when it was stopped.
-pub(super) fn stopped(dice: &mut Dice) -> Answer {
+pub(super) fn stopped(dice: &mut Dice) -> ModelAnswer {
     let wanted = (0..dice.index(3)).map(|at| wanted(dice, at)).collect();
     answer(dice, StopReason::Aborted, wanted, None)
 }
 
 /// What a tool or the shell gives back.
-pub(super) fn returned(dice: &mut Dice, content: &Content, executor: &Executor, text: &str) -> Returned {
+pub(super) fn returned(dice: &mut Dice, content: &CallDetails, executor: &Executor, text: &str) -> CallResult {
     let message = match executor {
         Executor::Shell => {
-            Message::BashExecution(BashExecution { output: text.to_owned(), ..BashExecution::default() })
+            StoredMessage::BashExecution(BashMessage { output: text.to_owned(), ..BashMessage::default() })
         }
         Executor::Builtin | Executor::Person | Executor::Service | Executor::Peer(_) => {
-            Message::ToolResult(ToolResult {
+            StoredMessage::ToolResult(ToolResult {
                 tool_call_id: content.tool_call_id.to_string(),
                 tool_name: content.tool.to_string(),
-                content: vec![Block::text(text)],
+                content: vec![MessageBlock::from_text(text)],
                 ..ToolResult::default()
             })
         }
     };
     // Old results are worth pruning only when there are tens of thousands of tokens of them.
     let tokens = if dice.chance(4) { 30_000 } else { dice.below(60) };
-    Returned {
-        said: said(&message, tokens),
+    CallResult {
+        message: said(&message, tokens),
         error: dice.chance(20),
         open_tasks: dice.chance(10).then(|| u32::try_from(dice.below(3)).unwrap_or(0)),
         folder: dice.chance(5).then(|| "/work/sub".to_owned()),

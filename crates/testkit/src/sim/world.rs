@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
-    Work,
-    call::{self, Content, Known, Progress},
-    digest::{Digest, canonical},
+    OwedWork,
+    call::{self, CallDetails, CallProgress, DoubtCause},
+    digest::{Digest, canonical_json},
     engine::{Command, Engine},
     gate,
     id::{CallId, GateId},
-    message::{Block, Message, StopReason},
-    peer::Line,
+    message::{MessageBlock, StopReason, StoredMessage},
+    peer::PeerLine,
     run,
-    session::{self, Compacted, Session},
-    tool::Repeat,
+    session::{self, CompactionOutcome, Session},
+    tool::RepeatMode,
 };
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub(super) struct World {
     /// Calls that were told to stop and said so.
     stopped: BTreeSet<CallId>,
     /// The line of the peer, while it has one.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<PeerLine>,
 }
 
 impl World {
@@ -63,32 +63,32 @@ impl World {
         engine: &Engine,
         book: &Book,
         audit: &Audit,
-        work: &Work,
+        work: &OwedWork,
         fault: Option<Fault>,
     ) -> Result<Job, String> {
         let mut arguments = None;
         match work {
-            Work::Turn { run, .. } => {
+            OwedWork::Turn { run, .. } => {
                 let run = engine.state().run(*run).ok_or("a turn of a run that is not there")?;
                 let session = engine.state().session(run.session()).ok_or("a run in no session")?;
                 pairs(session, book)?;
             }
-            Work::Compact { .. } | Work::Fire { .. } => {}
-            Work::Call { call: id, start } => {
+            OwedWork::Compact { .. } | OwedWork::Fire { .. } => {}
+            OwedWork::Call { call: id, start } => {
                 let seen = audit.calls.get(id).ok_or("a call runs that is not in the log")?;
-                if engine.state().call(*id).map(call::Call::starts) != Some(*start) {
+                if engine.state().call(*id).map(call::Call::start_count) != Some(*start) {
                     return Err("a start of a call is worked on that is not its last".to_owned());
                 }
                 if seen.stage != Stage::Started(audit.boot()) {
                     return Err(format!("a call runs that the log says is {:?}", seen.stage));
                 }
                 let content = book.content(seen.content).ok_or("a call without content")?;
-                let content: Content = serde_json::from_str(content).map_err(|error| error.to_string())?;
+                let content: CallDetails = serde_json::from_str(content).map_err(|error| error.to_string())?;
                 let mut given = content.arguments.clone();
                 if fault == Some(Fault::OtherArguments) {
                     given.insert("path".to_owned(), Value::from("elsewhere"));
                 }
-                let given = Digest::of(canonical(&Value::Object(given)).as_bytes());
+                let given = Digest::hash_bytes(canonical_json(&Value::Object(given)).as_bytes());
                 if given != seen.arguments {
                     return Err("a call runs with other arguments than were decided".to_owned());
                 }
@@ -104,7 +104,7 @@ impl World {
         let seen = audit.calls.get(&id).ok_or("an effect of a call that is not in the log")?;
         let done = self.effects.entry(id).or_default();
         *done += 1;
-        let most = if seen.repeat == Repeat::Idempotent { 1 + seen.again } else { 1 };
+        let most = if seen.repeat == RepeatMode::Idempotent { 1 + seen.again } else { 1 };
         if *done > most { Err(format!("a call was done {done} times")) } else { Ok(()) }
     }
 
@@ -115,35 +115,35 @@ impl World {
         engine: &Engine,
         audit: &Audit,
         book: &Book,
-        work: &Work,
+        work: &OwedWork,
         job: &mut Job,
     ) -> Result<Option<Command>, String> {
         let told = match work {
-            Work::Turn { run, epoch } => {
+            OwedWork::Turn { run, epoch } => {
                 let answer = if job.cancelled { words::stopped(dice) } else { words::answered(dice) };
                 Some(Command::Run(run::Command::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) }))
             }
-            Work::Compact { session, epoch } => {
+            OwedWork::Compact { session, epoch } => {
                 let outcome = match dice.below(10) {
-                    _ if job.cancelled => Compacted::Aborted,
-                    0 | 1 => Compacted::Failed { message: "the provider failed".into() },
-                    _ => Compacted::Done { said: words::summary(), spent: None },
+                    _ if job.cancelled => CompactionOutcome::Aborted,
+                    0 | 1 => CompactionOutcome::Failed { message: "the provider failed".into() },
+                    _ => CompactionOutcome::Done { summary: words::summary(), spent: None },
                 };
                 Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
             }
             // Nobody is told of what is no longer owed.
-            Work::Fire { .. } if job.cancelled => {
+            OwedWork::Fire { .. } if job.cancelled => {
                 job.doing = Doing::Told;
                 None
             }
-            Work::Fire { firing, step } => Some(jobs::seen_to(dice, firing.clone(), *step)),
+            OwedWork::Fire { firing, step } => Some(jobs::seen_to(dice, firing.clone(), *step)),
             // It works on, whatever people say, and may end before they do.
-            Work::Call { call, .. } if !job.cancelled && dice.below(8) == 0 && asks(engine, *call) => {
+            OwedWork::Call { call, .. } if !job.cancelled && dice.below(8) == 0 && asks(engine, *call) => {
                 let gate = GateId::parse(&format!("{:032x}", u128::from_be_bytes(dice.bytes())));
                 let gate = gate.ok_or("no id of a gate")?;
                 return Ok(Some(Command::Call(call::Command::Reach { call: *call, gate, host: "a.org:443".into() })));
             }
-            Work::Call { call: id, .. } => self
+            OwedWork::Call { call: id, .. } => self
                 .call(dice, engine, audit, book, *id, job)?
                 .map(|progress| Command::Call(call::Command::Ended { call: *id, progress })),
         };
@@ -161,26 +161,33 @@ impl World {
         book: &Book,
         id: CallId,
         job: &mut Job,
-    ) -> Result<Option<Progress>, String> {
+    ) -> Result<Option<CallProgress>, String> {
         let seen = audit.calls.get(&id).ok_or("a call in flight that is not in the log")?;
         let content = book.content(seen.content).ok_or("a call without content")?;
-        let content: Content = serde_json::from_str(content).map_err(|error| error.to_string())?;
+        let content: CallDetails = serde_json::from_str(content).map_err(|error| error.to_string())?;
         // What its peer is only asked about may have been done before.
         let is_asking = engine.state().call(id).is_some_and(call::Call::is_asking);
         let has_effect = job.doing == Doing::Effected || is_asking;
         let is_away = matches!(seen.executor, call::Executor::Peer(_));
         // Nobody hears from a peer any more whose line is gone, or of what was stopped; what never reached it waits.
         if is_away && (job.cancelled || self.line != seen.line) {
-            let since = if job.cancelled { Known::Stopped } else { Known::LineGone };
+            let since = if job.cancelled { DoubtCause::Stopped } else { DoubtCause::LineGone };
             return Ok(Some(match (has_effect, job.cancelled) {
-                (true, _) => Progress::Left { text: "nobody knows".into(), since },
-                (false, true) => Progress::NotBegun("stopped before it was sent".into()),
-                (false, false) => Progress::Unsent { start: engine.state().call(id).map_or(0, call::Call::starts) },
+                (true, _) => CallProgress::Left { text: "nobody knows".into(), since },
+                (false, true) => CallProgress::NotBegun("stopped before it was sent".into()),
+                (false, false) => {
+                    CallProgress::Unsent { start: engine.state().call(id).map_or(0, call::Call::start_count) }
+                }
             }));
         }
         if job.cancelled {
             self.stopped.insert(id);
-            return Ok(Some(Progress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "stopped")))));
+            return Ok(Some(CallProgress::Returned(Box::new(words::returned(
+                dice,
+                &content,
+                &seen.executor,
+                "stopped",
+            )))));
         }
         let ended = engine.state().call(id).is_none_or(call::Call::is_over);
         if ended {
@@ -191,10 +198,10 @@ impl World {
         }
         let roll = dice.below(100);
         match (has_effect, roll) {
-            (false, 0..10) => Ok(Some(Progress::NotBegun("it could not begin".into()))),
-            (false, 10..18) | (true, 0..10) => Ok(Some(Progress::Broke)),
+            (false, 0..10) => Ok(Some(CallProgress::NotBegun("it could not begin".into()))),
+            (false, 10..18) | (true, 0..10) => Ok(Some(CallProgress::Broke)),
             (true, _) => {
-                Ok(Some(Progress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "done")))))
+                Ok(Some(CallProgress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "done")))))
             }
             (false, _) => {
                 if job.arguments != Some(seen.arguments) {
@@ -208,12 +215,20 @@ impl World {
     }
 
     /// What a peer says that is asked about a call, if it says anything now.
-    fn asked(&self, dice: &mut Dice, content: &Content, executor: &call::Executor, id: CallId) -> Option<Progress> {
+    fn asked(
+        &self,
+        dice: &mut Dice,
+        content: &CallDetails,
+        executor: &call::Executor,
+        id: CallId,
+    ) -> Option<CallProgress> {
         match (dice.below(10), self.effects.contains_key(&id)) {
             (0..2, _) => None,
-            (2..9, true) => Some(Progress::Returned(Box::new(words::returned(dice, content, executor, "was done")))),
-            (2..9, false) => Some(Progress::NotBegun("it never came".into())),
-            (_, _) => Some(Progress::Left { text: "it broke off".into(), since: Known::PeerLost }),
+            (2..9, true) => {
+                Some(CallProgress::Returned(Box::new(words::returned(dice, content, executor, "was done"))))
+            }
+            (2..9, false) => Some(CallProgress::NotBegun("it never came".into())),
+            (_, _) => Some(CallProgress::Left { text: "it broke off".into(), since: DoubtCause::PeerLost }),
         }
     }
 
@@ -221,7 +236,7 @@ impl World {
     pub(super) fn confirm(&self, audit: &Audit) -> Result<(), String> {
         for (id, seen) in &audit.calls {
             let done = self.effects.get(id).copied().unwrap_or(0);
-            let is_done = matches!(seen.stage, Stage::Over(call::End::Done { .. }));
+            let is_done = matches!(seen.stage, Stage::Over(call::CallEnd::Done { .. }));
             let is_ours = seen.executor != call::Executor::Person;
             if is_done && is_ours && done == 0 && !self.stopped.contains(id) {
                 return Err(format!("{id} is said to be done, and was not"));
@@ -229,13 +244,13 @@ impl World {
             let never = matches!(
                 seen.stage,
                 Stage::Over(
-                    call::End::Denied
-                        | call::End::Refused
-                        | call::End::Expired
-                        | call::End::Limited
-                        | call::End::Skipped
-                        | call::End::Cancelled
-                        | call::End::Failed
+                    call::CallEnd::Denied
+                        | call::CallEnd::Refused
+                        | call::CallEnd::Expired
+                        | call::CallEnd::Limited
+                        | call::CallEnd::Skipped
+                        | call::CallEnd::Cancelled
+                        | call::CallEnd::Failed
                 ) | Stage::Wanted
                     | Stage::Gated
             );
@@ -255,16 +270,16 @@ fn asks(engine: &Engine, call: CallId) -> bool {
 }
 
 /// What a person was shown is what runs.
-fn shown(engine: &Engine, book: &Book, call: CallId, content: &Content) -> Result<(), String> {
+fn shown(engine: &Engine, book: &Book, call: CallId, content: &CallDetails) -> Result<(), String> {
     for gate in engine.admitted().gates_of(call).iter().filter_map(|gate| engine.state().gate(*gate)) {
-        let text = book.content(gate.content()).ok_or("a gate without content")?;
+        let text = book.content(gate.content_lsn()).ok_or("a gate without content")?;
         match serde_json::from_str(text).map_err(|error| error.to_string())? {
-            gate::Content::Approval { tool, arguments, .. } => {
+            gate::GateContent::Approval { tool, arguments, .. } => {
                 if tool != content.tool || arguments != content.arguments {
                     return Err("a person was shown something else than what runs".to_owned());
                 }
             }
-            gate::Content::Question { .. } | gate::Content::GoOn { .. } => {}
+            gate::GateContent::Question { .. } | gate::GateContent::GoOn { .. } => {}
         }
     }
     Ok(())
@@ -273,11 +288,11 @@ fn shown(engine: &Engine, book: &Book, call: CallId, content: &Content) -> Resul
 /// Every call of every message that the model is shown has exactly one result, right behind the message.
 fn pairs(session: &Session, book: &Book) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
-    for piece in session.context() {
+    for piece in session.model_context() {
         let entry = piece.entry();
         let content = book.content(entry.content).ok_or_else(|| format!("entry {} has no content", entry.id))?;
-        let message: Message = serde_json::from_str(content).map_err(|error| error.to_string())?;
-        if let Message::ToolResult(result) = &message {
+        let message: StoredMessage = serde_json::from_str(content).map_err(|error| error.to_string())?;
+        if let StoredMessage::ToolResult(result) = &message {
             let at = open.iter().position(|id| *id == result.tool_call_id);
             let at =
                 at.ok_or_else(|| format!("a model is shown a result of {} without its call", result.tool_call_id))?;
@@ -287,12 +302,15 @@ fn pairs(session: &Session, book: &Book) -> Result<(), String> {
         if !open.is_empty() {
             return Err(format!("a model is shown {} calls without a result before {:?}", open.len(), entry.kind));
         }
-        if let Message::Assistant(assistant) = &message
+        if let StoredMessage::Assistant(assistant) = &message
             && assistant.stop_reason != StopReason::Error
         {
             open.extend(assistant.content.iter().filter_map(|block| match block {
-                Block::ToolCall(call) => Some(call.id.clone()),
-                Block::Text(_) | Block::Thinking(_) | Block::RedactedThinking { .. } | Block::Image(_) => None,
+                MessageBlock::ToolCall(call) => Some(call.id.clone()),
+                MessageBlock::Text(_)
+                | MessageBlock::Thinking(_)
+                | MessageBlock::RedactedThinking { .. }
+                | MessageBlock::Image(_) => None,
             }));
         }
     }

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use countersign_core::call::pins::{Found, Pins};
+use countersign_core::call::pins::{PathState, Pins};
 use nix::{
     fcntl::{OFlag, open},
     sys::stat::{Mode, fstat},
@@ -80,10 +80,10 @@ pub(super) fn check(approved: &Pins, run: &Run, shell: Pid, path: Option<&str>) 
         path,
     };
     let now = pins::again(&line, approved);
-    if let Some(difference) = approved.difference(&now) {
+    if let Some(difference) = approved.describe_change(&now) {
         return Err(Refusal::Changed(difference));
     }
-    let Found::Folder { device, inode } = approved.folder.found else {
+    let PathState::Folder { device, inode } = approved.folder.found else {
         return Err(Refusal::Changed(format!("{folder} was no folder when it was approved")));
     };
     // From here on it is the descriptor that counts, whatever becomes of the name.

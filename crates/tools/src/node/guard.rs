@@ -7,14 +7,14 @@
 use std::path::{Path, PathBuf};
 
 use countersign_core::{
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{
         CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers, PolicySubject,
         Rule, RuleAction, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
-    tool::{Effect, Shell},
+    tool::{Shell, ToolEffect},
 };
 use serde_json::{Map, Value, json};
 
@@ -119,7 +119,7 @@ impl Guard {
         };
         let root = || cwd.display().to_string();
         let shell = |command: &str, cwd: String| {
-            subject("bash", &["command"], json!({"command": command}), Effect::Changes, cwd)
+            subject("bash", &["command"], json!({"command": command}), ToolEffect::Changes, cwd)
         };
         match sort {
             Sort::Bash => vec![shell(text("command").unwrap_or_default(), place(text("workdir")))],
@@ -130,30 +130,30 @@ impl Guard {
                     "data": text("data").unwrap_or_default(),
                 });
                 let named = &["action", "sessionId", "data"];
-                let mut all = vec![subject("process", named, itself, Effect::Changes, root())];
+                let mut all = vec![subject("process", named, itself, ToolEffect::Changes, root())];
                 // Most input is no command, and what is too long is not taken anyway.
                 if let Some(data) = text("data").filter(|data| !data.trim().is_empty() && data.len() <= INPUT) {
                     all.push(shell(data, root()));
                 }
                 all
             }
-            Sort::Read => vec![subject("read", &["path"], picked(arguments, &["path"]), Effect::Reads, root())],
+            Sort::Read => vec![subject("read", &["path"], picked(arguments, &["path"]), ToolEffect::Reads, root())],
             Sort::Write => {
-                vec![subject("write", &["path"], picked(arguments, &["path", "content"]), Effect::Changes, root())]
+                vec![subject("write", &["path"], picked(arguments, &["path", "content"]), ToolEffect::Changes, root())]
             }
-            Sort::Edit => vec![subject("edit", &["path"], picked(arguments, &["path"]), Effect::Changes, root())],
+            Sort::Edit => vec![subject("edit", &["path"], picked(arguments, &["path"]), ToolEffect::Changes, root())],
             Sort::Glob => vec![subject(
                 "find",
                 &["pattern", "path"],
                 picked(arguments, &["pattern", "path"]),
-                Effect::Reads,
+                ToolEffect::Reads,
                 root(),
             )],
             Sort::Grep => vec![subject(
                 "grep",
                 &["pattern", "path"],
                 picked(arguments, &["pattern", "path"]),
-                Effect::Reads,
+                ToolEffect::Reads,
                 root(),
             )],
         }
@@ -165,8 +165,8 @@ fn picked(arguments: &Map<String, Value>, names: &[&str]) -> Value {
     Value::Object(picked.collect())
 }
 
-fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: String) -> PolicySubject {
-    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+fn subject(tool: &str, named: &[&str], arguments: Value, effect: ToolEffect, cwd: String) -> PolicySubject {
+    let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
     let arguments = match arguments {
         Value::Object(arguments) => arguments,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),

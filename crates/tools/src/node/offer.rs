@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use crate::schema::validate;
@@ -51,7 +51,7 @@ pub struct Offer {
     /// Which.
     pub sort: Sort,
     /// Its name, what it does and takes.
-    pub spec: Spec,
+    pub spec: ToolSpec,
     /// What it needs.
     pub needs: &'static [Need],
 }
@@ -74,7 +74,7 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                     "background": {"type": "boolean", "description": "Answer at once and let it run"},
                     "yieldMs": {"type": "integer", "minimum": 0, "description": "Let it run on in the background after so many milliseconds (10 to 120000)"},
                 }}),
-                Effect::Changes,
+                ToolEffect::Changes,
                 &["command"],
             ),
         },
@@ -91,7 +91,7 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                     "offset": {"type": "integer", "minimum": 0, "description": "Lines of the log to skip"},
                     "limit": {"type": "integer", "minimum": 1, "description": "Lines of the log to show (default 200)"},
                 }}),
-                Effect::Changes,
+                ToolEffect::Changes,
                 &["action", "sessionId", "data"],
             ),
         },
@@ -106,7 +106,7 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                     "offset": {"type": "integer", "minimum": 0, "description": "Lines to skip"},
                     "limit": {"type": "integer", "minimum": 1, "description": "Lines to show (default: all)"},
                 }}),
-                Effect::Reads,
+                ToolEffect::Reads,
                 &["path"],
             ),
         },
@@ -120,7 +120,7 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                     "path": {"type": "string", "description": "File, relative to the workspace or absolute within it"},
                     "content": {"type": "string", "description": "All that the file is to hold"},
                 }}),
-                Effect::Changes,
+                ToolEffect::Changes,
                 &["path"],
             ),
         },
@@ -136,7 +136,7 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                     "newString": {"type": "string", "description": "Text to put in its place"},
                     "replaceAll": {"type": "boolean", "description": "Replace every occurrence (default false)"},
                 }}),
-                Effect::Changes,
+                ToolEffect::Changes,
                 &["path"],
             ),
         },
@@ -150,7 +150,7 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                     "pattern": {"type": "string", "description": "Glob, such as **/*.md or src/**/*.rs"},
                     "path": {"type": "string", "description": "Folder that the pattern starts from (default: the workspace)"},
                 }}),
-                Effect::Reads,
+                ToolEffect::Reads,
                 &["pattern", "path"],
             ),
         },
@@ -165,19 +165,25 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                     "path": {"type": "string", "description": "File or folder to search in (default: the workspace)"},
                     "include": {"type": "string", "description": "Only files whose name matches, such as *.md or *.{rs,ts}"},
                 }}),
-                Effect::Reads,
+                ToolEffect::Reads,
                 &["pattern", "path"],
             ),
         },
     ]
 });
 
-fn spec(name: &str, description: &str, schema: Value, effect: Effect, signature: &'static [&'static str]) -> Spec {
+fn spec(
+    name: &str,
+    description: &str,
+    schema: Value,
+    effect: ToolEffect,
+    signature: &'static [&'static str],
+) -> ToolSpec {
     let (lane, repeat) = match effect {
-        Effect::Reads => (Lane::Shared, Repeat::Idempotent),
-        Effect::Changes => (Lane::Exclusive, Repeat::Once),
+        ToolEffect::Reads => (Lane::Shared, RepeatMode::Idempotent),
+        ToolEffect::Changes => (Lane::Exclusive, RepeatMode::Once),
     };
-    Spec { name: name.to_owned(), description: description.to_owned(), schema, lane, repeat, effect, signature }
+    ToolSpec { name: name.to_owned(), description: description.to_owned(), schema, lane, repeat, effect, signature }
 }
 
 impl Offer {

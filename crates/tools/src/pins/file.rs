@@ -9,8 +9,8 @@ use std::{
 };
 
 use countersign_core::{
-    call::pins::{Found, Pins, Unread},
-    digest::Digesting,
+    call::pins::{PathState, Pins, UnreadCause},
+    digest::DigestBuilder,
 };
 use nix::fcntl::OFlag;
 
@@ -30,7 +30,7 @@ const WRITTEN_BY_OTHERS: u32 = 0o022;
 pub(super) struct Looked {
     /// Where it is, with links followed.
     pub(super) path: PathBuf,
-    pub(super) found: Found,
+    pub(super) found: PathState,
     /// What its first line says that runs it.
     pub(super) interpreter: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Looked {
 pub(super) struct Budget {
     read: u64,
     /// What was known by its marks alone when it was decided: it is now, too. The child may see other owners, or read more.
-    marked: BTreeMap<PathBuf, Unread>,
+    marked: BTreeMap<PathBuf, UnreadCause>,
     /// The folders that the session works in, with links followed. What is in them is not the system's, wherever they are.
     own: Vec<PathBuf>,
 }
@@ -54,8 +54,8 @@ impl Budget {
             |folder: &PathBuf| SYSTEM.iter().any(|system| folder.starts_with(system) && folder != Path::new(system));
         let pins = approved.into_iter().flat_map(|pins| &pins.files);
         let marked = pins.filter_map(|pin| match pin.found {
-            Found::Unread { why, .. } => Some((PathBuf::from(&pin.path), why)),
-            Found::Absent | Found::Folder { .. } | Found::File { .. } | Found::Other { .. } => None,
+            PathState::Unread { why, .. } => Some((PathBuf::from(&pin.path), why)),
+            PathState::Absent | PathState::Folder { .. } | PathState::File { .. } | PathState::Other { .. } => None,
         });
         let marked = marked.collect();
         Self { read: 0, marked, own: own.filter(is_below).collect() }
@@ -65,48 +65,48 @@ impl Budget {
 /// Looks at what is at `path`.
 pub(super) fn look(path: &Path, budget: &mut Budget) -> Looked {
     let Ok(real) = fs::canonicalize(path) else {
-        return Looked { path: path.to_owned(), found: Found::Absent, interpreter: None };
+        return Looked { path: path.to_owned(), found: PathState::Absent, interpreter: None };
     };
     let (found, interpreter) = match fs::metadata(&real) {
-        Err(_) => (Found::Absent, None),
+        Err(_) => (PathState::Absent, None),
         Ok(found) if found.is_file() => content(&real, &found, budget),
         Ok(found) => (special(&found), None),
     };
     Looked { path: real, found, interpreter }
 }
 
-fn special(found: &Metadata) -> Found {
+fn special(found: &Metadata) -> PathState {
     let (device, inode) = (found.dev(), found.ino());
-    if found.is_dir() { Found::Folder { device, inode } } else { Found::Other { device, inode } }
+    if found.is_dir() { PathState::Folder { device, inode } } else { PathState::Other { device, inode } }
 }
 
-fn content(path: &Path, found: &Metadata, budget: &mut Budget) -> (Found, Option<String>) {
+fn content(path: &Path, found: &Metadata, budget: &mut Budget) -> (PathState, Option<String>) {
     if let Some(why) = budget.marked.get(path) {
         return (unread(found, *why), None);
     }
     if is_of_the_system(path, found) && !budget.own.iter().any(|folder| path.starts_with(folder)) {
-        return (unread(found, Unread::System), None);
+        return (unread(found, UnreadCause::System), None);
     }
     // It is opened so that a pipe that took its place since does not make us wait.
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let Ok(mut file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else {
-        return (unread(found, Unread::Unreadable), None);
+        return (unread(found, UnreadCause::Unreadable), None);
     };
     // From here on it is the descriptor that counts.
-    let Ok(opened) = file.metadata() else { return (unread(found, Unread::Unreadable), None) };
+    let Ok(opened) = file.metadata() else { return (unread(found, UnreadCause::Unreadable), None) };
     if !opened.is_file() {
         return (special(&opened), None);
     }
     let size = opened.len();
     if size > LARGEST || budget.read.saturating_add(size) > MOST {
-        return (unread(&opened, Unread::TooLarge), None);
+        return (unread(&opened, UnreadCause::TooLarge), None);
     }
     digest(&mut file, &opened, budget)
 }
 
 /// Some files, such as those of `/proc`, say that they are empty and are not: it is what is read that counts.
-fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (Found, Option<String>) {
-    let mut digesting = Digesting::default();
+fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (PathState, Option<String>) {
+    let mut digesting = DigestBuilder::default();
     let mut chunk = vec![0; 64 << 10];
     let (mut total, mut first) = (0, Vec::new());
     loop {
@@ -114,7 +114,7 @@ fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (Found, Op
             Ok(0) => break,
             // What grows while it is read is no file that anybody can approve.
             Ok(count) if total + count as u64 > LARGEST || budget.read + count as u64 > MOST => {
-                return (unread(opened, Unread::TooLarge), None);
+                return (unread(opened, UnreadCause::TooLarge), None);
             }
             Ok(count) => {
                 budget.read += count as u64;
@@ -125,11 +125,11 @@ fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (Found, Op
                 digesting.push(&chunk[..count]);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => return (unread(opened, Unread::Unreadable), None),
+            Err(_) => return (unread(opened, UnreadCause::Unreadable), None),
         }
     }
     let (device, inode) = (opened.dev(), opened.ino());
-    (Found::File { device, inode, size: total, sha256: digesting.finish() }, interpreter(&first))
+    (PathState::File { device, inode, size: total, sha256: digesting.finish() }, interpreter(&first))
 }
 
 fn interpreter(first: &[u8]) -> Option<String> {
@@ -138,9 +138,9 @@ fn interpreter(first: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line).trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-fn unread(found: &Metadata, why: Unread) -> Found {
+fn unread(found: &Metadata, why: UnreadCause) -> PathState {
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
-    Found::Unread {
+    PathState::Unread {
         device: found.dev(),
         inode: found.ino(),
         size: found.len(),

@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::call::pins::{Found, Pins, Role, Unread};
+use countersign_core::call::pins::{PathState, Pins, Role, UnreadCause};
 
 use super::{Line, MOST, again, take};
 
@@ -35,7 +35,7 @@ impl Case {
     }
 }
 
-fn script<'a>(pins: &'a Pins, name: &str) -> Option<&'a Found> {
+fn script<'a>(pins: &'a Pins, name: &str) -> Option<&'a PathState> {
     pins.files.iter().find(|pin| pin.name == name).map(|pin| &pin.found)
 }
 
@@ -115,9 +115,9 @@ fn every_way_to_change_what_is_run_is_seen() {
         case.write("bin/mine", "#!/bin/sh\n");
         case.write("env.sh", "#!/usr/bin/env mine\n");
         let then = case.take(command);
-        assert_eq!(then.difference(&case.take(command)), None, "{name}: nothing changed");
+        assert_eq!(then.describe_change(&case.take(command)), None, "{name}: nothing changed");
         change(&case);
-        let told = then.difference(&case.take(command)).unwrap_or_default();
+        let told = then.describe_change(&case.take(command)).unwrap_or_default();
         assert!(told.contains(want), "{name}: {told}");
     }
 }
@@ -128,10 +128,10 @@ fn what_is_no_file_is_told_and_never_waited_for() {
     nix::unistd::mkfifo(&case.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::create_dir(case.at("folder")).unwrap();
     let pins = case.take("sh pipe; sh folder; sh /dev/zero; sh absent");
-    assert!(matches!(script(&pins, "pipe"), Some(Found::Other { .. })));
-    assert!(matches!(script(&pins, "folder"), Some(Found::Folder { .. })));
-    assert!(matches!(script(&pins, "/dev/zero"), Some(Found::Other { .. })));
-    assert_eq!(case.take("sh absent").files.last().map(|pin| &pin.found), Some(&Found::Absent));
+    assert!(matches!(script(&pins, "pipe"), Some(PathState::Other { .. })));
+    assert!(matches!(script(&pins, "folder"), Some(PathState::Folder { .. })));
+    assert!(matches!(script(&pins, "/dev/zero"), Some(PathState::Other { .. })));
+    assert_eq!(case.take("sh absent").files.last().map(|pin| &pin.found), Some(&PathState::Absent));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn files_that_say_that_they_are_empty_are_read_no_further_than_is_bounded() {
 fn what_links_to_itself_is_as_good_as_absent() {
     let case = Case::new();
     symlink("loop.sh", case.at("loop.sh")).unwrap();
-    assert_eq!(script(&case.take("sh loop.sh"), "loop.sh"), Some(&Found::Absent));
+    assert_eq!(script(&case.take("sh loop.sh"), "loop.sh"), Some(&PathState::Absent));
 }
 
 #[test]
@@ -181,17 +181,17 @@ fn what_was_known_by_its_marks_is_compared_by_its_marks() {
     let mut then = take(&line);
     let marks = fs::metadata(case.at("x.sh")).unwrap();
     let nanos = |seconds: i64, nanos: i64| seconds * 1_000_000_000 + nanos;
-    then.files.last_mut().unwrap().found = Found::Unread {
+    then.files.last_mut().unwrap().found = PathState::Unread {
         device: marks.dev(),
         inode: marks.ino(),
         size: marks.len(),
         modified: nanos(marks.mtime(), marks.mtime_nsec()),
         changed: nanos(marks.ctime(), marks.ctime_nsec()),
-        why: Unread::System,
+        why: UnreadCause::System,
     };
-    assert_eq!(then.difference(&again(&line, &then)), None);
+    assert_eq!(then.describe_change(&again(&line, &then)), None);
     fs::write(case.at("x.sh"), "four").unwrap();
-    assert!(then.difference(&again(&line, &then)).is_some());
+    assert!(then.describe_change(&again(&line, &then)).is_some());
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn a_folder_below_those_of_the_system_has_files_of_its_own() {
     let from =
         |at: &Path, command: &str| take(&Line { command, at, folder: at, home: None, path: Some("/usr/bin:/bin") });
     let own = from(folder.path(), "sh x.sh");
-    assert!(own.told().iter().any(|line| line.starts_with("x.sh, sha256 ")), "{:?}", own.told());
+    assert!(own.summary_lines().iter().any(|line| line.starts_with("x.sh, sha256 ")), "{:?}", own.summary_lines());
     let other = from(Path::new("/opt"), &format!("sh {}", script.display()));
-    assert_eq!(other.told(), Vec::<String>::new());
+    assert_eq!(other.summary_lines(), Vec::<String>::new());
 }
 
 #[test]
@@ -221,10 +221,10 @@ fn a_file_that_is_too_large_is_known_by_its_marks() {
     let huge = fs::File::create(case.at("huge.sh")).unwrap();
     huge.set_len(1 << 40).unwrap();
     let then = case.take("sh huge.sh");
-    assert!(matches!(script(&then, "huge.sh"), Some(Found::Unread { why: Unread::TooLarge, .. })));
-    assert!(then.told().iter().any(|line| line.contains("too large")), "{:?}", then.told());
+    assert!(matches!(script(&then, "huge.sh"), Some(PathState::Unread { why: UnreadCause::TooLarge, .. })));
+    assert!(then.summary_lines().iter().any(|line| line.contains("too large")), "{:?}", then.summary_lines());
     huge.set_len(1 << 39).unwrap();
-    assert!(then.difference(&case.take("sh huge.sh")).is_some());
+    assert!(then.describe_change(&case.take("sh huge.sh")).is_some());
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn what_the_line_makes_is_not_pinned_and_said() {
     ] {
         let pins = case.take(command);
         assert!(pins.unpinned.iter().any(|why| why == want), "{command}: {:?}", pins.unpinned);
-        assert!(pins.files.iter().all(|pin| pin.found != Found::Absent || pin.role == Role::Program), "{command}");
+        assert!(pins.files.iter().all(|pin| pin.found != PathState::Absent || pin.role == Role::Program), "{command}");
     }
 }
 
@@ -257,7 +257,7 @@ fn a_folder_that_is_not_there_is_pinned_as_that() {
     let folder = case.at("later");
     let look = |command: &str| take(&Line { command, at: Path::new("/"), folder: &folder, home: None, path: None });
     let then = look("ls");
-    assert_eq!(then.folder.found, Found::Absent);
+    assert_eq!(then.folder.found, PathState::Absent);
     fs::create_dir(&folder).unwrap();
-    assert!(then.difference(&look("ls")).is_some());
+    assert!(then.describe_change(&look("ls")).is_some());
 }

@@ -1,6 +1,6 @@
 use std::os::unix::fs::symlink;
 
-use countersign_core::message::{Block, Image};
+use countersign_core::message::{ImageBlock, MessageBlock};
 use serde_json::json;
 
 use super::Read;
@@ -78,8 +78,11 @@ async fn an_image_is_shown_and_a_folder_listed() {
     let case = Case::new();
     case.write("sub/dot.png", b"\x89PNG\r\n\x1a\n\0");
     let got = case.run(&Read::default(), json!({"path": "sub/dot.png"})).await.unwrap();
-    let image = Image { data: "iVBORw0KGgoA".to_owned(), mime_type: "image/png".to_owned() };
-    assert_eq!(got.content, [Block::text("Read image file sub/dot.png [image/png, 9 B]"), Block::Image(image)]);
+    let image = ImageBlock { data: "iVBORw0KGgoA".to_owned(), mime_type: "image/png".to_owned() };
+    assert_eq!(
+        got.content,
+        [MessageBlock::from_text("Read image file sub/dot.png [image/png, 9 B]"), MessageBlock::Image(image)]
+    );
     let got = case.run(&Read::default(), json!({"path": "sub"})).await;
     assert_eq!(text(&got), "dot.png (9 B)");
     let resolved = case.cx.cwd.join("sub");

@@ -3,7 +3,7 @@
 //! It must not know the page.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use countersign_core::message::Image;
+use countersign_core::message::ImageBlock;
 
 /// Kinds that a browser only draws. SVG is none of them: it is a document with its own scripts.
 const DRAWN: [&str; 7] =
@@ -11,7 +11,7 @@ const DRAWN: [&str; 7] =
 
 /// The image as an address that holds it. `None` if it is of another kind or its data is no base64: nothing of what
 /// came from outside is put there as it came.
-pub(super) fn data_uri(image: &Image) -> Option<String> {
+pub(super) fn data_uri(image: &ImageBlock) -> Option<String> {
     let kind = DRAWN.iter().find(|kind| image.mime_type.eq_ignore_ascii_case(kind))?;
     let bytes = STANDARD.decode(image.data.trim()).ok().filter(|bytes| !bytes.is_empty())?;
     Some(format!("data:{kind};base64,{}", STANDARD.encode(bytes)))
@@ -19,7 +19,7 @@ pub(super) fn data_uri(image: &Image) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::message::Image;
+    use countersign_core::message::ImageBlock;
 
     use super::data_uri;
 
@@ -35,7 +35,7 @@ mod tests {
             ("image/png", "", None),
             ("image/png", "blob:sha256:00", None),
         ] {
-            let image = Image { data: data.to_owned(), mime_type: kind.to_owned() };
+            let image = ImageBlock { data: data.to_owned(), mime_type: kind.to_owned() };
             assert_eq!(data_uri(&image).as_deref(), want, "{kind} {data}");
         }
     }

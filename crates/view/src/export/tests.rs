@@ -1,7 +1,7 @@
 use countersign_core::{
     message::{
-        Assistant, BashExecution, Block, Custom, FileMention, Image, Message, Said, Summary, Thinking, ToolCall,
-        ToolResult,
+        AssistantReply, BashMessage, ExtensionMessage, FileMentionMessage, ImageBlock, InputMessage, MessageBlock,
+        StoredMessage, SummaryMessage, ThinkingBlock, ToolCallBlock, ToolResult,
     },
     time::Millis,
 };
@@ -11,57 +11,66 @@ use super::{Header, export_html};
 
 const EVIL: &str = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"' \u{202e}&amp; javascript:";
 
-fn every_kind(text: &str) -> Vec<(Message, Millis)> {
-    let said = || Said { content: vec![Block::text(text)], ..Said::default() };
-    let summary = || Summary { summary: text.to_owned(), short_summary: Some(text.to_owned()), ..Summary::default() };
-    let image = |kind: &str, data: &str| Block::Image(Image { data: data.to_owned(), mime_type: kind.to_owned() });
+fn every_kind(text: &str) -> Vec<(StoredMessage, Millis)> {
+    let said = || InputMessage { content: vec![MessageBlock::from_text(text)], ..InputMessage::default() };
+    let summary = || SummaryMessage {
+        summary: text.to_owned(),
+        short_summary: Some(text.to_owned()),
+        ..SummaryMessage::default()
+    };
+    let image =
+        |kind: &str, data: &str| MessageBlock::Image(ImageBlock { data: data.to_owned(), mime_type: kind.to_owned() });
     let messages = [
-        Message::User(Said {
+        StoredMessage::User(InputMessage {
             content: vec![
-                Block::text(text),
+                MessageBlock::from_text(text),
                 image("image/png", "aGVsbG8="),
                 image(text, "aGVsbG8="),
                 image("image/png", text),
             ],
-            ..Said::default()
+            ..InputMessage::default()
         }),
-        Message::Developer(said()),
-        Message::Assistant(Assistant {
+        StoredMessage::Developer(said()),
+        StoredMessage::Assistant(AssistantReply {
             content: vec![
-                Block::Thinking(Thinking { thinking: text.to_owned(), thinking_signature: None }),
-                Block::RedactedThinking { data: text.to_owned() },
-                Block::text(text),
-                Block::ToolCall(ToolCall {
+                MessageBlock::Thinking(ThinkingBlock { thinking: text.to_owned(), thinking_signature: None }),
+                MessageBlock::RedactedThinking { data: text.to_owned() },
+                MessageBlock::from_text(text),
+                MessageBlock::ToolCall(ToolCallBlock {
                     name: text.to_owned(),
                     arguments: json!({text: text, "deep": {text: [text]}}).as_object().unwrap().clone(),
                     intent: Some(text.to_owned()),
-                    ..ToolCall::default()
+                    ..ToolCallBlock::default()
                 }),
             ],
             provider: text.to_owned(),
             model: text.to_owned(),
             error_message: Some(text.to_owned()),
-            ..Assistant::default()
+            ..AssistantReply::default()
         }),
-        Message::ToolResult(ToolResult {
+        StoredMessage::ToolResult(ToolResult {
             tool_name: text.to_owned(),
-            content: vec![Block::text(text)],
+            content: vec![MessageBlock::from_text(text)],
             is_error: true,
             ..ToolResult::default()
         }),
-        Message::BashExecution(BashExecution {
+        StoredMessage::BashExecution(BashMessage {
             command: text.to_owned(),
             output: text.to_owned(),
             exit_code: Some(1),
-            ..BashExecution::default()
+            ..BashMessage::default()
         }),
-        Message::CompactionSummary(summary()),
-        Message::BranchSummary(summary()),
-        Message::FileMention(FileMention {
+        StoredMessage::CompactionSummary(summary()),
+        StoredMessage::BranchSummary(summary()),
+        StoredMessage::FileMention(FileMentionMessage {
             files: vec![json!({"path": text, "content": text})],
-            ..FileMention::default()
+            ..FileMentionMessage::default()
         }),
-        Message::Custom(Custom { custom_type: text.to_owned(), content: vec![Block::text(text)], ..Custom::default() }),
+        StoredMessage::Custom(ExtensionMessage {
+            custom_type: text.to_owned(),
+            content: vec![MessageBlock::from_text(text)],
+            ..ExtensionMessage::default()
+        }),
     ];
     messages.into_iter().map(|message| (message, Millis(1_700_000_000_000))).collect()
 }

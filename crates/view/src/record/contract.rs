@@ -1,14 +1,14 @@
 //! What happened to the contract of a session, in a few words.
 
 use countersign_core::{
-    ledger::{Amount, Breach, Metric},
+    ledger::{BudgetAmount, BudgetBreach, LedgerMetric},
     unattended::{BreachPoint, ContractTerms, Event},
 };
 
 pub(super) fn tell(event: &Event) -> String {
     match event {
         Event::Declared { terms, spent, .. } => {
-            let before = if *spent == Amount::default() { "" } else { ", with meters that go on" };
+            let before = if *spent == BudgetAmount::default() { "" } else { ", with meters that go on" };
             format!("works without people: {}{before}", terms_of(terms))
         }
         Event::Narrowed { again: true, .. } => "its contract was declared again as it was".to_owned(),
@@ -36,13 +36,14 @@ pub(super) fn tell(event: &Event) -> String {
 }
 
 fn terms_of(terms: &ContractTerms) -> String {
-    let limits = Metric::ALL.into_iter().filter_map(|metric| Some(amount(metric, terms.budget.limit(metric)?)));
+    let limits =
+        LedgerMetric::ALL.into_iter().filter_map(|metric| Some(amount(metric, terms.budget.limit_of(metric)?)));
     let limits: Vec<String> = limits.collect();
     let limits = if limits.is_empty() { "no limits".to_owned() } else { limits.join(", ") };
     format!("{} answers for it, {limits}", terms.actor)
 }
 
-fn of_breach(breach: &Breach) -> String {
+fn of_breach(breach: &BudgetBreach) -> String {
     let of = |value| amount(breach.metric, value);
     format!("its {} is used up: {} of {}", name(breach.metric), of(breach.observed), of(breach.limit))
 }
@@ -57,20 +58,20 @@ fn of_place(place: &BreachPoint) -> String {
     }
 }
 
-const fn name(metric: Metric) -> &'static str {
+const fn name(metric: LedgerMetric) -> &'static str {
     match metric {
-        Metric::Tokens => "budget of tokens",
-        Metric::ToolCalls => "budget of tool calls",
-        Metric::WallTime => "time",
-        Metric::Cost => "budget of money",
+        LedgerMetric::Tokens => "budget of tokens",
+        LedgerMetric::ToolCalls => "budget of tool calls",
+        LedgerMetric::WallTime => "time",
+        LedgerMetric::Cost => "budget of money",
     }
 }
 
-fn amount(metric: Metric, value: u64) -> String {
+fn amount(metric: LedgerMetric, value: u64) -> String {
     match metric {
-        Metric::Tokens => format!("{value} tokens"),
-        Metric::ToolCalls => format!("{value} calls"),
-        Metric::WallTime => format!("{}.{:03} s", value / 1000, value % 1000),
-        Metric::Cost => format!("${}.{:06}", value / 1_000_000, value % 1_000_000),
+        LedgerMetric::Tokens => format!("{value} tokens"),
+        LedgerMetric::ToolCalls => format!("{value} calls"),
+        LedgerMetric::WallTime => format!("{}.{:03} s", value / 1000, value % 1000),
+        LedgerMetric::Cost => format!("${}.{:06}", value / 1_000_000, value % 1_000_000),
     }
 }

@@ -1,8 +1,10 @@
 //! What happened to jobs, in a few words.
 
 use countersign_core::{
-    run::End,
-    schedule::{Cause, Event, FiringId, Kind, Outcome, Over, Plan, Schedule, Status, Zone},
+    run::RunOutcome,
+    schedule::{
+        Event, FinishedRun, FiringCause, FiringId, FiringOutcome, FiringStatus, JobKind, JobPlan, JobSchedule, Zone,
+    },
     time::Millis,
 };
 
@@ -20,20 +22,20 @@ pub(super) fn tell(event: &Event, content: Option<&str>) -> String {
         Event::Added { job, plan, next } => format!("{job} is planned {}{}", planned(plan), first(*next)),
         Event::Changed { job, plan, next } => format!("{job} is now planned {}{}", planned(plan), first(*next)),
         Event::Removed { job } => format!("{job} is planned no more"),
-        Event::Fired { firing, planned, cause: Cause::Due, .. } => {
+        Event::Fired { firing, planned, cause: FiringCause::Due, .. } => {
             format!("{} fires, planned for {}", named(firing), time(*planned))
         }
-        Event::Fired { firing, cause: Cause::Asked, .. } => {
+        Event::Fired { firing, cause: FiringCause::Manual, .. } => {
             format!("{} fires because somebody wants it", named(firing))
         }
-        Event::Said { firing } => format!("the message of {} is said", named(firing)),
+        Event::MessageSent { firing } => format!("the message of {} is said", named(firing)),
         Event::Ran { firing, over } => format!("the run of {} {}", named(firing), over_in_words(over)),
-        Event::Ended { firing, status, took, told, .. } => {
-            let outcome = content.and_then(|text| serde_json::from_str::<Outcome>(text).ok()).unwrap_or_default();
+        Event::Ended { firing, status, took, reported: told, .. } => {
+            let outcome = content.and_then(|text| serde_json::from_str::<FiringOutcome>(text).ok()).unwrap_or_default();
             let how = match status {
-                Status::Ok => "is done",
-                Status::Failed => "failed",
-                Status::Skipped => "was skipped",
+                FiringStatus::Ok => "is done",
+                FiringStatus::Failed => "failed",
+                FiringStatus::Skipped => "was skipped",
             };
             let why = outcome.error.map_or_else(String::new, |error| format!(": {error}"));
             let told = if *told { ", people were told" } else { "" };
@@ -46,12 +48,12 @@ fn named(firing: &FiringId) -> String {
     format!("{} #{}", firing.job, firing.number)
 }
 
-fn planned(plan: &Plan) -> String {
+fn planned(plan: &JobPlan) -> String {
     let when = match &plan.schedule {
-        Schedule::At { .. } if plan.kind == Kind::Heartbeat => "when asked for".to_owned(),
-        Schedule::At { at } => format!("at {}", time(*at)),
-        Schedule::Every { every, .. } => format!("every {}.{:03} s", every / 1000, every % 1000),
-        Schedule::Cron { expression, zone } => format!("at {expression} in {zone}"),
+        JobSchedule::At { .. } if plan.kind == JobKind::Heartbeat => "when asked for".to_owned(),
+        JobSchedule::At { at } => format!("at {}", time(*at)),
+        JobSchedule::Every { every, .. } => format!("every {}.{:03} s", every / 1000, every % 1000),
+        JobSchedule::Cron { expression, zone } => format!("at {expression} in {zone}"),
     };
     let off = if plan.enabled { "" } else { ", switched off" };
     format!("for agent {} {when}{off}", plan.agent)
@@ -66,11 +68,11 @@ fn time(at: Millis) -> String {
     if shown.is_empty() { at.to_string() } else { shown }
 }
 
-fn over_in_words(over: &Over) -> String {
+fn over_in_words(over: &FinishedRun) -> String {
     match (&over.breach, over.end) {
         (Some(breach), _) => format!("is over: {breach}"),
-        (None, Some(End::Completed)) => "is over".to_owned(),
-        (None, Some(End::Aborted)) => "was stopped".to_owned(),
+        (None, Some(RunOutcome::Completed)) => "is over".to_owned(),
+        (None, Some(RunOutcome::Aborted)) => "was stopped".to_owned(),
         (None, Some(_)) => "failed".to_owned(),
         (None, None) => "never began".to_owned(),
     }

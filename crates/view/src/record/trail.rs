@@ -5,11 +5,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
-    call::{self, End},
+    call::{self, CallEnd},
     engine::Event,
-    gate::{self, Resolution},
+    gate::{self, GateResolution},
     id::{CallId, EntryId, GateId},
-    message::{Message, text_of},
+    message::{StoredMessage, text_of},
     policy, session,
 };
 use countersign_runtime::store::Stored;
@@ -105,29 +105,29 @@ impl Outcome {
         }
     }
 
-    const fn of_end(end: End) -> Self {
+    const fn of_end(end: CallEnd) -> Self {
         match end {
-            End::Done { error: false } => Self::Done,
-            End::Done { error: true } => Self::Error,
-            End::Failed => Self::Failed,
-            End::Denied | End::Refused => Self::Denied,
-            End::Expired => Self::Expired,
-            End::Limited => Self::Limited,
-            End::Skipped => Self::Skipped,
-            End::Cancelled => Self::Cancelled,
-            End::Unknown => Self::Unknown,
+            CallEnd::Done { error: false } => Self::Done,
+            CallEnd::Done { error: true } => Self::Error,
+            CallEnd::Failed => Self::Failed,
+            CallEnd::Denied | CallEnd::Refused => Self::Denied,
+            CallEnd::Expired => Self::Expired,
+            CallEnd::Limited => Self::Limited,
+            CallEnd::Skipped => Self::Skipped,
+            CallEnd::Cancelled => Self::Cancelled,
+            CallEnd::Unknown => Self::Unknown,
         }
     }
 
-    const fn of_resolution(resolution: &Resolution) -> Self {
+    const fn of_resolution(resolution: &GateResolution) -> Self {
         match resolution {
-            Resolution::Allowed { .. } => Self::Allowed,
-            Resolution::Denied => Self::Denied,
-            Resolution::Answered => Self::Answered,
-            Resolution::Declined => Self::Declined,
-            Resolution::Granted => Self::Granted,
-            Resolution::Expired => Self::Expired,
-            Resolution::Withdrawn => Self::Withdrawn,
+            GateResolution::Allowed { .. } => Self::Allowed,
+            GateResolution::Denied => Self::Denied,
+            GateResolution::Answered => Self::Answered,
+            GateResolution::Declined => Self::Declined,
+            GateResolution::Granted => Self::Granted,
+            GateResolution::Expired => Self::Expired,
+            GateResolution::Withdrawn => Self::Withdrawn,
         }
     }
 }
@@ -166,10 +166,12 @@ impl Trail {
         match event {
             Event::Call(event) => self.call(event, content),
             Event::Gate(event) => self.gate(event, content),
-            Event::Session(session::Event::Entry { id, kind: session::Kind::ToolResult { .. }, .. }) => {
-                let said = content.and_then(|content| serde_json::from_str::<Message>(content).ok());
+            Event::Session(session::Event::Entry {
+                id, kind: session::SessionEntryKind::ToolResult { .. }, ..
+            }) => {
+                let said = content.and_then(|content| serde_json::from_str::<StoredMessage>(content).ok());
                 self.result = said.and_then(|said| match said {
-                    Message::ToolResult(result) => Some((id.clone(), text_of(&result.content))),
+                    StoredMessage::ToolResult(result) => Some((id.clone(), text_of(&result.content))),
                     _ => None,
                 });
                 About::default()
@@ -195,8 +197,8 @@ impl Trail {
         known.call = Some(id);
         let mut outcome = None;
         match event {
-            call::Event::Wanted { .. } => {
-                if let Some(wanted) = content.and_then(|text| serde_json::from_str::<call::Content>(text).ok()) {
+            call::Event::Proposed { .. } => {
+                if let Some(wanted) = content.and_then(|text| serde_json::from_str::<call::CallDetails>(text).ok()) {
                     known.tool = Some(wanted.tool);
                     known.subject = Some(wanted.signature.into());
                 }
@@ -213,7 +215,7 @@ impl Trail {
             }
             call::Event::Ended { end, entry, .. } => {
                 outcome = Some(Outcome::of_end(*end));
-                if matches!(end, End::Denied | End::Refused) {
+                if matches!(end, CallEnd::Denied | CallEnd::Refused) {
                     let of_run = self.result.take().filter(|(id, _)| Some(id) == entry.as_ref());
                     let said = content.or_else(|| of_run.as_ref().map(|(_, text)| text.as_str()));
                     known.why = said.map(|said| reason(said).into());
@@ -270,7 +272,7 @@ impl Trail {
             }
             // Who decides is who gave the last of several votes.
             gate::Event::Voted { .. }
-            | gate::Event::Asked { .. }
+            | gate::Event::Escalated { .. }
             | gate::Event::Reminded { .. }
             | gate::Event::Extended { .. }
             | gate::Event::Shown { .. }

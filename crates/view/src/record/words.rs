@@ -3,12 +3,12 @@
 //! It decides nothing and fails at nothing: what it cannot read it shows as it lies there. What it says is one line, escaped.
 
 use countersign_core::{
-    call::{self, End},
+    call::{self, CallEnd},
     engine::Event,
-    gate::{self, Resolution, Scope},
-    message::{Message, text_of},
+    gate::{self, ApprovalScope, GateResolution},
+    message::{StoredMessage, text_of},
     peer, policy, run, schedule,
-    session::{self, DenialReach, Kind, Listing, ModelRef, Setting, Sums},
+    session::{self, CompactionTiming, DenialReach, ListingFlags, ModelRef, SessionEntryKind, SessionSetting},
     settings,
 };
 use countersign_runtime::store::Stored;
@@ -80,8 +80,8 @@ fn call(event: &call::Event, about: &About) -> String {
     let what = about.subject.clone().unwrap_or_else(|| short(event.call()).into());
     match event {
         call::Event::Requested { wire, .. } => format!("requested under the agent's id {wire}"),
-        call::Event::Wanted { .. } if about.subject.is_none() => format!("wanted: {what} (its content was removed)"),
-        call::Event::Wanted { .. } => format!("wanted: {what}"),
+        call::Event::Proposed { .. } if about.subject.is_none() => format!("wanted: {what} (its content was removed)"),
+        call::Event::Proposed { .. } => format!("wanted: {what}"),
         call::Event::Received { .. } => format!("its result was received: {what}"),
         call::Event::Allowed { why, .. } => format!("allowed {}: {what}", reason(why)),
         call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
@@ -92,7 +92,7 @@ fn call(event: &call::Event, about: &About) -> String {
         call::Event::Again { .. } => format!("may start again: {what}"),
         call::Event::AskedAgain { .. } => format!("whoever did it is asked what became of it: {what}"),
         call::Event::LeftBehind { execution, .. } => format!("left {execution} working behind it: {what}"),
-        call::Event::Ended { end: End::Denied | End::Refused, .. } if about.why.is_some() => {
+        call::Event::Ended { end: CallEnd::Denied | CallEnd::Refused, .. } if about.why.is_some() => {
             format!("denied {}, not run: {what}", about.why.as_deref().unwrap_or_default())
         }
         call::Event::Ended { end, .. } => {
@@ -105,10 +105,15 @@ fn call(event: &call::Event, about: &About) -> String {
 }
 
 /// Whether a call that ended so had been started, or may have been.
-const fn was_run(end: End) -> bool {
+const fn was_run(end: CallEnd) -> bool {
     match end {
-        End::Done { .. } | End::Failed | End::Unknown => true,
-        End::Denied | End::Refused | End::Expired | End::Limited | End::Skipped | End::Cancelled => false,
+        CallEnd::Done { .. } | CallEnd::Failed | CallEnd::Unknown => true,
+        CallEnd::Denied
+        | CallEnd::Refused
+        | CallEnd::Expired
+        | CallEnd::Limited
+        | CallEnd::Skipped
+        | CallEnd::Cancelled => false,
     }
 }
 
@@ -120,14 +125,15 @@ fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
             let person = person.as_ref().map_or_else(String::new, |person| format!(" ({person})"));
             format!("{by}{person} allows it, as one of several: {what}")
         }
-        gate::Event::Asked { step, .. } => format!("asked again, step {}: {what}", step + 1),
+        gate::Event::Escalated { step, .. } => format!("asked again, step {}: {what}", step + 1),
         gate::Event::Reminded { .. } => format!("people are reminded: {what}"),
         gate::Event::Extended { .. } => format!("waits longer: {what}"),
         gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
         gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),
         gate::Event::Resolved { resolution, by, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let said = content.map(|text| gate::said(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
+            let said =
+                content.map(|text| gate::parse_words(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
             let said = said.map_or_else(String::new, |said| format!(" ({said})"));
             format!("{}{by}{said}: {what}", resolved(resolution))
         }
@@ -135,33 +141,33 @@ fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
 }
 
 /// How a call ended.
-pub const fn ended(end: End) -> &'static str {
+pub const fn ended(end: CallEnd) -> &'static str {
     match end {
-        End::Done { error: false } => "done",
-        End::Done { error: true } => "done, with an error",
-        End::Failed => "could not be run",
-        End::Denied => "denied, not run",
-        End::Refused => "denied by a person, not run",
-        End::Expired => "nobody answered in time, not run",
-        End::Limited => "too much was waiting, not run",
-        End::Skipped => "skipped, not run",
-        End::Cancelled => "cancelled, not run",
-        End::Unknown => "outcome unknown",
+        CallEnd::Done { error: false } => "done",
+        CallEnd::Done { error: true } => "done, with an error",
+        CallEnd::Failed => "could not be run",
+        CallEnd::Denied => "denied, not run",
+        CallEnd::Refused => "denied by a person, not run",
+        CallEnd::Expired => "nobody answered in time, not run",
+        CallEnd::Limited => "too much was waiting, not run",
+        CallEnd::Skipped => "skipped, not run",
+        CallEnd::Cancelled => "cancelled, not run",
+        CallEnd::Unknown => "outcome unknown",
     }
 }
 
 /// How a gate was resolved.
-pub const fn resolved(resolution: &Resolution) -> &'static str {
+pub const fn resolved(resolution: &GateResolution) -> &'static str {
     match resolution {
-        Resolution::Allowed { scope: Scope::Once } => "allowed once",
-        Resolution::Allowed { scope: Scope::Session } => "allowed for the session",
-        Resolution::Allowed { scope: Scope::Always } => "allowed always",
-        Resolution::Denied => "denied",
-        Resolution::Answered => "answered",
-        Resolution::Declined => "declined",
-        Resolution::Granted => "covered by a grant",
-        Resolution::Expired => "expired",
-        Resolution::Withdrawn => "withdrawn",
+        GateResolution::Allowed { scope: ApprovalScope::Once } => "allowed once",
+        GateResolution::Allowed { scope: ApprovalScope::Session } => "allowed for the session",
+        GateResolution::Allowed { scope: ApprovalScope::Always } => "allowed always",
+        GateResolution::Denied => "denied",
+        GateResolution::Answered => "answered",
+        GateResolution::Declined => "declined",
+        GateResolution::Granted => "covered by a grant",
+        GateResolution::Expired => "expired",
+        GateResolution::Withdrawn => "withdrawn",
     }
 }
 
@@ -192,7 +198,7 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
         session::Event::CompactionAborting => "compaction is to stop".to_owned(),
         session::Event::CompactionEnded { ok: true, .. } => "compaction done".to_owned(),
         session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
-        session::Event::Told { number, .. } => format!("its host was told up to {number}"),
+        session::Event::SequenceRecorded { number, .. } => format!("its host was told up to {number}"),
         session::Event::CompactionDropped { epoch } => format!("a late outcome of compaction {epoch} dropped"),
         session::Event::FileWritten { path, length, .. } => format!("file written, {length} bytes: {path}"),
         session::Event::Folder { path } => format!("the shell is in {path}"),
@@ -203,28 +209,30 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
     }
 }
 
-fn set(setting: &Setting) -> String {
+fn set(setting: &SessionSetting) -> String {
     match setting {
-        Setting::Model(model) => format!("model set: {}", model_name(model)),
-        Setting::Thinking(level) => format!("thinking set: {}", level.as_deref().unwrap_or("none")),
-        Setting::Modes(_) => "queue modes set".to_owned(),
-        Setting::AutoCompaction(auto) => format!("automatic compaction set: {auto}"),
-        Setting::AutoRetry(enabled) => format!("automatic retry set: {enabled}"),
-        Setting::Nobody(None) => "people can be asked".to_owned(),
-        Setting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
-        Setting::Profile(_) => "profile set".to_owned(),
-        Setting::Preamble(tokens) => format!("about {tokens} tokens go before the conversation"),
-        Setting::Denials(DenialReach::Session) => "a denial binds this session".to_owned(),
-        Setting::Denials(DenialReach::Principal) => "a denial binds all sessions of who asks".to_owned(),
-        Setting::Listing(listing) => {
-            let Listing { pinned, archived, deleted } = *listing;
+        SessionSetting::Model(model) => format!("model set: {}", model_name(model)),
+        SessionSetting::Thinking(level) => format!("thinking set: {}", level.as_deref().unwrap_or("none")),
+        SessionSetting::Modes(_) => "queue modes set".to_owned(),
+        SessionSetting::AutoCompaction(auto) => format!("automatic compaction set: {auto}"),
+        SessionSetting::AutoRetry(enabled) => format!("automatic retry set: {enabled}"),
+        SessionSetting::Nobody(None) => "people can be asked".to_owned(),
+        SessionSetting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
+        SessionSetting::Profile(_) => "profile set".to_owned(),
+        SessionSetting::Preamble(tokens) => format!("about {tokens} tokens go before the conversation"),
+        SessionSetting::Denials(DenialReach::Session) => "a denial binds this session".to_owned(),
+        SessionSetting::Denials(DenialReach::Principal) => "a denial binds all sessions of who asks".to_owned(),
+        SessionSetting::Listing(listing) => {
+            let ListingFlags { pinned, archived, deleted } = *listing;
             let marks = [(pinned, "pinned"), (archived, "archived"), (deleted, "deleted")];
             let marks: Vec<&str> = marks.into_iter().filter_map(|(is_set, word)| is_set.then_some(word)).collect();
             if marks.is_empty() { "listed".to_owned() } else { format!("listed as {}", marks.join(", ")) }
         }
-        Setting::Sums(Sums::BeforeRuns) => "a long conversation is summed up before the next message".to_owned(),
-        Setting::Sums(Sums::AfterRuns) => "a long conversation is summed up behind a run".to_owned(),
-        Setting::All(all) => {
+        SessionSetting::Sums(CompactionTiming::BeforeRuns) => {
+            "a long conversation is summed up before the next message".to_owned()
+        }
+        SessionSetting::Sums(CompactionTiming::AfterRuns) => "a long conversation is summed up behind a run".to_owned(),
+        SessionSetting::All(all) => {
             format!("settings, model {}", all.model.as_ref().map_or_else(|| "none".to_owned(), model_name))
         }
     }
@@ -234,19 +242,19 @@ fn model_name(model: &ModelRef) -> String {
     format!("{}/{}", model.provider, model.id)
 }
 
-fn entry(kind: &Kind, content: Option<&str>) -> String {
+fn entry(kind: &SessionEntryKind, content: Option<&str>) -> String {
     let who = match kind {
-        Kind::User => "user",
-        Kind::Developer => "system",
-        Kind::Assistant { .. } => "model",
-        Kind::ToolResult { .. } => "result",
-        Kind::Bash { .. } => "person's command",
-        Kind::Compaction { .. } => "summary",
-        Kind::BranchSummary => "summary of a branch",
-        Kind::Custom => "extension",
-        Kind::ModelChange => return "entry: the model changed".to_owned(),
-        Kind::ThinkingChange => return "entry: the thinking level changed".to_owned(),
-        Kind::Other => return "entry of another kind".to_owned(),
+        SessionEntryKind::User => "user",
+        SessionEntryKind::Developer => "system",
+        SessionEntryKind::Assistant { .. } => "model",
+        SessionEntryKind::ToolResult { .. } => "result",
+        SessionEntryKind::Bash { .. } => "person's command",
+        SessionEntryKind::Compaction { .. } => "summary",
+        SessionEntryKind::BranchSummary => "summary of a branch",
+        SessionEntryKind::Custom => "extension",
+        SessionEntryKind::ModelChange => return "entry: the model changed".to_owned(),
+        SessionEntryKind::ThinkingChange => return "entry: the thinking level changed".to_owned(),
+        SessionEntryKind::Other => return "entry of another kind".to_owned(),
     };
     format!("{who}: {}", said(content))
 }
@@ -254,14 +262,14 @@ fn entry(kind: &Kind, content: Option<&str>) -> String {
 /// The text of a message, or what it is where it has none.
 fn said(content: Option<&str>) -> String {
     let Some(content) = content else { return "(redacted)".to_owned() };
-    match serde_json::from_str::<Message>(content) {
-        Ok(Message::User(said) | Message::Developer(said)) => text_of(&said.content),
-        Ok(Message::Assistant(said)) => text_of(&said.content),
-        Ok(Message::ToolResult(result)) => text_of(&result.content),
-        Ok(Message::BashExecution(execution)) => execution.command,
-        Ok(Message::CompactionSummary(summary) | Message::BranchSummary(summary)) => summary.summary,
-        Ok(Message::FileMention(mention)) => format!("{} files", mention.files.len()),
-        Ok(Message::Custom(custom)) => text_of(&custom.content),
+    match serde_json::from_str::<StoredMessage>(content) {
+        Ok(StoredMessage::User(said) | StoredMessage::Developer(said)) => text_of(&said.content),
+        Ok(StoredMessage::Assistant(said)) => text_of(&said.content),
+        Ok(StoredMessage::ToolResult(result)) => text_of(&result.content),
+        Ok(StoredMessage::BashExecution(execution)) => execution.command,
+        Ok(StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary)) => summary.summary,
+        Ok(StoredMessage::FileMention(mention)) => format!("{} files", mention.files.len()),
+        Ok(StoredMessage::Custom(custom)) => text_of(&custom.content),
         Err(_) => content.to_owned(),
     }
 }
@@ -274,7 +282,7 @@ fn run(event: &run::Event) -> String {
             None => "noted".to_owned(),
         },
         run::Event::TurnOpened { turn, .. } => format!("turn {turn}"),
-        run::Event::Asked { model, .. } => format!("asks {}", model_name(model)),
+        run::Event::ModelRequested { model, .. } => format!("asks {}", model_name(model)),
         run::Event::Answered { calls: 0, stop, .. } => format!("answered ({})", word(stop)),
         run::Event::Answered { calls: 1, .. } => "answered, wants 1 call".to_owned(),
         run::Event::Answered { calls, .. } => format!("answered, wants {calls} calls"),

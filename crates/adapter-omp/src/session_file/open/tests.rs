@@ -7,7 +7,7 @@ use std::{
 
 use countersign_core::{
     digest::Digest,
-    message::{Block, Message},
+    message::{MessageBlock, StoredMessage},
     time::Millis,
 };
 use countersign_protocol::omp::session_file::{Body, Form};
@@ -57,15 +57,15 @@ fn kinds(opened: &Opened) -> Vec<&'static str> {
         .map(|entry| match convert::of_entry(entry) {
             None => "-",
             Some((message, _)) => match message {
-                Message::User(_) => "user",
-                Message::Developer(_) => "developer",
-                Message::Assistant(_) => "assistant",
-                Message::ToolResult(_) => "result",
-                Message::BashExecution(_) => "bash",
-                Message::CompactionSummary(_) => "compaction",
-                Message::BranchSummary(_) => "branch",
-                Message::FileMention(_) => "files",
-                Message::Custom(_) => "custom",
+                StoredMessage::User(_) => "user",
+                StoredMessage::Developer(_) => "developer",
+                StoredMessage::Assistant(_) => "assistant",
+                StoredMessage::ToolResult(_) => "result",
+                StoredMessage::BashExecution(_) => "bash",
+                StoredMessage::CompactionSummary(_) => "compaction",
+                StoredMessage::BranchSummary(_) => "branch",
+                StoredMessage::FileMention(_) => "files",
+                StoredMessage::Custom(_) => "custom",
             },
         })
         .collect()
@@ -121,14 +121,14 @@ fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
     let (mut message, at) = convert::of_entry(&opened.file.entries[2]).unwrap();
     place.blobs().inline(&mut message);
     assert_eq!(at, Some(Millis(1_770_091_507_000)));
-    let Message::User(said) = message else { panic!("a user's message") };
-    assert!(matches!(&said.content[1], Block::Image(image) if image.data == "YW4gaW1hZ2U="));
+    let StoredMessage::User(said) = message else { panic!("a user's message") };
+    assert!(matches!(&said.content[1], MessageBlock::Image(image) if image.data == "YW4gaW1hZ2U="));
 }
 
 fn image(opened: &Opened) -> String {
     match convert::of_entry(&opened.file.entries[2]) {
-        Some((Message::User(said), _)) => match &said.content[1] {
-            Block::Image(image) => image.data.clone(),
+        Some((StoredMessage::User(said), _)) => match &said.content[1] {
+            MessageBlock::Image(image) => image.data.clone(),
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
@@ -255,7 +255,11 @@ fn the_digest_of_every_beginning_is_known_without_the_file() {
     let opened = place.open();
     fs::remove_file(place.file()).unwrap();
     for length in [0, 1, V3.len() - 1, V3.len()] {
-        assert_eq!(opened.digest_of_prefix(length as u64), Some(Digest::of(&V3.as_bytes()[..length])), "{length}");
+        assert_eq!(
+            opened.digest_of_prefix(length as u64),
+            Some(Digest::hash_bytes(&V3.as_bytes()[..length])),
+            "{length}"
+        );
     }
     assert_eq!(opened.digest_of_prefix(V3.len() as u64 + 1), None);
     assert_eq!(opened.digest_of_prefix(u64::MAX), None);

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::{
     call_subject,
     decision::{CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
-    gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Kind, Resolution, Scope, sign_off, words},
+    gate::{
+        AnswerError, ApprovalScope, Event as Happened, Gate, GateContent, GateReply, GateResolution, Kind, sign_off,
+        text_answers,
+    },
     id::{GateId, PrincipalId},
     policy::{self, Constraint, DENIAL_LASTS, DefaultPolicy, Grant, GrantAuth, GrantCoverage, GrantId, PolicySubject},
     principal, run,
@@ -13,35 +16,38 @@ use crate::{
     settle,
 };
 
-pub(super) fn answer(
+pub(super) fn answer_gate(
     view: DecisionView<'_>,
     id: GateId,
-    answer: &Answer,
+    answer: &GateReply,
     by: &PrincipalId,
     key: Option<&str>,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
-    let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
+    let gate = view.state.gate(id).ok_or(AnswerError::Unknown(id))?;
     // Nobody signs off what they asked for themselves.
     let subject = call_subject::subject_of_gate(view, gate);
-    if *by == principal::agent() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
-        return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
+    if *by == principal::agent_principal() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
+        return Err(AnswerError::NotAllowed { gate: id, by: by.clone() }.into());
     }
-    let events = gate.answer(answer, by, &view.rules.people, key)?;
+    let events = gate.decide_answer(answer, by, &view.rules.people, key)?;
     // A choice that is not among those offered is somebody's own words.
-    if let Answer::Say(said) = answer.plain()
+    if let GateReply::Say(texts) = answer.without_form()
         && gate.kind() == Kind::Question
         && !events.is_empty()
-        && said.len() > 1
-        && matches!(view.admitted.gate_content(id).map(|shown| &**shown), Some(Content::Question { multi: false, .. }))
+        && texts.len() > 1
+        && matches!(
+            view.admitted.gate_content(id).map(|shown| &**shown),
+            Some(GateContent::Question { multi: false, .. })
+        )
     {
-        return Err(AnswerRefusal::NotOffered { gate: id, problem: "the question takes one answer" }.into());
+        return Err(AnswerError::NotOffered { gate: id, problem: "the question takes one answer" }.into());
     }
-    if let Ok(Some(said)) = words::of(gate.kind(), answer)
+    if let Ok(Some(texts)) = text_answers::answer_words(gate.kind(), answer)
         && !events.is_empty()
-        && view.admitted.gate_content(id).is_some_and(|shown| is_closed(shown) && shown.chosen(&said).is_none())
+        && view.admitted.gate_content(id).is_some_and(|shown| is_closed(shown) && shown.chosen_index(&texts).is_none())
     {
-        return Err(AnswerRefusal::NotOffered { gate: id, problem: "only its choices answer it" }.into());
+        return Err(AnswerError::NotOffered { gate: id, problem: "only its choices answer it" }.into());
     }
     let resolved = events.iter().find_map(|event| match event {
         Happened::Resolved { resolution, .. } => Some(resolution.clone()),
@@ -50,8 +56,8 @@ pub(super) fn answer(
     let reply = match resolved.as_ref().or_else(|| gate.resolution()) {
         Some(resolution) => EngineReply::Resolved(resolution.clone()),
         None => {
-            let have = gate.counted(&view.rules.people) + events.len();
-            let need = gate.step().map_or(1, |step| step.approvals);
+            let have = gate.count_votes(&view.rules.people) + events.len();
+            let need = gate.current_step().map_or(1, |step| step.approvals);
             EngineReply::Voted { have: u32::try_from(have).unwrap_or(u32::MAX), need }
         }
     };
@@ -61,10 +67,10 @@ pub(super) fn answer(
         if let Happened::Resolved { resolution, decision, .. } = &mut event
             && let Some(shown) = view.admitted.gate_content(id)
         {
-            let said = words::of(gate.kind(), answer).ok().flatten().unwrap_or_default();
-            *decision = sign_off::outcome(gate.kind(), shown, resolution, &said);
+            let texts = text_answers::answer_words(gate.kind(), answer).ok().flatten().unwrap_or_default();
+            *decision = sign_off::sign_off_outcome(gate.kind(), shown, resolution, &texts);
         }
-        let content = if let Happened::Resolved { .. } = &event { text(gate.kind(), answer) } else { None };
+        let content = if let Happened::Resolved { .. } = &event { answer_text(gate.kind(), answer) } else { None };
         facts.push(Fact { event: Event::Gate(event), session: session.clone(), content });
     }
     // What a command asked while it ran counts for its run as any other call of it: who denies again and again is left alone.
@@ -73,8 +79,8 @@ pub(super) fn answer(
     {
         let by = Some(by.clone());
         let event = match &resolved {
-            Some(Resolution::Denied) => Some(run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by }),
-            Some(Resolution::Allowed { .. }) => by
+            Some(GateResolution::Denied) => Some(run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by }),
+            Some(GateResolution::Allowed { .. }) => by
                 .filter(|by| run.denials > 0 && run.was_denied_by(by))
                 .map(|by| run::Event::DenialsForgiven { run: run.id(), of: Some(by.clone()), by: Some(by) }),
             Some(_) | None => None,
@@ -83,53 +89,57 @@ pub(super) fn answer(
     }
     if let Some((subject, resolution)) = subject.zip(resolved) {
         let event = match &resolution {
-            Resolution::Allowed { scope } => {
-                let lifted = lifted(view, &subject, by);
+            GateResolution::Allowed { scope } => {
+                let lifted = lifted_denials(view, &subject, by);
                 facts.extend(lifted.map(|event| Fact::without_content(Event::Policy(event), session.clone())));
-                granted(view, gate, &subject, answer, *scope, by, context)?
+                grant_event(view, gate, &subject, answer, *scope, by, context)?
             }
-            Resolution::Denied => Some(policy::Event::Constrained(Constraint {
+            GateResolution::Denied => Some(policy::Event::Constrained(Constraint {
                 principal: subject.principal.clone(),
                 session: settle::denial_session(view, gate),
                 key: subject.constraint_key(),
                 by: by.clone(),
                 tool: subject.tool.chars().take(200).collect(),
                 gate: Some(gate.id()),
-                reason: reason(answer),
+                reason: denial_reason(answer),
                 until: context.now + DENIAL_LASTS,
             })),
-            Resolution::Answered
-            | Resolution::Declined
-            | Resolution::Granted
-            | Resolution::Expired
-            | Resolution::Withdrawn => None,
+            GateResolution::Answered
+            | GateResolution::Declined
+            | GateResolution::Granted
+            | GateResolution::Expired
+            | GateResolution::Withdrawn => None,
         };
         facts.extend(event.map(|event| Fact::without_content(Event::Policy(event), session.clone())));
     }
     Ok(DecisionResult { facts, reply })
 }
 
-fn is_closed(shown: &Content) -> bool {
-    matches!(shown, Content::Question { .. }) && !shown.takes_own_words()
+fn is_closed(shown: &GateContent) -> bool {
+    matches!(shown, GateContent::Question { .. }) && !shown.takes_own_words()
 }
 
 /// What is recorded of the answer's words.
-fn text(kind: Kind, answer: &Answer) -> Option<Arc<str>> {
+fn answer_text(kind: Kind, answer: &GateReply) -> Option<Arc<str>> {
     if kind.takes_words()
-        && let Ok(Some(said)) = words::of(kind, answer)
+        && let Ok(Some(texts)) = text_answers::answer_words(kind, answer)
     {
-        return Some(words::text(said, answer));
+        return Some(text_answers::words_text(texts, answer));
     }
-    match answer.plain() {
-        Answer::Deny { reason } => reason.clone().map(Into::into),
-        Answer::Allow(_) | Answer::Grant(_) | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
+    match answer.without_form() {
+        GateReply::Deny { reason } => reason.clone().map(Into::into),
+        GateReply::Allow(_) | GateReply::Grant(_) | GateReply::Say(_) | GateReply::Form(_) | GateReply::Decline => None,
     }
 }
 
 /// Ends a gate that waits. One that does not is left as it is.
-pub(super) fn withdraw(view: DecisionView<'_>, id: GateId, by: PrincipalId) -> Result<DecisionResult, CommandError> {
-    let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
-    let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
+pub(super) fn withdraw_gate(
+    view: DecisionView<'_>,
+    id: GateId,
+    by: PrincipalId,
+) -> Result<DecisionResult, CommandError> {
+    let gate = view.state.gate(id).ok_or(AnswerError::Unknown(id))?;
+    let resolution = gate.resolution().cloned().unwrap_or(GateResolution::Withdrawn);
     let mut facts = Vec::new();
     if gate.is_pending() {
         let event = Happened::Resolved {
@@ -146,22 +156,23 @@ pub(super) fn withdraw(view: DecisionView<'_>, id: GateId, by: PrincipalId) -> R
 }
 
 /// What the person said with a denial, as far as a fact may hold it; the whole of it is the content of the resolution.
-fn reason(answer: &Answer) -> Option<String> {
-    match answer.plain() {
-        Answer::Deny { reason } => reason.as_ref().map(|reason| reason.chars().take(500).collect()),
-        Answer::Allow(_) | Answer::Grant(_) | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
+fn denial_reason(answer: &GateReply) -> Option<String> {
+    match answer.without_form() {
+        GateReply::Deny { reason } => reason.as_ref().map(|reason| reason.chars().take(500).collect()),
+        GateReply::Allow(_) | GateReply::Grant(_) | GateReply::Say(_) | GateReply::Form(_) | GateReply::Decline => None,
     }
 }
 
 /// The denials that the same person's allow takes back.
-fn lifted<'a>(
+fn lifted_denials<'a>(
     view: DecisionView<'a>,
     subject: &'a PolicySubject,
     by: &'a PrincipalId,
 ) -> impl Iterator<Item = policy::Event> + use<'a> {
     let people = &view.rules.people;
-    let is_same =
-        move |other: &PrincipalId| other == by || people.of(by).is_some() && people.of(other) == people.of(by);
+    let is_same = move |other: &PrincipalId| {
+        other == by || people.person_of(by).is_some() && people.person_of(other) == people.person_of(by)
+    };
     let constraints = view.state.policy().constraints().iter();
     constraints.filter(move |one| is_same(&one.by) && one.is_about(subject)).map(|one| policy::Event::Lifted {
         principal: one.principal.clone(),
@@ -171,49 +182,53 @@ fn lifted<'a>(
     })
 }
 
-fn granted(
+fn grant_event(
     view: DecisionView<'_>,
     gate: &Gate,
     subject: &PolicySubject,
-    answer: &Answer,
-    scope: Scope,
+    answer: &GateReply,
+    scope: ApprovalScope,
     by: &PrincipalId,
     context: &mut DecisionContext,
 ) -> Result<Option<policy::Event>, CommandError> {
     let session = gate.session().and_then(|session| view.state.session(session));
-    let hosted = session.and_then(Session::hosted);
+    let hosted = session.and_then(Session::hosted_state);
     let scope = match scope {
-        Scope::Once => return Ok(None),
-        Scope::Session => policy::GrantReach::Session(subject.session.clone()),
-        Scope::Always => match hosted {
+        ApprovalScope::Once => return Ok(None),
+        ApprovalScope::Session => policy::GrantReach::Session(subject.session.clone()),
+        ApprovalScope::Always => match hosted {
             Some(hosted) => policy::GrantReach::Realm(hosted.realm.clone()),
             None => policy::GrantReach::Always,
         },
     };
-    let wanted = match answer.plain() {
-        Answer::Grant(grant) => grant.pattern.as_ref(),
-        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
+    let requested = match answer.without_form() {
+        GateReply::Grant(grant) => grant.pattern.as_ref(),
+        GateReply::Allow(_) | GateReply::Deny { .. } | GateReply::Say(_) | GateReply::Form(_) | GateReply::Decline => {
+            None
+        }
     };
     // Only what was proposed to the person: nothing else was shown as what it covers.
     let mut proposals = policy::propose_grants(subject).into_iter();
-    let proposal = proposals.find(|one| match (&one.covers, wanted) {
+    let proposal = proposals.find(|one| match (&one.covers, requested) {
         (GrantCoverage::Exact(_), None) => true,
-        (GrantCoverage::Pattern(pattern), Some(wanted)) => pattern == wanted,
+        (GrantCoverage::Pattern(pattern), Some(requested)) => pattern == requested,
         (GrantCoverage::Exact(_), Some(_)) | (GrantCoverage::Pattern(_), None) => false,
     });
     let Some(proposal) = proposal else {
-        return Err(AnswerRefusal::NotOffered { gate: gate.id(), problem: "this rule was not proposed" }.into());
+        return Err(AnswerError::NotOffered { gate: gate.id(), problem: "this rule was not proposed" }.into());
     };
     let label = match &proposal.covers {
         GrantCoverage::Exact(_) => subject.signature.chars().take(500).collect(),
         GrantCoverage::Pattern(_) => proposal.label,
     };
-    let lasts = match answer.plain() {
-        Answer::Grant(grant) => grant.lasts,
-        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
+    let lasts = match answer.without_form() {
+        GateReply::Grant(grant) => grant.lasts,
+        GateReply::Allow(_) | GateReply::Deny { .. } | GateReply::Say(_) | GateReply::Form(_) | GateReply::Decline => {
+            None
+        }
     };
     Ok(Some(policy::Event::Granted(Grant {
-        id: GrantId::new(context.fresh.uuid(context.now)),
+        id: GrantId::new(context.fresh.next_uuid(context.now)),
         by: by.clone(),
         to: subject.principal.clone(),
         scope,
@@ -223,7 +238,7 @@ fn granted(
         // At a stdio door nobody shows who it is, wherever its session lives; a gateway asks users that it knows, where it was
         // told to.
         door: match view.rules.default_policy {
-            DefaultPolicy::Gateway if !by.is_open() && (hosted.is_none() || *by != principal::host()) => {
+            DefaultPolicy::Gateway if !by.is_open() && (hosted.is_none() || *by != principal::host_principal()) => {
                 GrantAuth::Authenticated
             }
             DefaultPolicy::Gateway | DefaultPolicy::Stdio => GrantAuth::Open,

@@ -4,21 +4,21 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
-use super::{answered::want, find, requests};
+use super::{find_session, model_answer::proposed_call, requests};
 use crate::{
-    call::{self, Act, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
+    call::{self, CallEnd, CallPhase, CallProgress, CallResult, DoubtCause, Event as Happened, Executor, PeerAction},
     call_subject,
     decision::{
         BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact, texts,
     },
     id::{CallId, SessionId},
-    peer::{self, Memory},
+    peer::{self, PeerMemory},
     policy::Verdict,
     principal,
-    run::Wanted,
-    session::{self, Kind, Queue},
+    run::ResolvedCall,
+    session::{self, MessageQueue, SessionEntryKind},
     settle,
-    tool::{Effect, Lane, Repeat},
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 
 /// A folder with a longer name is not followed: what runs in it is refused by the shell's own check.
@@ -31,7 +31,7 @@ pub(super) const ASKED_WITHIN: Duration = Duration::from_secs(60);
 const MOST_ASKED: u32 = 20;
 
 /// A command that a person runs beside the run.
-pub(super) struct Own {
+pub(super) struct OwnCommand {
     pub(super) tool: Arc<str>,
     pub(super) arguments: Map<String, Value>,
     pub(super) signature: String,
@@ -42,16 +42,16 @@ pub(super) struct Own {
 pub(super) fn run_own(
     view: DecisionView<'_>,
     id: &SessionId,
-    own: Own,
+    own: OwnCommand,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     if view.closing {
         return Err(CommandError::OutOfPlace("the session is closing"));
     }
-    let session = find(view, id)?;
+    let session = find_session(view, id)?;
     let view = view.for_session(session).ok_or_else(|| CommandError::WaitsForHost(id.clone()))?;
-    let call = CallId::new(context.fresh.uuid(context.now));
-    let wanted = Wanted {
+    let call = CallId::new(context.fresh.next_uuid(context.now));
+    let requested = ResolvedCall {
         tool_call_id: call.to_string().into(),
         tool: own.tool,
         arguments: own.arguments,
@@ -59,8 +59,8 @@ pub(super) fn run_own(
         signature: own.signature,
         named: vec!["command".to_owned()],
         lane: Lane::Exclusive,
-        repeat: Repeat::Once,
-        effect: Effect::Changes,
+        repeat: RepeatMode::Once,
+        effect: ToolEffect::Changes,
         executor: own.executor,
         class: None,
         shell: None,
@@ -68,10 +68,10 @@ pub(super) fn run_own(
         pins: None,
         leads_to: None,
     };
-    let (event, content) = want(call, None, wanted);
-    let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
-    let subject = call_subject::subject(session, &parsed, Effect::Changes, principal::host());
-    if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
+    let (event, content) = proposed_call(call, None, requested);
+    let parsed: call::CallDetails = serde_json::from_str(&content).expect("it was written a line ago");
+    let subject = call_subject::subject_of_call(session, &parsed, ToolEffect::Changes, principal::host_principal());
+    if let Verdict::Deny(why) = settle::evaluate_policy(view, session, &subject, context.now) {
         return Err(CommandError::Denied(format!("Denied by policy: {why}")));
     }
     let mut branch = BranchBuilder::new(session);
@@ -82,23 +82,23 @@ pub(super) fn run_own(
         policy: view.rules.digest(),
         by: None,
     }));
-    let started = Happened::Started { call, boot: view.state.boot_count(), line: None, memory: Memory::Forgets };
+    let started = Happened::Started { call, boot: view.state.boot_count(), line: None, memory: PeerMemory::Forgets };
     branch.push_event(Event::Call(started));
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Running(call) })
 }
 
 /// What a person has a peer do begins at once, on the line that the peer has.
-pub(super) fn act(
+pub(super) fn start_peer_action(
     view: DecisionView<'_>,
-    act: Act,
+    act: PeerAction,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     if view.closing {
         return Err(CommandError::OutOfPlace("the gateway is closing"));
     }
-    let session = find(view, &act.session)?;
+    let session = find_session(view, &act.session)?;
     let view = view.for_session(session).ok_or_else(|| CommandError::WaitsForHost(act.session.clone()))?;
-    let wanted = Wanted {
+    let requested = ResolvedCall {
         tool_call_id: act.wire.unwrap_or_else(|| act.call.to_string().into()),
         tool: act.tool,
         arguments: act.arguments,
@@ -106,8 +106,8 @@ pub(super) fn act(
         signature: act.signature,
         named: act.named,
         lane: Lane::Shared,
-        repeat: Repeat::Once,
-        effect: Effect::Changes,
+        repeat: RepeatMode::Once,
+        effect: ToolEffect::Changes,
         executor: Executor::Peer(act.peer.clone()),
         class: Some(act.class),
         shell: Some(act.shell),
@@ -115,10 +115,10 @@ pub(super) fn act(
         pins: None,
         leads_to: None,
     };
-    let (event, content) = want(act.call, None, wanted);
-    let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
-    let subject = call_subject::subject(session, &parsed, Effect::Changes, act.by.clone());
-    if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
+    let (event, content) = proposed_call(act.call, None, requested);
+    let parsed: call::CallDetails = serde_json::from_str(&content).expect("it was written a line ago");
+    let subject = call_subject::subject_of_call(session, &parsed, ToolEffect::Changes, act.by.clone());
+    if let Verdict::Deny(why) = settle::evaluate_policy(view, session, &subject, context.now) {
         return Err(CommandError::Denied(format!("Denied by policy: {why}")));
     }
     let line = view.state.line_of(&act.peer);
@@ -136,29 +136,29 @@ pub(super) fn act(
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Running(act.call) })
 }
 
-pub(super) fn ended(
+pub(super) fn end_call(
     view: DecisionView<'_>,
     id: CallId,
-    progress: Progress,
+    progress: CallProgress,
     context: &mut DecisionContext,
 ) -> DecisionResult {
     let is_awaited = |call: &&call::Call| match &progress {
-        Progress::Unsent { start } => *start == call.starts(),
-        Progress::Returned(_) | Progress::NotBegun(_) | Progress::Left { .. } | Progress::Broke => true,
+        CallProgress::Unsent { start } => *start == call.start_count(),
+        CallProgress::Returned(_) | CallProgress::NotBegun(_) | CallProgress::Left { .. } | CallProgress::Broke => true,
     };
     let is_open = |call: &&call::Call| match call.phase() {
-        Phase::Started { .. } => true,
+        CallPhase::Started { .. } => true,
         // A peer that is back may say so by itself.
-        Phase::InDoubt(_) => call.may_be_asked() && matches!(progress, Progress::Returned(_)),
-        Phase::Wanted | Phase::Gated | Phase::Ready | Phase::Ended(_) => false,
+        CallPhase::InDoubt(_) => call.may_be_asked() && matches!(progress, CallProgress::Returned(_)),
+        CallPhase::Proposed | CallPhase::Gated | CallPhase::Ready | CallPhase::Ended(_) => false,
     };
     let call = view.state.call(id).filter(is_open).filter(is_awaited);
     let session = call.and_then(|call| view.state.session(call.session()));
     let (Some(call), Some(session)) = (call, session) else {
         let content = match progress {
-            Progress::Returned(returned) => Some(returned.said.content),
-            Progress::NotBegun(text) | Progress::Left { text, .. } => Some(text),
-            Progress::Broke | Progress::Unsent { .. } => None,
+            CallProgress::Returned(returned) => Some(returned.message.content),
+            CallProgress::NotBegun(text) | CallProgress::Left { text, .. } => Some(text),
+            CallProgress::Broke | CallProgress::Unsent { .. } => None,
         };
         let session = view.state.call(id).map(|call| call.session().clone());
         let event = Event::Call(Happened::ResultDropped { call: id });
@@ -166,62 +166,75 @@ pub(super) fn ended(
     };
     let mut branch = BranchBuilder::new(session);
     if may_ask_again(call, &progress) {
-        if let Progress::Unsent { .. } = progress {
+        if let CallProgress::Unsent { .. } = progress {
             line_gone(view, &mut branch, call);
         }
         let until = Some(context.now + ASKED_WITHIN);
-        branch.push_event(Event::Call(Happened::InDoubt { call: id, since: Known::LineGone, until }));
+        branch.push_event(Event::Call(Happened::InDoubt { call: id, since: DoubtCause::LineGone, until }));
         return DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done };
     }
     if *call.executor() == Executor::Service || call.is_act() {
-        requests::ended(&mut branch, id, progress);
+        requests::end_request(&mut branch, id, progress);
         return DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done };
     }
-    if let Progress::Unsent { .. } = progress {
-        unsent(view, &mut branch, call);
+    if let CallProgress::Unsent { .. } = progress {
+        restart_unsent(view, &mut branch, call);
         return DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done };
     }
     settle::withdraw_gate(view, &mut branch, call);
     let content = view.admitted.call_content(id);
     let mut problem: Arc<str> = Arc::from("");
     let (end, returned) = match progress {
-        Progress::Returned(returned) => (End::Done { error: returned.error }, *returned),
-        Progress::NotBegun(text) => {
-            let result = plain(texts::tool_result(content, &text, true));
+        CallProgress::Returned(returned) => (CallEnd::Done { error: returned.error }, *returned),
+        CallProgress::NotBegun(text) => {
+            let result = failed_result(texts::tool_result(content, &text, true));
             problem = text;
-            (End::Failed, result)
+            (CallEnd::Failed, result)
         }
-        Progress::Left { text, since } => {
+        CallProgress::Left { text, since } => {
             branch.push_event(Event::Call(Happened::InDoubt { call: id, since, until: None }));
-            (End::Unknown, plain(texts::tool_result(content, &text, true)))
+            (CallEnd::Unknown, failed_result(texts::tool_result(content, &text, true)))
         }
-        Progress::Broke | Progress::Unsent { .. } => {
-            branch.push_event(Event::Call(Happened::InDoubt { call: id, since: Known::TaskBroke, until: None }));
-            (End::Unknown, plain(texts::tool_result(content, texts::UNKNOWN, true)))
+        CallProgress::Broke | CallProgress::Unsent { .. } => {
+            branch.push_event(Event::Call(Happened::InDoubt { call: id, since: DoubtCause::TaskBroke, until: None }));
+            (CallEnd::Unknown, failed_result(texts::tool_result(content, texts::UNKNOWN, true)))
         }
     };
     let open_tasks = returned.open_tasks;
     let left_behind = returned.left_behind.clone().zip(call.peer().cloned());
     let folder = returned.folder.clone().filter(|folder| folder != session.folder() && folder.len() <= LONGEST_FOLDER);
     if call.run().is_some() {
-        let entry = branch.push_message(Kind::ToolResult { prunable: returned.prunable }, returned.said, context);
+        let entry = branch.push_message(
+            SessionEntryKind::ToolResult { prunable: returned.prunable },
+            returned.message,
+            context,
+        );
         branch.push_event(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
     } else {
-        let said = match end {
-            End::Done { .. } => returned.said,
-            End::Failed => texts::command_failed(content, &problem, call.aborting),
-            End::Denied | End::Refused | End::Expired | End::Limited | End::Skipped | End::Cancelled | End::Unknown => {
-                texts::command_unknown(content)
-            }
+        let message = match end {
+            CallEnd::Done { .. } => returned.message,
+            CallEnd::Failed => texts::command_failed(content, &problem, call.aborting),
+            CallEnd::Denied
+            | CallEnd::Refused
+            | CallEnd::Expired
+            | CallEnd::Limited
+            | CallEnd::Skipped
+            | CallEnd::Cancelled
+            | CallEnd::Unknown => texts::command_unknown(content),
         };
-        let kind = Kind::Bash { in_context: true };
+        let kind = SessionEntryKind::Bash { in_context: true };
         if session.run().is_some() {
-            let queued =
-                session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind, marks: None, behind: None };
-            branch.push_with(Event::Session(queued), Some(said.content));
+            let queued = session::Event::Queued {
+                queue: MessageQueue::Held,
+                tokens: message.tokens,
+                kind,
+                marks: None,
+                behind: None,
+            };
+            branch.push_with(Event::Session(queued), Some(message.content));
             branch.push_event(Event::Call(Happened::Ended { call: id, end, entry: None }));
         } else {
-            let entry = branch.push_message(kind, said, context);
+            let entry = branch.push_message(kind, message, context);
             branch.push_event(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
         }
     }
@@ -238,30 +251,32 @@ pub(super) fn ended(
 }
 
 /// Whether the peer of a call whose line broke can say over another one what became of it.
-fn may_ask_again(call: &call::Call, progress: &Progress) -> bool {
+fn may_ask_again(call: &call::Call, progress: &CallProgress) -> bool {
     let is_lost = match progress {
         // A process that ends stops what nobody asked it to stop.
-        Progress::Left { since, .. } => matches!(since, Known::LineGone | Known::Stopped),
+        CallProgress::Left { since, .. } => matches!(since, DoubtCause::LineGone | DoubtCause::Stopped),
         // What was only asked may have been done before.
-        Progress::Unsent { .. } => call.is_asking(),
-        Progress::Returned(_) | Progress::NotBegun(_) | Progress::Broke => false,
+        CallProgress::Unsent { .. } => call.is_asking(),
+        CallProgress::Returned(_) | CallProgress::NotBegun(_) | CallProgress::Broke => false,
     };
-    is_lost && call.memory.keeps() && !call.aborting && call.starts() < MOST_ASKED
+    is_lost && call.memory.keeps_record() && !call.aborting && call.start_count() < MOST_ASKED
 }
 
 /// A call that its peer never saw may start again, over another line.
-fn unsent(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &call::Call) {
+fn restart_unsent(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &call::Call) {
     line_gone(view, branch, call);
     branch.push_event(Event::Call(Happened::Again { call: call.id() }));
 }
 
 fn line_gone(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &call::Call) {
     // The line is gone whether or not its door has said so yet; else the call would be started on it once more.
-    if let Some(peer) = call.peer().filter(|peer| call.line().is_some() && view.state.line_of(peer) == call.line()) {
+    if let Some(peer) =
+        call.peer().filter(|peer| call.peer_line().is_some() && view.state.line_of(peer) == call.peer_line())
+    {
         branch.push_event(Event::Peer(peer::Event::Gone { peer: peer.clone() }));
     }
 }
 
-fn plain(said: session::Said) -> Returned {
-    Returned { said, error: true, open_tasks: None, folder: None, prunable: false, left_behind: None }
+fn failed_result(message: session::MessageContent) -> CallResult {
+    CallResult { message, error: true, open_tasks: None, folder: None, prunable: false, left_behind: None }
 }

@@ -7,41 +7,44 @@ use crate::{
         BranchBuilder, CommandError, DecisionContext, DecisionResult, EngineReply, Event, Fact, ResumeMode,
         check_compaction_budget, compaction_started, texts,
     },
-    ledger::Amount,
-    run::{Event as OfRun, Trigger},
-    session::{CompactRefusal, Compacted, Compaction, Event as Happened, Kind, Queue, Reason, Session, Then},
+    ledger::BudgetAmount,
+    run::{Event as OfRun, RunTrigger},
+    session::{
+        ActiveCompaction, AfterCompaction, CompactError, CompactionCause, CompactionOutcome, Event as Happened,
+        MessageQueue, Session, SessionEntryKind,
+    },
     settle,
     time::Millis,
     unattended,
 };
 
-pub(super) fn begin(
+pub(super) fn begin_compaction(
     session: &Session,
     instructions: Option<Arc<str>>,
     now: Millis,
 ) -> Result<DecisionResult, CommandError> {
-    if session.compaction().is_some() {
-        return Err(CompactRefusal::UnderWay.into());
+    if session.active_compaction().is_some() {
+        return Err(CompactError::UnderWay.into());
     }
     if session.run().is_some() {
-        return Err(CompactRefusal::Busy.into());
+        return Err(CompactError::Busy.into());
     }
     if session.settings().model.is_none() {
-        return Err(CompactRefusal::NoModel.into());
+        return Err(CompactError::NoModel.into());
     }
-    if session.path().last().is_some_and(|entry| matches!(entry.kind, Kind::Compaction { .. })) {
-        return Err(CompactRefusal::Already.into());
+    if session.path_entries().last().is_some_and(|entry| matches!(entry.kind, SessionEntryKind::Compaction { .. })) {
+        return Err(CompactError::Already.into());
     }
-    let cut = session.cut().ok_or(CompactRefusal::Nothing)?;
+    let cut = session.find_cut().ok_or(CompactError::Nothing)?;
     check_compaction_budget(session, &cut, now).map_err(unattended::DeclareError::Exceeds)?;
     let epoch = session.compactions + 1;
-    let event = compaction_started(session, Reason::Manual, cut, Then::Rest);
+    let event = compaction_started(session, CompactionCause::Manual, cut, AfterCompaction::Rest);
     let fact = Fact { event, session: Some(session.id().clone()), content: instructions };
     Ok(DecisionResult { facts: vec![fact], reply: EngineReply::Compacting { epoch } })
 }
 
-pub(super) fn abort(session: &Session) -> DecisionResult {
-    match session.compaction() {
+pub(super) fn abort_compaction(session: &Session) -> DecisionResult {
+    match session.active_compaction() {
         Some(compaction) if !compaction.aborting => DecisionResult {
             facts: vec![Fact::without_content(
                 Event::Session(Happened::CompactionAborting),
@@ -56,17 +59,17 @@ pub(super) fn abort(session: &Session) -> DecisionResult {
     }
 }
 
-pub(super) fn ended(
+pub(super) fn end_compaction(
     session: &Session,
     epoch: u32,
-    outcome: Compacted,
+    outcome: CompactionOutcome,
     context: &mut DecisionContext,
 ) -> DecisionResult {
-    let Some(compaction) = session.compaction().filter(|compaction| compaction.epoch == epoch) else {
+    let Some(compaction) = session.active_compaction().filter(|compaction| compaction.epoch == epoch) else {
         let content = match outcome {
-            Compacted::Done { said, .. } => Some(said.content),
-            Compacted::Failed { message } => Some(message),
-            Compacted::Aborted => None,
+            CompactionOutcome::Done { summary, .. } => Some(summary.content),
+            CompactionOutcome::Failed { message } => Some(message),
+            CompactionOutcome::Aborted => None,
         };
         let event = Event::Session(Happened::CompactionDropped { epoch });
         return DecisionResult {
@@ -74,36 +77,39 @@ pub(super) fn ended(
             reply: EngineReply::Dropped,
         };
     };
-    if matches!(outcome, Compacted::Aborted) && !compaction.aborting && may_be_left(session, compaction) {
+    if matches!(outcome, CompactionOutcome::Aborted) && !compaction.aborting && may_be_left(session, compaction) {
         // The process ends, and nobody stopped it: the next takes it up.
         return DecisionResult { facts: Vec::new(), reply: EngineReply::Done };
     }
     let mut branch = BranchBuilder::new(session);
     let (end, message) = match outcome {
-        Compacted::Done { said, spent } => {
-            let kind =
-                Kind::Compaction { first_kept: compaction.first_kept.clone(), tokens_before: compaction.tokens_before };
-            branch.push_message(kind, said, context);
-            (Ended::Done { spent }, None)
+        CompactionOutcome::Done { summary, spent } => {
+            let kind = SessionEntryKind::Compaction {
+                first_kept: compaction.first_kept.clone(),
+                tokens_before: compaction.tokens_before,
+            };
+            branch.push_message(kind, summary, context);
+            (CompactionEnd::Done { spent }, None)
         }
-        Compacted::Failed { message } => (Ended::Failed, Some(message)),
-        Compacted::Aborted => (Ended::Aborted, None),
+        CompactionOutcome::Failed { message } => (CompactionEnd::Failed, Some(message)),
+        CompactionOutcome::Aborted => (CompactionEnd::Aborted, None),
     };
     end_as(&mut branch, compaction, end, message, context);
     DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done }
 }
 
 /// Whether another process may take up a compaction for a request that was too long. The contract of a job ends with it.
-fn may_be_left(session: &Session, compaction: &Compaction) -> bool {
-    compaction.then == Then::Again && session.unattended().is_none_or(|contract| contract.firing_id().is_none())
+fn may_be_left(session: &Session, compaction: &ActiveCompaction) -> bool {
+    compaction.then == AfterCompaction::Again
+        && session.unattended().is_none_or(|contract| contract.firing_id().is_none())
 }
 
 /// How a compaction ended, for what goes on afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum CompactionEnd {
     Done {
         /// What it took of a budget, where that is known.
-        spent: Option<Amount>,
+        spent: Option<BudgetAmount>,
     },
     Failed,
     Aborted,
@@ -112,27 +118,27 @@ enum Ended {
 }
 
 /// A new process finds a compaction under way. What was to follow it still waits for it, unless somebody stopped it.
-pub(super) fn lost(
+pub(super) fn recover_compaction(
     branch: &mut BranchBuilder<'_>,
-    compaction: &Compaction,
+    compaction: &ActiveCompaction,
     resume: ResumeMode,
     context: &mut DecisionContext,
 ) {
     let epoch = compaction.epoch;
     if resume == ResumeMode::Go && compaction.aborting {
-        return end_as(branch, compaction, Ended::Aborted, None, context);
+        return end_as(branch, compaction, CompactionEnd::Aborted, None, context);
     }
-    let is_again = compaction.then == Then::Again;
+    let is_again = compaction.then == AfterCompaction::Again;
     if resume == ResumeMode::Go
-        && (compaction.then == Then::Rest || is_again && !may_be_left(branch.session(), compaction))
+        && (compaction.then == AfterCompaction::Rest || is_again && !may_be_left(branch.session(), compaction))
     {
-        return end_as(branch, compaction, Ended::Lost, None, context);
+        return end_as(branch, compaction, CompactionEnd::Lost, None, context);
     }
     branch.push_event(Event::Session(Happened::CompactionEnded {
         epoch,
         ok: false,
         aborted: true,
-        then: Then::Rest,
+        then: AfterCompaction::Rest,
         spent: None,
     }));
     if resume == ResumeMode::Go {
@@ -152,38 +158,38 @@ pub(super) fn lost(
 /// Ends a compaction and begins what goes on afterwards.
 fn end_as(
     branch: &mut BranchBuilder<'_>,
-    compaction: &Compaction,
-    end: Ended,
+    compaction: &ActiveCompaction,
+    end: CompactionEnd,
     message: Option<Arc<str>>,
     context: &mut DecisionContext,
 ) {
-    if compaction.then == Then::Again && compaction.aborting {
-        settle::forget(branch);
-    } else if compaction.then == Then::Again && matches!(end, Ended::Aborted | Ended::Lost) {
+    if compaction.then == AfterCompaction::Again && compaction.aborting {
+        settle::forget_run(branch);
+    } else if compaction.then == AfterCompaction::Again && matches!(end, CompactionEnd::Aborted | CompactionEnd::Lost) {
         // Nobody takes it up: whoever waits for what asks again is told that it is stopped.
         branch.push_event(Event::Session(Happened::CompactionAborting));
     }
     let session = branch.session();
     let is_for_next = session.behind_compaction().is_some();
     let (is_done, spent) = match end {
-        Ended::Done { spent } => (true, spent),
-        Ended::Failed | Ended::Aborted | Ended::Lost => (false, None),
+        CompactionEnd::Done { spent } => (true, spent),
+        CompactionEnd::Failed | CompactionEnd::Aborted | CompactionEnd::Lost => (false, None),
     };
     let then = match &compaction.then {
         // A prompt that was taken back leaves nothing to run.
-        Then::Prompt if session.queue(Queue::Prompt).is_empty() => Then::Rest,
-        Then::Prompt => Then::Prompt,
+        AfterCompaction::Prompt if session.queue(MessageQueue::Prompt).is_empty() => AfterCompaction::Rest,
+        AfterCompaction::Prompt => AfterCompaction::Prompt,
         // Somebody stopped it, however far it had come.
-        _ if compaction.aborting => Then::Rest,
+        _ if compaction.aborting => AfterCompaction::Rest,
         then if is_done => then.clone(),
-        _ => Then::Rest,
+        _ => AfterCompaction::Rest,
     };
-    let awaited = compaction.run.filter(|_| matches!(then, Then::Prompt | Then::Again));
+    let awaited = compaction.run.filter(|_| matches!(then, AfterCompaction::Prompt | AfterCompaction::Again));
     branch.push_with(
         Event::Session(Happened::CompactionEnded {
             epoch: compaction.epoch,
             ok: is_done,
-            aborted: matches!(end, Ended::Aborted | Ended::Lost),
+            aborted: matches!(end, CompactionEnd::Aborted | CompactionEnd::Lost),
             then: then.clone(),
             spent,
         }),
@@ -191,16 +197,19 @@ fn end_as(
     );
     // What was said meanwhile is not left lying; what was queued before starts nothing.
     // Whoever steers a request that is asked again means what goes on with it.
-    let is_for_again = |queue| compaction.then == Then::Again && queue == Queue::Steering;
-    let is_waited_for = [Queue::Steering, Queue::FollowUp].into_iter().any(|queue| {
+    let is_for_again = |queue| compaction.then == AfterCompaction::Again && queue == MessageQueue::Steering;
+    let is_waited_for = [MessageQueue::Steering, MessageQueue::FollowUp].into_iter().any(|queue| {
         let mut queued = session.queue(queue).iter();
         queued.any(|queued| is_for_again(queue) || queued.content > compaction.instructions)
     });
     let (trigger, opening) = match &then {
-        Then::Rest if is_waited_for && end != Ended::Aborted && !compaction.aborting => (Trigger::Prompt, Vec::new()),
-        Then::Rest => {
+        AfterCompaction::Rest if is_waited_for && end != CompactionEnd::Aborted && !compaction.aborting => {
+            (RunTrigger::Prompt, Vec::new())
+        }
+        AfterCompaction::Rest => {
             // Whoever stopped it stopped what it was made for. What waits behind that goes on.
-            let stopped = branch.session().queue(Queue::Next).front().filter(|_| compaction.aborting && is_for_next);
+            let stopped =
+                branch.session().queue(MessageQueue::Next).front().filter(|_| compaction.aborting && is_for_next);
             if let Some(next) = stopped {
                 let marks = next.marks.as_deref().cloned().unwrap_or_default();
                 let run = settle::begin_own(branch, None, marks, context);
@@ -208,17 +217,19 @@ fn end_as(
             }
             return;
         }
-        Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer_message(texts::CONTINUE))]),
-        Then::Again => (Trigger::Overflow, Vec::new()),
-        Then::Prompt => (Trigger::Prompt, Vec::new()),
+        AfterCompaction::Continue => {
+            (RunTrigger::Continuation, vec![(SessionEntryKind::Developer, texts::developer_message(texts::CONTINUE))])
+        }
+        AfterCompaction::Again => (RunTrigger::Overflow, Vec::new()),
+        AfterCompaction::Prompt => (RunTrigger::Prompt, Vec::new()),
     };
     let run = settle::continue_with(branch, awaited, trigger, opening, context);
-    let goes_on_as_before = trigger == Trigger::Overflow || awaited.is_some();
+    let goes_on_as_before = trigger == RunTrigger::Overflow || awaited.is_some();
     if let Some(marks) = compaction.marks.clone().filter(|_| goes_on_as_before) {
         branch.push_event(Event::Run(OfRun::Marked { run, marks }));
     }
     // Whoever stopped the compaction stopped what waited for it: it has been said, and nobody is asked.
-    if compaction.aborting && then == Then::Prompt {
+    if compaction.aborting && then == AfterCompaction::Prompt {
         branch.push_event(Event::Run(OfRun::Aborting { run }));
     }
 }

@@ -1,10 +1,10 @@
 //! Deciders for the contract of a session: what is declared, and what a host's command needs of it.
 
-use super::find;
+use super::find_session;
 use crate::{
     decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     id::{GateId, SessionId},
-    ledger::{Amount, ReservationId},
+    ledger::{BudgetAmount, ReservationId},
     policy::ContractScope,
     settle,
     unattended::{
@@ -16,14 +16,14 @@ use crate::{
 /// How long the name of whoever answers for a contract may be.
 const LONGEST_NAME: usize = 1024;
 
-pub(super) fn declare(
+pub(super) fn declare_contract(
     view: DecisionView<'_>,
     id: &SessionId,
     terms: ContractTerms,
     carried: Option<ContractCarryover>,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
-    let session = find(view, id)?;
+    let session = find_session(view, id)?;
     if terms.actor.len() > LONGEST_NAME {
         return Err(CommandError::TooLong { what: "the name of whoever answers for a contract", limit: LONGEST_NAME });
     }
@@ -33,8 +33,12 @@ pub(super) fn declare(
     };
     let terms = Box::new(terms);
     let Some(contract) = session.unattended() else {
-        let fresh =
-            || ContractCarryover { under: id.clone(), spent: Amount::default(), began: context.now, declared: None };
+        let fresh = || ContractCarryover {
+            under: id.clone(),
+            spent: BudgetAmount::default(),
+            began: context.now,
+            declared: None,
+        };
         let ContractCarryover { under, spent, began, declared } = carried.unwrap_or_else(fresh);
         return in_force(Happened::Declared { under, terms, began, spent, firing: None, declared });
     };
@@ -65,7 +69,7 @@ pub(super) fn declare(
     if let Some(gate) = contract.gate_ids().next() {
         return Err(Refused::ProposalPending(gate).into());
     }
-    let gate = GateId::new(context.fresh.uuid(context.now));
+    let gate = GateId::new(context.fresh.next_uuid(context.now));
     let mut branch = BranchBuilder::new(session);
     branch.push_event(Event::Unattended(Happened::Proposed { gate, terms }));
     settle::ask_for_wider(view, &mut branch, gate, &more, context);
@@ -73,40 +77,40 @@ pub(super) fn declare(
 }
 
 /// In this order: the time, a call of the budget, the scope, the class of the action.
-pub(super) fn admit(
+pub(super) fn admit_command(
     view: DecisionView<'_>,
     id: &SessionId,
     need: HostCommandNeeds,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
-    let session = find(view, id)?;
-    let told = |facts, outcome| Ok(DecisionResult { facts, reply: EngineReply::Unattended(outcome) });
-    let Some(contract) = session.unattended() else { return told(Vec::new(), ContractOutcome::Admitted) };
+    let session = find_session(view, id)?;
+    let respond = |facts, outcome| Ok(DecisionResult { facts, reply: EngineReply::Unattended(outcome) });
+    let Some(contract) = session.unattended() else { return respond(Vec::new(), ContractOutcome::Admitted) };
     let HostCommandNeeds { command, scope, takes_a_call, line } = need;
     // While a person is asked for more, what begins no work is done whatever the time is: how else would they answer?
     let is_asked = matches!(contract.status(), ContractStatus::AwaitingDecision { .. });
     let mut exceeded = contract.ledger().out_of_time(context.now).filter(|_| !is_asked);
     // Another session has what is left of this one's budget, and nothing where this one is over.
     if let Some(breach) = contract.final_breach().filter(|_| scope == ContractScope::Session && exceeded.is_none()) {
-        return told(Vec::new(), ContractOutcome::Over(breach));
+        return respond(Vec::new(), ContractOutcome::Over(breach));
     }
     if takes_a_call && exceeded.is_none() {
         exceeded = match contract.status() {
             ContractStatus::Over { breach } | ContractStatus::Settled { breach } => {
-                return told(Vec::new(), ContractOutcome::Over(breach));
+                return respond(Vec::new(), ContractOutcome::Over(breach));
             }
             ContractStatus::AwaitingDecision { breach, .. } => Some(breach),
             ContractStatus::InForce => {
-                let id = ReservationId::new(context.fresh.uuid(context.now));
-                contract.ledger().reserve(id, Amount::CALL, context.now).err()
+                let id = ReservationId::new(context.fresh.next_uuid(context.now));
+                contract.ledger().reserve(id, BudgetAmount::CALL, context.now).err()
             }
         };
     }
     if let Some(breach) = exceeded {
         let place = BreachPoint::Before(command);
         let is_new = contract.is_in_force();
-        let facts = is_new.then(|| settle::breached(view, session, breach, place, context)).flatten();
-        return told(facts.unwrap_or_default(), ContractOutcome::Exceeded(breach));
+        let facts = is_new.then(|| settle::breach_facts(view, session, breach, place, context)).flatten();
+        return respond(facts.unwrap_or_default(), ContractOutcome::Exceeded(breach));
     }
     let home = view.for_session(session).and_then(|view| view.rules.path_context.home.as_deref());
     let in_shell = line.as_deref().map(|line| (line, session.folder()));
@@ -114,9 +118,9 @@ pub(super) fn admit(
         let denied = Happened::Denied { lacks: lacks.clone(), call: None, command: Some(command) };
         let session = Some(id.clone());
         let fact = Fact { event: Event::Unattended(denied), session, content: line.map(Into::into) };
-        return told(vec![fact], ContractOutcome::Lacks(lacks));
+        return respond(vec![fact], ContractOutcome::Lacks(lacks));
     }
     let counted = takes_a_call.then_some(Event::Unattended(Happened::Counted { command }));
     let facts = counted.into_iter().map(|event| Fact::without_content(event, Some(id.clone()))).collect();
-    told(facts, ContractOutcome::Admitted)
+    respond(facts, ContractOutcome::Admitted)
 }

@@ -7,7 +7,7 @@ use crate::{
     policy, principal, run,
 };
 
-pub(super) fn denial(
+pub(super) fn lift_denial(
     view: DecisionView<'_>,
     principal: PrincipalId,
     key: Digest,
@@ -27,7 +27,11 @@ pub(super) fn denial(
     Ok(DecisionResult { facts: vec![fact], reply: EngineReply::Done })
 }
 
-pub(super) fn denials(view: DecisionView<'_>, id: RunId, by: PrincipalId) -> Result<DecisionResult, CommandError> {
+pub(super) fn forgive_denials(
+    view: DecisionView<'_>,
+    id: RunId,
+    by: PrincipalId,
+) -> Result<DecisionResult, CommandError> {
     is_a_persons(&by)?;
     let Some(run) = view.state.run(id).filter(|run| run.denials > 0) else {
         return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
@@ -39,5 +43,9 @@ pub(super) fn denials(view: DecisionView<'_>, id: RunId, by: PrincipalId) -> Res
 
 /// Whom denials are to stop may not lift them.
 fn is_a_persons(by: &PrincipalId) -> Result<(), CommandError> {
-    if *by == principal::agent() { Err(CommandError::OutOfPlace("an agent takes no denial back")) } else { Ok(()) }
+    if *by == principal::agent_principal() {
+        Err(CommandError::OutOfPlace("an agent takes no denial back"))
+    } else {
+        Ok(())
+    }
 }

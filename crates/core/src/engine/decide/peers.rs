@@ -7,15 +7,15 @@ use crate::{
 
 /// A line that comes takes the place of the one before; one that goes and is not the peer's changes nothing. What a peer
 /// says of itself is recorded as it is.
-pub(super) fn decide(view: DecisionView<'_>, command: Command) -> DecisionResult {
+pub(super) fn decide_peer(view: DecisionView<'_>, command: Command) -> DecisionResult {
     let event = match command {
         Command::Came { peer, line, memory } if view.state.line_of(&peer) != Some(line) => {
             Happened::Came { peer, line, memory }
         }
-        Command::Registered { peer, said } => {
+        Command::Registered { peer, description } => {
             let event = Event::Peer(Happened::Registered { peer });
             return DecisionResult {
-                facts: vec![Fact { event, session: None, content: Some(said) }],
+                facts: vec![Fact { event, session: None, content: Some(description) }],
                 reply: EngineReply::Done,
             };
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{calls::ASKED_WITHIN, requests};
 use crate::{
-    call::{self, Known},
+    call::{self, DoubtCause},
     decision::{
         BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact,
         ResumeMode, texts,
@@ -12,30 +12,30 @@ use crate::{
     gate,
     id::CallId,
     policy,
-    run::{self, End, Phase},
-    session::{self, Kind, Queue, Session},
+    run::{self, RunOutcome, RunPhase},
+    session::{self, MessageQueue, Session, SessionEntryKind},
     settle,
     time::Millis,
-    tool::Repeat,
+    tool::RepeatMode,
 };
 
 /// How long an answer still counts for a deadline that passed while nobody was there to take it.
 const GRACE: Duration = Duration::from_secs(60);
 
-pub(super) fn recover(
+pub(super) fn recover_work(
     view: DecisionView<'_>,
     resume: ResumeMode,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     let mut facts = vec![Fact::without_content(Event::Booted, None)];
-    facts.extend(extended(view, context.now));
+    facts.extend(extend_deadlines(view, context.now));
     if view.state.policy().is_untidy(context.now) {
         facts.push(Fact::without_content(Event::Policy(policy::Event::Tidied { at: context.now }), None));
     }
     for session in view.state.sessions() {
         let mut branch = BranchBuilder::new(session);
         // What has a host of its own waits for it, whatever the others do.
-        let resume = if session.hosted().is_some() { ResumeMode::Wait } else { resume };
+        let resume = if session.hosted_state().is_some() { ResumeMode::Wait } else { resume };
         recover_session(view, session, resume, &mut branch, context);
         facts.extend(branch.into_facts());
     }
@@ -43,7 +43,7 @@ pub(super) fn recover(
 }
 
 /// More time for gates, and for calls that wait for their peer, whose deadline passed, or is about to, while nobody could be heard.
-pub(super) fn extended(view: DecisionView<'_>, now: Millis) -> Vec<Fact> {
+pub(super) fn extend_deadlines(view: DecisionView<'_>, now: Millis) -> Vec<Fact> {
     let deadline = now + GRACE;
     let due = view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|at| at < deadline));
     let gates = due.map(|gate| {
@@ -53,7 +53,7 @@ pub(super) fn extended(view: DecisionView<'_>, now: Millis) -> Vec<Fact> {
     let waiting = view.state.calls().filter(|call| call.until.is_some_and(|at| at < deadline));
     let calls = waiting.map(|call| {
         let event = match call.phase() {
-            call::Phase::InDoubt(since) => {
+            call::CallPhase::InDoubt(since) => {
                 call::Event::InDoubt { call: call.id(), since: *since, until: Some(deadline) }
             }
             _ => call::Event::Waits { call: call.id(), until: deadline },
@@ -81,25 +81,30 @@ fn recover_session(
         let content = view.admitted.call_content(call.id());
         branch.push_event(in_doubt(call, None));
         if call.is_act() {
-            let ended = call::Event::Ended { call: call.id(), end: call::End::Unknown, entry: None };
+            let ended = call::Event::Ended { call: call.id(), end: call::CallEnd::Unknown, entry: None };
             branch.push_with(Event::Call(ended), Some(texts::UNKNOWN.into()));
             continue;
         }
-        let (kind, said) = (Kind::Bash { in_context: true }, texts::command_unknown(content));
+        let (kind, message) = (SessionEntryKind::Bash { in_context: true }, texts::command_unknown(content));
         // Nothing may stand between a message and the results of its calls.
         let entry = if session.run().is_some() {
-            let queued =
-                session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind, marks: None, behind: None };
-            branch.push_with(Event::Session(queued), Some(said.content));
+            let queued = session::Event::Queued {
+                queue: MessageQueue::Held,
+                tokens: message.tokens,
+                kind,
+                marks: None,
+                behind: None,
+            };
+            branch.push_with(Event::Session(queued), Some(message.content));
             None
         } else {
-            Some(branch.push_message(kind, said, context))
+            Some(branch.push_message(kind, message, context))
         };
-        branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry }));
+        branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end: call::CallEnd::Unknown, entry }));
     }
-    requests::recover(view, session, branch);
-    if let Some(compaction) = session.compaction() {
-        super::compaction::lost(branch, compaction, resume, context);
+    requests::recover_requests(view, session, branch);
+    if let Some(compaction) = session.active_compaction() {
+        super::compaction::recover_compaction(branch, compaction, resume, context);
     }
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
     let is_asked = |gate| view.state.gate(gate).is_some_and(gate::Gate::is_pending);
@@ -112,54 +117,70 @@ fn recover_session(
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
         let content = view.admitted.call_content(call.id());
         match call.phase() {
-            call::Phase::Started { .. } | call::Phase::InDoubt(_) if *call.executor() == call::Executor::Person => {
+            call::CallPhase::Started { .. } | call::CallPhase::InDoubt(_)
+                if *call.executor() == call::Executor::Person =>
+            {
                 if !goes_on {
-                    end(
+                    end_call(
                         branch,
                         call,
-                        call::End::Cancelled,
+                        call::CallEnd::Cancelled,
                         texts::tool_result(content, texts::NOT_BEGUN, true),
                         context,
                     );
                 }
             }
-            call::Phase::Started { .. } | call::Phase::InDoubt(_) if goes_on && is_kept(branch, call, context) => {}
-            call::Phase::Started { .. } | call::Phase::InDoubt(_) => {
+            call::CallPhase::Started { .. } | call::CallPhase::InDoubt(_)
+                if goes_on && is_kept(branch, call, context) => {}
+            call::CallPhase::Started { .. } | call::CallPhase::InDoubt(_) => {
                 branch.push_event(in_doubt(call, None));
                 settle::withdraw_gate(view, branch, call);
-                if call.repeat == Repeat::Idempotent && resume == ResumeMode::Go && !call.aborting {
+                if call.repeat == RepeatMode::Idempotent && resume == ResumeMode::Go && !call.aborting {
                     branch.push_event(Event::Call(call::Event::Again { call: call.id() }));
                 } else {
-                    end(branch, call, call::End::Unknown, texts::tool_result(content, texts::UNKNOWN, true), context);
+                    end_call(
+                        branch,
+                        call,
+                        call::CallEnd::Unknown,
+                        texts::tool_result(content, texts::UNKNOWN, true),
+                        context,
+                    );
                 }
             }
-            call::Phase::Wanted if !goes_on && run.is_broken() => {
-                let ended = call::Event::Ended { call: call.id(), end: call::End::Cancelled, entry: None };
+            call::CallPhase::Proposed if !goes_on && run.is_broken() => {
+                let ended = call::Event::Ended { call: call.id(), end: call::CallEnd::Cancelled, entry: None };
                 branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
             }
-            call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready if !goes_on => {
-                end(branch, call, call::End::Cancelled, texts::tool_result(content, texts::NOT_BEGUN, true), context);
+            call::CallPhase::Proposed | call::CallPhase::Gated | call::CallPhase::Ready if !goes_on => {
+                end_call(
+                    branch,
+                    call,
+                    call::CallEnd::Cancelled,
+                    texts::tool_result(content, texts::NOT_BEGUN, true),
+                    context,
+                );
             }
-            call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready | call::Phase::Ended(_) => {}
+            call::CallPhase::Proposed | call::CallPhase::Gated | call::CallPhase::Ready | call::CallPhase::Ended(_) => {
+            }
         }
     }
-    if let Phase::Thinking { .. } = run.phase() {
+    if let RunPhase::Thinking { .. } = run.phase() {
         branch.push_event(Event::Run(run::Event::Interrupted { run: run.id() }));
     }
     if !goes_on {
-        if matches!(run.phase(), Phase::Calling) {
+        if matches!(run.phase(), RunPhase::Calling) {
             branch.push_event(Event::Run(run::Event::TurnClosed { run: run.id() }));
         }
         branch.push_event(Event::Run(run::Event::Ended {
             run: run.id(),
-            end: End::Interrupted,
+            end: RunOutcome::Interrupted,
             attempts: run.attempt,
         }));
     }
 }
 
 fn in_doubt(call: &call::Call, until: Option<Millis>) -> Event {
-    Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded, until })
+    Event::Call(call::Event::InDoubt { call: call.id(), since: DoubtCause::ProcessEnded, until })
 }
 
 /// Whether the peer that has a call can still say what became of it. It has some time to come back.
@@ -168,7 +189,8 @@ fn is_kept(branch: &mut BranchBuilder<'_>, call: &call::Call, context: &Decision
     if call.may_be_asked() {
         return true;
     }
-    let is_kept = call.memory.keeps() && !call.aborting && matches!(call.phase(), call::Phase::Started { .. });
+    let is_kept =
+        call.memory.keeps_record() && !call.aborting && matches!(call.phase(), call::CallPhase::Started { .. });
     if is_kept {
         branch.push_event(in_doubt(call, Some(context.now + ASKED_WITHIN)));
     }
@@ -179,9 +201,9 @@ fn is_kept(branch: &mut BranchBuilder<'_>, call: &call::Call, context: &Decision
 /// done.
 fn is_a_persons(view: DecisionView<'_>, id: CallId) -> bool {
     let gate = view.state.gate_of(id);
-    let was_let_through = gate
-        .and_then(gate::Gate::resolution)
-        .is_some_and(|resolution| matches!(resolution, gate::Resolution::Allowed { .. } | gate::Resolution::Granted));
+    let was_let_through = gate.and_then(gate::Gate::resolution).is_some_and(|resolution| {
+        matches!(resolution, gate::GateResolution::Allowed { .. } | gate::GateResolution::Granted)
+    });
     let call = view.state.call(id);
     let is_before_start = call.is_some_and(call::Call::is_before_start);
     let is_asked = call.is_some_and(|call| *call.executor() == call::Executor::Person);
@@ -192,24 +214,25 @@ fn is_a_persons(view: DecisionView<'_>, id: CallId) -> bool {
 /// Whether the model has said nothing since a person answered a question of the run. The
 /// host has heard that the answer counts, so its consequences must happen.
 fn is_answered(view: DecisionView<'_>, session: &Session, run: &run::Run) -> bool {
-    let is_of_model = |entry: &&&session::Entry| matches!(entry.kind, Kind::Assistant { .. });
-    let last = session.path().iter().rev().find(is_of_model).map(|entry| entry.lsn);
+    let is_of_model = |entry: &&&session::SessionEntry| matches!(entry.kind, SessionEntryKind::Assistant { .. });
+    let last = session.path_entries().iter().rev().find(is_of_model).map(|entry| entry.lsn);
     let is_of = |gate: &&gate::Gate| {
         gate.run() == Some(run.id())
             && gate.kind().takes_words()
-            && gate.resolution() == Some(&gate::Resolution::Answered)
+            && gate.resolution() == Some(&gate::GateResolution::Answered)
             && gate.resolved_by().is_some()
     };
-    run.abort() == run::Abort::No && view.state.all_gates().filter(is_of).any(|gate| gate.answer_content() > last)
+    run.abort_state() == run::AbortState::No
+        && view.state.all_gates().filter(is_of).any(|gate| gate.answer_content() > last)
 }
 
-fn end(
+fn end_call(
     branch: &mut BranchBuilder<'_>,
     call: &call::Call,
-    end: call::End,
-    said: session::Said,
+    end: call::CallEnd,
+    message: session::MessageContent,
     context: &mut DecisionContext,
 ) {
-    let entry = branch.push_message(Kind::ToolResult { prunable: false }, said, context);
+    let entry = branch.push_message(SessionEntryKind::ToolResult { prunable: false }, message, context);
     branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
 }

@@ -6,36 +6,42 @@ use crate::{
     decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     id::{EntryId, Lsn, PrincipalId},
     policy::{self, GrantReach},
-    run::Marks,
-    session::{Event as Happened, Kind, PromptRefusal, Queue, Said, Session},
+    run::RunMetadata,
+    session::{Event as Happened, MessageContent, MessageQueue, PromptError, Session, SessionEntryKind},
     settle,
 };
 
 /// The message begins a run, or waits for its own. What is too long is summed up first, by the rule that begins it.
-pub(super) fn say(
+pub(super) fn submit_message(
     view: DecisionView<'_>,
     session: &Session,
-    said: Said,
-    marks: Box<Marks>,
+    message: MessageContent,
+    marks: Box<RunMetadata>,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     if session.settings().model.is_none() && marks.model.is_none() {
-        return Err(PromptRefusal::NoModel(session.id().clone()).into());
+        return Err(PromptError::NoModel(session.id().clone()).into());
     }
     let mut branch = BranchBuilder::new(session);
-    let waits = !session.is_at_rest() || !session.queue(Queue::Next).is_empty();
+    let waits = !session.is_at_rest() || !session.queue(MessageQueue::Next).is_empty();
     if waits || session.is_over_limit() || view.closing {
         let behind = session.behind_compaction().map(|begun| begun.content).filter(|_| marks.ahead);
         let marks = Some(marks).filter(|marks| !marks.is_empty());
-        let queued = Happened::Queued { queue: Queue::Next, tokens: said.tokens, kind: Kind::User, marks, behind };
-        branch.push_with(Event::Session(queued), Some(said.content));
+        let queued = Happened::Queued {
+            queue: MessageQueue::Next,
+            tokens: message.tokens,
+            kind: SessionEntryKind::User,
+            marks,
+            behind,
+        };
+        branch.push_with(Event::Session(queued), Some(message.content));
         return Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Queued });
     }
-    let run = settle::begin_own(&mut branch, Some(said), *marks, context);
+    let run = settle::begin_own(&mut branch, Some(message), *marks, context);
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Started(run) })
 }
 
-pub(super) fn renew(
+pub(super) fn renew_session(
     view: DecisionView<'_>,
     session: &Session,
     by: &PrincipalId,
@@ -45,7 +51,7 @@ pub(super) fn renew(
         return Err(CommandError::Busy(session.id().clone()));
     }
     let fact = |event| Fact::without_content(Event::Session(event), Some(session.id().clone()));
-    let cleared = (session.queued() > 0).then(|| fact(Happened::Cleared));
+    let cleared = (session.queued_count() > 0).then(|| fact(Happened::Cleared));
     // What was allowed for the session was allowed for the one that is over.
     let grants = view.state.policy().grants().iter();
     let ends = grants.filter(|grant| matches!(&grant.scope, GrantReach::Session(of) if of == session.id()));
@@ -56,13 +62,13 @@ pub(super) fn renew(
     Ok(DecisionResult { facts, reply: EngineReply::Done })
 }
 
-pub(super) fn remembered(session: &Session, renewed: Lsn) -> DecisionResult {
+pub(super) fn mark_remembered(session: &Session, renewed: Lsn) -> DecisionResult {
     let event = Event::Session(Happened::Remembered { renewed });
     DecisionResult { facts: vec![Fact::without_content(event, Some(session.id().clone()))], reply: EngineReply::Done }
 }
 
-pub(super) fn trim(session: &Session, first_kept: EntryId) -> Result<DecisionResult, CommandError> {
-    if session.compaction().is_some() {
+pub(super) fn trim_session(session: &Session, first_kept: EntryId) -> Result<DecisionResult, CommandError> {
+    if session.active_compaction().is_some() {
         return Err(CommandError::Busy(session.id().clone()));
     }
     let Some(kept) = session.entry(&first_kept) else {

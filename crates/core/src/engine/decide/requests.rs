@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::find;
+use super::find_session;
 use crate::{
-    call::{self, Content, End, Event as Happened, Executor, Known, Progress, Request, Requested},
+    call::{
+        self, AgentRequest, CallDetails, CallEnd, CallProgress, DoubtCause, Event as Happened, Executor, RequestContent,
+    },
     decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, texts},
-    digest::{Digest, canonical},
+    digest::{Digest, canonical_json},
     id::{CallId, SessionId},
     policy::{self, Grant, GrantId},
     principal,
@@ -17,25 +19,25 @@ use crate::{
 /// How long an agent's id of a request, and a key, may be.
 const LONGEST_NAME: usize = 1024;
 
-pub(super) fn request(
+pub(super) fn submit_request(
     view: DecisionView<'_>,
-    request: Request,
+    request: AgentRequest,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     if view.closing {
         return Err(CommandError::OutOfPlace("the gateway is closing"));
     }
-    let session = find(view, &request.session)?;
+    let session = find_session(view, &request.session)?;
     for name in [Some(&*request.wire), request.key.as_deref()].into_iter().flatten() {
         if name.len() > LONGEST_NAME {
             return Err(CommandError::TooLong { what: "the id or key of a request", limit: LONGEST_NAME });
         }
     }
     // One text of both, in which neither can pretend to be part of the other.
-    let asks = canonical(&serde_json::json!([&*request.tool, &request.arguments]));
-    let asks = Some(Digest::of(asks.as_bytes()));
-    let requester = session.requester();
-    if let Some(known) = request.key.as_deref().and_then(|key| requester?.keyed(key)) {
+    let asks = canonical_json(&serde_json::json!([&*request.tool, &request.arguments]));
+    let asks = Some(Digest::hash_bytes(asks.as_bytes()));
+    let requester = session.agent_requests();
+    if let Some(known) = request.key.as_deref().and_then(|key| requester?.keyed_request(key)) {
         if known.asks != asks {
             return Err(CommandError::KeyTaken(request.key.unwrap_or_default()));
         }
@@ -43,9 +45,9 @@ pub(super) fn request(
         return Ok(DecisionResult { facts: Vec::new(), reply });
     }
     let generation = requester.map_or(1, |requester| requester.generation_of(&request.wire));
-    let call = CallId::new(context.fresh.uuid(context.now));
+    let call = CallId::new(context.fresh.next_uuid(context.now));
     let mut signatures = request.signatures.into_iter();
-    let content = Content {
+    let content = CallDetails {
         signature: signatures.next().unwrap_or_else(|| request.tool.to_string()),
         tool: request.tool,
         tool_call_id: Arc::clone(&request.wire),
@@ -56,7 +58,7 @@ pub(super) fn request(
         problem: None,
         pins: None,
         leads_to: None,
-        request: Some(Box::new(Requested {
+        request: Some(Box::new(RequestContent {
             session: generation_session(&request.session, generation),
             principal: request.principal,
             door: Some(request.door),
@@ -70,23 +72,23 @@ pub(super) fn request(
     let of_former = if generation > 1 { grants_of_former(view, &request.session, generation) } else { Vec::new() };
     let mut branch = BranchBuilder::new(session);
     for grant in of_former {
-        let by = content.request.as_ref().map_or_else(principal::agent, |request| request.principal.clone());
+        let by = content.request.as_ref().map_or_else(principal::agent_principal, |request| request.principal.clone());
         branch.push_event(Event::Policy(policy::Event::Revoked { id: grant, by }));
     }
-    let asked = Happened::Requested { call, wire: request.wire, key: request.key, generation, asks };
-    branch.push_event(Event::Call(asked));
-    let wanted = Happened::Wanted {
+    let requested = Happened::Requested { call, wire: request.wire, key: request.key, generation, asks };
+    branch.push_event(Event::Call(requested));
+    let proposed = Happened::Proposed {
         call,
         run: None,
         executor: Executor::Service,
         lane: Lane::Shared,
         repeat: request.repeat,
         effect: request.effect,
-        arguments: Digest::of(canonical(&arguments).as_bytes()),
+        arguments: Digest::hash_bytes(canonical_json(&arguments).as_bytes()),
         pins: None,
     };
     let content = serde_json::to_string(&content).expect("content is plain data with text keys");
-    branch.push_with(Event::Call(wanted), Some(content.into()));
+    branch.push_with(Event::Call(proposed), Some(content.into()));
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Requested { call, over: None } })
 }
 
@@ -97,7 +99,7 @@ fn generation_session(session: &SessionId, generation: u32) -> SessionId {
 
 /// The grants for a session that an agent's program had before it began anew: they cover nothing any more.
 fn grants_of_former(view: DecisionView<'_>, session: &SessionId, generation: u32) -> Vec<GrantId> {
-    let requester = view.state.session(session).and_then(Session::requester);
+    let requester = view.state.session(session).and_then(Session::agent_requests);
     // Looked at once a generation: there may be many grants.
     if requester.is_none_or(|requester| requester.generation() == generation) {
         return Vec::new();
@@ -112,50 +114,50 @@ fn grants_of_former(view: DecisionView<'_>, session: &SessionId, generation: u32
     view.state.policy().grants().iter().filter(former).map(|grant| grant.id).collect()
 }
 
-pub(super) fn received(
+pub(super) fn mark_received(
     view: DecisionView<'_>,
     id: &SessionId,
     calls: &[CallId],
 ) -> Result<DecisionResult, CommandError> {
-    let session = find(view, id)?;
+    let session = find_session(view, id)?;
     let mut branch = BranchBuilder::new(session);
-    for call in calls.iter().filter(|call| session.requester().is_some_and(|of| of.results().contains_key(call))) {
+    for call in calls.iter().filter(|call| session.agent_requests().is_some_and(|of| of.results().contains_key(call))) {
         branch.push_event(Event::Call(Happened::Received { call: *call }));
     }
     Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done })
 }
 
 /// The end of a request, or of what a person has a peer do, that was started: what came back is its content.
-pub(super) fn ended(branch: &mut BranchBuilder<'_>, call: CallId, progress: Progress) {
+pub(super) fn end_request(branch: &mut BranchBuilder<'_>, call: CallId, progress: CallProgress) {
     let (end, content) = match progress {
-        Progress::Returned(returned) => (End::Done { error: returned.error }, returned.said.content),
-        Progress::NotBegun(text) => (End::Failed, text),
-        Progress::Broke => {
-            branch.push_event(Event::Call(Happened::InDoubt { call, since: Known::TaskBroke, until: None }));
-            (End::Unknown, texts::REQUEST_UNKNOWN.into())
+        CallProgress::Returned(returned) => (CallEnd::Done { error: returned.error }, returned.message.content),
+        CallProgress::NotBegun(text) => (CallEnd::Failed, text),
+        CallProgress::Broke => {
+            branch.push_event(Event::Call(Happened::InDoubt { call, since: DoubtCause::TaskBroke, until: None }));
+            (CallEnd::Unknown, texts::REQUEST_UNKNOWN.into())
         }
-        Progress::Left { text, since } => {
+        CallProgress::Left { text, since } => {
             branch.push_event(Event::Call(Happened::InDoubt { call, since, until: None }));
-            (End::Unknown, text)
+            (CallEnd::Unknown, text)
         }
-        Progress::Unsent { .. } => (End::Failed, texts::PEER_AWAY.into()),
+        CallProgress::Unsent { .. } => (CallEnd::Failed, texts::PEER_AWAY.into()),
     };
     branch.push_with(Event::Call(Happened::Ended { call, end, entry: None }), Some(content));
 }
 
 /// What becomes of the requests of a session whose process ended.
-pub(super) fn recover(view: DecisionView<'_>, session: &Session, branch: &mut BranchBuilder<'_>) {
-    let open = session.requester().into_iter().flat_map(|requester| requester.open().keys());
+pub(super) fn recover_requests(view: DecisionView<'_>, session: &Session, branch: &mut BranchBuilder<'_>) {
+    let open = session.agent_requests().into_iter().flat_map(|requester| requester.open_requests().keys());
     for call in open.filter_map(|call| view.state.call(*call)) {
-        if !matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_)) {
+        if !matches!(call.phase(), call::CallPhase::Started { .. } | call::CallPhase::InDoubt(_)) {
             continue;
         }
-        let doubt = Happened::InDoubt { call: call.id(), since: Known::ProcessEnded, until: None };
+        let doubt = Happened::InDoubt { call: call.id(), since: DoubtCause::ProcessEnded, until: None };
         branch.push_event(Event::Call(doubt));
-        if call.repeat == crate::tool::Repeat::Idempotent {
+        if call.repeat == crate::tool::RepeatMode::Idempotent {
             branch.push_event(Event::Call(Happened::Again { call: call.id() }));
         } else {
-            let ended = Happened::Ended { call: call.id(), end: End::Unknown, entry: None };
+            let ended = Happened::Ended { call: call.id(), end: CallEnd::Unknown, entry: None };
             branch.push_with(Event::Call(ended), Some(texts::REQUEST_UNKNOWN.into()));
         }
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     decision::{CommandError, DecisionResult, DecisionView, EngineReply, Event, Fact},
-    settings::{Command, Event as Happened, Path},
+    settings::{Command, Event as Happened, SettingsPath},
 };
 
 /// How long one value may be, as JSON, in bytes. A fact has twice the room.
@@ -19,14 +19,14 @@ const LONGEST_PATH: usize = 1024;
 /// How many secrets there may be.
 const MOST_SECRETS: usize = 1024;
 
-pub(super) fn decide(view: DecisionView<'_>, command: Command) -> Result<DecisionResult, CommandError> {
+pub(super) fn decide_settings(view: DecisionView<'_>, command: Command) -> Result<DecisionResult, CommandError> {
     let settings = view.state.settings();
     let event = match command {
         Command::Set { by, path, value, secrets } => {
             if secrets.iter().any(|(at, _)| !at.is_within(&path)) {
                 return Err(CommandError::OutOfPlace("a secret lies elsewhere than what is set"));
             }
-            let grows = value.as_ref().map_or(0, length);
+            let grows = value.as_ref().map_or(0, json_length);
             too_long("a setting", grows, LONGEST)?;
             too_long("the secrets", settings.secrets().count() + secrets.len(), MOST_SECRETS)?;
             let had_secrets = settings.secrets_within(&path).next().is_some();
@@ -47,27 +47,27 @@ pub(super) fn decide(view: DecisionView<'_>, command: Command) -> Result<Decisio
             Happened::Added { by, path, item }
         }
     };
-    bounded(event.path())?;
+    check_path(event.path())?;
     let more = match &event {
-        Happened::Set { path, value, .. } => length(path) + value.as_ref().map_or(0, length),
-        Happened::Added { path, item, .. } => length(path) + length(item),
+        Happened::Set { path, value, .. } => json_length(path) + value.as_ref().map_or(0, json_length),
+        Happened::Added { path, item, .. } => json_length(path) + json_length(item),
     };
     let takes_out = matches!(&event, Happened::Set { value: None, secrets, .. } if secrets.is_empty());
     if !takes_out {
-        too_long("all settings", length(settings.tree()).saturating_add(more), LONGEST_TREE)?;
+        too_long("all settings", json_length(settings.tree()).saturating_add(more), LONGEST_TREE)?;
     }
     Ok(DecisionResult { facts: vec![Fact::without_content(Event::Settings(event), None)], reply: EngineReply::Done })
 }
 
-fn bounded(path: &Path) -> Result<(), CommandError> {
+fn check_path(path: &SettingsPath) -> Result<(), CommandError> {
     too_long("a path of settings", path.names().len(), DEEPEST)?;
-    too_long("a path of settings", length(path), LONGEST_PATH)
+    too_long("a path of settings", json_length(path), LONGEST_PATH)
 }
 
 fn too_long(what: &'static str, length: usize, limit: usize) -> Result<(), CommandError> {
     if length > limit { Err(CommandError::TooLong { what, limit }) } else { Ok(()) }
 }
 
-fn length(value: &impl serde::Serialize) -> usize {
+fn json_length(value: &impl serde::Serialize) -> usize {
     serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
 }

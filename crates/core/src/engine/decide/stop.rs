@@ -1,19 +1,19 @@
 //! Deciders that stop work: a run, its retries, a person's commands.
 
-use super::find;
+use super::find_session;
 use crate::{
     call,
     decision::{BranchBuilder, CommandError, DecisionResult, DecisionView, EngineReply, Event, Fact},
     gate::{self, Gate},
     id::{RunId, SessionId},
-    run::{Abort, End, Event as Happened, Phase},
-    session::{self, Queue},
+    run::{AbortState, Event as Happened, RunOutcome, RunPhase},
+    session::{self, MessageQueue},
     settle,
     unattended::UnattendedContract,
 };
 
-pub(super) fn abort(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
-    let session = find(view, id)?;
+pub(super) fn abort_run(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
+    let session = find_session(view, id)?;
     // Whoever stops what works waits for nobody's leave to go on.
     let gates = session
         .unattended()
@@ -21,32 +21,34 @@ pub(super) fn abort(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionRe
         .flat_map(UnattendedContract::gate_ids)
         .filter_map(|gate| view.state.gate(gate));
     let withdrawn = |gate: &Gate| {
-        let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-        let event = gate::Event::ended(gate, resolution);
+        let (gate, resolution) = (gate.id(), gate::GateResolution::Withdrawn);
+        let event = gate::Event::auto_resolved(gate, resolution);
         Fact::without_content(Event::Gate(event), Some(id.clone()))
     };
     let mut facts: Vec<Fact> = gates.filter(|gate| gate.is_pending()).map(withdrawn).collect();
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else {
         // The run that waits for a compaction with a prompt begins behind it, and ends. One that would ask again does not begin.
         let awaited = session.awaited_run().filter(|_| session.awaited_prompt().is_some());
-        let is_followed = |compaction: &session::Compaction| {
-            compaction.then != session::Then::Rest || session.behind_compaction().is_some()
+        let is_followed = |compaction: &session::ActiveCompaction| {
+            compaction.then != session::AfterCompaction::Rest || session.behind_compaction().is_some()
         };
         // Behind such a one the agent would go on by itself.
-        if session.compaction().is_some_and(|compaction| is_followed(compaction) && !compaction.aborting) {
+        if session.active_compaction().is_some_and(|compaction| is_followed(compaction) && !compaction.aborting) {
             facts.push(Fact::without_content(Event::Session(session::Event::CompactionAborting), Some(id.clone())));
         }
         let idle = if facts.is_empty() { EngineReply::Idle } else { EngineReply::Done };
         return Ok(DecisionResult { facts, reply: awaited.map_or(idle, EngineReply::Stopping) });
     };
-    let event = match (run.phase(), run.abort()) {
-        (Phase::Backoff { .. }, _) => Happened::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt },
-        (_, Abort::Asked) => return Ok(DecisionResult { facts, reply: EngineReply::Stopping(run.id()) }),
-        (_, Abort::No) => Happened::Aborting { run: run.id() },
+    let event = match (run.phase(), run.abort_state()) {
+        (RunPhase::Backoff { .. }, _) => {
+            Happened::Ended { run: run.id(), end: RunOutcome::Aborted, attempts: run.attempt }
+        }
+        (_, AbortState::Requested) => return Ok(DecisionResult { facts, reply: EngineReply::Stopping(run.id()) }),
+        (_, AbortState::No) => Happened::Aborting { run: run.id() },
     };
     let mut branch = BranchBuilder::new(session);
     if let Happened::Ended { .. } = event {
-        settle::forget(&mut branch);
+        settle::forget_run(&mut branch);
         if let Some(withdrawn) = settle::withdrawn_wait(view, run) {
             branch.push_event(withdrawn);
         }
@@ -56,18 +58,18 @@ pub(super) fn abort(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionRe
     Ok(DecisionResult { facts, reply: EngineReply::Stopping(run.id()) })
 }
 
-pub(super) fn stop(view: DecisionView<'_>, id: &SessionId, run: RunId) -> Result<DecisionResult, CommandError> {
-    let session = find(view, id)?;
+pub(super) fn stop_run(view: DecisionView<'_>, id: &SessionId, run: RunId) -> Result<DecisionResult, CommandError> {
+    let session = find_session(view, id)?;
     if session.run() == Some(run) {
-        return abort(view, id);
+        return abort_run(view, id);
     }
     if session.awaited_run() != Some(run) {
         return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
     }
-    let is_stopping = session.compaction().is_some_and(|compaction| compaction.aborting);
+    let is_stopping = session.active_compaction().is_some_and(|compaction| compaction.aborting);
     let aborting = (!is_stopping).then_some(session::Event::CompactionAborting);
     // What it would begin with is taken back, and what it was told on its way. Other messages wait for another.
-    let taken_back = [Queue::Prompt, Queue::Steering]
+    let taken_back = [MessageQueue::Prompt, MessageQueue::Steering]
         .into_iter()
         .flat_map(|queue| session.queue(queue).iter().map(move |_| session::Event::Dequeued { queue }));
     let events = taken_back.chain(aborting);
@@ -76,12 +78,12 @@ pub(super) fn stop(view: DecisionView<'_>, id: &SessionId, run: RunId) -> Result
 }
 
 pub(super) fn abort_retry(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
-    let session = find(view, id)?;
+    let session = find_session(view, id)?;
     let run = session.run().and_then(|run| view.state.run(run));
-    let Some(run) = run.filter(|run| matches!(run.phase(), Phase::Backoff { .. })) else {
+    let Some(run) = run.filter(|run| matches!(run.phase(), RunPhase::Backoff { .. })) else {
         return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
     };
-    let event = Happened::Ended { run: run.id(), end: End::RetryCancelled, attempts: run.attempt };
+    let event = Happened::Ended { run: run.id(), end: RunOutcome::RetryCancelled, attempts: run.attempt };
     let withdrawn = settle::withdrawn_wait(view, run);
     let facts =
         withdrawn.into_iter().chain([Event::Run(event)]).map(|event| Fact::without_content(event, Some(id.clone())));
@@ -89,7 +91,7 @@ pub(super) fn abort_retry(view: DecisionView<'_>, id: &SessionId) -> Result<Deci
 }
 
 pub(super) fn abort_commands(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
-    let session = find(view, id)?;
+    let session = find_session(view, id)?;
     let calls = session.commands().filter_map(|call| view.state.call(call)).filter(|call| !call.aborting);
     let facts: Vec<Fact> = calls
         .map(|call| Fact::without_content(Event::Call(call::Event::Aborting { call: call.id() }), Some(id.clone())))

@@ -12,7 +12,7 @@ use crate::{
         testing::{bash, grant, grant_set, subject},
     },
     time::Millis,
-    tool::{Effect, Machine, Shell},
+    tool::{Machine, Shell, ToolEffect},
 };
 
 mod approval;
@@ -112,7 +112,7 @@ fn word(verdict: &Verdict) -> &'static str {
 #[test]
 fn who_has_to_allow_is_asked_whatever_else_asks() {
     let stepped = |pattern: &str| Rule {
-        steps: vec![crate::gate::Step { approvals: 2, ..crate::gate::Step::default() }],
+        steps: vec![crate::gate::ApprovalStep { approvals: 2, ..crate::gate::ApprovalStep::default() }],
         ..Rule::new(pattern, RuleAction::Ask)
     };
     let own = |rules: Vec<Rule>| source(RuleLayer::Main, RuleSet { rules, defaults: vec![] });
@@ -231,7 +231,7 @@ fn the_layers_decide_in_their_order() {
 #[test]
 fn without_rules_the_gateway_lets_pass_only_what_reads_inside_the_workspace() {
     let reads = |path: &str, reach| PolicySubject {
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
         reach,
         paths: vec![path.to_owned()],
         ..subject("read", json!({ "path": path }))
@@ -244,8 +244,8 @@ fn without_rules_the_gateway_lets_pass_only_what_reads_inside_the_workspace() {
         (reads("/etc/passwd", EffectReach::Files), "ask"),
         (reads("~/x", EffectReach::Files), "ask"),
         (reads("src/a", EffectReach::Beyond), "ask"),
-        (PolicySubject { effect: Effect::Changes, ..reads("src/a", EffectReach::Files) }, "ask"),
-        (PolicySubject { effect: Effect::Reads, ..bash("ls") }, "ask"),
+        (PolicySubject { effect: ToolEffect::Changes, ..reads("src/a", EffectReach::Files) }, "ask"),
+        (PolicySubject { effect: ToolEffect::Reads, ..bash("ls") }, "ask"),
     ] {
         assert_eq!(word(&world.judge(&subject)), want, "{}", subject.signature);
     }
@@ -300,7 +300,7 @@ fn what_a_command_needs_beyond_the_sandbox_is_asked_about_each_time() {
 #[test]
 fn no_tool_reads_where_the_keys_lie() {
     let reads = |path: &str| PolicySubject {
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
         reach: EffectReach::Files,
         paths: vec![path.to_owned()],
         ..subject("read", json!({ "path": path }))
@@ -458,7 +458,7 @@ fn a_list_is_denied_by_its_items_and_by_the_command_that_they_make() {
     let whole = |tool: &str, named: &[&str], arguments: Value| {
         let mut call = subject(tool, json!({}));
         call.arguments = arguments.as_object().unwrap().clone();
-        let value = |name: &&str| call.arguments.get(*name).map(crate::tool::plain).unwrap_or_default();
+        let value = |name: &&str| call.arguments.get(*name).map(crate::tool::value_text).unwrap_or_default();
         call.signature = format!("{tool}({})", named.iter().map(value).collect::<Vec<_>>().join(", "));
         call.named = named.iter().map(|name| (*name).to_owned()).collect();
         call

@@ -2,7 +2,7 @@
 
 use chrono::{Datelike as _, NaiveDateTime, TimeDelta, TimeZone as _, Timelike as _};
 use countersign_core::{
-    schedule::{Expression, Zone},
+    schedule::{CronExpression, Zone},
     time::Millis,
 };
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{at, local, zone};
 
 fn after(expression: &str, name: &str, from: &str, count: usize) -> Vec<String> {
-    let (expression, zone): (Expression, _) = (expression.parse().unwrap(), zone(name));
+    let (expression, zone): (CronExpression, _) = (expression.parse().unwrap(), zone(name));
     let mut now = at(from);
     std::iter::repeat_with(|| {
         now = expression.next(now, zone).unwrap();
@@ -271,7 +271,7 @@ proptest! {
         ][..]),
         around in -3 * 24 * 3_600_000_i64..24 * 3_600_000,
     ) {
-        let Ok(expression) = fields.text().parse::<Expression>() else { return Ok(()) };
+        let Ok(expression) = fields.text().parse::<CronExpression>() else { return Ok(()) };
         let zone = zone(name);
         let from = Millis(at(near).0.checked_add_signed(around).unwrap());
         const DAYS: u64 = 4;
@@ -289,7 +289,7 @@ proptest! {
         from in 0..4_000_000_000_u64,
         step in 0..100_000_000_u64,
     ) {
-        let Ok(expression) = fields.text().parse::<Expression>() else { return Ok(()) };
+        let Ok(expression) = fields.text().parse::<CronExpression>() else { return Ok(()) };
         let zone = zone(name);
         let (earlier, later) = (Millis(from * 1000), Millis(from * 1000 + step));
         let (Some(first), Some(second)) = (expression.next(earlier, zone), expression.next(later, zone)) else {
@@ -305,7 +305,7 @@ proptest! {
 
 #[test]
 fn ten_thousand_jobs_know_their_next_times() {
-    let jobs: Vec<(Expression, Zone)> = (0..10_000_u32)
+    let jobs: Vec<(CronExpression, Zone)> = (0..10_000_u32)
         .map(|job| {
             let text = match job % 4 {
                 0 => format!("{} {} * * *", job % 60, job % 24),

@@ -1,6 +1,6 @@
 //! What is an expression, and what is refused with which words.
 
-use countersign_core::schedule::{CronError, Expression, Zone};
+use countersign_core::schedule::{CronError, CronExpression, Zone};
 
 use super::{at, local};
 
@@ -34,7 +34,7 @@ fn an_expression_is_due_when_it_says() {
         ("0 0 31 2 1", "2026-02-03T00:00:00Z", "2026-02-09T00:00:00+00:00"),
         ("59 23 31 12 *", "2026-12-31T23:59:00Z", "2027-12-31T23:59:00+00:00"),
     ] {
-        let due = expression.parse::<Expression>().unwrap().next(at(from), Zone::UTC).unwrap();
+        let due = expression.parse::<CronExpression>().unwrap().next(at(from), Zone::UTC).unwrap();
         assert_eq!(local(due, Zone::UTC), want, "{expression} after {from}");
     }
 }
@@ -65,16 +65,16 @@ fn what_is_no_expression_is_refused_with_the_reason() {
         ("0 0 30 2 *", "\"0 0 30 2 *\" is never due: none of its months has such a day"),
         ("0 0 31 2,4,6 *", "\"0 0 31 2,4,6 *\" is never due: none of its months has such a day"),
     ] {
-        let refused: Result<Expression, CronError> = expression.parse();
+        let refused: Result<CronExpression, CronError> = expression.parse();
         assert_eq!(refused.unwrap_err().to_string(), want, "{expression}");
     }
 }
 
 #[test]
 fn an_expression_is_recorded_as_it_was_written() {
-    let expression: Expression = "  */5 9-17 * * MON-FRI ".parse().unwrap();
+    let expression: CronExpression = "  */5 9-17 * * MON-FRI ".parse().unwrap();
     let json = serde_json::to_string(&expression).unwrap();
     assert_eq!(json, "\"*/5 9-17 * * MON-FRI\"");
-    assert_eq!(serde_json::from_str::<Expression>(&json).unwrap(), expression);
-    assert!(serde_json::from_str::<Expression>("\"0 0 31 2 *\"").is_err());
+    assert_eq!(serde_json::from_str::<CronExpression>(&json).unwrap(), expression);
+    assert!(serde_json::from_str::<CronExpression>("\"0 0 31 2 *\"").is_err());
 }

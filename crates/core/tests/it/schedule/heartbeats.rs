@@ -1,7 +1,7 @@
 //! At which hours there are heartbeats, and what is told of them.
 
 use countersign_core::{
-    schedule::{ActiveHours, HoursError, Told, Zone, has_tasks, told},
+    schedule::{ActiveHours, HeartbeatReport, HoursError, Zone, has_tasks, heartbeat_report},
     time::Millis,
 };
 
@@ -21,11 +21,11 @@ fn active_hours_begin_with_their_first_minute_and_end_before_their_last() {
         ("09:00", "09:00", "03:00:00", true),
     ] {
         let hours = ActiveHours::new(start, end, Zone::UTC).unwrap();
-        assert_eq!(hours.contain(at(&format!("2026-01-01T{time}Z"))), want, "{start} to {end}: {time}");
+        assert_eq!(hours.contains_time(at(&format!("2026-01-01T{time}Z"))), want, "{start} to {end}: {time}");
     }
     let in_berlin = ActiveHours::new("08:00", "23:00", zone("Europe/Berlin")).unwrap();
-    assert!(in_berlin.contain(at("2026-07-01T06:00:00Z")));
-    assert!(!in_berlin.contain(at("2026-01-01T06:00:00Z")));
+    assert!(in_berlin.contains_time(at("2026-07-01T06:00:00Z")));
+    assert!(!in_berlin.contains_time(at("2026-01-01T06:00:00Z")));
     for wrong in ["8:00", "24:01", "12:60", "noon", "", "+8:00", "1200"] {
         assert_eq!(ActiveHours::new(wrong, "23:00", Zone::UTC), Err(HoursError(wrong.to_owned())));
     }
@@ -48,15 +48,15 @@ fn a_list_of_headings_and_comments_has_no_tasks() {
 
 #[test]
 fn only_words_that_say_nothing_are_held_back() {
-    let say = |text: &str| Told::Say(text.to_owned());
+    let say = |text: &str| HeartbeatReport::Say(text.to_owned());
     for (reply, want) in [
-        ("HEARTBEAT_OK", Told::Nothing),
-        ("  **HEARTBEAT_OK**.\n", Told::Nothing),
-        ("HEARTBEAT_OK - nothing to report.", Told::Nothing),
-        ("All good!\n\nHEARTBEAT_OK", Told::Nothing),
-        ("HEARTBEAT_OK: HEARTBEAT_OK", Told::Nothing),
-        ("", Told::Nothing),
-        ("\n\t", Told::Nothing),
+        ("HEARTBEAT_OK", HeartbeatReport::Nothing),
+        ("  **HEARTBEAT_OK**.\n", HeartbeatReport::Nothing),
+        ("HEARTBEAT_OK - nothing to report.", HeartbeatReport::Nothing),
+        ("All good!\n\nHEARTBEAT_OK", HeartbeatReport::Nothing),
+        ("HEARTBEAT_OK: HEARTBEAT_OK", HeartbeatReport::Nothing),
+        ("", HeartbeatReport::Nothing),
+        ("\n\t", HeartbeatReport::Nothing),
         // However short, whatever stands beside it.
         ("Disk full", say("Disk full")),
         ("HEARTBEAT_OK - disk full", say("disk full")),
@@ -71,7 +71,7 @@ fn only_words_that_say_nothing_are_held_back() {
         ("HEARTBEAT_OKAY", say("HEARTBEAT_OKAY")),
         ("NO_HEARTBEAT_OK", say("NO_HEARTBEAT_OK")),
     ] {
-        assert_eq!(told(reply, None, Millis(0)), want, "{reply:?}");
+        assert_eq!(heartbeat_report(reply, None, Millis(0)), want, "{reply:?}");
     }
 }
 
@@ -79,10 +79,10 @@ fn only_words_that_say_nothing_are_held_back() {
 fn the_same_words_are_said_again_after_a_day() {
     const DAY: u64 = 24 * 60 * 60 * 1000;
     for (case, last, now, want) in [
-        ("within a day", ("Disk full", 1_000), DAY, Told::Repeated),
-        ("after it", ("Disk full", 1_000), 1_000 + DAY, Told::Say("Disk full".to_owned())),
-        ("other words", ("Disk fuller", 1_000), 2_000, Told::Say("Disk full".to_owned())),
+        ("within a day", ("Disk full", 1_000), DAY, HeartbeatReport::Repeated),
+        ("after it", ("Disk full", 1_000), 1_000 + DAY, HeartbeatReport::Say("Disk full".to_owned())),
+        ("other words", ("Disk fuller", 1_000), 2_000, HeartbeatReport::Say("Disk full".to_owned())),
     ] {
-        assert_eq!(told("Disk full", Some((last.0, Millis(last.1))), Millis(now)), want, "{case}");
+        assert_eq!(heartbeat_report("Disk full", Some((last.0, Millis(last.1))), Millis(now)), want, "{case}");
     }
 }

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use countersign_core::{
-    Step, Work,
+    FiringStep, OwedWork,
     engine::{Command, CommandError, EngineReply, ResumeMode},
     id::JobId,
-    ledger::{Budget, Metric},
+    ledger::{BudgetLimits, LedgerMetric},
     message::StopReason,
     owed_work,
-    run::{End as RunEnd, Failure, Marks},
+    run::{ProviderFailure, RunMetadata, RunOutcome as RunEnd},
     schedule::{
-        Afterwards, Beat, Command as OfJobs, Conversation, Ending, FiringId, Job, Kind, Limits, Message, Outcome, Over,
-        Plan, Refusal as Refused, Replan, Schedule, Stage as Step_, Status, Which, Zone,
+        AfterRun, Command as OfJobs, ConversationMode, FinishedRun, FiringId, FiringMessage, FiringOutcome,
+        FiringResult, FiringStage as Step_, FiringStatus, HeartbeatPlan, Job, JobKind, JobLimits, JobPlan, JobSchedule,
+        JobSelector, ReplanMode, ScheduleError as Refused, Zone,
     },
-    session::{self, Compacted},
+    session::{self, CompactionOutcome},
     time::Millis,
     unattended::{ContractTerms, UnattendedContract},
 };
@@ -32,20 +33,20 @@ fn firing(name: &str, number: u64) -> FiringId {
     FiringId { job: id(name), number }
 }
 
-fn plan(schedule: Schedule) -> Plan {
-    let (agent, afterwards) = ("main".to_owned(), Afterwards::Stays);
-    Plan { agent, kind: Kind::Job, schedule, follows_house: false, enabled: true, afterwards }
+fn plan(schedule: JobSchedule) -> JobPlan {
+    let (agent, afterwards) = ("main".to_owned(), AfterRun::Stays);
+    JobPlan { agent, kind: JobKind::Job, schedule, follows_house: false, enabled: true, afterwards }
 }
 
-fn every(stage: &Stage, minutes: u64) -> Plan {
-    plan(Schedule::every(minutes * MINUTE, stage.now).unwrap())
+fn every(stage: &Stage, minutes: u64) -> JobPlan {
+    plan(JobSchedule::every(minutes * MINUTE, stage.now).unwrap())
 }
 
 fn tell(stage: &mut Stage, command: OfJobs) -> String {
     stage.tell(Command::Schedule(command)).cell()
 }
 
-fn add(stage: &mut Stage, name: &str, plan: Plan) -> String {
+fn add(stage: &mut Stage, name: &str, plan: JobPlan) -> String {
     tell(stage, OfJobs::Add { job: id(name), plan: Box::new(plan), content: "{}".into() })
 }
 
@@ -54,13 +55,13 @@ fn say(stage: &mut Stage, name: &str, number: u64) -> String {
 }
 
 fn say_under(stage: &mut Stage, name: &str, number: u64, terms: Option<ContractTerms>) -> String {
-    let marks = Box::new(Marks { terms: terms.map(Box::new), ..Marks::default() });
-    let message = Message { session: session(), said: text(1), marks, conversation: Conversation::GoesOn };
+    let marks = Box::new(RunMetadata { terms: terms.map(Box::new), ..RunMetadata::default() });
+    let message = FiringMessage { session: session(), message: text(1), marks, conversation: ConversationMode::GoesOn };
     tell(stage, OfJobs::Say { firing: firing(name, number), message: Box::new(message) })
 }
 
-fn end(stage: &mut Stage, name: &str, number: u64, status: Status) -> String {
-    let ending = Ending { status, told: false, outcome: Outcome::default() };
+fn end(stage: &mut Stage, name: &str, number: u64, status: FiringStatus) -> String {
+    let ending = FiringResult { status, reported: false, outcome: FiringOutcome::default() };
     tell(stage, OfJobs::End { firing: firing(name, number), ending })
 }
 
@@ -75,15 +76,15 @@ fn pass(stage: &mut Stage) -> String {
 }
 
 /// What is owed of jobs.
-fn due(stage: &Stage) -> Vec<(String, u64, Step)> {
-    let fires = owed(stage.engine.state()).into_iter().filter_map(|work| match work {
-        Work::Fire { firing, step } => Some((firing.job.as_str().to_owned(), firing.number, step)),
+fn due(stage: &Stage) -> Vec<(String, u64, FiringStep)> {
+    let fires = owed_work(stage.engine.state()).into_iter().filter_map(|work| match work {
+        OwedWork::Fire { firing, step } => Some((firing.job.as_str().to_owned(), firing.number, step)),
         _ => None,
     });
     fires.collect()
 }
 
-fn over(stage: &Stage, name: &str) -> Over {
+fn over(stage: &Stage, name: &str) -> FinishedRun {
     match &job(stage, name).firing().unwrap().stage {
         Step_::Over(over) => over.clone(),
         stage => panic!("{stage:?}"),
@@ -93,19 +94,19 @@ fn over(stage: &Stage, name: &str) -> Over {
 /// A job that has not begun, one whose run works under a contract, one that is over, and a heartbeat.
 pub(crate) fn planned() -> Stage {
     let mut stage = Stage::new(open());
-    tell(&mut stage, OfJobs::Limit(Limits { zone: super::zone("Europe/Berlin"), ..Limits::default() }));
-    let follows = Plan { follows_house: true, ..every(&stage, 10) };
+    tell(&mut stage, OfJobs::Limit(JobLimits { zone: super::zone("Europe/Berlin"), ..JobLimits::default() }));
+    let follows = JobPlan { follows_house: true, ..every(&stage, 10) };
     for name in ["a", "b", "c"] {
         add(&mut stage, name, follows.clone());
     }
-    let beat = Beat { job: id("beat"), agent: "main".to_owned(), every: Some(MINUTE) };
-    tell(&mut stage, OfJobs::Beats { beats: vec![beat], replan: Replan::Changes });
+    let beat = HeartbeatPlan { job: id("beat"), agent: "main".to_owned(), every: Some(MINUTE) };
+    tell(&mut stage, OfJobs::Beats { beats: vec![beat], replan: ReplanMode::Changes });
     stage.now = Millis(stage.now.0 + 10 * MINUTE);
     stage.tell(Command::Tick);
     say(&mut stage, "b", 1);
     stage.answer(StopReason::Stop, Vec::new(), None);
-    end(&mut stage, "b", 1, Status::Ok);
-    let budget = Budget { wall_time: Some(1_000), ..Budget::default() };
+    end(&mut stage, "b", 1, FiringStatus::Ok);
+    let budget = BudgetLimits { wall_time: Some(1_000), ..BudgetLimits::default() };
     say_under(&mut stage, "c", 1, Some(ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() }));
     stage
 }
@@ -113,11 +114,11 @@ pub(crate) fn planned() -> Stage {
 #[test]
 fn steps_without_an_anchor_are_counted_from_when_they_are_planned() {
     let mut stage = Stage::new(open());
-    let step = plan(Schedule::every_from_now(60_000).unwrap());
+    let step = plan(JobSchedule::every_from_now(60_000).unwrap());
     add(&mut stage, "j", step.clone());
     let first = stage.now + Duration::from_secs(60);
     assert_eq!(job(&stage, "j").next(), Some(first));
-    assert_eq!(job(&stage, "j").plan().schedule, Schedule::every(60_000, stage.now).unwrap());
+    assert_eq!(job(&stage, "j").plan().schedule, JobSchedule::every(60_000, stage.now).unwrap());
     stage.now = stage.now + Duration::from_secs(7);
     let (job_id, content) = (id("j"), "{}".into());
     tell(&mut stage, OfJobs::Change { job: job_id, plan: Box::new(step), content });
@@ -132,7 +133,7 @@ fn a_firing_goes_from_its_time_to_the_end_of_its_run() {
     assert_eq!(add(&mut stage, "j", plan), "Done: schedule added");
     assert_eq!(stage.engine.state().next_deadline(), Some(Millis(created.0 + 10 * MINUTE)));
     assert_eq!(pass(&mut stage), "Done: schedule fired");
-    assert_eq!(due(&stage), [("j".to_owned(), 1, Step::Say)]);
+    assert_eq!(due(&stage), [("j".to_owned(), 1, FiringStep::Say)]);
     let fired = stage.now;
     stage.now = Millis(stage.now.0 + 5);
     assert_eq!(
@@ -143,11 +144,11 @@ fn a_firing_goes_from_its_time_to_the_end_of_its_run() {
     stage.now = Millis(stage.now.0 + 1000);
     let told = stage.answer(StopReason::Stop, Vec::new(), None).0;
     assert_eq!(told[2..], ["run turn_closed", "run ended completed", "schedule ran"]);
-    assert_eq!(due(&stage), [("j".to_owned(), 1, Step::Tell)]);
+    assert_eq!(due(&stage), [("j".to_owned(), 1, FiringStep::Tell)]);
     stage.now = Millis(stage.now.0 + 500);
-    assert_eq!(end(&mut stage, "j", 1, Status::Ok), "Done: schedule ended job");
-    let last = job(&stage, "j").last().copied().unwrap();
-    assert_eq!((last.at, last.status, last.took), (fired, Status::Ok, Duration::from_millis(1005)));
+    assert_eq!(end(&mut stage, "j", 1, FiringStatus::Ok), "Done: schedule ended job");
+    let last = job(&stage, "j").last_firing().copied().unwrap();
+    assert_eq!((last.at, last.status, last.took), (fired, FiringStatus::Ok, Duration::from_millis(1005)));
     assert_eq!((job(&stage, "j").next(), due(&stage)), (Some(Millis(created.0 + 20 * MINUTE)), Vec::new()));
 }
 
@@ -162,7 +163,7 @@ fn a_death_between_any_two_steps_changes_nothing_of_it() {
         |stage| {
             stage.answer(StopReason::Stop, Vec::new(), None);
         },
-        |stage| drop(end(stage, "j", 1, Status::Ok)),
+        |stage| drop(end(stage, "j", 1, FiringStatus::Ok)),
     ];
     for died_before in 0..=steps.len() {
         let mut stage = stage.clone();
@@ -176,8 +177,8 @@ fn a_death_between_any_two_steps_changes_nothing_of_it() {
             stage.restart(open(), ResumeMode::Go);
         }
         let job = job(&stage, "j");
-        assert_eq!((job.last().unwrap().status, job.firing()), (Status::Ok, None), "{died_before}");
-        let said = stage.here().entries().iter().filter(|entry| entry.kind == session::Kind::User).count();
+        assert_eq!((job.last_firing().unwrap().status, job.firing()), (FiringStatus::Ok, None), "{died_before}");
+        let said = stage.here().entries().iter().filter(|entry| entry.kind == session::SessionEntryKind::User).count();
         assert_eq!(said, 1, "{died_before}");
     }
 }
@@ -190,11 +191,11 @@ fn what_is_told_twice_happens_once() {
     pass(&mut stage);
     say(&mut stage, "j", 1);
     assert_eq!(say(&mut stage, "j", 1), "Idle");
-    assert_eq!(end(&mut stage, "j", 1, Status::Ok), "Dropped", "it runs yet");
+    assert_eq!(end(&mut stage, "j", 1, FiringStatus::Ok), "Dropped", "it runs yet");
     stage.answer(StopReason::Stop, Vec::new(), None);
-    end(&mut stage, "j", 1, Status::Ok);
-    assert_eq!(end(&mut stage, "j", 1, Status::Failed), "Dropped");
-    assert_eq!(end(&mut stage, "j", 7, Status::Failed), "Dropped");
+    end(&mut stage, "j", 1, FiringStatus::Ok);
+    assert_eq!(end(&mut stage, "j", 1, FiringStatus::Failed), "Dropped");
+    assert_eq!(end(&mut stage, "j", 7, FiringStatus::Failed), "Dropped");
 }
 
 #[test]
@@ -213,16 +214,16 @@ fn what_was_missed_fires_once_and_the_next_is_ahead() {
 
 #[test]
 fn a_single_time_is_over_after_its_run_and_a_run_before_it_leaves_it() {
-    let once = |afterwards| Plan { afterwards, ..plan(Schedule::At { at: Millis(50_000) }) };
+    let once = |afterwards| JobPlan { afterwards, ..plan(JobSchedule::At { at: Millis(50_000) }) };
     for (case, afterwards, status, want) in [
-        ("stays", Afterwards::Stays, Status::Ok, Some(false)),
-        ("goes", Afterwards::Goes, Status::Ok, None),
-        ("goes not, as it failed", Afterwards::Goes, Status::Failed, Some(false)),
+        ("stays", AfterRun::Stays, FiringStatus::Ok, Some(false)),
+        ("goes", AfterRun::Goes, FiringStatus::Ok, None),
+        ("goes not, as it failed", AfterRun::Goes, FiringStatus::Failed, Some(false)),
     ] {
         let mut stage = Stage::new(open());
         add(&mut stage, "j", once(afterwards));
-        tell(&mut stage, OfJobs::Fire(Which::Now(id("j"))));
-        end(&mut stage, "j", 1, Status::Skipped);
+        tell(&mut stage, OfJobs::Fire(JobSelector::Now(id("j"))));
+        end(&mut stage, "j", 1, FiringStatus::Skipped);
         assert_eq!(job(&stage, "j").next(), Some(Millis(50_000)), "{case}");
         pass(&mut stage);
         say(&mut stage, "j", 2);
@@ -236,19 +237,19 @@ fn a_single_time_is_over_after_its_run_and_a_run_before_it_leaves_it() {
 #[test]
 fn as_many_run_at_once_as_may_and_the_others_wait_without_a_timer() {
     let mut stage = Stage::new(open());
-    tell(&mut stage, OfJobs::Limit(Limits { at_once: 2, most: 3, ..Limits::default() }));
+    tell(&mut stage, OfJobs::Limit(JobLimits { at_once: 2, most: 3, ..JobLimits::default() }));
     for name in ["a", "b", "c"] {
-        add(&mut stage, name, plan(Schedule::At { at: Millis(2_000) }));
+        add(&mut stage, name, plan(JobSchedule::At { at: Millis(2_000) }));
     }
     assert_eq!(
-        add(&mut stage, "d", plan(Schedule::At { at: Millis(2_000) })),
+        add(&mut stage, "d", plan(JobSchedule::At { at: Millis(2_000) })),
         "refused: there are 3 jobs, which is the most"
     );
     assert_eq!(pass(&mut stage), "Done: schedule fired, schedule fired");
     assert_eq!(stage.engine.state().next_deadline(), None);
-    let forced = stage.tell(Command::Schedule(OfJobs::Fire(Which::Now(id("c"))))).1;
+    let forced = stage.tell(Command::Schedule(OfJobs::Fire(JobSelector::Now(id("c"))))).1;
     assert_eq!(forced, Err(CommandError::Schedule(Refused::Full(2))));
-    end(&mut stage, "a", 1, Status::Skipped);
+    end(&mut stage, "a", 1, FiringStatus::Skipped);
     assert_eq!(pass(&mut stage), "Done: schedule fired");
     assert_eq!(due(&stage).len(), 2);
 }
@@ -256,14 +257,14 @@ fn as_many_run_at_once_as_may_and_the_others_wait_without_a_timer() {
 #[test]
 fn who_forces_a_job_that_its_own_time_began_means_that_run_and_never_two() {
     let mut stage = Stage::new(open());
-    add(&mut stage, "j", plan(Schedule::At { at: Millis(1) }));
+    add(&mut stage, "j", plan(JobSchedule::At { at: Millis(1) }));
     assert_eq!(pass(&mut stage), "Done: schedule fired");
-    let now = |stage: &mut Stage| stage.tell(Command::Schedule(OfJobs::Fire(Which::Now(id("j"))))).1;
+    let now = |stage: &mut Stage| stage.tell(Command::Schedule(OfJobs::Fire(JobSelector::Now(id("j"))))).1;
     assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 1)])), "before it is said");
     say(&mut stage, "j", 1);
     assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 1)])), "and while it runs");
     stage.answer(StopReason::Stop, Vec::new(), None);
-    end(&mut stage, "j", 1, Status::Ok);
+    end(&mut stage, "j", 1, FiringStatus::Ok);
     // What somebody forced runs once for each who asks.
     assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 2)])));
     assert_eq!(now(&mut stage), Err(CommandError::Schedule(Refused::Busy(id("j")))));
@@ -272,19 +273,19 @@ fn who_forces_a_job_that_its_own_time_began_means_that_run_and_never_two() {
 #[test]
 fn jobs_that_are_switched_off_wait_to_be_asked_for() {
     let mut stage = Stage::new(open());
-    let off = Limits { enabled: false, ..Limits::default() };
+    let off = JobLimits { enabled: false, ..JobLimits::default() };
     tell(&mut stage, OfJobs::Limit(off));
     assert_eq!(tell(&mut stage, OfJobs::Limit(off)), "Done");
-    add(&mut stage, "j", plan(Schedule::At { at: Millis(2_000) }));
+    add(&mut stage, "j", plan(JobSchedule::At { at: Millis(2_000) }));
     stage.now = Millis(3_000);
     assert_eq!((stage.engine.state().next_deadline(), stage.tell(Command::Tick).cell()), (None, "Done".to_owned()));
-    let fired = stage.tell(Command::Schedule(OfJobs::Fire(Which::Due))).1;
+    let fired = stage.tell(Command::Schedule(OfJobs::Fire(JobSelector::Due))).1;
     assert_eq!(fired, Ok(EngineReply::Fired(vec![firing("j", 1)])));
-    let disabled = Plan { enabled: false, ..every(&stage, 1) };
+    let disabled = JobPlan { enabled: false, ..every(&stage, 1) };
     add(&mut stage, "k", disabled);
     assert_eq!(job(&stage, "k").next(), None);
     assert_eq!(
-        stage.tell(Command::Schedule(OfJobs::Fire(Which::IfDue(id("k"))))).1,
+        stage.tell(Command::Schedule(OfJobs::Fire(JobSelector::IfDue(id("k"))))).1,
         Ok(EngineReply::Fired(Vec::new()))
     );
 }
@@ -293,7 +294,7 @@ fn jobs_that_are_switched_off_wait_to_be_asked_for() {
 fn a_job_that_is_removed_lets_its_run_end_and_what_has_not_begun_does_not_begin() {
     let mut stage = Stage::new(open());
     for name in ["a", "b"] {
-        add(&mut stage, name, plan(Schedule::At { at: Millis(2_000) }));
+        add(&mut stage, name, plan(JobSchedule::At { at: Millis(2_000) }));
     }
     pass(&mut stage);
     say(&mut stage, "a", 1);
@@ -301,18 +302,18 @@ fn a_job_that_is_removed_lets_its_run_end_and_what_has_not_begun_does_not_begin(
         assert_eq!(tell(&mut stage, OfJobs::Remove { job: id(name) }), "Done: schedule removed");
         assert_eq!(tell(&mut stage, OfJobs::Remove { job: id(name) }), "Idle");
     }
-    assert_eq!((due(&stage), stage.engine.state().schedule().planned()), (Vec::new(), 0));
+    assert_eq!((due(&stage), stage.engine.state().schedule().planned_count()), (Vec::new(), 0));
     assert_eq!(say(&mut stage, "b", 1), "Idle");
     stage.answer(StopReason::Stop, Vec::new(), None);
-    assert_eq!(due(&stage), [("a".to_owned(), 1, Step::Tell)]);
-    end(&mut stage, "a", 1, Status::Ok);
-    assert_eq!(stage.engine.state().schedule().open().count(), 0);
+    assert_eq!(due(&stage), [("a".to_owned(), 1, FiringStep::Tell)]);
+    end(&mut stage, "a", 1, FiringStatus::Ok);
+    assert_eq!(stage.engine.state().schedule().open_firings().count(), 0);
 }
 
 #[test]
 fn a_message_that_waits_is_over_when_it_is_taken_back() {
     let mut stage = crate::states::thinking(open());
-    add(&mut stage, "j", plan(Schedule::At { at: Millis(0) }));
+    add(&mut stage, "j", plan(JobSchedule::At { at: Millis(0) }));
     pass(&mut stage);
     assert_eq!(say(&mut stage, "j", 1), "Done: schedule said, session queued user next");
     assert_eq!(stage.session(session::Command::Clear).cell(), "Done: session cleared, schedule ran");
@@ -321,7 +322,7 @@ fn a_message_that_waits_is_over_when_it_is_taken_back() {
 
 #[test]
 fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
-    let budget = Budget { wall_time: Some(1_000), ..Budget::default() };
+    let budget = BudgetLimits { wall_time: Some(1_000), ..BudgetLimits::default() };
     let terms = || Some(ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() });
     let mut stage = Stage::new(open());
     let plan = every(&stage, 10);
@@ -334,9 +335,9 @@ fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
         assert_eq!(stage.here().unattended().and_then(UnattendedContract::firing_id), Some(&firing("j", number)));
         assert!(pass(&mut stage).starts_with("Done: unattended breached, run aborting"), "{number}");
         stage.answer(StopReason::Aborted, Vec::new(), None);
-        assert_eq!(over(&stage, "j").breach.map(|breach| breach.metric), Some(Metric::WallTime));
+        assert_eq!(over(&stage, "j").breach.map(|breach| breach.metric), Some(LedgerMetric::WallTime));
         assert_eq!(stage.here().unattended(), None);
-        end(&mut stage, "j", number, Status::Failed);
+        end(&mut stage, "j", number, FiringStatus::Failed);
     }
     let refused = stage.prompt(session::WhenBusy::Refuse).1;
     assert!(matches!(refused, Ok(EngineReply::Started(_))), "{refused:?}");
@@ -345,23 +346,26 @@ fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
 /// A job whose request was too long, while what came before is summed up.
 fn summed_up() -> Stage {
     let mut stage = Stage::new(open());
-    let assistant = session::Kind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
-    stage.import([("a", session::Kind::User, 400), ("b", assistant, 400)]);
-    add(&mut stage, "j", plan(Schedule::At { at: Millis(2_000) }));
+    let assistant = session::SessionEntryKind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
+    stage.import([("a", session::SessionEntryKind::User, 400), ("b", assistant, 400)]);
+    add(&mut stage, "j", plan(JobSchedule::At { at: Millis(2_000) }));
     pass(&mut stage);
-    let budget = Budget { calls: Some(3), ..Budget::default() };
+    let budget = BudgetLimits { calls: Some(3), ..BudgetLimits::default() };
     say_under(&mut stage, "j", 1, Some(ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() }));
-    stage.fail(Failure { retryable: false, overflow: true, after: None });
+    stage.fail(ProviderFailure { retryable: false, overflow: true, after: None });
     stage
 }
 
 #[test]
 fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
     let mut stage = summed_up();
-    let epoch = stage.here().compaction().unwrap().epoch;
-    stage.session(session::Command::Compacted { epoch, outcome: Compacted::Done { said: text(1), spent: None } });
+    let epoch = stage.here().active_compaction().unwrap().epoch;
+    stage.session(session::Command::Compacted {
+        epoch,
+        outcome: CompactionOutcome::Done { summary: text(1), spent: None },
+    });
     let run = stage.engine.state().run(stage.run()).unwrap();
-    assert_eq!(run.marks().firing, Some(firing("j", 1)));
+    assert_eq!(run.run_metadata().firing, Some(firing("j", 1)));
     assert_eq!(
         (due(&stage), stage.here().unattended().and_then(UnattendedContract::firing_id)),
         (Vec::new(), Some(&firing("j", 1)))
@@ -377,11 +381,11 @@ fn a_summary_for_a_firing_that_a_process_leaves_is_told_as_stopped_and_the_firin
         let told = if is_killed {
             stage.restart(open(), ResumeMode::Go).cell()
         } else {
-            let epoch = stage.here().compaction().unwrap().epoch;
-            stage.session(session::Command::Compacted { epoch, outcome: Compacted::Aborted }).cell()
+            let epoch = stage.here().active_compaction().unwrap().epoch;
+            stage.session(session::Command::Compacted { epoch, outcome: CompactionOutcome::Aborted }).cell()
         };
         assert!(told.contains("session compaction_aborting, session compaction_ended rest"), "{told}");
-        assert_eq!((stage.here().compaction(), stage.here().unattended()), (None, None));
+        assert_eq!((stage.here().active_compaction(), stage.here().unattended()), (None, None));
         assert_eq!((due(&stage).len(), over(&stage, "j").end), (1, Some(RunEnd::Overflowed)), "{is_killed}");
     }
 }
@@ -392,12 +396,12 @@ fn the_zone_of_the_house_moves_what_follows_it() {
     stage.now = at("2026-06-01T00:00:00Z");
     let cron = |follows_house| {
         let expression = "0 9 * * *".parse().unwrap();
-        Plan { follows_house, ..plan(Schedule::Cron { expression, zone: Zone::UTC }) }
+        JobPlan { follows_house, ..plan(JobSchedule::Cron { expression, zone: Zone::UTC }) }
     };
     add(&mut stage, "house", cron(true));
     add(&mut stage, "own", cron(false));
     let zone = super::zone("Europe/Berlin");
-    tell(&mut stage, OfJobs::Limit(Limits { zone, ..Limits::default() }));
+    tell(&mut stage, OfJobs::Limit(JobLimits { zone, ..JobLimits::default() }));
     assert_eq!(job(&stage, "house").next(), Some(at("2026-06-01T07:00:00Z")));
     assert_eq!(job(&stage, "own").next(), Some(at("2026-06-01T09:00:00Z")));
     stage.restart(open(), ResumeMode::Go);
@@ -407,29 +411,29 @@ fn the_zone_of_the_house_moves_what_follows_it() {
 #[test]
 fn heartbeats_are_planned_together_and_only_what_differs_moves() {
     let mut stage = Stage::new(open());
-    let beat = |agent: &str, every| Beat { job: id(agent), agent: agent.to_owned(), every };
-    let beats = |beats: Vec<Beat>, replan| OfJobs::Beats { beats, replan };
+    let beat = |agent: &str, every| HeartbeatPlan { job: id(agent), agent: agent.to_owned(), every };
+    let beats = |beats: Vec<HeartbeatPlan>, replan| OfJobs::Beats { beats, replan };
     let both = || vec![beat("a", Some(MINUTE)), beat("b", None)];
-    assert_eq!(tell(&mut stage, beats(both(), Replan::Changes)), "Done: schedule added, schedule added");
-    assert_eq!(tell(&mut stage, beats(both(), Replan::Changes)), "Done");
+    assert_eq!(tell(&mut stage, beats(both(), ReplanMode::Changes)), "Done: schedule added, schedule added");
+    assert_eq!(tell(&mut stage, beats(both(), ReplanMode::Changes)), "Done");
     stage.now = Millis(stage.now.0 + 10_000);
-    assert_eq!(tell(&mut stage, beats(both(), Replan::All)), "Done: schedule changed, schedule changed");
+    assert_eq!(tell(&mut stage, beats(both(), ReplanMode::All)), "Done: schedule changed, schedule changed");
     assert_eq!((job(&stage, "a").next(), job(&stage, "b").next()), (Some(Millis(stage.now.0 + MINUTE)), None));
-    tell(&mut stage, OfJobs::Fire(Which::Now(id("b"))));
-    end(&mut stage, "b", 1, Status::Skipped);
-    assert_eq!((job(&stage, "b").last(), job(&stage, "b").firing()), (None, None), "there was none");
+    tell(&mut stage, OfJobs::Fire(JobSelector::Now(id("b"))));
+    end(&mut stage, "b", 1, FiringStatus::Skipped);
+    assert_eq!((job(&stage, "b").last_firing(), job(&stage, "b").firing()), (None, None), "there was none");
     // One that comes back while the last of it is on its way goes on with it.
-    tell(&mut stage, OfJobs::Fire(Which::Now(id("a"))));
+    tell(&mut stage, OfJobs::Fire(JobSelector::Now(id("a"))));
     say(&mut stage, "a", 1);
-    tell(&mut stage, beats(vec![beat("b", None)], Replan::Changes));
-    tell(&mut stage, beats(both(), Replan::Changes));
+    tell(&mut stage, beats(vec![beat("b", None)], ReplanMode::Changes));
+    tell(&mut stage, beats(both(), ReplanMode::Changes));
     let next = Some(Millis(stage.now.0 + MINUTE));
     assert_eq!((job(&stage, "a").firing().is_some(), job(&stage, "a").next()), (true, next));
     stage.answer(StopReason::Stop, Vec::new(), None);
-    end(&mut stage, "a", 1, Status::Ok);
+    end(&mut stage, "a", 1, FiringStatus::Ok);
     assert_eq!(stage.engine.state().next_deadline(), next);
     assert_eq!(
-        tell(&mut stage, beats(vec![beat("b", Some(MINUTE))], Replan::Changes)),
+        tell(&mut stage, beats(vec![beat("b", Some(MINUTE))], ReplanMode::Changes)),
         "Done: schedule removed, schedule changed"
     );
 }

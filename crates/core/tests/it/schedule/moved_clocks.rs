@@ -3,7 +3,7 @@
 use countersign_core::{
     engine::{Command, Engine},
     id::JobId,
-    schedule::{Afterwards, Command as OfJobs, Kind, Plan, Schedule},
+    schedule::{AfterRun, Command as OfJobs, JobKind, JobPlan, JobSchedule},
     time::Millis,
 };
 
@@ -17,9 +17,9 @@ fn tell(stage: &mut Stage, command: OfJobs) -> String {
     stage.tell(Command::Schedule(command)).cell()
 }
 
-fn add(stage: &mut Stage, name: &str, schedule: Schedule) {
-    let (agent, afterwards) = ("main".to_owned(), Afterwards::Stays);
-    let plan = Plan { agent, kind: Kind::Job, schedule, follows_house: false, enabled: true, afterwards };
+fn add(stage: &mut Stage, name: &str, schedule: JobSchedule) {
+    let (agent, afterwards) = ("main".to_owned(), AfterRun::Stays);
+    let plan = JobPlan { agent, kind: JobKind::Job, schedule, follows_house: false, enabled: true, afterwards };
     tell(stage, OfJobs::Add { job: JobId::new(name), plan: Box::new(plan), content: "{}".into() });
 }
 
@@ -31,9 +31,9 @@ fn next(stage: &Stage, name: &str) -> Option<Millis> {
 fn planned(now: &str, once: &str) -> Stage {
     let mut stage = Stage::new(open());
     stage.now = at(now);
-    add(&mut stage, "once", Schedule::At { at: at(once) });
-    add(&mut stage, "daily", Schedule::Cron { expression: "0 9 * * *".parse().unwrap(), zone: zone("UTC") });
-    add(&mut stage, "steps", Schedule::every(10 * MINUTE, at(now)).unwrap());
+    add(&mut stage, "once", JobSchedule::At { at: at(once) });
+    add(&mut stage, "daily", JobSchedule::Cron { expression: "0 9 * * *".parse().unwrap(), zone: zone("UTC") });
+    add(&mut stage, "steps", JobSchedule::every(10 * MINUTE, at(now)).unwrap());
     stage
 }
 
@@ -71,10 +71,10 @@ fn a_clock_that_is_put_back_repeats_nothing_unless_it_was_wrong() {
         tell(&mut stage, OfJobs::Clocked { ahead: back });
         assert_eq!(next(&stage, "daily"), Some(at(daily)), "{case}");
         assert_eq!(next(&stage, "once"), Some(at("2026-03-05T00:00:00Z")), "{case}");
-        let wall = stage.now.moved(back);
+        let wall = stage.now.moved_by(back);
         let wait = next(&stage, "steps").unwrap().since(wall);
         assert!(wait.as_millis() < 2 * 10 * u128::from(MINUTE), "{case}: {wait:?}");
-        let read = Engine::from_snapshot(open(), &stage.engine.snapshot()).unwrap();
+        let read = Engine::from_snapshot(open(), &stage.engine.to_snapshot()).unwrap();
         assert_eq!(read.state(), stage.engine.state(), "{case}");
     }
 }

@@ -1,24 +1,24 @@
 //! Plans of each kind: first, next, and after a time when nobody was there.
 
 use countersign_core::{
-    schedule::{Due, Schedule, TooOften, UnknownZone, Zone},
+    schedule::{FiringTimes, JobSchedule, TooOften, UnknownZone, Zone},
     time::Millis,
 };
 use proptest::prelude::*;
 
 use super::{at, zone};
 
-fn every(every: u64, anchor: u64) -> Schedule {
-    Schedule::every(every, Millis(anchor)).unwrap()
+fn every(every: u64, anchor: u64) -> JobSchedule {
+    JobSchedule::every(every, Millis(anchor)).unwrap()
 }
 
-fn cron(expression: &str, name: &str) -> Schedule {
-    Schedule::Cron { expression: expression.parse().unwrap(), zone: zone(name) }
+fn cron(expression: &str, name: &str) -> JobSchedule {
+    JobSchedule::Cron { expression: expression.parse().unwrap(), zone: zone(name) }
 }
 
 #[test]
 fn a_plan_knows_its_first_and_its_next_firing() {
-    let once = Schedule::At { at: Millis(5_000) };
+    let once = JobSchedule::At { at: Millis(5_000) };
     for (case, plan, after, first, next) in [
         ("once, ahead", once.clone(), 4_999, Some(5_000), Some(5_000)),
         ("once, past: at once", once, 5_000, Some(5_000), None),
@@ -28,7 +28,7 @@ fn a_plan_knows_its_first_and_its_next_firing() {
         ("every, at the end of time", every(u64::MAX, 1), 2, None, None),
         ("cron", cron("* * * * *", "UTC"), 59_999, Some(60_000), Some(60_000)),
     ] {
-        assert_eq!(plan.first(Millis(after)), first.map(Millis), "{case}");
+        assert_eq!(plan.first_firing(Millis(after)), first.map(Millis), "{case}");
         assert_eq!(plan.next(Millis(after)), next.map(Millis), "{case}");
     }
 }
@@ -38,24 +38,24 @@ fn whatever_was_missed_runs_once() {
     let planned = at("2026-03-20T09:00:00+01:00");
     let now = at("2026-03-31T12:00:00+02:00");
     for (case, plan, want) in [
-        ("once", Schedule::At { at: planned }, None),
-        ("every", Schedule::every(3_600_000, planned).unwrap(), Some(at("2026-03-31T13:00:00+02:00"))),
+        ("once", JobSchedule::At { at: planned }, None),
+        ("every", JobSchedule::every(3_600_000, planned).unwrap(), Some(at("2026-03-31T13:00:00+02:00"))),
         ("cron", cron("0 9 * * *", "Europe/Berlin"), Some(at("2026-04-01T09:00:00+02:00"))),
     ] {
-        assert_eq!(plan.due(planned, now), Some(Due { planned, next: want }), "{case}");
-        assert_eq!(plan.due(now, planned), None, "{case}: not yet");
-        assert_eq!(plan.due(planned, planned).map(|due| due.planned), Some(planned), "{case}: on the dot");
+        assert_eq!(plan.due_firing(planned, now), Some(FiringTimes { planned, next: want }), "{case}");
+        assert_eq!(plan.due_firing(now, planned), None, "{case}: not yet");
+        assert_eq!(plan.due_firing(planned, planned).map(|due| due.planned), Some(planned), "{case}: on the dot");
     }
 }
 
 #[test]
 fn nothing_is_planned_more_often_than_every_second() {
     for often in [0, 1, 999] {
-        assert_eq!(Schedule::every(often, Millis(0)), Err(TooOften(often)));
+        assert_eq!(JobSchedule::every(often, Millis(0)), Err(TooOften(often)));
     }
     assert_eq!(TooOften(5).to_string(), "every 5 ms is too often: a second is the least");
     // One that came into the log another way does no harm.
-    assert_eq!(Schedule::Every { every: 0, anchor: Millis(5) }.next(Millis(7)), None);
+    assert_eq!(JobSchedule::Every { every: 0, anchor: Millis(5) }.next(Millis(7)), None);
 }
 
 #[test]
@@ -86,12 +86,12 @@ fn a_clock_is_read_with_its_zone() {
 #[test]
 fn a_plan_is_recorded_in_full() {
     for (plan, want) in [
-        (Schedule::At { at: Millis(5) }, r#"{"kind":"at","at":5}"#),
+        (JobSchedule::At { at: Millis(5) }, r#"{"kind":"at","at":5}"#),
         (every(1_000, 7), r#"{"kind":"every","every":1000,"anchor":7}"#),
         (cron("0 4 * * *", "Europe/Berlin"), r#"{"kind":"cron","expression":"0 4 * * *","zone":"Europe/Berlin"}"#),
     ] {
         assert_eq!(serde_json::to_string(&plan).unwrap(), want);
-        assert_eq!(serde_json::from_str::<Schedule>(want).unwrap(), plan);
+        assert_eq!(serde_json::from_str::<JobSchedule>(want).unwrap(), plan);
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use countersign_core::{
-    reading::{Situation, Waiting, read},
-    schedule::{Expression, SpokenError, Zone, has_tasks, moment, span, told},
+    reply_parser::{ReplyContext, WaitingGate, parse_reply},
+    schedule::{CronExpression, TimePhraseError, Zone, has_tasks, heartbeat_report, parse_instant, parse_span},
     time::Millis,
 };
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn times_are_read_as_people_say_them() {
         ("2026-03-29 02:30", "2026-03-29T03:00:00+02:00"),
         ("2026-10-25 02:30", "2026-10-25T02:30:00+02:00"),
     ] {
-        let meant = moment(text, at(NOW), berlin).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let meant = parse_instant(text, at(NOW), berlin).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(local(meant, berlin), want, "{text}");
     }
 }
@@ -56,32 +56,32 @@ fn what_says_too_little_or_too_much_is_refused_with_what_is_wrong() {
     let berlin = zone("Europe/Berlin");
     let said = |text: &str| text.to_owned();
     for (text, want) in [
-        ("soon", SpokenError::Unreadable(said("soon"))),
-        ("", SpokenError::Unreadable(said(""))),
-        ("at", SpokenError::Unreadable(said("at"))),
-        ("next", SpokenError::Unreadable(said("next"))),
-        ("next tomorrow 9am", SpokenError::Unreadable(said("next tomorrow 9am"))),
-        ("at 9", SpokenError::Unreadable(said("at 9"))),
-        ("25:00", SpokenError::Unreadable(said("25:00"))),
-        ("13pm", SpokenError::Unreadable(said("13pm"))),
-        ("9ampm", SpokenError::Unreadable(said("9ampm"))),
-        ("2026-02-30 09:00", SpokenError::Unreadable(said("2026-02-30 09:00"))),
-        ("2026-03-29Tnoonish", SpokenError::Unreadable(said("2026-03-29Tnoonish"))),
-        ("tomorrow", SpokenError::NoTime(said("tomorrow"))),
-        ("monday", SpokenError::NoTime(said("monday"))),
-        ("monday tuesday 9am", SpokenError::Twice(said("monday tuesday 9am"))),
-        ("9am 10am", SpokenError::Twice(said("9am 10am"))),
-        ("today 9am", SpokenError::Past(said("today 9am"))),
-        ("2020-01-01T00:00:00Z", SpokenError::Past(said("2020-01-01T00:00:00Z"))),
-        ("1960-01-01 00:00", SpokenError::Past(said("1960-01-01 00:00"))),
-        ("in", SpokenError::Unreadable(said("in"))),
-        ("in 2", SpokenError::Span(said("2"))),
-        ("in hours", SpokenError::Span(said("hours"))),
-        ("in 2 fortnights", SpokenError::Span(said("2 fortnights"))),
-        ("in 99999999999 weeks", SpokenError::TooFar(said("99999999999 weeks"))),
-        ("in 99999999999999999999 weeks", SpokenError::Span(said("99999999999999999999 weeks"))),
+        ("soon", TimePhraseError::Unreadable(said("soon"))),
+        ("", TimePhraseError::Unreadable(said(""))),
+        ("at", TimePhraseError::Unreadable(said("at"))),
+        ("next", TimePhraseError::Unreadable(said("next"))),
+        ("next tomorrow 9am", TimePhraseError::Unreadable(said("next tomorrow 9am"))),
+        ("at 9", TimePhraseError::Unreadable(said("at 9"))),
+        ("25:00", TimePhraseError::Unreadable(said("25:00"))),
+        ("13pm", TimePhraseError::Unreadable(said("13pm"))),
+        ("9ampm", TimePhraseError::Unreadable(said("9ampm"))),
+        ("2026-02-30 09:00", TimePhraseError::Unreadable(said("2026-02-30 09:00"))),
+        ("2026-03-29Tnoonish", TimePhraseError::Unreadable(said("2026-03-29Tnoonish"))),
+        ("tomorrow", TimePhraseError::NoTime(said("tomorrow"))),
+        ("monday", TimePhraseError::NoTime(said("monday"))),
+        ("monday tuesday 9am", TimePhraseError::Twice(said("monday tuesday 9am"))),
+        ("9am 10am", TimePhraseError::Twice(said("9am 10am"))),
+        ("today 9am", TimePhraseError::Past(said("today 9am"))),
+        ("2020-01-01T00:00:00Z", TimePhraseError::Past(said("2020-01-01T00:00:00Z"))),
+        ("1960-01-01 00:00", TimePhraseError::Past(said("1960-01-01 00:00"))),
+        ("in", TimePhraseError::Unreadable(said("in"))),
+        ("in 2", TimePhraseError::Span(said("2"))),
+        ("in hours", TimePhraseError::Span(said("hours"))),
+        ("in 2 fortnights", TimePhraseError::Span(said("2 fortnights"))),
+        ("in 99999999999 weeks", TimePhraseError::TooFar(said("99999999999 weeks"))),
+        ("in 99999999999999999999 weeks", TimePhraseError::Span(said("99999999999999999999 weeks"))),
     ] {
-        assert_eq!(moment(text, at(NOW), berlin), Err(want), "{text}");
+        assert_eq!(parse_instant(text, at(NOW), berlin), Err(want), "{text}");
     }
 }
 
@@ -97,8 +97,8 @@ fn spans_may_be_short_and_long() {
         ("0", 0),
         ("0m", 0),
     ] {
-        let want = if text == "0" { Err(SpokenError::Span("0".to_owned())) } else { Ok(Duration::from_secs(want)) };
-        assert_eq!(span(text), want, "{text}");
+        let want = if text == "0" { Err(TimePhraseError::Span("0".to_owned())) } else { Ok(Duration::from_secs(want)) };
+        assert_eq!(parse_span(text), want, "{text}");
     }
 }
 
@@ -113,12 +113,12 @@ proptest! {
         now in 0..u64::MAX,
     ) {
         for now in [Millis(now), Millis(now >> 20), at(NOW)] {
-            if let Ok(meant) = moment(&text, now, Zone::UTC) {
+            if let Ok(meant) = parse_instant(&text, now, Zone::UTC) {
                 prop_assert!(meant >= now);
             }
-            let _ = text.parse::<Expression>().map(|expression| expression.next(now, zone("America/Santiago")));
-            let _ = told(&text, None, now);
+            let _ = text.parse::<CronExpression>().map(|expression| expression.next(now, zone("America/Santiago")));
+            let _ = heartbeat_report(&text, None, now);
         }
-        let _ = (span(&text), has_tasks(&text), read(&text, Situation { waiting: Some(Waiting { token: "#k7f3", is_shown: true }), decided: None }));
+        let _ = (parse_span(&text), has_tasks(&text), parse_reply(&text, ReplyContext { waiting: Some(WaitingGate { token: "#k7f3", is_shown: true }), decided: None }));
     }
 }

@@ -1,4 +1,4 @@
-use countersign_core::{message::StopReason, run::Failure};
+use countersign_core::{message::StopReason, run::ProviderFailure};
 
 use super::{from, only};
 use crate::{
@@ -68,7 +68,7 @@ fn a_message_that_was_broken_off_wants_nothing() {
 
 #[test]
 fn a_message_that_ended_in_an_error_wants_nothing_and_its_calls_leave_no_result() {
-    let failure = |retryable| Some(Failure { retryable, overflow: false, after: None });
+    let failure = |retryable| Some(ProviderFailure { retryable, overflow: false, after: None });
     let cancelled = "call ended cancelled, call ended cancelled, run turn_closed";
     for (case, stop, failure, want) in [
         ("worth another attempt", StopReason::Error, failure(true), "session dropped, run backed_off 1 2 s"),

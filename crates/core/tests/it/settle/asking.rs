@@ -2,9 +2,9 @@
 
 use countersign_core::{
     engine::Command,
-    gate::{Answer, Fallback, Resolution, Scope},
-    run::Wanted,
-    session::{Asking, Otherwise, Patience, Setting, Settings, Told as Words},
+    gate::{ApprovalScope, Fallback, GateReply, GateResolution},
+    run::ResolvedCall,
+    session::{AnswerFormat as Words, AskTimeouts, NoAnswerRule, QuestionSettings, SessionSetting, Settings},
 };
 use serde_json::{Value, json};
 
@@ -14,24 +14,24 @@ use crate::{
     states::{deny, thinking},
 };
 
-fn asks(asking: Asking, arguments: Value) -> (Stage, Told) {
+fn asks(asking: QuestionSettings, arguments: Value) -> (Stage, Told) {
     let mut stage = thinking(open());
     let settings = Settings { asking, ..stage.here().settings().clone() };
-    stage.set(Setting::All(Box::new(settings)));
+    stage.set(SessionSetting::All(Box::new(settings)));
     let arguments = arguments.as_object().cloned().expect("the table has objects");
-    let told = stage.want([Wanted { arguments, ..wanted("ask", "") }]);
+    let told = stage.want([ResolvedCall { arguments, ..wanted("ask", "") }]);
     (stage, told)
 }
 
-fn selected() -> Asking {
-    Asking { told: Words::Selected, ..Asking::default() }
+fn selected() -> QuestionSettings {
+    QuestionSettings { answer_format: Words::Selected, ..QuestionSettings::default() }
 }
 
-fn says(said: &[&str]) -> Answer {
-    Answer::Say(said.iter().map(|said| (*said).to_owned()).collect())
+fn says(said: &[&str]) -> GateReply {
+    GateReply::Say(said.iter().map(|said| (*said).to_owned()).collect())
 }
 
-fn answered(asking: Asking, arguments: Value, answers: &[Answer]) -> Stage {
+fn answered(asking: QuestionSettings, arguments: Value, answers: &[GateReply]) -> Stage {
     let (mut stage, _) = asks(asking, arguments);
     for answer in answers {
         let gate = stage.gate();
@@ -53,11 +53,11 @@ fn what_was_selected_is_told_in_the_words_that_are_set() {
         (one(false), vec![says(&["up"])], "User provided custom input: up"),
         (one(true), vec![says(&["left", "right"])], "User selected: left, right"),
         (one(true), vec![says(&["left", "up"])], "User selected: left\nUser provided custom input: up"),
-        (one(false), vec![Answer::Decline], "(the person did not want to answer)"),
+        (one(false), vec![GateReply::Decline], "(the person did not want to answer)"),
         (two.clone(), vec![says(&["left"]), says(&["so"])], "User answers:\n- q: left\n- Why?: so"),
         (
             two,
-            vec![says(&["left"]), Answer::Decline],
+            vec![says(&["left"]), GateReply::Decline],
             "User answers:\n- q: left\n- Why?: (the person did not want to answer)",
         ),
     ] {
@@ -72,7 +72,7 @@ fn plans_and_executions_are_told_as_decisions() {
     let execution = json!({"execution": "It was moved."});
     for (arguments, answer, text, details) in [
         (&plan, says(&["approve"]), "The plan is approved.", json!({"decision": "approve"})),
-        (&plan, Answer::Allow(Scope::Once), "The plan is approved.", json!({"decision": "approve"})),
+        (&plan, GateReply::Allow(ApprovalScope::Once), "The plan is approved.", json!({"decision": "approve"})),
         (
             &plan,
             says(&["approve", "well done"]),
@@ -94,7 +94,7 @@ fn plans_and_executions_are_told_as_decisions() {
         (&plan, deny(None), "The plan is rejected. Do not carry it out.", json!({"decision": "reject"})),
         (
             &plan,
-            Answer::Decline,
+            GateReply::Decline,
             "The person did not want to decide about the plan. Do not go on with it.",
             json!({"decision": null}),
         ),
@@ -112,7 +112,7 @@ fn plans_and_executions_are_told_as_decisions() {
             json!({"decision": "decline", "comments": "no"}),
         ),
     ] {
-        let stage = answered(Asking::default(), arguments.clone(), &[answer]);
+        let stage = answered(QuestionSettings::default(), arguments.clone(), &[answer]);
         assert_eq!((stage.result().as_str(), stage.details()), (text, details));
     }
 }
@@ -120,7 +120,7 @@ fn plans_and_executions_are_told_as_decisions() {
 #[test]
 fn all_that_belongs_to_a_plan_is_shown_in_one_text() {
     let arguments = json!({"plan": "Move it.", "title": "The move", "summary": "Short", "artifacts": ["a.md", "b.md"]});
-    let (stage, _) = asks(Asking::default(), arguments);
+    let (stage, _) = asks(QuestionSettings::default(), arguments);
     let shown = json!(&**stage.engine.admitted().gate_content(stage.gate()).expect("it waits"));
     let about = json!({"title": "The move", "summary": "Short", "artifacts": ["a.md", "b.md"]});
     assert_eq!(
@@ -151,14 +151,17 @@ fn a_call_that_cannot_ask_says_why() {
             "Invalid arguments for ask:\n- questions[0].options are more than 512 options or 20000 bytes of labels",
         ),
     ] {
-        let (stage, told) = asks(Asking::default(), arguments.clone());
+        let (stage, told) = asks(QuestionSettings::default(), arguments.clone());
         assert_eq!((from(&told, "session entry tool_result").as_str(), stage.result().as_str()), (failed, want));
     }
 }
 
 #[test]
 fn where_nobody_can_be_asked_the_call_fails_and_its_run_is_stopped() {
-    let nobody = Asking { nobody: Some("Ask tool requires interactive mode".to_owned()), ..Asking::default() };
+    let nobody = QuestionSettings {
+        nobody: Some("Ask tool requires interactive mode".to_owned()),
+        ..QuestionSettings::default()
+    };
     let (stage, told) = asks(nobody, json!({"questions": [{"question": "?"}]}));
     let want = "session entry tool_result, call ended failed, run aborting, run turn_closed, run ended aborted";
     assert_eq!(from(&told, "session entry tool_result"), want);
@@ -170,7 +173,7 @@ fn where_nobody_can_be_asked_the_call_fails_and_its_run_is_stopped() {
 fn a_question_that_was_asked_is_answered_even_where_nobody_is_asked_any_more() {
     let arguments = json!({"questions": [{"question": "Which?"}, {"question": "Why?"}]});
     let (mut stage, _) = asks(selected(), arguments);
-    stage.set(Setting::Nobody(Some("Nobody is here".to_owned())));
+    stage.set(SessionSetting::Nobody(Some("Nobody is here".to_owned())));
     let gate = stage.gate();
     let told = stage.decide(gate, says(&["left"]), "ana", None);
     assert_eq!(told.0[0], "gate resolved answered");
@@ -179,7 +182,7 @@ fn a_question_that_was_asked_is_answered_even_where_nobody_is_asked_any_more() {
 
 #[test]
 fn patience_ends_in_a_reminder_and_then_in_what_is_the_default() {
-    let patience = |otherwise| Patience { within: Some(seconds(60)), remind: Some(seconds(20)), otherwise };
+    let patience = |otherwise| AskTimeouts { within: Some(seconds(60)), remind: Some(seconds(20)), otherwise };
     let question = json!({"questions": [{"question": "Which?", "recommended": 1,
         "options": [{"label": "left"}, {"label": "right"}]}]});
     let late = "User selected: right (nobody answered in time; this is the default)";
@@ -187,20 +190,20 @@ fn patience_ends_in_a_reminder_and_then_in_what_is_the_default() {
     let not = "The execution is declined. Do not go on with it. (nobody answered in time; this is the default)";
     let undecided = "Nobody decided about the plan in time. Do not go on with it.";
     for (arguments, otherwise, fallback, want) in [
-        (&question, Otherwise::Default, Fallback::Choice(1), late),
-        (&question, Otherwise::Nothing, Fallback::NoAnswer, "(nobody answered in time)"),
+        (&question, NoAnswerRule::Default, Fallback::Choice(1), late),
+        (&question, NoAnswerRule::Nothing, Fallback::NoAnswer, "(nobody answered in time)"),
         (
             &json!({"questions": [{"question": "Why?"}]}),
-            Otherwise::Default,
+            NoAnswerRule::Default,
             Fallback::NoAnswer,
             "(nobody answered in time)",
         ),
-        (&json!({"plan": "Move it."}), Otherwise::Default, Fallback::Choice(2), off),
-        (&json!({"plan": "Move it."}), Otherwise::Nothing, Fallback::NoAnswer, undecided),
-        (&json!({"execution": "Done."}), Otherwise::Default, Fallback::Choice(1), not),
+        (&json!({"plan": "Move it."}), NoAnswerRule::Default, Fallback::Choice(2), off),
+        (&json!({"plan": "Move it."}), NoAnswerRule::Nothing, Fallback::NoAnswer, undecided),
+        (&json!({"execution": "Done."}), NoAnswerRule::Default, Fallback::Choice(1), not),
     ] {
         let waits = patience(otherwise);
-        let asking = Asking { question: waits, plan: waits, execution: waits, ..selected() };
+        let asking = QuestionSettings { question: waits, plan: waits, execution: waits, ..selected() };
         let (mut stage, _) = asks(asking, arguments.clone());
         let gate = stage.engine.state().gate(stage.gate()).expect("it waits").clone();
         assert_eq!(gate.fallback(), fallback);
@@ -211,7 +214,10 @@ fn patience_ends_in_a_reminder_and_then_in_what_is_the_default() {
         assert_eq!(only(&stage.tell(Command::Tick), "gate"), "", "once");
         stage.now = stage.engine.state().next_deadline().expect("it waits");
         assert_eq!(only(&stage.tell(Command::Tick), "gate"), "gate resolved expired");
-        assert_eq!(stage.engine.state().gate(gate.id()).and_then(|gate| gate.resolution()), Some(&Resolution::Expired));
+        assert_eq!(
+            stage.engine.state().gate(gate.id()).and_then(|gate| gate.resolution()),
+            Some(&GateResolution::Expired)
+        );
         assert_eq!(stage.result(), want);
     }
 }
@@ -223,11 +229,11 @@ fn gates_are_counted_by_stage() {
     let mut seen = Vec::new();
     while let Some(gate) = stage.waiting() {
         let number = gate.number();
-        assert_eq!(stage.here().gate(gate.stage(), number), Some(gate.id()));
+        assert_eq!(stage.here().gate_at(gate.stage(), number), Some(gate.id()));
         seen.push((format!("{:?}", gate.kind()), gate.ordinal(), number));
         stage.decide(gate.id(), says(&["approve"]), "ana", None).1.expect("it is offered");
     }
     let want = [("Question", 1, 1), ("Question", 2, 2), ("Plan", 3, 1), ("Execution", 4, 1), ("Plan", 5, 2)];
     assert_eq!(seen, want.map(|(kind, ordinal, number)| (kind.to_owned(), ordinal, number)));
-    assert_eq!(stage.here().gate(countersign_core::gate::Stage::Plan, 0), None);
+    assert_eq!(stage.here().gate_at(countersign_core::gate::GateStage::Plan, 0), None);
 }

@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::{Command, Event, ResumeMode},
-    gate::{Answer, Scope},
-    id::{Fresh, PrincipalId, RunId},
+    gate::{ApprovalScope, GateReply},
+    id::{IdGenerator, PrincipalId, RunId},
     run,
     session::WhenBusy,
     time::Millis,
@@ -19,7 +19,7 @@ fn asked_about<const N: usize>(paths: [&str; N]) -> Stage {
     stage
 }
 
-fn answer(stage: &mut Stage, answer: Answer) -> Told {
+fn answer(stage: &mut Stage, answer: GateReply) -> Told {
     let gate = stage.gate();
     stage.decide(gate, answer, "ana", None)
 }
@@ -44,7 +44,7 @@ fn the_third_denial_in_a_row_denies_everything_that_is_still_asked() {
 fn an_allow_between_denials_begins_the_count_anew() {
     let mut stage = denied(2);
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(only(&answer(&mut stage, deny(None)), "run denied"), "run denied 1");
     assert_eq!(stage.engine.state().pending_gates().count(), 1);
 }
@@ -62,7 +62,7 @@ fn an_allow_forgives_the_same_persons_denials_and_nobody_elses() {
             stage.decide(gate, deny(None), person, None);
         }
         let gate = stage.gate();
-        stage.decide(gate, Answer::Allow(Scope::Once), by, None);
+        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), by, None);
         let told = only(&answer(&mut stage, deny(None)), "run denied");
         assert_eq!(told, format!("run denied {want}"), "{case}");
         assert_eq!(stage.engine.state().pending_gates().count(), usize::from(want < 3), "{case}");
@@ -144,7 +144,7 @@ fn the_next_run_asks_again() {
 
 #[test]
 fn denials_of_earlier_versions_can_still_be_read() {
-    let run = RunId::new(Fresh::new([9; 16]).uuid(Millis(1)));
+    let run = RunId::new(IdGenerator::new([9; 16]).next_uuid(Millis(1)));
     for (text, event) in [
         (r#"{"denied":{"run":"ID","in_a_row":2}}"#, run::Event::Denied { run, in_a_row: 2, by: None }),
         (r#"{"denials_forgiven":{"run":"ID"}}"#, run::Event::DenialsForgiven { run, of: None, by: None }),

@@ -1,7 +1,7 @@
 use countersign_core::{
-    call::{Progress, Returned},
+    call::{CallProgress, CallResult},
     engine::{ActiveRules, Command},
-    gate::{Answer, Scope},
+    gate::{ApprovalScope, GateReply},
     id::PrincipalId,
 };
 
@@ -52,7 +52,7 @@ fn second_ready(rules: ActiveRules) -> Stage {
     stage.want([wanted("write", "a"), wanted("write", "b")]);
     while stage.engine.state().pending_gates().next().is_some() {
         let gate = stage.gate();
-        stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+        stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     }
     stage
 }
@@ -81,7 +81,7 @@ fn a_grant_that_was_revoked_since_does_not_start_a_call() {
     let mut stage = thinking(asking());
     stage.want([wanted("write", "a"), wanted("write", "a")]);
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Session), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Session), "ana", None);
     let grant = stage.engine.state().policy().grants().iter().next().unwrap().id;
     stage.tell(Command::Revoke { grant, by: PrincipalId::new("ana") });
     assert_eq!(only(&stage.end(0), "call"), "call ended done, call gated");
@@ -91,7 +91,7 @@ fn a_grant_that_was_revoked_since_does_not_start_a_call() {
 fn a_persons_denial_of_the_same_thing_wins_over_an_earlier_allow() {
     let mut stage = thinking(asking());
     stage.want([wanted("write", "x"), wanted("write", "a"), wanted("write", "a")]);
-    for answer in [Answer::Allow(Scope::Once), Answer::Allow(Scope::Once), deny(None)] {
+    for answer in [GateReply::Allow(ApprovalScope::Once), GateReply::Allow(ApprovalScope::Once), deny(None)] {
         let gate = stage.gate();
         stage.decide(gate, answer, "ana", None);
     }
@@ -105,12 +105,12 @@ fn an_approval_holds_for_the_folder_that_was_shown() {
         stage.want([wanted("bash", "make"), wanted("bash", "make install")]);
         for _ in 0..2 {
             let gate = stage.gate();
-            stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+            stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
         }
         let folder = Some(folder.to_owned());
         let returned =
-            Returned { said: text(1), error: false, open_tasks: None, folder, prunable: false, left_behind: None };
-        let told = stage.end_with(0, Progress::Returned(Box::new(returned)));
+            CallResult { message: text(1), error: false, open_tasks: None, folder, prunable: false, left_behind: None };
+        let told = stage.end_with(0, CallProgress::Returned(Box::new(returned)));
         assert_eq!(only(&told, "call"), format!("call ended done, {want}"), "{case}");
     }
 }

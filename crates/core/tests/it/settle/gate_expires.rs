@@ -1,6 +1,6 @@
 use countersign_core::{
     engine::Command,
-    gate::{Answer, Scope},
+    gate::{ApprovalScope, GateReply},
 };
 
 use super::only;
@@ -34,7 +34,7 @@ fn only_the_gate_whose_time_has_come_expires() {
     let first = stage.engine.state().next_deadline().unwrap();
     stage.now.0 += 1_000;
     let gate = stage.gate();
-    stage.decide(gate, Answer::Decline, "ana", None);
+    stage.decide(gate, GateReply::Decline, "ana", None);
     stage.now = first;
     assert_eq!(only(&stage.tell(Command::Tick), "gate"), "", "the first was answered, the second came later");
     assert_eq!(tick(&mut stage, 0), "gate resolved expired");
@@ -45,7 +45,7 @@ fn a_gate_that_was_answered_does_not_expire() {
     let mut stage = gated();
     let deadline = stage.engine.state().next_deadline().unwrap();
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     stage.now = deadline;
     assert_eq!(only(&stage.tell(Command::Tick), "gate"), "");
 }

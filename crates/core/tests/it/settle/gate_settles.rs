@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::Command,
-    gate::{Answer, Scope},
-    session::{DenialReach, Setting},
+    gate::{ApprovalScope, GateReply},
+    session::{DenialReach, SessionSetting},
 };
 
 use super::{from, only};
@@ -12,7 +12,7 @@ use crate::{
 
 const DENIED: &str = "session entry tool_result, call ended denied, run turn_closed, run turn_opened, run asked";
 
-fn answer(stage: &mut Stage, answer: Answer) -> Told {
+fn answer(stage: &mut Stage, answer: GateReply) -> Told {
     let gate = stage.gate();
     stage.decide(gate, answer, "ana", None)
 }
@@ -22,12 +22,12 @@ fn what_becomes_of_a_call_follows_from_what_became_of_its_gate() {
     let counted = format!("run denied 1, {DENIED}");
     let starts = "call allowed, call started";
     for (case, given, first, want) in [
-        ("allowed once", Answer::Allow(Scope::Once), "call", starts),
-        ("allowed for the session", Answer::Allow(Scope::Session), "call", starts),
-        ("allowed for good", Answer::Allow(Scope::Always), "call", starts),
+        ("allowed once", GateReply::Allow(ApprovalScope::Once), "call", starts),
+        ("allowed for the session", GateReply::Allow(ApprovalScope::Session), "call", starts),
+        ("allowed for good", GateReply::Allow(ApprovalScope::Always), "call", starts),
         ("denied", deny(None), "run", &counted),
         ("denied, and why", deny(Some("no")), "run", &counted),
-        ("declined", Answer::Decline, "run", &counted),
+        ("declined", GateReply::Decline, "run", &counted),
     ] {
         assert_eq!(from(&answer(&mut gated(), given), first), want, "{case}");
     }
@@ -39,7 +39,7 @@ fn what_becomes_of_a_call_follows_from_what_became_of_its_gate() {
 #[test]
 fn a_gate_that_waits_settles_nothing() {
     let mut stage = under(asking(), ["write", "write"]);
-    let told = answer(&mut stage, Answer::Allow(Scope::Once));
+    let told = answer(&mut stage, GateReply::Allow(ApprovalScope::Once));
     assert_eq!(only(&told, "call"), "call allowed, call started", "the other call still waits");
 }
 
@@ -50,7 +50,7 @@ fn the_model_is_told_who_denied_it_and_why() {
         ("why", deny(Some("not on a Friday")), "Denied by ana: not on a Friday\n"),
         ("without a reason", deny(None), "Denied by ana. "),
         ("a blank reason", deny(Some("  ")), "Denied by ana. "),
-        ("declined", Answer::Decline, "Denied by ana. "),
+        ("declined", GateReply::Decline, "Denied by ana. "),
     ] {
         let mut stage = gated();
         answer(&mut stage, given);
@@ -65,7 +65,7 @@ fn a_denial_binds_its_session_alone_where_the_settings_of_that_say_so() {
         (DenialReach::Session, Some(session()), "stays denied. That holds in this conversation for 15 minutes."),
     ] {
         let mut stage = gated();
-        stage.set(Setting::Denials(reach));
+        stage.set(SessionSetting::Denials(reach));
         answer(&mut stage, deny(None));
         let constraints = stage.engine.state().policy().constraints();
         assert_eq!(constraints.iter().map(|one| one.session.clone()).collect::<Vec<_>>(), [bound], "{reach:?}");
@@ -75,7 +75,7 @@ fn a_denial_binds_its_session_alone_where_the_settings_of_that_say_so() {
 
 #[test]
 fn a_question_is_no_permission_and_declining_it_no_denial() {
-    for given in [deny(Some("no")), Answer::Decline, Answer::Say(vec!["left".to_owned()])] {
+    for given in [deny(Some("no")), GateReply::Decline, GateReply::Say(vec!["left".to_owned()])] {
         let told = answer(&mut calling(["ask"]), given.clone());
         assert_eq!(from(&told, "gate opened"), "gate opened question []", "{given:?}");
         assert_eq!(only(&told, "run") + &only(&told, "policy"), "", "{given:?}");
@@ -86,7 +86,7 @@ fn a_question_is_no_permission_and_declining_it_no_denial() {
 fn denials_in_a_row_are_forgiven_by_an_allow_of_the_same_person_and_not_by_rules_or_grants() {
     let mut stage = under(asking(), ["write", "write"]);
     answer(&mut stage, deny(None));
-    let told = answer(&mut stage, Answer::Allow(Scope::Once));
+    let told = answer(&mut stage, GateReply::Allow(ApprovalScope::Once));
     assert_eq!(only(&told, "run"), "run denials_forgiven");
 
     let mut stage = thinking(asking());
@@ -133,7 +133,7 @@ fn a_denial_is_lifted_by_the_same_persons_allow_only() {
         stage.want([wanted("write", "a"), wanted("write", "a")]);
         answer(&mut stage, deny(None));
         let gate = stage.gate();
-        let told = stage.decide(gate, Answer::Allow(Scope::Once), by, None);
+        let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), by, None);
         assert_eq!(only(&told, "call"), want, "{case}");
     }
     let mut stage = calling(["ask"]);

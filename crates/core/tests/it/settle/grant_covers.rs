@@ -1,9 +1,9 @@
 use countersign_core::{
     engine::Command,
-    gate::{Answer, Scope as Reach},
-    id::{Fresh, PrincipalId, SessionId},
+    gate::{ApprovalScope as Reach, GateReply},
+    id::{IdGenerator, PrincipalId, SessionId},
     policy::{Grant, GrantAuth, GrantCoverage, GrantId, GrantReach},
-    session::{self, Setting},
+    session::{self, SessionSetting},
     time::Millis,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 
 fn grant(pattern: &str) -> Grant {
     Grant {
-        id: GrantId::new(Fresh::new([9; 16]).uuid(Millis(1))),
+        id: GrantId::new(IdGenerator::new([9; 16]).next_uuid(Millis(1))),
         by: PrincipalId::new("ana"),
         to: PrincipalId::new("agent"),
         scope: GrantReach::Always,
@@ -29,7 +29,7 @@ fn grant(pattern: &str) -> Grant {
 /// The gates that are resolved once the grant is in force and something happens in the session.
 fn adopted(stage: &mut Stage, grant: Grant) -> String {
     let mut told = stage.tell(Command::Adopt(vec![grant]));
-    told.0.extend(stage.session(session::Command::Set { setting: Setting::Thinking(None), entry: None }).0);
+    told.0.extend(stage.session(session::Command::Set { setting: SessionSetting::Thinking(None), entry: None }).0);
     only(&told, "gate resolved")
 }
 
@@ -87,7 +87,7 @@ fn a_person_who_allows_for_longer_settles_what_else_that_covers() {
         let mut stage = thinking(asking());
         stage.want([wanted("write", "a"), wanted("write", "b"), wanted("write", "a")]);
         let gate = stage.gate();
-        let told = stage.decide(gate, Answer::Allow(reach), "ana", None);
+        let told = stage.decide(gate, GateReply::Allow(reach), "ana", None);
         assert_eq!(only(&told, "gate"), want, "{case}");
     }
 }
@@ -96,7 +96,7 @@ fn a_person_who_allows_for_longer_settles_what_else_that_covers() {
 fn what_a_grant_covers_is_not_asked_about_until_it_is_revoked() {
     let mut stage = under(asking(), ["write"]);
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Reach::Session), "ana", None);
+    stage.decide(gate, GateReply::Allow(Reach::Session), "ana", None);
     stage.end(0);
     let told = stage.want([wanted("write", "a")]);
     assert_eq!(only(&told, "call"), "call wanted, call allowed, call started");

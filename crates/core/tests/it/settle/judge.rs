@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::ActiveRules,
-    run::Wanted,
-    tool::{Effect, Lane, Repeat},
+    run::ResolvedCall,
+    tool::{Lane, RepeatMode, ToolEffect},
 };
 
 use super::from;
@@ -14,15 +14,15 @@ const STARTS: &str = "call allowed, call started";
 const ASKS: &str = "call gated, gate opened approval [\"once\",\"session\",\"always\"]";
 const GOES_ON: &str = "run turn_closed, run turn_opened, run asked";
 
-fn judged(rules: ActiveRules, wants: Wanted) -> (Stage, String) {
+fn judged(rules: ActiveRules, wants: ResolvedCall) -> (Stage, String) {
     let mut stage = thinking(rules);
     let told = stage.want([wants]);
     let told = from(&told, "call wanted").replacen("call wanted, ", "", 1);
     (stage, told)
 }
 
-fn broken() -> Wanted {
-    Wanted { problem: Some("no such tool".into()), ..wanted("write", "a") }
+fn broken() -> ResolvedCall {
+    ResolvedCall { problem: Some("no such tool".into()), ..wanted("write", "a") }
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_model_is_told_why_a_call_was_not_run() {
 #[test]
 fn each_call_of_a_message_is_judged_by_itself_and_in_order() {
     let mut stage = thinking(ruled(&["deny write(b)", "ask write(c)"]));
-    let told = stage.want(["a", "b", "c"].map(|path| Wanted { lane: Lane::Shared, ..wanted("write", path) }));
+    let told = stage.want(["a", "b", "c"].map(|path| ResolvedCall { lane: Lane::Shared, ..wanted("write", path) }));
     let want = "call wanted, call wanted, call wanted, call allowed, session entry tool_result, call ended denied, \
                 call gated, gate opened approval [\"once\",\"session\",\"always\"], call started";
     assert_eq!(from(&told, "call wanted"), want);
@@ -89,9 +89,9 @@ fn a_tool_that_may_change_something_is_asked_about_whatever_its_lane() {
     let reads = wanted("look", "a");
     for (case, wants, want) in [
         ("reads", reads.clone(), STARTS),
-        ("reads, alone", Wanted { lane: Lane::Exclusive, ..reads.clone() }, STARTS),
-        ("reads, not to be repeated", Wanted { repeat: Repeat::Once, ..reads.clone() }, STARTS),
-        ("changes", Wanted { effect: Effect::Changes, ..reads }, ASKS),
+        ("reads, alone", ResolvedCall { lane: Lane::Exclusive, ..reads.clone() }, STARTS),
+        ("reads, not to be repeated", ResolvedCall { repeat: RepeatMode::Once, ..reads.clone() }, STARTS),
+        ("changes", ResolvedCall { effect: ToolEffect::Changes, ..reads }, ASKS),
     ] {
         assert_eq!(judged(asking(), wants).1, want, "{case}");
     }

@@ -1,6 +1,6 @@
 use countersign_core::{
     message::StopReason,
-    session::{Setting, Settings, WhenBusy},
+    session::{SessionSetting, Settings, WhenBusy},
 };
 
 use super::{from, only};
@@ -40,6 +40,6 @@ fn nobody_is_asked_while_the_process_closes() {
 #[test]
 fn a_run_without_a_model_fails() {
     let mut stage = calling(["write"]);
-    stage.set(Setting::All(Box::<Settings>::default()));
+    stage.set(SessionSetting::All(Box::<Settings>::default()));
     assert_eq!(from(&stage.end(0), "run"), "run turn_closed, run turn_opened, run ended failed");
 }

@@ -1,4 +1,4 @@
-use countersign_core::{gate::Answer, run::Wanted};
+use countersign_core::{gate::GateReply, run::ResolvedCall};
 use serde_json::{Value, json};
 
 use super::{from, only};
@@ -13,25 +13,25 @@ const DONE: &str = "session entry tool_result, call ended done, run turn_closed,
 fn asks(arguments: Value) -> (Stage, Told) {
     let mut stage = thinking(open());
     let arguments = arguments.as_object().cloned().expect("the table has objects");
-    let told = stage.want([Wanted { arguments, ..wanted("ask", "") }]);
+    let told = stage.want([ResolvedCall { arguments, ..wanted("ask", "") }]);
     (stage, told)
 }
 
-fn answer(stage: &mut Stage, answer: Answer) -> String {
+fn answer(stage: &mut Stage, answer: GateReply) -> String {
     let gate = stage.gate();
     let told = stage.decide(gate, answer, "ana", None);
     told.0[1..].join(", ")
 }
 
-fn says(label: &str) -> Answer {
-    Answer::Say(vec![label.to_owned()])
+fn says(label: &str) -> GateReply {
+    GateReply::Say(vec![label.to_owned()])
 }
 
 #[test]
 fn the_questions_of_a_call_are_asked_one_after_the_other() {
     for (case, first, second) in [
         ("answered", says("left"), says("because")),
-        ("declined", Answer::Decline, Answer::Decline),
+        ("declined", GateReply::Decline, GateReply::Decline),
         ("denied", deny(None), says("because")),
     ] {
         let mut stage = calling(["ask"]);
@@ -47,8 +47,8 @@ fn the_answers_are_the_result_of_the_call() {
     let other = "(the person did not want to answer)";
     for (first, second, want) in [
         (says("left"), says("because"), "Which?\n  left\nWhy?\n  because".to_owned()),
-        (says("left"), Answer::Decline, format!("Which?\n  left\nWhy?\n  {other}")),
-        (Answer::Decline, says("because"), format!("Which?\n  {other}\nWhy?\n  because")),
+        (says("left"), GateReply::Decline, format!("Which?\n  left\nWhy?\n  {other}")),
+        (GateReply::Decline, says("because"), format!("Which?\n  {other}\nWhy?\n  because")),
     ] {
         let mut stage = calling(["ask"]);
         answer(&mut stage, first);
@@ -60,7 +60,7 @@ fn the_answers_are_the_result_of_the_call() {
 #[test]
 fn several_labels_are_one_answer_where_several_count() {
     let (mut stage, _) = asks(json!({"questions": [{"question": "Which?", "multi": true}]}));
-    answer(&mut stage, Answer::Say(vec!["left".to_owned(), "right".to_owned()]));
+    answer(&mut stage, GateReply::Say(vec!["left".to_owned(), "right".to_owned()]));
     assert_eq!(stage.result(), "Which?\n  left, right");
 }
 

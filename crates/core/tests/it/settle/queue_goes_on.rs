@@ -1,6 +1,6 @@
 use countersign_core::{
     message::StopReason,
-    session::{Command, Compacted, Modes, Queue, Setting, Take, WhenBusy},
+    session::{Command, CompactionOutcome, MessageQueue, QueueModes, SessionSetting, TakeMode, WhenBusy},
 };
 
 use super::from;
@@ -11,14 +11,14 @@ use crate::{
 
 type Start = fn() -> Stage;
 
-fn queue(stage: &mut Stage, queue: Queue, count: usize) {
+fn queue(stage: &mut Stage, queue: MessageQueue, count: usize) {
     for _ in 0..count {
-        stage.session(Command::Queue { queue, said: text(1) });
+        stage.session(Command::Queue { queue, message: text(1) });
     }
 }
 
-fn takes(stage: &mut Stage, steering: Take, follow_up: Take) {
-    stage.set(Setting::Modes(Modes { steering, follow_up, ..Modes::default() }));
+fn takes(stage: &mut Stage, steering: TakeMode, follow_up: TakeMode) {
+    stage.set(SessionSetting::Modes(QueueModes { steering, follow_up, ..QueueModes::default() }));
 }
 
 /// What is said at the beginning of a run, by kind and by the queue that it comes from.
@@ -37,7 +37,7 @@ fn said(facts: &[String]) -> String {
 
 #[test]
 fn a_run_begins_with_its_message_and_what_steers_it() {
-    let (one, all) = (Take::One, Take::All);
+    let (one, all) = (TakeMode::One, TakeMode::All);
     for (case, steering, follow_ups, take, want) in [
         ("nothing waits", 0, 0, one, "user"),
         ("one steers", 1, 0, one, "user, steering"),
@@ -48,8 +48,8 @@ fn a_run_begins_with_its_message_and_what_steers_it() {
     ] {
         let mut stage = idle();
         takes(&mut stage, take, take);
-        queue(&mut stage, Queue::Steering, steering);
-        queue(&mut stage, Queue::FollowUp, follow_ups);
+        queue(&mut stage, MessageQueue::Steering, steering);
+        queue(&mut stage, MessageQueue::FollowUp, follow_ups);
         assert_eq!(said(&stage.prompt(WhenBusy::Refuse).0), want, "{case}");
     }
 }
@@ -57,15 +57,15 @@ fn a_run_begins_with_its_message_and_what_steers_it() {
 #[test]
 fn what_is_queued_goes_behind_what_a_run_that_ended_left_in_the_queue() {
     for (case, steering, follow_ups, take, first, last) in [
-        ("nothing waits", 0, 0, Take::One, "user", ""),
-        ("one by one", 0, 2, Take::One, "follow_up", "follow_up, follow_up"),
-        ("all that waited at once", 0, 2, Take::All, "follow_up, follow_up", "follow_up"),
-        ("what steers goes first", 1, 1, Take::One, "steering", "follow_up, follow_up"),
+        ("nothing waits", 0, 0, TakeMode::One, "user", ""),
+        ("one by one", 0, 2, TakeMode::One, "follow_up", "follow_up, follow_up"),
+        ("all that waited at once", 0, 2, TakeMode::All, "follow_up, follow_up", "follow_up"),
+        ("what steers goes first", 1, 1, TakeMode::One, "steering", "follow_up, follow_up"),
     ] {
         let mut stage = idle();
         takes(&mut stage, take, take);
-        queue(&mut stage, Queue::Steering, steering);
-        queue(&mut stage, Queue::FollowUp, follow_ups);
+        queue(&mut stage, MessageQueue::Steering, steering);
+        queue(&mut stage, MessageQueue::FollowUp, follow_ups);
         assert_eq!(said(&stage.prompt(WhenBusy::FollowUp).0), first, "{case}");
         let mut rest = Vec::new();
         while stage.here().run().is_some() {
@@ -78,7 +78,7 @@ fn what_is_queued_goes_behind_what_a_run_that_ended_left_in_the_queue() {
 
 #[test]
 fn a_turn_goes_on_with_what_was_queued_as_the_modes_say() {
-    let (one, all) = (Take::One, Take::All);
+    let (one, all) = (TakeMode::One, TakeMode::All);
     for (case, steering, follow_ups, takes_steering, takes_follow_ups, want) in [
         ("one steers", 2, 0, one, all, "steering"),
         ("all steer", 2, 0, all, one, "steering, steering"),
@@ -88,8 +88,8 @@ fn a_turn_goes_on_with_what_was_queued_as_the_modes_say() {
     ] {
         let mut stage = thinking(open());
         takes(&mut stage, takes_steering, takes_follow_ups);
-        queue(&mut stage, Queue::Steering, steering);
-        queue(&mut stage, Queue::FollowUp, follow_ups);
+        queue(&mut stage, MessageQueue::Steering, steering);
+        queue(&mut stage, MessageQueue::FollowUp, follow_ups);
         let told = stage.answer(StopReason::Stop, Vec::new(), None);
         assert_eq!(said(&told.0[1..]), want, "{case}");
         assert_eq!(told.0.last().unwrap(), "run asked", "{case}");
@@ -99,8 +99,8 @@ fn a_turn_goes_on_with_what_was_queued_as_the_modes_say() {
 #[test]
 fn a_run_ends_when_every_queue_is_empty() {
     let mut stage = thinking(open());
-    queue(&mut stage, Queue::Steering, 2);
-    queue(&mut stage, Queue::FollowUp, 2);
+    queue(&mut stage, MessageQueue::Steering, 2);
+    queue(&mut stage, MessageQueue::FollowUp, 2);
     let mut order = Vec::new();
     while stage.here().run().is_some() {
         order.push(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]));
@@ -111,7 +111,7 @@ fn a_run_ends_when_every_queue_is_empty() {
 #[test]
 fn follow_ups_wait_while_calls_have_results() {
     let mut stage = thinking(open());
-    queue(&mut stage, Queue::FollowUp, 1);
+    queue(&mut stage, MessageQueue::FollowUp, 1);
     stage.want([crate::stage::wanted("write", "a")]);
     assert_eq!(from(&stage.end(0), "run"), "run turn_closed, run turn_opened, run asked");
     assert_eq!(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]), "follow_up");
@@ -125,14 +125,14 @@ fn a_persons_commands_stand_before_the_next_prompt_and_that_before_what_steers_i
     let progress = returned();
     stage.tell(countersign_core::engine::Command::Call(countersign_core::call::Command::Ended { call, progress }));
     stage.answer(StopReason::Stop, Vec::new(), None);
-    queue(&mut stage, Queue::Steering, 1);
+    queue(&mut stage, MessageQueue::Steering, 1);
     assert_eq!(said(&stage.prompt(WhenBusy::Refuse).0), "held, user, steering");
 }
 
 #[test]
 fn what_was_said_during_a_compaction_is_said_after_it() {
-    let done = || Compacted::Done { said: text(1), spent: None };
-    let failed = || Compacted::Failed { message: "no".into() };
+    let done = || CompactionOutcome::Done { summary: text(1), spent: None };
+    let failed = || CompactionOutcome::Failed { message: "no".into() };
     let (manual, prompted): (Start, Start) = (compacting, behind);
     for (case, state, steering, follow_ups, outcome, want) in [
         ("nothing was said", manual, 0, 0, done(), ""),
@@ -140,14 +140,14 @@ fn what_was_said_during_a_compaction_is_said_after_it() {
         ("it follows", manual, 0, 1, done(), "follow_up"),
         ("both", manual, 1, 1, done(), "steering"),
         ("after a failure too", manual, 1, 0, failed(), "steering"),
-        ("not after an abort", manual, 1, 1, Compacted::Aborted, ""),
+        ("not after an abort", manual, 1, 1, CompactionOutcome::Aborted, ""),
         ("a prompt waited", prompted, 0, 0, done(), "prompt"),
         ("a prompt waited, then steering", prompted, 1, 1, done(), "prompt, steering"),
         ("a prompt is not lost by a failure", prompted, 0, 0, failed(), "prompt"),
     ] {
         let mut stage = state();
-        queue(&mut stage, Queue::Steering, steering);
-        queue(&mut stage, Queue::FollowUp, follow_ups);
+        queue(&mut stage, MessageQueue::Steering, steering);
+        queue(&mut stage, MessageQueue::FollowUp, follow_ups);
         let told = stage.session(Command::Compacted { epoch: 1, outcome });
         let run: Vec<_> = told.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
         assert_eq!(said(&run), want, "{case}");
@@ -158,17 +158,19 @@ fn what_was_said_during_a_compaction_is_said_after_it() {
 #[test]
 fn what_was_queued_before_a_compaction_starts_nothing_after_it() {
     for (case, before, during, want) in [
-        ("queued before", Queue::Steering, None, ""),
-        ("follows", Queue::FollowUp, None, ""),
-        ("one more during it", Queue::Steering, Some(Queue::Steering), "steering"),
-        ("another queue", Queue::FollowUp, Some(Queue::Steering), "steering"),
+        ("queued before", MessageQueue::Steering, None, ""),
+        ("follows", MessageQueue::FollowUp, None, ""),
+        ("one more during it", MessageQueue::Steering, Some(MessageQueue::Steering), "steering"),
+        ("another queue", MessageQueue::FollowUp, Some(MessageQueue::Steering), "steering"),
     ] {
         let mut stage = idle();
         queue(&mut stage, before, 1);
         crate::states::compact(&mut stage);
         during.into_iter().for_each(|during| queue(&mut stage, during, 1));
-        let told =
-            stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done { said: text(1), spent: None } });
+        let told = stage.session(Command::Compacted {
+            epoch: 1,
+            outcome: CompactionOutcome::Done { summary: text(1), spent: None },
+        });
         let run: Vec<_> = told.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
         assert_eq!(said(&run), want, "{case}");
     }
@@ -178,6 +180,7 @@ fn what_was_queued_before_a_compaction_starts_nothing_after_it() {
 fn a_prompt_that_was_taken_back_is_not_run_after_the_compaction() {
     let mut stage = behind();
     stage.session(Command::Clear);
-    let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done { said: text(1), spent: None } });
+    let told = stage
+        .session(Command::Compacted { epoch: 1, outcome: CompactionOutcome::Done { summary: text(1), spent: None } });
     assert_eq!(told.cell(), "Done: session entry compaction, session compaction_ended rest");
 }

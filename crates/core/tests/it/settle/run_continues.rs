@@ -1,8 +1,8 @@
 use countersign_core::{
-    call::{Progress, Returned},
+    call::{CallProgress, CallResult},
     message::StopReason::{Aborted, Error, Stop},
-    run::Failure,
-    session::{self, Command, Compacted, Kind, Queue, Setting, Settings, WhenBusy},
+    run::ProviderFailure,
+    session::{self, Command, CompactionOutcome, MessageQueue, SessionEntryKind, SessionSetting, Settings, WhenBusy},
 };
 
 use super::from;
@@ -13,9 +13,9 @@ use crate::{
 
 type Start = fn() -> Stage;
 
-fn queued(queue: Queue) -> Stage {
+fn queued(queue: MessageQueue) -> Stage {
     let mut stage = thinking(open());
-    stage.session(Command::Queue { queue, said: text(1) });
+    stage.session(Command::Queue { queue, message: text(1) });
     stage
 }
 
@@ -23,7 +23,7 @@ fn queued(queue: Queue) -> Stage {
 fn what_follows_a_turn_is_steering_then_results_then_follow_ups_then_the_end() {
     let opened = "run turn_opened, session dequeued";
     let nothing: Start = || thinking(open());
-    let (steering, follow_up): (Start, Start) = (|| queued(Queue::Steering), || queued(Queue::FollowUp));
+    let (steering, follow_up): (Start, Start) = (|| queued(MessageQueue::Steering), || queued(MessageQueue::FollowUp));
     let steers = format!("{opened} steering, session entry user, run asked");
     let follows = format!("{opened} follow_up, session entry user, run asked");
     for (case, state, calls, want) in [
@@ -47,19 +47,19 @@ fn what_follows_a_turn_is_steering_then_results_then_follow_ups_then_the_end() {
 
 #[test]
 fn queues_wait_after_a_run_that_failed_or_was_stopped() {
-    let fatal = Failure { retryable: false, overflow: false, after: None };
-    for queue in [Queue::Steering, Queue::FollowUp] {
+    let fatal = ProviderFailure { retryable: false, overflow: false, after: None };
+    for queue in [MessageQueue::Steering, MessageQueue::FollowUp] {
         let mut failed = queued(queue);
         assert_eq!(failed.fail(fatal).0.last().unwrap(), "run ended failed", "{queue:?}");
         let mut broken = queued(queue);
         assert_eq!(broken.answer(Aborted, Vec::new(), None).0.last().unwrap(), "run ended aborted", "{queue:?}");
-        assert_eq!((failed.here().queued(), broken.here().queued()), (1, 1), "{queue:?}");
+        assert_eq!((failed.here().queued_count(), broken.here().queued_count()), (1, 1), "{queue:?}");
     }
 }
 
 #[test]
 fn a_stream_that_broke_is_no_finished_answer_whether_or_not_it_is_said_why() {
-    for queue in [Queue::Steering, Queue::FollowUp] {
+    for queue in [MessageQueue::Steering, MessageQueue::FollowUp] {
         let mut stage = queued(queue);
         assert_eq!(from(&stage.answer(Error, Vec::new(), None), "run ended"), "run ended failed", "{queue:?}");
     }
@@ -69,10 +69,10 @@ fn a_stream_that_broke_is_no_finished_answer_whether_or_not_it_is_said_why() {
 fn what_steers_is_said_when_a_run_asks_again() {
     let steers = "run turn_opened, session dequeued steering, session entry user, run asked";
     let mut waiting = crate::states::backing_off();
-    waiting.session(Command::Queue { queue: Queue::Steering, said: text(1) });
+    waiting.session(Command::Queue { queue: MessageQueue::Steering, message: text(1) });
     waiting.now = waiting.engine.state().next_deadline().unwrap();
     assert_eq!(from(&waiting.tell(countersign_core::engine::Command::Tick), "run turn_opened"), steers);
-    let told = queued(Queue::Steering).restart(open(), countersign_core::engine::ResumeMode::Go);
+    let told = queued(MessageQueue::Steering).restart(open(), countersign_core::engine::ResumeMode::Go);
     assert_eq!(from(&told, "run turn_opened"), steers);
 }
 
@@ -83,15 +83,15 @@ fn with_results(first: u64, results: usize) -> Stage {
         context_window: 120_000,
         ..stage.here().settings().model.clone().expect("the stage has it")
     };
-    let thresholds = session::Thresholds { at_tokens: Some(100_000), ..stage.here().settings().thresholds };
+    let thresholds = session::CompactionThresholds { at_tokens: Some(100_000), ..stage.here().settings().thresholds };
     let settings = Settings { model: Some(model), thresholds, ..stage.here().settings().clone() };
-    stage.set(Setting::All(Box::new(settings)));
-    stage.import([("u", Kind::User, first)]);
+    stage.set(SessionSetting::All(Box::new(settings)));
+    stage.import([("u", SessionEntryKind::User, first)]);
     let ids: Vec<String> = (0..results).map(|at| format!("r{at}")).collect();
     for id in &ids {
-        stage.import([(id, Kind::ToolResult { prunable: true }, 10_000)]);
+        stage.import([(id, SessionEntryKind::ToolResult { prunable: true }, 10_000)]);
     }
-    stage.import([("v", Kind::User, 60)]);
+    stage.import([("v", SessionEntryKind::User, 60)]);
     stage
 }
 
@@ -113,10 +113,10 @@ fn old_results_are_pruned_before_a_compaction_and_in_its_place_where_that_is_eno
 /// A run over the limit that ends now.
 fn over_limit(auto: bool) -> Stage {
     let mut stage = idle();
-    stage.set(Setting::AutoCompaction(false));
-    stage.import([("u", Kind::User, 900), ("v", Kind::User, 60)]);
+    stage.set(SessionSetting::AutoCompaction(false));
+    stage.import([("u", SessionEntryKind::User, 900), ("v", SessionEntryKind::User, 60)]);
     stage.prompt(WhenBusy::Refuse);
-    stage.set(Setting::AutoCompaction(auto));
+    stage.set(SessionSetting::AutoCompaction(auto));
     stage
 }
 
@@ -139,9 +139,9 @@ fn a_context_that_grew_too_long_is_compacted_after_the_run() {
 fn work_goes_on_after_a_compaction_that_succeeded() {
     let goes_on = "run started continuation, run turn_opened, session entry developer, run asked";
     for (case, outcome, want) in [
-        ("done", Compacted::Done { said: text(1), spent: None }, goes_on),
-        ("failed", Compacted::Failed { message: "no".into() }, ""),
-        ("aborted", Compacted::Aborted, ""),
+        ("done", CompactionOutcome::Done { summary: text(1), spent: None }, goes_on),
+        ("failed", CompactionOutcome::Failed { message: "no".into() }, ""),
+        ("aborted", CompactionOutcome::Aborted, ""),
     ] {
         let mut stage = over_limit(true);
         stage.answer(Stop, Vec::new(), None);
@@ -158,18 +158,21 @@ fn a_continuation_that_did_nothing_is_not_continued_again() {
     ] {
         let mut stage = over_limit(true);
         stage.answer(Stop, Vec::new(), None);
-        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done { said: text(2_000), spent: None } });
+        stage.session(Command::Compacted {
+            epoch: 1,
+            outcome: CompactionOutcome::Done { summary: text(2_000), spent: None },
+        });
         if works {
             stage.want([wanted("write", "a")]);
-            let returned = Returned {
-                said: text(60),
+            let returned = CallResult {
+                message: text(60),
                 error: false,
                 open_tasks: None,
                 folder: None,
                 prunable: false,
                 left_behind: None,
             };
-            stage.end_with(0, Progress::Returned(Box::new(returned)));
+            stage.end_with(0, CallProgress::Returned(Box::new(returned)));
         }
         assert_eq!(from(&stage.answer(Stop, Vec::new(), None), "run ended"), want, "{case}");
     }
@@ -179,13 +182,13 @@ fn a_continuation_that_did_nothing_is_not_continued_again() {
 fn with_tasks(most: u32, open: u32) -> Stage {
     let mut stage = idle();
     let settings = Settings { todo_reminders: most, ..stage.here().settings().clone() };
-    stage.set(Setting::All(Box::new(settings)));
+    stage.set(SessionSetting::All(Box::new(settings)));
     stage.prompt(WhenBusy::Refuse);
     stage.want([wanted("write", "a")]);
     let open_tasks = Some(open);
     let returned =
-        Returned { said: text(1), error: false, open_tasks, folder: None, prunable: false, left_behind: None };
-    stage.end_with(0, Progress::Returned(Box::new(returned)));
+        CallResult { message: text(1), error: false, open_tasks, folder: None, prunable: false, left_behind: None };
+    stage.end_with(0, CallProgress::Returned(Box::new(returned)));
     stage
 }
 
@@ -215,17 +218,17 @@ fn nothing_follows_a_last_message() {
     attempts(&mut stage);
     for behind_compaction in [false, true] {
         if behind_compaction {
-            stage.import([("u", Kind::User, 900), ("v", Kind::User, 60)]);
-            stage.set(Setting::AutoCompaction(true));
+            stage.import([("u", SessionEntryKind::User, 900), ("v", SessionEntryKind::User, 60)]);
+            stage.set(SessionSetting::AutoCompaction(true));
         }
-        stage.session(Command::HandOff { said: text(1) });
+        stage.session(Command::HandOff { message: text(1) });
         if behind_compaction {
-            let epoch = stage.here().compaction().expect("it waits").epoch;
-            let outcome = Compacted::Done { said: text(5_000), spent: None };
+            let epoch = stage.here().active_compaction().expect("it waits").epoch;
+            let outcome = CompactionOutcome::Done { summary: text(5_000), spent: None };
             stage.session(Command::Compacted { epoch, outcome });
         }
-        for queue in [Queue::Steering, Queue::FollowUp] {
-            stage.session(Command::Queue { queue, said: text(1) });
+        for queue in [MessageQueue::Steering, MessageQueue::FollowUp] {
+            stage.session(Command::Queue { queue, message: text(1) });
         }
         let told = from(&stage.answer(Stop, Vec::new(), None), "run ended");
         assert_eq!(told, "run ended completed", "behind a compaction: {behind_compaction}");

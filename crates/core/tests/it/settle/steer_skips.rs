@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::ResumeMode,
-    gate::{Answer, Scope},
-    session::{Command, Interrupt, Modes, Queue, Setting, WhenBusy},
+    gate::{ApprovalScope, GateReply},
+    session::{Command, InterruptMode, MessageQueue, QueueModes, SessionSetting, WhenBusy},
 };
 
 use super::{from, only};
@@ -12,22 +12,22 @@ use crate::{
 
 const SKIPPED: &str = "session entry tool_result, call ended skipped";
 
-fn queue(stage: &mut Stage, queue: Queue) -> String {
-    let told = stage.session(Command::Queue { queue, said: text(1) });
+fn queue(stage: &mut Stage, queue: MessageQueue) -> String {
+    let told = stage.session(Command::Queue { queue, message: text(1) });
     from(&told, "gate") + &from(&told, "session entry")
 }
 
-fn set(stage: &mut Stage, interrupt: Interrupt) {
-    stage.set(Setting::Modes(Modes { interrupt, ..Modes::default() }));
+fn set(stage: &mut Stage, interrupt: InterruptMode) {
+    stage.set(SessionSetting::Modes(QueueModes { interrupt, ..QueueModes::default() }));
 }
 
 #[test]
 fn a_steering_message_skips_what_has_not_begun_once_a_call_of_the_turn_has_ended() {
     let skipped = format!("{SKIPPED}, run turn_closed");
     for (case, mut stage, message, skips) in [
-        ("steering", calling(["write", "write"]), Some(Queue::Steering), true),
+        ("steering", calling(["write", "write"]), Some(MessageQueue::Steering), true),
         ("no message", calling(["write", "write"]), None, false),
-        ("a follow-up", calling(["write", "write"]), Some(Queue::FollowUp), false),
+        ("a follow-up", calling(["write", "write"]), Some(MessageQueue::FollowUp), false),
     ] {
         if let Some(message) = message {
             assert_eq!(queue(&mut stage, message), "", "{case}: no call has ended");
@@ -40,10 +40,10 @@ fn a_steering_message_skips_what_has_not_begun_once_a_call_of_the_turn_has_ended
 #[test]
 fn the_mode_is_that_of_the_runs_beginning() {
     for (began, since, skips) in [
-        (Interrupt::Immediate, Interrupt::Immediate, true),
-        (Interrupt::Immediate, Interrupt::Wait, true),
-        (Interrupt::Wait, Interrupt::Wait, false),
-        (Interrupt::Wait, Interrupt::Immediate, false),
+        (InterruptMode::Immediate, InterruptMode::Immediate, true),
+        (InterruptMode::Immediate, InterruptMode::Wait, true),
+        (InterruptMode::Wait, InterruptMode::Wait, false),
+        (InterruptMode::Wait, InterruptMode::Immediate, false),
     ] {
         let mut stage = idle();
         set(&mut stage, began);
@@ -51,7 +51,7 @@ fn the_mode_is_that_of_the_runs_beginning() {
         set(&mut stage, since);
         stage.restart(open(), ResumeMode::Go);
         stage.want([wanted("write", "a"), wanted("write", "b")]);
-        queue(&mut stage, Queue::Steering);
+        queue(&mut stage, MessageQueue::Steering);
         let told = stage.end(0).cell();
         assert_eq!(told.contains(SKIPPED), skips, "{began:?}, then {since:?}: {told}");
     }
@@ -60,7 +60,7 @@ fn the_mode_is_that_of_the_runs_beginning() {
 #[test]
 fn a_call_that_works_is_not_skipped() {
     let mut stage = calling(["look", "look", "write"]);
-    queue(&mut stage, Queue::Steering);
+    queue(&mut stage, MessageQueue::Steering);
     assert_eq!(only(&stage.end(0), "call ended"), "call ended done, call ended skipped", "the last has not begun");
     let told = stage.end(1);
     assert_eq!(only(&told, "call ended"), "call ended done");
@@ -71,7 +71,7 @@ fn a_call_that_works_is_not_skipped() {
 fn a_gate_of_a_skipped_call_is_withdrawn() {
     let mut stage = thinking(asking());
     stage.want([wanted("look", "a"), wanted("write", "b")]);
-    assert_eq!(queue(&mut stage, Queue::Steering), "", "no call has ended");
+    assert_eq!(queue(&mut stage, MessageQueue::Steering), "", "no call has ended");
     let told = from(&stage.end(0), "gate");
     assert!(told.starts_with(&format!("gate resolved withdrawn, {SKIPPED}, run turn_closed")), "{told}");
 }
@@ -79,7 +79,7 @@ fn a_gate_of_a_skipped_call_is_withdrawn() {
 #[test]
 fn a_call_that_was_refused_has_ended_too() {
     let mut stage = under(asking(), ["write", "write"]);
-    queue(&mut stage, Queue::Steering);
+    queue(&mut stage, MessageQueue::Steering);
     let gate = stage.gate();
     let told = stage.decide(gate, deny(None), "ana", None);
     assert_eq!(only(&told, "call ended"), "call ended denied, call ended skipped");
@@ -90,15 +90,15 @@ fn what_a_person_allowed_and_has_not_begun_is_skipped_as_well() {
     let mut stage = thinking(asking());
     stage.want([wanted("look", "a"), wanted("write", "b")]);
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
-    queue(&mut stage, Queue::Steering);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
+    queue(&mut stage, MessageQueue::Steering);
     assert_eq!(only(&stage.end(0), "call"), "call ended done, call ended skipped");
 }
 
 #[test]
 fn the_model_is_told_why_a_call_was_skipped() {
     let mut stage = calling(["write", "write"]);
-    queue(&mut stage, Queue::Steering);
+    queue(&mut stage, MessageQueue::Steering);
     stage.end(0);
     assert_eq!(stage.result(), "Skipped due to queued user message.");
 }

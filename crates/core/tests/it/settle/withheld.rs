@@ -3,13 +3,13 @@
 use countersign_core::{
     call::Executor,
     engine::{Command, ResumeMode},
-    gate::{Answer, Decision, Kind},
+    gate::{GateReply, Kind, SignOffDecision},
     id::PeerId,
-    peer::{self, Line, Memory},
+    peer::{self, PeerLine, PeerMemory},
     policy::Class,
-    run::Wanted,
-    session::{self, Queue, Setting, Settings, WhenBusy},
-    tool::Effect,
+    run::ResolvedCall,
+    session::{self, MessageQueue, SessionSetting, Settings, WhenBusy},
+    tool::ToolEffect,
 };
 use serde_json::{Value, json};
 
@@ -18,37 +18,37 @@ use crate::{
     states::thinking,
 };
 
-fn says(said: &[&str]) -> Answer {
-    Answer::Say(said.iter().map(|said| (*said).to_owned()).collect())
+fn says(said: &[&str]) -> GateReply {
+    GateReply::Say(said.iter().map(|said| (*said).to_owned()).collect())
 }
 
-fn reads(tool: &str, path: &str) -> Wanted {
-    Wanted { effect: Effect::Reads, ..wanted(tool, path) }
+fn reads(tool: &str, path: &str) -> ResolvedCall {
+    ResolvedCall { effect: ToolEffect::Reads, ..wanted(tool, path) }
 }
 
 /// A run whose call of `tool` was answered so.
-fn answered(tool: &str, answer: Answer) -> Stage {
+fn answered(tool: &str, answer: GateReply) -> Stage {
     let mut stage = thinking(open());
     answers(&mut stage, tool, answer);
     stage
 }
 
-fn answers(stage: &mut Stage, tool: &str, answer: Answer) {
+fn answers(stage: &mut Stage, tool: &str, answer: GateReply) {
     stage.want([reads(tool, "")]);
     let gate = stage.gate();
     stage.decide(gate, answer, "ana", None).1.expect("it is offered");
 }
 
 /// A tool of a host, which is there.
-fn of_host(stage: &mut Stage) -> Wanted {
-    let came = peer::Command::Came { peer: PeerId::new("host"), line: Line(3), memory: Memory::Forgets };
+fn of_host(stage: &mut Stage) -> ResolvedCall {
+    let came = peer::Command::Came { peer: PeerId::new("host"), line: PeerLine(3), memory: PeerMemory::Forgets };
     stage.tell(Command::Peer(came));
     let executor = Executor::Peer(PeerId::new("host"));
-    Wanted { executor, class: Some(Class::HostToolInvoke), ..wanted("deploy", "a") }
+    ResolvedCall { executor, class: Some(Class::HostToolInvoke), ..wanted("deploy", "a") }
 }
 
 /// Whether a call starts; the run goes on either way.
-fn starts(stage: &mut Stage, call: Wanted) -> bool {
+fn starts(stage: &mut Stage, call: ResolvedCall) -> bool {
     let told = stage.want([call]).0;
     let starts = told.iter().any(|fact| fact == "call started");
     if starts {
@@ -72,29 +72,30 @@ fn every_answer_but_an_approval_holds_calls_back() {
     for (answer, held) in [
         (says(&["approve"]), None),
         (says(&["approve", "well done"]), None),
-        (Answer::Allow(countersign_core::gate::Scope::Once), None),
-        (says(&["reject"]), Some(Decision::Refuse)),
-        (says(&["reject", "no"]), Some(Decision::Refuse)),
-        (says(&["request-changes", "smaller"]), Some(Decision::Change)),
-        (says(&["in my own words"]), Some(Decision::Change)),
-        (Answer::Deny { reason: None }, Some(Decision::Refuse)),
-        (Answer::Decline, Some(Decision::Refuse)),
+        (GateReply::Allow(countersign_core::gate::ApprovalScope::Once), None),
+        (says(&["reject"]), Some(SignOffDecision::Refuse)),
+        (says(&["reject", "no"]), Some(SignOffDecision::Refuse)),
+        (says(&["request-changes", "smaller"]), Some(SignOffDecision::Change)),
+        (says(&["in my own words"]), Some(SignOffDecision::Change)),
+        (GateReply::Deny { reason: None }, Some(SignOffDecision::Refuse)),
+        (GateReply::Decline, Some(SignOffDecision::Refuse)),
     ] {
         let mut stage = answered("plan", answer.clone());
-        assert_eq!(stage.here().withheld().map(|withheld| withheld.decision), held, "{answer:?}");
+        assert_eq!(stage.here().withheld_calls().map(|withheld| withheld.decision), held, "{answer:?}");
         assert_eq!(is_held(&mut stage), held.is_some(), "{answer:?}");
     }
 }
 
 #[test]
 fn nobodys_answer_approves_nothing_whatever_counts_by_default() {
-    for otherwise in [session::Otherwise::Nothing, session::Otherwise::Default] {
-        let patience = session::Patience { within: Some(seconds(60)), remind: None, otherwise };
-        let asking = session::Asking { plan: patience, question: patience, ..session::Asking::default() };
+    for otherwise in [session::NoAnswerRule::Nothing, session::NoAnswerRule::Default] {
+        let patience = session::AskTimeouts { within: Some(seconds(60)), remind: None, otherwise };
+        let asking =
+            session::QuestionSettings { plan: patience, question: patience, ..session::QuestionSettings::default() };
         for call in [reads("plan", ""), ask(&json!({"stage": "ralplan", "kind": "approval"}))] {
             let mut stage = thinking(open());
             let settings = stage.here().settings().clone();
-            stage.set(Setting::All(Box::new(Settings { asking: asking.clone(), ..settings })));
+            stage.set(SessionSetting::All(Box::new(Settings { asking: asking.clone(), ..settings })));
             stage.want([call]);
             stage.now = stage.engine.state().next_deadline().expect("it waits");
             stage.tell(Command::Tick);
@@ -107,7 +108,7 @@ fn nobodys_answer_approves_nothing_whatever_counts_by_default() {
 fn what_changes_something_is_held_back_and_reading_goes_on() {
     let mut stage = answered("plan", says(&["reject"]));
     let host = of_host(&mut stage);
-    let uri = |class, effect| Wanted { class: Some(class), effect, ..host.clone() };
+    let uri = |class, effect| ResolvedCall { class: Some(class), effect, ..host.clone() };
     for (call, want) in [
         (wanted("look", "a"), true),
         (wanted("write", "a"), false),
@@ -118,11 +119,14 @@ fn what_changes_something_is_held_back_and_reading_goes_on() {
         (wanted("bash", "$X"), false),
         (host.clone(), false),
         (
-            Wanted { arguments: json!({"command": "ls"}).as_object().cloned().unwrap_or_default(), ..host.clone() },
+            ResolvedCall {
+                arguments: json!({"command": "ls"}).as_object().cloned().unwrap_or_default(),
+                ..host.clone()
+            },
             false,
         ),
-        (uri(Class::HostUriRead, Effect::Reads), true),
-        (uri(Class::HostUriWrite, Effect::Changes), false),
+        (uri(Class::HostUriRead, ToolEffect::Reads), true),
+        (uri(Class::HostUriWrite, ToolEffect::Changes), false),
     ] {
         let shown = format!("{} {:?}", call.signature, call.class);
         assert_eq!(starts(&mut stage, call), want, "{shown}");
@@ -144,8 +148,8 @@ fn calls_of_the_same_message_behind_the_plan_are_held_back_too() {
 #[test]
 fn the_next_message_of_the_person_or_an_approved_plan_releases_them() {
     let mut said = answered("plan", says(&["reject"]));
-    said.session(session::Command::Queue { queue: Queue::Steering, said: text(1) });
-    assert!(said.here().withheld().is_some(), "it has not been said yet");
+    said.session(session::Command::Queue { queue: MessageQueue::Steering, message: text(1) });
+    assert!(said.here().withheld_calls().is_some(), "it has not been said yet");
     said.want([wanted("look", "a")]);
     said.end(0);
     assert!(!is_held(&mut said), "a steering message");
@@ -163,7 +167,7 @@ fn the_next_message_of_the_person_or_an_approved_plan_releases_them() {
 #[test]
 fn a_message_from_before_the_answer_does_not_release_them() {
     let mut stage = thinking(open());
-    stage.session(session::Command::Queue { queue: Queue::FollowUp, said: text(1) });
+    stage.session(session::Command::Queue { queue: MessageQueue::FollowUp, message: text(1) });
     answers(&mut stage, "plan", says(&["reject"]));
     stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
     assert!(is_held(&mut stage));
@@ -179,17 +183,17 @@ fn an_execution_that_is_declined_holds_them_back_and_one_that_is_approved_releas
     let mut stage = answered("plan", says(&["reject"]));
     for answer in ["approve", "decline", "approve"] {
         answers(&mut stage, "execution", says(&[answer]));
-        assert_eq!(stage.here().withheld().map(|withheld| withheld.kind), Some(Kind::Plan), "{answer}");
+        assert_eq!(stage.here().withheld_calls().map(|withheld| withheld.kind), Some(Kind::Plan), "{answer}");
     }
     assert!(is_held(&mut stage));
 }
 
-fn ask(named: &Value) -> Wanted {
+fn ask(named: &Value) -> ResolvedCall {
     let options =
         json!([{"label": "Approve execution via ultragoal"}, {"label": "Refine further"}, {"label": "Approved"}]);
     let question = json!({"question": "Go?", "options": options, "recommended": 0, "workflowGate": named});
     let arguments = json!({"questions": [question]}).as_object().cloned().unwrap_or_default();
-    Wanted { arguments, ..reads("ask", "") }
+    ResolvedCall { arguments, ..reads("ask", "") }
 }
 
 #[test]
@@ -199,7 +203,7 @@ fn a_question_that_names_itself_an_approval_is_a_plan() {
         ("approval", says(&["Refine further"]), true),
         ("approval", says(&["Approved"]), true),
         ("approval", says(&["approve it, but smaller"]), true),
-        ("approval", Answer::Decline, true),
+        ("approval", GateReply::Decline, true),
         ("execution", says(&["Refine further"]), true),
         ("question", says(&["Refine further"]), false),
     ] {
@@ -215,7 +219,7 @@ fn a_question_that_names_itself_an_approval_is_a_plan() {
 
 #[test]
 fn a_question_is_counted_in_the_stage_that_it_names() {
-    use countersign_core::gate::Stage as Counted;
+    use countersign_core::gate::GateStage as Counted;
 
     for (named, want) in
         [("deep-interview", Counted::Interview), ("ralplan", Counted::Plan), ("ultragoal", Counted::Execution)]
@@ -232,5 +236,5 @@ fn another_process_holds_them_back_too() {
     let mut stage = answered("plan", says(&["reject"]));
     stage.restart(open(), ResumeMode::Go);
     assert!(is_held(&mut stage));
-    assert!(stage.engine.state().session(&session()).and_then(session::Session::withheld).is_some());
+    assert!(stage.engine.state().session(&session()).and_then(session::Session::withheld_calls).is_some());
 }

@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::{Command, EngineReply},
-    gate::{self, Answer},
-    ledger::{Breach, Budget, Metric},
+    gate::{self, GateReply},
+    ledger::{BudgetBreach, BudgetLimits, LedgerMetric},
     message::StopReason,
     policy::{Class, Contract, ContractGap, ContractScope},
     session::WhenBusy,
@@ -124,9 +124,9 @@ fn a_command_of_the_host_needs_its_scope_and_then_its_class() {
 
 #[test]
 fn the_time_comes_before_the_calls_and_those_before_scopes() {
-    let budget = Budget { calls: Some(1), wall_time: Some(500), ..Budget::default() };
-    let time = Breach { metric: Metric::WallTime, limit: 500, observed: 500 };
-    let calls = Breach { metric: Metric::ToolCalls, limit: 1, observed: 2 };
+    let budget = BudgetLimits { calls: Some(1), wall_time: Some(500), ..BudgetLimits::default() };
+    let time = BudgetBreach { metric: LedgerMetric::WallTime, limit: 500, observed: 500 };
+    let calls = BudgetBreach { metric: LedgerMetric::ToolCalls, limit: 1, observed: 2 };
     let no_scopes = || ContractTerms { may: Contract::default(), ..limited(budget) };
     for (case, terms, used, late, want) in [
         (
@@ -154,7 +154,7 @@ fn the_time_comes_before_the_calls_and_those_before_scopes() {
 
 #[test]
 fn what_is_refused_takes_no_call() {
-    let budget = Budget { calls: Some(1), ..Budget::default() };
+    let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
     let mut stage = under(ContractTerms { may: Contract::default(), ..limited(budget) }, open());
     outcome(&mut stage, prompting());
     assert_eq!(contract(&stage).ledger().spent().calls, 0);
@@ -162,8 +162,8 @@ fn what_is_refused_takes_no_call() {
 
 #[test]
 fn a_breach_is_told_once_and_what_only_reads_is_still_answered() {
-    let budget = Budget { calls: Some(1), ..Budget::default() };
-    let breach = Breach { metric: Metric::ToolCalls, limit: 1, observed: 2 };
+    let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
+    let breach = BudgetBreach { metric: LedgerMetric::ToolCalls, limit: 1, observed: 2 };
     let mut stage = under(limited(budget), open());
     outcome(&mut stage, prompting());
     let first = outcome(&mut stage, prompting());
@@ -177,8 +177,8 @@ fn a_breach_is_told_once_and_what_only_reads_is_still_answered() {
 
 #[test]
 fn while_a_person_is_asked_for_more_no_command_begins_work() {
-    let budget = Budget { calls: Some(1), ..Budget::default() };
-    let breach = Breach { metric: Metric::ToolCalls, limit: 1, observed: 2 };
+    let budget = BudgetLimits { calls: Some(1), ..BudgetLimits::default() };
+    let breach = BudgetBreach { metric: LedgerMetric::ToolCalls, limit: 1, observed: 2 };
     let mut stage = under(asking(budget), open());
     outcome(&mut stage, prompting());
     let asked = vec!["unattended breached".to_owned(), r#"gate opened budget ["once"]"#.to_owned()];
@@ -189,8 +189,8 @@ fn while_a_person_is_asked_for_more_no_command_begins_work() {
 
 #[test]
 fn while_a_person_is_asked_for_more_time_the_host_can_still_look_and_answer() {
-    let budget = Budget { wall_time: Some(500), ..Budget::default() };
-    let time = Breach { metric: Metric::WallTime, limit: 500, observed: 500 };
+    let budget = BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() };
+    let time = BudgetBreach { metric: LedgerMetric::WallTime, limit: 500, observed: 500 };
     let mut stage = thinking(asking(budget));
     stage.now = Millis(stage.now.0 + 500);
     stage.tell(Command::Tick);
@@ -198,13 +198,13 @@ fn while_a_person_is_asked_for_more_time_the_host_can_still_look_and_answer() {
     assert_eq!(outcome(&mut stage, of(ContractScope::Prompt)), (ContractOutcome::Admitted, Vec::new()));
     assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(time), Vec::new()));
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(gate::Scope::Once), "host", None).1.expect("it waits");
+    stage.decide(gate, GateReply::Allow(gate::ApprovalScope::Once), "host", None).1.expect("it waits");
     assert_eq!(standing(&stage), ("in force", true));
 }
 
 #[test]
 fn a_session_that_is_over_takes_no_prompt() {
-    let mut stage = thinking(limited(Budget { tokens: Some(100), ..Budget::default() }));
+    let mut stage = thinking(limited(BudgetLimits { tokens: Some(100), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(101)));
     assert_eq!(standing(&stage), ("settled", false));
     assert!(super::refused(&stage.prompt(WhenBusy::Refuse)).is_some());

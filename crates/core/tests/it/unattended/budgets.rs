@@ -1,9 +1,9 @@
 use countersign_core::{
-    call::{self, Progress},
+    call::{self, CallProgress},
     engine::{Command, Event, ResumeMode},
-    ledger::{Amount, Budget, Metric},
+    ledger::{BudgetAmount, BudgetLimits, LedgerMetric},
     message::StopReason,
-    session::{self, Compacted, Kind, ModelRef, Price, Setting, WhenBusy},
+    session::{self, CompactionOutcome, ModelPrice, ModelRef, SessionEntryKind, SessionSetting, WhenBusy},
     time::Millis,
     unattended,
 };
@@ -17,7 +17,7 @@ fn facts(told: &Told) -> String {
     told.0.iter().filter(of_note).cloned().collect::<Vec<_>>().join(", ")
 }
 
-fn breach(stage: &Stage) -> Option<(Metric, u64, u64)> {
+fn breach(stage: &Stage) -> Option<(LedgerMetric, u64, u64)> {
     contract(stage).final_breach().map(|breach| (breach.metric, breach.limit, breach.observed))
 }
 
@@ -28,7 +28,7 @@ fn tick(stage: &mut Stage, now: u64) -> Told {
 
 #[test]
 fn twenty_calls_at_once_never_pass_the_limit() {
-    let budget = Budget { calls: Some(7), ..Budget::default() };
+    let budget = BudgetLimits { calls: Some(7), ..BudgetLimits::default() };
     let stage = calling(asking(budget), 20, "look");
     let started = stage.engine.state().calls().filter(|call| !call.is_before_start()).count();
     assert_eq!((started, contract(&stage).ledger().reserved().calls), (7, 7));
@@ -37,9 +37,9 @@ fn twenty_calls_at_once_never_pass_the_limit() {
 
 #[test]
 fn a_call_too_many_cancels_those_that_run() {
-    let mut stage = calling(limited(Budget { calls: Some(1), ..Budget::default() }), 2, "look");
-    assert_eq!(breach(&stage), Some((Metric::ToolCalls, 1, 2)));
-    let aborting = stage.engine.state().calls().filter(|call| matches!(call.phase(), call::Phase::Started { .. }));
+    let mut stage = calling(limited(BudgetLimits { calls: Some(1), ..BudgetLimits::default() }), 2, "look");
+    assert_eq!(breach(&stage), Some((LedgerMetric::ToolCalls, 1, 2)));
+    let aborting = stage.engine.state().calls().filter(|call| matches!(call.phase(), call::CallPhase::Started { .. }));
     assert_eq!(aborting.count(), 1);
     assert_eq!(standing(&stage), ("over", true));
     let told = stage.end(0);
@@ -52,12 +52,17 @@ fn a_call_too_many_cancels_those_that_run() {
 #[test]
 fn an_answer_that_took_too_much_ends_the_run_before_its_calls_begin() {
     for (case, budget, spent, want) in [
-        ("tokens", Budget { tokens: Some(50), ..Budget::default() }, tokens(51), (Metric::Tokens, 50, 51)),
+        (
+            "tokens",
+            BudgetLimits { tokens: Some(50), ..BudgetLimits::default() },
+            tokens(51),
+            (LedgerMetric::Tokens, 50, 51),
+        ),
         (
             "money",
-            Budget { cost_micros: Some(50), ..Budget::default() },
-            Amount { cost_micros: 51, ..Amount::default() },
-            (Metric::Cost, 50, 51),
+            BudgetLimits { cost_micros: Some(50), ..BudgetLimits::default() },
+            BudgetAmount { cost_micros: 51, ..BudgetAmount::default() },
+            (LedgerMetric::Cost, 50, 51),
         ),
     ] {
         let mut stage = thinking(limited(budget));
@@ -74,14 +79,14 @@ fn an_answer_that_took_too_much_ends_the_run_before_its_calls_begin() {
 
 #[test]
 fn what_was_used_up_to_the_limit_is_no_breach() {
-    let mut stage = thinking(limited(Budget { tokens: Some(50), ..Budget::default() }));
+    let mut stage = thinking(limited(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(50)));
     assert_eq!(standing(&stage), ("in force", false));
 }
 
 #[test]
 fn the_model_is_not_asked_where_not_one_token_is_left() {
-    let mut stage = thinking(limited(Budget { tokens: Some(50), ..Budget::default() }));
+    let mut stage = thinking(limited(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
     let told = spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
     assert_eq!(facts(&told), "run answered, call wanted, call allowed, call started");
     let told = stage.end(0);
@@ -94,12 +99,12 @@ fn the_model_is_not_asked_where_not_one_token_is_left() {
 
 #[test]
 fn time_that_is_up_ends_what_works_and_nothing_else() {
-    let budget = Budget { wall_time: Some(500), ..Budget::default() };
+    let budget = BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() };
     let mut working = thinking(limited(budget));
     assert_eq!(working.engine.state().next_deadline(), Some(Millis(1_500)));
     assert_eq!(facts(&tick(&mut working, 1_499)), "");
     assert_eq!(facts(&tick(&mut working, 1_500)), "unattended breached, run aborting");
-    assert_eq!(breach(&working), Some((Metric::WallTime, 500, 500)));
+    assert_eq!(breach(&working), Some((LedgerMetric::WallTime, 500, 500)));
     assert_eq!(working.engine.state().next_deadline(), None);
 
     let mut idle = under(limited(budget), open());
@@ -115,7 +120,8 @@ fn time_that_is_up_ends_what_works_and_nothing_else() {
 
 #[test]
 fn gates_of_calls_end_with_the_run() {
-    let mut stage = under(limited(Budget { wall_time: Some(500), ..Budget::default() }), crate::stage::asking());
+    let mut stage =
+        under(limited(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() }), crate::stage::asking());
     stage.prompt(WhenBusy::Refuse);
     stage.want([wanted("write", "a")]);
     let told = tick(&mut stage, 1_500);
@@ -135,21 +141,21 @@ fn a_question_that_waits_ends_with_the_run_and_says_why() {
         stage.want([wanted("ask", ""), wanted("look", "a")]);
         stage
     };
-    let mut over = asked(Budget { wall_time: Some(500), ..Budget::default() });
+    let mut over = asked(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() });
     tick(&mut over, 1_500);
     let texts = [
         "unattended run aborted: unattended abort",
         "Tool execution was aborted: the run was stopped before this call began.",
     ];
     assert_eq!(over.results(), texts);
-    let mut stopped = asked(Budget::default());
+    let mut stopped = asked(BudgetLimits::default());
     stopped.abort();
     assert_eq!(stopped.results()[0], "Tool execution was aborted: the run was stopped before anybody answered.");
 }
 
 #[test]
 fn commands_and_compactions_end_too() {
-    let budget = Budget { wall_time: Some(500), ..Budget::default() };
+    let budget = BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() };
     let everything = || countersign_core::unattended::ContractTerms {
         may: countersign_core::policy::Contract {
             scopes: [countersign_core::policy::ContractScope::Bash].into(),
@@ -168,59 +174,60 @@ fn commands_and_compactions_end_too() {
 #[test]
 fn an_answer_may_give_out_what_is_left_and_one_that_is_cut_off_there_is_a_breach() {
     // The prompt is one token, and the model can write ten.
-    let mut stage = thinking(limited(Budget { tokens: Some(5), ..Budget::default() }));
+    let mut stage = thinking(limited(BudgetLimits { tokens: Some(5), ..BudgetLimits::default() }));
     let run = stage.run();
-    assert_eq!(stage.engine.state().run(run).unwrap().cap(), Some(4));
+    assert_eq!(stage.engine.state().run(run).unwrap().token_cap(), Some(4));
     spend(&mut stage, StopReason::Length, Vec::new(), Some(tokens(5)));
-    assert_eq!(breach(&stage), Some((Metric::Tokens, 5, 15)));
+    assert_eq!(breach(&stage), Some((LedgerMetric::Tokens, 5, 15)));
 
-    let mut wide = thinking(limited(Budget { tokens: Some(500), ..Budget::default() }));
+    let mut wide = thinking(limited(BudgetLimits { tokens: Some(500), ..BudgetLimits::default() }));
     let run = wide.run();
-    assert_eq!(wide.engine.state().run(run).unwrap().cap(), None);
+    assert_eq!(wide.engine.state().run(run).unwrap().token_cap(), None);
     spend(&mut wide, StopReason::Length, Vec::new(), Some(tokens(11)));
     assert_eq!(standing(&wide), ("in force", false), "it was its own limit");
 }
 
 #[test]
 fn money_is_reserved_at_the_price_of_the_model() {
-    let mut stage = under(limited(Budget { cost_micros: Some(200), ..Budget::default() }), open());
+    let mut stage = under(limited(BudgetLimits { cost_micros: Some(200), ..BudgetLimits::default() }), open());
     let model = ModelRef {
-        price: Some(Price { input: 3_000_000, output: 15_000_000 }),
+        price: Some(ModelPrice { input: 3_000_000, output: 15_000_000 }),
         ..stage.here().settings().model.clone().unwrap()
     };
-    stage.set(Setting::Model(model));
+    stage.set(SessionSetting::Model(model));
     stage.prompt(WhenBusy::Refuse);
     let reserved = contract(&stage).ledger().reserved();
-    assert_eq!(reserved, Amount { tokens: 11, calls: 0, cost_micros: 3 + 10 * 15 });
+    assert_eq!(reserved, BudgetAmount { tokens: 11, calls: 0, cost_micros: 3 + 10 * 15 });
 }
 
 #[test]
 fn an_answer_of_which_nobody_knows_what_it_took_counts_whole() {
-    let mut stage = thinking(limited(Budget { tokens: Some(1_000), ..Budget::default() }));
+    let mut stage = thinking(limited(BudgetLimits { tokens: Some(1_000), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), None);
     assert_eq!(contract(&stage).ledger().spent(), tokens(11));
 }
 
 #[test]
 fn what_was_under_way_when_the_process_ended_counts_whole_and_meters_go_on() {
-    let budget = Budget { tokens: Some(1_000), calls: Some(9), wall_time: Some(5_000), ..Budget::default() };
+    let budget =
+        BudgetLimits { tokens: Some(1_000), calls: Some(9), wall_time: Some(5_000), ..BudgetLimits::default() };
     let mut asked = thinking(limited(budget));
     asked.restart(open(), ResumeMode::Wait);
     assert_eq!(contract(&asked).ledger().spent(), tokens(11));
 
     let mut called = calling(limited(budget), 1, "write");
     called.restart(open(), ResumeMode::Wait);
-    assert_eq!(contract(&called).ledger().spent(), Amount { tokens: 11, calls: 1, cost_micros: 0 });
-    assert_eq!(contract(&called).ledger().reserved(), Amount::default());
-    assert_eq!(contract(&called).ledger().began(), Some(Millis(1_000)));
+    assert_eq!(contract(&called).ledger().spent(), BudgetAmount { tokens: 11, calls: 1, cost_micros: 0 });
+    assert_eq!(contract(&called).ledger().reserved(), BudgetAmount::default());
+    assert_eq!(contract(&called).ledger().began_at(), Some(Millis(1_000)));
 }
 
 #[test]
 fn a_call_that_never_began_takes_nothing() {
-    let mut stage = calling(limited(Budget { calls: Some(9), ..Budget::default() }), 1, "write");
-    stage.end_with(0, Progress::NotBegun("no".into()));
+    let mut stage = calling(limited(BudgetLimits { calls: Some(9), ..BudgetLimits::default() }), 1, "write");
+    stage.end_with(0, CallProgress::NotBegun("no".into()));
     assert_eq!(contract(&stage).ledger().spent().calls, 0);
-    let mut stage = calling(limited(Budget { calls: Some(9), ..Budget::default() }), 1, "write");
+    let mut stage = calling(limited(BudgetLimits { calls: Some(9), ..BudgetLimits::default() }), 1, "write");
     stage.end_with(0, returned());
     assert_eq!(contract(&stage).ledger().spent().calls, 1);
 }
@@ -228,8 +235,8 @@ fn a_call_that_never_began_takes_nothing() {
 #[test]
 fn a_compaction_takes_of_the_budget_and_is_not_begun_where_it_does_not_fit() {
     let begin = |tokens| {
-        let mut stage = under(limited(Budget { tokens: Some(tokens), ..Budget::default() }), open());
-        stage.import([("u", Kind::User, 60), ("a", Kind::User, 60)]);
+        let mut stage = under(limited(BudgetLimits { tokens: Some(tokens), ..BudgetLimits::default() }), open());
+        stage.import([("u", SessionEntryKind::User, 60), ("a", SessionEntryKind::User, 60)]);
         let told = stage.session(session::Command::Compact { instructions: None });
         (stage, told)
     };
@@ -237,38 +244,38 @@ fn a_compaction_takes_of_the_budget_and_is_not_begun_where_it_does_not_fit() {
     told.1.unwrap();
     let reserved = contract(&stage).ledger().reserved().tokens;
     assert!(reserved > 16_384, "{reserved}");
-    stage.session(session::Command::Compacted { epoch: 1, outcome: Compacted::Aborted });
+    stage.session(session::Command::Compacted { epoch: 1, outcome: CompactionOutcome::Aborted });
     assert_eq!(contract(&stage).ledger().spent().tokens, reserved);
     let (mut counted, _) = begin(100_000);
-    let outcome = Compacted::Done { said: text(1), spent: Some(tokens(70)) };
+    let outcome = CompactionOutcome::Done { summary: text(1), spent: Some(tokens(70)) };
     counted.session(session::Command::Compacted { epoch: 1, outcome });
-    assert_eq!(contract(&counted).ledger().taken().tokens, 70, "what it said that it took");
+    assert_eq!(contract(&counted).ledger().total_taken().tokens, 70, "what it said that it took");
     let (_, told) = begin(100);
     assert!(matches!(super::refused(&told), Some(unattended::DeclareError::Exceeds(_))), "{told:?}");
 }
 
 #[test]
 fn a_request_that_no_provider_has_counted_yet_is_counted_with_its_preamble() {
-    let budget = Budget { tokens: Some(100_000), ..Budget::default() };
+    let budget = BudgetLimits { tokens: Some(100_000), ..BudgetLimits::default() };
     let reserved = |preamble| {
         let mut stage = under(limited(budget), open());
-        stage.set(Setting::Preamble(preamble));
+        stage.set(SessionSetting::Preamble(preamble));
         stage.prompt(WhenBusy::Refuse);
         contract(&stage).ledger().reserved().tokens
     };
     assert_eq!(reserved(700), reserved(0) + 700);
     let tight = |preamble| {
-        let mut stage = under(limited(Budget { tokens: Some(500), ..Budget::default() }), open());
-        stage.set(Setting::Preamble(preamble));
+        let mut stage = under(limited(BudgetLimits { tokens: Some(500), ..BudgetLimits::default() }), open());
+        stage.set(SessionSetting::Preamble(preamble));
         stage.prompt(WhenBusy::Refuse);
         breach(&stage).map(|(metric, ..)| metric)
     };
-    assert_eq!((tight(100), tight(600)), (None, Some(Metric::Tokens)));
+    assert_eq!((tight(100), tight(600)), (None, Some(LedgerMetric::Tokens)));
 }
 
 #[test]
 fn every_fact_of_a_breach_is_read_back_as_it_was_written() {
-    let mut stage = calling(asking(Budget { calls: Some(1), ..Budget::default() }), 2, "look");
+    let mut stage = calling(asking(BudgetLimits { calls: Some(1), ..BudgetLimits::default() }), 2, "look");
     stage.restart(open(), ResumeMode::Wait);
     assert_eq!(standing(&stage).0, "asked");
     let event = Event::Unattended(unattended::Event::Settled);

@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::{Command, ResumeMode},
-    gate::{Answer, Content, Scope},
-    ledger::{Budget, Metric},
+    gate::{ApprovalScope, GateContent, GateReply},
+    ledger::{BudgetLimits, LedgerMetric},
     message::StopReason,
     time::Millis,
     unattended::{self, ContractCarryover, ContractTerms},
@@ -32,7 +32,7 @@ fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
     let content = stage.engine.admitted().gate_content(stage.gate()).unwrap();
     assert_eq!(
         **content,
-        Content::GoOn {
+        GateContent::GoOn {
             asker: "ci".to_owned(),
             question: "May it go on, with 1 tool calls more?".to_owned(),
             why: Some("because its tool call budget of 1 tool calls is used up".to_owned()),
@@ -45,7 +45,7 @@ fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
 fn with_more_the_run_goes_on_where_it_was() {
     let mut stage = held();
     let gate = stage.gate();
-    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "call started"]);
     assert_eq!(contract(&stage).ledger().budget().calls, Some(2));
     assert_eq!(standing(&stage), ("in force", true));
@@ -56,7 +56,7 @@ fn saying_the_same_again_takes_nothing_back() {
     let mut stage = held();
     let declared = contract(&stage).terms().clone();
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     let calls = |stage: &Stage| contract(stage).ledger().budget().calls;
     for round in 0..2 {
         let told = stage.tell(declare(declared.clone()));
@@ -68,7 +68,7 @@ fn saying_the_same_again_takes_nothing_back() {
     stage.tell(declare(given));
     stage.tell(declare(declared.clone()));
     assert_eq!(calls(&stage), Some(1));
-    let less = Budget { calls: Some(0), ..declared.budget };
+    let less = BudgetLimits { calls: Some(0), ..declared.budget };
     stage.tell(declare(ContractTerms { budget: less, ..declared.clone() }));
     assert_eq!(calls(&stage), Some(0), "whoever says less gets less");
 }
@@ -78,13 +78,13 @@ fn nor_in_a_session_that_took_its_place() {
     let mut stage = held();
     let declared = contract(&stage).terms().clone();
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     let found = contract(&stage);
     let narrower = found.narrower_terms().cloned();
     assert_eq!(narrower.as_ref(), Some(&declared));
     let carried = ContractCarryover {
         under: found.declared_in().clone(),
-        spent: found.ledger().taken(),
+        spent: found.ledger().total_taken(),
         began: Millis(1_000),
         declared: narrower.map(Box::new),
     };
@@ -120,38 +120,38 @@ fn whoever_stops_the_run_withdraws_the_question() {
 
 #[test]
 fn the_model_is_asked_once_there_is_more() {
-    let mut stage = thinking(asking(Budget { tokens: Some(50), ..Budget::default() }));
+    let mut stage = thinking(asking(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
     stage.end(0);
     assert_eq!(standing(&stage), ("asked", true));
     let gate = stage.gate();
-    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "run asked"]);
     assert_eq!(contract(&stage).ledger().budget().tokens, Some(100));
 }
 
 #[test]
 fn time_is_given_from_when_a_person_gave_it() {
-    let mut stage = thinking(asking(Budget { wall_time: Some(500), ..Budget::default() }));
+    let mut stage = thinking(asking(BudgetLimits { wall_time: Some(500), ..BudgetLimits::default() }));
     stage.now = Millis(1_500);
     stage.tell(Command::Tick);
     assert_eq!(standing(&stage), ("asked", true));
     stage.now = Millis(4_000);
     let gate = stage.gate();
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(standing(&stage), ("in force", true));
-    assert_eq!(contract(&stage).ledger().left(Metric::WallTime, stage.now), Some(500));
+    assert_eq!(contract(&stage).ledger().amount_left(LedgerMetric::WallTime, stage.now), Some(500));
     assert_eq!(stage.engine.state().next_deadline(), Some(Millis(4_500)));
 }
 
 #[test]
 fn after_a_restart_the_question_waits_and_the_run_goes_on_with_its_answer() {
-    let mut stage = thinking(asking(Budget { tokens: Some(50), ..Budget::default() }));
+    let mut stage = thinking(asking(BudgetLimits { tokens: Some(50), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
     stage.end(0);
     stage.restart(open(), ResumeMode::Wait);
     let gate = stage.gate();
-    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    let told = stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "ana", None);
     assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "run asked"]);
 }
 
@@ -159,5 +159,5 @@ fn after_a_restart_the_question_waits_and_the_run_goes_on_with_its_answer() {
 fn an_agent_gives_itself_nothing() {
     let mut stage = held();
     let gate = stage.gate();
-    assert!(stage.decide(gate, Answer::Allow(Scope::Once), "agent", None).1.is_err());
+    assert!(stage.decide(gate, GateReply::Allow(ApprovalScope::Once), "agent", None).1.is_err());
 }

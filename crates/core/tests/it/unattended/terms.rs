@@ -1,8 +1,8 @@
 use countersign_core::{
     engine::{Command, EngineReply},
-    gate::{Answer, Scope as Reach},
+    gate::{ApprovalScope as Reach, GateReply},
     id::SessionId,
-    ledger::{Amount, Breach, Budget, Metric},
+    ledger::{BudgetAmount, BudgetBreach, BudgetLimits, LedgerMetric},
     message::StopReason,
     policy::{Class, Contract, ContractGap, ContractScope},
     time::Millis,
@@ -18,19 +18,19 @@ use crate::{
 };
 
 fn renegotiable() -> ContractTerms {
-    ContractTerms { renegotiable: true, ..limited(Budget { tokens: Some(100), ..Budget::default() }) }
+    ContractTerms { renegotiable: true, ..limited(BudgetLimits { tokens: Some(100), ..BudgetLimits::default() }) }
 }
 
 fn wider() -> ContractTerms {
-    ContractTerms { budget: Budget { tokens: Some(200), ..Budget::default() }, ..renegotiable() }
+    ContractTerms { budget: BudgetLimits { tokens: Some(200), ..BudgetLimits::default() }, ..renegotiable() }
 }
 
 #[test]
 fn terms_name_everything_in_which_they_allow_more() {
-    let before = limited(Budget { tokens: Some(100), calls: Some(5), ..Budget::default() });
+    let before = limited(BudgetLimits { tokens: Some(100), calls: Some(5), ..BudgetLimits::default() });
     let narrow = ContractTerms {
         may: Contract::default(),
-        ..limited(Budget { tokens: Some(1), calls: Some(1), ..Budget::default() })
+        ..limited(BudgetLimits { tokens: Some(1), calls: Some(1), ..BudgetLimits::default() })
     };
     let scopes = Contract { scopes: [ContractScope::Prompt, ContractScope::Admin].into(), ..terms().may };
     let commands = Contract { commands: [ContractScope::Prompt, ContractScope::Admin].into(), ..terms().may };
@@ -55,8 +55,8 @@ fn terms_name_everything_in_which_they_allow_more() {
         ),
         (
             "limits",
-            ContractTerms { budget: Budget { tokens: Some(101), ..Budget::default() }, ..before.clone() },
-            vec![TermsWidening::Limit(Metric::Tokens), TermsWidening::Limit(Metric::ToolCalls)],
+            ContractTerms { budget: BudgetLimits { tokens: Some(101), ..BudgetLimits::default() }, ..before.clone() },
+            vec![TermsWidening::Limit(LedgerMetric::Tokens), TermsWidening::Limit(LedgerMetric::ToolCalls)],
         ),
         (
             "what we added",
@@ -70,25 +70,28 @@ fn terms_name_everything_in_which_they_allow_more() {
 
 #[test]
 fn declaring_again_may_only_narrow_and_keeps_the_meters() {
-    let mut stage = thinking(limited(Budget { tokens: Some(100), ..Budget::default() }));
+    let mut stage = thinking(limited(BudgetLimits { tokens: Some(100), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(40)));
     stage.now = Millis(9_000);
-    let told = stage.tell(declare(limited(Budget { tokens: Some(90), ..Budget::default() })));
+    let told = stage.tell(declare(limited(BudgetLimits { tokens: Some(90), ..BudgetLimits::default() })));
     assert_eq!(told.1, Ok(EngineReply::Unattended(ContractOutcome::InForce)));
     let ledger = contract(&stage).ledger();
-    assert_eq!((ledger.spent(), ledger.began(), ledger.budget().tokens), (tokens(40), Some(Millis(1_000)), Some(90)));
-    let told = stage.tell(declare(limited(Budget { tokens: Some(91), ..Budget::default() })));
-    assert_eq!(refused(&told), Some(DeclareError::Widens(vec![TermsWidening::Limit(Metric::Tokens)])));
+    assert_eq!(
+        (ledger.spent(), ledger.began_at(), ledger.budget().tokens),
+        (tokens(40), Some(Millis(1_000)), Some(90))
+    );
+    let told = stage.tell(declare(limited(BudgetLimits { tokens: Some(91), ..BudgetLimits::default() })));
+    assert_eq!(refused(&told), Some(DeclareError::Widens(vec![TermsWidening::Limit(LedgerMetric::Tokens)])));
     assert_eq!(told.0, Vec::<String>::new());
 }
 
 #[test]
 fn narrowing_below_what_was_used_is_a_breach() {
-    let mut stage = thinking(limited(Budget { tokens: Some(100), ..Budget::default() }));
+    let mut stage = thinking(limited(BudgetLimits { tokens: Some(100), ..BudgetLimits::default() }));
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(40)));
-    let told = stage.tell(declare(limited(Budget { tokens: Some(30), ..Budget::default() })));
+    let told = stage.tell(declare(limited(BudgetLimits { tokens: Some(30), ..BudgetLimits::default() })));
     assert_eq!(told.0, ["unattended narrowed", "unattended breached", "unattended settled"]);
-    let over = Breach { metric: Metric::Tokens, limit: 30, observed: 40 };
+    let over = BudgetBreach { metric: LedgerMetric::Tokens, limit: 30, observed: 40 };
     assert_eq!(refused(&stage.tell(declare(terms()))), Some(DeclareError::Over(over)));
 }
 
@@ -105,7 +108,7 @@ fn where_the_first_declaration_said_so_a_person_may_widen_it() {
     let (mut stage, gate) = proposed();
     assert_eq!(contract(&stage).terms(), &renegotiable(), "nothing changes before");
     assert_eq!(refused(&stage.tell(declare(wider()))), Some(DeclareError::ProposalPending(gate)));
-    let told = stage.decide(gate, Answer::Allow(Reach::Once), "ana", None);
+    let told = stage.decide(gate, GateReply::Allow(Reach::Once), "ana", None);
     assert_eq!(told.0, ["gate resolved allowed", "unattended widened"]);
     assert_eq!(contract(&stage).terms(), &wider());
 
@@ -128,7 +131,8 @@ fn meters_go_on_in_another_session() {
         declared: None,
     };
     let tell = |stage: &mut Stage, carried| {
-        let terms = Box::new(limited(Budget { tokens: Some(100), wall_time: Some(2_000), ..Budget::default() }));
+        let terms =
+            Box::new(limited(BudgetLimits { tokens: Some(100), wall_time: Some(2_000), ..BudgetLimits::default() }));
         let declare = unattended::Command::Declare { session: session(), terms, carried: Some(carried) };
         stage.tell(Command::Unattended(declare))
     };
@@ -137,7 +141,7 @@ fn meters_go_on_in_another_session() {
     let ledger = contract(&stage).ledger();
     assert_eq!((ledger.spent(), ledger.deadline()), (tokens(70), Some(Millis(2_400))));
     // What was spent here is not forgotten, whatever the other session says.
-    tell(&mut stage, carried("first", Amount { calls: 3, ..tokens(60) })).1.unwrap();
-    assert_eq!(contract(&stage).ledger().spent(), Amount { tokens: 70, calls: 3, cost_micros: 0 });
+    tell(&mut stage, carried("first", BudgetAmount { calls: 3, ..tokens(60) })).1.unwrap();
+    assert_eq!(contract(&stage).ledger().spent(), BudgetAmount { tokens: 70, calls: 3, cost_micros: 0 });
     assert_eq!(refused(&tell(&mut stage, carried("other", tokens(1)))), Some(DeclareError::Another));
 }

@@ -5,7 +5,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use countersign_core::gate::Scope;
+use countersign_core::gate::ApprovalScope;
 use countersign_gateway::control::Request;
 use countersign_view::{GateRow, Lines, escape, label};
 
@@ -115,9 +115,9 @@ impl Screen {
             b"\x1b[B" | b"\x1bOB" | b"j" => self.step(true),
             b" " | b"\x1b[6~" => self.top += self.room.max(1),
             b"b" | b"\x1b[5~" => self.top = self.top.saturating_sub(self.room.max(1)),
-            b"a" => return self.allow(Scope::Once, now),
-            b"s" => return self.allow(Scope::Session, now),
-            b"A" => return self.allow(Scope::Always, now),
+            b"a" => return self.allow(ApprovalScope::Once, now),
+            b"s" => return self.allow(ApprovalScope::Session, now),
+            b"A" => return self.allow(ApprovalScope::Always, now),
             // As in the console: what is typed on is a reason, and no key for the gate behind.
             b"d" | b"r" if self.may_answer(now) => self.typing = Some(Typing::Reason(String::new())),
             b"?" => MORE.clone_into(&mut self.notice),
@@ -184,7 +184,7 @@ impl Screen {
         typed
     }
 
-    fn allow(&mut self, scope: Scope, now: Duration) -> Next {
+    fn allow(&mut self, scope: ApprovalScope, now: Duration) -> Next {
         if self.chosen.is_some() && !self.is_read {
             self.notice = "not all of it was shown: press space until its end, in a terminal where it fits".to_owned();
             return Next::Nothing;
@@ -363,7 +363,7 @@ fn folded(line: &str, columns: usize) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use countersign_core::gate::Scope;
+    use countersign_core::gate::ApprovalScope;
     use countersign_gateway::control::Request;
     use countersign_view::GateRow;
     use serde_json::json;
@@ -389,7 +389,7 @@ mod tests {
 
     fn allow(id: &str) -> Next {
         let id = format!("gate_{id:0>32}");
-        Next::Ask(Request::Allow { id, scope: Scope::Once, rule: None, lasts: None })
+        Next::Ask(Request::Allow { id, scope: ApprovalScope::Once, rule: None, lasts: None })
     }
 
     fn keys(screen: &mut Screen, keys: &str) -> Next {

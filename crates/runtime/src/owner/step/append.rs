@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_core::{engine::Recorded, id::Lsn};
+use countersign_core::{engine::RecordedFact, id::Lsn};
 use countersign_store::{AnyLog, AppendError, Batch, Epoch, Head, Log as _, Partition, ReadError, Record};
 use tokio::time::Instant;
 use tracing::warn;
@@ -22,7 +22,7 @@ impl Owner {
     /// Whoever waits in `releases` is told if it is not known for long whether it is.
     pub(super) async fn append(
         &mut self,
-        recorded: Vec<Recorded>,
+        recorded: Vec<RecordedFact>,
         releases: &mut Vec<Release>,
     ) -> Result<(), AppendError> {
         if recorded.is_empty() {
@@ -33,7 +33,7 @@ impl Owner {
             || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
         if !is_worth {
             self.deferred.extend(recorded);
-            self.engine.committed(self.engine.state().head_lsn());
+            self.engine.mark_durable(self.engine.state().head_lsn());
             return Ok(());
         }
         let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
@@ -100,7 +100,7 @@ impl Owner {
     fn is_durable(&mut self, head: Lsn) {
         self.durable = head;
         self.deferred.clear();
-        self.engine.committed(head);
+        self.engine.mark_durable(head);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_core::engine::Recorded;
+use countersign_core::engine::RecordedFact;
 use countersign_store::{AppendError, Log as _, Partition};
 use tokio::time::Instant;
 use tracing::error;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Owner {
     /// Makes the state again from the log and from what is decided but not written. A log that ends elsewhere than where it was written to
     /// says nothing of it: an older one would have done again what was done.
-    pub(super) async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
+    pub(super) async fn rebuild(&mut self, batch: &[RecordedFact]) -> Result<(), OpenError> {
         // Not the engine's own: it takes rules before anybody has recorded that they are in force.
         let rules = self.coming.as_ref().unwrap_or(&self.rules).clone();
         let mut engine = open::replay(&self.log, rules).await?.in_place_of(&self.engine);
@@ -33,7 +33,7 @@ impl Owner {
             return Err(OpenError::Other { found, written });
         }
         for recorded in self.deferred.iter().chain(batch) {
-            engine.replay(&recorded.fact.event, &recorded.meta);
+            engine.replay_fact(&recorded.fact.event, &recorded.meta);
         }
         open::admit(&mut engine, &self.contents).await?;
         self.engine = engine;

@@ -8,13 +8,13 @@ use std::{
 
 use countersign_core::{
     engine::{Command, EngineReply as Outcome, ResumeMode},
-    gate::{self, Answer, Scope},
+    gate::{self, ApprovalScope, GateReply},
     id::{GateId, Lsn, PrincipalId},
     policy::DefaultPolicy,
     run,
-    session::{self, Said, WhenBusy},
+    session::{self, MessageContent, WhenBusy},
     time::Millis,
-    tool::{Effect, Lane as Order, Repeat, Spec},
+    tool::{Lane as Order, RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
     Clock, Handle, Lane, Refused, Source,
@@ -84,10 +84,10 @@ impl World {
 }
 
 /// Does a thing, then takes its time to say so.
-struct Strike(Spec, World);
+struct Strike(ToolSpec, World);
 
 impl Tool for Strike {
-    fn spec(&self) -> &Spec {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
@@ -114,13 +114,13 @@ fn strike(world: &World) -> Arc<dyn Tool> {
         "type": "object", "properties": { "thing": { "type": "integer" } }, "required": ["thing"],
         "additionalProperties": false,
     });
-    let spec = Spec {
+    let spec = ToolSpec {
         name: STRIKE.to_owned(),
         description: String::new(),
         schema,
         lane: Order::Shared,
-        repeat: Repeat::Once,
-        effect: Effect::Changes,
+        repeat: RepeatMode::Once,
+        effect: ToolEffect::Changes,
         signature: &["thing"],
     };
     Arc::new(Strike(spec, world.clone()))
@@ -267,9 +267,9 @@ pub(super) async fn speak(world: &World, witness: &mut Witness, requests: &Sourc
     };
     let text = format!("message {number}.");
     let content = json!({ "role": "user", "content": [{ "type": "text", "text": text }] }).to_string();
-    let said = Said { content: content.into(), tokens: 1 };
+    let said = MessageContent { content: content.into(), tokens: 1 };
     let when_busy = if world.chance(50) { WhenBusy::FollowUp } else { WhenBusy::Steer };
-    let prompt = to_session(session::Command::Prompt { said, with: Vec::new(), when_busy });
+    let prompt = to_session(session::Command::Prompt { message: said, with: Vec::new(), when_busy });
     witness.said(text.clone(), Told::Nothing);
     let reply = tokio::time::timeout(PATIENCE, requests.ask(prompt)).await.expect("a request is answered");
     witness.note(&reply);
@@ -305,7 +305,7 @@ pub(super) async fn answer(world: &World, witness: &mut Witness, requests: &Sour
 }
 
 fn decide(gate: GateId, by: &str, allows: bool, key: &str) -> Command {
-    let answer = if allows { Answer::Allow(Scope::Once) } else { Answer::Deny { reason: None } };
+    let answer = if allows { GateReply::Allow(ApprovalScope::Once) } else { GateReply::Deny { reason: None } };
     Command::Gate(gate::Command::Answer { gate, answer, by: PrincipalId::new(by), key: Some(key.to_owned()) })
 }
 

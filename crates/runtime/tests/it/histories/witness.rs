@@ -7,7 +7,7 @@ use std::{
 
 use countersign_core::{
     call,
-    engine::{CommandError, Event, Recorded},
+    engine::{CommandError, Event, RecordedFact},
     gate,
     id::{CallId, GateId, Lsn},
     session,
@@ -69,10 +69,10 @@ impl Figures {
 pub(crate) struct Witness {
     pub(crate) figures: Figures,
     said: BTreeMap<String, Told>,
-    answered: BTreeMap<GateId, gate::Resolution>,
+    answered: BTreeMap<GateId, gate::GateResolution>,
     followers: Vec<Follower>,
     /// What followers saw, by its place.
-    seen: BTreeMap<Lsn, Arc<Recorded>>,
+    seen: BTreeMap<Lsn, Arc<RecordedFact>>,
 }
 
 /// Somebody who follows one owner.
@@ -99,7 +99,7 @@ impl Witness {
     }
 
     /// Whoever is told how a gate was resolved is told the same as everybody else.
-    pub(crate) fn answered(&mut self, gate: GateId, resolution: gate::Resolution) {
+    pub(crate) fn answered(&mut self, gate: GateId, resolution: gate::GateResolution) {
         self.figures.answers += 1;
         let before = self.answered.insert(gate, resolution.clone());
         assert!(before.as_ref().is_none_or(|before| *before == resolution), "{gate}: {before:?}, then {resolution:?}");
@@ -209,7 +209,7 @@ impl Witness {
         for (record, content) in records.iter().zip(contents) {
             let Event::Call(event) = event(record) else { continue };
             match event {
-                call::Event::Wanted { call, .. } => {
+                call::Event::Proposed { call, .. } => {
                     let wanted: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();
                     assert_eq!(wanted["tool"], STRIKE, "{wanted}");
                     things.insert(call, wanted["arguments"]["thing"].as_u64().unwrap());

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     engine::FactMeta,
-    gate::{self, Resolution},
+    gate::{self, GateResolution},
 };
 
 use super::{Audit, GateSeen, Stage, ensure};
@@ -41,11 +41,11 @@ impl Audit {
         ensure(gate.resolution.is_none(), "a gate that is resolved takes another turn")?;
         match event {
             gate::Event::Voted { person, .. } => gate.voted(person.clone())?,
-            gate::Event::Asked { step, .. } => gate.asked(usize::try_from(*step).unwrap_or(usize::MAX))?,
+            gate::Event::Escalated { step, .. } => gate.asked(usize::try_from(*step).unwrap_or(usize::MAX))?,
             _ => {}
         }
         if let gate::Event::Resolved { resolution, by, .. } = event {
-            if let Resolution::Allowed { scope } = resolution {
+            if let GateResolution::Allowed { scope } = resolution {
                 ensure(gate.scopes.contains(scope), "a gate is allowed further than it offered")?;
                 gate.is_allowed(by.as_ref())?;
             }

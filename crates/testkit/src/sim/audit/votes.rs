@@ -32,7 +32,7 @@ impl GateSeen {
             let enough = u32::try_from(self.votes.len()).is_ok_and(|votes| votes >= step.approvals);
             return ensure(enough, "a gate is allowed with fewer votes than its rule asks for");
         }
-        let person = by.and_then(|by| rules::people().of(by).map(str::to_owned));
+        let person = by.and_then(|by| rules::people().person_of(by).map(str::to_owned));
         let from = step.from.as_ref();
         let is_among = from.is_none_or(|from| person.is_some_and(|person| from.contains(&person)));
         ensure(is_among, "a gate is allowed by somebody whom its rule does not name")

@@ -1,12 +1,12 @@
 //! Keeps what is in flight in step with what is owed.
 
 use countersign_core::{
-    Work,
-    call::{self, Progress},
+    OwedWork,
+    call::{self, CallProgress},
     engine::Command,
     owed_work, run,
-    session::{self, Compacted},
-    stopping,
+    session::{self, CompactionOutcome},
+    stopping_work,
 };
 
 use super::{From, Item, Owner};
@@ -17,7 +17,7 @@ use crate::sim::{
 
 impl Owner {
     pub(super) fn reconcile(&mut self) -> Result<(), String> {
-        let owed = owed(self.engine.state());
+        let owed = owed_work(self.engine.state());
         self.jobs.retain(|work, job| {
             let is_owed = owed.binary_search(work).is_ok();
             job.cancelled |= !is_owed;
@@ -27,18 +27,18 @@ impl Owner {
             if self.jobs.contains_key(&work) {
                 continue;
             }
-            let planted = (matches!(work, Work::Call { .. }) && self.make(Fault::OtherArguments))
+            let planted = (matches!(work, OwedWork::Call { .. }) && self.make(Fault::OtherArguments))
                 .then_some(Fault::OtherArguments);
             let mut job = World::begin(&self.engine, &self.book, &self.audit, &work, planted)?;
-            if matches!(work, Work::Turn { .. }) && self.make(Fault::DropTurn) {
+            if matches!(work, OwedWork::Turn { .. }) && self.make(Fault::DropTurn) {
                 job.doing = Doing::Told;
             }
-            if matches!(work, Work::Fire { .. }) && self.make(Fault::DropFiring) {
+            if matches!(work, OwedWork::Fire { .. }) && self.make(Fault::DropFiring) {
                 job.doing = Doing::Told;
             }
             self.jobs.insert(work, job);
         }
-        for work in stopping(self.engine.state()) {
+        for work in stopping_work(self.engine.state()) {
             if !self.jobs.contains_key(&work)
                 && let Some(command) = self.never_begun(work)
                 && !self.line.iter().any(|item| item.from == From::Work && item.command_is(&command))
@@ -50,23 +50,26 @@ impl Owner {
     }
 
     /// What is to stop and was never begun says so, for nobody else can.
-    fn never_begun(&mut self, work: Work) -> Option<Command> {
+    fn never_begun(&mut self, work: OwedWork) -> Option<Command> {
         Some(match work {
-            Work::Turn { run, epoch } => {
+            OwedWork::Turn { run, epoch } => {
                 let answer = Box::new(words::stopped(&mut self.dice));
                 Command::Run(run::Command::Answered { run, epoch, answer })
             }
-            Work::Call { call, .. } => {
+            OwedWork::Call { call, .. } => {
                 let is_asking = self.engine.state().call(call).is_some_and(call::Call::is_asking);
-                let progress =
-                    if is_asking { Progress::Broke } else { Progress::NotBegun("stopped before it began".into()) };
+                let progress = if is_asking {
+                    CallProgress::Broke
+                } else {
+                    CallProgress::NotBegun("stopped before it began".into())
+                };
                 Command::Call(call::Command::Ended { call, progress })
             }
-            Work::Compact { session, epoch } => {
-                Command::Session(session, session::Command::Compacted { epoch, outcome: Compacted::Aborted })
+            OwedWork::Compact { session, epoch } => {
+                Command::Session(session, session::Command::Compacted { epoch, outcome: CompactionOutcome::Aborted })
             }
             // Nobody stops a firing: its run is stopped.
-            Work::Fire { .. } => return None,
+            OwedWork::Fire { .. } => return None,
         })
     }
 }

@@ -1,9 +1,9 @@
 //! Facts that nothing led to: mistakes that the record of a simulation is looked after for.
 
 use countersign_core::{
-    engine::{Event, Fact, FactMeta, Recorded},
+    engine::{Event, Fact, FactMeta, RecordedFact},
     id::SessionId,
-    ledger::Breach,
+    ledger::BudgetBreach,
     unattended::{self, ContractStatus},
 };
 
@@ -12,7 +12,7 @@ use crate::sim::{Fault, networks};
 
 impl Owner {
     /// A session in which a person is asked for more.
-    pub(super) fn held(&self) -> Option<(SessionId, Breach)> {
+    pub(super) fn held(&self) -> Option<(SessionId, BudgetBreach)> {
         self.engine.state().sessions().find_map(|session| match session.unattended()?.status() {
             ContractStatus::AwaitingDecision { breach, .. } => Some((session.id().clone(), breach)),
             ContractStatus::InForce | ContractStatus::Over { .. } | ContractStatus::Settled { .. } => None,
@@ -20,22 +20,22 @@ impl Owner {
     }
 
     /// A message that was heard is heard once more.
-    pub(super) fn hears_twice(&mut self, batch: &mut Vec<Recorded>) {
+    pub(super) fn hears_twice(&mut self, batch: &mut Vec<RecordedFact>) {
         let head = self.engine.state().head_lsn();
         let again = batch.iter().find_map(|heard| networks::again(heard, head));
         if let Some(again) = again.filter(|_| self.make(Fault::HearTwice)) {
-            self.engine.replay(&again.fact.event, &again.meta);
+            self.engine.replay_fact(&again.fact.event, &again.meta);
             batch.push(again);
         }
     }
 
     /// A fact that nothing led to, folded in as if it had been decided.
-    pub(super) fn more_for_nothing(&mut self, session: SessionId, breach: Breach) -> Recorded {
+    pub(super) fn more_for_nothing(&mut self, session: SessionId, breach: BudgetBreach) -> RecordedFact {
         let limit = breach.limit * 2;
         let event = Event::Unattended(unattended::Event::Extended { metric: breach.metric, limit, by: None });
         let state = self.engine.state();
         let meta = FactMeta { lsn: state.head_lsn().next(), at: state.last_fact_at(), session: Some(session.clone()) };
-        self.engine.replay(&event, &meta);
-        Recorded { meta, fact: Fact { event, session: Some(session), content: None } }
+        self.engine.replay_fact(&event, &meta);
+        RecordedFact { meta, fact: Fact { event, session: Some(session), content: None } }
     }
 }

@@ -1,11 +1,11 @@
 //! The peer of a simulation: its line comes, breaks and comes again.
 
 use countersign_core::{
-    Work,
-    call::{self, Known, Progress},
+    OwedWork,
+    call::{self, CallProgress, DoubtCause},
     engine::Command,
     id::PeerId,
-    peer::{self, Line, Memory},
+    peer::{self, PeerLine, PeerMemory},
 };
 
 use super::{From, Item, Owner};
@@ -24,8 +24,8 @@ impl Owner {
 
     /// Whether a peer has done something and not told of it.
     fn is_at_a_peer(&self) -> bool {
-        let is_peers = |work: &Work| match work {
-            Work::Call { call, .. } => {
+        let is_peers = |work: &OwedWork| match work {
+            OwedWork::Call { call, .. } => {
                 self.audit.calls.get(call).is_some_and(|seen| matches!(seen.executor, call::Executor::Peer(_)))
             }
             _ => false,
@@ -40,9 +40,14 @@ impl Owner {
             Some(line) => peer::Command::Gone { peer, line },
             None => {
                 self.lines += 1;
-                self.world.line = Some(Line(self.lines));
-                let memory = self.dice.pick(&[Memory::Keeps, Memory::Journal(1), Memory::Journal(2), Memory::Forgets]);
-                peer::Command::Came { peer, line: Line(self.lines), memory }
+                self.world.line = Some(PeerLine(self.lines));
+                let memory = self.dice.pick(&[
+                    PeerMemory::Keeps,
+                    PeerMemory::Journal(1),
+                    PeerMemory::Journal(2),
+                    PeerMemory::Forgets,
+                ]);
+                peer::Command::Came { peer, line: PeerLine(self.lines), memory }
             }
         })
     }
@@ -50,11 +55,12 @@ impl Owner {
     /// The mistake of a door that says of what it sent that it did not.
     pub(super) fn denies_sending(&mut self, command: &mut Command) {
         if let Command::Call(call::Command::Ended { call, progress }) = command
-            && matches!(progress, Progress::Left { since: Known::LineGone, .. })
+            && matches!(progress, CallProgress::Left { since: DoubtCause::LineGone, .. })
             && !self.engine.state().call(*call).is_some_and(call::Call::is_asking)
             && self.make(Fault::SendAgain)
         {
-            *progress = Progress::Unsent { start: self.engine.state().call(*call).map_or(0, call::Call::starts) };
+            *progress =
+                CallProgress::Unsent { start: self.engine.state().call(*call).map_or(0, call::Call::start_count) };
         }
     }
 }

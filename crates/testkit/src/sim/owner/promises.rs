@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use countersign_core::{
-    Work, call,
-    engine::{Command, CommandError, Engine, EngineReply, Event, Recorded, State},
-    gate::{self, AnswerRefusal},
+    OwedWork, call,
+    engine::{Command, CommandError, Engine, EngineReply, Event, RecordedFact, State},
+    gate::{self, AnswerError},
     id::{CallId, SessionId},
     run,
-    session::{Queue, Session},
+    session::{MessageQueue, Session},
 };
 
 use super::{Mishap, Owner};
@@ -16,19 +16,19 @@ use crate::sim::{audit::Audit, hosts, jobs, world::Doing};
 
 impl Owner {
     /// What an answer must come to, told from the log alone.
-    pub(super) fn expected(&self, command: &Command) -> Option<Result<gate::Resolution, AnswerRefusal>> {
+    pub(super) fn expected(&self, command: &Command) -> Option<Result<gate::GateResolution, AnswerError>> {
         let Command::Gate(gate::Command::Answer { gate: id, answer, key, .. }) = command else { return None };
         let gate = self.engine.state().gate(*id).or_else(|| self.shadow.state().gate(*id));
-        let Some(gate) = gate else { return Some(Err(AnswerRefusal::Unknown(*id))) };
-        let gate::Phase::Resolved { resolution, by, key: first, form, .. } = gate.phase() else { return None };
+        let Some(gate) = gate else { return Some(Err(AnswerError::Unknown(*id))) };
+        let gate::GatePhase::Resolved { resolution, by, key: first, form, .. } = gate.phase() else { return None };
         let is_a_votes = key.is_some() && gate.votes().iter().any(|vote| vote.key == *key);
         if key.is_some() && key == first || is_a_votes {
-            if answer.form().is_some_and(|given| *form != Some(given)) {
-                return Some(Err(AnswerRefusal::KeyTaken(*id)));
+            if answer.form_digest().is_some_and(|given| *form != Some(given)) {
+                return Some(Err(AnswerError::KeyTaken(*id)));
             }
             return Some(Ok(resolution.clone()));
         }
-        Some(Err(AnswerRefusal::AlreadyResolved { gate: *id, resolution: resolution.clone(), by: by.clone() }))
+        Some(Err(AnswerError::AlreadyResolved { gate: *id, resolution: resolution.clone(), by: by.clone() }))
     }
 
     /// A process that opened the log now would have this very state, and what is admitted beside it.
@@ -57,7 +57,7 @@ impl Owner {
         }
         for _ in 0..3_000 {
             self.batch(64, Mishap::None)?;
-            let open: Vec<Work> =
+            let open: Vec<OwedWork> =
                 self.jobs.iter().filter(|(_, job)| job.doing != Doing::Told).map(|(work, _)| work.clone()).collect();
             for work in &open {
                 self.go_on(work)?;
@@ -83,10 +83,10 @@ impl Owner {
             let is_pending = |gate| state.gate(gate).is_some_and(gate::Gate::is_pending);
             let waits_for_more = contract.is_some_and(|contract| contract.gate_ids().any(is_pending));
             let waits = match run.phase() {
-                run::Phase::Calling => waits_for_person || waits_for_peer || waits_for_more,
-                run::Phase::Opening => waits_for_more,
-                run::Phase::Backoff { .. } => true,
-                run::Phase::Thinking { .. } | run::Phase::Between | run::Phase::Ended(_) => false,
+                run::RunPhase::Calling => waits_for_person || waits_for_peer || waits_for_more,
+                run::RunPhase::Opening => waits_for_more,
+                run::RunPhase::Backoff { .. } => true,
+                run::RunPhase::Thinking { .. } | run::RunPhase::Between | run::RunPhase::Ended(_) => false,
             };
             if !waits {
                 return Err(format!("{} is forgotten: {run:?}", run.id()));
@@ -97,7 +97,10 @@ impl Owner {
                 return Err(format!("a request is forgotten: {call:?}"));
             }
         }
-        match state.sessions().find(|session| session.compaction().is_some() || session.commands().next().is_some()) {
+        match state
+            .sessions()
+            .find(|session| session.active_compaction().is_some() || session.commands().next().is_some())
+        {
             Some(session) => Err(format!("work in {} is forgotten", session.id())),
             None => Ok(()),
         }
@@ -127,7 +130,7 @@ impl Owner {
         self.audit.networks.is_all_there(self.engine.state())?;
         // What has a host waits for it behind every restart.
         let goes_on = |id: &SessionId| id.as_str() != hosts::SESSION || self.audit.boot() == 1;
-        if !self.has_waited && self.audit.waiting(Queue::Prompt, goes_on) > 0 {
+        if !self.has_waited && self.audit.waiting(MessageQueue::Prompt, goes_on) > 0 {
             return Err("a prompt that was taken is forgotten".to_owned());
         }
         self.same_as_the_log()
@@ -135,7 +138,7 @@ impl Owner {
 }
 
 /// No call starts in the batch that holds the decision to let it through its gate.
-pub(super) fn starts_behind_its_decision(batch: &[Recorded], audit: &Audit) -> Result<(), String> {
+pub(super) fn starts_behind_its_decision(batch: &[RecordedFact], audit: &Audit) -> Result<(), String> {
     let mut let_through = BTreeSet::new();
     for recorded in batch {
         match &recorded.fact.event {
@@ -160,7 +163,7 @@ pub(super) fn rules_are_recorded(engine: &Engine) -> Result<(), String> {
 
 /// Whoever hears that somebody else was first can read it in the log.
 pub(super) fn refusal_is_so(refusal: Option<&CommandError>, durable: &State) -> Result<(), String> {
-    if let Some(CommandError::Answer(AnswerRefusal::KeyTaken(gate))) = refusal {
+    if let Some(CommandError::Answer(AnswerError::KeyTaken(gate))) = refusal {
         let waits = durable.gate(*gate).is_none_or(gate::Gate::is_pending);
         return if waits {
             Err(format!("a key is refused that answered {gate}, which the log has waiting"))
@@ -168,7 +171,7 @@ pub(super) fn refusal_is_so(refusal: Option<&CommandError>, durable: &State) -> 
             Ok(())
         };
     }
-    let Some(CommandError::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, .. })) = refusal else {
+    let Some(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, .. })) = refusal else {
         return Ok(());
     };
     let recorded = durable.gate(*gate).and_then(gate::Gate::resolution);
@@ -178,14 +181,14 @@ pub(super) fn refusal_is_so(refusal: Option<&CommandError>, durable: &State) -> 
     Err(format!("an answer is refused because {gate} was resolved with {resolution:?}, and the log says {recorded:?}"))
 }
 
-fn is_answer(recorded: &Recorded) -> bool {
+fn is_answer(recorded: &RecordedFact) -> bool {
     matches!(recorded.fact.event, Event::Gate(gate::Event::Resolved { by: Some(_), .. }))
 }
 
 /// Whether an answer came to what it must come to.
 pub(super) fn fits(
-    expected: &Option<Result<gate::Resolution, AnswerRefusal>>,
-    outcome: &Result<(Vec<Recorded>, EngineReply), CommandError>,
+    expected: &Option<Result<gate::GateResolution, AnswerError>>,
+    outcome: &Result<(Vec<RecordedFact>, EngineReply), CommandError>,
 ) -> Result<(), String> {
     let holds = match (expected, outcome) {
         (None, _) => true,

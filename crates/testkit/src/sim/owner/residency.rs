@@ -12,18 +12,18 @@ const IDLE: Duration = Duration::from_secs(30);
 
 impl Owner {
     pub(super) fn let_go(&mut self) {
-        self.engine.evict(self.now, Some(IDLE));
+        self.engine.evict_idle(self.now, Some(IDLE));
     }
 
     /// Fetches what `command` needs, as a reader of the log would.
     pub(super) fn fetch_for(&mut self, command: &Command) {
-        let Some(scope) = self.engine.scope_of(command).filter(|scope| self.engine.lacks(scope)) else { return };
+        let Some(scope) = self.engine.scope_of(command).filter(|scope| self.engine.needs_fetch(scope)) else { return };
         let mut records: Vec<(Event, FactMeta)> = self.book.of(&scope).collect();
         if records.len() > 3 && self.make(Fault::FetchLess) {
             records.truncate(records.len() / 2);
         }
         self.tell(|| format!("-- {scope:?} is fetched from {} records", records.len()));
         self.figures.fetched += 1;
-        self.engine.fetch(&scope, records, self.now);
+        self.engine.fetch_scope(&scope, records, self.now);
     }
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     id::PrincipalId,
     policy::{ApprovalMode, EffectReach, GrantCoverage, PolicySubject},
-    tool::Effect,
+    tool::ToolEffect,
 };
 
 fn judged(world: &PolicyFixture, mode: ApprovalMode, subject: &PolicySubject) -> &'static str {
@@ -26,7 +26,7 @@ fn judged(world: &PolicyFixture, mode: ApprovalMode, subject: &PolicySubject) ->
 #[test]
 fn a_mode_asks_each_time_whatever_allows_and_denials_stay() {
     let read =
-        PolicySubject { effect: Effect::Reads, reach: EffectReach::Files, ..subject("read", json!({"path": "a"})) };
+        PolicySubject { effect: ToolEffect::Reads, reach: EffectReach::Files, ..subject("read", json!({"path": "a"})) };
     let write = PolicySubject { reach: EffectReach::Files, ..subject("write", json!({"path": "a"})) };
     let deploy = subject("deploy", json!({}));
     let of_host = PolicySubject { principal: PrincipalId::new("host"), ..bash("echo hi") };

@@ -8,7 +8,7 @@ use crate::{
         DefaultPolicy, EffectReach, GrantCoverage, PolicySubject, Rule, propose_grants,
         testing::{bash, grant, grant_set, subject},
     },
-    tool::{Effect, Machine, Shell},
+    tool::{Machine, Shell, ToolEffect},
 };
 
 fn own(tool: &str, arguments: Value) -> PolicySubject {
@@ -114,7 +114,7 @@ fn every_tool_is_held_by_the_paths_among_its_arguments() {
     ] {
         assert_eq!(word(&PolicyFixture::new(rules).judge(&call)), want, "{rules:?} {}", call.signature);
     }
-    let reads = PolicySubject { effect: Effect::Reads, ..own("read", json!({"path": ".git/config"})) };
+    let reads = PolicySubject { effect: ToolEffect::Reads, ..own("read", json!({"path": ".git/config"})) };
     assert_eq!(word(&PolicyFixture::new(&["allow read(*)"]).judge(&reads)), "allow");
 }
 

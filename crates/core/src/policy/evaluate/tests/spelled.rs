@@ -8,12 +8,12 @@ use crate::{
         EffectReach, PolicySubject,
         testing::{bash, subject},
     },
-    tool::Effect,
+    tool::ToolEffect,
 };
 
 /// A call of a file tool, in the home folder's `project`.
 fn file(tool: &str, path: &str) -> PolicySubject {
-    let effect = if matches!(tool, "read" | "ls") { Effect::Reads } else { Effect::Changes };
+    let effect = if matches!(tool, "read" | "ls") { ToolEffect::Reads } else { ToolEffect::Changes };
     PolicySubject {
         effect,
         reach: EffectReach::Files,

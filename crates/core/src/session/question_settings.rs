@@ -8,29 +8,29 @@ use crate::gate::Kind;
 
 /// What is set about questions, plans and executions that runs put to people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asking {
+pub struct QuestionSettings {
     /// What a call that asks is told where nobody can be asked; its run is stopped then.
     #[serde(default)]
     pub nobody: Option<String>,
     /// In which words a model is told what was answered.
     #[serde(default)]
     #[serde(rename = "told")]
-    pub told: Told,
+    pub answer_format: AnswerFormat,
     /// Of questions.
     #[serde(default)]
-    pub question: Patience,
+    pub question: AskTimeouts,
     /// Of plans.
     #[serde(default)]
-    pub plan: Patience,
+    pub plan: AskTimeouts,
     /// Of executions.
     #[serde(default)]
-    pub execution: Patience,
+    pub execution: AskTimeouts,
 }
 
 /// In which words a model is told what was answered to its questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum AnswerFormat {
     /// Each question with its answer below it.
     #[default]
     Listed,
@@ -40,19 +40,19 @@ pub enum Told {
 
 /// How long gates of one kind wait, and what follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Patience {
+pub struct AskTimeouts {
     /// Until they expire; none means as long as any question.
     pub within: Option<Duration>,
     /// Until people are reminded of them; none means never.
     pub remind: Option<Duration>,
     /// What counts once they have expired.
-    pub otherwise: Otherwise,
+    pub otherwise: NoAnswerRule,
 }
 
 /// What counts where nobody answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Otherwise {
+pub enum NoAnswerRule {
     /// Nothing, and the model is told so.
     #[default]
     Nothing,
@@ -60,9 +60,9 @@ pub enum Otherwise {
     Default,
 }
 
-impl Asking {
+impl QuestionSettings {
     /// Of gates of this kind.
-    pub fn of(&self, kind: Kind) -> Patience {
+    pub fn for_kind(&self, kind: Kind) -> AskTimeouts {
         match kind {
             Kind::Plan => self.plan,
             Kind::Execution => self.execution,

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    call::Content,
-    gate::{self, Choice, Kind, Stage, sign_off},
+    call::CallDetails,
+    gate::{self, GateChoice, GateStage, Kind, sign_off},
 };
 
 /// How many choices one question may offer.
@@ -15,26 +15,26 @@ const MOST_CHOICES: usize = 512;
 const LONGEST_CHOICES: usize = 20_000;
 
 /// One thing that a person is asked.
-pub(super) struct Wanted {
+pub(super) struct PersonQuestion {
     pub(super) kind: Kind,
     pub(super) id: String,
     pub(super) text: String,
-    pub(super) choices: Vec<Choice>,
+    pub(super) choices: Vec<GateChoice>,
     pub(super) multi: bool,
     pub(super) recommended: Option<usize>,
     /// Where it is counted.
-    pub(super) stage: Stage,
+    pub(super) stage: GateStage,
     about: Map<String, Value>,
 }
 
 /// One question, as the tool's arguments have it.
 #[derive(Deserialize)]
-struct Question {
+struct QuestionArguments {
     #[serde(default)]
     id: String,
     question: String,
     #[serde(default)]
-    options: Vec<Choice>,
+    options: Vec<GateChoice>,
     #[serde(default)]
     multi: bool,
     #[serde(default)]
@@ -47,37 +47,37 @@ struct Question {
     deep_interview: Option<Map<String, Value>>,
     /// The stage and the kind of its gate.
     #[serde(default, rename = "workflowGate")]
-    workflow_gate: Option<Named>,
+    workflow_gate: Option<WorkflowGateArguments>,
 }
 
 /// The stage and the kind that a question names for its gate.
 #[derive(Deserialize)]
-struct Named {
-    stage: NamedStage,
+struct WorkflowGateArguments {
+    stage: GateStageName,
     kind: String,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum NamedStage {
+enum GateStageName {
     DeepInterview,
     Ralplan,
     Ultragoal,
 }
 
-impl From<NamedStage> for Stage {
-    fn from(named: NamedStage) -> Self {
+impl From<GateStageName> for GateStage {
+    fn from(named: GateStageName) -> Self {
         match named {
-            NamedStage::DeepInterview => Self::Interview,
-            NamedStage::Ralplan => Self::Plan,
-            NamedStage::Ultragoal => Self::Execution,
+            GateStageName::DeepInterview => Self::Interview,
+            GateStageName::Ralplan => Self::Plan,
+            GateStageName::Ultragoal => Self::Execution,
         }
     }
 }
 
 /// What goes with a plan or an execution.
 #[derive(Deserialize)]
-struct Beside {
+struct SignOffArguments {
     #[serde(default)]
     title: Option<String>,
     #[serde(default)]
@@ -87,42 +87,42 @@ struct Beside {
 }
 
 /// What the call asks, in order. None if it cannot be read.
-pub(super) fn of(content: &Content) -> Option<Vec<Wanted>> {
+pub(super) fn parse_questions(content: &CallDetails) -> Option<Vec<PersonQuestion>> {
     let arguments = &content.arguments;
     for (name, kind) in [("plan", Kind::Plan), ("execution", Kind::Execution)] {
         if let Some(text) = arguments.get(name) {
             return Some(vec![sign_off(kind, text.as_str()?, arguments)?]);
         }
     }
-    let questions: Vec<Question> = serde_json::from_value(arguments.get("questions")?.clone()).ok()?;
-    Some(questions.into_iter().map(Wanted::from).collect())
+    let questions: Vec<QuestionArguments> = serde_json::from_value(arguments.get("questions")?.clone()).ok()?;
+    Some(questions.into_iter().map(PersonQuestion::from).collect())
 }
 
-fn sign_off(kind: Kind, text: &str, arguments: &Map<String, Value>) -> Option<Wanted> {
+fn sign_off(kind: Kind, text: &str, arguments: &Map<String, Value>) -> Option<PersonQuestion> {
     let about: Map<String, Value> = ["title", "summary", "artifacts", "language"]
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), arguments.get(name).filter(|value| !value.is_null())?.clone())))
         .collect();
-    let Beside { title, summary, artifacts } = serde_json::from_value(Value::Object(about.clone())).ok()?;
+    let SignOffArguments { title, summary, artifacts } = serde_json::from_value(Value::Object(about.clone())).ok()?;
     let files = (!artifacts.is_empty()).then(|| format!("Files:\n{}", artifacts.join("\n")));
     let parts = [title, summary, Some(text.to_owned()), files];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.trim().is_empty()).collect();
-    Some(Wanted {
+    Some(PersonQuestion {
         kind,
         stage: kind.stage(),
         id: String::new(),
         text: if text.trim().is_empty() { String::new() } else { parts.join("\n\n") },
-        choices: sign_off::choices(kind).iter().map(|label| Choice { label: (*label).to_owned() }).collect(),
+        choices: sign_off::choice_labels(kind).iter().map(|label| GateChoice { label: (*label).to_owned() }).collect(),
         multi: false,
         recommended: None,
         about,
     })
 }
 
-impl From<Question> for Wanted {
-    fn from(question: Question) -> Self {
+impl From<QuestionArguments> for PersonQuestion {
+    fn from(question: QuestionArguments) -> Self {
         let mut about = Map::new();
-        if let Some(round) = question.round.or_else(|| question.deep_interview.map(round)) {
+        if let Some(round) = question.round.or_else(|| question.deep_interview.map(interview_round)) {
             about.insert("round".to_owned(), Value::Object(round));
         }
         if let Some(named) = &question.workflow_gate {
@@ -142,7 +142,7 @@ impl From<Question> for Wanted {
 }
 
 /// A round as `workflow_interview` has it, made of the form of the original's skills.
-fn round(mut given: Map<String, Value>) -> Map<String, Value> {
+fn interview_round(mut given: Map<String, Value>) -> Map<String, Value> {
     let names = [
         ("round_id", "id"),
         ("round", "number"),
@@ -153,10 +153,10 @@ fn round(mut given: Map<String, Value>) -> Map<String, Value> {
     names.into_iter().filter_map(|(theirs, ours)| Some((ours.to_owned(), given.remove(theirs)?))).collect()
 }
 
-impl Wanted {
+impl PersonQuestion {
     /// What people are shown.
-    pub(super) fn content(&self) -> gate::Content {
-        gate::Content::Question {
+    pub(super) fn gate_content(&self) -> gate::GateContent {
+        gate::GateContent::Question {
             id: self.id.clone(),
             question: self.text.clone(),
             choices: self.choices.clone(),
@@ -167,31 +167,31 @@ impl Wanted {
     }
 
     /// The choice that counts where nobody answers, if one is to.
-    pub(super) fn default(&self) -> Option<usize> {
+    pub(super) fn default_choice(&self) -> Option<usize> {
         match self.kind {
             // The last one lets nothing go on.
             Kind::Plan | Kind::Execution => self.choices.len().checked_sub(1),
             // Silence approves nothing, whatever the agent recommends.
-            Kind::Question if self.content().sign_off(self.kind).is_some() => None,
+            Kind::Question if self.gate_content().sign_off(self.kind).is_some() => None,
             Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => self.recommended,
         }
     }
 }
 
 /// What is wrong with what can be read: answers to it could not be told apart, or there is nothing to answer.
-pub(super) fn problem(wanted: &[Wanted]) -> Option<String> {
-    if wanted.is_empty() {
+pub(super) fn find_problem(questions: &[PersonQuestion]) -> Option<String> {
+    if questions.is_empty() {
         return Some("questions must hold at least one question".to_owned());
     }
-    wanted.iter().enumerate().find_map(|(at, one)| match one.kind {
+    questions.iter().enumerate().find_map(|(at, one)| match one.kind {
         Kind::Plan if one.text.is_empty() => Some("plan must say something".to_owned()),
         Kind::Execution if one.text.is_empty() => Some("execution must say something".to_owned()),
         Kind::Plan | Kind::Execution => None,
-        Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => of_question(wanted, at, one),
+        Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => of_question(questions, at, one),
     })
 }
 
-fn of_question(all: &[Wanted], at: usize, question: &Wanted) -> Option<String> {
+fn of_question(all: &[PersonQuestion], at: usize, question: &PersonQuestion) -> Option<String> {
     if !question.id.is_empty() && all[..at].iter().any(|other| other.id == question.id) {
         return Some(format!("questions[{at}].id is the id of another question"));
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::event::CameTo;
+use super::event::KeyedOutcome;
 use crate::digest::Digest;
 
 /// How many keys of what was said are remembered. What opened the session is never forgotten.
@@ -12,24 +12,24 @@ const REMEMBERED: usize = 128;
 
 /// What was done under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {
+pub struct KeyedRecord {
     /// Of what was asked for.
     pub asks: Digest,
     /// What it came to.
-    pub came_to: CameTo,
+    pub came_to: KeyedOutcome,
 }
 
 /// The keys of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keys {
-    done: BTreeMap<String, Done>,
+pub struct IdempotencyKeys {
+    done: BTreeMap<String, KeyedRecord>,
     /// Those that may be forgotten, the oldest first.
     order: VecDeque<String>,
 }
 
-impl Keys {
+impl IdempotencyKeys {
     /// What was done under a key, if it is remembered.
-    pub fn get(&self, name: &str) -> Option<&Done> {
+    pub fn get(&self, name: &str) -> Option<&KeyedRecord> {
         self.done.get(name)
     }
 
@@ -37,8 +37,8 @@ impl Keys {
         self.done.is_empty()
     }
 
-    pub(crate) fn note(&mut self, name: &str, done: Done) {
-        if self.done.insert(name.to_owned(), done).is_none() && done.came_to != CameTo::Opened {
+    pub(crate) fn record_key(&mut self, name: &str, done: KeyedRecord) {
+        if self.done.insert(name.to_owned(), done).is_none() && done.came_to != KeyedOutcome::Opened {
             self.order.push_back(name.to_owned());
         }
         if self.order.len() > REMEMBERED
@@ -51,15 +51,15 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use super::{CameTo, Digest, Done, Keys, REMEMBERED};
+    use super::{Digest, IdempotencyKeys, KeyedOutcome, KeyedRecord, REMEMBERED};
 
     #[test]
     fn the_oldest_key_is_forgotten_but_never_that_of_the_opening() {
-        let done = |came_to| Done { asks: Digest::of(b"x"), came_to };
-        let mut keys = Keys::default();
-        keys.note("opening", done(CameTo::Opened));
+        let done = |came_to| KeyedRecord { asks: Digest::hash_bytes(b"x"), came_to };
+        let mut keys = IdempotencyKeys::default();
+        keys.record_key("opening", done(KeyedOutcome::Opened));
         for at in 0..=REMEMBERED {
-            keys.note(&format!("k{at}"), done(CameTo::Queued));
+            keys.record_key(&format!("k{at}"), done(KeyedOutcome::Queued));
         }
         let known: Vec<bool> = ["opening", "k0", "k1"].iter().map(|name| keys.get(name).is_some()).collect();
         assert_eq!(known, [true, false, true]);

@@ -3,41 +3,41 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    event::{Event, Kind},
+    event::{Event, SessionEntryKind},
     state::Session,
 };
 use crate::{
-    gate::{self, Decision, Gate, Stage},
+    gate::{self, Gate, GateStage, SignOffDecision},
     id::{GateId, Lsn},
 };
 
 /// A plan or an execution that was not approved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Withheld {
+pub struct WithheldCalls {
     /// The gate that was answered last.
     pub gate: GateId,
     /// [`gate::Kind::Plan`] or [`gate::Kind::Execution`].
     pub kind: gate::Kind,
     /// Never [`Decision::Approve`].
-    pub decision: Decision,
+    pub decision: SignOffDecision,
     /// The record of that answer: only a message behind it releases the calls.
     since: Lsn,
 }
 
 impl Session {
     /// Returns why calls with an effect are held back, if they are: until a plan is approved or the person sends a message.
-    pub fn withheld(&self) -> Option<&Withheld> {
+    pub fn withheld_calls(&self) -> Option<&WithheldCalls> {
         self.withheld.as_ref()
     }
 
     /// Notes what was decided about a plan or an execution.
-    pub(crate) fn decided(&mut self, gate: &Gate, decision: Decision, lsn: Lsn) {
-        let kind = if gate.stage() == Stage::Execution { gate::Kind::Execution } else { gate::Kind::Plan };
+    pub(crate) fn record_decision(&mut self, gate: &Gate, decision: SignOffDecision, lsn: Lsn) {
+        let kind = if gate.stage() == GateStage::Execution { gate::Kind::Execution } else { gate::Kind::Plan };
         // An execution that is signed off does not approve the plan that was refused before it.
         let is_of_plan = self.withheld.is_some_and(|withheld| withheld.kind == gate::Kind::Plan);
-        if decision != Decision::Approve {
+        if decision != SignOffDecision::Approve {
             let kind = if is_of_plan { gate::Kind::Plan } else { kind };
-            self.withheld = Some(Withheld { gate: gate.id(), kind, decision, since: lsn });
+            self.withheld = Some(WithheldCalls { gate: gate.id(), kind, decision, since: lsn });
         } else if kind == gate::Kind::Plan || !is_of_plan {
             self.withheld = None;
         }
@@ -45,8 +45,8 @@ impl Session {
 
     /// Releases what is held back if `event` is a message of the person that came behind the refusal. One that waited in a queue
     /// since before it says nothing about it.
-    pub(crate) fn spoken(&mut self, event: &Event, lsn: Lsn) {
-        if let Event::Entry { kind: Kind::User, content_at, .. } = event
+    pub(crate) fn record_message(&mut self, event: &Event, lsn: Lsn) {
+        if let Event::Entry { kind: SessionEntryKind::User, content_at, .. } = event
             && self.withheld.is_some_and(|withheld| content_at.unwrap_or(lsn) > withheld.since)
         {
             self.withheld = None;

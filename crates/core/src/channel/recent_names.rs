@@ -9,25 +9,25 @@ use crate::time::Millis;
 /// Names with their times, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "VecDeque<(Millis, String)>", into = "VecDeque<(Millis, String)>")]
-pub(super) struct Recent {
+pub(super) struct RecentNames {
     order: VecDeque<(Millis, String)>,
     names: BTreeSet<String>,
 }
 
-impl From<VecDeque<(Millis, String)>> for Recent {
+impl From<VecDeque<(Millis, String)>> for RecentNames {
     fn from(order: VecDeque<(Millis, String)>) -> Self {
         let names = order.iter().map(|(_, name)| name.clone()).collect();
         Self { order, names }
     }
 }
 
-impl From<Recent> for VecDeque<(Millis, String)> {
-    fn from(recent: Recent) -> Self {
+impl From<RecentNames> for VecDeque<(Millis, String)> {
+    fn from(recent: RecentNames) -> Self {
         recent.order
     }
 }
 
-impl Recent {
+impl RecentNames {
     pub(super) fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -38,12 +38,12 @@ impl Recent {
     }
 
     /// The time of the newest.
-    pub(super) fn newest(&self) -> Option<Millis> {
+    pub(super) fn newest_at(&self) -> Option<Millis> {
         self.order.back().map(|(at, _)| *at)
     }
 
     /// Notes a name; of more than `most` the oldest is forgotten.
-    pub(super) fn note(&mut self, name: &str, at: Millis, most: usize) {
+    pub(super) fn record_name(&mut self, name: &str, at: Millis, most: usize) {
         if !self.names.insert(name.to_owned()) {
             return;
         }
@@ -58,17 +58,17 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
-    use super::{Millis, Recent};
+    use super::{Millis, RecentNames};
 
     #[test]
     fn the_oldest_name_makes_room_and_a_name_counts_once() {
-        let mut recent = Recent::default();
+        let mut recent = RecentNames::default();
         for name in ["a", "b", "b", "c"] {
-            recent.note(name, Millis(7), 2);
+            recent.record_name(name, Millis(7), 2);
         }
         let known = ["a", "b", "c"].map(|name| recent.contains(name));
         assert_eq!((known, recent.oldest_of(2), recent.oldest_of(3)), ([false, true, true], Some(Millis(7)), None));
         let text = serde_json::to_string(&recent).expect("it is plain data");
-        assert_eq!(serde_json::from_str::<Recent>(&text).expect("it was written"), recent);
+        assert_eq!(serde_json::from_str::<RecentNames>(&text).expect("it was written"), recent);
     }
 }

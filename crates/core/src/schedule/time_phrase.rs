@@ -11,7 +11,7 @@ use crate::time::Millis;
 
 /// Why a time cannot be told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpokenError {
+pub enum TimePhraseError {
     /// A word that says nothing about time.
     #[error("{0:?} is no time: say such as \"in 2 hours\", \"tomorrow 9am\" or \"2026-03-29 14:30\"")]
     Unreadable(String),
@@ -41,33 +41,38 @@ const LONGEST_SPAN: u64 = 100 * 366 * 86_400;
 ///
 /// # Errors
 /// What is wrong with it, or missing.
-pub fn moment(text: &str, now: Millis, zone: Zone) -> Result<Millis, SpokenError> {
-    let said = || text.trim().to_owned();
+pub fn parse_instant(text: &str, now: Millis, zone: Zone) -> Result<Millis, TimePhraseError> {
+    let phrase = || text.trim().to_owned();
     let lower = text.trim().to_ascii_lowercase();
     if lower == "now" {
         return Ok(now);
     }
     let from_now = lower.strip_prefix("in ").or_else(|| lower.strip_suffix(" from now"));
     if let Some(rest) = from_now {
-        return Ok(now + span(rest)?);
+        return Ok(now + parse_span(rest)?);
     }
     let at = match DateTime::parse_from_rfc3339(text.trim()) {
-        Ok(at) => u64::try_from(at.timestamp_millis()).map(Millis).map_err(|_| SpokenError::Past(said()))?,
+        Ok(at) => u64::try_from(at.timestamp_millis()).map(Millis).map_err(|_| TimePhraseError::Past(phrase()))?,
         Err(_) => {
-            let local = zone.local(now).ok_or_else(|| SpokenError::TooFar(said()))?;
-            let meant = Spoken::read(&lower, text)?.meant(local, text, |local| zone.instant(local), now)?;
-            zone.instant(meant).ok_or_else(|| SpokenError::Past(said()))?
+            let local = zone.local_time(now).ok_or_else(|| TimePhraseError::TooFar(phrase()))?;
+            let meant = TimePhrase::parse_phrase(&lower, text)?.resolve_local(
+                local,
+                text,
+                |local| zone.to_instant(local),
+                now,
+            )?;
+            zone.to_instant(meant).ok_or_else(|| TimePhraseError::Past(phrase()))?
         }
     };
-    if at <= now { Err(SpokenError::Past(said())) } else { Ok(at) }
+    if at <= now { Err(TimePhraseError::Past(phrase())) } else { Ok(at) }
 }
 
 /// A span of time: `30m`, `1h30m`, `2 hours`, `an hour`, `1 day and 12 hours`. At most a hundred years.
 ///
 /// # Errors
 /// [`SpokenError::Span`], and [`SpokenError::TooFar`] beyond a hundred years.
-pub fn span(text: &str) -> Result<Duration, SpokenError> {
-    let wrong = || SpokenError::Span(text.trim().to_owned());
+pub fn parse_span(text: &str) -> Result<Duration, TimePhraseError> {
+    let wrong = || TimePhraseError::Span(text.trim().to_owned());
     let lower = text.to_ascii_lowercase();
     let mut rest = lower.trim();
     let mut seconds = 0_u64;
@@ -94,7 +99,7 @@ pub fn span(text: &str) -> Result<Duration, SpokenError> {
         let more = count.checked_mul(unit).and_then(|more| seconds.checked_add(more));
         seconds = more
             .filter(|seconds| *seconds <= LONGEST_SPAN)
-            .ok_or_else(|| SpokenError::TooFar(text.trim().to_owned()))?;
+            .ok_or_else(|| TimePhraseError::TooFar(text.trim().to_owned()))?;
         rest = behind.trim_start_matches([' ', ',']);
         rest = rest.strip_prefix("and ").unwrap_or(rest).trim_start();
     }
@@ -102,7 +107,7 @@ pub fn span(text: &str) -> Result<Duration, SpokenError> {
 }
 
 #[derive(Clone, Copy)]
-enum Day {
+enum DayReference {
     /// So many days from today.
     Ahead(i64),
     /// The next such day; today only if `today` and the time is still to come.
@@ -113,15 +118,15 @@ enum Day {
 
 /// What the words say.
 #[derive(Default)]
-struct Spoken {
-    day: Option<Day>,
+struct TimePhrase {
+    day: Option<DayReference>,
     time: Option<NaiveTime>,
 }
 
-impl Spoken {
-    fn read(lower: &str, text: &str) -> Result<Self, SpokenError> {
-        let unreadable = || SpokenError::Unreadable(text.trim().to_owned());
-        let twice = || SpokenError::Twice(text.trim().to_owned());
+impl TimePhrase {
+    fn parse_phrase(lower: &str, text: &str) -> Result<Self, TimePhraseError> {
+        let unreadable = || TimePhraseError::Unreadable(text.trim().to_owned());
+        let twice = || TimePhraseError::Twice(text.trim().to_owned());
         let mut spoken = Self::default();
         let mut next = false;
         let mut words = lower.split([' ', '\t', ',']).filter(|word| !word.is_empty()).peekable();
@@ -137,17 +142,17 @@ impl Spoken {
                 next = true;
                 continue;
             }
-            if let Some(day) = day(date, next) {
+            if let Some(day) = parse_day(date, next) {
                 if spoken.day.replace(day).is_some() {
                     return Err(twice());
                 }
                 next = false;
                 let Some(time) = time else { continue };
-                spoken.time = Some(clock(time, None).ok_or_else(unreadable)?);
+                spoken.time = Some(parse_clock(time, None).ok_or_else(unreadable)?);
                 continue;
             }
             let half = words.peek().copied().filter(|half| matches!(*half, "am" | "pm"));
-            let time = clock(word, half).ok_or_else(unreadable)?;
+            let time = parse_clock(word, half).ok_or_else(unreadable)?;
             if half.is_some() {
                 words.next();
             }
@@ -162,23 +167,23 @@ impl Spoken {
     }
 
     /// The local time that is meant at the local time `local`, which is `now`.
-    fn meant(
+    fn resolve_local(
         &self,
         local: NaiveDateTime,
         text: &str,
         instant: impl Fn(NaiveDateTime) -> Option<Millis>,
         now: Millis,
-    ) -> Result<NaiveDateTime, SpokenError> {
-        let too_far = || SpokenError::TooFar(text.trim().to_owned());
-        let time = self.time.ok_or_else(|| SpokenError::NoTime(text.trim().to_owned()))?;
+    ) -> Result<NaiveDateTime, TimePhraseError> {
+        let too_far = || TimePhraseError::TooFar(text.trim().to_owned());
+        let time = self.time.ok_or_else(|| TimePhraseError::NoTime(text.trim().to_owned()))?;
         let today = local.date();
         let is_over = |day: NaiveDate| instant(day.and_time(time)).is_none_or(|at| at <= now);
         let ahead = |days: i64| today.checked_add_signed(TimeDelta::try_days(days)?);
         let day = match self.day {
             None => ahead(i64::from(is_over(today))),
-            Some(Day::Ahead(days)) => ahead(days),
-            Some(Day::Date(date)) => Some(date),
-            Some(Day::Of { weekday, today: may_be_today }) => {
+            Some(DayReference::Ahead(days)) => ahead(days),
+            Some(DayReference::Date(date)) => Some(date),
+            Some(DayReference::Of { weekday, today: may_be_today }) => {
                 let days =
                     i64::from(weekday.num_days_from_monday()) - i64::from(today.weekday().num_days_from_monday());
                 match days.rem_euclid(7) {
@@ -191,8 +196,8 @@ impl Spoken {
     }
 }
 
-fn day(word: &str, next: bool) -> Option<Day> {
-    let of = |weekday| Some(Day::Of { weekday, today: !next });
+fn parse_day(word: &str, next: bool) -> Option<DayReference> {
+    let of = |weekday| Some(DayReference::Of { weekday, today: !next });
     match word {
         "mon" | "monday" => of(Weekday::Mon),
         "tue" | "tuesday" => of(Weekday::Tue),
@@ -202,14 +207,14 @@ fn day(word: &str, next: bool) -> Option<Day> {
         "sat" | "saturday" => of(Weekday::Sat),
         "sun" | "sunday" => of(Weekday::Sun),
         _ if next => None,
-        "today" => Some(Day::Ahead(0)),
-        "tomorrow" => Some(Day::Ahead(1)),
-        date => NaiveDate::parse_from_str(date, "%Y-%m-%d").ok().filter(|_| date.len() == 10).map(Day::Date),
+        "today" => Some(DayReference::Ahead(0)),
+        "tomorrow" => Some(DayReference::Ahead(1)),
+        date => NaiveDate::parse_from_str(date, "%Y-%m-%d").ok().filter(|_| date.len() == 10).map(DayReference::Date),
     }
 }
 
 /// A time of day: `9am`, `9:30 pm`, `14:30`, `14:30:15`, `noon`, `midnight`. `half` is a word behind it.
-fn clock(word: &str, half: Option<&str>) -> Option<NaiveTime> {
+fn parse_clock(word: &str, half: Option<&str>) -> Option<NaiveTime> {
     match word {
         "noon" => return NaiveTime::from_hms_opt(12, 0, 0),
         "midnight" => return NaiveTime::from_hms_opt(0, 0, 0),

@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::state::Entry;
+use super::state::SessionEntry;
 use crate::id::EntryId;
 
 /// Entries with their places.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Gathering {
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct StagedEntries {
+    pub(super) entries: Vec<SessionEntry>,
     pub(super) by_id: BTreeMap<EntryId, usize>,
 }
 
-impl Gathering {
-    pub(super) fn push(&mut self, entry: Entry) {
+impl StagedEntries {
+    pub(super) fn push(&mut self, entry: SessionEntry) {
         self.by_id.insert(entry.id.clone(), self.entries.len());
         self.entries.push(entry);
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[SessionEntry] {
         &self.entries
     }
 
-    pub(crate) fn entry(&self, id: &EntryId) -> Option<&Entry> {
+    pub(crate) fn entry(&self, id: &EntryId) -> Option<&SessionEntry> {
         self.by_id.get(id).map(|&at| &self.entries[at])
     }
 

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     breaker::Breaker,
-    used::{Used, number},
+    used_ids::{UsedIds, parse_number},
 };
 use crate::{
-    call::End,
+    call::CallEnd,
     digest::Digest,
     id::{CallId, GateId, Lsn},
     time::Millis,
@@ -27,7 +27,7 @@ const REMEMBERED: usize = 4096;
 
 /// One request of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RequestRecord {
     /// The agent's own id of it, as JSON text.
     pub wire: Arc<str>,
     /// The generation of the id.
@@ -45,22 +45,22 @@ pub struct Asked {
 
 /// A request that is over and whose result the agent has not received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RequestOutcome {
     /// What was asked.
     #[serde(rename = "asked")]
-    pub asked: Asked,
+    pub request: RequestRecord,
     /// How it ended.
-    pub end: End,
+    pub end: CallEnd,
     /// The record that says so, with the result as its content.
     pub lsn: Lsn,
     /// The record that says what was wanted, with its content.
     #[serde(rename = "wanted")]
-    pub wanted: Lsn,
+    pub proposed_lsn: Lsn,
 }
 
 /// What became of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keyed {
+pub struct KeyedRequest {
     /// The request that it named first.
     pub call: CallId,
     /// Of that request's tool and arguments.
@@ -69,12 +69,12 @@ pub struct Keyed {
     #[serde(default)]
     pub gate: Option<GateId>,
     /// How that ended and where that is recorded, once it has.
-    pub over: Option<(End, Lsn)>,
+    pub over: Option<(CallEnd, Lsn)>,
 }
 
 /// Which program asks for its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum ProgramGeneration {
     /// One that goes on with this generation.
     From(u32),
     /// One that began anew.
@@ -85,20 +85,20 @@ pub enum Counts {
 
 /// An agent's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requester {
+pub struct AgentRequests {
     generation: u32,
-    open: BTreeMap<CallId, Asked>,
-    results: BTreeMap<CallId, Outcome>,
+    open: BTreeMap<CallId, RequestRecord>,
+    results: BTreeMap<CallId, RequestOutcome>,
     /// Ids of this generation.
-    used: Used,
+    used: UsedIds,
     /// Keys, and those that may be forgotten.
-    keys: BTreeMap<String, Keyed>,
+    keys: BTreeMap<String, KeyedRequest>,
     keys_order: VecDeque<String>,
     #[serde(default)]
     pub(crate) breaker: Breaker,
 }
 
-impl Requester {
+impl AgentRequests {
     /// The generation of the last id.
     pub fn generation(&self) -> u32 {
         self.generation
@@ -113,19 +113,19 @@ impl Requester {
     /// `lowest` number that it used on its connection is above those of all that it has open or did not receive; of several that
     /// this is true of it is the one that it comes closest behind. One that began anew counts from 1. What `is_own` says was asked
     /// on that connection shows nothing.
-    pub fn counts_on(&self, wire: &str, lowest: Option<u64>, is_own: impl Fn(CallId) -> bool) -> Counts {
-        let results = self.results.iter().map(|(call, result)| (*call, &result.asked));
-        let waits = self.open.iter().map(|(call, asked)| (*call, asked)).chain(results);
+    pub fn counts_on(&self, wire: &str, lowest: Option<u64>, is_own: impl Fn(CallId) -> bool) -> ProgramGeneration {
+        let results = self.results.iter().map(|(call, result)| (*call, &result.request));
+        let waits = self.open.iter().map(|(call, request)| (*call, request)).chain(results);
         let mut highest: BTreeMap<u32, u64> = BTreeMap::new();
-        for (_, asked) in waits.filter(|(call, _)| !is_own(*call)) {
-            if let Some(number) = counted(&asked.wire) {
-                let known = highest.entry(asked.generation).or_default();
+        for (_, request) in waits.filter(|(call, _)| !is_own(*call)) {
+            if let Some(number) = counted_number(&request.wire) {
+                let known = highest.entry(request.generation).or_default();
                 *known = number.max(*known);
             }
         }
         let is_current = || match self.has_used(wire) {
-            false => Counts::From(self.generation),
-            true => Counts::Anew,
+            false => ProgramGeneration::From(self.generation),
+            true => ProgramGeneration::Anew,
         };
         let Some(lowest) = lowest.filter(|_| !highest.is_empty()) else { return is_current() };
         let before = || highest.iter().filter(|(_, highest)| **highest < lowest);
@@ -133,10 +133,10 @@ impl Requester {
         let mut generations =
             before().filter(|(_, highest)| Some(**highest) == closest).map(|(generation, _)| *generation);
         match (generations.next(), generations.next()) {
-            (None, _) => Counts::Anew,
+            (None, _) => ProgramGeneration::Anew,
             (Some(generation), None) if generation == self.generation => is_current(),
-            (Some(generation), None) => Counts::From(generation),
-            (Some(_), Some(_)) => Counts::Unclear,
+            (Some(generation), None) => ProgramGeneration::From(generation),
+            (Some(_), Some(_)) => ProgramGeneration::Unclear,
         }
     }
 
@@ -146,12 +146,12 @@ impl Requester {
     }
 
     /// Requests that are not over.
-    pub fn open(&self) -> &BTreeMap<CallId, Asked> {
+    pub fn open_requests(&self) -> &BTreeMap<CallId, RequestRecord> {
         &self.open
     }
 
     /// Results that were not received, in the order in which they were asked for.
-    pub fn results(&self) -> &BTreeMap<CallId, Outcome> {
+    pub fn results(&self) -> &BTreeMap<CallId, RequestOutcome> {
         &self.results
     }
 
@@ -161,62 +161,62 @@ impl Requester {
     }
 
     /// The request that a key named.
-    pub fn keyed(&self, key: &str) -> Option<&Keyed> {
+    pub fn keyed_request(&self, key: &str) -> Option<&KeyedRequest> {
         self.keys.get(key)
     }
 
-    pub(crate) fn requested(&mut self, call: CallId, asked: Asked) {
-        if asked.generation > self.generation {
-            self.generation = asked.generation;
-            self.used = Used::default();
+    pub(crate) fn record_request(&mut self, call: CallId, request: RequestRecord) {
+        if request.generation > self.generation {
+            self.generation = request.generation;
+            self.used = UsedIds::default();
         }
-        self.used.insert(&asked.wire);
-        if let Some(key) = &asked.key {
-            self.keys.insert(key.clone(), Keyed { call, asks: asked.asks, gate: asked.gate, over: None });
+        self.used.insert(&request.wire);
+        if let Some(key) = &request.key {
+            self.keys.insert(key.clone(), KeyedRequest { call, asks: request.asks, gate: request.gate, over: None });
         }
-        self.open.insert(call, asked);
+        self.open.insert(call, request);
     }
 
-    pub(crate) fn ended(&mut self, call: CallId, end: End, lsn: Lsn, wanted: Lsn) {
-        let Some(asked) = self.open.remove(&call) else { return };
+    pub(crate) fn record_end(&mut self, call: CallId, end: CallEnd, lsn: Lsn, proposed_lsn: Lsn) {
+        let Some(request) = self.open.remove(&call) else { return };
         if let Some(keyed) =
-            asked.key.as_ref().and_then(|key| self.keys.get_mut(key)).filter(|keyed| keyed.call == call)
+            request.key.as_ref().and_then(|key| self.keys.get_mut(key)).filter(|keyed| keyed.call == call)
         {
             keyed.over = Some((end, lsn));
         }
-        self.results.insert(call, Outcome { asked, end, lsn, wanted });
+        self.results.insert(call, RequestOutcome { request, end, lsn, proposed_lsn });
         // An agent that never fetches anything costs a bounded amount; what is forgotten here is still in the log. What
         // certainly had no effect goes first: of the rest the agent must hear.
         if self.results.len() > REMEMBERED {
             let without_effect = self.results.iter().find(|(_, result)| !may_have_taken_effect(result.end));
             let dropped = without_effect.or_else(|| self.results.first_key_value()).map(|(call, _)| *call);
             if let Some(dropped) = dropped {
-                self.received(dropped);
+                self.record_received(dropped);
             }
         }
     }
 
     /// The gate that decides a request, or did, for as long as anything of it is remembered.
     pub fn gate_of(&self, call: CallId) -> Option<GateId> {
-        let asked = self.open.get(&call).or_else(|| self.results.get(&call).map(|result| &result.asked));
-        asked.and_then(|asked| asked.gate).or_else(|| self.keys.values().find(|keyed| keyed.call == call)?.gate)
+        let request = self.open.get(&call).or_else(|| self.results.get(&call).map(|result| &result.request));
+        request.and_then(|request| request.gate).or_else(|| self.keys.values().find(|keyed| keyed.call == call)?.gate)
     }
 
-    pub(crate) fn gated(&mut self, call: CallId, gate: GateId) {
-        let Some(asked) = self.open.get_mut(&call) else { return };
-        asked.gate = Some(gate);
-        if let Some(keyed) = asked.key.as_ref().and_then(|key| self.keys.get_mut(key)) {
+    pub(crate) fn record_gate(&mut self, call: CallId, gate: GateId) {
+        let Some(request) = self.open.get_mut(&call) else { return };
+        request.gate = Some(gate);
+        if let Some(keyed) = request.key.as_ref().and_then(|key| self.keys.get_mut(key)) {
             keyed.gate = Some(gate);
         }
     }
 
-    pub(crate) fn received(&mut self, call: CallId) {
-        let Some(Outcome { asked, .. }) = self.results.remove(&call) else { return };
+    pub(crate) fn record_received(&mut self, call: CallId) {
+        let Some(RequestOutcome { request, .. }) = self.results.remove(&call) else { return };
         // Only now: forgotten earlier, a key would let the same be done twice, and an id would mean two things.
-        if asked.generation == self.generation {
-            self.used.release(asked.wire, REMEMBERED);
+        if request.generation == self.generation {
+            self.used.release_id(request.wire, REMEMBERED);
         }
-        self.keys_order.extend(asked.key);
+        self.keys_order.extend(request.key);
         if self.keys_order.len() > REMEMBERED
             && let Some(oldest) = self.keys_order.pop_front()
         {
@@ -226,15 +226,21 @@ impl Requester {
 }
 
 /// The number that a program counted to, where an id, as JSON text, is one or is the text of one.
-pub fn counted(wire: &str) -> Option<u64> {
+pub fn counted_number(wire: &str) -> Option<u64> {
     let of_text = || wire.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    number(wire).or_else(|| number(of_text()?))
+    parse_number(wire).or_else(|| parse_number(of_text()?))
 }
 
-const fn may_have_taken_effect(end: End) -> bool {
+const fn may_have_taken_effect(end: CallEnd) -> bool {
     match end {
-        End::Done { .. } | End::Unknown => true,
-        End::Failed | End::Denied | End::Refused | End::Expired | End::Limited | End::Skipped | End::Cancelled => false,
+        CallEnd::Done { .. } | CallEnd::Unknown => true,
+        CallEnd::Failed
+        | CallEnd::Denied
+        | CallEnd::Refused
+        | CallEnd::Expired
+        | CallEnd::Limited
+        | CallEnd::Skipped
+        | CallEnd::Cancelled => false,
     }
 }
 
@@ -248,93 +254,99 @@ mod tests {
         CallId::new(Uuid::from_u128(number as u128))
     }
 
-    fn asked(number: usize) -> Asked {
+    fn request(number: usize) -> RequestRecord {
         let (wire, key) = (format!("\"{number}\"").into(), Some(number.to_string()));
-        Asked { wire, generation: 1, key, gate: None, at: Millis(0), asks: None }
+        RequestRecord { wire, generation: 1, key, gate: None, at: Millis(0), asks: None }
     }
 
     /// Request 0 stays as it is, and as many come and are received as make it the oldest by far.
-    fn after_many(mut requester: Requester) -> Requester {
+    fn after_many(mut requester: AgentRequests) -> AgentRequests {
         for number in 1..=REMEMBERED + 1 {
-            requester.requested(call(number), asked(number));
-            requester.ended(call(number), End::Done { error: false }, Lsn(1), Lsn(1));
-            requester.received(call(number));
+            requester.record_request(call(number), request(number));
+            requester.record_end(call(number), CallEnd::Done { error: false }, Lsn(1), Lsn(1));
+            requester.record_received(call(number));
         }
         requester
     }
 
     #[test]
     fn the_key_and_id_of_an_open_request_are_never_forgotten() {
-        let mut requester = Requester::default();
-        requester.requested(call(0), asked(0));
+        let mut requester = AgentRequests::default();
+        requester.record_request(call(0), request(0));
         let requester = after_many(requester);
-        assert_eq!(requester.keyed("0").map(|keyed| keyed.call), Some(call(0)));
+        assert_eq!(requester.keyed_request("0").map(|keyed| keyed.call), Some(call(0)));
         assert!(requester.has_used("\"0\""));
-        assert!(!requester.has_used("\"1\"") && requester.keyed("1").is_none(), "a finished one is");
+        assert!(!requester.has_used("\"1\"") && requester.keyed_request("1").is_none(), "a finished one is");
     }
 
     #[test]
     fn the_key_and_id_of_a_result_are_kept_until_it_is_received() {
-        let mut requester = Requester::default();
-        requester.requested(call(0), asked(0));
-        requester.ended(call(0), End::Done { error: false }, Lsn(7), Lsn(6));
+        let mut requester = AgentRequests::default();
+        requester.record_request(call(0), request(0));
+        requester.record_end(call(0), CallEnd::Done { error: false }, Lsn(7), Lsn(6));
         let requester = after_many(requester);
-        assert_eq!(requester.keyed("0").and_then(|keyed| keyed.over), Some((End::Done { error: false }, Lsn(7))));
+        assert_eq!(
+            requester.keyed_request("0").and_then(|keyed| keyed.over),
+            Some((CallEnd::Done { error: false }, Lsn(7)))
+        );
         assert!(requester.has_used("\"0\""));
     }
 
     #[test]
     fn a_program_counts_on_or_began_anew() {
-        let from = Counts::From(1);
+        let from = ProgramGeneration::From(1);
         for (waits, id, lowest, want) in [
             ("2", "3", Some(3), from),
-            ("2", "1", Some(1), Counts::Anew),
-            ("2", "7", Some(1), Counts::Anew),
-            ("2", "2", Some(2), Counts::Anew),
+            ("2", "1", Some(1), ProgramGeneration::Anew),
+            ("2", "7", Some(1), ProgramGeneration::Anew),
+            ("2", "2", Some(2), ProgramGeneration::Anew),
             ("\"2\"", "\"3\"", Some(3), from),
-            ("\"2\"", "\"1\"", Some(1), Counts::Anew),
+            ("\"2\"", "\"1\"", Some(1), ProgramGeneration::Anew),
             ("\"a\"", "\"b\"", None, from),
-            ("\"a\"", "\"a\"", None, Counts::Anew),
+            ("\"a\"", "\"a\"", None, ProgramGeneration::Anew),
             ("\"a\"", "1", Some(1), from),
         ] {
             for is_over in [false, true] {
-                let mut requester = Requester::default();
-                requester.requested(call(0), Asked { wire: waits.into(), ..asked(0) });
+                let mut requester = AgentRequests::default();
+                requester.record_request(call(0), RequestRecord { wire: waits.into(), ..request(0) });
                 if is_over {
-                    requester.ended(call(0), End::Done { error: false }, Lsn(7), Lsn(6));
+                    requester.record_end(call(0), CallEnd::Done { error: false }, Lsn(7), Lsn(6));
                 }
                 assert_eq!(requester.counts_on(id, lowest, |_| false), want, "{waits} waits, {id} asks");
             }
         }
-        let mut requester = Requester::default();
-        requester.requested(call(0), Asked { wire: "2".into(), ..asked(0) });
+        let mut requester = AgentRequests::default();
+        requester.record_request(call(0), RequestRecord { wire: "2".into(), ..request(0) });
         assert_eq!(requester.counts_on("3", Some(1), |own| own == call(0)), from, "it asked for that itself");
     }
 
     #[test]
     fn of_several_programs_it_is_the_one_that_it_comes_closest_behind() {
         for (first, second, lowest, want) in [
-            (5, 1, 6, Counts::From(1)),
-            (1, 3, 4, Counts::From(2)),
-            (5, 1, 2, Counts::From(2)),
-            (1, 1, 2, Counts::Unclear),
-            (5, 5, 2, Counts::Anew),
+            (5, 1, 6, ProgramGeneration::From(1)),
+            (1, 3, 4, ProgramGeneration::From(2)),
+            (5, 1, 2, ProgramGeneration::From(2)),
+            (1, 1, 2, ProgramGeneration::Unclear),
+            (5, 5, 2, ProgramGeneration::Anew),
         ] {
-            let mut requester = Requester::default();
-            requester.requested(call(0), Asked { wire: first.to_string().into(), ..asked(0) });
-            requester.requested(call(1), Asked { wire: second.to_string().into(), generation: 2, ..asked(1) });
-            let told = requester.counts_on(&lowest.to_string(), Some(lowest), |_| false);
-            assert_eq!(told, want, "{first}, {second}: {lowest}");
+            let mut requester = AgentRequests::default();
+            requester.record_request(call(0), RequestRecord { wire: first.to_string().into(), ..request(0) });
+            requester.record_request(
+                call(1),
+                RequestRecord { wire: second.to_string().into(), generation: 2, ..request(1) },
+            );
+            let generation = requester.counts_on(&lowest.to_string(), Some(lowest), |_| false);
+            assert_eq!(generation, want, "{first}, {second}: {lowest}");
         }
     }
 
     #[test]
     fn of_too_many_results_those_without_effect_go_first() {
-        let mut requester = Requester::default();
+        let mut requester = AgentRequests::default();
         for number in 0..=REMEMBERED {
-            let end = if number == 9 { End::Refused } else { End::Done { error: false } };
-            requester.requested(call(number), asked(number));
-            requester.ended(call(number), end, Lsn(1), Lsn(1));
+            let end = if number == 9 { CallEnd::Refused } else { CallEnd::Done { error: false } };
+            requester.record_request(call(number), request(number));
+            requester.record_end(call(number), end, Lsn(1), Lsn(1));
         }
         assert!(requester.results().contains_key(&call(0)) && !requester.results().contains_key(&call(9)));
     }

@@ -9,7 +9,7 @@ pub const LATE: Duration = Duration::from_secs(60);
 
 /// How far an allow reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum AllowReach {
     /// This once.
     Once,
     /// For the session.
@@ -20,9 +20,9 @@ pub enum Reach {
 
 /// An answer in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum ReplyAnswer {
     /// It may be done.
-    Allow(Reach),
+    Allow(AllowReach),
     /// It may not, with what that person said.
     Deny {
         /// Absent if nothing was said.
@@ -32,16 +32,16 @@ pub enum Words {
 
 /// What there was before a text came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Situation<'a> {
+pub struct ReplyContext<'a> {
     /// The gate that waits. One is asked about at a time.
-    pub waiting: Option<Waiting<'a>>,
+    pub waiting: Option<WaitingGate<'a>>,
     /// The gate that was decided last, if there was one.
-    pub decided: Option<Decided<'a>>,
+    pub decided: Option<DecidedGate<'a>>,
 }
 
 /// A gate that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting<'a> {
+pub struct WaitingGate<'a> {
     /// The token that its card shows.
     pub token: &'a str,
     /// Whether its card was shown before the text came. Nobody answers what they have not seen.
@@ -50,7 +50,7 @@ pub struct Waiting<'a> {
 
 /// A gate that is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided<'a> {
+pub struct DecidedGate<'a> {
     /// The token that its card shows.
     pub token: &'a str,
     /// How long ago.
@@ -63,9 +63,9 @@ pub struct Decided<'a> {
 
 /// What a text means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum ReplyIntent {
     /// It answers the gate that waits.
-    Answer(Words),
+    Answer(ReplyAnswer),
     /// It answers the gate that was decided last, and is told who did so.
     Late,
     /// It is an answer, and the card of what waits was not shown yet when it was said.
@@ -81,8 +81,8 @@ pub enum Meaning {
 }
 
 /// A text that may be an answer, by itself.
-struct Said {
-    words: Words,
+struct ParsedReply {
+    words: ReplyAnswer,
     token: Option<String>,
     /// With a slash: never a message.
     is_command: bool,
@@ -93,86 +93,86 @@ struct Said {
 /// Answers are `yes`, `y`, `allow`, `no`, `n` and `deny`, each alone or with the token of the card behind it; the token
 /// alone, which allows once; `/approve [token] [once|session|always]` and `/deny [token] [reason]`. Only a whole text
 /// is an answer: a sentence that begins with yes is a message.
-pub fn read(text: &str, situation: Situation<'_>) -> Meaning {
+pub fn parse_reply(text: &str, situation: ReplyContext<'_>) -> ReplyIntent {
     let text = text.trim();
-    let Situation { waiting, decided } = situation;
+    let ReplyContext { waiting, decided } = situation;
     let known = |word: &str| {
         let is = |token: &str| token.eq_ignore_ascii_case(word);
         waiting.is_some_and(|waiting| is(waiting.token)) || decided.is_some_and(|decided| is(decided.token))
     };
-    let said = match said(text, known) {
-        Ok(Some(said)) => said,
-        Ok(None) => return Meaning::Message,
+    let reply = match parse_answer(text, known) {
+        Ok(Some(reply)) => reply,
+        Ok(None) => return ReplyIntent::Message,
         Err(rest) => return rest,
     };
-    let is_named = |token: &str| said.token.as_ref().is_none_or(|named| named.eq_ignore_ascii_case(token));
+    let is_named = |token: &str| reply.token.as_ref().is_none_or(|named| named.eq_ignore_ascii_case(token));
     let late = decided.filter(|decided| is_named(decided.token));
     if let Some(waiting) = waiting.filter(|waiting| is_named(waiting.token)) {
         let is_for_another =
-            |decided: Decided<'_>| decided.is_elsewhere && decided.ago <= LATE && !decided.spoken_since;
+            |decided: DecidedGate<'_>| decided.is_elsewhere && decided.ago <= LATE && !decided.spoken_since;
         return match late {
             // Who names it has seen it.
-            _ if said.token.is_some() => Meaning::Answer(said.words),
-            Some(decided) if !waiting.is_shown || is_for_another(decided) => Meaning::Late,
-            _ if !waiting.is_shown => Meaning::NotShown,
-            _ => Meaning::Answer(said.words),
+            _ if reply.token.is_some() => ReplyIntent::Answer(reply.words),
+            Some(decided) if !waiting.is_shown || is_for_another(decided) => ReplyIntent::Late,
+            _ if !waiting.is_shown => ReplyIntent::NotShown,
+            _ => ReplyIntent::Answer(reply.words),
         };
     }
     match late {
         // Who names the gate, or commands, surely does not chat.
-        Some(_) if said.is_command || said.token.is_some() => Meaning::Late,
-        Some(decided) if waiting.is_none() && decided.ago <= LATE && !decided.spoken_since => Meaning::Late,
-        Some(_) | None => match said.token {
-            Some(token) => Meaning::OtherToken(token),
-            None if said.is_command => Meaning::NothingWaits,
-            None => Meaning::Message,
+        Some(_) if reply.is_command || reply.token.is_some() => ReplyIntent::Late,
+        Some(decided) if waiting.is_none() && decided.ago <= LATE && !decided.spoken_since => ReplyIntent::Late,
+        Some(_) | None => match reply.token {
+            Some(token) => ReplyIntent::OtherToken(token),
+            None if reply.is_command => ReplyIntent::NothingWaits,
+            None => ReplyIntent::Message,
         },
     }
 }
 
-fn said(text: &str, known: impl Fn(&str) -> bool) -> Result<Option<Said>, Meaning> {
+fn parse_answer(text: &str, known: impl Fn(&str) -> bool) -> Result<Option<ParsedReply>, ReplyIntent> {
     let (first, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(first, rest)| (first, rest.trim()));
     let command = first.to_ascii_lowercase();
     match command.as_str() {
-        "/approve" => return approve(rest).map(Some),
+        "/approve" => return parse_approve(rest).map(Some),
         "/deny" => {
-            let (token, reason) = named(rest);
+            let (token, reason) = split_token(rest);
             let reason = (!reason.is_empty()).then(|| reason.to_owned());
-            return Ok(Some(Said { words: Words::Deny { reason }, token, is_command: true }));
+            return Ok(Some(ParsedReply { words: ReplyAnswer::Deny { reason }, token, is_command: true }));
         }
         _ => {}
     }
     let word = command.trim_end_matches(['.', '!']);
     let words = match word {
-        "yes" | "y" | "allow" => Words::Allow(Reach::Once),
-        "no" | "n" | "deny" => Words::Deny { reason: None },
+        "yes" | "y" | "allow" => ReplyAnswer::Allow(AllowReach::Once),
+        "no" | "n" | "deny" => ReplyAnswer::Deny { reason: None },
         _ if rest.is_empty() && known(first) => {
             let token = Some(first.to_owned());
-            return Ok(Some(Said { words: Words::Allow(Reach::Once), token, is_command: false }));
+            return Ok(Some(ParsedReply { words: ReplyAnswer::Allow(AllowReach::Once), token, is_command: false }));
         }
         _ => return Ok(None),
     };
     match rest {
-        "" => Ok(Some(Said { words, token: None, is_command: false })),
-        token if known(token) => Ok(Some(Said { words, token: Some(token.to_owned()), is_command: false })),
+        "" => Ok(Some(ParsedReply { words, token: None, is_command: false })),
+        token if known(token) => Ok(Some(ParsedReply { words, token: Some(token.to_owned()), is_command: false })),
         // A sentence.
         _ => Ok(None),
     }
 }
 
-fn approve(rest: &str) -> Result<Said, Meaning> {
-    let (token, rest) = named(rest);
+fn parse_approve(rest: &str) -> Result<ParsedReply, ReplyIntent> {
+    let (token, rest) = split_token(rest);
     let reach = match rest.to_ascii_lowercase().as_str() {
-        "" | "once" => Reach::Once,
-        "session" => Reach::Session,
-        "always" => Reach::Always,
-        _ => return Err(Meaning::Unclear(rest.to_owned())),
+        "" | "once" => AllowReach::Once,
+        "session" => AllowReach::Session,
+        "always" => AllowReach::Always,
+        _ => return Err(ReplyIntent::Unclear(rest.to_owned())),
     };
-    Ok(Said { words: Words::Allow(reach), token, is_command: true })
+    Ok(ParsedReply { words: ReplyAnswer::Allow(reach), token, is_command: true })
 }
 
 /// A token at the beginning, `#` and at least four digits or letters, and what is behind it.
-fn named(text: &str) -> (Option<String>, &str) {
+fn split_token(text: &str) -> (Option<String>, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(first, rest)| (first, rest.trim()));
     if is_token(first) { (Some(first.to_owned()), rest) } else { (None, text) }
 }

@@ -2,23 +2,23 @@
 
 use super::state::Session;
 use crate::{
-    gate::{Gate, Stage},
+    gate::{Gate, GateStage},
     id::GateId,
 };
 
 impl Session {
     /// The gate of this stage with this [number](Gate::number), whatever has become of it.
-    pub fn gate(&self, stage: Stage, number: u32) -> Option<GateId> {
+    pub fn gate_at(&self, stage: GateStage, number: u32) -> Option<GateId> {
         self.stages.get(&stage)?.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
     }
 
     /// How many gates are counted in each stage.
-    pub fn gates_by_stage(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
+    pub fn gates_by_stage(&self) -> impl Iterator<Item = (GateStage, usize)> + '_ {
         self.stages.iter().map(|(stage, gates)| (*stage, gates.len()))
     }
 
     /// Where the next gate of this stage is counted, and its number there. What an agent requests is not counted.
-    pub(crate) fn next_place(&self, stage: Stage) -> (Option<Stage>, u32) {
+    pub(crate) fn next_place(&self, stage: GateStage) -> (Option<GateStage>, u32) {
         if self.requester.is_some() {
             return (None, 0);
         }
@@ -27,7 +27,7 @@ impl Session {
     }
 
     /// Notes a gate that was opened in it, if it counts.
-    pub(crate) fn counted(&mut self, gate: &Gate) {
+    pub(crate) fn count_gate(&mut self, gate: &Gate) {
         if gate.number() > 0 {
             self.stages.entry(gate.stage()).or_default().push(gate.id());
         }

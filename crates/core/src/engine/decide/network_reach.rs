@@ -9,11 +9,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::{
-    call::{Executor, Phase},
+    call::{CallPhase, Executor},
     call_subject,
     decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event},
     digest::Digest,
-    gate::{Content, Event as Happened, Fallback, Kind, Scope},
+    gate::{ApprovalScope, Event as Happened, Fallback, GateContent, Kind},
     id::{CallId, GateId},
     policy::Verdict,
     principal, settle,
@@ -22,7 +22,7 @@ use crate::{
 /// A longer name is none.
 const LONGEST: usize = 300;
 
-pub(super) fn reach(
+pub(super) fn request_host(
     view: DecisionView<'_>,
     id: CallId,
     gate: GateId,
@@ -34,11 +34,11 @@ pub(super) fn reach(
         return Err(CommandError::TooLong { what: "the name of a host", limit: LONGEST });
     }
     let is_asking = |call: &&crate::call::Call| {
-        matches!(call.phase(), Phase::Started { .. }) && *call.executor() == Executor::Builtin && !call.aborting
+        matches!(call.phase(), CallPhase::Started { .. }) && *call.executor() == Executor::Builtin && !call.aborting
     };
     let call = view.state.call(id).filter(is_asking).ok_or(OVER)?;
     let run = call.run().and_then(|run| view.state.run(run)).ok_or(OVER)?;
-    let session = super::find(view, call.session())?;
+    let session = super::find_session(view, call.session())?;
     let view = view.for_session(session).filter(|view| !view.closing).ok_or(OVER)?;
     if view.state.gate_of(id).is_some_and(|gate| gate.is_pending()) || view.state.gate(gate).is_some() {
         return Err(CommandError::OutOfPlace("the command asks for something else already"));
@@ -46,17 +46,17 @@ pub(super) fn reach(
     let mut content = view.admitted.call_content(id).map(|content| (**content).clone()).ok_or(OVER)?;
     let line = content.signature.clone();
     content.arguments.insert("needs".to_owned(), json!({ "hosts": [&**host] }));
-    let subject = call_subject::subject(session, &content, call.effect, principal::agent());
-    let steps = match settle::evaluate(view, session, &subject, context.now) {
+    let subject = call_subject::subject_of_call(session, &content, call.effect, principal::agent_principal());
+    let steps = match settle::evaluate_policy(view, session, &subject, context.now) {
         Verdict::Deny(why) => return Err(CommandError::Denied(format!("policy denies it: {why}"))),
         Verdict::Allow(why) | Verdict::Ask(why) => why.approval_steps().to_vec(),
     };
     if run.denials >= settle::MOST_DENIALS {
         return Err(CommandError::Denied("several requests in a row were denied".to_owned()));
     }
-    let shown = Content::GoOn {
+    let shown = GateContent::GoOn {
         asker: session.id().to_string(),
-        question: format!("May this command reach {host} while it runs?{} It runs already: {line}", whereabouts(host)),
+        question: format!("May this command reach {host} while it runs?{} It runs already: {line}", address_note(host)),
         why: Some(format!("because it tries to, and sandbox.network.hosts does not list {host}")),
         about: serde_json::Map::from_iter([("host".to_owned(), json!(host))]),
     };
@@ -71,8 +71,8 @@ pub(super) fn reach(
         stage,
         run: Some(run.id()),
         call: Some(id),
-        subject: Digest::of(shown.as_bytes()),
-        scopes: vec![Scope::Once],
+        subject: Digest::hash_bytes(shown.as_bytes()),
+        scopes: vec![ApprovalScope::Once],
         deadline: Some(context.now + within.unwrap_or_else(|| session.settings().approval_timeout)),
         fallback: Fallback::Deny,
         remind_at: None,
@@ -84,7 +84,7 @@ pub(super) fn reach(
 }
 
 /// What a person may not see in an address: that it is behind the gateway, not out in the world.
-fn whereabouts(host: &str) -> &'static str {
+fn address_note(host: &str) -> &'static str {
     let Ok(address) = host.parse::<SocketAddr>() else { return "" };
     let (is_here, is_private) = match address.ip().to_canonical() {
         IpAddr::V4(ip) => {

@@ -17,7 +17,7 @@ const RANGES: usize = 4096;
 
 /// The ids of a generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Used {
+pub(super) struct UsedIds {
     /// Ranges of numbers: the first and the last of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     numbers: BTreeMap<u64, u64>,
@@ -26,24 +26,24 @@ pub(super) struct Used {
     order: VecDeque<Arc<str>>,
 }
 
-impl Used {
+impl UsedIds {
     pub(super) fn contains(&self, wire: &str) -> bool {
-        match number(wire) {
+        match parse_number(wire) {
             Some(number) => self.numbers.range(..=number).next_back().is_some_and(|(_, last)| number <= *last),
             None => self.texts.contains(wire),
         }
     }
 
     pub(super) fn insert(&mut self, wire: &Arc<str>) {
-        match number(wire) {
-            Some(number) => self.count(number),
+        match parse_number(wire) {
+            Some(number) => self.insert_number(number),
             None => drop(self.texts.insert(Arc::clone(wire))),
         }
     }
 
     /// Notes that an id may be forgotten, once `most` others may be that came behind it.
-    pub(super) fn release(&mut self, wire: Arc<str>, most: usize) {
-        if number(&wire).is_some() {
+    pub(super) fn release_id(&mut self, wire: Arc<str>, most: usize) {
+        if parse_number(&wire).is_some() {
             return;
         }
         self.order.push_back(wire);
@@ -54,7 +54,7 @@ impl Used {
         }
     }
 
-    fn count(&mut self, number: u64) {
+    fn insert_number(&mut self, number: u64) {
         let (mut first, mut last) = (number, number);
         if let Some((&from, &to)) = self.numbers.range(..=number).next_back()
             && to >= number.saturating_sub(1)
@@ -77,17 +77,17 @@ impl Used {
 }
 
 /// The number that an id is, as JSON text, if it is one that a program could have counted to.
-pub(super) fn number(wire: &str) -> Option<u64> {
+pub(super) fn parse_number(wire: &str) -> Option<u64> {
     let is_plain = wire.bytes().all(|byte| byte.is_ascii_digit()) && (wire == "0" || !wire.starts_with('0'));
     wire.parse().ok().filter(|_| is_plain)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{RANGES, Used};
+    use super::{RANGES, UsedIds};
 
-    fn used(ids: impl IntoIterator<Item = u64>) -> Used {
-        let mut used = Used::default();
+    fn used(ids: impl IntoIterator<Item = u64>) -> UsedIds {
+        let mut used = UsedIds::default();
         ids.into_iter().for_each(|id| used.insert(&id.to_string().into()));
         used
     }
@@ -124,10 +124,10 @@ mod tests {
 
     #[test]
     fn ids_of_other_forms_are_forgotten_once_enough_others_may_be() {
-        let mut used = Used::default();
+        let mut used = UsedIds::default();
         for id in ["\"a\"", "\"b\"", "\"c\""] {
             used.insert(&id.into());
-            used.release(id.into(), 2);
+            used.release_id(id.into(), 2);
         }
         assert_eq!(["\"a\"", "\"b\"", "\"c\""].map(|id| used.contains(id)), [false, true, true]);
     }

@@ -3,36 +3,36 @@
 use crate::{
     decision::{CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     id::SessionId,
-    session::{CameTo, Command, Event as Happened, Key},
+    session::{Command, Event as Happened, IdempotencyKey, KeyedOutcome},
 };
 
 /// How long a key may be, in bytes.
 const LONGEST_KEY: usize = 512;
 
-pub(super) fn once(
+pub(super) fn run_once(
     view: DecisionView<'_>,
     id: SessionId,
-    key: Key,
+    key: IdempotencyKey,
     command: Command,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     if key.name.len() > LONGEST_KEY {
         return Err(CommandError::TooLong { what: "a key", limit: LONGEST_KEY });
     }
-    if let Some(known) = view.state.session(&id).and_then(|session| session.keys().get(&key.name)) {
+    if let Some(known) = view.state.session(&id).and_then(|session| session.idempotency_keys().get(&key.name)) {
         if known.asks != key.asks {
             return Err(CommandError::KeyTaken(key.name));
         }
-        return Ok(DecisionResult { facts: Vec::new(), reply: reply(known.came_to) });
+        return Ok(DecisionResult { facts: Vec::new(), reply: keyed_reply(known.came_to) });
     }
     let opens = matches!(command, Command::Open { .. });
     let DecisionResult { mut facts, reply } = super::decide_session(view, id.clone(), command, context)?;
     let came_to = match reply {
-        EngineReply::Done if opens => CameTo::Opened,
-        EngineReply::Started(run) => CameTo::Started(run),
-        EngineReply::Queued => CameTo::Queued,
-        EngineReply::BehindCompaction(run) => CameTo::Behind(run),
-        EngineReply::Steering(run) => CameTo::Steering(run),
+        EngineReply::Done if opens => KeyedOutcome::Opened,
+        EngineReply::Started(run) => KeyedOutcome::Started(run),
+        EngineReply::Queued => KeyedOutcome::Queued,
+        EngineReply::BehindCompaction(run) => KeyedOutcome::Behind(run),
+        EngineReply::Steering(run) => KeyedOutcome::Steering(run),
         // Nothing happened that could happen twice.
         EngineReply::Idle => return Ok(DecisionResult { facts, reply }),
         _ => return Err(CommandError::OutOfPlace("only opening and what is said are known by a key")),
@@ -42,12 +42,12 @@ pub(super) fn once(
     Ok(DecisionResult { facts, reply })
 }
 
-const fn reply(came_to: CameTo) -> EngineReply {
+const fn keyed_reply(came_to: KeyedOutcome) -> EngineReply {
     match came_to {
-        CameTo::Opened => EngineReply::Done,
-        CameTo::Started(run) => EngineReply::Started(run),
-        CameTo::Queued => EngineReply::Queued,
-        CameTo::Behind(run) => EngineReply::BehindCompaction(run),
-        CameTo::Steering(run) => EngineReply::Steering(run),
+        KeyedOutcome::Opened => EngineReply::Done,
+        KeyedOutcome::Started(run) => EngineReply::Started(run),
+        KeyedOutcome::Queued => EngineReply::Queued,
+        KeyedOutcome::Behind(run) => EngineReply::BehindCompaction(run),
+        KeyedOutcome::Steering(run) => EngineReply::Steering(run),
     }
 }

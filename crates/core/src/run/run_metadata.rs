@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{channel::Origin, id::FiringId, model_ref::ModelRef, unattended::ContractTerms};
+use crate::{channel::MessageOrigin, id::FiringId, model_ref::ModelRef, unattended::ContractTerms};
 
 /// What a door notes of a run, and what counts for it alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marks {
+pub struct RunMetadata {
     /// What whoever said the message calls the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The chat network's chat that the message came from: what the run says goes there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Box<Origin>>,
+    pub origin: Option<Box<MessageOrigin>>,
     /// The model that is asked, in place of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
@@ -33,7 +33,7 @@ pub struct Marks {
     pub last: bool,
 }
 
-impl Marks {
+impl RunMetadata {
     /// Whether nothing is said.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

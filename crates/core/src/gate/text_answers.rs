@@ -1,0 +1,63 @@
+//! Answers in words: what counts as one, and how it is kept.
+//!
+//! The text of an answer in the log is a JSON array of what was said, or `{"said": […], "form": …}` where it came in the form of a door.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    command::GateReply,
+    event::{ApprovalScope, Kind},
+    sign_off,
+};
+
+/// What an answer says to a gate that takes words; nothing where whoever was asked does not want to answer.
+///
+/// # Errors
+/// What does not fit.
+pub(crate) fn answer_words(kind: Kind, answer: &GateReply) -> Result<Option<Vec<String>>, &'static str> {
+    let is_sign_off = matches!(kind, Kind::Plan | Kind::Execution);
+    let texts = match answer.without_form() {
+        GateReply::Say(texts) => texts,
+        GateReply::Form(form) => return answer_words(kind, &form.answer),
+        GateReply::Decline => return Ok(None),
+        GateReply::Deny { reason } if is_sign_off => {
+            let label = if kind == Kind::Plan { sign_off::REJECT } else { sign_off::DECLINE };
+            let reason = reason.clone().filter(|reason| !reason.trim().is_empty());
+            return Ok(Some([label.to_owned()].into_iter().chain(reason).collect()));
+        }
+        GateReply::Deny { .. } => return Ok(None),
+        GateReply::Allow(ApprovalScope::Once) if is_sign_off => return Ok(Some(vec![sign_off::APPROVE.to_owned()])),
+        GateReply::Allow(_) | GateReply::Grant(_) if is_sign_off => return Err("this reach is not offered"),
+        GateReply::Allow(_) | GateReply::Grant(_) => return Err("a question is not allowed or denied"),
+    };
+    if texts.is_empty() || texts.iter().any(|text| text.trim().is_empty()) {
+        return Err("an answer is empty");
+    }
+    if is_sign_off { sign_off::normalise_words(kind, texts).map(Some) } else { Ok(Some(texts.clone())) }
+}
+
+/// The text under which the log keeps an answer in words.
+pub(crate) fn words_text(texts: Vec<String>, answer: &GateReply) -> Arc<str> {
+    let text = match answer {
+        GateReply::Form(form) => json!({ "said": texts, "form": form.form }),
+        GateReply::Allow(_) | GateReply::Grant(_) | GateReply::Deny { .. } | GateReply::Say(_) | GateReply::Decline => {
+            json!(texts)
+        }
+    };
+    text.to_string().into()
+}
+
+/// What was said, of the text of an answer in words. None for any other text.
+pub fn parse_words(text: &str) -> Option<Vec<String>> {
+    let mut text: Value = serde_json::from_str(text).ok()?;
+    let texts = if text.is_object() { text["said"].take() } else { text };
+    serde_json::from_value(texts).ok()
+}
+
+/// The form that an answer in words came in, word for word, if it came in one.
+pub fn parse_form(text: &str) -> Option<Value> {
+    let mut text: Value = serde_json::from_str(text).ok()?;
+    text.as_object_mut()?.remove("form")
+}
