@@ -16,7 +16,7 @@ use countersign_core::{
 };
 use countersign_http::listen::{Place, pulse::Pulse};
 use countersign_policy_admin::service_tools::Asked;
-use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
+use countersign_protocol::agent_gate::{self as wire, AgentGateRequest, JsonRpcError, close, code};
 use countersign_runtime::{Lane, Refused, Reply, Source};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
@@ -54,7 +54,7 @@ pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr,
             let (knock, knocks) = mpsc::unbounded_channel();
             match door.roster.enter(&agent.known.id, knock).await {
                 Some(number) => {
-                    let hello = wire::result(&agent.id, r#"{"status":"authenticated"}"#);
+                    let hello = wire::encode_result(&agent.id, r#"{"status":"authenticated"}"#);
                     Connection::new(door, &agent.known, socket, knocks).run(hello).await;
                     return door.roster.leave(&agent.known.id, number);
                 }
@@ -240,34 +240,34 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn fault(&mut self, id: &str, fault: &Fault) -> Result<(), ConnectionEnd> {
-        self.send(wire::fault(id, fault)).await
+    async fn fault(&mut self, id: &str, fault: &JsonRpcError) -> Result<(), ConnectionEnd> {
+        self.send(wire::encode_error(id, fault)).await
     }
 
     async fn frame(&mut self, frame: &str) -> Result<(), ConnectionEnd> {
-        let incoming = wire::read(frame);
+        let incoming = wire::read_frame(frame);
         self.lowest = self.lowest.into_iter().chain(counted_number(&incoming.id)).min();
         if self.taken_up.contains_key(incoming.id.as_str()) {
             self.let_all_go();
         }
         match incoming.request {
             Err(fault) => self.fault(&incoming.id, &fault).await,
-            Ok(Request::Auth { .. }) => {
-                self.fault(&incoming.id, &Fault::new(code::NO_METHOD, "Unknown method: auth")).await
+            Ok(AgentGateRequest::Auth { .. }) => {
+                self.fault(&incoming.id, &JsonRpcError::new(code::NO_METHOD, "Unknown method: auth")).await
             }
-            Ok(Request::ListTools) => {
-                let listed = wire::result(&incoming.id, &self.door.listed);
+            Ok(AgentGateRequest::ListTools) => {
+                let listed = wire::encode_result(&incoming.id, &self.door.listed);
                 self.send(listed).await
             }
-            Ok(Request::PendingResults) => self.pending(&incoming.id).await,
-            Ok(Request::ToolRequest { tool, args, key }) => {
+            Ok(AgentGateRequest::PendingResults) => self.pending(&incoming.id).await,
+            Ok(AgentGateRequest::ToolRequest { tool, args, key }) => {
                 let id: Arc<str> = incoming.id.into();
                 let now = self.door.clock.now();
                 if !self.agent.window.lock().take(now) {
-                    return self.fault(&id, &Fault::new(code::LIMITED, "Rate limit exceeded")).await;
+                    return self.fault(&id, &JsonRpcError::new(code::LIMITED, "Rate limit exceeded")).await;
                 }
                 if self.open >= OPEN {
-                    let fault = Fault::new(code::LIMITED, format!("Too many open requests (at most {OPEN})"));
+                    let fault = JsonRpcError::new(code::LIMITED, format!("Too many open requests (at most {OPEN})"));
                     return self.fault(&id, &fault).await;
                 }
                 let (session, principal) = (&self.agent.session, &self.agent.principal);
@@ -301,15 +301,15 @@ impl<'a> Connection<'a> {
             }
             Ok(_) => {
                 self.open -= 1;
-                self.fault(&id, &Fault::new(code::FAILED, "Internal error")).await
+                self.fault(&id, &JsonRpcError::new(code::FAILED, "Internal error")).await
             }
             Err(Refused::Refusal(refusal @ (CommandError::KeyTaken(_) | CommandError::TooLong { .. }))) => {
                 self.open -= 1;
-                self.fault(&id, &Fault::new(code::INVALID, refusal.to_string())).await
+                self.fault(&id, &JsonRpcError::new(code::INVALID, refusal.to_string())).await
             }
             Err(refused) => {
                 self.open -= 1;
-                self.fault(&id, &Fault::new(code::FAILED, refused.to_string())).await
+                self.fault(&id, &JsonRpcError::new(code::FAILED, refused.to_string())).await
             }
         }
     }
@@ -423,9 +423,9 @@ impl<'a> Connection<'a> {
         self.record_received().await;
         let missed = pending::missed(self.door, self.agent, &self.source, (id, self.lowest), &self.mine).await;
         let Some(missed) = missed else {
-            return self.fault(id, &Fault::new(code::FAILED, "The gateway is closing")).await;
+            return self.fault(id, &JsonRpcError::new(code::FAILED, "The gateway is closing")).await;
         };
-        self.feed(wire::result(id, &missed.listed)).await?;
+        self.feed(wire::encode_result(id, &missed.listed)).await?;
         let mut told: BTreeSet<CallId> = missed.calls.into_iter().collect();
         for owed in missed.owed {
             // One by one, as they are listed.

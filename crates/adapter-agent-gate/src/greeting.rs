@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::ws::{Message, WebSocket};
-use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
+use countersign_protocol::agent_gate::{self as wire, AgentGateRequest, JsonRpcError, close, code};
 use tokio::time::timeout;
 
 use super::{
@@ -27,7 +27,7 @@ pub(super) async fn authenticate(
     from: IpAddr,
 ) -> Result<Shown, ConnectionEnd> {
     let mut closing = door.closing.subscribe();
-    let refuse = |id: &str, code: i32, message: &str| wire::fault(id, &Fault::new(code, message));
+    let refuse = |id: &str, code: i32, message: &str| wire::encode_error(id, &JsonRpcError::new(code, message));
     let first = tokio::select! {
         first = timeout(AUTH, next_text(socket)) => first,
         () = closed(&mut closing) => return Err(ConnectionEnd::Close(close::RESTART, "restarting")),
@@ -36,10 +36,10 @@ pub(super) async fn authenticate(
         Err(_) => refuse("null", code::UNAUTHENTICATED, "Authentication timeout"),
         Ok(Err(end)) => return Err(end),
         Ok(Ok(frame)) => {
-            let incoming = wire::read(&frame);
+            let incoming = wire::read_frame(&frame);
             let now = door.clock.now();
             match incoming.request {
-                Ok(Request::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
+                Ok(AgentGateRequest::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
                     // Whoever shows the right token is never limited: a bad client behind the same address must not
                     // keep a good one out. A token has too much in it to be found by trying.
                     Some(known) => {
@@ -58,7 +58,7 @@ pub(super) async fn authenticate(
                 Err(fault) if fault.code == code::NO_METHOD => {
                     refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated")
                 }
-                Err(fault) => wire::fault(&incoming.id, &fault),
+                Err(fault) => wire::encode_error(&incoming.id, &fault),
             }
         }
     };

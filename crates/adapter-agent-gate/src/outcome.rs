@@ -6,7 +6,7 @@ use countersign_core::{
     call::CallEnd,
     id::{CallId, GateId},
 };
-use countersign_protocol::agent_gate::{self as wire, Fault, LARGEST_FRAME, code};
+use countersign_protocol::agent_gate::{self as wire, JsonRpcError, LARGEST_FRAME, code};
 use serde_json::{Value, json};
 
 /// What became of a request.
@@ -25,25 +25,25 @@ impl Outcome {
     pub(super) fn reply(&self, id: &str) -> String {
         let reply = match self.fault() {
             // Contents can be removed from the record; what was done stays done.
-            None if self.content.is_empty() => wire::result(id, &wire::executed("null")),
-            None => wire::result(id, &wire::executed(&self.content)),
-            Some(fault) => wire::fault(id, &fault),
+            None if self.content.is_empty() => wire::encode_result(id, &wire::executed_result("null")),
+            None => wire::encode_result(id, &wire::executed_result(&self.content)),
+            Some(fault) => wire::encode_error(id, &fault),
         };
         if reply.len() <= LARGEST_FRAME {
             return reply;
         }
-        let fault = Fault::new(code::FAILED, format!("Response too large ({} bytes)", reply.len()));
-        wire::fault(id, &fault)
+        let fault = JsonRpcError::new(code::FAILED, format!("Response too large ({} bytes)", reply.len()));
+        wire::encode_error(id, &fault)
     }
 
-    fn fault(&self) -> Option<Fault> {
+    fn fault(&self) -> Option<JsonRpcError> {
         let told = |code, message: &str| {
             let data = (message != &*self.content).then(|| json!({ "reason": &*self.content }));
-            Some(Fault { code, message: message.to_owned(), data })
+            Some(JsonRpcError { code, message: message.to_owned(), data })
         };
         match self.end {
             CallEnd::Done { error: false } => None,
-            CallEnd::Done { error: true } | CallEnd::Failed => Some(Fault::new(code::FAILED, &*self.content)),
+            CallEnd::Done { error: true } | CallEnd::Failed => Some(JsonRpcError::new(code::FAILED, &*self.content)),
             CallEnd::Denied => told(code::DENIED, "Denied by policy"),
             CallEnd::Refused => told(code::REFUSED, "Denied by user"),
             CallEnd::Expired => told(code::EXPIRED, "Approval timed out"),
@@ -51,7 +51,7 @@ impl Outcome {
             CallEnd::Skipped | CallEnd::Cancelled => told(code::FAILED, "Not run"),
             CallEnd::Unknown => {
                 let data = self.gate.map(|gate| json!({ "gate_id": gate.to_string() }));
-                Some(Fault { code: code::FAILED, message: self.content.to_string(), data })
+                Some(JsonRpcError { code: code::FAILED, message: self.content.to_string(), data })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use countersign_core::call::AgentRequest;
 use countersign_policy_admin::service_tools::{self, Asked, Tools};
-use countersign_protocol::agent_gate::{Fault, code};
+use countersign_protocol::agent_gate::{JsonRpcError, code};
 use countersign_runtime::tools::Secrets;
 use serde_json::{Map, Value, json};
 
@@ -30,15 +30,15 @@ pub(super) fn list(order: &[String], tools: &Tools) -> String {
 }
 
 /// The request that a frame makes.
-pub(super) fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, Fault> {
-    service_tools::request(tools, asked).map_err(|message| Fault::new(code::INVALID, message))
+pub(super) fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, JsonRpcError> {
+    service_tools::request(tools, asked).map_err(|message| JsonRpcError::new(code::INVALID, message))
 }
 
 /// The request, if the secrets that it names are to be had.
-pub(super) fn check(secrets: &Secrets, request: AgentRequest) -> Result<AgentRequest, Fault> {
+pub(super) fn check(secrets: &Secrets, request: AgentRequest) -> Result<AgentRequest, JsonRpcError> {
     if request.service.is_some() {
         let filled = secrets.fill_arguments(&request.arguments);
-        filled.map_err(|problem| Fault::new(code::INVALID, problem))?;
+        filled.map_err(|problem| JsonRpcError::new(code::INVALID, problem))?;
     }
     Ok(request)
 }

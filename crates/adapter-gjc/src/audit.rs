@@ -17,10 +17,10 @@ use std::{
 use countersign_core::time::Millis;
 use countersign_files::replace::sync_folder;
 use countersign_protocol::{
-    Json, encode,
+    RawJson, encode_line,
     gjc::{
-        audit::{AuditEvent, AuditLine, CATEGORY, Outcome, SCHEMA_VERSION, event_id, file_name},
-        workflow::{Kind, Stage},
+        audit::{AuditEvent, AuditLine, AuditOutcome, CATEGORY, SCHEMA_VERSION, event_id, file_name},
+        workflow::{WorkflowGateKind, WorkflowStage},
     },
 };
 use countersign_view::time;
@@ -37,8 +37,8 @@ const FOLDER: [&str; 3] = [".gjc", "audit", "unattended"];
 pub(crate) struct AuditGate {
     /// Its id on the wire.
     pub id: String,
-    pub stage: Stage,
-    pub kind: Kind,
+    pub stage: WorkflowStage,
+    pub kind: WorkflowGateKind,
 }
 
 /// One thing that was decided, to be written. It has no place for an answer, only for its hash.
@@ -49,7 +49,7 @@ pub(crate) struct Note {
     /// What happened.
     pub(crate) event: AuditEvent,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: AuditOutcome,
     /// What tells it from all others: a note with the key of one that is written is dropped.
     pub key: String,
     /// The gate that it is about.
@@ -59,16 +59,16 @@ pub(crate) struct Note {
     /// Which class of actions was missing.
     pub action: Option<String>,
     /// Which budget was used up.
-    pub(crate) budget: Option<Json>,
+    pub(crate) budget: Option<RawJson>,
     /// The hash of an answer.
     pub(crate) answer_hash: Option<String>,
     /// What was wrong.
-    pub error: Option<Json>,
+    pub error: Option<RawJson>,
 }
 
 impl Note {
     /// A note of nothing but what happened.
-    pub(crate) fn new(at: Millis, event: AuditEvent, outcome: Outcome, key: String) -> Self {
+    pub(crate) fn new(at: Millis, event: AuditEvent, outcome: AuditOutcome, key: String) -> Self {
         let (gate, scope, action, budget, answer_hash, error) = (None, None, None, None, None, None);
         Self { at, event, outcome, key, gate, scope, action, budget, answer_hash, error }
     }
@@ -195,7 +195,7 @@ impl Audit {
             error,
         };
         let before = self.file.stream_position().map_err(|error| self.failed(error))?;
-        let written = self.file.write_all(&encode(&line)).and_then(|()| self.disk.bring());
+        let written = self.file.write_all(&encode_line(&line)).and_then(|()| self.disk.bring());
         if let Err(error) = written {
             // Half a line must not stand before the next one.
             let _ = self.file.set_len(before).and_then(|()| self.file.seek(SeekFrom::Start(before)));
@@ -222,12 +222,12 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     use countersign_core::time::Millis;
-    use countersign_protocol::gjc::audit::{AuditEvent, Outcome};
+    use countersign_protocol::gjc::audit::{AuditEvent, AuditOutcome};
 
     use super::{Audit, AuditError, Note};
 
     fn note(key: &str) -> Note {
-        Note::new(Millis(1_780_635_600_000), AuditEvent::UnattendedNegotiated, Outcome::Accepted, key.to_owned())
+        Note::new(Millis(1_780_635_600_000), AuditEvent::UnattendedNegotiated, AuditOutcome::Accepted, key.to_owned())
     }
 
     fn lines(folder: &std::path::Path) -> Vec<String> {

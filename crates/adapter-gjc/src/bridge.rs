@@ -16,8 +16,8 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::Router;
 use countersign_protocol::{
-    Json,
-    gjc::{bridge::BridgeError, registry::Transport},
+    RawJson,
+    gjc::{bridge::BridgeError, registry::SessionTransport},
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -48,7 +48,7 @@ const FRAMES: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     status: u16,
-    body: Json,
+    body: RawJson,
 }
 
 /// Which session a door is opened on.
@@ -188,7 +188,7 @@ impl House {
         let (lines, input) = mpsc::channel(WAITING);
         let conversation = Conversation::new(lines, door.current());
         self.take_in(Arc::clone(&conversation));
-        let presence = Presence::of(door.listing(), Transport::Bridge, Some(self.address.clone()));
+        let presence = Presence::of(door.listing(), SessionTransport::Bridge, Some(self.address.clone()));
         let served = serve(door, presence, input, self.end.clone());
         self.doors.spawn(async move {
             served.await;

@@ -3,24 +3,24 @@
 use countersign_adapter_omp::{Door, Until, commands::settings};
 use countersign_agent_dir::{Change, Settings, persist_change};
 use countersign_protocol::{
-    Json,
-    gjc::{Command, state::DefaultModel},
-    omp::{Id, Response},
+    RawJson,
+    gjc::{GjcCommand, state::DefaultModel},
+    omp::{OmpRequestId, OmpResponse},
 };
 use countersign_runtime::models::Level;
 
 /// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that
 /// waits for its end.
-pub(super) async fn set_default(door: &mut Door, id: Option<Id>, wanted: DefaultModel) {
+pub(super) async fn set_default(door: &mut Door, id: Option<OmpRequestId>, wanted: DefaultModel) {
     const NAME: &str = "set_default_model_selection";
     let DefaultModel { provider, model_id, thinking_level } = &wanted;
     let entry = match settings::usable(door, provider, model_id) {
         Ok(entry) => entry,
-        Err(problem) => return door.write(&Response::failure(id, NAME, problem)),
+        Err(problem) => return door.write(&OmpResponse::failure(id, NAME, problem)),
     };
     if door.teller.is_running() {
         let DefaultModel { provider, model_id, thinking_level } = wanted;
-        let again = Command::SetDefaultModelSelection { provider, model_id, thinking_level };
+        let again = GjcCommand::SetDefaultModelSelection { provider, model_id, thinking_level };
         return door.after(Until::RunEnded, Box::new(move |door| door.comes_next(id, again)));
     }
     let folder = &door.shelf.common.folder;
@@ -29,12 +29,12 @@ pub(super) async fn set_default(door: &mut Door, id: Option<Id>, wanted: Default
     let kept = persist(folder, Change::Model(&model))
         .and_then(|()| level.map_or(Ok(()), |level| persist(folder, Change::ThinkingLevel(level))));
     if let Err(error) = kept {
-        return door.write(&Response::failure(id, NAME, format!("the choice cannot be kept: {error}")));
+        return door.write(&OmpResponse::failure(id, NAME, format!("the choice cannot be kept: {error}")));
     }
     if let Some(level) = level {
         door.wanted_level = Some(level.as_str().to_owned());
     }
-    settings::adopt(door, id, NAME, &entry, Json::of(&wanted)).await;
+    settings::adopt(door, id, NAME, &entry, RawJson::from_wire(&wanted)).await;
 }
 
 /// A level as omp has it: of this dialect's two more, one is the highest and the other what the settings say.

@@ -8,15 +8,15 @@ use countersign_core::{
     unattended::{self, BreachPoint, ContractTerms, TermsWidening},
 };
 use countersign_protocol::{
-    Json, Number, Wire,
+    JsNumber, RawJson, WireValue,
     gjc::unattended::{
-        Action, ActionDenied, Budget, BudgetExceeded, Declaration, Metric, OnBreach, RefusalCode, Refused, Scope,
-        ScopeDenied, phase,
+        Action, ActionDenied, BreachAction, BudgetExceeded, BudgetMetric, CommandScope, DeclarationRefusal,
+        DeclaredBudget, RefusalCode, ScopeDenied, UnattendedDeclaration, phase,
     },
 };
 
 /// What the engine is told of a declaration. Limits are whole; a part of a token, a call or a micro-dollar is none.
-pub(crate) fn terms(declaration: &Declaration) -> ContractTerms {
+pub(crate) fn terms(declaration: &UnattendedDeclaration) -> ContractTerms {
     let actions = declaration.action_allowlist.iter().map(|action| meant(*action));
     let (mut commands, mut classes) = (Vec::new(), Vec::new());
     for action in actions {
@@ -25,8 +25,8 @@ pub(crate) fn terms(declaration: &Declaration) -> ContractTerms {
             Meant::Class(class) => classes.push(class),
         }
     }
-    let Budget { max_tokens, max_tool_calls, max_wall_time_ms, max_cost_usd } = declaration.budget;
-    let whole = |number: Number| Some(number.0.floor() as u64);
+    let DeclaredBudget { max_tokens, max_tool_calls, max_wall_time_ms, max_cost_usd } = declaration.budget;
+    let whole = |number: JsNumber| Some(number.0.floor() as u64);
     ContractTerms {
         actor: declaration.actor.clone(),
         may: Contract {
@@ -42,8 +42,8 @@ pub(crate) fn terms(declaration: &Declaration) -> ContractTerms {
             cost_micros: Some((max_cost_usd.0 * MICROS).round() as u64),
         },
         on_breach: match declaration.on_breach {
-            OnBreach::Abort => unattended::BreachResponse::End,
-            OnBreach::Gate => unattended::BreachResponse::Ask,
+            BreachAction::Abort => unattended::BreachResponse::End,
+            BreachAction::Gate => unattended::BreachResponse::Ask,
         },
         renegotiable: declaration.renegotiable,
     }
@@ -97,40 +97,40 @@ const fn action_of(class: Class) -> Action {
 }
 
 /// The engine's name of a scope.
-pub(crate) const fn scope_of(scope: Scope) -> ContractScope {
+pub(crate) const fn scope_of(scope: CommandScope) -> ContractScope {
     match scope {
-        Scope::Prompt => ContractScope::Prompt,
-        Scope::Control => ContractScope::Control,
-        Scope::Bash => ContractScope::Bash,
-        Scope::Export => ContractScope::Export,
-        Scope::Session => ContractScope::Session,
-        Scope::Model => ContractScope::Model,
-        Scope::MessageRead => ContractScope::Messages,
-        Scope::HostTools => ContractScope::HostTools,
-        Scope::HostUri => ContractScope::HostUri,
-        Scope::Admin => ContractScope::Admin,
+        CommandScope::Prompt => ContractScope::Prompt,
+        CommandScope::Control => ContractScope::Control,
+        CommandScope::Bash => ContractScope::Bash,
+        CommandScope::Export => ContractScope::Export,
+        CommandScope::Session => ContractScope::Session,
+        CommandScope::Model => ContractScope::Model,
+        CommandScope::MessageRead => ContractScope::Messages,
+        CommandScope::HostTools => ContractScope::HostTools,
+        CommandScope::HostUri => ContractScope::HostUri,
+        CommandScope::Admin => ContractScope::Admin,
     }
 }
 
-const fn named(scope: ContractScope) -> Scope {
+const fn named(scope: ContractScope) -> CommandScope {
     match scope {
-        ContractScope::Prompt => Scope::Prompt,
-        ContractScope::Control => Scope::Control,
-        ContractScope::Bash => Scope::Bash,
-        ContractScope::Export => Scope::Export,
-        ContractScope::Session => Scope::Session,
-        ContractScope::Model => Scope::Model,
-        ContractScope::Messages => Scope::MessageRead,
-        ContractScope::HostTools => Scope::HostTools,
-        ContractScope::HostUri => Scope::HostUri,
-        ContractScope::Admin => Scope::Admin,
+        ContractScope::Prompt => CommandScope::Prompt,
+        ContractScope::Control => CommandScope::Control,
+        ContractScope::Bash => CommandScope::Bash,
+        ContractScope::Export => CommandScope::Export,
+        ContractScope::Session => CommandScope::Session,
+        ContractScope::Model => CommandScope::Model,
+        ContractScope::Messages => CommandScope::MessageRead,
+        ContractScope::HostTools => CommandScope::HostTools,
+        ContractScope::HostUri => CommandScope::HostUri,
+        ContractScope::Admin => CommandScope::Admin,
     }
 }
 
 /// What was missing, in the words of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    Scope(Scope),
+    Scope(CommandScope),
     Action(Action),
 }
 
@@ -138,10 +138,10 @@ pub(crate) enum Missing {
 pub(crate) fn missing(lack: &ContractGap) -> Missing {
     match lack {
         ContractGap::Scope(scope) => Missing::Scope(named(*scope)),
-        ContractGap::Command(scope) => Missing::Action(named(*scope).action()),
+        ContractGap::Command(scope) => Missing::Action(named(*scope).action_class()),
         ContractGap::Class(class) => Missing::Action(action_of(*class)),
         // No declaration of this door names tools.
-        ContractGap::Tool(_) => Missing::Scope(Scope::Admin),
+        ContractGap::Tool(_) => Missing::Scope(CommandScope::Admin),
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct Of {
 
 impl Of {
     /// The `error` of a command that is not covered. `line` is that of a shell command.
-    pub(crate) fn denied(self, lack: &ContractGap, line: Option<String>) -> Json {
+    pub(crate) fn denied(self, lack: &ContractGap, line: Option<String>) -> RawJson {
         match missing(lack) {
             Missing::Scope(scope) => json(&ScopeDenied::new(scope, line, self.run, self.session)),
             Missing::Action(action) => json(&ActionDenied::new(action, line, self.run, self.session)),
@@ -162,25 +162,25 @@ impl Of {
     }
 
     /// The `error` of a command for which there is no more.
-    pub(crate) fn exceeded(self, breach: BudgetBreach, phase: String) -> Json {
+    pub(crate) fn exceeded(self, breach: BudgetBreach, phase: String) -> RawJson {
         let (metric, [limit, observed]) = amounts(breach);
         json(&BudgetExceeded::new(metric, (limit, observed), phase, self.run, self.session))
     }
 }
 
-fn json(error: &impl Wire) -> Json {
-    Json::of(error)
+fn json(error: &impl WireValue) -> RawJson {
+    RawJson::from_wire(error)
 }
 
 /// The metric, its limit and what was observed, in the units of declarations.
-pub(crate) fn amounts(BudgetBreach { metric, limit, observed }: BudgetBreach) -> (Metric, [Number; 2]) {
+pub(crate) fn amounts(BudgetBreach { metric, limit, observed }: BudgetBreach) -> (BudgetMetric, [JsNumber; 2]) {
     #[expect(clippy::cast_precision_loss, reason = "declarations have no greater precision")]
     let of = |amount: u64| amount as f64;
     match metric {
-        ledger::LedgerMetric::Tokens => (Metric::Tokens, [of(limit), of(observed)].map(Number)),
-        ledger::LedgerMetric::ToolCalls => (Metric::ToolCalls, [of(limit), of(observed)].map(Number)),
-        ledger::LedgerMetric::WallTime => (Metric::WallTime, [of(limit), of(observed)].map(Number)),
-        ledger::LedgerMetric::Cost => (Metric::Cost, [of(limit) / MICROS, of(observed) / MICROS].map(Number)),
+        ledger::LedgerMetric::Tokens => (BudgetMetric::Tokens, [of(limit), of(observed)].map(JsNumber)),
+        ledger::LedgerMetric::ToolCalls => (BudgetMetric::ToolCalls, [of(limit), of(observed)].map(JsNumber)),
+        ledger::LedgerMetric::WallTime => (BudgetMetric::WallTime, [of(limit), of(observed)].map(JsNumber)),
+        ledger::LedgerMetric::Cost => (BudgetMetric::Cost, [of(limit) / MICROS, of(observed) / MICROS].map(JsNumber)),
     }
 }
 
@@ -196,14 +196,16 @@ pub(crate) fn phase_of(place: &BreachPoint) -> String {
 }
 
 /// Why a declaration was refused.
-pub(crate) fn refused(refusal: &unattended::DeclareError) -> Refused {
+pub(crate) fn refused(refusal: &unattended::DeclareError) -> DeclarationRefusal {
     match refusal {
-        unattended::DeclareError::Widens(more) => Refused::widening(&more.iter().map(name_of).collect::<Vec<_>>()),
-        unattended::DeclareError::ProposalPending(_) => Refused {
+        unattended::DeclareError::Widens(more) => {
+            DeclarationRefusal::for_widening(&more.iter().map(name_of).collect::<Vec<_>>())
+        }
+        unattended::DeclareError::ProposalPending(_) => DeclarationRefusal {
             code: RefusalCode::InvalidUnattendedDeclaration,
             message: "a person is asked about another declaration".to_owned(),
         },
-        unattended::DeclareError::Another => Refused {
+        unattended::DeclareError::Another => DeclarationRefusal {
             code: RefusalCode::InvalidUnattendedDeclaration,
             message: "the session has a declaration of another run".to_owned(),
         },
@@ -212,10 +214,10 @@ pub(crate) fn refused(refusal: &unattended::DeclareError) -> Refused {
 }
 
 /// What becomes of anything that begins work after a breach.
-pub(crate) fn over(breach: BudgetBreach) -> Refused {
+pub(crate) fn over(breach: BudgetBreach) -> DeclarationRefusal {
     let (metric, _) = amounts(breach);
     let message = format!("unattended run aborted: budget {} exceeded", metric.name());
-    Refused { code: RefusalCode::UnattendedAborted, message }
+    DeclarationRefusal { code: RefusalCode::UnattendedAborted, message }
 }
 
 fn name_of(widening: &TermsWidening) -> String {
@@ -241,28 +243,28 @@ mod tests {
         policy::ContractGap,
         unattended::{DeclareError, TermsWidening},
     };
-    use countersign_protocol::gjc::unattended::{Action, Declaration, Metering, Scope};
+    use countersign_protocol::gjc::unattended::{Action, CommandScope, UnattendedDeclaration, UsageMetering};
     use serde_json::{Value, json};
 
     use super::{Missing, Of, missing, name_of, refused, terms};
 
-    fn declared(more: Value) -> Declaration {
+    fn declared(more: Value) -> UnattendedDeclaration {
         let mut declaration = json!({
             "actor": "ci",
             "budget": { "max_tokens": 2.9, "max_tool_calls": 3, "max_wall_time_ms": 4, "max_cost_usd": 0.29 },
             "scopes": [], "action_allowlist": [],
         });
         declaration.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        Declaration::check(Some(&declaration), Metering::Told).unwrap()
+        UnattendedDeclaration::from_json(Some(&declaration), UsageMetering::Reported).unwrap()
     }
 
     #[test]
     fn every_scope_and_action_is_told_to_the_engine_and_read_back_by_its_name() {
         let none = terms(&declared(json!({})));
-        for scope in Scope::ALL {
+        for scope in CommandScope::ALL {
             let terms = terms(&declared(json!({ "scopes": [scope.name()] })));
             let lacks: Vec<Missing> = terms.widenings_over(&none).iter().map(lack).collect();
-            assert_eq!(lacks, if scope == Scope::Prompt { vec![] } else { vec![Missing::Scope(scope)] });
+            assert_eq!(lacks, if scope == CommandScope::Prompt { vec![] } else { vec![Missing::Scope(scope)] });
         }
         for action in Action::ALL {
             let terms = terms(&declared(json!({ "action_allowlist": [action.name()] })));
@@ -294,21 +296,21 @@ mod tests {
         });
         let (before, now) = (declared(json!({})), declared(wide));
         let names: Vec<String> = terms(&now).widenings_over(&terms(&before)).iter().map(name_of).collect();
-        assert_eq!(names, now.widens(&before));
+        assert_eq!(names, now.widened_parts(&before));
     }
 
     #[test]
     fn refusals_have_every_member_of_the_wire() {
         let of = || Of { run: "r".to_owned(), session: "s".to_owned() };
         let lack = ContractGap::Class(countersign_core::policy::Class::FileDelete);
-        let denied: Value = of().denied(&lack, Some("rm x".to_owned())).read().unwrap();
+        let denied: Value = of().denied(&lack, Some("rm x".to_owned())).decode_as().unwrap();
         assert_eq!(
             denied,
             json!({ "code": "action_denied", "action": "file.delete", "command": "rm x", "run_id": "r",
                 "session_id": "s", "pre_side_effect": true })
         );
         let breach = BudgetBreach { metric: ledger::LedgerMetric::Cost, limit: 290_000, observed: 300_000 };
-        let exceeded: Value = of().exceeded(breach, "prompt preflight".to_owned()).read().unwrap();
+        let exceeded: Value = of().exceeded(breach, "prompt preflight".to_owned()).decode_as().unwrap();
         assert_eq!(
             exceeded,
             json!({ "code": "budget_exceeded", "metric": "cost", "limit": 0.29, "observed": 0.3,

@@ -17,11 +17,11 @@ use countersign_core::{
 };
 use countersign_protocol::{
     gjc::{
-        self, Command, Incoming, bridge::PermissionRequest, registry::Transport, state::Capabilities,
-        ui::TITLE_VARIABLES,
+        self, GjcCommand, GjcInboundFrame, bridge::PermissionRequest, registry::SessionTransport,
+        state::AcceptedCapabilities, ui::TITLE_VARIABLES,
     },
-    lines::Line,
-    omp::{Event, Id, Response, UiAnswer},
+    lines::DecodedLine,
+    omp::{OmpEvent, OmpRequestId, OmpResponse, UiAnswer},
 };
 use countersign_view::GateRequest;
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -107,12 +107,14 @@ fn is_on_bridge(door: &Door) -> bool {
 struct GjcDialect;
 
 impl DialectExtension for GjcDialect {
-    fn decode(&self, line: &Line) -> Result<Incoming, Response> {
-        match gjc::receive(line) {
+    fn decode(&self, line: &DecodedLine) -> Result<GjcInboundFrame, OmpResponse> {
+        match gjc::receive_line(line) {
             // Of the socket alone.
-            Ok(Incoming::Resume { .. }) => Err(Response::unknown_with(None, Some("resume".to_owned()))),
+            Ok(GjcInboundFrame::Resume { .. }) => {
+                Err(OmpResponse::unknown_command_with_id(None, Some("resume".to_owned())))
+            }
             Ok(incoming) => Ok(incoming),
-            Err(malformed) => Err(malformed.response()),
+            Err(malformed) => Err(malformed.to_response()),
         }
     }
 
@@ -129,12 +131,12 @@ impl DialectExtension for GjcDialect {
         gjc.voice.line(frame)
     }
 
-    fn arrange(&self, events: &mut [Event]) {
+    fn arrange(&self, events: &mut [OmpEvent]) {
         arrange(events);
     }
 
-    fn broken_off(&self, id: Option<Id>, command: &'static str, problem: String) -> Response {
-        Response::failure(id, command, problem)
+    fn broken_off(&self, id: Option<OmpRequestId>, command: &'static str, problem: String) -> OmpResponse {
+        OmpResponse::failure(id, command, problem)
     }
 
     fn on_open<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
@@ -145,11 +147,11 @@ impl DialectExtension for GjcDialect {
         unattended::leave(door);
     }
 
-    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, command: GjcCommand) -> BoxFuture<'a, ()> {
         commands::handle(door, id, command).boxed()
     }
 
-    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<Id>, name: Option<String>) -> BoxFuture<'a, ()> {
+    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, name: Option<String>) -> BoxFuture<'a, ()> {
         commands::unknown(door, id, name).boxed()
     }
 
@@ -197,7 +199,7 @@ impl DialectExtension for GjcDialect {
     fn on_client(&self, door: &mut Door) {
         if let Some(gjc) = state_mut(door).filter(|gjc| gjc.surface == Surface::Socket) {
             // What the one before asked for is not what this one can read.
-            gjc.voice.adopt(&Capabilities::of(Vec::new()));
+            gjc.voice.adopt(&AcceptedCapabilities::for_requested(Vec::new()));
         }
     }
 
@@ -217,7 +219,7 @@ impl DialectExtension for GjcDialect {
 
     fn list_session(&self, listing: SessionListing) -> Option<Box<dyn Send>> {
         // Hosts look there for what runs; it runs in this process.
-        Some(Box::new(Presence::of(listing, Transport::Stdio, None)))
+        Some(Box::new(Presence::of(listing, SessionTransport::Stdio, None)))
     }
 }
 
@@ -225,7 +227,7 @@ impl DialectExtension for GjcDialect {
 struct ContractedDialect;
 
 impl DialectExtension for ContractedDialect {
-    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, command: GjcCommand) -> BoxFuture<'a, ()> {
         handle_own(door, id, command).boxed()
     }
 
@@ -233,7 +235,12 @@ impl DialectExtension for ContractedDialect {
         unattended::take_up(door).boxed()
     }
 
-    fn admit<'a>(&self, door: &'a mut Door, id: Option<&'a Id>, command: &'a Command) -> BoxFuture<'a, bool> {
+    fn admit<'a>(
+        &self,
+        door: &'a mut Door,
+        id: Option<&'a OmpRequestId>,
+        command: &'a GjcCommand,
+    ) -> BoxFuture<'a, bool> {
         unattended::admit(door, id, command).boxed()
     }
 }

@@ -8,15 +8,15 @@ use countersign_core::{
     id::SessionId,
 };
 use countersign_protocol::{
-    Json, Number,
+    JsNumber, RawJson,
     gjc::{
         gate_id::gate_id,
         schema::{
-            Mismatch, SchemaError, hash,
-            meaning::{self, Approval, Choice, Execution, Unmeant},
-            shapes::{self, Question, Round},
+            SchemaError, SchemaMismatch, canonical_hash,
+            meaning::{self, AnswerMeaningError, ExecutionDecision, PlanDecision, QuestionChoice},
+            shapes::{self, AgentQuestion, InterviewRound},
         },
-        workflow::{self, Context, Opening, Resolution, WorkflowGate},
+        workflow::{self, AnswerResolution, GateDraft, WorkflowContext, WorkflowGate},
     },
 };
 use countersign_view::{
@@ -50,20 +50,20 @@ pub(crate) fn place(session: &SessionId, name: &str) -> Option<(GateStage, u32)>
     stages.into_iter().find(named).map(|stage| (stage, number))
 }
 
-pub(crate) const fn stage(of: GateStage) -> workflow::Stage {
+pub(crate) const fn stage(of: GateStage) -> workflow::WorkflowStage {
     match of {
-        GateStage::Interview => workflow::Stage::DeepInterview,
-        GateStage::Plan => workflow::Stage::Ralplan,
-        GateStage::Execution => workflow::Stage::Ultragoal,
+        GateStage::Interview => workflow::WorkflowStage::DeepInterview,
+        GateStage::Plan => workflow::WorkflowStage::Ralplan,
+        GateStage::Execution => workflow::WorkflowStage::Ultragoal,
     }
 }
 
 /// The kind, which goes with the stage: programs know the form of an answer by it.
-pub(crate) const fn kind(of: GateStage) -> workflow::Kind {
+pub(crate) const fn kind(of: GateStage) -> workflow::WorkflowGateKind {
     match of {
-        GateStage::Interview => workflow::Kind::Question,
-        GateStage::Plan => workflow::Kind::Approval,
-        GateStage::Execution => workflow::Kind::Execution,
+        GateStage::Interview => workflow::WorkflowGateKind::Question,
+        GateStage::Plan => workflow::WorkflowGateKind::Approval,
+        GateStage::Execution => workflow::WorkflowGateKind::Execution,
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) const fn kind(of: GateStage) -> workflow::Kind {
 pub(crate) fn wire(gate: &Gate, request: &GateRequest, options: Options) -> Option<Result<WorkflowGate, SchemaError>> {
     let name = name(gate)?;
     Some(opening(gate, request).map(|opening| {
-        let made = opening.gate(name, iso(gate.opened_at()));
+        let made = opening.into_gate(name, iso(gate.opened_at()));
         match options {
             Options::Objects => made,
             Options::None => WorkflowGate { options: None, ..made },
@@ -82,12 +82,12 @@ pub(crate) fn wire(gate: &Gate, request: &GateRequest, options: Options) -> Opti
     }))
 }
 
-fn opening(gate: &Gate, request: &GateRequest) -> Result<Opening, SchemaError> {
+fn opening(gate: &Gate, request: &GateRequest) -> Result<GateDraft, SchemaError> {
     match request.kind() {
         RequestKind::Question(asked) if gate.kind() == Kind::Question => {
-            let opening = shapes::question(&question(asked))?;
+            let opening = shapes::question_gate(&question(asked))?;
             let kind = asked.about.get(gate::NAMED).and_then(named).unwrap_or(opening.kind);
-            Ok(Opening { stage: stage(gate.stage()), kind, ..opening })
+            Ok(GateDraft { stage: stage(gate.stage()), kind, ..opening })
         }
         RequestKind::Question(question) => Ok(sign_off(gate, context(question.text, question.about))),
         RequestKind::Call(call) => {
@@ -103,28 +103,28 @@ fn opening(gate: &Gate, request: &GateRequest) -> Result<Opening, SchemaError> {
 }
 
 /// What is decided with a word, and others beside it.
-fn sign_off(gate: &Gate, context: Context) -> Opening {
-    if gate.stage() == GateStage::Plan { shapes::approval(context) } else { shapes::execution(context) }
+fn sign_off(gate: &Gate, context: WorkflowContext) -> GateDraft {
+    if gate.stage() == GateStage::Plan { shapes::approval_gate(context) } else { shapes::execution_gate(context) }
 }
 
-fn asked(title: String, prompt: String) -> Context {
-    Context { title: Some(title), prompt: Some(prompt), ..Context::default() }
+fn asked(title: String, prompt: String) -> WorkflowContext {
+    WorkflowContext { title: Some(title), prompt: Some(prompt), ..WorkflowContext::default() }
 }
 
-fn context(text: &str, about: &Map<String, Value>) -> Context {
+fn context(text: &str, about: &Map<String, Value>) -> WorkflowContext {
     let word = |name: &str| about.get(name).and_then(Value::as_str).map(str::to_owned);
-    Context {
+    WorkflowContext {
         title: word("title"),
         prompt: Some(text.to_owned()),
         summary: word("summary"),
         artifact_refs: about.get("artifacts").cloned(),
         language: word("language"),
-        ..Context::default()
+        ..WorkflowContext::default()
     }
 }
 
-fn question(asked: QuestionRequest<'_>) -> Question {
-    Question {
+fn question(asked: QuestionRequest<'_>) -> AgentQuestion {
+    AgentQuestion {
         id: asked.id.to_owned(),
         text: asked.text.to_owned(),
         options: asked.labels(),
@@ -135,22 +135,22 @@ fn question(asked: QuestionRequest<'_>) -> Question {
 }
 
 /// The kind that a question names for its gate.
-fn named(given: &Value) -> Option<workflow::Kind> {
+fn named(given: &Value) -> Option<workflow::WorkflowGateKind> {
     match given.get("kind")?.as_str()? {
-        "approval" => Some(workflow::Kind::Approval),
-        "execution" => Some(workflow::Kind::Execution),
-        _ => Some(workflow::Kind::Question),
+        "approval" => Some(workflow::WorkflowGateKind::Approval),
+        "execution" => Some(workflow::WorkflowGateKind::Execution),
+        _ => Some(workflow::WorkflowGateKind::Question),
     }
 }
 
-fn round(given: &Value) -> Option<Round> {
+fn round(given: &Value) -> Option<InterviewRound> {
     let word = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
-    Some(Round {
+    Some(InterviewRound {
         id: word("id"),
         number: given.get("number")?.as_u64()?,
         component: word("component")?,
         dimension: word("dimension")?,
-        ambiguity: Number(given.get("ambiguity")?.as_f64()?),
+        ambiguity: JsNumber(given.get("ambiguity")?.as_f64()?),
     })
 }
 
@@ -158,20 +158,20 @@ fn round(given: &Value) -> Option<Round> {
 ///
 /// # Errors
 /// Everything that is wrong with it; at least one thing.
-pub(crate) fn read(gate: &Gate, request: &GateRequest, answer: Value) -> Result<GateReply, Vec<Mismatch>> {
+pub(crate) fn read(gate: &Gate, request: &GateRequest, answer: Value) -> Result<GateReply, Vec<SchemaMismatch>> {
     let opening = opening(gate, request).map_err(|error| vec![unusable(&error)])?;
-    let wrong = opening.schema.check(&answer);
+    let wrong = opening.schema.check_answer(&answer);
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let said = said(gate, request, &answer).map_err(|unmeant| vec![unmeant.mismatch()])?;
-    let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
+    let said = said(gate, request, &answer).map_err(|unmeant| vec![unmeant.to_mismatch()])?;
+    let digest = canonical_hash(&answer).parse().expect("a hash is the digits of a digest");
     Ok(GateReply::Form(Box::new(AnswerForm { answer: said, form: answer, digest })))
 }
 
 /// An answer that nobody looked at.
 pub(crate) fn unread(answer: Value) -> GateReply {
-    let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
+    let digest = canonical_hash(&answer).parse().expect("a hash is the digits of a digest");
     GateReply::Form(Box::new(AnswerForm { answer: GateReply::Decline, form: answer, digest }))
 }
 
@@ -181,49 +181,49 @@ pub(crate) fn schema_hash(gate: &Gate, request: &GateRequest) -> Option<String> 
 }
 
 /// What the engine does not take of an answer that fits the schema.
-pub(crate) fn not_offered(problem: &str) -> Mismatch {
-    Mismatch { path: "#".to_owned(), keyword: "not_offered", message: problem.to_owned(), expected: None }
+pub(crate) fn not_offered(problem: &str) -> SchemaMismatch {
+    SchemaMismatch { path: "#".to_owned(), keyword: "not_offered", message: problem.to_owned(), expected: None }
 }
 
-fn unusable(error: &SchemaError) -> Mismatch {
-    Mismatch { path: "#".to_owned(), keyword: SchemaError::CODE, message: error.to_string(), expected: None }
+fn unusable(error: &SchemaError) -> SchemaMismatch {
+    SchemaMismatch { path: "#".to_owned(), keyword: SchemaError::CODE, message: error.to_string(), expected: None }
 }
 
-fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<GateReply, Unmeant> {
+fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<GateReply, AnswerMeaningError> {
     let words = |decision: &str, comments: Option<String>| {
         let comments = comments.filter(|comments| !comments.trim().is_empty());
         GateReply::Say([decision.to_owned()].into_iter().chain(comments).collect())
     };
     Ok(match gate.kind() {
         Kind::Question => {
-            let Choice { selected, custom } =
-                meaning::choice(&request.question().map(question).unwrap_or_default(), answer)?;
+            let QuestionChoice { selected, custom } =
+                meaning::question_choice(&request.question().map(question).unwrap_or_default(), answer)?;
             GateReply::Say(selected.into_iter().chain(custom).collect())
         }
-        Kind::Plan => match meaning::approval(answer)? {
-            Approval::Approve { comments } => words(gate::APPROVE, comments),
-            Approval::RequestChanges { comments } => words(gate::CHANGE, Some(comments)),
-            Approval::Reject { comments } => words(gate::REJECT, comments),
+        Kind::Plan => match meaning::plan_decision(answer)? {
+            PlanDecision::Approve { comments } => words(gate::APPROVE, comments),
+            PlanDecision::RequestChanges { comments } => words(gate::CHANGE, Some(comments)),
+            PlanDecision::Reject { comments } => words(gate::REJECT, comments),
         },
-        Kind::Execution => match meaning::execution(answer)? {
-            Execution::Approve { reason } => words(gate::APPROVE, reason),
-            Execution::Decline { reason } => words(gate::DECLINE, reason),
+        Kind::Execution => match meaning::execution_decision(answer)? {
+            ExecutionDecision::Approve { reason } => words(gate::APPROVE, reason),
+            ExecutionDecision::Decline { reason } => words(gate::DECLINE, reason),
         },
-        Kind::Approval if gate.stage() == GateStage::Plan => match meaning::approval(answer)? {
-            Approval::Approve { .. } => GateReply::Allow(ApprovalScope::Once),
-            Approval::RequestChanges { comments } => GateReply::Deny { reason: Some(comments) },
-            Approval::Reject { comments } => GateReply::Deny { reason: comments },
+        Kind::Approval if gate.stage() == GateStage::Plan => match meaning::plan_decision(answer)? {
+            PlanDecision::Approve { .. } => GateReply::Allow(ApprovalScope::Once),
+            PlanDecision::RequestChanges { comments } => GateReply::Deny { reason: Some(comments) },
+            PlanDecision::Reject { comments } => GateReply::Deny { reason: comments },
         },
-        Kind::Approval | Kind::Pairing | Kind::Budget => match meaning::execution(answer)? {
-            Execution::Approve { .. } => GateReply::Allow(ApprovalScope::Once),
-            Execution::Decline { reason } => GateReply::Deny { reason },
+        Kind::Approval | Kind::Pairing | Kind::Budget => match meaning::execution_decision(answer)? {
+            ExecutionDecision::Approve { .. } => GateReply::Allow(ApprovalScope::Once),
+            ExecutionDecision::Decline { reason } => GateReply::Deny { reason },
         },
     })
 }
 
 /// What a gate that has an answer is told to have, and the answer: in the form that it came in, or in the form that it would have.
 /// None while it waits, and where nothing was answered.
-pub(crate) fn resolved(gate: &Gate, request: &GateRequest, text: Option<&str>) -> Option<(Resolution, Value)> {
+pub(crate) fn resolved(gate: &Gate, request: &GateRequest, text: Option<&str>) -> Option<(AnswerResolution, Value)> {
     let GatePhase::Resolved { resolution, at, .. } = gate.phase() else { return None };
     let answer = match text.and_then(gate::parse_form) {
         Some(form) => form,
@@ -238,7 +238,7 @@ pub(crate) fn resolved(gate: &Gate, request: &GateRequest, text: Option<&str>) -
             gate::GateResolution::Declined | gate::GateResolution::Withdrawn => return None,
         },
     };
-    Some((Resolution::accepted(name(gate)?, hash(&answer), iso(*at)), answer))
+    Some((AnswerResolution::accepted(name(gate)?, canonical_hash(&answer), iso(*at)), answer))
 }
 
 /// The answer that counts where nobody gave one.
@@ -274,6 +274,6 @@ fn decided(why: &str, decision: &str, words: Option<&str>) -> Value {
 }
 
 /// The answer as a value. A text that is no JSON cannot come off the wire.
-pub(crate) fn value(answer: &Json) -> Value {
-    answer.read().unwrap_or(Value::Null)
+pub(crate) fn value(answer: &RawJson) -> Value {
+    answer.decode_as().unwrap_or(Value::Null)
 }

@@ -73,7 +73,7 @@ fn locations(arguments: &Map<String, Value>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use countersign_core::gate::{ApprovalScope, GateContent, GateReply};
-    use countersign_protocol::{encode, omp::UiAnswer};
+    use countersign_protocol::{encode_line, omp::UiAnswer};
     use countersign_view::GateRequest;
     use serde_json::{Value, json};
 
@@ -106,7 +106,8 @@ mod tests {
                 json!([once, option("allow_always", "Always allow exactly this"), deny]),
             ),
         ] {
-            let shown: Value = serde_json::from_slice(&encode(&request("c1", &content(), offered).unwrap())).unwrap();
+            let shown: Value =
+                serde_json::from_slice(&encode_line(&request("c1", &content(), offered).unwrap())).unwrap();
             assert_eq!(shown["options"], want);
             assert_eq!(
                 shown["toolCall"],

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use countersign_adapter_omp::SessionListing;
-use countersign_protocol::gjc::registry::{SessionRecord, Transport};
+use countersign_protocol::gjc::registry::{SessionRecord, SessionTransport};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
@@ -21,7 +21,7 @@ pub struct Presence {
 impl Presence {
     /// Lists the session of `listing`, which is reached by `transport`, at `endpoint` if that has one. A session that cannot be
     /// listed is open all the same. Must be called within a runtime.
-    pub fn of(listing: SessionListing, transport: Transport, endpoint: Option<String>) -> Self {
+    pub fn of(listing: SessionListing, transport: SessionTransport, endpoint: Option<String>) -> Self {
         let SessionListing { agent_dir, record, mut current } = listing;
         let registry = Registry::of(&agent_dir);
         let listing = registry.enter(SessionRecord { transport, endpoint, ..record });

@@ -15,7 +15,7 @@ use countersign_agent_dir::AgentDir;
 use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
-    encode,
+    encode_line,
     gjc::registry::{SessionRecord, file_name},
 };
 use countersign_runtime::tools::regular;
@@ -79,7 +79,7 @@ impl Registry {
         let Some(name) = file_name(&record.session_id) else { return Ok(()) };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let _held = self.lock()?;
-        replace(&self.folder.join(name), &encode(record), Access::Private)
+        replace(&self.folder.join(name), &encode_line(record), Access::Private)
     }
 
     /// Removes records, each if nobody has written another one in its place.
@@ -185,7 +185,7 @@ fn is_record(path: &Path) -> bool {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use countersign_protocol::gjc::registry::{SessionRecord, Transport};
+    use countersign_protocol::gjc::registry::{SessionRecord, SessionTransport};
 
     use super::Registry;
 
@@ -197,7 +197,7 @@ mod tests {
         SessionRecord {
             session_id: session.to_owned(),
             pid,
-            transport: Transport::Socket,
+            transport: SessionTransport::Socket,
             cwd: "/work".to_owned(),
             model: None,
             started_at: started_at.to_owned(),

@@ -12,9 +12,9 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use countersign_protocol::gjc::{
-    bridge::{About, Told},
+    bridge::{AdapterFrame, FrameSubject},
     event::FrameType,
-    registry::Transport,
+    registry::SessionTransport,
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -90,7 +90,7 @@ impl Socket {
         stop: impl Future<Output = ()>,
     ) -> Result<(), StartError> {
         let Self { listener, place } = self;
-        let listed = Presence::of(door.listing(), Transport::Socket, Some(place.path().display().to_string()));
+        let listed = Presence::of(door.listing(), SessionTransport::Socket, Some(place.path().display().to_string()));
         let said = Arc::new(Said {
             lines: Window::new(LINES, 0),
             events: Window::new(EVENTS, door.last_seq()),
@@ -125,20 +125,20 @@ async fn hear(mut frames: mpsc::Receiver<Bytes>, said: Arc<Said>) {
 
 impl Said {
     fn hear(&self, frame: Bytes) {
-        let told = std::str::from_utf8(&frame).ok().and_then(Told::read);
-        if let Some(Told { kind, seq, about, .. }) = told {
+        let told = std::str::from_utf8(&frame).ok().and_then(AdapterFrame::from_line);
+        if let Some(AdapterFrame { kind, seq, about, .. }) = told {
             match (kind, seq, about) {
-                (.., About::Client(number)) => {
+                (.., FrameSubject::Client(number)) => {
                     self.client.send_replace(number);
                     return;
                 }
                 // Each connection has its own.
                 (FrameType::Ready, ..) => return,
                 (FrameType::Event, Some(seq), _) => self.events.keep(seq, frame.clone()),
-                (_, _, About::Dialog(id)) => {
+                (_, _, FrameSubject::Dialog(id)) => {
                     self.dialogs.lock().insert(self.lines.last() + 1, (id, frame.clone()));
                 }
-                (_, _, About::DialogEnds(id)) => self.ends(&id),
+                (_, _, FrameSubject::DialogEnds(id)) => self.ends(&id),
                 _ => {}
             }
         }

@@ -6,21 +6,21 @@ use countersign_adapter_omp::{
     todos,
 };
 use countersign_protocol::{
-    Json,
-    gjc::state::{DumpedTool, Include, SessionState, shown_level},
-    omp::Id,
+    RawJson,
+    gjc::state::{DumpedTool, GjcSessionState, StateIncludes, shown_level},
+    omp::OmpRequestId,
 };
 use countersign_runtime::Host as _;
 use tokio::task::JoinHandle;
 
-pub(super) async fn get(door: &mut Door, id: Option<Id>, include: Include) {
+pub(super) async fn get(door: &mut Door, id: Option<OmpRequestId>, include: StateIncludes) {
     let system_prompt = match include.system_prompt.then(|| system_prompt(door)).flatten() {
         Some(made) => made.await.ok().map(|text| vec![text]),
         None => None,
     };
     conversation::tell_state(door, id, move |door, told| {
         let tools = include.tools.then(|| dumped_tools(door));
-        Json::of(&state(told, door, system_prompt, tools))
+        RawJson::from_wire(&state(told, door, system_prompt, tools))
     })
     .await;
 }
@@ -30,10 +30,10 @@ fn state(
     door: &Door,
     system_prompt: Option<Vec<String>>,
     dump_tools: Option<Vec<DumpedTool>>,
-) -> SessionState {
+) -> GjcSessionState {
     state.thinking_level = state.thinking_level.as_deref().and_then(shown_level).map(str::to_owned);
     let todo_phases = door.seat().map(|seat| seat.workshop.todos().get()).unwrap_or_default();
-    SessionState {
+    GjcSessionState {
         context_usage: context.map(|(tokens, window)| usage(tokens, window)),
         shared: state,
         todo_phases: todo_phases.iter().map(todos::wire).collect(),

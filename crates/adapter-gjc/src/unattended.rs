@@ -15,12 +15,15 @@ use countersign_core::{
     unattended::{BreachPoint, Command as OfContract, ContractOutcome, Event, HostCommandNeeds},
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gjc::{
-        Command,
-        unattended::{Accepted, Declaration, Metering, RefusalCode, Refused as Wrong, Scope, phase},
+        GjcCommand,
+        unattended::{
+            CommandScope, DeclarationAccepted, DeclarationRefusal as Wrong, RefusalCode, UnattendedDeclaration,
+            UsageMetering, phase,
+        },
     },
-    omp::{Command as Shared, Id, Response, ui::NotifyType},
+    omp::{OmpCommand as Shared, OmpRequestId, OmpResponse, ui::NotifyType},
 };
 use countersign_runtime::{Host as _, Refused};
 use countersign_view::time;
@@ -40,37 +43,37 @@ const NAME: &str = "negotiate_unattended";
 const DEEPEST: usize = 3;
 
 /// A declaration in which a number beyond a double's range is null: it is no finite limit.
-fn finite(json: &Json, depth: usize) -> Value {
-    if let Ok(value) = json.read() {
+fn finite(json: &RawJson, depth: usize) -> Value {
+    if let Ok(value) = json.decode_as() {
         return value;
     }
     let Some(depth) = depth.checked_sub(1) else { return Value::Null };
-    if let Ok(members) = json.read::<BTreeMap<String, Json>>() {
+    if let Ok(members) = json.decode_as::<BTreeMap<String, RawJson>>() {
         return members.into_iter().map(|(name, member)| (name, finite(&member, depth))).collect();
     }
-    let items = json.read::<Vec<Json>>().unwrap_or_default();
+    let items = json.decode_as::<Vec<RawJson>>().unwrap_or_default();
     if items.is_empty() { Value::Null } else { items.iter().map(|item| finite(item, depth)).collect() }
 }
 
 /// Enters unattended mode, or declares once more.
-pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Option<Json>) {
+pub(super) async fn negotiate(door: &mut Door, id: Option<OmpRequestId>, declaration: Option<RawJson>) {
     let metering = metering(door).await;
     let declaration = declaration.map(|declaration| finite(&declaration, DEEPEST));
-    let declaration = match Declaration::check(declaration.as_ref(), metering) {
+    let declaration = match UnattendedDeclaration::from_json(declaration.as_ref(), metering) {
         Ok(declaration) => declaration,
-        Err(wrong) => return door.write(&Response::typed_failure(id, NAME, &wrong)),
+        Err(wrong) => return door.write(&OmpResponse::typed_failure(id, NAME, &wrong)),
     };
     // What cannot be audited is not begun.
     let under = match open_audit(door, Some(&declaration.actor)).await {
         Ok(under) => under,
-        Err(problem) => return door.write(&Response::failure(id, NAME, problem)),
+        Err(problem) => return door.write(&OmpResponse::failure(id, NAME, problem)),
     };
     preamble::measure(door).await;
     let Some(seat) = door.seat() else { return };
     let terms = Box::new(contract_terms::terms(&declaration));
     let command = OfContract::Declare { session: seat.id.clone(), terms, carried: None };
     let accepted_at = time::iso(door.shelf.common.clock.now());
-    let accepted = Accepted { run_id: under, declaration, accepted_at };
+    let accepted = DeclarationAccepted { run_id: under, declaration, accepted_at };
     let requests = seat.requests.clone();
     let replied = requests.ask(EngineCommand::Unattended(command)).await;
     if let Ok(reply) = &replied {
@@ -82,41 +85,41 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Opti
                 unattended.asked = Some((id, accepted));
             }
         }
-        Ok(_) => door.write(&Response::success(id, NAME, &accepted)),
+        Ok(_) => door.write(&OmpResponse::success(id, NAME, &accepted)),
         Err(Refused::Refusal(CommandError::Unattended(refusal))) => {
-            return door.write(&Response::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
+            return door.write(&OmpResponse::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
         }
-        Err(refused) => return door.write(&Response::failure(id, NAME, problem(&refused))),
+        Err(refused) => return door.write(&OmpResponse::failure(id, NAME, problem(&refused))),
     }
     workflow::enter(door).await;
 }
 
-async fn metering(door: &mut Door) -> Metering {
-    let Some(seat) = door.seat() else { return Metering::NoModel };
+async fn metering(door: &mut Door) -> UsageMetering {
+    let Some(seat) = door.seat() else { return UsageMetering::NoModel };
     let (session, requests, workshop) = (seat.id.clone(), seat.requests.clone(), Arc::clone(&seat.workshop));
     let read = requests.read(move |engine| engine.state().session(&session)?.settings().model.clone());
     match read.await {
         Some((Some(model), _)) => match workshop.model(&model) {
-            Ok(chosen) if chosen.entry.tells_usage => Metering::Told,
-            Ok(_) => Metering::Untold,
-            Err(_) => Metering::NoModel,
+            Ok(chosen) if chosen.entry.tells_usage => UsageMetering::Reported,
+            Ok(_) => UsageMetering::Unreported,
+            Err(_) => UsageMetering::NoModel,
         },
-        _ => Metering::NoModel,
+        _ => UsageMetering::NoModel,
     }
 }
 
 /// Whether a command of the host may be done. The host is told if not.
-pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -> bool {
+pub(super) async fn admit(door: &mut Door, id: Option<&OmpRequestId>, command: &GjcCommand) -> bool {
     let name = command.name();
     let line = match command {
         // Whoever declares again is judged by what is declared.
-        Command::NegotiateUnattended { .. } => return true,
-        Command::Shared(Shared::Bash { command }) => Some(command.clone()),
+        GjcCommand::NegotiateUnattended { .. } => return true,
+        GjcCommand::Shared(Shared::Bash { command }) => Some(command.clone()),
         _ => None,
     };
     let need = HostCommandNeeds {
         command: name.to_owned(),
-        scope: contract_terms::scope_of(command.scope()),
+        scope: contract_terms::scope_of(command.required_scope()),
         takes_a_call: command.takes_a_call(),
         line,
     };
@@ -127,7 +130,7 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
             false
         }
     };
-    let is_prompt = matches!(command, Command::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }));
+    let is_prompt = matches!(command, GjcCommand::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }));
     if is_admitted
         && is_prompt
         && let Some(unattended) = unattended_mut(door)
@@ -138,11 +141,11 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
 }
 
 /// Whether a command that nobody knows may be told so: under a contract only where it covers everything else.
-pub(super) async fn admit_unknown(door: &mut Door, id: Option<&Id>, name: Option<&str>) -> bool {
+pub(super) async fn admit_unknown(door: &mut Door, id: Option<&OmpRequestId>, name: Option<&str>) -> bool {
     let name = name.unwrap_or("undefined").to_owned();
     let need = HostCommandNeeds {
         command: name.clone(),
-        scope: contract_terms::scope_of(Scope::Admin),
+        scope: contract_terms::scope_of(CommandScope::Admin),
         takes_a_call: false,
         line: None,
     };
@@ -157,15 +160,15 @@ pub(super) async fn admit_unknown(door: &mut Door, id: Option<&Id>, name: Option
 
 /// Why a command is not done.
 enum Error {
-    Typed(Json),
+    Typed(RawJson),
     Text(String),
 }
 
 impl Error {
-    fn of(self, id: Option<Id>, name: impl Into<std::borrow::Cow<'static, str>>) -> Response {
+    fn of(self, id: Option<OmpRequestId>, name: impl Into<std::borrow::Cow<'static, str>>) -> OmpResponse {
         match self {
-            Self::Typed(error) => Response::typed_failure(id, name, &error),
-            Self::Text(error) => Response::failure(id, name, error),
+            Self::Typed(error) => OmpResponse::typed_failure(id, name, &error),
+            Self::Text(error) => OmpResponse::failure(id, name, error),
         }
     }
 }
@@ -195,7 +198,7 @@ async fn refusal(door: &mut Door, need: HostCommandNeeds) -> Option<Error> {
             Some(Error::Typed(whose.exceeded(breach, phase::preflight(&name))))
         }
         Ok(EngineReply::Unattended(ContractOutcome::Over(breach))) => {
-            Some(Error::Typed(Json::of(&contract_terms::over(breach))))
+            Some(Error::Typed(RawJson::from_wire(&contract_terms::over(breach))))
         }
         Ok(_) => None,
         Err(refused) => Some(Error::Text(problem(&refused))),
@@ -208,7 +211,7 @@ pub(crate) fn leave(door: &mut Door) {
     if let Some((id, _)) = left.asked {
         let message = "the session was left before anybody agreed to the declaration".to_owned();
         let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
-        door.write(&Response::typed_failure(id, NAME, &wrong));
+        door.write(&OmpResponse::typed_failure(id, NAME, &wrong));
     }
 }
 
@@ -299,14 +302,14 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
     match event {
         Event::Widened { .. } => {
             if let Some((id, accepted)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
-                door.write(&Response::success(id, NAME, &accepted));
+                door.write(&OmpResponse::success(id, NAME, &accepted));
             }
         }
         Event::Kept => {
             if let Some((id, _)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
                 let message = "nobody agreed to a declaration that widens what was negotiated".to_owned();
                 let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
-                door.write(&Response::typed_failure(id, NAME, &wrong));
+                door.write(&OmpResponse::typed_failure(id, NAME, &wrong));
             }
         }
         Event::Breached { breach, place, gate } => {
@@ -359,7 +362,7 @@ fn ended(door: &mut Door, (breach, place): (BudgetBreach, BreachPoint), session:
     let begun = unattended.prompted.take();
     let is_early = begun.is_none();
     let Some((id, command)) = begun.or_else(|| unattended.coming.pop_front()) else { return };
-    door.write(&Response::typed_failure(id.clone(), command, &error));
+    door.write(&OmpResponse::typed_failure(id.clone(), command, &error));
     if let Some(unattended) = unattended_mut(door).filter(|_| is_early) {
         unattended.failed = Some((id, command));
     }
@@ -367,8 +370,8 @@ fn ended(door: &mut Door, (breach, place): (BudgetBreach, BreachPoint), session:
 
 #[cfg(test)]
 mod tests {
-    use countersign_protocol::gjc::unattended::{Metering, RefusalCode};
-    use countersign_protocol::{Json, gjc::unattended::Declaration};
+    use countersign_protocol::gjc::unattended::{RefusalCode, UsageMetering};
+    use countersign_protocol::{RawJson, gjc::unattended::UnattendedDeclaration};
     use serde_json::value::RawValue;
 
     use super::{DEEPEST, finite};
@@ -380,8 +383,9 @@ mod tests {
                 "{{\"actor\":\"a\",\"scopes\":[\"prompt\"],\"action_allowlist\":[\"command.prompt\"],\"budget\":{{\"max_tokens\":{limit},\
                  \"max_tool_calls\":1,\"max_wall_time_ms\":1,\"max_cost_usd\":1}}}}"
             );
-            let json = Json::from(RawValue::from_string(text).unwrap());
-            let refused = Declaration::check(Some(&finite(&json, DEEPEST)), Metering::Told).unwrap_err();
+            let json = RawJson::from(RawValue::from_string(text).unwrap());
+            let refused =
+                UnattendedDeclaration::from_json(Some(&finite(&json, DEEPEST)), UsageMetering::Reported).unwrap_err();
             assert_eq!(
                 (refused.code, refused.message.as_str()),
                 (RefusalCode::IncompleteBudget, "budget.max_tokens must be a positive finite number")

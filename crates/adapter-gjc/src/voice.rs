@@ -6,12 +6,12 @@ use bytes::Bytes;
 use countersign_adapter_omp::Frame;
 use countersign_core::id::SessionId;
 use countersign_protocol::{
-    Json, encode,
+    RawJson, encode_line,
     gjc::{
-        Envelope, Event,
-        bridge::ForClient,
+        GjcEnvelope, GjcEvent,
+        bridge::ClientMarker,
         event::{CompactUpdate, EventPayload, FrameType, OwnEvent, RunEnd},
-        state::{Capabilities, shown_level},
+        state::{AcceptedCapabilities, shown_level},
     },
     omp,
 };
@@ -30,7 +30,7 @@ pub(crate) struct Voice {
     /// How hard the model thinks, as it was told last.
     level: Option<Option<String>>,
     /// The breach of a budget for which the run is being ended.
-    breach: Option<Json>,
+    breach: Option<RawJson>,
     /// How the end of such a run is called.
     reasons: Reasons,
 }
@@ -64,7 +64,7 @@ impl Voice {
     }
 
     /// Does from here on what `capabilities` say.
-    pub(crate) fn adopt(&mut self, capabilities: &Capabilities) {
+    pub(crate) fn adopt(&mut self, capabilities: &AcceptedCapabilities) {
         self.is_compact = capabilities.compact_updates();
     }
 
@@ -74,61 +74,61 @@ impl Voice {
     }
 
     /// Has the next end of a run name the breach for which it is ended.
-    pub(crate) fn breached(&mut self, error: Json) {
+    pub(crate) fn breached(&mut self, error: RawJson) {
         self.breach = Some(error);
     }
 
     /// The line of a frame; none for one that this dialect has not.
     pub(crate) fn line(&mut self, frame: Frame<'_>) -> Option<Bytes> {
         match frame {
-            Frame::Ready => Some(encode(&omp::Event::Ready)),
-            Frame::Response(response) => Some(encode(response)),
-            Frame::Dialog(dialog) => Some(encode(dialog)),
-            Frame::Permission(permission) => Some(encode(permission)),
-            Frame::HostTool(frame) => Some(encode(frame)),
-            Frame::HostUri(frame) => Some(encode(frame)),
+            Frame::Ready => Some(encode_line(&omp::OmpEvent::Ready)),
+            Frame::Response(response) => Some(encode_line(response)),
+            Frame::Dialog(dialog) => Some(encode_line(dialog)),
+            Frame::Permission(permission) => Some(encode_line(permission)),
+            Frame::HostTool(frame) => Some(encode_line(frame)),
+            Frame::HostUri(frame) => Some(encode_line(frame)),
             Frame::Level(level) => {
                 let level = level.and_then(shown_level).map(str::to_owned);
                 (self.level.as_ref() != Some(&level)).then(|| {
                     self.level = Some(level.clone());
-                    self.event(Event::Own(OwnEvent::ThinkingLevelChanged { thinking_level: level }))
+                    self.event(GjcEvent::Own(OwnEvent::ThinkingLevelChanged { thinking_level: level }))
                 })
             }
-            Frame::Gate(gate) => Some(encode(gate)),
-            Frame::Client(number) => Some(encode(&ForClient { number })),
-            Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
-            Frame::Event(omp::Event::AgentEnd { messages }) if self.breach.is_some() => {
+            Frame::Gate(gate) => Some(encode_line(gate)),
+            Frame::Client(number) => Some(encode_line(&ClientMarker { number })),
+            Frame::Event(event @ omp::OmpEvent::ExtensionError { .. }) => Some(encode_line(event)),
+            Frame::Event(omp::OmpEvent::AgentEnd { messages }) if self.breach.is_some() => {
                 let error = self.breach.take()?;
                 let reason = (self.reasons == Reasons::Named).then_some(RunEnd::BudgetExceeded);
-                Some(self.event(Event::broken(messages.clone(), reason, error)))
+                Some(self.event(GjcEvent::budget_breached(messages.clone(), reason, error)))
             }
             Frame::Event(event) => {
-                let event = Event::of(event.clone(), RunEnd::Completed)?;
+                let event = GjcEvent::from_omp(event.clone(), RunEnd::Completed)?;
                 Some(self.event(event))
             }
             Frame::Pause { messages } => {
-                let event = omp::Event::AgentEnd { messages: messages.to_vec() };
-                let event = Event::of(event, RunEnd::Paused)?;
+                let event = omp::OmpEvent::AgentEnd { messages: messages.to_vec() };
+                let event = GjcEvent::from_omp(event, RunEnd::Paused)?;
                 Some(self.event(event))
             }
         }
     }
 
-    fn event(&mut self, event: Event) -> Bytes {
+    fn event(&mut self, event: GjcEvent) -> Bytes {
         let payload = match event.into_update() {
             Ok((change, message)) => {
                 self.updates += 1;
                 if self.is_compact {
                     EventPayload::Compact(Box::new(CompactUpdate::new(None, change, self.updates, &message)))
                 } else {
-                    let event = omp::Event::message_update(change, message);
-                    EventPayload::from(Event::Shared(Box::new(event)))
+                    let event = omp::OmpEvent::message_update(change, message);
+                    EventPayload::from(GjcEvent::Shared(Box::new(event)))
                 }
             }
             Err(event) => EventPayload::from(event),
         };
         self.seq += 1;
-        encode(&Envelope::new(FrameType::Event, self.session.clone(), self.seq, frame_id(), payload))
+        encode_line(&GjcEnvelope::new(FrameType::Event, self.session.clone(), self.seq, frame_id(), payload))
     }
 }
 
@@ -141,9 +141,9 @@ pub(crate) fn frame_id() -> String {
 }
 
 /// Puts the end of a run behind what is told of its attempts: it is the last event of the run.
-pub(crate) fn arrange(events: &mut [omp::Event]) {
-    let is = |at: &omp::Event, next: &omp::Event| {
-        matches!((at, next), (omp::Event::AgentEnd { .. }, omp::Event::AutoRetryEnd { .. }))
+pub(crate) fn arrange(events: &mut [omp::OmpEvent]) {
+    let is = |at: &omp::OmpEvent, next: &omp::OmpEvent| {
+        matches!((at, next), (omp::OmpEvent::AgentEnd { .. }, omp::OmpEvent::AutoRetryEnd { .. }))
     };
     for at in 1..events.len() {
         if is(&events[at - 1], &events[at]) {
@@ -156,9 +156,9 @@ pub(crate) fn arrange(events: &mut [omp::Event]) {
 mod tests {
     use countersign_core::id::SessionId;
     use countersign_protocol::{
-        Json,
-        gjc::state::{COMPACT_MESSAGE_UPDATE, Capabilities},
-        omp::{Change, Event, Response},
+        RawJson,
+        gjc::state::{AcceptedCapabilities, COMPACT_MESSAGE_UPDATE},
+        omp::{BlockChange, OmpEvent, OmpResponse},
     };
     use serde_json::Value;
 
@@ -168,20 +168,20 @@ mod tests {
         serde_json::from_slice(&voice.line(frame).unwrap()).unwrap()
     }
 
-    fn update() -> Event {
-        let change = Change::TextDelta { content_index: 0, delta: "x".to_owned() };
-        Event::message_update(change, Json::parse(r#"{"role":"assistant"}"#.to_owned()).unwrap())
+    fn update() -> OmpEvent {
+        let change = BlockChange::TextDelta { content_index: 0, delta: "x".to_owned() };
+        OmpEvent::message_update(change, RawJson::parse(r#"{"role":"assistant"}"#.to_owned()).unwrap())
     }
 
     #[test]
     fn events_are_counted_and_nothing_else_is() {
         let mut voice = Voice::default();
         voice.is_of(&SessionId::new("s1"));
-        let first = read(&mut voice, Frame::Event(&Event::AgentStart));
-        assert!(voice.line(Frame::Event(&Event::AgentSettled)).is_none());
-        let response = read(&mut voice, Frame::Response(&Response::ack(None, "abort")));
+        let first = read(&mut voice, Frame::Event(&OmpEvent::AgentStart));
+        assert!(voice.line(Frame::Event(&OmpEvent::AgentSettled)).is_none());
+        let response = read(&mut voice, Frame::Response(&OmpResponse::ack(None, "abort")));
         voice.is_of(&SessionId::new("s2"));
-        let second = read(&mut voice, Frame::Event(&Event::TurnStart));
+        let second = read(&mut voice, Frame::Event(&OmpEvent::TurnStart));
         assert!(response.get("seq").is_none());
         assert_eq!((&first["seq"], &first["session_id"]), (&1.into(), &"s1".into()));
         assert_eq!((&second["seq"], &second["session_id"]), (&2.into(), &"s2".into()));
@@ -194,13 +194,13 @@ mod tests {
         let mut voice = Voice::default();
         let whole = read(&mut voice, Frame::Event(&update()));
         assert_eq!(whole["payload"]["event"]["assistantMessageEvent"]["partial"]["role"], "assistant");
-        voice.adopt(&Capabilities::of(vec![COMPACT_MESSAGE_UPDATE.to_owned()]));
+        voice.adopt(&AcceptedCapabilities::for_requested(vec![COMPACT_MESSAGE_UPDATE.to_owned()]));
         for number in 2..=64 {
             let payload = read(&mut voice, Frame::Event(&update()))["payload"].take();
             assert_eq!((&payload["compact"], &payload["message_id"]), (&true.into(), &Value::Null));
             assert_eq!(payload.get("checkpoint_message").is_some(), number % 32 == 0, "{number}");
         }
-        voice.adopt(&Capabilities::of(Vec::new()));
+        voice.adopt(&AcceptedCapabilities::for_requested(Vec::new()));
         assert_eq!(read(&mut voice, Frame::Event(&update()))["payload"]["event_type"], "message_update");
     }
 
@@ -220,8 +220,8 @@ mod tests {
     #[test]
     fn the_end_of_a_run_names_its_breach_once() {
         let mut voice = Voice::default();
-        let end = Event::AgentEnd { messages: Vec::new() };
-        voice.breached(Json::parse(r#"{"code":"budget_exceeded"}"#.to_owned()).unwrap());
+        let end = OmpEvent::AgentEnd { messages: Vec::new() };
+        voice.breached(RawJson::parse(r#"{"code":"budget_exceeded"}"#.to_owned()).unwrap());
         let told = read(&mut voice, Frame::Event(&end))["payload"]["event"].take();
         let want = serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "budget_exceeded",
                                       "error": {"code": "budget_exceeded"}});
@@ -229,17 +229,17 @@ mod tests {
         let told = read(&mut voice, Frame::Event(&end))["payload"]["event"].take();
         assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "completed"}));
         let mut old = Voice::default().with(Reasons::None);
-        old.breached(Json::parse("{}".to_owned()).unwrap());
+        old.breached(RawJson::parse("{}".to_owned()).unwrap());
         let told = read(&mut old, Frame::Event(&end))["payload"]["event"].take();
         assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "error": {}}));
     }
 
     #[test]
     fn the_end_of_a_run_is_its_last_event() {
-        let end = Event::AgentEnd { messages: Vec::new() };
-        let retry = Event::AutoRetryEnd { success: false, attempt: 3, final_error: None };
-        let mut events = vec![Event::TurnStart, end.clone(), retry.clone()];
+        let end = OmpEvent::AgentEnd { messages: Vec::new() };
+        let retry = OmpEvent::AutoRetryEnd { success: false, attempt: 3, final_error: None };
+        let mut events = vec![OmpEvent::TurnStart, end.clone(), retry.clone()];
         arrange(&mut events);
-        assert_eq!(events, [Event::TurnStart, retry, end]);
+        assert_eq!(events, [OmpEvent::TurnStart, retry, end]);
     }
 }

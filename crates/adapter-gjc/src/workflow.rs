@@ -12,13 +12,13 @@ use countersign_core::{
     session,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gjc::{
-        audit::{AuditEvent, Outcome},
-        schema::{Mismatch, hash},
-        workflow::{GateError, InvalidAnswer, NOT_AVAILABLE, PendingGates, Resolution},
+        audit::{AuditEvent, AuditOutcome},
+        schema::{SchemaMismatch, canonical_hash},
+        workflow::{AnswerResolution, GateError, InvalidAnswer, NOT_AVAILABLE, PendingGates},
     },
-    omp::{Id, Response},
+    omp::{OmpRequestId, OmpResponse},
 };
 use countersign_runtime::Refused;
 
@@ -50,7 +50,7 @@ pub(crate) fn show(door: &mut Door, gate: &Gate, request: &GateRequest) -> bool 
             match gate_form::wire(gate, request, gjc.workflow.host.options) {
                 Some(Ok(made)) => {
                     door.write(Frame::Gate(&made));
-                    audit(door, Some(gate), &made.gate_id, AuditEvent::GateEmitted, Outcome::Info, None);
+                    audit(door, Some(gate), &made.gate_id, AuditEvent::GateEmitted, AuditOutcome::Info, None);
                 }
                 Some(Err(error)) => tracing::warn!(%error, gate = %gate.id(), "a gate cannot be told of"),
                 None => {}
@@ -61,10 +61,16 @@ pub(crate) fn show(door: &mut Door, gate: &Gate, request: &GateRequest) -> bool 
 }
 
 /// Answers a gate.
-pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given: Json, key: Option<String>) {
+pub(super) async fn answer(
+    door: &mut Door,
+    id: Option<OmpRequestId>,
+    name: String,
+    given: RawJson,
+    key: Option<String>,
+) {
     let is_unattended = state(door).is_some_and(|gjc| gjc.workflow.is_unattended);
     if !is_unattended {
-        return door.write(&Response::failure(id, RESPONSE, NOT_AVAILABLE));
+        return door.write(&OmpResponse::failure(id, RESPONSE, NOT_AVAILABLE));
     }
     let Some(seat) = door.seat() else { return };
     let found = match find(&seat.id, &name) {
@@ -80,16 +86,16 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
         return unknown(door, id, name, &given);
     };
     if gate.is_pending() && request.is_none() {
-        return door.write(&Response::failure(id, RESPONSE, "what the gate asks cannot be read"));
+        return door.write(&OmpResponse::failure(id, RESPONSE, "what the gate asks cannot be read"));
     }
     let answer = match &request {
         Some(request) => gate_form::read(&gate, request, given.clone()),
         // It does not wait: whatever it was, the engine says whether it is the answer that counted.
         None => Ok(gate_form::unread(given.clone())),
     };
-    let rejected = move |name: String, errors: Vec<Mismatch>, schema_hash: String| {
+    let rejected = move |name: String, errors: Vec<SchemaMismatch>, schema_hash: String| {
         let why = InvalidAnswer { gate_id: name, schema_hash, errors };
-        Resolution::rejected(hash(&given), iso(now), why)
+        AnswerResolution::rejected(canonical_hash(&given), iso(now), why)
     };
     let answer = match answer {
         Ok(answer) => answer,
@@ -98,27 +104,27 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
                 request.as_ref().and_then(|request| gate_form::schema_hash(&gate, request)).unwrap_or_default();
             let resolution = rejected(name.clone(), errors, schema_hash);
             let event = AuditEvent::GateResponseRejected;
-            audit(door, Some(&gate), &name, event, Outcome::Rejected, Some(resolution.answer_hash.clone()));
-            return door.write(&Response::success(id, RESPONSE, &resolution));
+            audit(door, Some(&gate), &name, event, AuditOutcome::Rejected, Some(resolution.answer_hash.clone()));
+            return door.write(&OmpResponse::success(id, RESPONSE, &resolution));
         }
     };
     send(door, id, (gate, request), name, answer, key, rejected).await;
 }
 
-fn unknown(door: &mut Door, id: Option<Id>, name: String, given: &serde_json::Value) {
-    audit(door, None, &name, AuditEvent::GateResponseUnknownGate, Outcome::Rejected, Some(hash(given)));
+fn unknown(door: &mut Door, id: Option<OmpRequestId>, name: String, given: &serde_json::Value) {
+    audit(door, None, &name, AuditEvent::GateResponseUnknownGate, AuditOutcome::Rejected, Some(canonical_hash(given)));
     door.write(&typed(id, GateError::Unknown(name)));
 }
 
 /// Has the engine decide about an answer of the right form.
 async fn send(
     door: &mut Door,
-    id: Option<Id>,
+    id: Option<OmpRequestId>,
     (gate, request): (Gate, Option<GateRequest>),
     name: String,
     answer: GateReply,
     key: Option<String>,
-    rejected: impl FnOnce(String, Vec<Mismatch>, String) -> Resolution + Send + 'static,
+    rejected: impl FnOnce(String, Vec<SchemaMismatch>, String) -> AnswerResolution + Send + 'static,
 ) {
     let Some(seat) = door.seat() else { return };
     let (gate_id, answers, contents) = (gate.id(), seat.answers.clone(), seat.handle.contents().clone());
@@ -130,21 +136,25 @@ async fn send(
         let replied = replied.await.unwrap_or(Err(Refused::Closed));
         let position = replied.as_ref().map_or(0, |reply| reply.position);
         let told_of = match &replied {
-            Ok(_) if waited => Some((AuditEvent::GateResponseAccepted, Outcome::Accepted)),
-            Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, Outcome::Info)),
+            Ok(_) if waited => Some((AuditEvent::GateResponseAccepted, AuditOutcome::Accepted)),
+            Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, AuditOutcome::Info)),
             Err(Refused::Refusal(CommandError::Answer(refusal))) => Some(match refusal {
-                refusal if is_unanswered(refusal, &gate) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
-                AnswerError::AlreadyResolved { .. } => (AuditEvent::GateResponseAlreadyResolved, Outcome::Rejected),
-                AnswerError::KeyTaken(_) => (AuditEvent::GateResponseIdempotencyConflict, Outcome::Rejected),
-                AnswerError::Unknown(_) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
-                _ => (AuditEvent::GateResponseRejected, Outcome::Rejected),
+                refusal if is_unanswered(refusal, &gate) => {
+                    (AuditEvent::GateResponseUnknownGate, AuditOutcome::Rejected)
+                }
+                AnswerError::AlreadyResolved { .. } => {
+                    (AuditEvent::GateResponseAlreadyResolved, AuditOutcome::Rejected)
+                }
+                AnswerError::KeyTaken(_) => (AuditEvent::GateResponseIdempotencyConflict, AuditOutcome::Rejected),
+                AnswerError::Unknown(_) => (AuditEvent::GateResponseUnknownGate, AuditOutcome::Rejected),
+                _ => (AuditEvent::GateResponseRejected, AuditOutcome::Rejected),
             }),
             Err(_) => None,
         };
         let response = match replied {
             Ok(_) => match told(&answers, &contents, gate_id).await {
-                Some(resolution) => Response::success(id, RESPONSE, &resolution),
-                None => Response::failure(id, RESPONSE, "the gate's resolution cannot be read"),
+                Some(resolution) => OmpResponse::success(id, RESPONSE, &resolution),
+                None => OmpResponse::failure(id, RESPONSE, "the gate's resolution cannot be read"),
             },
             Err(Refused::Refusal(CommandError::Answer(refusal))) => match refusal {
                 refusal if is_unanswered(&refusal, &gate) => typed(id, GateError::Unknown(name)),
@@ -154,13 +164,13 @@ async fn send(
                 AnswerError::NotOffered { problem, .. } => {
                     let schema = request.as_ref().and_then(|request| gate_form::schema_hash(&gate, request));
                     let error = gate_form::not_offered(problem);
-                    Response::success(id, RESPONSE, &rejected(name, vec![error], schema.unwrap_or_default()))
+                    OmpResponse::success(id, RESPONSE, &rejected(name, vec![error], schema.unwrap_or_default()))
                 }
                 AnswerError::NotAmong { .. } | AnswerError::Nobody { .. } | AnswerError::NotAllowed { .. } => {
-                    Response::failure(id, RESPONSE, refusal.to_string())
+                    OmpResponse::failure(id, RESPONSE, refusal.to_string())
                 }
             },
-            Err(refused) => Response::failure(id, RESPONSE, problem(&refused)),
+            Err(refused) => OmpResponse::failure(id, RESPONSE, problem(&refused)),
         };
         let then: Box<dyn FnOnce(&mut Door) + Send> = Box::new(move |door| {
             if let Some((event, outcome)) = told_of {
@@ -182,8 +192,8 @@ fn is_unanswered(refusal: &AnswerError, gate: &Gate) -> bool {
     }
 }
 
-fn typed(id: Option<Id>, error: GateError) -> Response {
-    Response::typed_failure(id, RESPONSE, &error)
+fn typed(id: Option<OmpRequestId>, error: GateError) -> OmpResponse {
+    OmpResponse::typed_failure(id, RESPONSE, &error)
 }
 
 /// What an answer to a gate that does not wait any more is told: the same as the first time.
@@ -191,7 +201,7 @@ async fn told(
     answers: &countersign_runtime::Source,
     contents: &countersign_runtime::Contents,
     id: GateId,
-) -> Option<Resolution> {
+) -> Option<AnswerResolution> {
     let read = answers.read_of(At::Gate(id), move |engine| engine.state().gate(id).cloned()).await?;
     let gate = read.0?;
     let lsns: Vec<_> = [Some(gate.content_lsn()), gate.answer_content()].into_iter().flatten().collect();
@@ -215,12 +225,12 @@ fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<GateRequest>)> {
 }
 
 /// Lists the gates that wait.
-pub(super) async fn pending(door: &mut Door, id: Option<Id>) {
+pub(super) async fn pending(door: &mut Door, id: Option<OmpRequestId>) {
     let (gates, _) = waiting(door).await;
     let Some(gjc) = state(door) else { return };
     let options = gjc.workflow.host.options;
     let gates = gates.iter().filter_map(|(gate, request)| gate_form::wire(gate, request, options)?.ok()).collect();
-    door.write(&Response::success(id, PENDING, &PendingGates { gates }));
+    door.write(&OmpResponse::success(id, PENDING, &PendingGates { gates }));
 }
 
 /// The host has entered unattended mode: it can be asked, is told of the gates that wait, and answers them as such from now on.
@@ -263,7 +273,7 @@ fn audit(
     gate: Option<&Gate>,
     name: &str,
     event: AuditEvent,
-    outcome: Outcome,
+    outcome: AuditOutcome,
     answer: Option<String>,
 ) {
     let at = match event {

@@ -1,14 +1,14 @@
 //! What a request comes to. The groups of methods answer with it, and so does the dispatch to them.
 
 use countersign_protocol::{
-    Json,
-    gsv::{Fault, Method, code},
+    RawJson,
+    gsv::{GsvError, Method, code},
 };
 
 /// What a request comes to.
-pub(super) type Answer = Result<Json, Fault>;
+pub(super) type Answer = Result<RawJson, GsvError>;
 
 /// What is answered for a method that this gateway does not have yet.
-pub(super) fn missing(method: Method) -> Fault {
-    Fault::new(code::FAILED, format!("{} is not supported by this gateway yet", method.name()))
+pub(super) fn missing(method: Method) -> GsvError {
+    GsvError::new(code::FAILED, format!("{} is not supported by this gateway yet", method.name()))
 }

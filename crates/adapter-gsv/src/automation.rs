@@ -20,7 +20,7 @@ use countersign_core::{
     engine::{Command, CommandError, EngineReply, Event, RecordedFact},
     schedule::{self, JobLimits, ReplanMode},
 };
-use countersign_protocol::gsv::{Fault, Method, Request, code};
+use countersign_protocol::gsv::{GsvError, GsvRequest, Method, code};
 use countersign_runtime::{Fired, Lane, Refused};
 use tokio::sync::watch;
 
@@ -34,32 +34,32 @@ pub use history::History;
 pub(super) use spoken::in_wire_form;
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
     match request {
-        Request::CronStatus => jobs::status(door).await,
-        Request::CronList(list) => jobs::list(door, list).await,
-        Request::CronAdd(create) => jobs::add(door, *create).await,
-        Request::CronUpdate(update) => jobs::update(door, *update).await,
-        Request::CronRemove(remove) => jobs::remove(door, remove).await,
-        Request::CronRun(run) => jobs::run(door, peer, run).await,
-        Request::CronRuns(runs) => jobs::runs(door, runs).await,
-        Request::HeartbeatStatus => heartbeats::status(door).await,
-        Request::HeartbeatStart => heartbeats::start(door).await,
-        Request::HeartbeatTrigger(trigger) => heartbeats::trigger(door, &trigger.agent).await,
+        GsvRequest::CronStatus => jobs::status(door).await,
+        GsvRequest::CronList(list) => jobs::list(door, list).await,
+        GsvRequest::CronAdd(create) => jobs::add(door, *create).await,
+        GsvRequest::CronUpdate(update) => jobs::update(door, *update).await,
+        GsvRequest::CronRemove(remove) => jobs::remove(door, remove).await,
+        GsvRequest::CronRun(run) => jobs::run(door, peer, run).await,
+        GsvRequest::CronRuns(runs) => jobs::runs(door, runs).await,
+        GsvRequest::HeartbeatStatus => heartbeats::status(door).await,
+        GsvRequest::HeartbeatStart => heartbeats::start(door).await,
+        GsvRequest::HeartbeatTrigger(trigger) => heartbeats::trigger(door, &trigger.agent).await,
         _ => Err(missing(method)),
     }
 }
 
 /// Answers what an agent asks for. It does not wait for runs: they may wait for its own to end.
-pub(super) async fn of_agent(door: &Arc<Door>, method: Method, request: Request) -> Answer {
+pub(super) async fn of_agent(door: &Arc<Door>, method: Method, request: GsvRequest) -> Answer {
     match request {
-        Request::CronStatus => jobs::status(door).await,
-        Request::CronList(list) => jobs::list(door, list).await,
-        Request::CronAdd(create) => jobs::add(door, *create).await,
-        Request::CronUpdate(update) => jobs::update(door, *update).await,
-        Request::CronRemove(remove) => jobs::remove(door, remove).await,
-        Request::CronRun(run) => jobs::begin(door, run).await,
-        Request::CronRuns(runs) => jobs::runs(door, runs).await,
+        GsvRequest::CronStatus => jobs::status(door).await,
+        GsvRequest::CronList(list) => jobs::list(door, list).await,
+        GsvRequest::CronAdd(create) => jobs::add(door, *create).await,
+        GsvRequest::CronUpdate(update) => jobs::update(door, *update).await,
+        GsvRequest::CronRemove(remove) => jobs::remove(door, remove).await,
+        GsvRequest::CronRun(run) => jobs::begin(door, run).await,
+        GsvRequest::CronRuns(runs) => jobs::runs(door, runs).await,
         _ => Err(missing(method)),
     }
 }
@@ -117,7 +117,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     Some(())
 }
 
-async fn bring_settings(door: &Arc<Door>) -> Result<(), Fault> {
+async fn bring_settings(door: &Arc<Door>) -> Result<(), GsvError> {
     let tree = door.settings.tree();
     let usual = JobLimits::default();
     let count = |name: &str| tree["cron"][name].as_u64().and_then(|count| u32::try_from(count).ok());
@@ -157,13 +157,13 @@ pub(super) fn connected(door: &Arc<Door>) {
 ///
 /// # Errors
 /// 500 with why it was refused.
-async fn ask(door: &Door, command: schedule::Command) -> Result<EngineReply, Fault> {
+async fn ask(door: &Door, command: schedule::Command) -> Result<EngineReply, GsvError> {
     let asked = door.context.handle.source(Lane::Request).ask(Command::Schedule(command)).await;
     asked.map(|reply| reply.outcome).map_err(|refused| fault(&refused))
 }
 
 /// What an answer says of a refusal.
-fn fault(refused: &Refused) -> Fault {
+fn fault(refused: &Refused) -> GsvError {
     use countersign_protocol::gsv::cron;
     match refused {
         Refused::Refusal(CommandError::Schedule(refusal)) => match refusal {
@@ -179,10 +179,10 @@ fn fault(refused: &Refused) -> Fault {
 }
 
 /// An error as the original numbers those of jobs.
-fn failed(message: impl Into<String>) -> Fault {
-    Fault::new(code::FAILED, message)
+fn failed(message: impl Into<String>) -> GsvError {
+    GsvError::new(code::FAILED, message)
 }
 
-fn closing() -> Fault {
+fn closing() -> GsvError {
     failed("the gateway is closing")
 }

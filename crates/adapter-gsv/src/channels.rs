@@ -25,8 +25,8 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::{
-    Json,
-    gsv::{Fault, Method, Request, code, connect},
+    RawJson,
+    gsv::{GsvError, GsvRequest, Method, code, connect},
 };
 use countersign_runtime::Lane;
 use countersign_telegram::transport::Carrier;
@@ -87,8 +87,8 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
 /// The account that a peer is, if it is one.
 fn account_of(peer: &Peer) -> Option<ChannelAccount> {
     match &peer.connect.peer {
-        connect::Peer::Channel { channel, account } => Some(places::account(channel, account)),
-        connect::Peer::Client | connect::Peer::Node { .. } => None,
+        connect::PeerDetails::Channel { channel, account } => Some(places::account(channel, account)),
+        connect::PeerDetails::Client | connect::PeerDetails::Node { .. } => None,
     }
 }
 
@@ -96,11 +96,11 @@ fn account_of(peer: &Peer) -> Option<ChannelAccount> {
 ///
 /// # Errors
 /// 503 if it cannot be.
-pub(super) async fn came(door: &Arc<Door>, peer: &Peer) -> Result<(), Fault> {
+pub(super) async fn came(door: &Arc<Door>, peer: &Peer) -> Result<(), GsvError> {
     let Some(account) = account_of(peer) else { return Ok(()) };
     let met = Command::Channel(Network::Meet(account.clone()));
     let asked = door.context.handle.source(Lane::Request).ask(met).await;
-    asked.map_err(|refused| Fault::new(code::UNAVAILABLE, refused.to_string()))?;
+    asked.map_err(|refused| GsvError::new(code::UNAVAILABLE, refused.to_string()))?;
     door.networks.connected.lock().insert(account.clone(), door.context.clock.now());
     door.networks.kick(account);
     Ok(())
@@ -114,8 +114,8 @@ pub(super) fn went(door: &Arc<Door>, peer: &Peer) {
 }
 
 /// What an answer says that failed.
-fn failed(why: impl std::fmt::Display) -> Fault {
-    Fault::new(code::FAILED, why.to_string())
+fn failed(why: impl std::fmt::Display) -> GsvError {
+    GsvError::new(code::FAILED, why.to_string())
 }
 
 /// Answers a request of this group that came at this moment.
@@ -123,26 +123,26 @@ pub(super) async fn answer(
     door: &Arc<Door>,
     peer: &Arc<Peer>,
     method: Method,
-    request: Request,
+    request: GsvRequest,
     came: Moment,
 ) -> Answer {
     match request {
-        Request::ChannelInbound(inbound) => {
+        GsvRequest::ChannelInbound(inbound) => {
             if account_of(peer) != Some(places::account(&inbound.channel, &inbound.account)) {
                 let message = "Channel not authorized for this account";
-                return Err(Fault::new(code::FORBIDDEN, message));
+                return Err(GsvError::new(code::FORBIDDEN, message));
             }
-            Ok(Json::of(&inbound::take(door, *inbound, came).await?))
+            Ok(RawJson::from_wire(&inbound::take(door, *inbound, came).await?))
         }
-        Request::ChannelsList => accounts::list(door).await,
-        Request::ChannelStart(asked) => accounts::start(door, asked).await,
-        Request::ChannelStop(asked) => accounts::stop(door, asked).await,
-        Request::ChannelStatus(asked) => accounts::status(door, asked).await,
-        Request::ChannelLogin(asked) => accounts::login(door, asked).await,
-        Request::ChannelLogout(asked) => accounts::logout(door, asked).await,
-        Request::PairList => pairing::list(door).await,
-        Request::PairApprove(wanted) => pairing::approve(door, &wanted, peer.principal()).await,
-        Request::PairReject(wanted) => pairing::reject(door, &wanted, peer.principal()).await,
+        GsvRequest::ChannelsList => accounts::list(door).await,
+        GsvRequest::ChannelStart(asked) => accounts::start(door, asked).await,
+        GsvRequest::ChannelStop(asked) => accounts::stop(door, asked).await,
+        GsvRequest::ChannelStatus(asked) => accounts::status(door, asked).await,
+        GsvRequest::ChannelLogin(asked) => accounts::login(door, asked).await,
+        GsvRequest::ChannelLogout(asked) => accounts::logout(door, asked).await,
+        GsvRequest::PairList => pairing::list(door).await,
+        GsvRequest::PairApprove(wanted) => pairing::approve(door, &wanted, peer.principal()).await,
+        GsvRequest::PairReject(wanted) => pairing::reject(door, &wanted, peer.principal()).await,
         _ => Err(missing(method)),
     }
 }

@@ -17,7 +17,7 @@ mod trimming;
 
 use std::sync::Arc;
 
-use countersign_protocol::gsv::{Method, Request};
+use countersign_protocol::gsv::{GsvRequest, Method};
 
 use super::{
     Door,
@@ -47,19 +47,19 @@ pub(super) async fn answer(
     door: &Arc<Door>,
     peer: &Arc<Peer>,
     method: Method,
-    request: Request,
+    request: GsvRequest,
     came: Moment,
 ) -> Answer {
     match request {
-        Request::ChatSend(send) => send::from_client(door, peer, send, came).await,
-        Request::SessionsList(list) => methods::list(door, list).await,
-        Request::SessionGet(of) => methods::get(door, peer, of).await,
-        Request::SessionStats(of) => methods::stats(door, peer, of).await,
-        Request::SessionHistory(of) => methods::history(door, peer, of).await,
-        Request::SessionPreview(preview) => methods::preview(door, peer, preview).await,
-        Request::SessionPatch(patch) => methods::patch(door, peer, patch).await,
-        Request::SessionReset(of) => methods::reset(door, peer, of).await,
-        Request::SessionCompact(compact) => methods::compact(door, peer, compact).await,
+        GsvRequest::ChatSend(send) => send::from_client(door, peer, send, came).await,
+        GsvRequest::SessionsList(list) => methods::list(door, list).await,
+        GsvRequest::SessionGet(of) => methods::get(door, peer, of).await,
+        GsvRequest::SessionStats(of) => methods::stats(door, peer, of).await,
+        GsvRequest::SessionHistory(of) => methods::history(door, peer, of).await,
+        GsvRequest::SessionPreview(preview) => methods::preview(door, peer, preview).await,
+        GsvRequest::SessionPatch(patch) => methods::patch(door, peer, patch).await,
+        GsvRequest::SessionReset(of) => methods::reset(door, peer, of).await,
+        GsvRequest::SessionCompact(compact) => methods::compact(door, peer, compact).await,
         _ => Err(missing(method)),
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, Method, Request, close, code,
-        settings::{Done, got},
+        GsvError, GsvRequest, Method, close, code,
+        settings::{ConfigSetResult, get_masked},
     },
 };
 
@@ -17,11 +17,11 @@ use super::{
 };
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
     match request {
-        Request::ConfigGet(get) => Ok(Json::of(&got(&door.settings.tree(), get.path.as_ref()))),
-        Request::ConfigSet(set) => {
-            let done = Done::of(&set.path);
+        GsvRequest::ConfigGet(get) => Ok(RawJson::from_wire(&get_masked(&door.settings.tree(), get.path.as_ref()))),
+        GsvRequest::ConfigSet(set) => {
+            let done = ConfigSetResult::for_path(&set.path);
             let (door, peer) = (Arc::clone(door), Arc::clone(peer));
             // What was begun is done, whether or not whoever asked is still there.
             let work = tokio::spawn(async move {
@@ -29,8 +29,8 @@ pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, r
                 let close = || door.roster.close_others(&peer, close::UNAUTHORIZED, close::UNAUTHORIZED_REASON);
                 door.settings.set(&door.context, peer.principal(), &set, close).await
             });
-            work.await.map_err(|error| Fault::new(code::FAILED, error.to_string()))??;
-            Ok(Json::of(&done))
+            work.await.map_err(|error| GsvError::new(code::FAILED, error.to_string()))??;
+            Ok(RawJson::from_wire(&done))
         }
         _ => Err(missing(method)),
     }

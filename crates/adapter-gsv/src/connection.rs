@@ -9,10 +9,11 @@ use std::{
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use countersign_http::listen::{self, Guest, pulse::Pulse};
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        self as wire, Fault, Id, Incoming, LARGEST_FRAME, Method, NODE_PAUSE_MS, Request, close, code,
-        connect::{Connect, HelloOk, Mode},
+        self as wire, GsvError, GsvInboundFrame, GsvRequest, GsvRequestId, LARGEST_FRAME, Method, NODE_PAUSE_MS, close,
+        code,
+        connect::{ConnectingPeer, HelloOk, PeerMode},
         frame, method,
     },
 };
@@ -97,24 +98,28 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
 }
 
 /// Whether somebody may come as this. What a node or a network says would be heard in its name; a client is looked at when it acts.
-async fn may_come(door: &Door, mode: Mode, (guest, word): (&Guest, Option<&str>)) -> bool {
+async fn may_come(door: &Door, mode: PeerMode, (guest, word): (&Guest, Option<&str>)) -> bool {
     match mode {
-        Mode::Client => true,
+        PeerMode::Client => true,
         // It lets nobody of its user look into it, but for root.
-        Mode::Node if word.is_some_and(|word| door.greeter.gave(word)) => true,
-        Mode::Node | Mode::Channel => guest.peer.may_decide().await,
+        PeerMode::Node if word.is_some_and(|word| door.greeter.gave(word)) => true,
+        PeerMode::Node | PeerMode::Channel => guest.peer.may_decide().await,
     }
 }
 
 /// What somebody connects as, who may.
-async fn admitted(door: &Door, (guest, word): (&Guest, Option<&str>), params: Option<&Json>) -> Result<Connect, Fault> {
-    let read = || Connect::read(params, |token| door.trusts(token, guest.from.ip()));
+async fn admitted(
+    door: &Door,
+    (guest, word): (&Guest, Option<&str>),
+    params: Option<&RawJson>,
+) -> Result<ConnectingPeer, GsvError> {
+    let read = || ConnectingPeer::from_params(params, |token| door.trusts(token, guest.from.ip()));
     let connect = read()?;
-    if connect.mode() == Mode::Client {
+    if connect.mode() == PeerMode::Client {
         return Ok(connect);
     }
     if !may_come(door, connect.mode(), (guest, word)).await {
-        return Err(Fault::new(code::FORBIDDEN, listen::peer::REFUSED));
+        return Err(GsvError::new(code::FORBIDDEN, listen::peer::REFUSED));
     }
     // There may be another token by now.
     read()
@@ -125,7 +130,7 @@ async fn handshake(
     door: &Arc<Door>,
     socket: &mut WebSocket,
     (guest, word): (&Guest, Option<String>),
-) -> Result<(Id, Connect), End> {
+) -> Result<(GsvRequestId, ConnectingPeer), End> {
     let from = guest.from.ip();
     let mut closing = door.closing.subscribe();
     let until = Instant::now() + HANDSHAKE;
@@ -140,16 +145,16 @@ async fn handshake(
             let why = format!("a frame before connect is larger than {} MiB", LARGEST_FIRST >> 20);
             return Err(End::Close(close::TOO_LARGE, why));
         }
-        let told = match wire::receive(&text) {
-            Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
-                Err(fault) => frame::refusal(&id, &fault),
+        let told = match wire::receive_frame(&text) {
+            GsvInboundFrame::Request { id, method, params } => match method::dispatch_method(&method, None) {
+                Err(fault) => frame::encode_error(&id, &fault),
                 Ok(_) => match admitted(door, (guest, word.as_deref()), params.as_ref()).await {
                     Ok(connect) => return Ok((id, connect)),
                     Err(fault) => {
                         let is_over = fault.code == code::UNAUTHORIZED;
                         let is_limited = is_over && door.is_limited(from);
-                        let fault = if is_limited { Fault::new(fault.code, LIMITED) } else { fault };
-                        let told = frame::refusal(&id, &fault);
+                        let fault = if is_limited { GsvError::new(fault.code, LIMITED) } else { fault };
+                        let told = frame::encode_error(&id, &fault);
                         if is_over {
                             // It is told why before it is closed: its user would only see a line that broke.
                             let _ = timeout(STUCK, socket.send(Message::Text(told.into()))).await;
@@ -159,8 +164,10 @@ async fn handshake(
                     }
                 },
             },
-            Incoming::Malformed { id, fault } => frame::refusal(&id, &fault),
-            Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => continue,
+            GsvInboundFrame::Malformed { id, fault } => frame::encode_error(&id, &fault),
+            GsvInboundFrame::Response { .. } | GsvInboundFrame::Event { .. } | GsvInboundFrame::Ignored { .. } => {
+                continue;
+            }
         };
         match timeout_at(until, socket.send(Message::Text(told.into()))).await {
             Ok(Ok(())) => {}
@@ -219,11 +226,11 @@ struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    fn new(door: &'a Arc<Door>, connect: Connect, socket: Box<WebSocket>, guest: &Guest) -> Self {
+    fn new(door: &'a Arc<Door>, connect: ConnectingPeer, socket: Box<WebSocket>, guest: &Guest) -> Self {
         let (outbox, posts) = outbox();
         let connect_mode = connect.mode();
         let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox.clone()));
-        let chats = (connect_mode == Mode::Client).then(|| door.told.subscribe());
+        let chats = (connect_mode == PeerMode::Client).then(|| door.told.subscribe());
         Self {
             door,
             peer,
@@ -241,10 +248,10 @@ impl<'a> Connection<'a> {
 
     /// How long the peer is sent no event.
     fn pause(&self) -> Duration {
-        Duration::from_millis(if self.peer.mode() == Mode::Node { NODE_PAUSE_MS } else { 0 })
+        Duration::from_millis(if self.peer.mode() == PeerMode::Node { NODE_PAUSE_MS } else { 0 })
     }
 
-    async fn run(mut self: Box<Self>, id: Id) {
+    async fn run(mut self: Box<Self>, id: GsvRequestId) {
         let _listener = self.peer.connect.deltas.then(|| Listener::new(self.door));
         let end = match Box::pin(self.enter(id)).await {
             Ok(()) => self.work().await,
@@ -254,11 +261,11 @@ impl<'a> Connection<'a> {
     }
 
     /// Gives the peer its place, and tells it so.
-    async fn enter(&mut self, id: Id) -> Result<(), End> {
+    async fn enter(&mut self, id: GsvRequestId) -> Result<(), End> {
         let connection = connection_id();
         let hello = HelloOk::new(env!("CARGO_PKG_VERSION"), &connection);
-        let keeps_journal = matches!(self.peer.connect.peer, wire::connect::Peer::Node { journal: Some(_), .. });
-        let hello = frame::answer(&id, &if keeps_journal { hello.with_resume() } else { hello });
+        let keeps_journal = matches!(self.peer.connect.peer, wire::connect::PeerDetails::Node { journal: Some(_), .. });
+        let hello = frame::encode_response(&id, &if keeps_journal { hello.with_resume() } else { hello });
         self.door.roster.enter(&self.peer);
         automation::connected(self.door);
         nodes::enter(self.door, &self.peer).await;
@@ -352,8 +359,8 @@ impl<'a> Connection<'a> {
         async move { if let Ok(Ok(())) = sending.await { Ok(()) } else { Err(End::Gone) } }
     }
 
-    fn refuse(&mut self, id: &Id, fault: &Fault) -> impl Future<Output = Result<(), End>> {
-        self.send(frame::refusal(id, fault).into())
+    fn refuse(&mut self, id: &GsvRequestId, fault: &GsvError) -> impl Future<Output = Result<(), End>> {
+        self.send(frame::encode_error(id, fault).into())
     }
 
     async fn frame(&mut self, text: &str) -> Result<(), End> {
@@ -364,20 +371,22 @@ impl<'a> Connection<'a> {
     }
 
     /// Has done what a frame asks for. What is said instead, and to which request, if it is refused.
-    fn take(&mut self, text: &str) -> Result<Option<(Id, Fault)>, End> {
-        let (id, method, params) = match wire::receive(text) {
-            Incoming::Request { id, method, params } => (id, method, params),
-            Incoming::Malformed { id, fault } => return Ok(Some((id, fault))),
-            Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => return Ok(None),
+    fn take(&mut self, text: &str) -> Result<Option<(GsvRequestId, GsvError)>, End> {
+        let (id, method, params) = match wire::receive_frame(text) {
+            GsvInboundFrame::Request { id, method, params } => (id, method, params),
+            GsvInboundFrame::Malformed { id, fault } => return Ok(Some((id, fault))),
+            GsvInboundFrame::Response { .. } | GsvInboundFrame::Event { .. } | GsvInboundFrame::Ignored { .. } => {
+                return Ok(None);
+            }
         };
-        let read = method::dispatch(&method, Some(self.peer.mode())).and_then(|method| match method {
-            Method::Connect => Err(Fault::invalid("Already connected")),
+        let read = method::dispatch_method(&method, Some(self.peer.mode())).and_then(|method| match method {
+            Method::Connect => Err(GsvError::bad_request("Already connected")),
             method => {
                 // A result is passed on as it was written.
                 let is_passed_on = method == Method::ToolResult;
                 let size = if is_passed_on { Size::of_text(text) } else { Size::of_values(text) };
                 let held = self.load.take(size)?;
-                Ok((method, Request::read(method, params.as_ref()), held))
+                Ok((method, GsvRequest::from_params(method, params.as_ref()), held))
             }
         });
         let (method, request, held) = match read {
@@ -393,12 +402,12 @@ impl<'a> Connection<'a> {
         };
         let work = async move {
             let answer = match answering.await {
-                Ok(payload) => frame::answer(&id, &payload).into(),
-                Err(fault) => frame::refusal(&id, &fault).into(),
+                Ok(payload) => frame::encode_response(&id, &payload).into(),
+                Err(fault) => frame::encode_error(&id, &fault).into(),
             };
             (answer, held)
         };
-        if method.row().deadline.is_deferred() {
+        if method.table_row().deadline.is_deferred() {
             // It waits for somebody else and holds up nothing. What has an effect has it whether or not the peer stays.
             let outbox = self.outbox.clone();
             let only_tells = matches!(method, Method::LogsGet | Method::SkillsUpdate);

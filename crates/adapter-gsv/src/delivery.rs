@@ -142,4 +142,4 @@ async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<ChatAd
 }
 
 /// What an account is called that has no name.
-const DEFAULT_ACCOUNT: &str = countersign_protocol::gsv::channel::Account::DEFAULT;
+const DEFAULT_ACCOUNT: &str = countersign_protocol::gsv::channel::ChannelAccountParams::DEFAULT;

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_http::listen::peer;
 use countersign_protocol::gsv::{
-    Fault, Method, Request, code,
-    method::{Deadline, Scope},
+    GsvError, GsvRequest, Method, code,
+    method::{MethodDeadline, MethodScope},
 };
 use tokio::time::timeout;
 
@@ -16,71 +16,71 @@ pub(super) async fn answer(
     door: Arc<Door>,
     peer: Arc<Peer>,
     method: Method,
-    request: Request,
+    request: GsvRequest,
     came: chat::Moment,
 ) -> Answer {
-    let row = method.row();
-    let acts = matches!(row.scope, Scope::Chat | Scope::Admin | Scope::Channel);
+    let row = method.table_row();
+    let acts = matches!(row.scope, MethodScope::Chat | MethodScope::Admin | MethodScope::Channel);
     if acts && !peer.end.may_decide().await {
-        return Err(Fault::new(code::FORBIDDEN, peer::REFUSED));
+        return Err(GsvError::new(code::FORBIDDEN, peer::REFUSED));
     }
     let within = match row.deadline {
-        Deadline::Tool => Some(door.settings.tool_timeout()),
-        Deadline::Milliseconds(milliseconds) => Some(Duration::from_millis(milliseconds)),
+        MethodDeadline::Tool => Some(door.settings.tool_timeout()),
+        MethodDeadline::Milliseconds(milliseconds) => Some(Duration::from_millis(milliseconds)),
         // Those know themselves how long they may take.
-        Deadline::AtOnce | Deadline::Asked | Deadline::Run => None,
+        MethodDeadline::AtOnce | MethodDeadline::FromRequest | MethodDeadline::Run => None,
     };
     let work = route(&door, &peer, method, request, came);
     match within {
-        Some(within) => timeout(within, work).await.unwrap_or_else(|_| Err(Fault::timed_out())),
+        Some(within) => timeout(within, work).await.unwrap_or_else(|_| Err(GsvError::timed_out())),
         None => work.await,
     }
 }
 
-async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request, came: chat::Moment) -> Answer {
+async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvRequest, came: chat::Moment) -> Answer {
     match request {
-        Request::ChatSend(_)
-        | Request::SessionsList(_)
-        | Request::SessionGet(_)
-        | Request::SessionStats(_)
-        | Request::SessionReset(_)
-        | Request::SessionPatch(_)
-        | Request::SessionCompact(_)
-        | Request::SessionHistory(_)
-        | Request::SessionPreview(_) => chat::answer(door, peer, method, request, came).await,
-        Request::ToolsList
-        | Request::ToolInvoke(_)
-        | Request::ToolResult(_)
-        | Request::ToolRequest(_)
-        | Request::NodeProbeResult(_)
-        | Request::NodeExecEvent(_)
-        | Request::LogsGet(_)
-        | Request::LogsResult(_) => nodes::answer(door, peer, method, request).await,
-        Request::ChannelsList
-        | Request::ChannelInbound(_)
-        | Request::ChannelStart(_)
-        | Request::ChannelStop(_)
-        | Request::ChannelStatus(_)
-        | Request::ChannelLogin(_)
-        | Request::ChannelLogout(_)
-        | Request::PairList
-        | Request::PairApprove(_)
-        | Request::PairReject(_) => channels::answer(door, peer, method, request, came).await,
-        Request::HeartbeatStatus
-        | Request::HeartbeatStart
-        | Request::HeartbeatTrigger(_)
-        | Request::CronStatus
-        | Request::CronList(_)
-        | Request::CronAdd(_)
-        | Request::CronUpdate(_)
-        | Request::CronRemove(_)
-        | Request::CronRun(_)
-        | Request::CronRuns(_) => automation::answer(door, peer, method, request).await,
-        Request::WorkspaceList(_)
-        | Request::WorkspaceRead(_)
-        | Request::WorkspaceWrite(_)
-        | Request::WorkspaceDelete(_) => workspace::answer(door, peer, method, request).await,
-        Request::SkillsStatus(_) | Request::SkillsUpdate(_) => skills::answer(door, peer, method, request).await,
-        Request::ConfigGet(_) | Request::ConfigSet(_) => config::answer(door, peer, method, request).await,
+        GsvRequest::ChatSend(_)
+        | GsvRequest::SessionsList(_)
+        | GsvRequest::SessionGet(_)
+        | GsvRequest::SessionStats(_)
+        | GsvRequest::SessionReset(_)
+        | GsvRequest::SessionPatch(_)
+        | GsvRequest::SessionCompact(_)
+        | GsvRequest::SessionHistory(_)
+        | GsvRequest::SessionPreview(_) => chat::answer(door, peer, method, request, came).await,
+        GsvRequest::ToolsList
+        | GsvRequest::ToolInvoke(_)
+        | GsvRequest::ToolResult(_)
+        | GsvRequest::ToolRequest(_)
+        | GsvRequest::NodeProbeResult(_)
+        | GsvRequest::NodeExecEvent(_)
+        | GsvRequest::LogsGet(_)
+        | GsvRequest::LogsResult(_) => nodes::answer(door, peer, method, request).await,
+        GsvRequest::ChannelsList
+        | GsvRequest::ChannelInbound(_)
+        | GsvRequest::ChannelStart(_)
+        | GsvRequest::ChannelStop(_)
+        | GsvRequest::ChannelStatus(_)
+        | GsvRequest::ChannelLogin(_)
+        | GsvRequest::ChannelLogout(_)
+        | GsvRequest::PairList
+        | GsvRequest::PairApprove(_)
+        | GsvRequest::PairReject(_) => channels::answer(door, peer, method, request, came).await,
+        GsvRequest::HeartbeatStatus
+        | GsvRequest::HeartbeatStart
+        | GsvRequest::HeartbeatTrigger(_)
+        | GsvRequest::CronStatus
+        | GsvRequest::CronList(_)
+        | GsvRequest::CronAdd(_)
+        | GsvRequest::CronUpdate(_)
+        | GsvRequest::CronRemove(_)
+        | GsvRequest::CronRun(_)
+        | GsvRequest::CronRuns(_) => automation::answer(door, peer, method, request).await,
+        GsvRequest::WorkspaceList(_)
+        | GsvRequest::WorkspaceRead(_)
+        | GsvRequest::WorkspaceWrite(_)
+        | GsvRequest::WorkspaceDelete(_) => workspace::answer(door, peer, method, request).await,
+        GsvRequest::SkillsStatus(_) | GsvRequest::SkillsUpdate(_) => skills::answer(door, peer, method, request).await,
+        GsvRequest::ConfigGet(_) | GsvRequest::ConfigSet(_) => config::answer(door, peer, method, request).await,
     }
 }

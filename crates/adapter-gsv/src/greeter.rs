@@ -70,7 +70,7 @@ impl Drop for Greeter {
 }
 
 fn listen(port: u16) -> io::Result<UnixListener> {
-    let listener = Blocking::bind_addr(&SocketAddr::from_abstract_name(greeting::socket(port))?)?;
+    let listener = Blocking::bind_addr(&SocketAddr::from_abstract_name(greeting::socket_name(port))?)?;
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
 }

@@ -15,8 +15,8 @@ use countersign_core::{
 };
 use countersign_files::objects::{self, Store};
 use countersign_protocol::gsv::{
-    Fault,
-    key::{self, Keys},
+    GsvError,
+    key::{self, SessionKeyScheme},
 };
 use countersign_runtime::{
     Chosen, Fired, Host, Memories, Peers, SilentRetries, SummaryPrompts, Wing,
@@ -97,7 +97,7 @@ impl Host for OfSession {
     }
 
     fn no_tool(&self, _: &SessionId, name: &str) -> String {
-        format!("Error: {}", Fault::no_node(name).message)
+        format!("Error: {}", GsvError::no_node(name).message)
     }
 
     fn reads_in_order(&self, _: &SessionId) -> bool {
@@ -113,9 +113,9 @@ impl Host for OfSession {
         let settings = &self.door.settings;
         let (now, zone) = (self.door.context.clock.wall(), settings.zone());
         let folder = workspace::of(&self.door, Some(agent));
-        let occasion = if *key == settings.keys().main(agent) {
+        let occasion = if *key == settings.keys().main_session_key(agent) {
             Occasion::Main
-        } else if *key == Keys::of_heartbeat(agent) {
+        } else if *key == SessionKeyScheme::heartbeat_session_key(agent) {
             Occasion::Heartbeat
         } else {
             Occasion::Other

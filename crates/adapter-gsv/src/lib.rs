@@ -37,7 +37,7 @@ use countersign_config::Config;
 use countersign_conversations::chats::{Chats, Workrooms};
 use countersign_core::{engine::Command, id::Lsn};
 use countersign_http::{limits::FailedAuth, listen::Guest};
-use countersign_protocol::gsv::{chat::State, message::Message};
+use countersign_protocol::gsv::{chat::ChatEventState, message::GsvMessage};
 use countersign_runtime::{Clock, Handle, Lane};
 use countersign_telegram::{Ear, Reporter, Telegram};
 use parking_lot::Mutex;
@@ -198,13 +198,13 @@ impl Door {
     }
 
     /// Tells every client something beside a run, under the run's name.
-    fn notify(&self, session_key: &str, run: &str, notice: &Message) {
+    fn notify(&self, session_key: &str, run: &str, notice: &GsvMessage) {
         // Without a client there is nobody to tell.
         let _ = self.told.send(Arc::new(Told::notice(session_key, run, notice)));
     }
 
     /// Tells every client what happened in a chat. `seq` is the record that says so, if there is one.
-    fn tell(&self, session_key: &str, run: Option<&str>, state: State, seq: Option<Lsn>) {
+    fn tell(&self, session_key: &str, run: Option<&str>, state: ChatEventState, seq: Option<Lsn>) {
         // Without a client there is nobody to tell.
         let _ = self.told.send(Arc::new(Told::new(session_key, run, state, seq)));
     }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use countersign_protocol::gsv::{Fault, code};
+use countersign_protocol::gsv::{GsvError, code};
 
 /// How many requests of one connection may be open.
 const OPEN: usize = 1024;
@@ -71,10 +71,13 @@ impl Load {
     ///
     /// # Errors
     /// 400 for one that is too large by itself, 503 with what there is too much of otherwise.
-    pub(super) fn take(&self, size: Size) -> Result<Held, Fault> {
-        let busy = |why: String| Err(Fault::new(code::UNAVAILABLE, why));
+    pub(super) fn take(&self, size: Size) -> Result<Held, GsvError> {
+        let busy = |why: String| Err(GsvError::new(code::UNAVAILABLE, why));
         if size.room > MOST_ROOM {
-            return Err(Fault::invalid(format!("Too many values: read, they take more than {} MiB", MOST_ROOM >> 20)));
+            return Err(GsvError::bad_request(format!(
+                "Too many values: read, they take more than {} MiB",
+                MOST_ROOM >> 20
+            )));
         }
         if self.count.load(Ordering::Relaxed) >= OPEN {
             return busy(format!("Too many open requests (at most {OPEN})"));

@@ -24,7 +24,7 @@ use countersign_core::{
     id::RunId,
     tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
 };
-use countersign_protocol::gsv::tool::{Definition, NATIVE};
+use countersign_protocol::gsv::tool::{NATIVE, ToolDefinition};
 use countersign_runtime::tools::{Context, Failure, Output, Route, Tool};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -124,8 +124,8 @@ static SPECS: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
 const OURS: [&str; 1] = [send_file::TOOL.name];
 
 /// Those of the wire as `tools.list` has them: these stand in front.
-pub(super) fn definitions() -> Vec<Definition> {
-    let told = |spec: &ToolSpec| Definition {
+pub(super) fn definitions() -> Vec<ToolDefinition> {
+    let told = |spec: &ToolSpec| ToolDefinition {
         name: spec.name.clone(),
         description: spec.description.clone(),
         input_schema: spec.schema.as_object().cloned().unwrap_or_default(),

@@ -16,10 +16,10 @@ mod waiting;
 use std::sync::Arc;
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, Method, Request,
-        tool::{self, Listed},
+        GsvError, GsvRequest, Method,
+        tool::{self, ToolsListResult},
     },
 };
 
@@ -67,8 +67,8 @@ pub(super) async fn refuse(
     door: Arc<Door>,
     peer: Arc<Peer>,
     method: Method,
-    params: Option<Json>,
-    fault: Fault,
+    params: Option<RawJson>,
+    fault: GsvError,
 ) -> Answer {
     match (method, params.and_then(|params| tool::call_of(&params))) {
         (Method::LogsResult, Some(call_id)) => door.nodes.logs.unreadable(&peer.connect.id, &call_id, &fault),
@@ -79,19 +79,19 @@ pub(super) async fn refuse(
 }
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
     match request {
-        Request::ToolsList => {
+        GsvRequest::ToolsList => {
             let tools = native::definitions().into_iter().chain(door.toolbox.listed()).collect();
-            Ok(Json::of(&Listed { tools }))
+            Ok(RawJson::from_wire(&ToolsListResult { tools }))
         }
-        Request::ToolInvoke(wanted) => invoke::invoke(door, peer, wanted).await,
-        Request::ToolRequest(wanted) => invoke::request(door, peer, wanted).await,
-        Request::ToolResult(outcome) => results::result(door, peer, outcome).await,
-        Request::LogsGet(wanted) => logs::get(door, wanted).await,
-        Request::LogsResult(result) => logs::result(door, peer, result),
-        Request::NodeProbeResult(probed) => probes::result(door, peer, probed),
-        Request::NodeExecEvent(event) => executions::event(door, peer, event).await,
+        GsvRequest::ToolInvoke(wanted) => invoke::invoke(door, peer, wanted).await,
+        GsvRequest::ToolRequest(wanted) => invoke::request(door, peer, wanted).await,
+        GsvRequest::ToolResult(outcome) => results::result(door, peer, outcome).await,
+        GsvRequest::LogsGet(wanted) => logs::get(door, wanted).await,
+        GsvRequest::LogsResult(result) => logs::result(door, peer, result),
+        GsvRequest::NodeProbeResult(probed) => probes::result(door, peer, probed),
+        GsvRequest::NodeExecEvent(event) => executions::event(door, peer, event).await,
         _ => Err(missing(method)),
     }
 }

@@ -6,10 +6,10 @@ use axum::extract::ws::Utf8Bytes;
 use countersign_core::id::PrincipalId;
 use countersign_http::listen;
 use countersign_protocol::{
-    Wire,
+    WireValue,
     gsv::{
         RawKeys, close,
-        connect::{Connect, Mode},
+        connect::{ConnectingPeer, PeerMode},
         frame,
     },
 };
@@ -36,7 +36,7 @@ pub(super) struct Peer {
     /// Told apart from every other connection of this process.
     pub(super) number: u64,
     /// What it said of itself.
-    pub(super) connect: Connect,
+    pub(super) connect: ConnectingPeer,
     /// Who sits at the other end.
     pub(super) end: listen::peer::Peer,
     keys: Mutex<RawKeys>,
@@ -44,12 +44,12 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(number: u64, connect: Connect, end: listen::peer::Peer, outbox: Outbox) -> Self {
+    pub(super) fn new(number: u64, connect: ConnectingPeer, end: listen::peer::Peer, outbox: Outbox) -> Self {
         Self { number, connect, end, keys: Mutex::default(), outbox }
     }
 
     /// In which mode it came.
-    pub(super) const fn mode(&self) -> Mode {
+    pub(super) const fn mode(&self) -> PeerMode {
         self.connect.mode()
     }
 
@@ -60,22 +60,22 @@ impl Peer {
 
     /// Notes how it writes the key of a session, for the events to come.
     pub(super) fn wrote(&self, canonical: &str, raw: &str) {
-        self.keys.lock().note(canonical, raw);
+        self.keys.lock().remember_key(canonical, raw);
     }
 
     /// How it writes the key of a session.
     pub(super) fn spelling(&self, canonical: &str) -> String {
-        self.keys.lock().of(canonical).to_owned()
+        self.keys.lock().raw_key(canonical).to_owned()
     }
 
     /// Puts an event for this connection alone behind what waits for it. False if it is gone.
-    pub(super) fn tell(&self, event: &str, payload: &(impl Wire + ?Sized)) -> bool {
-        self.outbox.send(Utf8Bytes::from(frame::event(event, payload, None)))
+    pub(super) fn tell(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> bool {
+        self.outbox.send(Utf8Bytes::from(frame::encode_event(event, payload, None)))
     }
 
     /// Puts an event for this connection behind what waits for it, and waits until the other end has it. A connection
     /// that says nothing for long is closed.
-    pub(super) async fn prove(&self, event: &str, payload: &(impl Wire + ?Sized)) -> Proof {
+    pub(super) async fn prove(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> Proof {
         if !self.tell(event, payload) {
             return Proof::Gone;
         }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_conversations::prompt::APPROVALS;
 use countersign_core::{id::RunId, schedule::Zone, time::Millis, tool::ToolSpec};
-use countersign_protocol::gsv::workspace::Path;
+use countersign_protocol::gsv::workspace::WorkspacePath;
 use parking_lot::Mutex;
 
 use super::{skills::Offered, workspace::Folder};
@@ -52,7 +52,7 @@ impl Files {
     pub(super) fn read(folder: &Folder, occasion: Occasion, now: Millis, zone: Zone) -> Self {
         let mut left = LONGEST_FILES;
         let mut read = |name: &str| {
-            let text = folder.read(&Path::read(name).ok()?).ok()?.text;
+            let text = folder.read(&WorkspacePath::from_text(name).ok()?).ok()?.text;
             let text = text.trim();
             let kept = cut(text, LONGEST_FILE.min(left));
             left -= kept.len();

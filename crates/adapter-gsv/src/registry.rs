@@ -7,7 +7,7 @@ use countersign_core::{
     session::{self, MessageQueue, SessionEntryKind, SessionSetting},
     time::Millis,
 };
-use countersign_protocol::gsv::session::Tokens;
+use countersign_protocol::gsv::session::SessionTokens;
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +51,8 @@ pub(super) struct Row {
 
 impl Row {
     /// What it took since it last began anew.
-    pub(super) fn tokens(&self) -> Tokens {
-        Tokens { input: self.input, output: self.output, total: self.input + self.output }
+    pub(super) fn tokens(&self) -> SessionTokens {
+        SessionTokens { input: self.input, output: self.output, total: self.input + self.output }
     }
 }
 

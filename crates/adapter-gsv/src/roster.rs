@@ -10,7 +10,7 @@ use std::{
 
 use countersign_protocol::gsv::{
     close,
-    connect::{Connect, Peer as Kind},
+    connect::{ConnectingPeer, PeerDetails as Kind},
 };
 use parking_lot::Mutex;
 
@@ -34,7 +34,7 @@ pub(super) enum Seat {
 
 impl Seat {
     /// The place of whoever connects so.
-    pub(super) fn of(connect: &Connect) -> Self {
+    pub(super) fn of(connect: &ConnectingPeer) -> Self {
         match &connect.peer {
             Kind::Client => Self::Client(connect.id.clone()),
             Kind::Node { .. } => Self::Node(connect.id.clone()),
@@ -60,7 +60,7 @@ impl Roster {
     pub(super) fn enter(&self, peer: &Arc<Peer>) -> Option<Arc<Peer>> {
         let before = self.seats.lock().insert(Seat::of(&peer.connect), Arc::clone(peer));
         if let Some(before) = &before {
-            before.close(close::NORMAL, &Connect::replaced(peer.mode()));
+            before.close(close::NORMAL, &ConnectingPeer::replaced_reason(peer.mode()));
         }
         before
     }

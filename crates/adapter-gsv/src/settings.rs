@@ -18,10 +18,10 @@ use countersign_core::{
     settings::{self, SettingsPath, State},
 };
 use countersign_protocol::gsv::{
-    Fault, code,
-    directive::Model,
-    key::{DmScope, Keys, agent_id},
-    settings::{self as wire, Change, MASK, Set, defaults, merged, put},
+    GsvError, code,
+    directive::ModelSelector,
+    key::{DmScope, SessionKeyScheme, agent_id},
+    settings::{self as wire, ConfigSetParams, GsvSettingChange, MASK, default_settings, merge_trees, put_value},
 };
 use countersign_runtime::{Handle, Lane, Refused};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -82,7 +82,7 @@ impl Settings {
     /// # Errors
     /// If secrets that were set before cannot be read.
     pub(super) fn of(config: &Config) -> Result<Self, SecretsError> {
-        let mut base = defaults();
+        let mut base = default_settings();
         if let Some(model) = &config.model {
             base["model"]["provider"] = model.provider.as_str().into();
             base["model"]["id"] = model.id.as_str().into();
@@ -126,20 +126,20 @@ impl Settings {
         &self,
         context: &GsvContext,
         by: PrincipalId,
-        set: &Set,
+        set: &ConfigSetParams,
         on_other_token: impl FnOnce(),
-    ) -> Result<(), Fault> {
-        let Change { value, secrets } = Change::of(&set.path, &set.value)?;
+    ) -> Result<(), GsvError> {
+        let GsvSettingChange { value, secrets } = GsvSettingChange::for_value(&set.path, &set.value)?;
         let path = SettingsPath::from_names(set.path.names().iter().cloned());
-        let path = path.ok_or_else(|| Fault::invalid("path required"))?;
+        let path = path.ok_or_else(|| GsvError::bad_request("path required"))?;
         let _turn = self.changing.lock().await;
-        let own = |(path, secret): (wire::Path, String)| {
+        let own = |(path, secret): (wire::SettingPath, String)| {
             Some((SettingsPath::from_names(path.names().iter().cloned())?, secret))
         };
         let secrets: Vec<(SettingsPath, String)> = secrets.into_iter().filter_map(own).collect();
         self.check(&path, value.as_ref(), &secrets)?;
         let before = self.token();
-        let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
+        let failed = |why: &dyn std::fmt::Display| GsvError::new(code::FAILED, why.to_string());
         let file = Arc::clone(&self.secrets);
         let kept = tokio::task::spawn_blocking(move || file.keep(secrets)).await.map_err(|error| failed(&error))?;
         let kept = kept.map_err(|error| failed(&error))?;
@@ -154,7 +154,7 @@ impl Settings {
         self.forget().await;
         match asked {
             Ok(_) => Ok(()),
-            Err(Refused::Refusal(refusal)) => Err(Fault::invalid(refusal.to_string())),
+            Err(Refused::Refusal(refusal)) => Err(GsvError::bad_request(refusal.to_string())),
             Err(refused) => Err(failed(&refused)),
         }
     }
@@ -169,10 +169,10 @@ impl Settings {
         by: PrincipalId,
         names: &[&str],
         item: &str,
-    ) -> Result<(), Fault> {
-        let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
+    ) -> Result<(), GsvError> {
+        let failed = |why: &dyn std::fmt::Display| GsvError::new(code::FAILED, why.to_string());
         let path = SettingsPath::from_names(names.iter().map(|name| (*name).to_owned()));
-        let path = path.ok_or_else(|| Fault::invalid("path required"))?;
+        let path = path.ok_or_else(|| GsvError::bad_request("path required"))?;
         let _turn = self.changing.lock().await;
         let command = settings::Command::Add { by, path, item: item.to_owned() };
         context
@@ -190,7 +190,7 @@ impl Settings {
         path: &SettingsPath,
         value: Option<&Value>,
         secrets: &[(SettingsPath, String)],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), GsvError> {
         let secrets = secrets.iter().map(|(path, _)| (path.clone(), Known::hash_bytes(&[]))).collect();
         let by = PrincipalId::new("nobody");
         let mut next = self.now.load().set.clone();
@@ -199,7 +199,7 @@ impl Settings {
         let is_open = tree["auth"]["token"].is_null() && self.token.is_none();
         if is_open && !self.is_loopback {
             let what = "without a token nobody may connect from another machine, and this gateway serves them";
-            return Err(Fault::invalid(format!("Invalid value for {path}: {what}")));
+            return Err(GsvError::bad_request(format!("Invalid value for {path}: {what}")));
         }
         let agents = tree["agents"]["list"].as_array().into_iter().flatten().enumerate();
         let of_agents = agents.map(|(place, agent)| {
@@ -214,7 +214,7 @@ impl Settings {
         for (path, zone) in zones.into_iter().chain(of_agents) {
             if zone.as_str().is_some_and(|name| name.parse::<Zone>().is_err()) {
                 let what = "a time zone such as Europe/Berlin is wanted";
-                return Err(Fault::invalid(format!("Invalid value for {path}: {what}")));
+                return Err(GsvError::bad_request(format!("Invalid value for {path}: {what}")));
             }
         }
         Ok(())
@@ -224,11 +224,11 @@ impl Settings {
     fn merged(&self, set: &State) -> Value {
         let mut over = Value::Object(set.tree().clone());
         for (path, _) in set.secrets() {
-            if let Ok(path) = wire::Path::read(&path.to_string()) {
-                put(&mut over, &path, &Value::from(MASK));
+            if let Ok(path) = wire::SettingPath::from_text(&path.to_string()) {
+                put_value(&mut over, &path, &Value::from(MASK));
             }
         }
-        merged(&self.base, &over)
+        merge_trees(&self.base, &over)
     }
 
     /// Brings what the record says into force. `None` if the gateway closes.
@@ -294,7 +294,7 @@ impl Settings {
     }
 
     /// How keys of sessions are made.
-    pub(super) fn keys(&self) -> Keys {
+    pub(super) fn keys(&self) -> SessionKeyScheme {
         let tree = self.tree();
         let session = &tree["session"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -302,10 +302,10 @@ impl Settings {
         let identities: BTreeMap<String, Vec<String>> = links
             .map(|(name, ids)| (name.clone(), ids.as_array().into_iter().flatten().filter_map(text).collect()))
             .collect();
-        Keys {
+        SessionKeyScheme {
             agent: self.agent(),
             main_key: text(&session["mainKey"]).unwrap_or_else(|| "main".to_owned()),
-            scope: session["dmScope"].as_str().and_then(DmScope::named).unwrap_or_default(),
+            scope: session["dmScope"].as_str().and_then(DmScope::from_name).unwrap_or_default(),
             identities,
         }
     }
@@ -321,28 +321,28 @@ impl Settings {
     }
 
     /// The model of sessions that have none of their own.
-    pub(super) fn model(&self) -> Model {
+    pub(super) fn model(&self) -> ModelSelector {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let model = &self.tree()["model"];
-        Model { provider: text(&model["provider"]), id: text(&model["id"]) }
+        ModelSelector { provider: text(&model["provider"]), id: text(&model["id"]) }
     }
 
     /// The model of an agent's sessions that have none of their own.
-    pub(super) fn model_of(&self, agent: &str) -> Model {
+    pub(super) fn model_of(&self, agent: &str) -> ModelSelector {
         let usual = self.model();
         let tree = self.tree();
         let listed = tree["agents"]["list"].as_array().into_iter().flatten();
         let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
         let Some(model) = its.next().map(|listed| &listed["model"]) else { return usual };
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        Model {
+        ModelSelector {
             provider: text(&model["provider"]).unwrap_or(usual.provider),
             id: text(&model["id"]).unwrap_or(usual.id),
         }
     }
 
     /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.
-    pub(super) fn reference(&self, context: &GsvContext, model: &Model) -> ModelRef {
+    pub(super) fn reference(&self, context: &GsvContext, model: &ModelSelector) -> ModelRef {
         let found = context.chats.models().known(&model.provider, &model.id);
         found.unwrap_or_else(|| ModelRef {
             provider: model.provider.clone(),

@@ -6,11 +6,11 @@ mod shelf;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, Method, Request, code,
+        GsvError, GsvRequest, Method, code,
         key::agent_id,
-        skill::{Entry, Host, Node, Status, Update, Updated},
+        skill::{SkillEntry, SkillHost, SkillNode, SkillsStatusResult, SkillsUpdateParams, SkillsUpdateResult},
     },
 };
 use serde_json::Value;
@@ -51,20 +51,20 @@ pub(super) fn offered(door: &Door, folder: &Folder, agent: &str) -> Vec<Offered>
 }
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: Request) -> Answer {
+pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
     match request {
-        Request::SkillsStatus(of) => Ok(Json::of(&status(door, &of.agent).await?)),
-        Request::SkillsUpdate(wanted) => update(door, &wanted).await,
+        GsvRequest::SkillsStatus(of) => Ok(RawJson::from_wire(&status(door, &of.agent).await?)),
+        GsvRequest::SkillsUpdate(wanted) => update(door, &wanted).await,
         _ => Err(missing(method)),
     }
 }
 
-async fn shelf(door: &Arc<Door>, agent: &str) -> Result<(Vec<Skill>, Arc<Value>), Fault> {
+async fn shelf(door: &Arc<Door>, agent: &str) -> Result<(Vec<Skill>, Arc<Value>), GsvError> {
     let settings = door.settings.tree();
     let (agent, tree) = (agent_id(agent), Arc::clone(&settings));
     let folder = Folder::of(&door.context.config.agents_dir, &agent);
     let read = tokio::task::spawn_blocking(move || all(&folder, &agent, &tree)).await;
-    let skills = read.map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
+    let skills = read.map_err(|error| GsvError::new(code::FAILED, error.to_string()))?;
     Ok((skills, settings))
 }
 
@@ -90,8 +90,8 @@ fn required(skills: &[Skill]) -> BTreeSet<String> {
     needs.flat_map(|needs| needs.bins.iter().chain(&needs.any_bins).cloned()).collect()
 }
 
-fn hosts(nodes: &[Node]) -> Vec<Host> {
-    let machine = |node: &Node| Host {
+fn hosts(nodes: &[SkillNode]) -> Vec<SkillHost> {
+    let machine = |node: &SkillNode| SkillHost {
         node: node.node_id.clone(),
         role: node.host_role,
         capabilities: node.host_capabilities.clone(),
@@ -103,12 +103,12 @@ fn hosts(nodes: &[Node]) -> Vec<Host> {
 }
 
 /// Asks nodes which of the programs they have that skills need, and waits for what they say.
-async fn update(door: &Arc<Door>, wanted: &Update) -> Answer {
+async fn update(door: &Arc<Door>, wanted: &SkillsUpdateParams) -> Answer {
     let (skills, _) = shelf(door, &wanted.agent).await?;
     let bins = required(&skills);
     let anew = if wanted.force { Anew::All } else { Anew::Stale };
     let asked = nodes::probe(door, &bins, anew, Duration::from_millis(wanted.timeout_ms)).await;
-    Ok(Json::of(&Updated {
+    Ok(RawJson::from_wire(&SkillsUpdateResult {
         status: status(door, &wanted.agent).await?,
         updated_node_count: asked.updated,
         skipped_node_ids: asked.skipped,
@@ -116,14 +116,14 @@ async fn update(door: &Arc<Door>, wanted: &Update) -> Answer {
     }))
 }
 
-async fn status(door: &Arc<Door>, agent: &str) -> Result<Status, Fault> {
+async fn status(door: &Arc<Door>, agent: &str) -> Result<SkillsStatusResult, GsvError> {
     let (skills, settings) = shelf(door, agent).await?;
     let nodes = nodes::known(door);
     let hosts = hosts(&nodes);
     let required_bins = required(&skills).into_iter().collect();
     let entry = |skill: Skill| {
         let told = skill.eligibility(&hosts, &settings);
-        Entry {
+        SkillEntry {
             requirements: skill.requirements().cloned(),
             name: skill.name,
             description: skill.description,
@@ -135,5 +135,11 @@ async fn status(door: &Arc<Door>, agent: &str) -> Result<Status, Fault> {
         }
     };
     let skills = skills.into_iter().map(entry).collect();
-    Ok(Status { agent_id: agent_id(agent), refreshed_at: door.context.clock.now().0, required_bins, nodes, skills })
+    Ok(SkillsStatusResult {
+        agent_id: agent_id(agent),
+        refreshed_at: door.context.clock.now().0,
+        required_bins,
+        nodes,
+        skills,
+    })
 }

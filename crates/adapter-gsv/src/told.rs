@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use axum::extract::ws::Utf8Bytes;
 use countersign_core::id::Lsn;
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        chat::{Event, State},
+        chat::{ChatEvent, ChatEventState},
         frame,
-        message::Message,
+        message::GsvMessage,
     },
 };
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ pub(super) enum End {
 }
 
 /// The text of a message as it is told.
-fn text_of(message: &Json) -> String {
+fn text_of(message: &RawJson) -> String {
     #[derive(Deserialize)]
     struct Message {
         content: Vec<Part>,
@@ -34,7 +34,7 @@ fn text_of(message: &Json) -> String {
         #[serde(default)]
         text: String,
     }
-    let parts = message.read::<Message>().map(|message| message.content).unwrap_or_default();
+    let parts = message.decode_as::<GsvMessage>().map(|message| message.content).unwrap_or_default();
     parts.into_iter().map(|part| part.text).collect()
 }
 
@@ -42,7 +42,7 @@ fn text_of(message: &Json) -> String {
 pub(super) struct Told {
     session_key: String,
     run: Option<String>,
-    state: State,
+    state: ChatEventState,
     seq: Option<u64>,
     /// Whether it is said beside its run, and tells nothing of its end.
     is_notice: bool,
@@ -51,14 +51,14 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn new(session_key: &str, run: Option<&str>, state: State, seq: Option<Lsn>) -> Self {
+    pub(super) fn new(session_key: &str, run: Option<&str>, state: ChatEventState, seq: Option<Lsn>) -> Self {
         let (session_key, run) = (session_key.to_owned(), run.map(str::to_owned));
         Self { session_key, run, state, seq: seq.map(|seq| seq.0), is_notice: false, frames: Mutex::default() }
     }
 
     /// A notice beside a run: clients wait no longer for an answer to what they said, and the run is to come yet.
-    pub(super) fn notice(session_key: &str, run: &str, notice: &Message) -> Self {
-        Self { is_notice: true, ..Self::new(session_key, Some(run), State::last(notice), None) }
+    pub(super) fn notice(session_key: &str, run: &str, notice: &GsvMessage) -> Self {
+        Self { is_notice: true, ..Self::new(session_key, Some(run), ChatEventState::final_message(notice), None) }
     }
 
     /// The canonical key of the session that it is about.
@@ -72,15 +72,15 @@ impl Told {
             return None;
         }
         match &self.state {
-            State::Final { message } => Some(End::Said(text_of(message))),
-            State::Error { error } => Some(End::Failed(error.clone())),
-            State::Partial { .. } | State::Delta { .. } => None,
+            ChatEventState::Final { message } => Some(End::Said(text_of(message))),
+            ChatEventState::Error { error } => Some(End::Failed(error.clone())),
+            ChatEventState::Partial { .. } | ChatEventState::Delta { .. } => None,
         }
     }
 
     /// Whether it is for those alone who want to hear what is said while it is said.
     pub(super) fn is_delta(&self) -> bool {
-        matches!(self.state, State::Delta { .. })
+        matches!(self.state, ChatEventState::Delta { .. })
     }
 
     /// The frame for a client that writes the key so. All that write it alike share its bytes.
@@ -89,8 +89,8 @@ impl Told {
         if let Some(frame) = frames.get(raw) {
             return frame.clone();
         }
-        let event = Event { run_id: self.run.as_deref(), session_key: raw, state: self.state.clone() };
-        let frame = Utf8Bytes::from(frame::event("chat", &event, self.seq));
+        let event = ChatEvent { run_id: self.run.as_deref(), session_key: raw, state: self.state.clone() };
+        let frame = Utf8Bytes::from(frame::encode_event("chat", &event, self.seq));
         frames.insert(raw.to_owned(), frame.clone());
         frame
     }
@@ -99,23 +99,24 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use countersign_core::id::Lsn;
-    use countersign_protocol::gsv::{chat::State, message::Message};
+    use countersign_protocol::gsv::{chat::ChatEventState, message::GsvMessage};
 
     use super::{End, Told};
 
     #[test]
     fn a_notice_beside_a_run_looks_like_its_end_and_is_none() {
-        let said = Message::said("wait", 7);
+        let said = GsvMessage::gateway_message("wait", 7);
         let notice = Told::notice("s", "r-1", &said);
         assert!(notice.frame("s").contains(r#""state":"final""#), "{}", notice.frame("s"));
         assert!(notice.end_of("s", "r-1").is_none());
-        let end = Told::new("s", Some("r-1"), State::last(&said), None);
+        let end = Told::new("s", Some("r-1"), ChatEventState::final_message(&said), None);
         assert!(matches!(end.end_of("s", "r-1"), Some(End::Said(text)) if text == "wait"));
     }
 
     #[test]
     fn clients_that_write_a_key_alike_share_one_frame() {
-        let told = Told::new("agent:main:main", Some("r-1"), State::Error { error: "no".to_owned() }, Some(Lsn(7)));
+        let told =
+            Told::new("agent:main:main", Some("r-1"), ChatEventState::Error { error: "no".to_owned() }, Some(Lsn(7)));
         let (one, other, third) = (told.frame("main"), told.frame("main"), told.frame("agent:main:main"));
         assert_eq!(one.as_str().as_ptr(), other.as_str().as_ptr());
         let want = r#"{"type":"evt","event":"chat","payload":{"runId":"r-1","sessionKey":"main","state":"error","error":"no"},"seq":7}"#;

@@ -5,11 +5,11 @@ mod folder;
 use std::sync::Arc;
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, Method, Request, code,
+        GsvError, GsvRequest, Method, code,
         key::agent_id,
-        workspace::{Content, Deleted, Listed, Written},
+        workspace::{WorkspaceDeleteResult, WorkspaceListResult, WorkspaceReadResult, WorkspaceWriteResult},
     },
 };
 
@@ -22,29 +22,29 @@ use super::{
 pub(super) use folder::{Folder, Found, Listing, WorkspaceError};
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: Request) -> Answer {
+pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
     match request {
-        Request::WorkspaceList(list) => {
+        GsvRequest::WorkspaceList(list) => {
             let folder = of(door, list.agent.as_deref());
             let Listing { files, directories } = work(move || folder.list(&list.path)).await?;
-            Ok(Json::of(&Listed { path: list.echo, files, directories }))
+            Ok(RawJson::from_wire(&WorkspaceListResult { path: list.echo, files, directories }))
         }
-        Request::WorkspaceRead(file) => {
+        GsvRequest::WorkspaceRead(file) => {
             let folder = of(door, file.agent.as_deref());
             let Found { text, size, modified } = work(move || folder.read(&file.path)).await?;
             let last_modified = modified.map(|at| at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true));
-            Ok(Json::of(&Content { path: file.echo, content: text, size, last_modified }))
+            Ok(RawJson::from_wire(&WorkspaceReadResult { path: file.echo, content: text, size, last_modified }))
         }
-        Request::WorkspaceWrite(write) => {
+        GsvRequest::WorkspaceWrite(write) => {
             let folder = of(door, write.file.agent.as_deref());
             let size = write.content.chars().count();
             work(move || folder.write(&write.file.path, &write.content)).await?;
-            Ok(Json::of(&Written { path: write.file.echo, size, written: true }))
+            Ok(RawJson::from_wire(&WorkspaceWriteResult { path: write.file.echo, size, written: true }))
         }
-        Request::WorkspaceDelete(file) => {
+        GsvRequest::WorkspaceDelete(file) => {
             let folder = of(door, file.agent.as_deref());
             work(move || folder.remove(&file.path)).await?;
-            Ok(Json::of(&Deleted { path: file.echo, deleted: true }))
+            Ok(RawJson::from_wire(&WorkspaceDeleteResult { path: file.echo, deleted: true }))
         }
         _ => Err(missing(method)),
     }
@@ -59,19 +59,19 @@ pub(super) fn of(door: &Door, agent: Option<&str>) -> Folder {
 /// Works with files where that may block.
 async fn work<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
-) -> Result<T, Fault> {
+) -> Result<T, GsvError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Fault::new(code::FAILED, error.to_string()))?.map_err(|error| fault(&error))
+    done.map_err(|error| GsvError::new(code::FAILED, error.to_string()))?.map_err(|error| fault(&error))
 }
 
-fn fault(error: &WorkspaceError) -> Fault {
+fn fault(error: &WorkspaceError) -> GsvError {
     match error {
-        WorkspaceError::Missing(path) => Fault::no_file(path),
-        WorkspaceError::TooLarge { .. } | WorkspaceError::NotAFile(_) => Fault::invalid(error.to_string()),
+        WorkspaceError::Missing(path) => GsvError::no_file(path),
+        WorkspaceError::TooLarge { .. } | WorkspaceError::NotAFile(_) => GsvError::bad_request(error.to_string()),
         WorkspaceError::Traversal
         | WorkspaceError::TooMany(_)
         | WorkspaceError::NotText(_)
-        | WorkspaceError::Changed(_) => Fault::new(code::FAILED, error.to_string()),
-        WorkspaceError::Io { .. } => Fault::new(code::FAILED, error.to_string()),
+        | WorkspaceError::Changed(_) => GsvError::new(code::FAILED, error.to_string()),
+        WorkspaceError::Io { .. } => GsvError::new(code::FAILED, error.to_string()),
     }
 }

@@ -64,7 +64,7 @@ async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     Ok(response)
 }
 
-async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<String> {
+async fn page(door: &Door, id: &SessionId, session: &hermes::HermesSession) -> Option<String> {
     let of = id.clone();
     let source = door.context.handle.source(Lane::Request);
     let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use countersign_core::id::{RunId, SessionId};
 use countersign_http::web::sse;
-use countersign_protocol::hermes::Event;
+use countersign_protocol::hermes::HermesEvent;
 use futures_util::{Stream, stream};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -96,7 +96,7 @@ impl Journal {
     }
 
     /// Adds an event. `is_last` closes the stream.
-    pub(super) fn push(&self, event: &Event, is_last: bool) {
+    pub(super) fn push(&self, event: &HermesEvent, is_last: bool) {
         {
             let mut events = self.events.lock();
             if events.is_over {
@@ -105,7 +105,7 @@ impl Journal {
             events.count += 1;
             let last = self.before + events.count;
             let frame = self.frame(last, event);
-            let is_end = is_last || event.name == Event::DONE || events.of_end > 0;
+            let is_end = is_last || event.name == HermesEvent::DONE || events.of_end > 0;
             *(if is_end { &mut events.of_end } else { &mut events.bytes }) += frame.bytes.len();
             events.frames.push_back(frame);
             events.last = event.name;
@@ -120,7 +120,7 @@ impl Journal {
         self.changed.send_replace(());
     }
 
-    fn frame(&self, last: u64, event: &Event) -> Frame {
+    fn frame(&self, last: u64, event: &HermesEvent) -> Frame {
         let bytes = sse::frame(Some(&format!("{}:{last}", self.id())), event.name, &event.data);
         Frame { last, name: event.name, bytes }
     }
@@ -160,7 +160,7 @@ impl Journal {
             left_out = Some(oldest.last);
         }
         if let Some(last) = left_out {
-            let warning = self.frame(last, &Event::warning("shortened", SHORTENED));
+            let warning = self.frame(last, &HermesEvent::warning("shortened", SHORTENED));
             size += warning.bytes.len();
             kept.push_front(warning);
         }
@@ -170,7 +170,7 @@ impl Journal {
     }
 
     fn piece(&self, (last, name, text): (u64, &'static str, String)) -> Frame {
-        self.frame(last, &Event::new(name, serde_json::json!({ "text": text })))
+        self.frame(last, &HermesEvent::new(name, serde_json::json!({ "text": text })))
     }
 
     /// How it stands.
@@ -319,7 +319,7 @@ mod tests {
     use std::sync::Arc;
 
     use countersign_core::id::{RunId, SessionId};
-    use countersign_protocol::hermes::Event;
+    use countersign_protocol::hermes::HermesEvent;
     use futures_util::StreamExt as _;
 
     use super::{Cursor, Journal, run_of, stream_id};
@@ -329,7 +329,7 @@ mod tests {
     fn journal(before: u64) -> Arc<Journal> {
         let journal = Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), before);
         for (at, text) in ["a", "b", "c"].into_iter().enumerate() {
-            journal.push(&Event::token(text), at == 2);
+            journal.push(&HermesEvent::token(text), at == 2);
         }
         Arc::new(journal)
     }
@@ -359,10 +359,10 @@ mod tests {
     /// One that holds little, after ten pieces of a text, a call and ten more.
     fn long(most: usize) -> Arc<Journal> {
         let journal = Journal { most, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
-        let pieces = || (0..10).map(|at| Event::token(&format!("{at}")));
-        let call = Event::new("tool", serde_json::json!({ "tid": "c" }));
+        let pieces = || (0..10).map(|at| HermesEvent::token(&format!("{at}")));
+        let call = HermesEvent::new("tool", serde_json::json!({ "tid": "c" }));
         pieces().chain([call]).chain(pieces()).for_each(|event| journal.push(&event, false));
-        journal.push(&Event::stream_end("s"), true);
+        journal.push(&HermesEvent::stream_end("s"), true);
         Arc::new(journal)
     }
 
@@ -387,8 +387,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_out_of_a_very_long_turn_is_told() {
         let short = Journal { most: 3000, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
-        (0..100).for_each(|_| short.push(&Event::token(&"x".repeat(100)), false));
-        short.push(&Event::stream_end("s"), true);
+        (0..100).for_each(|_| short.push(&HermesEvent::token(&"x".repeat(100)), false));
+        short.push(&HermesEvent::stream_end("s"), true);
         assert!(short.bytes() <= 3000, "{}", short.bytes());
         let (_, names) = whole(&Arc::new(short)).await;
         assert_eq!((names[0].as_str(), names.last().map(String::as_str)), ("warning", Some("stream_end")));
@@ -397,11 +397,11 @@ mod tests {
     #[tokio::test]
     async fn how_a_turn_ended_makes_it_no_longer() {
         let journal = Journal { most: 1000, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
-        journal.push(&Event::token("a"), false);
-        journal.push(&Event::new("tool", serde_json::json!({ "tid": "c" })), false);
-        journal.push(&Event::token("b"), false);
-        journal.push(&Event::new(Event::DONE, serde_json::json!({ "session": "x".repeat(5000) })), false);
-        journal.push(&Event::stream_end("s"), true);
+        journal.push(&HermesEvent::token("a"), false);
+        journal.push(&HermesEvent::new("tool", serde_json::json!({ "tid": "c" })), false);
+        journal.push(&HermesEvent::token("b"), false);
+        journal.push(&HermesEvent::new(HermesEvent::DONE, serde_json::json!({ "session": "x".repeat(5000) })), false);
+        journal.push(&HermesEvent::stream_end("s"), true);
         assert!(journal.bytes() <= 1000 && journal.size() > 5000, "{} of {}", journal.bytes(), journal.size());
         let (_, names) = whole(&Arc::new(journal)).await;
         assert_eq!(names, ["token", "tool", "token", "done", "stream_end"]);
@@ -411,11 +411,11 @@ mod tests {
     async fn a_cursor_within_what_is_told_briefly_begins_anew_and_a_reader_that_waits_there_is_closed() {
         let journal = Arc::new(Journal { most: 400, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) });
         let mut slow = std::pin::pin!(Arc::clone(&journal).follow(Cursor::Start));
-        journal.push(&Event::token("a"), false);
+        journal.push(&HermesEvent::token("a"), false);
         assert!(slow.next().await.is_some());
-        (0..20).for_each(|_| journal.push(&Event::token("b"), false));
+        (0..20).for_each(|_| journal.push(&HermesEvent::token("b"), false));
         assert_eq!(slow.next().await, None);
-        journal.push(&Event::stream_end("s"), true);
+        journal.push(&HermesEvent::stream_end("s"), true);
         let from_start = read(Arc::clone(&journal), Cursor::Start).await;
         assert_eq!(read(Arc::clone(&journal), Cursor::Behind(1)).await, from_start);
         assert_eq!(read(journal, Cursor::Behind(21)).await, "22");
@@ -424,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_follows_the_end() {
         let journal = journal(0);
-        journal.push(&Event::token("late"), false);
+        journal.push(&HermesEvent::token("late"), false);
         assert_eq!(read(Arc::clone(&journal), Cursor::Start).await, "1 2 3");
         assert!(journal.standing().is_over);
     }
@@ -434,7 +434,7 @@ mod tests {
         let journal = Arc::new(Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0));
         let mut reading = std::pin::pin!(Arc::clone(&journal).follow(Cursor::Start));
         assert!(futures_util::poll!(reading.next()).is_pending());
-        journal.push(&Event::token("a"), true);
+        journal.push(&HermesEvent::token("a"), true);
         assert!(reading.next().await.is_some());
         assert!(reading.next().await.is_none());
     }

@@ -18,7 +18,7 @@ use countersign_core::{
     run, session,
     time::Millis,
 };
-use countersign_protocol::hermes::{self, Event};
+use countersign_protocol::hermes::{self, HermesEvent};
 use countersign_runtime::{
     Handle, Lane, Released,
     store::{Log as _, Partition, ReadError, Scope, Stored},
@@ -242,13 +242,13 @@ impl Journals {
         let source = self.handle.source(Lane::Request);
         let read = source.read(move |engine| Some(engine.state().session(&id)?.name()?.to_owned()));
         if let Some((Some(name), _)) = read.await {
-            journal.push(&Event::title(journal.session.as_str(), &transcript::title(Some(&name))), false);
+            journal.push(&HermesEvent::title(journal.session.as_str(), &transcript::title(Some(&name))), false);
         }
     }
 
     async fn end(&self, journal: &Journal, over: Over) {
         let name = journal.session.as_str();
-        let unread = || hermes::Session { session_id: name.to_owned(), ..hermes::Session::default() };
+        let unread = || hermes::HermesSession { session_id: name.to_owned(), ..hermes::HermesSession::default() };
         let session = match &over {
             Over::Failed { .. } => None,
             Over::Done | Over::Cancelled => {
@@ -258,12 +258,14 @@ impl Journals {
         match (over, session) {
             (Over::Done, session) => {
                 if let Some(session) = session {
-                    journal.push(&Event::done(&at_rest(session)), false);
+                    journal.push(&HermesEvent::done(&at_rest(session)), false);
                 }
-                journal.push(&Event::stream_end(name), true);
+                journal.push(&HermesEvent::stream_end(name), true);
             }
-            (Over::Cancelled, session) => journal.push(&Event::cancel(&at_rest(session.unwrap_or_else(unread))), true),
-            (Over::Failed { kind, message }, _) => journal.push(&Event::apperror(name, kind, &message), true),
+            (Over::Cancelled, session) => {
+                journal.push(&HermesEvent::cancel(&at_rest(session.unwrap_or_else(unread))), true)
+            }
+            (Over::Failed { kind, message }, _) => journal.push(&HermesEvent::apperror(name, kind, &message), true),
         }
     }
 
@@ -368,7 +370,7 @@ impl Journals {
 }
 
 /// A turn that ends is over, also where the record is told of it a moment later.
-fn at_rest(mut session: hermes::Session) -> hermes::Session {
+fn at_rest(mut session: hermes::HermesSession) -> hermes::HermesSession {
     session.active_stream_id = None;
     session.is_streaming = false;
     session.pending_started_at = None;
@@ -399,7 +401,7 @@ mod tests {
     use std::sync::Arc;
 
     use countersign_core::id::{RunId, SessionId};
-    use countersign_protocol::hermes::Event;
+    use countersign_protocol::hermes::HermesEvent;
     use uuid::Uuid;
 
     use super::{Held, Journal, KEPT};
@@ -410,8 +412,8 @@ mod tests {
         for number in 0..2_000 {
             let run = RunId::new(Uuid::from_u128(number));
             let journal = Arc::new(Journal::new(SessionId::new("s"), run, 0));
-            (0..100).for_each(|_| journal.push(&Event::token("so it goes"), false));
-            journal.push(&Event::stream_end("s"), true);
+            (0..100).for_each(|_| journal.push(&HermesEvent::token("so it goes"), false));
+            journal.push(&HermesEvent::stream_end("s"), true);
             held.open.insert(run, Arc::clone(&journal));
             held.keep(&journal);
         }

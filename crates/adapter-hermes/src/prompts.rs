@@ -34,7 +34,7 @@ use countersign_http::{
     reply::Problem,
     web::{Caller, Routes, sse},
 };
-use countersign_protocol::hermes::Event;
+use countersign_protocol::hermes::HermesEvent;
 use countersign_runtime::{Handle, Lane, Refused};
 use countersign_view::GateRequest;
 use parking_lot::Mutex;
@@ -277,14 +277,14 @@ impl From<Closed> for Problem {
 }
 
 /// A gate that waits, as an event of the stream of its turn.
-pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<Event> {
+pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<HermesEvent> {
     let source = handle.source(Lane::Request);
     let read = source.read(move |engine| {
         let gate = engine.state().gate(gate).filter(|gate| gate.is_pending())?;
         card::bare(engine, gate)
     });
     let (name, data) = read.await?.0?;
-    Some(Event::new(name, data))
+    Some(HermesEvent::new(name, data))
 }
 
 /// The routes.

@@ -18,7 +18,7 @@ use countersign_core::{
     session::{self, SessionEntryKind},
     time::Millis,
 };
-use countersign_protocol::hermes::Event;
+use countersign_protocol::hermes::HermesEvent;
 use countersign_runtime::{LiveKind, Part};
 use countersign_view::{Lines, escape};
 use serde_json::{Map, Value};
@@ -78,17 +78,17 @@ enum Kindred {
 }
 
 impl Kindred {
-    fn event(self, text: &str) -> Event {
+    fn event(self, text: &str) -> HermesEvent {
         match self {
-            Self::Text => Event::token(text),
-            Self::Thinking => Event::reasoning(text),
+            Self::Text => HermesEvent::token(text),
+            Self::Thinking => HermesEvent::reasoning(text),
         }
     }
 }
 
 impl Teller {
     /// A frame that is not in the log.
-    pub(super) fn live(&mut self, kind: &LiveKind, told: &mut Vec<Event>) {
+    pub(super) fn live(&mut self, kind: &LiveKind, told: &mut Vec<HermesEvent>) {
         match kind {
             LiveKind::MessageStarted { .. } => self.streamed.clear(),
             LiveKind::PartStarted { index, part } => {
@@ -105,7 +105,7 @@ impl Teller {
                     told.push(kindred.event(text));
                 }
             }
-            LiveKind::Idle { .. } => told.extend(kind.notice().map(|notice| Event::warning("idle", &notice))),
+            LiveKind::Idle { .. } => told.extend(kind.notice().map(|notice| HermesEvent::warning("idle", &notice))),
             LiveKind::PartEnded { .. } | LiveKind::CallProgress { .. } => {}
         }
     }
@@ -116,7 +116,7 @@ impl Teller {
         event: &Happened,
         at: Millis,
         content: Option<&str>,
-        told: &mut Vec<Event>,
+        told: &mut Vec<HermesEvent>,
     ) -> Option<Over> {
         match event {
             Happened::Session(session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, .. }) => {
@@ -136,10 +136,10 @@ impl Teller {
                 match event {
                     session::Event::CompactionStarted { .. } => {
                         self.waits = Awaited::of(event);
-                        told.push(Event::new("compressing", serde_json::json!({})));
+                        told.push(HermesEvent::new("compressing", serde_json::json!({})));
                     }
                     session::Event::CompactionEnded { ok, .. } => {
-                        told.push(Event::new("compressed", serde_json::json!({ "ok": ok })));
+                        told.push(HermesEvent::new("compressed", serde_json::json!({ "ok": ok })));
                     }
                     _ => {}
                 }
@@ -158,7 +158,7 @@ impl Teller {
                 None
             }
             Happened::Policy(policy::Event::Constrained(denial)) => {
-                told.push(Event::warning("denied", &binding(denial)));
+                told.push(HermesEvent::warning("denied", &binding(denial)));
                 None
             }
             Happened::Booted
@@ -173,7 +173,7 @@ impl Teller {
     }
 
     /// Says what was not streamed of a message that is whole now.
-    fn answered(&mut self, blocks: &[MessageBlock], told: &mut Vec<Event>) {
+    fn answered(&mut self, blocks: &[MessageBlock], told: &mut Vec<HermesEvent>) {
         let streamed = std::mem::take(&mut self.streamed);
         for (index, block) in blocks.iter().enumerate() {
             let (kindred, whole) = match block {
@@ -188,7 +188,7 @@ impl Teller {
         }
     }
 
-    fn call(&mut self, event: &call::Event, at: Millis, content: Option<&str>, told: &mut Vec<Event>) {
+    fn call(&mut self, event: &call::Event, at: Millis, content: Option<&str>, told: &mut Vec<HermesEvent>) {
         match event {
             call::Event::Proposed { call, run: Some(_), executor, .. } if *executor != Executor::Shell => {
                 let Some(Ok(content)) = content.map(serde_json::from_str::<call::CallDetails>) else { return };
@@ -199,7 +199,7 @@ impl Teller {
                     started_at: None,
                 };
                 let preview = escape(&beginning(&content.signature), Lines::Many).into_owned();
-                told.push(Event::tool(&named(&shown.tool), &shown.tid, &shown.arguments, &preview));
+                told.push(HermesEvent::tool_started(&named(&shown.tool), &shown.tid, &shown.arguments, &preview));
                 self.calls.insert(*call, shown);
             }
             call::Event::Started { call, .. } => {
@@ -215,17 +215,24 @@ impl Teller {
                 // Nobody was shown a card: without a word the call would only seem to fail.
                 if *end == call::CallEnd::Denied && !was_asked {
                     let text = format!("{} was denied without a question. {preview}", named(&shown.tool));
-                    told.push(Event::warning("denied", &text));
+                    told.push(HermesEvent::warning("denied", &text));
                 }
                 let duration = shown.started_at.map(|since| at.since(since).as_secs_f64());
                 let Shown { tid, tool, arguments, .. } = shown;
-                told.push(Event::tool_complete(&named(&tool), &tid, &arguments, &preview, duration, end.is_error()));
+                told.push(HermesEvent::tool_complete(
+                    &named(&tool),
+                    &tid,
+                    &arguments,
+                    &preview,
+                    duration,
+                    end.is_error(),
+                ));
             }
             _ => {}
         }
     }
 
-    fn run(&mut self, event: &run::Event, told: &mut Vec<Event>) -> Option<Over> {
+    fn run(&mut self, event: &run::Event, told: &mut Vec<HermesEvent>) -> Option<Over> {
         match event {
             run::Event::Started { .. } => {
                 self.waits = None;
@@ -234,12 +241,12 @@ impl Teller {
             run::Event::BackedOff { attempt, max, delay, .. } => {
                 let why = self.problem.as_deref().unwrap_or("The model did not answer");
                 let text = format!("{why} (asked again in {} s, {attempt} of {max})", delay.as_secs());
-                told.push(Event::warning("retry", &text));
+                told.push(HermesEvent::warning("retry", &text));
                 None
             }
             run::Event::Interrupted { .. } => {
                 self.streamed.clear();
-                told.push(Event::warning("interrupted", "The gateway was restarted; the model is asked again"));
+                told.push(HermesEvent::warning("interrupted", "The gateway was restarted; the model is asked again"));
                 None
             }
             run::Event::Ended { end, .. } => Some(match end {
@@ -297,7 +304,7 @@ mod tests {
 
     use super::Teller;
 
-    fn names(told: &[countersign_protocol::hermes::Event]) -> Vec<String> {
+    fn names(told: &[countersign_protocol::hermes::HermesEvent]) -> Vec<String> {
         told.iter().map(|event| format!("{} {}", event.name, event.data["text"].as_str().unwrap_or_default())).collect()
     }
 

@@ -10,7 +10,7 @@ use countersign_core::{
     session::{SessionEntry, SessionEntryKind},
     time::Millis,
 };
-use countersign_protocol::hermes::{self, Attention, ToolNote};
+use countersign_protocol::hermes::{self, SessionAttention, ToolNote};
 use countersign_runtime::{Handle, Lane, tools::strip_intent};
 use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
@@ -55,14 +55,14 @@ struct Place {
 
 /// What the engine says of one session.
 struct Known {
-    session: hermes::Session,
+    session: hermes::HermesSession,
     places: Vec<Place>,
     /// Where the message lies that waits for a compaction.
     pending: Option<Lsn>,
 }
 
 /// A session, if there is one. Nothing is said if the gateway closes.
-pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages) -> Option<hermes::Session> {
+pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages) -> Option<hermes::HermesSession> {
     let wanted = id.clone();
     let source = handle.source(Lane::Request);
     let read = source
@@ -160,7 +160,7 @@ pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
     path.into_iter().filter(|entry| is_shown(entry)).count()
 }
 
-fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Option<Known> {
+fn known(engine: &Engine, id: &SessionId, attention: Option<SessionAttention>) -> Option<Known> {
     let session = engine.state().session(id).filter(|session| !session.settings().listing.deleted)?;
     let run = session.run().or_else(|| session.awaited_run());
     let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
@@ -182,7 +182,7 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Optio
         .filter(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }) && run.is_none() && !is_spoken_for);
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
     let begun = begun.filter(|at| at.0 > 0).or_else(|| pending.map(|queued| queued.at));
-    let told = hermes::Session {
+    let told = hermes::HermesSession {
         session_id: id.to_string(),
         title: title(session.name()),
         workspace: session.cwd().to_owned(),
@@ -203,13 +203,13 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Optio
         regeneration_revision: answer.map(|entry| entry.id.to_string()),
         source: session.door().map(str::to_owned),
         attention,
-        ..hermes::Session::default()
+        ..hermes::HermesSession::default()
     };
     Some(Known { session: told, places, pending: pending.map(|queued| queued.content) })
 }
 
 /// Every session that has something to show, the newest first.
-pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
+pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::HermesSession>> {
     let source = handle.source(Lane::Request);
     let read = source.read(|engine| {
         let awaited = engine.state().sessions().filter_map(|of| Some((of.id().clone(), of.awaited_run()?)));
@@ -221,13 +221,15 @@ pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
             let (approvals, questions) = counts.entry(session.clone()).or_default();
             *if gate.kind().takes_words() { questions } else { approvals } += 1;
         }
-        let waiting: BTreeMap<SessionId, Option<Attention>> =
-            counts.into_iter().map(|(id, (approvals, questions))| (id, Attention::of(approvals, questions))).collect();
+        let waiting: BTreeMap<SessionId, Option<SessionAttention>> = counts
+            .into_iter()
+            .map(|(id, (approvals, questions))| (id, SessionAttention::from_counts(approvals, questions)))
+            .collect();
         let running: BTreeMap<SessionId, RunId> = running.collect();
         // Agents are no conversations, but what they wait for is answered here too.
         let agents = waiting.iter().filter(|(id, _)| sessions::is_agents(id));
         let agents = agents.filter_map(|(id, attention)| known(engine, id, attention.clone()));
-        let agents: Vec<hermes::Session> = agents.map(|known| known.session).collect();
+        let agents: Vec<hermes::HermesSession> = agents.map(|known| known.session).collect();
         (waiting, running, agents)
     });
     let ((mut waiting, running, agents), _) = read.await?;
@@ -245,14 +247,14 @@ pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
         let shows_something = row.messages > 0 || run.is_some();
         shows_something.then(|| of_row(row, run, attention))
     });
-    let mut told: Vec<hermes::Session> = told.collect();
+    let mut told: Vec<hermes::HermesSession> = told.collect();
     told.splice(0..0, agents);
     Some(told)
 }
 
-fn of_row(row: Row, run: Option<RunId>, attention: Option<Attention>) -> hermes::Session {
+fn of_row(row: Row, run: Option<RunId>, attention: Option<SessionAttention>) -> hermes::HermesSession {
     let last = seconds(Millis(row.last_at));
-    hermes::Session {
+    hermes::HermesSession {
         title: title(row.name.as_deref()),
         session_id: row.id,
         workspace: row.cwd,
@@ -273,15 +275,15 @@ fn of_row(row: Row, run: Option<RunId>, attention: Option<Attention>) -> hermes:
         input_tokens: row.tokens,
         source: row.door,
         attention,
-        ..hermes::Session::default()
+        ..hermes::HermesSession::default()
     }
 }
 
 /// What waits for people in a session.
-fn attention(engine: &Engine, id: &SessionId) -> Option<Attention> {
+fn attention(engine: &Engine, id: &SessionId) -> Option<SessionAttention> {
     let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(id));
     let (questions, approvals): (Vec<_>, Vec<_>) = gates.partition(|gate| gate.kind().takes_words());
-    Attention::of(approvals.len(), questions.len())
+    SessionAttention::from_counts(approvals.len(), questions.len())
 }
 
 pub(super) fn title(name: Option<&str>) -> String {
@@ -308,7 +310,7 @@ const fn is_message(kind: &SessionEntryKind) -> bool {
 
 #[derive(Default)]
 struct Telling {
-    messages: Vec<hermes::Message>,
+    messages: Vec<hermes::HermesMessage>,
     calls: Vec<ToolNote>,
     /// The last result of a turn that was stopped in a call, while no answer followed.
     stopped: Option<(String, Millis)>,
@@ -376,13 +378,13 @@ impl Telling {
     }
 
     fn problem(&mut self, id: &str, at: Millis, text: &str) {
-        self.messages.push(hermes::Message {
+        self.messages.push(hermes::HermesMessage {
             id: format!("{id}{ERROR}"),
             role: "assistant".to_owned(),
             content: Value::String(text.to_owned()),
             timestamp: seconds(at),
             error: true,
-            ..hermes::Message::default()
+            ..hermes::HermesMessage::default()
         });
     }
 
@@ -413,7 +415,7 @@ impl Telling {
                 name: escape(&call.name, Lines::One).into_owned(),
                 tid: call.id.clone(),
                 assistant_msg_idx: at,
-                args: hermes::texts(&arguments),
+                args: hermes::argument_texts(&arguments),
                 ..ToolNote::default()
             });
         }
@@ -449,13 +451,13 @@ fn thought(block: &MessageBlock) -> Option<&str> {
     }
 }
 
-fn message(place: &Place, role: &str, text: &str) -> hermes::Message {
-    hermes::Message {
+fn message(place: &Place, role: &str, text: &str) -> hermes::HermesMessage {
+    hermes::HermesMessage {
         id: place.id.clone(),
         role: role.to_owned(),
         content: Value::String(text.to_owned()),
         timestamp: seconds(place.at),
-        ..hermes::Message::default()
+        ..hermes::HermesMessage::default()
     }
 }
 

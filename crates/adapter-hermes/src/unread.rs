@@ -80,7 +80,7 @@ mod tests {
     use std::sync::Arc;
 
     use countersign_core::id::SessionId;
-    use countersign_protocol::hermes::Event;
+    use countersign_protocol::hermes::HermesEvent;
     use futures_util::StreamExt as _;
     use tokio::time::Instant;
 
@@ -103,7 +103,7 @@ mod tests {
             turns.begin(&session, run, begun, |_| None);
             let journal = Arc::new(Journal::new(session.clone(), run, 0));
             if is_over {
-                journal.push(&Event::stream_end("s"), true);
+                journal.push(&HermesEvent::stream_end("s"), true);
             }
             if is_followed {
                 let read = Box::pin(Arc::clone(&journal).follow(Cursor::Start));

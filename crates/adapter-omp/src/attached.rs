@@ -7,8 +7,8 @@ use std::{path::PathBuf, sync::Arc};
 use bytes::Bytes;
 use countersign_agent_dir::{self as agent_dir, AgentDir, Environment, Product, settings::When};
 use countersign_protocol::{
-    Json, encode,
-    omp::{Id, Response, UiMethod, UiRequest, ui::NotifyType},
+    RawJson, encode_line,
+    omp::{OmpRequestId, OmpResponse, UiMethod, UiRequest, ui::NotifyType},
 };
 use countersign_runtime::{models::Providers, tools::exec::Launcher};
 use serde_json::Value;
@@ -87,13 +87,13 @@ fn environment(process: &Process) -> Environment {
 /// What a host reads as a notice that its session's gateway has gone, one line.
 pub fn told(problem: String) -> Option<Bytes> {
     let method = UiMethod::Notify { message: problem, notify_type: Some(NotifyType::Error) };
-    Some(encode(&UiRequest { id: dialogs::fresh_id()?, method }))
+    Some(encode_line(&UiRequest { id: dialogs::fresh_id()?, method }))
 }
 
 /// What a host reads as the answer to a request that the gateway took with it, one line.
 pub fn unanswered(id: &Value, command: &str, problem: &str) -> Option<Bytes> {
-    let id = Id::from(Json::from(id.clone()));
-    Some(encode(&Response::failure(Some(id), command.to_owned(), problem)))
+    let id = OmpRequestId::from(RawJson::from(id.clone()));
+    Some(encode_line(&OmpResponse::failure(Some(id), command.to_owned(), problem)))
 }
 
 /// Opens the door of a session that a host brought.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_protocol::omp::Response;
+use countersign_protocol::omp::OmpResponse;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -56,7 +56,7 @@ impl Door {
         let is_reported = self.shelf.common.dialect.unwritten_reported;
         let told = written.as_ref().err().filter(|_| is_reported);
         if let Some(problem) = told.map(ToString::to_string) {
-            self.write(&Response::failure(None, "shutdown", problem));
+            self.write(&OmpResponse::failure(None, "shutdown", problem));
             is_heard = is_heard && matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
         }
         if !is_heard {
@@ -98,18 +98,18 @@ impl Door {
         self.all_ended();
         match std::mem::replace(&mut self.lane, Lane::Free) {
             Lane::Free | Lane::ToCompact { .. } | Lane::ToCommand | Lane::HandOff | Lane::Short => {}
-            Lane::Compaction(id) => self.write(&Response::failure(id, "compact", PROBLEM)),
-            Lane::Command(_, id) => self.write(&Response::failure(id, "bash", PROBLEM)),
+            Lane::Compaction(id) => self.write(&OmpResponse::failure(id, "compact", PROBLEM)),
+            Lane::Command(_, id) => self.write(&OmpResponse::failure(id, "bash", PROBLEM)),
             Lane::Session(switch) => {
                 let (id, command, seat) = switch.into_parts();
-                self.write(&Response::failure(id, command, PROBLEM));
+                self.write(&OmpResponse::failure(id, command, PROBLEM));
                 // What is told of the end is told of the one that is open.
                 let _ = seat.close().await;
             }
         }
         self.dialect.hooks.on_close(self);
         for Waiting { id, command, .. } in std::mem::take(&mut self.waiting) {
-            self.write(&Response::failure(id, command.name(), PROBLEM));
+            self.write(&OmpResponse::failure(id, command.name(), PROBLEM));
         }
     }
 }

@@ -19,7 +19,7 @@ use countersign_core::{
 };
 use countersign_protocol::{
     gjc,
-    omp::{AdoptedCommand, Command, Id, Response},
+    omp::{AdoptedCommand, OmpCommand, OmpRequestId, OmpResponse},
 };
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
@@ -34,68 +34,76 @@ use super::{
 
 pub(super) use sessions::switch;
 
-pub async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
+pub async fn handle(door: &mut Door, id: Option<OmpRequestId>, command: OmpCommand) {
     let name = command.name();
     match command {
-        Command::Prompt { message, images, streaming_behavior } => {
+        OmpCommand::Prompt { message, images, streaming_behavior } => {
             prompting::prompt(door, id, message, images, streaming_behavior).await;
         }
-        Command::Steer { message, images } => prompting::steer(door, id, message, images).await,
-        Command::FollowUp { message, images } => prompting::follow_up(door, id, message, images).await,
-        Command::Abort => abort(door, id).await,
-        Command::AbortAndPrompt { message, images } => prompting::abort_and_prompt(door, id, message, images).await,
-        Command::AbortRetry => abort_retry(door, id).await,
-        Command::AbortBash => abort_bash(door, id).await,
-        Command::Bash { command } => bash(door, id, command).await,
-        Command::Compact { custom_instructions } => sessions::compact(door, id, custom_instructions).await,
-        Command::NewSession { parent_session } => sessions::new_session(door, id, parent_session).await,
-        Command::SwitchSession { session_path } => sessions::switch_session(door, id, session_path).await,
-        Command::Branch { entry_id } | Command::Fork { entry_id } => sessions::branch(door, id, name, entry_id).await,
-        Command::Clone => sessions::clone(door, id).await,
-        Command::SetSessionName { name } => sessions::set_name(door, id, name).await,
-        Command::ExportHtml { output_path } => sessions::export_html(door, id, output_path).await,
-        Command::GetState => conversation::state(door, id).await,
-        Command::GetMessages => conversation::messages(door, id).await,
-        Command::GetMessagesPage { cursor, limit } => pages::page(door, id, cursor, limit).await,
-        Command::GetBranchMessages | Command::GetForkMessages => conversation::branch_messages(door, id, name).await,
-        Command::GetLastAssistantText => conversation::last_text(door, id).await,
-        Command::GetSessionStats => conversation::stats(door, id).await,
-        Command::GetAvailableModels => settings::available_models(door, id),
-        Command::SetModel { provider, model_id } => settings::set_model(door, id, provider, model_id).await,
-        Command::CycleModel => settings::cycle_model(door, id).await,
-        Command::SetThinkingLevel { level } => settings::set_thinking(door, id, level).await,
-        Command::CycleThinkingLevel => settings::cycle_thinking(door, id).await,
-        Command::SetSteeringMode { mode } => settings::set_mode(door, id, name, settings::Mode::Steering, mode).await,
-        Command::SetFollowUpMode { mode } => settings::set_mode(door, id, name, settings::Mode::FollowUp, mode).await,
-        Command::SetInterruptMode { mode } => {
+        OmpCommand::Steer { message, images } => prompting::steer(door, id, message, images).await,
+        OmpCommand::FollowUp { message, images } => prompting::follow_up(door, id, message, images).await,
+        OmpCommand::Abort => abort(door, id).await,
+        OmpCommand::AbortAndPrompt { message, images } => prompting::abort_and_prompt(door, id, message, images).await,
+        OmpCommand::AbortRetry => abort_retry(door, id).await,
+        OmpCommand::AbortBash => abort_bash(door, id).await,
+        OmpCommand::Bash { command } => bash(door, id, command).await,
+        OmpCommand::Compact { custom_instructions } => sessions::compact(door, id, custom_instructions).await,
+        OmpCommand::NewSession { parent_session } => sessions::new_session(door, id, parent_session).await,
+        OmpCommand::SwitchSession { session_path } => sessions::switch_session(door, id, session_path).await,
+        OmpCommand::Branch { entry_id } | OmpCommand::Fork { entry_id } => {
+            sessions::branch(door, id, name, entry_id).await
+        }
+        OmpCommand::Clone => sessions::clone(door, id).await,
+        OmpCommand::SetSessionName { name } => sessions::set_name(door, id, name).await,
+        OmpCommand::ExportHtml { output_path } => sessions::export_html(door, id, output_path).await,
+        OmpCommand::GetState => conversation::state(door, id).await,
+        OmpCommand::GetMessages => conversation::messages(door, id).await,
+        OmpCommand::GetMessagesPage { cursor, limit } => pages::page(door, id, cursor, limit).await,
+        OmpCommand::GetBranchMessages | OmpCommand::GetForkMessages => {
+            conversation::branch_messages(door, id, name).await
+        }
+        OmpCommand::GetLastAssistantText => conversation::last_text(door, id).await,
+        OmpCommand::GetSessionStats => conversation::stats(door, id).await,
+        OmpCommand::GetAvailableModels => settings::available_models(door, id),
+        OmpCommand::SetModel { provider, model_id } => settings::set_model(door, id, provider, model_id).await,
+        OmpCommand::CycleModel => settings::cycle_model(door, id).await,
+        OmpCommand::SetThinkingLevel { level } => settings::set_thinking(door, id, level).await,
+        OmpCommand::CycleThinkingLevel => settings::cycle_thinking(door, id).await,
+        OmpCommand::SetSteeringMode { mode } => {
+            settings::set_mode(door, id, name, settings::Mode::Steering, mode).await
+        }
+        OmpCommand::SetFollowUpMode { mode } => {
+            settings::set_mode(door, id, name, settings::Mode::FollowUp, mode).await
+        }
+        OmpCommand::SetInterruptMode { mode } => {
             settings::set_mode(door, id, name, settings::Mode::Interrupt, mode).await;
         }
-        Command::SetAutoCompaction { enabled } => settings::set_auto_compaction(door, id, enabled).await,
-        Command::SetAutoRetry { enabled } => settings::set_auto_retry(door, id, enabled).await,
-        Command::GetAvailableThinkingLevels => settings::available_levels(door, id).await,
-        Command::GetAvailableCommands | Command::GetCommands => later::slash_commands(door, id, name),
-        Command::NegotiateProtocol { version } => later::negotiate(door, id, version),
-        Command::SetFastMode { enabled } => later::set_fast_mode(door, id, enabled),
-        Command::SetSubagentSubscription { level } => later::subscribe(door, id, level),
-        Command::GetSubagents => later::subagents(door, id),
-        Command::GetSubagentMessages { subagent } => later::subagent_messages(door, id, subagent),
-        Command::NotServed { name, reason } => door.write(&Response::failure(id, name, reason)),
+        OmpCommand::SetAutoCompaction { enabled } => settings::set_auto_compaction(door, id, enabled).await,
+        OmpCommand::SetAutoRetry { enabled } => settings::set_auto_retry(door, id, enabled).await,
+        OmpCommand::GetAvailableThinkingLevels => settings::available_levels(door, id).await,
+        OmpCommand::GetAvailableCommands | OmpCommand::GetCommands => later::slash_commands(door, id, name),
+        OmpCommand::NegotiateProtocol { version } => later::negotiate(door, id, version),
+        OmpCommand::SetFastMode { enabled } => later::set_fast_mode(door, id, enabled),
+        OmpCommand::SetSubagentSubscription { level } => later::subscribe(door, id, level),
+        OmpCommand::GetSubagents => later::subagents(door, id),
+        OmpCommand::GetSubagentMessages { subagent } => later::subagent_messages(door, id, subagent),
+        OmpCommand::NotServed { name, reason } => door.write(&OmpResponse::failure(id, name, reason)),
     }
 }
 
 /// Does a command of omp's own protocol, those of later versions among them.
-pub async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Command) {
+pub async fn handle_own(door: &mut Door, id: Option<OmpRequestId>, command: gjc::GjcCommand) {
     match command {
-        gjc::Command::Shared(command) => handle(door, id, command).await,
-        gjc::Command::Adopted(AdoptedCommand::Handoff { .. }) if door.teller.is_running() => {
+        gjc::GjcCommand::Shared(command) => handle(door, id, command).await,
+        gjc::GjcCommand::Adopted(AdoptedCommand::Handoff { .. }) if door.teller.is_running() => {
             let problem = "Cannot hand off while a response is in progress";
-            door.write(&Response::failure(id, command.name(), problem));
+            door.write(&OmpResponse::failure(id, command.name(), problem));
         }
         later => {
             if door.dialect.hooks.admit(door, id.as_ref(), &later).await {
                 match later {
-                    gjc::Command::Adopted(command) => handle_adopted(door, id, command).await,
-                    other => door.write(&Response::unknown_with(id, Some(other.name().to_owned()))),
+                    gjc::GjcCommand::Adopted(command) => handle_adopted(door, id, command).await,
+                    other => door.write(&OmpResponse::unknown_command_with_id(id, Some(other.name().to_owned()))),
                 }
             }
         }
@@ -103,7 +111,7 @@ pub async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Command) 
 }
 
 /// Does a command that later versions of omp have in the form of the dialect of gjc.
-pub async fn handle_adopted(door: &mut Door, id: Option<Id>, command: AdoptedCommand) {
+pub async fn handle_adopted(door: &mut Door, id: Option<OmpRequestId>, command: AdoptedCommand) {
     match command {
         AdoptedCommand::SetTodos { phases } => todos::set(door, id, phases).await,
         AdoptedCommand::SetHostTools { tools } => host::set_tools(door, id, tools).await,
@@ -118,21 +126,26 @@ pub async fn handle_adopted(door: &mut Door, id: Option<Id>, command: AdoptedCom
 const MOST_WAITING: usize = 1024;
 
 /// Answers with nothing but that it is done, or with why not.
-pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<EngineReply, Refused>) {
+pub(super) fn acknowledge(
+    door: &mut Door,
+    id: Option<OmpRequestId>,
+    name: &'static str,
+    replied: Result<EngineReply, Refused>,
+) {
     match replied {
-        Ok(_) => door.write(&Response::ack(id, name)),
-        Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
+        Ok(_) => door.write(&OmpResponse::ack(id, name)),
+        Err(refused) => door.write(&OmpResponse::failure(id, name, problem(&refused))),
     }
 }
 
 /// Stops the run, what summarises its context, and what was asked for before and has not begun; answered when all has ended.
-async fn abort(door: &mut Door, id: Option<Id>) {
+async fn abort(door: &mut Door, id: Option<OmpRequestId>) {
     door.give_up();
     if door.begins_later() {
         // What works is stopped at once. What begins later is, by the same in its turn.
         stop_all(door, Box::new(|_, _| ())).await;
         if door.waiting.len() >= MOST_WAITING {
-            return door.write(&Response::failure(id, "abort", "too many commands are waiting"));
+            return door.write(&OmpResponse::failure(id, "abort", "too many commands are waiting"));
         }
         return door.stop_again(id);
     }
@@ -140,12 +153,12 @@ async fn abort(door: &mut Door, id: Option<Id>) {
 }
 
 /// Stops what works by now.
-pub(super) async fn abort_again(door: &mut Door, id: Option<Id>) {
+pub(super) async fn abort_again(door: &mut Door, id: Option<OmpRequestId>) {
     stop_all(
         door,
         Box::new(move |door, stopped| match stopped {
-            Ok(()) => door.write(&Response::ack(id, "abort")),
-            Err(refused) => door.write(&Response::failure(id, "abort", problem(&refused))),
+            Ok(()) => door.write(&OmpResponse::ack(id, "abort")),
+            Err(refused) => door.write(&OmpResponse::failure(id, "abort", problem(&refused))),
         }),
     )
     .await;
@@ -230,14 +243,14 @@ pub(super) const fn not_sent(door: &Door) -> &'static str {
     if door.is_closing { "the session is closing" } else { "too many commands are waiting" }
 }
 
-async fn abort_retry(door: &mut Door, id: Option<Id>) {
+async fn abort_retry(door: &mut Door, id: Option<OmpRequestId>) {
     let Some(seat) = door.seat() else { return };
     let command = EngineCommand::Run(run::Command::AbortRetry { session: seat.id.clone() });
     door.ask(command, move |door, replied| acknowledge(door, id, "abort_retry", replied)).await;
 }
 
 /// Ends the command that works, and those that wait behind it: they come to the same, without having begun.
-async fn abort_bash(door: &mut Door, id: Option<Id>) {
+async fn abort_bash(door: &mut Door, id: Option<OmpRequestId>) {
     let Some(seat) = door.seat() else { return };
     let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });
     let waiting = std::mem::take(&mut door.waiting);
@@ -247,13 +260,13 @@ async fn abort_bash(door: &mut Door, id: Option<Id>) {
         acknowledge(door, id, "abort_bash", replied);
         for Waiting { id, .. } in ended {
             let result = bash_result(&BashMessage { cancelled: true, ..BashMessage::default() });
-            door.write(&Response::success(id, "bash", &result));
+            door.write(&OmpResponse::success(id, "bash", &result));
         }
     })
     .await;
 }
 
-async fn bash(door: &mut Door, id: Option<Id>, command: String) {
+async fn bash(door: &mut Door, id: Option<OmpRequestId>, command: String) {
     let Some(seat) = door.seat() else { return };
     let mut arguments = Map::new();
     arguments.insert("command".to_owned(), Value::String(command.clone()));
@@ -269,11 +282,11 @@ async fn bash(door: &mut Door, id: Option<Id>, command: String) {
         Ok(EngineReply::Running(call)) => door.lane = Lane::Command(call, id),
         Ok(_) => {
             door.lane = Lane::Free;
-            door.write(&Response::failure(id, "bash", "the command was not started"));
+            door.write(&OmpResponse::failure(id, "bash", "the command was not started"));
         }
         Err(refused) => {
             door.lane = Lane::Free;
-            door.write(&Response::failure(id, "bash", problem(&refused)));
+            door.write(&OmpResponse::failure(id, "bash", problem(&refused)));
         }
     })
     .await;

@@ -8,8 +8,11 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::{
-    Extra, Json,
-    omp::session_file::{Body, CompactionEntry, Entry as FileEntry, MessageEntry, ModelChange, ThinkingLevelChange},
+    ExtraMembers, RawJson,
+    omp::session_file::{
+        CompactionEntry, MessageEntry, ModelChange, SessionEntryBody, SessionFileEntry as FileEntry,
+        ThinkingLevelChange,
+    },
 };
 use countersign_runtime::estimated;
 use countersign_view::time;
@@ -32,12 +35,19 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
         SessionEntryKind::ModelChange => {
             let value: Value = serde_json::from_str(content).ok()?;
             let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-            Body::ModelChange(ModelChange { model: text("model")?, role: text("role"), extra: Extra::default() })
+            SessionEntryBody::ModelChange(ModelChange {
+                model: text("model")?,
+                role: text("role"),
+                extra: ExtraMembers::default(),
+            })
         }
         SessionEntryKind::ThinkingChange => {
             let value: Value = serde_json::from_str(content).ok()?;
             let thinking_level = value.get("thinkingLevel").and_then(Value::as_str).map(str::to_owned);
-            Body::ThinkingLevelChange(ThinkingLevelChange { thinking_level, extra: Extra::default() })
+            SessionEntryBody::ThinkingLevelChange(ThinkingLevelChange {
+                thinking_level,
+                extra: ExtraMembers::default(),
+            })
         }
         SessionEntryKind::Other => {
             let mut line = FileEntry::parse(content).ok()?;
@@ -47,8 +57,8 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
         }
         SessionEntryKind::Compaction { first_kept, tokens_before } => {
             let Ok(StoredMessage::CompactionSummary(summary)) = serde_json::from_str(content) else { return None };
-            let extra = |key: &str| summary.extra.get(key).cloned().map(Json::from);
-            Body::Compaction(CompactionEntry {
+            let extra = |key: &str| summary.extra.get(key).cloned().map(RawJson::from);
+            SessionEntryBody::Compaction(CompactionEntry {
                 summary: summary.summary.clone(),
                 short_summary: summary.short_summary.clone(),
                 first_kept_entry_id: first_kept.to_string(),
@@ -56,7 +66,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
                 details: extra("details"),
                 preserve_data: extra("preserveData"),
                 from_extension: None,
-                extra: Extra::default(),
+                extra: ExtraMembers::default(),
             })
         }
         SessionEntryKind::User
@@ -68,7 +78,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
         | SessionEntryKind::Custom => {
             let message: StoredMessage = serde_json::from_str(content).ok()?;
             let message = convert::to_wire(&message, entry.at);
-            Body::Message(Box::new(MessageEntry { message, extra: Extra::default() }))
+            SessionEntryBody::Message(Box::new(MessageEntry { message, extra: ExtraMembers::default() }))
         }
     };
     Some(FileEntry {
@@ -93,11 +103,11 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> ImportedEntry {
     };
     let raw = || serde_json::to_string(entry).unwrap_or_default();
     match &entry.body {
-        Body::ModelChange(change) => {
+        SessionEntryBody::ModelChange(change) => {
             let value = json!({ "model": change.model, "role": change.role });
             imported(SessionEntryKind::ModelChange, value.to_string(), 0, at)
         }
-        Body::ThinkingLevelChange(change) => imported(
+        SessionEntryBody::ThinkingLevelChange(change) => imported(
             SessionEntryKind::ThinkingChange,
             json!({ "thinkingLevel": change.thinking_level }).to_string(),
             0,
@@ -131,7 +141,7 @@ fn kind(message: &StoredMessage, entry: &FileEntry) -> SessionEntryKind {
         StoredMessage::ToolResult(result) => SessionEntryKind::ToolResult { prunable: result.tool_name != "read" },
         StoredMessage::BashExecution(bash) => SessionEntryKind::Bash { in_context: !bash.exclude_from_context },
         StoredMessage::CompactionSummary(_) => match &entry.body {
-            Body::Compaction(body) => SessionEntryKind::Compaction {
+            SessionEntryBody::Compaction(body) => SessionEntryKind::Compaction {
                 first_kept: EntryId::new(body.first_kept_entry_id.as_str()),
                 tokens_before: body.tokens_before,
             },
@@ -143,7 +153,7 @@ fn kind(message: &StoredMessage, entry: &FileEntry) -> SessionEntryKind {
 }
 
 /// The wire form of an entry's message, as events and answers have it. `None` for what is no message.
-pub(crate) fn to_wire(entry: &SessionEntry, content: &str) -> Option<Json> {
+pub(crate) fn to_wire(entry: &SessionEntry, content: &str) -> Option<RawJson> {
     let mut message: StoredMessage = serde_json::from_str(content).ok()?;
     if let (SessionEntryKind::Compaction { .. }, StoredMessage::CompactionSummary(summary)) =
         (&entry.kind, &mut message)
@@ -151,11 +161,11 @@ pub(crate) fn to_wire(entry: &SessionEntry, content: &str) -> Option<Json> {
         // The file's entry has more than its message: which files were read, and what is kept.
         summary.extra.clear();
     }
-    Some(Json::of(&convert::to_wire(&message, entry.at)))
+    Some(RawJson::from_wire(&convert::to_wire(&message, entry.at)))
 }
 
 /// The wire form of a message's content.
-pub(crate) fn wire(content: &str, at: Millis) -> Option<Json> {
+pub(crate) fn wire(content: &str, at: Millis) -> Option<RawJson> {
     let message: StoredMessage = serde_json::from_str(content).ok()?;
-    Some(Json::of(&convert::to_wire(&message, at)))
+    Some(RawJson::from_wire(&convert::to_wire(&message, at)))
 }

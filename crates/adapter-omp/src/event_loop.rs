@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use countersign_protocol::{
-    gjc::{self, Command, Incoming},
-    lines::Line,
-    omp::{Id, Response, ui::NotifyType},
+    gjc::{self, GjcCommand, GjcInboundFrame},
+    lines::DecodedLine,
+    omp::{OmpRequestId, OmpResponse, ui::NotifyType},
 };
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
@@ -166,12 +166,12 @@ impl Door {
     }
 
     /// Does a command of either dialect.
-    async fn handle(&mut self, id: Option<Id>, command: Command) {
+    async fn handle(&mut self, id: Option<OmpRequestId>, command: GjcCommand) {
         self.dialect.hooks.on_command(self, id, command).await;
     }
 
     /// Whether a host that reads means another session: it has asked for one, and commands are done one by one.
-    fn is_about_to_leave(&self, command: &Command) -> bool {
+    fn is_about_to_leave(&self, command: &GjcCommand) -> bool {
         let leaves = || self.waiting.iter().any(|waiting| command_kind::leaves(&waiting.command));
         let is_leaving = || !matches!(self.lane, Lane::Free | Lane::Compaction(_) | Lane::Command(..));
         !self.shelf.common.dialect.reads_at_once && command_kind::reads_session(command) && (is_leaving() || leaves())
@@ -203,28 +203,28 @@ impl Door {
         self.waiting.remove(at)
     }
 
-    async fn line(&mut self, line: &Line) {
+    async fn line(&mut self, line: &DecodedLine) {
         match self.dialect.hooks.decode(line) {
-            Ok(Incoming::Command { id, command }) => {
-                if command.lane() == gjc::Lane::Fast && !self.is_about_to_leave(&command) {
+            Ok(GjcInboundFrame::Command { id, command }) => {
+                if command.lane() == gjc::CommandLane::Fast && !self.is_about_to_leave(&command) {
                     self.handle(id, command).await;
                 } else if self.waiting.len() >= LANE {
                     let problem = format!("too many commands are waiting (limit {LANE})");
-                    self.write(&Response::failure(id, command.name(), problem));
+                    self.write(&OmpResponse::failure(id, command.name(), problem));
                 } else {
                     self.waiting.push_back(Waiting::new(id, command));
                 }
             }
-            Ok(Incoming::UiResponse { id, answer }) => self.answered(&id, &answer).await,
+            Ok(GjcInboundFrame::UiResponse { id, answer }) => self.answered(&id, &answer).await,
             // What was not asked of the host is passed over.
-            Ok(Incoming::HostTool { id, answer }) => {
+            Ok(GjcInboundFrame::HostTool { id, answer }) => {
                 host::tool_answered(self, &id, answer).await;
             }
-            Ok(Incoming::HostUri { id, result }) => {
+            Ok(GjcInboundFrame::HostUri { id, result }) => {
                 host::uri_answered(self, &id, result).await;
             }
-            Ok(Incoming::Unknown { id, type_name }) => self.dialect.hooks.on_unknown(self, id, type_name).await,
-            Ok(Incoming::Resume { .. }) => {}
+            Ok(GjcInboundFrame::Unknown { id, type_name }) => self.dialect.hooks.on_unknown(self, id, type_name).await,
+            Ok(GjcInboundFrame::Resume { .. }) => {}
             Err(response) => self.write(&response),
         }
     }

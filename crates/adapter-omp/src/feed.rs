@@ -2,17 +2,17 @@
 //!
 //! It must not know what a line says.
 
-use countersign_protocol::lines::Line;
+use countersign_protocol::lines::DecodedLine;
 use tokio::sync::mpsc;
 
 /// Where the lines of one host come from. Its end is the end of the host.
-pub type Input = mpsc::Receiver<Line>;
+pub type Input = mpsc::Receiver<DecodedLine>;
 
 /// What is heard where clients come and go and the session stays.
 #[derive(Debug)]
 pub enum FromClients {
     /// A line of whoever is there.
-    Line(Line),
+    Line(DecodedLine),
     /// The client with this number is there from here on, and nobody who was there before.
     Arrived(u64),
     /// It was there before, and takes up what it lent then.

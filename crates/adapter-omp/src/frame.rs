@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use countersign_protocol::{
-    Json, encode,
+    RawJson, encode_line,
     gjc::{bridge::PermissionFrame, host_tool::HostToolFrame, host_uri::HostUriFrame, workflow::WorkflowGate},
-    omp::{Event, Response, UiRequest},
+    omp::{OmpEvent, OmpResponse, UiRequest},
 };
 
 /// A frame of omp or of a dialect.
@@ -13,13 +13,13 @@ pub enum Frame<'a> {
     /// The first of all.
     Ready,
     /// The answer to a command.
-    Response(&'a Response),
+    Response(&'a OmpResponse),
     /// What happened.
-    Event(&'a Event),
+    Event(&'a OmpEvent),
     /// A run stands still and goes on by itself.
     Pause {
         /// Every message that it added so far.
-        messages: &'a [Json],
+        messages: &'a [RawJson],
     },
     /// The model thinks harder, or less; absent if it does not think.
     Level(Option<&'a str>),
@@ -37,14 +37,14 @@ pub enum Frame<'a> {
     Client(u64),
 }
 
-impl<'a> From<&'a Response> for Frame<'a> {
-    fn from(response: &'a Response) -> Self {
+impl<'a> From<&'a OmpResponse> for Frame<'a> {
+    fn from(response: &'a OmpResponse) -> Self {
         Self::Response(response)
     }
 }
 
-impl<'a> From<&'a Event> for Frame<'a> {
-    fn from(event: &'a Event) -> Self {
+impl<'a> From<&'a OmpEvent> for Frame<'a> {
+    fn from(event: &'a OmpEvent) -> Self {
         Self::Event(event)
     }
 }
@@ -65,13 +65,13 @@ impl Frame<'_> {
     /// Encodes the frame as omp writes it; none for a frame that omp has not.
     pub(crate) fn line(self) -> Option<Bytes> {
         match self {
-            Self::Ready => Some(encode(&Event::Ready)),
-            Self::Response(response) => Some(encode(response)),
-            Self::Event(event) => Some(encode(event)),
-            Self::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
-            Self::Dialog(dialog) => Some(encode(dialog)),
-            Self::HostTool(frame) => Some(encode(frame)),
-            Self::HostUri(frame) => Some(encode(frame)),
+            Self::Ready => Some(encode_line(&OmpEvent::Ready)),
+            Self::Response(response) => Some(encode_line(response)),
+            Self::Event(event) => Some(encode_line(event)),
+            Self::Pause { messages } => Some(encode_line(&OmpEvent::AgentEnd { messages: messages.to_vec() })),
+            Self::Dialog(dialog) => Some(encode_line(dialog)),
+            Self::HostTool(frame) => Some(encode_line(frame)),
+            Self::HostUri(frame) => Some(encode_line(frame)),
             // There is no bridge to hosts of omp and no socket, they are not told of levels, and see gates as dialogs.
             Self::Permission(_) | Self::Level(_) | Self::Gate(_) | Self::Client(_) => None,
         }

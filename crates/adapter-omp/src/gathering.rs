@@ -12,7 +12,7 @@ use countersign_core::{
     id::{EntryId, Lsn, SessionId},
     session::{self, FilePart, ImportedEntry, SessionEntry, StagedEntry},
 };
-use countersign_protocol::omp::session_file::Entry as FileEntry;
+use countersign_protocol::omp::session_file::SessionFileEntry as FileEntry;
 use countersign_runtime::{Handle, Source};
 
 use super::{entries, seat_error::SeatError};

@@ -10,9 +10,9 @@ use countersign_core::{
 };
 use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
-    Json,
-    gjc::state::HandedOff,
-    omp::{Id, Response},
+    RawJson,
+    gjc::state::HandoffResult,
+    omp::{OmpRequestId, OmpResponse},
 };
 
 use super::{
@@ -48,16 +48,16 @@ struct Written {
 }
 
 /// Has the agent write down where it stands and begins a session with that.
-pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+pub(super) async fn hand_off(door: &mut Door, id: Option<OmpRequestId>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
         // As of one whose run was stopped.
-        return door.write(&Response::success(id, NAME, &()));
+        return door.write(&OmpResponse::success(id, NAME, &()));
     }
     let Some(seat) = door.seat() else { return };
     let session = seat.id.clone();
     let read = seat.requests.read(move |engine| Some(engine.state().session(&session)?.model_context().is_empty()));
     if !matches!(read.await, Some((Some(false), _))) {
-        return door.write(&Response::failure(id, NAME, NOTHING));
+        return door.write(&OmpResponse::failure(id, NAME, NOTHING));
     }
     let Some(seat) = door.seat() else { return };
     if !door.teller.is_running() {
@@ -69,7 +69,7 @@ pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Opti
         Ok(_) => door.after(Until::RunEnded, Box::new(move |door| follow(door, id))),
         Err(refused) => {
             door.lane = Lane::Free;
-            door.write(&Response::failure(id, NAME, problem(&refused)));
+            door.write(&OmpResponse::failure(id, NAME, problem(&refused)));
         }
     })
     .await;
@@ -92,10 +92,10 @@ fn asked(instructions: Option<String>) -> MessageContent {
 }
 
 /// The run has ended: what it wrote begins the other session.
-fn follow(door: &mut Door, id: Option<Id>) {
+fn follow(door: &mut Door, id: Option<OmpRequestId>) {
     let Some(seat) = door.seat.as_ref().filter(|_| !door.is_closing) else {
         door.lane = Lane::Free;
-        return door.write(&Response::failure(id, NAME, CLOSING));
+        return door.write(&OmpResponse::failure(id, NAME, CLOSING));
     };
     let (session, requests, contents) = (seat.id.clone(), seat.requests.clone(), seat.handle.contents().clone());
     let (old, shelf) = (seat.path().map(PathBuf::from), door.shelf.clone());
@@ -139,10 +139,10 @@ fn follow(door: &mut Door, id: Option<Id>) {
             door.lane = Lane::Free;
             match begun {
                 Ok(Some((seat, handed))) => {
-                    door.lane = Lane::Session(Box::new(Switch::new(id, NAME, seat, Json::of(&handed))));
+                    door.lane = Lane::Session(Box::new(Switch::new(id, NAME, seat, RawJson::from_wire(&handed))));
                 }
-                Ok(None) => door.write(&Response::success(id, NAME, &())),
-                Err(problem) => door.write(&Response::failure(id, NAME, problem)),
+                Ok(None) => door.write(&OmpResponse::success(id, NAME, &())),
+                Err(problem) => door.write(&OmpResponse::failure(id, NAME, problem)),
             }
         });
         (position, then)
@@ -160,7 +160,7 @@ async fn begin(
     settings: Settings,
     old: Option<PathBuf>,
     text: String,
-) -> Result<(Seat, HandedOff), String> {
+) -> Result<(Seat, HandoffResult), String> {
     let saved = old.as_ref().map(|old| old.with_extension("handoff.md"));
     if let Some(path) = saved.clone() {
         let bytes = format!("{text}\n").into_bytes();
@@ -191,5 +191,5 @@ async fn begin(
     let parent = old.map(|old| old.display().to_string());
     let beginning = Beginning { path: None, parent, settings, entries };
     let seat = Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())?;
-    Ok((seat, HandedOff { saved_path: saved.map(|path| path.display().to_string()) }))
+    Ok((seat, HandoffResult { saved_path: saved.map(|path| path.display().to_string()) }))
 }

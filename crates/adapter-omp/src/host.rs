@@ -7,7 +7,7 @@ use countersign_protocol::{
         host_tool::{HostTool, HostToolAnswer, ToolNames},
         host_uri::{HostScheme, HostUriResult, SchemeNames},
     },
-    omp::{Id, Response},
+    omp::{OmpRequestId, OmpResponse},
 };
 use countersign_runtime::Order;
 
@@ -18,26 +18,26 @@ use super::{
 };
 
 /// Takes over the tools of the host.
-pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
+pub(super) async fn set_tools(door: &mut Door, id: Option<OmpRequestId>, tools: Vec<HostTool>) {
     const NAME: &str = "set_host_tools";
     let lent = Arc::clone(&door.shelf.common.lent);
     match lent.set_tools(tools) {
         Ok(tool_names) => {
             door.dialect.hooks.on_tools_changed(door).await;
             lends(door, HostCallTable::lends_tools).await;
-            door.write(&Response::success(id, NAME, &ToolNames { tool_names }));
+            door.write(&OmpResponse::success(id, NAME, &ToolNames { tool_names }));
         }
-        Err(error) => door.write(&Response::failure(id, NAME, error.to_string())),
+        Err(error) => door.write(&OmpResponse::failure(id, NAME, error.to_string())),
     }
 }
 
 /// Takes over the URI schemes of the host.
-pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Vec<HostScheme>) {
+pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<OmpRequestId>, schemes: Vec<HostScheme>) {
     let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
     let lent = Arc::clone(&door.shelf.common.lent);
     lent.set_schemes(schemes);
     lends(door, HostCallTable::lends_uris).await;
-    door.write(&Response::success(id, "set_host_uri_schemes", &names));
+    door.write(&OmpResponse::success(id, "set_host_uri_schemes", &names));
 }
 
 /// Notes that whoever is there lends something, and gives it the calls that waited for that.

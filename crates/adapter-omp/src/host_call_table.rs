@@ -14,9 +14,9 @@ use countersign_core::{
 use countersign_protocol::{
     gjc::{
         host_tool::{self, HostToolAnswer, HostToolFrame},
-        host_uri::{self, ContentType, HostUriFrame, HostUriResult, Operation},
+        host_uri::{self, ContentType, HostUriFrame, HostUriResult, UriOperation},
     },
-    omp::message::{ContentBlock, ToolOutput},
+    omp::message::{OmpContentBlock, ToolOutput},
 };
 use countersign_runtime::{
     Errand, Exchange, Link, Order, Peers, Source, Words,
@@ -41,7 +41,7 @@ pub(crate) enum Told {
 /// What a host was asked for.
 enum Asked {
     Tool,
-    Uri { operation: Operation, url: String, is_immutable: bool },
+    Uri { operation: UriOperation, url: String, is_immutable: bool },
 }
 
 struct Open {
@@ -170,7 +170,7 @@ impl HostCallTable {
         };
         let HostToolFrame::HostToolCall { id, .. } = &frame else { return None };
         let words = Words {
-            stopped: host_tool::aborted(&tool),
+            stopped: host_tool::aborted_text(&tool),
             gone: host_tool::DISCONNECTED.to_owned(),
             silent: format!("Host tool \"{tool}\" did not answer in time. It may or may not have taken effect."),
         };
@@ -180,22 +180,22 @@ impl HostCallTable {
 
     fn request(&mut self, errand: Errand, lent: &HostCapabilities) -> Option<Told> {
         let class = errand.content.class.unwrap_or(Class::HostUriWrite);
-        let operation = if class == Class::HostUriRead { Operation::Read } else { Operation::Write };
+        let operation = if class == Class::HostUriRead { UriOperation::Read } else { UriOperation::Write };
         let text = |member: &str| errand.content.arguments.get(member).and_then(Value::as_str).map(str::to_owned);
         let url = text("path").unwrap_or_default();
-        let scheme = host_uri::normalized(&url).map(|(scheme, _)| scheme).unwrap_or_default();
+        let scheme = host_uri::normalize_url(&url).map(|(scheme, _)| scheme).unwrap_or_default();
         let Some(known) = lent.scheme(&scheme) else {
             errand.refuse(unknown(class, &url, &scheme));
             return None;
         };
-        if operation == Operation::Write && !known.writable {
+        if operation == UriOperation::Write && !known.writable {
             errand.refuse(host_uri::not_writable(&scheme));
             return None;
         }
-        let content = text("content").filter(|_| operation == Operation::Write);
+        let content = text("content").filter(|_| operation == UriOperation::Write);
         let id = fresh();
         let words = Words {
-            stopped: host_uri::aborted(operation, &url),
+            stopped: host_uri::aborted_text(operation, &url),
             gone: host_uri::DISCONNECTED.to_owned(),
             silent: format!("Host URI {} for {url} was not answered in time.", operation.name()),
         };
@@ -246,10 +246,10 @@ impl HostCallTable {
     pub(crate) async fn uri_answered(&mut self, id: &str, result: HostUriResult) -> bool {
         let Some(open) = self.ended(id, |open| matches!(open.asked, Asked::Uri { .. })) else { return false };
         let Asked::Uri { operation, url, is_immutable } = open.asked else { return false };
-        let output = match (result.failure(operation, &url), operation) {
+        let output = match (result.failure_text(operation, &url), operation) {
             (Some(text), _) => failed(text),
-            (None, Operation::Read) => was_read(result, &url, is_immutable, open.exchange.content()),
-            (None, Operation::Write) => was_written(&url, open.exchange.content()),
+            (None, UriOperation::Read) => was_read(result, &url, is_immutable, open.exchange.content()),
+            (None, UriOperation::Write) => was_written(&url, open.exchange.content()),
         };
         open.exchange.end(output).await;
         true
@@ -279,9 +279,9 @@ fn failed(text: String) -> Output {
 
 /// What a host gave back, as the model is told it. A block of a kind that models do not know is its JSON.
 fn of_wire(output: ToolOutput) -> Output {
-    let block = |block: ContentBlock| match block {
-        ContentBlock::Text(text) => MessageBlock::from_text(text.text),
-        ContentBlock::Image(image) => match image::check(&image) {
+    let block = |block: OmpContentBlock| match block {
+        OmpContentBlock::Text(text) => MessageBlock::from_text(text.text),
+        OmpContentBlock::Image(image) => match image::check(&image) {
             Ok(()) if image::decoded(&image.data) <= image::LARGEST => {
                 MessageBlock::Image(ImageBlock { data: image.data, mime_type: image.mime_type })
             }
@@ -291,11 +291,11 @@ fn of_wire(output: ToolOutput) -> Output {
             )),
             Err(problem) => MessageBlock::from_text(format!("[An image that cannot be shown: {problem}]")),
         },
-        ContentBlock::Other(json) => MessageBlock::from_text(json.text()),
+        OmpContentBlock::Other(json) => MessageBlock::from_text(json.as_text()),
     };
     Output {
         content: output.content.into_iter().map(block).collect(),
-        details: output.details.and_then(|details| details.read().ok()),
+        details: output.details.and_then(|details| details.decode_as().ok()),
         is_error: false,
     }
 }

@@ -101,7 +101,7 @@ impl HostCapabilities {
     /// # Errors
     /// [`ToolsError::Conflict`]; nothing changes then.
     pub(super) fn set_tools(&self, tools: Vec<HostTool>) -> Result<Vec<String>, ToolsError> {
-        wire::conflicts(&tools, |name| self.own.get(name).is_some())?;
+        wire::check_conflicts(&tools, |name| self.own.get(name).is_some())?;
         let mut state = self.state.lock();
         let names = tools.iter().map(|tool| tool.name.clone()).collect();
         let shown = |tool: &HostTool| {
@@ -148,7 +148,7 @@ mod tests {
         tool::{Machine, Shell},
     };
     use countersign_protocol::{
-        Json,
+        RawJson,
         gjc::{host_tool, host_uri},
     };
     use countersign_runtime::tools::{Away, Registry, Route};
@@ -165,14 +165,14 @@ mod tests {
     }
 
     fn tools(lent: &HostCapabilities, definitions: &[Value]) -> Result<Vec<String>, String> {
-        let definitions: Vec<Json> = definitions.iter().cloned().map(Json::from).collect();
-        let tools = host_tool::tools(&definitions).map_err(|error| error.to_string())?;
+        let definitions: Vec<RawJson> = definitions.iter().cloned().map(RawJson::from).collect();
+        let tools = host_tool::read_tools(&definitions).map_err(|error| error.to_string())?;
         lent.set_tools(tools).map_err(|error| error.to_string())
     }
 
     fn schemes(lent: &HostCapabilities, definitions: &[Value]) {
-        let definitions: Vec<Json> = definitions.iter().cloned().map(Json::from).collect();
-        lent.set_schemes(host_uri::schemes(&definitions).unwrap());
+        let definitions: Vec<RawJson> = definitions.iter().cloned().map(RawJson::from).collect();
+        lent.set_schemes(host_uri::read_schemes(&definitions).unwrap());
     }
 
     fn of_host(lent: &HostCapabilities) -> Vec<String> {

@@ -1,15 +1,15 @@
 //! Models and thinking levels as the door speaks of them.
 
 use countersign_protocol::{
-    Number,
-    omp::state::{Input, Model, ModelCost, ModelThinking, ThinkingMode as WireMode},
+    JsNumber,
+    omp::state::{ModelCost, ModelInput, ModelThinking, ModelThinkingMode as WireMode, OmpModel},
 };
 use countersign_runtime::models::{Entry, Level, Modality, ThinkingMode};
 pub(crate) use countersign_runtime::reference;
 
 /// A model as a host sees it. Headers stay here: they may be keys.
-pub(crate) fn wire(entry: &Entry) -> Model {
-    Model {
+pub(crate) fn wire(entry: &Entry) -> OmpModel {
+    OmpModel {
         id: entry.id.clone(),
         name: entry.name.clone(),
         api: entry.api.as_str().to_owned(),
@@ -20,15 +20,15 @@ pub(crate) fn wire(entry: &Entry) -> Model {
             .input
             .iter()
             .map(|modality| match modality {
-                Modality::Text => Input::Text,
-                Modality::Image => Input::Image,
+                Modality::Text => ModelInput::Text,
+                Modality::Image => ModelInput::Image,
             })
             .collect(),
         cost: ModelCost {
-            input: Number(entry.cost.input),
-            output: Number(entry.cost.output),
-            cache_read: Number(entry.cost.cache_read),
-            cache_write: Number(entry.cost.cache_write),
+            input: JsNumber(entry.cost.input),
+            output: JsNumber(entry.cost.output),
+            cache_read: JsNumber(entry.cost.cache_read),
+            cache_write: JsNumber(entry.cost.cache_write),
         },
         context_window: entry.context_window,
         max_tokens: entry.max_tokens,
@@ -43,7 +43,7 @@ pub(crate) fn wire(entry: &Entry) -> Model {
             min_level: thinking.min_level.as_str().to_owned(),
             max_level: thinking.max_level.as_str().to_owned(),
         }),
-        ..Model::default()
+        ..OmpModel::default()
     }
 }
 

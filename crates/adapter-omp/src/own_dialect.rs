@@ -1,6 +1,6 @@
 //! omp's own protocol: the dialect of a host that extends nothing.
 
-use countersign_protocol::{gjc::Command, omp::Id};
+use countersign_protocol::{gjc::GjcCommand, omp::OmpRequestId};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
@@ -21,7 +21,7 @@ impl Default for Extension {
 struct OwnDialect;
 
 impl DialectExtension for OwnDialect {
-    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, command: GjcCommand) -> BoxFuture<'a, ()> {
         commands::handle_own(door, id, command).boxed()
     }
 }

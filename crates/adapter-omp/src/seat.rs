@@ -14,7 +14,9 @@ use countersign_core::{
     session::{self, ImportedEntry, MessageContent, SessionEntry, SessionEntryKind, SessionSetting, Settings},
     time::Millis,
 };
-use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
+use countersign_protocol::omp::session_file::{
+    FileForm, SessionEntryBody, SessionFileEntry as FileEntry, SessionHeader,
+};
 use countersign_runtime::{
     Handle, Lane, Refused, Source, Subscriber, store,
     tools::{Todos, todo},
@@ -193,7 +195,7 @@ impl Seat {
         open: Open,
         id: SessionId,
         file: Origin,
-        header: Header,
+        header: SessionHeader,
         told_tasks: Todos,
         settings: impl FnOnce(&[SessionEntry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Self, SeatError> {
@@ -253,8 +255,8 @@ impl Seat {
                 Writer::new(path.clone(), header, blobs).when_unanswered(shelf.common.dialect.unanswered)
             }
             Origin::File(opened) => match opened.file.form {
-                Form::Current => Writer::resume(opened.path.clone(), header, blobs, opened.whole)?,
-                Form::Older => {
+                FileForm::Current => Writer::resume(opened.path.clone(), header, blobs, opened.whole)?,
+                FileForm::Older => {
                     let mut writer = Writer::new(opened.path.clone(), header, blobs);
                     writer.rewrite(&opened.file.entries)?;
                     writer
@@ -467,7 +469,7 @@ fn follow(
 /// The name that entries give a session; related programs write one there instead of into the header.
 fn named(entries: &[FileEntry]) -> Option<String> {
     let last = entries.iter().rev().find_map(|entry| match &entry.body {
-        Body::SessionInfo(info) => Some(info.name.clone()),
+        SessionEntryBody::SessionInfo(info) => Some(info.name.clone()),
         _ => None,
     });
     last.flatten().filter(|name| !name.trim().is_empty())

@@ -16,7 +16,7 @@ use countersign_core::session::{RetryPolicy, Settings};
 use countersign_files::paths;
 use countersign_protocol::gjc::{
     bridge::TOKEN_VARIABLE,
-    registry::{SessionRecord, Transport},
+    registry::{SessionRecord, SessionTransport},
 };
 use countersign_runtime::{
     Clock, SilentRetries,
@@ -202,7 +202,7 @@ impl OpenDoor {
             record: SessionRecord {
                 session_id: self.door.current.borrow().clone(),
                 pid: std::process::id(),
-                transport: Transport::Stdio,
+                transport: SessionTransport::Stdio,
                 cwd: self.door.shelf.cwd.display().to_string(),
                 model: self.model.clone(),
                 started_at: time::iso(self.door.shelf.common.clock.now()),

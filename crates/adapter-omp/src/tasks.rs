@@ -6,7 +6,7 @@ use countersign_core::{
     message::StoredMessage,
     session::{self, ImportedEntry, SessionEntry, SessionEntryKind},
 };
-use countersign_protocol::omp::session_file::Entry as FileEntry;
+use countersign_protocol::omp::session_file::SessionFileEntry as FileEntry;
 use countersign_runtime::{
     Source,
     tools::{Todos, todo},

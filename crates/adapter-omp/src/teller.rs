@@ -19,10 +19,10 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     omp::{
-        Event,
-        event::{CompactionAction, CompactionReason, Todo},
+        OmpEvent,
+        event::{CompactionAction, CompactionReason, TodoItem},
         message::ToolOutput,
         state::CompactionResult,
     },
@@ -56,17 +56,17 @@ pub struct Teller {
     owes_turn: bool,
     /// Whether something has ended and nobody was told that all is quiet.
     owes_settled: bool,
-    added: Vec<Json>,
+    added: Vec<RawJson>,
     partial: Option<Partial>,
     /// When the model was last asked: the time of its message, from its beginning to its record.
     asked_at: Option<Millis>,
-    turn_message: Option<Json>,
-    turn_results: Vec<Json>,
+    turn_message: Option<RawJson>,
+    turn_results: Vec<RawJson>,
     turn: Turn,
     /// The last answer of the run, without its content.
     last: Option<AssistantReply>,
     calls: BTreeMap<CallId, Shown>,
-    result: Option<(Value, Json)>,
+    result: Option<(Value, RawJson)>,
     attempt: u32,
     error: String,
     compacted: Option<CompactionResult>,
@@ -106,10 +106,10 @@ impl Teller {
     }
 
     /// Says once that nothing will happen any more by itself, if that is so.
-    pub(crate) fn settled(&mut self) -> Option<Event> {
+    pub(crate) fn settled(&mut self) -> Option<OmpEvent> {
         (self.is_settling()).then(|| {
             self.owes_settled = false;
-            Event::AgentSettled
+            OmpEvent::AgentSettled
         })
     }
 
@@ -130,15 +130,20 @@ impl Teller {
     }
 
     /// Tells of the turn that the frames from `mark` on belong to, if that is still due.
-    fn owed_turn(&mut self, mark: usize, frames: &mut Vec<Event>) {
+    fn owed_turn(&mut self, mark: usize, frames: &mut Vec<OmpEvent>) {
         if self.owes_turn && frames.len() > mark {
             self.owes_turn = false;
-            frames.insert(mark, Event::TurnStart);
+            frames.insert(mark, OmpEvent::TurnStart);
         }
     }
 
     /// What a committed fact looks like. `content` is that of the fact, or what its entry points to.
-    pub fn fact(&mut self, recorded: &RecordedFact, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+    pub fn fact(
+        &mut self,
+        recorded: &RecordedFact,
+        content: Option<&str>,
+        frames: &mut Vec<OmpEvent>,
+    ) -> Option<Ended> {
         let mark = frames.len();
         let ended = match &recorded.fact.event {
             Happened::Session(event) => self.session(event, recorded, content, frames),
@@ -167,7 +172,7 @@ impl Teller {
         event: &session::Event,
         recorded: &RecordedFact,
         content: Option<&str>,
-        frames: &mut Vec<Event>,
+        frames: &mut Vec<OmpEvent>,
     ) -> Option<Ended> {
         match event {
             session::Event::Entry { id: _, kind, made_at, .. } => {
@@ -184,7 +189,7 @@ impl Teller {
                     CompactionCause::Threshold => CompactionReason::Threshold,
                     CompactionCause::Overflow => CompactionReason::Overflow,
                 };
-                frames.push(Event::AutoCompactionStart { reason, action: CompactionAction::ContextFull });
+                frames.push(OmpEvent::AutoCompactionStart { reason, action: CompactionAction::ContextFull });
                 None
             }
             session::Event::CompactionEnded { ok, aborted, then, .. } => {
@@ -198,7 +203,7 @@ impl Teller {
                     let failed = || if *aborted { CANCELLED.to_owned() } else { problem.unwrap_or_default() };
                     return Some(Ended::Compaction(result.ok_or_else(failed)));
                 }
-                frames.push(Event::AutoCompactionEnd {
+                frames.push(OmpEvent::AutoCompactionEnd {
                     action: CompactionAction::ContextFull,
                     result,
                     aborted: *aborted,
@@ -212,7 +217,7 @@ impl Teller {
         }
     }
 
-    fn entry(&mut self, kind: &SessionEntryKind, at: Millis, content: &str, frames: &mut Vec<Event>) {
+    fn entry(&mut self, kind: &SessionEntryKind, at: Millis, content: &str, frames: &mut Vec<OmpEvent>) {
         match kind {
             SessionEntryKind::Assistant { stop, .. } => self.answered(*stop, at, content, frames),
             SessionEntryKind::ToolResult { .. } => {
@@ -229,14 +234,14 @@ impl Teller {
                         first_kept_entry_id: first_kept.to_string(),
                         tokens_before: *tokens_before,
                         details: extra("details").and_then(|details| serde_json::from_value(details).ok()),
-                        preserve_data: extra("preserveData").map(Json::from),
+                        preserve_data: extra("preserveData").map(RawJson::from),
                     });
                 }
             }
             SessionEntryKind::User | SessionEntryKind::Developer | SessionEntryKind::Custom if self.is_running => {
                 if let Some(message) = entries::wire(content, at) {
-                    frames.push(Event::MessageStart { message: message.clone() });
-                    frames.push(Event::MessageEnd { message: message.clone() });
+                    frames.push(OmpEvent::MessageStart { message: message.clone() });
+                    frames.push(OmpEvent::MessageEnd { message: message.clone() });
                     self.added.push(message);
                 }
             }
@@ -251,7 +256,7 @@ impl Teller {
         }
     }
 
-    fn answered(&mut self, stop: StopReason, at: Millis, content: &str, frames: &mut Vec<Event>) {
+    fn answered(&mut self, stop: StopReason, at: Millis, content: &str, frames: &mut Vec<OmpEvent>) {
         let Ok(StoredMessage::Assistant(assistant)) = serde_json::from_str(content) else { return };
         if !self.is_running {
             return;
@@ -260,7 +265,7 @@ impl Teller {
         let message = wire_of(&assistant, at);
         if self.partial.take().is_none() && !self.is_detached {
             // Nothing of it was streamed: it begins as it ends.
-            frames.push(Event::MessageStart { message: message.clone() });
+            frames.push(OmpEvent::MessageStart { message: message.clone() });
         }
         self.turn = Turn::Answered;
         self.last = Some(identity(&assistant));
@@ -269,14 +274,14 @@ impl Teller {
         if self.is_detached {
             return;
         }
-        frames.push(Event::MessageEnd { message });
+        frames.push(OmpEvent::MessageEnd { message });
         if self.attempt > 0 && stop != StopReason::Error {
             let attempt = std::mem::take(&mut self.attempt);
-            frames.push(Event::AutoRetryEnd { success: true, attempt, final_error: None });
+            frames.push(OmpEvent::AutoRetryEnd { success: true, attempt, final_error: None });
         }
     }
 
-    fn run(&mut self, event: &run::Event, at: Millis, frames: &mut Vec<Event>) -> Option<Ended> {
+    fn run(&mut self, event: &run::Event, at: Millis, frames: &mut Vec<OmpEvent>) -> Option<Ended> {
         let mark = frames.len();
         let mut ended = None;
         match event {
@@ -297,21 +302,21 @@ impl Teller {
                 if self.is_closing {
                     self.owes_turn = true;
                 } else {
-                    frames.push(Event::TurnStart);
+                    frames.push(OmpEvent::TurnStart);
                 }
             }
             run::Event::TurnClosed { .. } => {
                 if let Some(message) = self.turn_message.take() {
                     let tool_results = std::mem::take(&mut self.turn_results);
-                    frames.push(Event::TurnEnd { message, tool_results });
+                    frames.push(OmpEvent::TurnEnd { message, tool_results });
                     self.turn = Turn::Closed;
                 }
             }
             run::Event::BackedOff { attempt, max, delay, .. } => {
                 self.is_waiting = true;
                 self.attempt = *attempt;
-                frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
-                frames.push(Event::AutoRetryStart {
+                frames.push(OmpEvent::AgentEnd { messages: std::mem::take(&mut self.added) });
+                frames.push(OmpEvent::AutoRetryStart {
                     attempt: *attempt,
                     max_attempts: *max,
                     delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
@@ -342,25 +347,29 @@ impl Teller {
         ended
     }
 
-    fn begin(&mut self, frames: &mut Vec<Event>) {
+    fn begin(&mut self, frames: &mut Vec<OmpEvent>) {
         self.added.clear();
         self.partial = None;
         self.turn = Turn::Closed;
         self.last = None;
-        frames.push(Event::AgentStart);
+        frames.push(OmpEvent::AgentStart);
     }
 
-    fn end(&mut self, end: RunOutcome, attempts: u32, frames: &mut Vec<Event>) {
+    fn end(&mut self, end: RunOutcome, attempts: u32, frames: &mut Vec<OmpEvent>) {
         if std::mem::take(&mut self.is_waiting) {
             // A person was asked about the wait and said stop, or nobody answered.
             let is_failed = end == RunOutcome::Failed;
             let final_error = if is_failed { self.error.clone() } else { "Retry cancelled".to_owned() };
-            frames.push(Event::AutoRetryEnd { success: false, attempt: self.attempt, final_error: Some(final_error) });
+            frames.push(OmpEvent::AutoRetryEnd {
+                success: false,
+                attempt: self.attempt,
+                final_error: Some(final_error),
+            });
         } else {
-            frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
+            frames.push(OmpEvent::AgentEnd { messages: std::mem::take(&mut self.added) });
             if end == RunOutcome::Failed && attempts > 0 {
                 let final_error = Some(self.error.clone());
-                frames.push(Event::AutoRetryEnd { success: false, attempt: attempts, final_error });
+                frames.push(OmpEvent::AutoRetryEnd { success: false, attempt: attempts, final_error });
             }
         }
         self.attempt = 0;
@@ -370,7 +379,7 @@ impl Teller {
         self.calls.clear();
     }
 
-    fn call(&mut self, event: &call::Event, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+    fn call(&mut self, event: &call::Event, content: Option<&str>, frames: &mut Vec<OmpEvent>) -> Option<Ended> {
         match event {
             call::Event::Proposed { call, run, executor, .. } => {
                 if run.is_some() && *executor != Executor::Shell {
@@ -403,10 +412,10 @@ impl Teller {
         None
     }
 
-    fn started(&mut self, call: CallId, frames: &mut Vec<Event>) {
+    fn started(&mut self, call: CallId, frames: &mut Vec<OmpEvent>) {
         let Some(shown) = self.calls.get_mut(&call) else { return };
         if !std::mem::replace(&mut shown.is_started, true) && !self.is_detached {
-            frames.push(Event::ToolExecutionStart {
+            frames.push(OmpEvent::ToolExecutionStart {
                 tool_call_id: shown.tool_call_id.clone(),
                 tool_name: shown.tool.clone(),
                 args: shown.arguments.clone(),
@@ -415,7 +424,7 @@ impl Teller {
         }
     }
 
-    fn ended(&mut self, call: CallId, frames: &mut Vec<Event>) {
+    fn ended(&mut self, call: CallId, frames: &mut Vec<OmpEvent>) {
         let Some((shown, (result, message))) = self.calls.remove(&call).zip(self.result.take()) else { return };
         self.turn_results.push(message.clone());
         self.added.push(message.clone());
@@ -424,18 +433,18 @@ impl Teller {
         }
         let output = json!({ "content": result.get("content"), "details": result.get("details") });
         let empty = || ToolOutput { content: Vec::new(), details: None };
-        frames.push(Event::ToolExecutionEnd {
+        frames.push(OmpEvent::ToolExecutionEnd {
             tool_call_id: shown.tool_call_id,
             tool_name: shown.tool,
             result: serde_json::from_value(output).unwrap_or_else(|_| empty()),
             is_error: result.get("isError") == Some(&Value::Bool(true)),
         });
-        frames.push(Event::MessageStart { message: message.clone() });
-        frames.push(Event::MessageEnd { message });
+        frames.push(OmpEvent::MessageStart { message: message.clone() });
+        frames.push(OmpEvent::MessageEnd { message });
     }
 
     /// What a live frame looks like.
-    pub fn live(&mut self, live: &Live, now: Millis, frames: &mut Vec<Event>) {
+    pub fn live(&mut self, live: &Live, now: Millis, frames: &mut Vec<OmpEvent>) {
         if !self.is_running || self.is_detached {
             return;
         }
@@ -449,14 +458,14 @@ impl Teller {
                     ..AssistantReply::default()
                 };
                 let partial = Partial::new(partial, self.asked_at.unwrap_or(now));
-                frames.push(Event::MessageStart { message: partial.wire() });
+                frames.push(OmpEvent::MessageStart { message: partial.wire() });
                 self.partial = Some(partial);
             }
             LiveKind::CallProgress { call, content, details } => {
                 let Some(shown) = self.calls.get(call).filter(|shown| shown.is_started) else { return };
                 let output = json!({ "content": content, "details": details.as_deref().unwrap_or(&json!({})) });
                 let Ok(partial_result) = serde_json::from_value(output) else { return };
-                frames.push(Event::ToolExecutionUpdate {
+                frames.push(OmpEvent::ToolExecutionUpdate {
                     tool_call_id: shown.tool_call_id.clone(),
                     tool_name: shown.tool.clone(),
                     args: shown.arguments.clone(),
@@ -468,7 +477,7 @@ impl Teller {
             LiveKind::PartStarted { .. } | LiveKind::Delta { .. } | LiveKind::PartEnded { .. } => {
                 let Some(partial) = &mut self.partial else { return };
                 if let Some(change) = change(partial, &live.kind) {
-                    frames.push(Event::message_update(change, partial.wire()));
+                    frames.push(OmpEvent::message_update(change, partial.wire()));
                 }
             }
         }
@@ -476,25 +485,25 @@ impl Teller {
     }
 
     /// Tells of a reminder of open tasks.
-    pub(crate) fn reminder(todos: Vec<Todo>, attempt: u32, max_attempts: u32) -> Event {
-        Event::TodoReminder { todos, attempt, max_attempts }
+    pub(crate) fn reminder(todos: Vec<TodoItem>, attempt: u32, max_attempts: u32) -> OmpEvent {
+        OmpEvent::TodoReminder { todos, attempt, max_attempts }
     }
 }
 
-fn wire_of(assistant: &AssistantReply, at: Millis) -> Json {
-    Json::of(&convert::to_wire(&StoredMessage::Assistant(assistant.clone()), at))
+fn wire_of(assistant: &AssistantReply, at: Millis) -> RawJson {
+    RawJson::from_wire(&convert::to_wire(&StoredMessage::Assistant(assistant.clone()), at))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Teller};
+    use super::{OmpEvent, Teller};
 
     #[test]
     fn quiet_after_a_run_that_another_session_stopped_is_told_once() {
         for (case, teller, want) in [
             ("quiet", Teller::default(), None),
-            ("stopped", Teller { owes_settled: true, ..Teller::default() }, Some(Event::AgentSettled)),
-            ("cut off", Teller { is_running: true, ..Teller::default() }, Some(Event::AgentSettled)),
+            ("stopped", Teller { owes_settled: true, ..Teller::default() }, Some(OmpEvent::AgentSettled)),
+            ("cut off", Teller { is_running: true, ..Teller::default() }, Some(OmpEvent::AgentSettled)),
         ] {
             let mut next = teller.successor();
             assert_eq!((next.settled(), next.settled()), (want, None), "{case}");

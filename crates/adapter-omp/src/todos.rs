@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use countersign_core::{session::MessageContent, time::Millis};
 use countersign_protocol::{
-    Extra, Json,
+    ExtraMembers, RawJson,
     gjc::state::{TodoPhase, TodoTask},
     omp::{
         event::TodoStatus,
-        session_file::{Body, CustomEntry, Entry},
+        session_file::{CustomEntry, SessionEntryBody, SessionFileEntry},
     },
 };
 use countersign_runtime::tools::todo;
@@ -68,25 +68,25 @@ pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
 
 /// The line of a session file that keeps `phases`. Its ids are those that it gets there.
 pub(crate) fn content(phases: &[todo::Phase], now: Millis) -> MessageContent {
-    let body = Body::Custom(CustomEntry {
+    let body = SessionEntryBody::Custom(CustomEntry {
         custom_type: ENTRY.to_owned(),
         data: Some(json!({ "phases": phases }).into()),
-        extra: Extra::default(),
+        extra: ExtraMembers::default(),
     });
-    let line = Entry { id: "0".to_owned(), parent_id: None, timestamp: time::iso(now), body };
-    MessageContent { content: Json::of(&line).text().into(), tokens: 0 }
+    let line = SessionFileEntry { id: "0".to_owned(), parent_id: None, timestamp: time::iso(now), body };
+    MessageContent { content: RawJson::from_wire(&line).as_text().into(), tokens: 0 }
 }
 
 /// The list that an entry of a session file keeps, if it is one of these.
-pub fn kept(entry: &Entry) -> Option<Vec<todo::Phase>> {
-    let Body::Custom(custom) = &entry.body else { return None };
+pub fn kept(entry: &SessionFileEntry) -> Option<Vec<todo::Phase>> {
+    let SessionEntryBody::Custom(custom) = &entry.body else { return None };
     let data = custom.data.as_ref().filter(|_| custom.custom_type == ENTRY)?;
-    todo::Todos::phases_of(&data.read().ok()?)
+    todo::Todos::phases_of(&data.decode_as().ok()?)
 }
 
 /// The same, of the entry's content in the log.
 pub(crate) fn kept_in(content: &str) -> Option<Vec<todo::Phase>> {
-    content.contains(ENTRY).then(|| Entry::parse(content).ok()).flatten().as_ref().and_then(kept)
+    content.contains(ENTRY).then(|| SessionFileEntry::parse(content).ok()).flatten().as_ref().and_then(kept)
 }
 
 #[cfg(test)]

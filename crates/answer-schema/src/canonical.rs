@@ -9,18 +9,18 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 /// Writes `value` in canonical form.
-pub fn canonical(value: &Value) -> String {
+pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
-    write(value, &mut text);
+    write_value(value, &mut text);
     text
 }
 
 /// Returns the SHA-256 of the canonical form as 64 lower-case hex digits.
-pub fn hash(value: &Value) -> String {
-    hex::encode(Sha256::digest(canonical(value).as_bytes()))
+pub fn canonical_hash(value: &Value) -> String {
+    hex::encode(Sha256::digest(canonical_json(value).as_bytes()))
 }
 
-fn write(value: &Value, text: &mut String) {
+fn write_value(value: &Value, text: &mut String) {
     match value {
         Value::Object(members) => {
             let mut members: Vec<(&String, &Value)> = members.iter().collect();
@@ -30,9 +30,9 @@ fn write(value: &Value, text: &mut String) {
                 if at > 0 {
                     text.push(',');
                 }
-                string(name, text);
+                write_string(name, text);
                 text.push(':');
-                write(value, text);
+                write_value(value, text);
             }
             text.push('}');
         }
@@ -42,25 +42,25 @@ fn write(value: &Value, text: &mut String) {
                 if at > 0 {
                     text.push(',');
                 }
-                write(item, text);
+                write_value(item, text);
             }
             text.push(']');
         }
         // JavaScript has no other numbers: what is larger than it can tell is what it would read.
-        Value::Number(number) => self::number(number.as_f64().unwrap_or(f64::NAN), text),
-        Value::String(value) => string(value, text),
+        Value::Number(number) => self::write_number(number.as_f64().unwrap_or(f64::NAN), text),
+        Value::String(value) => write_string(value, text),
         Value::Bool(_) | Value::Null => {
             let _ = write!(text, "{value}");
         }
     }
 }
 
-fn string(value: &str, text: &mut String) {
+fn write_string(value: &str, text: &mut String) {
     text.push_str(&serde_json::to_string(value).expect("a string always encodes"));
 }
 
 /// ECMAScript's `Number::toString`.
-fn number(number: f64, text: &mut String) {
+fn write_number(number: f64, text: &mut String) {
     if number == 0.0 {
         return text.push('0');
     }
@@ -102,7 +102,7 @@ fn number(number: f64, text: &mut String) {
 mod tests {
     use serde_json::json;
 
-    use super::{canonical, hash};
+    use super::{canonical_hash, canonical_json};
 
     #[test]
     fn numbers_have_the_form_of_ecmascript() {
@@ -123,7 +123,7 @@ mod tests {
             ("1.7976931348623157e308", "1.7976931348623157e+308"),
             ("333333333.33333329", "333333333.3333333"),
         ] {
-            assert_eq!(canonical(&serde_json::from_str(given).unwrap()), want, "{given}");
+            assert_eq!(canonical_json(&serde_json::from_str(given).unwrap()), want, "{given}");
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let value = json!({"\u{ffff}": 1, "\u{10000}": 2, "b": "é\u{2028}\u{7f}/", "a": "\"\\\u{8}\t\n\u{c}\r\u{1f}"});
         let want =
             "{\"a\":\"\\\"\\\\\\b\\t\\n\\f\\r\\u001f\",\"b\":\"é\u{2028}\u{7f}/\",\"\u{10000}\":2,\"\u{ffff}\":1}";
-        assert_eq!(canonical(&value), want);
+        assert_eq!(canonical_json(&value), want);
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
             (json!(1), "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"),
             (json!(1.0), "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"),
         ] {
-            assert_eq!(hash(&value), want, "{value}");
+            assert_eq!(canonical_hash(&value), want, "{value}");
         }
     }
 }

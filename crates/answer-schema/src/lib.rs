@@ -7,7 +7,7 @@
 mod canonical;
 mod schema;
 
-pub use canonical::{canonical, hash};
+pub use canonical::{canonical_hash, canonical_json};
 #[cfg(feature = "fuzzing")]
 pub use schema::fuzz;
-pub use schema::{LARGEST_ANSWER, LARGEST_SCHEMA, Mismatch, Schema, SchemaError};
+pub use schema::{AnswerSchema, LARGEST_ANSWER, LARGEST_SCHEMA, SchemaError, SchemaMismatch};

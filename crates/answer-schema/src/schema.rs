@@ -10,11 +10,11 @@ mod fuzz;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::construct::Node;
 pub use self::construct::SchemaError;
+use self::construct::SchemaNode;
 #[cfg(feature = "fuzzing")]
 pub use self::fuzz::fuzz;
-use crate::canonical::{canonical, hash};
+use crate::canonical::{canonical_hash, canonical_json};
 
 /// The most bytes of a schema, in canonical form.
 pub const LARGEST_SCHEMA: usize = 64 * 1024;
@@ -23,7 +23,7 @@ pub const LARGEST_SCHEMA: usize = 64 * 1024;
 pub const LARGEST_ANSWER: usize = 256 * 1024;
 
 /// The most mismatches that one answer is told of.
-const MOST_TOLD: usize = 256;
+const MAX_MISMATCHES: usize = 256;
 
 /// How deep a schema may nest.
 const DEEPEST: usize = 16;
@@ -36,15 +36,15 @@ const MOST_VALUES: usize = 512;
 
 /// A schema of which every keyword is checked.
 #[derive(Clone, Debug)]
-pub struct Schema {
-    root: Node,
+pub struct AnswerSchema {
+    root: SchemaNode,
     json: Value,
     hash: String,
 }
 
 /// One thing that is wrong with an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mismatch {
+pub struct SchemaMismatch {
     /// Where in the answer: `#`, `#/name`, `#/name/0`.
     pub path: String,
     /// The keyword that it does not meet.
@@ -56,22 +56,22 @@ pub struct Mismatch {
     pub expected: Option<Value>,
 }
 
-impl Schema {
+impl AnswerSchema {
     /// Reads a schema.
     ///
     /// # Errors
     /// [`SchemaError`] for a keyword or a value that would not be checked, and for one that is too large.
     pub fn new(schema: Value) -> Result<Self, SchemaError> {
-        let text = canonical(&schema);
+        let text = canonical_json(&schema);
         if text.len() > LARGEST_SCHEMA {
             return Err(SchemaError::TooLarge);
         }
-        let root = Node::read(&schema, "#", 0)?;
-        Ok(Self { root, hash: hash(&schema), json: schema })
+        let root = SchemaNode::from_json(&schema, "#", 0)?;
+        Ok(Self { root, hash: canonical_hash(&schema), json: schema })
     }
 
     /// Returns the schema as it was given.
-    pub fn json(&self) -> &Value {
+    pub fn as_json(&self) -> &Value {
         &self.json
     }
 
@@ -81,9 +81,9 @@ impl Schema {
     }
 
     /// Tells everything that is wrong with `answer`; nothing if it may count.
-    pub fn check(&self, answer: &Value) -> Vec<Mismatch> {
-        if canonical(answer).len() > LARGEST_ANSWER {
-            return vec![Mismatch {
+    pub fn check_answer(&self, answer: &Value) -> Vec<SchemaMismatch> {
+        if canonical_json(answer).len() > LARGEST_ANSWER {
+            return vec![SchemaMismatch {
                 path: "#".to_owned(),
                 keyword: "maxAnswerBytes",
                 message: "answer too large".to_owned(),
@@ -91,8 +91,8 @@ impl Schema {
             }];
         }
         let mut found = Vec::new();
-        check::check(&self.root, answer, "#", &mut found);
-        found.truncate(MOST_TOLD);
+        check::check_node(&self.root, answer, "#", &mut found);
+        found.truncate(MAX_MISMATCHES);
         found
     }
 }

@@ -5,7 +5,7 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 use anyhow::Context as _;
 use countersign_adapter_gjc::Registry;
 use countersign_agent_dir::{AgentDir, Environment, Product};
-use countersign_protocol::gjc::registry::Transport;
+use countersign_protocol::gjc::registry::SessionTransport;
 use countersign_view::{Lines, escape};
 
 use crate::{
@@ -30,9 +30,9 @@ pub(crate) fn list(form: Form) -> anyhow::Result<ExitCode> {
     for session in running {
         let reached = match (session.transport, session.endpoint) {
             (_, Some(endpoint)) => endpoint,
-            (Transport::Stdio, None) => "stdio".to_owned(),
-            (Transport::Socket, None) => "socket".to_owned(),
-            (Transport::Bridge, None) => "bridge".to_owned(),
+            (SessionTransport::Stdio, None) => "stdio".to_owned(),
+            (SessionTransport::Socket, None) => "socket".to_owned(),
+            (SessionTransport::Bridge, None) => "bridge".to_owned(),
         };
         let id = paint.tone(Tone::Strong, escape(&session.session_id, Lines::One));
         let rest = format!("process {}, since {}, in {}", session.pid, session.started_at, session.cwd);

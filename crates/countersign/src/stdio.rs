@@ -11,8 +11,8 @@ use countersign_adapter_gjc::Presence;
 use countersign_adapter_omp as omp;
 use countersign_agent_dir::{Product, settings::When};
 use countersign_protocol::{
-    gjc::registry::Transport,
-    lines::{Line, Lines},
+    gjc::registry::SessionTransport,
+    lines::{DecodedLine, LineDecoder},
 };
 use countersign_tools::exec;
 use tokio::sync::mpsc;
@@ -162,14 +162,14 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     };
     let listed = (product == Product::Gjc).then(|| {
         let _within = runtime.enter();
-        Presence::of(door.listing(), Transport::Stdio, None)
+        Presence::of(door.listing(), SessionTransport::Stdio, None)
     });
     let (lines, input) = mpsc::channel(WAITING);
     let (gone, has_gone) = tokio::sync::oneshot::channel();
     // One dialect gives up a line that is no text, the other reads it as well as it can.
     let decoder = match product {
-        Product::Omp => Lines::default(),
-        Product::Gjc => Lines::default().lossy(),
+        Product::Omp => LineDecoder::default(),
+        Product::Gjc => LineDecoder::default().with_lossy_utf8(),
     };
     std::thread::spawn(move || {
         if read(decoder, &lines).is_err() {
@@ -247,7 +247,7 @@ async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>, is_deaf: tokio::sync
 struct Stuck;
 
 /// Reads standard input to its end. A line without an end counts as one.
-fn read(mut decoder: Lines, lines: &mpsc::Sender<Line>) -> Result<(), Stuck> {
+fn read(mut decoder: LineDecoder, lines: &mpsc::Sender<DecodedLine>) -> Result<(), Stuck> {
     let mut buffer = vec![0; 64 * 1024];
     let mut input = std::io::stdin().lock();
     loop {
@@ -268,7 +268,7 @@ fn read(mut decoder: Lines, lines: &mpsc::Sender<Line>) -> Result<(), Stuck> {
 }
 
 /// Hands a line to the door, waiting for room as long as the host is there to make some.
-fn hand_on(lines: &mpsc::Sender<Line>, line: Line) -> Result<(), Stuck> {
+fn hand_on(lines: &mpsc::Sender<DecodedLine>, line: DecodedLine) -> Result<(), Stuck> {
     let mut line = line;
     let mut gone_since = None;
     loop {

@@ -52,7 +52,7 @@ pub mod close {
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Request {
+pub enum AgentGateRequest {
     /// Shows who it is.
     Auth {
         /// Its token; absent if it gave none, or no text.
@@ -75,7 +75,7 @@ pub enum Request {
 
 /// An error as the wire has it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct JsonRpcError {
     /// One of [`code`].
     pub code: i32,
     /// What went wrong, for people.
@@ -84,7 +84,7 @@ pub struct Fault {
     pub data: Option<Value>,
 }
 
-impl Fault {
+impl JsonRpcError {
     /// An error without data.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
@@ -93,15 +93,15 @@ impl Fault {
 
 /// A frame that came.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Incoming {
+pub struct JsonRpcFrame {
     /// The client's id as the JSON text that it wrote; `null` where it gave none that can be told.
     pub id: String,
     /// What it asks for, or why that cannot be told.
-    pub request: Result<Request, Fault>,
+    pub request: Result<AgentGateRequest, JsonRpcError>,
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct JsonRpcEnvelope<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(default)]
@@ -111,27 +111,28 @@ struct Envelope<'a> {
 }
 
 /// Reads one frame.
-pub fn read(frame: &str) -> Incoming {
-    let fails = |code, message: &str| Incoming { id: "null".to_owned(), request: Err(Fault::new(code, message)) };
+pub fn read_frame(frame: &str) -> JsonRpcFrame {
+    let fails =
+        |code, message: &str| JsonRpcFrame { id: "null".to_owned(), request: Err(JsonRpcError::new(code, message)) };
     if serde_json::from_str::<serde::de::IgnoredAny>(frame).is_err() {
         return fails(code::PARSE, "Parse error");
     }
     if !frame.trim_start().starts_with('{') {
         return fails(code::INVALID, "Invalid request: not an object");
     }
-    let envelope: Envelope<'_> = match serde_json::from_str(frame) {
+    let envelope: JsonRpcEnvelope<'_> = match serde_json::from_str(frame) {
         Ok(envelope) => envelope,
         // A depth that nobody needs is a parse error too; a member that is there twice is not.
         Err(error) if error.is_data() => return fails(code::INVALID, "Invalid request: a member is there twice"),
         Err(_) => return fails(code::PARSE, "Parse error"),
     };
     let id = envelope.id.map_or("null", RawValue::get).to_owned();
-    let request = request(&id, envelope.method, envelope.params);
-    Incoming { id, request }
+    let request = parse_request(&id, envelope.method, envelope.params);
+    JsonRpcFrame { id, request }
 }
 
-fn request(id: &str, method: Option<Value>, params: Option<Value>) -> Result<Request, Fault> {
-    let invalid = |message: &str| Err(Fault::new(code::INVALID, message));
+fn parse_request(id: &str, method: Option<Value>, params: Option<Value>) -> Result<AgentGateRequest, JsonRpcError> {
+    let invalid = |message: &str| Err(JsonRpcError::new(code::INVALID, message));
     let method = match method {
         Some(Value::String(method)) if !method.is_empty() => method,
         None | Some(Value::Null | Value::String(_)) => return invalid("Missing method"),
@@ -140,20 +141,20 @@ fn request(id: &str, method: Option<Value>, params: Option<Value>) -> Result<Req
     let params = match params {
         None => Ok(Map::new()),
         Some(Value::Object(params)) => Ok(params),
-        Some(_) => Err(Fault::new(code::INVALID, "Invalid request: params is not an object")),
+        Some(_) => Err(JsonRpcError::new(code::INVALID, "Invalid request: params is not an object")),
     };
     match method.as_str() {
-        "auth" => Ok(Request::Auth { token: params?.get("token").and_then(Value::as_str).map(str::to_owned) }),
-        "list_tools" => params.map(|_| Request::ListTools),
-        "get_pending_results" => params.map(|_| Request::PendingResults),
+        "auth" => Ok(AgentGateRequest::Auth { token: params?.get("token").and_then(Value::as_str).map(str::to_owned) }),
+        "list_tools" => params.map(|_| AgentGateRequest::ListTools),
+        "get_pending_results" => params.map(|_| AgentGateRequest::PendingResults),
         "tool_request" if id == "null" => invalid("Missing request id"),
         "tool_request" => tool_request(params?),
-        method => Err(Fault::new(code::NO_METHOD, format!("Unknown method: {method}"))),
+        method => Err(JsonRpcError::new(code::NO_METHOD, format!("Unknown method: {method}"))),
     }
 }
 
-fn tool_request(mut params: Map<String, Value>) -> Result<Request, Fault> {
-    let invalid = |message: &str| Err(Fault::new(code::INVALID, message));
+fn tool_request(mut params: Map<String, Value>) -> Result<AgentGateRequest, JsonRpcError> {
+    let invalid = |message: &str| Err(JsonRpcError::new(code::INVALID, message));
     let tool = match params.remove("tool") {
         Some(Value::String(tool)) if !tool.is_empty() => tool,
         None | Some(Value::Null | Value::String(_)) => return invalid("Missing tool name"),
@@ -169,16 +170,16 @@ fn tool_request(mut params: Map<String, Value>) -> Result<Request, Fault> {
         Some(Value::String(key)) if !key.is_empty() => Some(key),
         Some(_) => return invalid("Invalid request: idempotency_key is not a text"),
     };
-    Ok(Request::ToolRequest { tool, args, key })
+    Ok(AgentGateRequest::ToolRequest { tool, args, key })
 }
 
 /// A reply to the request of `id`, which is JSON text, with a result that is JSON text.
-pub fn result(id: &str, result: &str) -> String {
+pub fn encode_result(id: &str, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","result":{result},"id":{id}}}"#)
 }
 
 /// A reply that tells of an error.
-pub fn fault(id: &str, fault: &Fault) -> String {
+pub fn encode_error(id: &str, fault: &JsonRpcError) -> String {
     let mut text =
         format!(r#"{{"jsonrpc":"2.0","error":{{"code":{},"message":{}"#, fault.code, Value::from(&*fault.message));
     if let Some(data) = &fault.data {
@@ -190,7 +191,7 @@ pub fn fault(id: &str, fault: &Fault) -> String {
 }
 
 /// The result of an action that was done, with what it gave as JSON text.
-pub fn executed(data: &str) -> String {
+pub fn executed_result(data: &str) -> String {
     format!(r#"{{"status":"executed","data":{data}}}"#)
 }
 

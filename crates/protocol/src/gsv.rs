@@ -29,10 +29,10 @@ pub mod tool;
 pub mod workspace;
 
 pub use echo::RawKeys;
-pub use fault::{Fault, code};
-pub use frame::{Id, Incoming, read, receive};
+pub use fault::{GsvError, code};
+pub use frame::{GsvInboundFrame, GsvRequestId, read_frame, receive_frame};
 pub use method::Method;
-pub use request::Request;
+pub use request::GsvRequest;
 
 /// The protocol's version.
 pub const PROTOCOL: u64 = 1;

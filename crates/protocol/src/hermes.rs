@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// A session. The list leaves `messages` and `tool_calls` out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Session {
+pub struct HermesSession {
     /// Its id.
     pub session_id: String,
     /// `Untitled` until something is said.
@@ -64,10 +64,10 @@ pub struct Session {
     pub parent_session_id: Option<String>,
     /// What waits for a person in it.
     #[serde(default)]
-    pub attention: Option<Attention>,
+    pub attention: Option<SessionAttention>,
     /// What was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub messages: Option<Vec<Message>>,
+    pub messages: Option<Vec<HermesMessage>>,
     /// The calls of its messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolNote>>,
@@ -84,7 +84,7 @@ pub struct Session {
 
 /// What waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attention {
+pub struct SessionAttention {
     /// `approval` or `clarify`.
     pub kind: String,
     /// How many of them.
@@ -93,9 +93,9 @@ pub struct Attention {
     pub severity: String,
 }
 
-impl Attention {
+impl SessionAttention {
     /// Of so many approvals and questions; approvals come first.
-    pub fn of(approvals: usize, questions: usize) -> Option<Self> {
+    pub fn from_counts(approvals: usize, questions: usize) -> Option<Self> {
         let (kind, count, severity) = match (approvals, questions) {
             (0, 0) => return None,
             (0, count) => ("clarify", count, "question"),
@@ -107,7 +107,7 @@ impl Attention {
 
 /// A message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Message {
+pub struct HermesMessage {
     /// Names it within its session.
     pub id: String,
     /// `user`, `assistant` or `tool`.
@@ -155,7 +155,7 @@ pub struct ToolNote {
 
 /// Returns `arguments` with each value as a text: a text as it is, any other value as its JSON. The front end puts them into its pages
 /// as they come, and loses the card of a call that has a list or an object among them.
-pub fn texts(arguments: &Map<String, Value>) -> Map<String, Value> {
+pub fn argument_texts(arguments: &Map<String, Value>) -> Map<String, Value> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -165,14 +165,14 @@ pub fn texts(arguments: &Map<String, Value>) -> Map<String, Value> {
 
 /// An event of the stream of one turn.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct HermesEvent {
     /// Its name.
     pub name: &'static str,
     /// What it says.
     pub data: Value,
 }
 
-impl Event {
+impl HermesEvent {
     /// The name of the event with which a turn ended well.
     pub const DONE: &'static str = "done";
 
@@ -192,9 +192,9 @@ impl Event {
     }
 
     /// A call is wanted. Clients get each of its arguments as a text.
-    pub fn tool(name: &str, tid: &str, args: &Map<String, Value>, preview: &str) -> Self {
+    pub fn tool_started(name: &str, tid: &str, args: &Map<String, Value>, preview: &str) -> Self {
         let data = json!({
-            "event_type": "tool.started", "name": name, "preview": preview, "args": texts(args), "is_error": false, "tid": tid,
+            "event_type": "tool.started", "name": name, "preview": preview, "args": argument_texts(args), "is_error": false, "tid": tid,
         });
         Self::new("tool", data)
     }
@@ -209,7 +209,7 @@ impl Event {
         is_error: bool,
     ) -> Self {
         let mut data = json!({
-            "event_type": "tool.completed", "name": name, "preview": preview, "args": texts(args), "is_error": is_error, "tid": tid,
+            "event_type": "tool.completed", "name": name, "preview": preview, "args": argument_texts(args), "is_error": is_error, "tid": tid,
         });
         if let Some(duration) = duration {
             data["duration"] = json!(duration);
@@ -228,7 +228,7 @@ impl Event {
     }
 
     /// The turn went well: all of the session, and what was used.
-    pub fn done(session: &Session) -> Self {
+    pub fn done(session: &HermesSession) -> Self {
         let usage = json!({
             "input_tokens": session.input_tokens, "output_tokens": session.output_tokens, "estimated_cost": null,
         });
@@ -241,7 +241,7 @@ impl Event {
     }
 
     /// Somebody stopped the turn. Nothing follows.
-    pub fn cancel(session: &Session) -> Self {
+    pub fn cancel(session: &HermesSession) -> Self {
         let data = json!({
             "message": "Cancelled by user", "type": "cancelled", "status": "cancelled", "session": session,
             "session_id": session.session_id,
@@ -259,35 +259,36 @@ impl Event {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Attention, Event, Session, texts};
+    use super::{HermesEvent, HermesSession, SessionAttention, argument_texts};
 
     #[test]
     fn every_argument_of_a_call_is_a_text() {
         let arguments = json!({
             "command": "ls", "edits": [{ "old": "a\"b", "new": null }], "options": { "deep": true }, "limit": 2.5, "all": false, "to": null,
         });
-        let told = texts(arguments.as_object().unwrap());
+        let converted = argument_texts(arguments.as_object().unwrap());
         let want = json!({
             "command": "ls", "edits": r#"[{"old":"a\"b","new":null}]"#, "options": r#"{"deep":true}"#, "limit": "2.5", "all": "false",
             "to": "null",
         });
-        assert_eq!(Value::Object(told.clone()), want);
-        let started = Event::tool("edit", "t", arguments.as_object().unwrap(), "");
-        let ended = Event::tool_complete("edit", "t", arguments.as_object().unwrap(), "", None, false);
+        assert_eq!(Value::Object(converted.clone()), want);
+        let started = HermesEvent::tool_started("edit", "t", arguments.as_object().unwrap(), "");
+        let ended = HermesEvent::tool_complete("edit", "t", arguments.as_object().unwrap(), "", None, false);
         assert!([started, ended].iter().all(|event| event.data["args"] == want));
     }
 
     #[test]
     fn approvals_are_more_urgent_than_questions() {
-        let told = |approvals, questions| Attention::of(approvals, questions).map(|it| (it.kind, it.count));
-        assert_eq!(told(0, 0), None);
-        assert_eq!(told(0, 2), Some(("clarify".to_owned(), 2)));
-        assert_eq!(told(3, 2), Some(("approval".to_owned(), 3)));
+        let attention =
+            |approvals, questions| SessionAttention::from_counts(approvals, questions).map(|it| (it.kind, it.count));
+        assert_eq!(attention(0, 0), None);
+        assert_eq!(attention(0, 2), Some(("clarify".to_owned(), 2)));
+        assert_eq!(attention(3, 2), Some(("approval".to_owned(), 3)));
     }
 
     #[test]
     fn a_session_in_the_list_has_no_messages() {
-        let text = serde_json::to_string(&Session::default()).unwrap();
+        let text = serde_json::to_string(&HermesSession::default()).unwrap();
         assert!(!text.contains("messages") && !text.contains("tool_calls"), "{text}");
         assert!(text.contains("\"active_stream_id\":null") && text.contains("\"attention\":null"), "{text}");
     }

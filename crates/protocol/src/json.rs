@@ -15,26 +15,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-pub(crate) use checked::Checked;
-pub(crate) use surrogates::mend;
+pub(crate) use checked::ValidatedJson;
+pub(crate) use surrogates::replace_lone_surrogates;
 
 /// A value of one of our wires. Implementing it promises that encoding cannot fail: every key is a string, and no
 /// member refuses to be serialised.
-pub trait Wire: Serialize {}
+pub trait WireValue: Serialize {}
 
-impl Wire for Json {}
-impl Wire for Value {}
-impl Wire for Map<String, Value> {}
-impl Wire for str {}
-impl Wire for String {}
-impl Wire for () {}
-impl<T: Wire + ?Sized> Wire for &T {}
-impl<T: Wire> Wire for Option<T> {}
-impl<T: Wire> Wire for [T] {}
-impl<T: Wire> Wire for Vec<T> {}
+impl WireValue for RawJson {}
+impl WireValue for Value {}
+impl WireValue for Map<String, Value> {}
+impl WireValue for str {}
+impl WireValue for String {}
+impl WireValue for () {}
+impl<T: WireValue + ?Sized> WireValue for &T {}
+impl<T: WireValue> WireValue for Option<T> {}
+impl<T: WireValue> WireValue for [T] {}
+impl<T: WireValue> WireValue for Vec<T> {}
 
 /// Encodes a frame as one line with its line break at the end, and none inside.
-pub fn encode(frame: &(impl Wire + ?Sized)) -> Bytes {
+pub fn encode_line(frame: &(impl WireValue + ?Sized)) -> Bytes {
     let mut line = BytesMut::with_capacity(256).writer();
     serde_json::to_writer(&mut line, frame).expect("a wire value always encodes");
     let mut line = line.into_inner();
@@ -46,11 +46,11 @@ pub fn encode(frame: &(impl Wire + ?Sized)) -> Bytes {
 ///
 /// It holds no line break, so it can be embedded in any line. Two are equal if their texts are.
 #[derive(Clone)]
-pub struct Json(Arc<RawValue>);
+pub struct RawJson(Arc<RawValue>);
 
-impl Json {
+impl RawJson {
     /// Encodes `value` once; every frame that embeds the result copies the text.
-    pub fn of(value: &(impl Wire + ?Sized)) -> Self {
+    pub fn from_wire(value: &(impl WireValue + ?Sized)) -> Self {
         to_raw_value(value).expect("a wire value always encodes").into()
     }
 
@@ -63,7 +63,7 @@ impl Json {
     }
 
     /// Returns the text of the value.
-    pub fn text(&self) -> &str {
+    pub fn as_text(&self) -> &str {
         self.0.get()
     }
 
@@ -71,12 +71,12 @@ impl Json {
     ///
     /// # Errors
     /// If it has another shape.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.text())
+    pub fn decode_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.as_text())
     }
 }
 
-impl From<Box<RawValue>> for Json {
+impl From<Box<RawValue>> for RawJson {
     fn from(raw: Box<RawValue>) -> Self {
         if !raw.get().contains(['\n', '\r']) {
             return Self(raw.into());
@@ -87,39 +87,39 @@ impl From<Box<RawValue>> for Json {
     }
 }
 
-impl From<Value> for Json {
+impl From<Value> for RawJson {
     fn from(value: Value) -> Self {
-        Self::of(&value)
+        Self::from_wire(&value)
     }
 }
 
-impl PartialEq for Json {
+impl PartialEq for RawJson {
     fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
+        self.as_text() == other.as_text()
     }
 }
 
-impl Eq for Json {}
+impl Eq for RawJson {}
 
-impl Hash for Json {
+impl Hash for RawJson {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text().hash(state);
+        self.as_text().hash(state);
     }
 }
 
-impl fmt::Debug for Json {
+impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
+        f.write_str(self.as_text())
     }
 }
 
-impl Serialize for Json {
+impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Json {
+impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Box::<RawValue>::deserialize(deserializer).map(Self::from)
     }
@@ -130,9 +130,9 @@ impl<'de> Deserialize<'de> for Json {
 /// The discriminators `type` and `role` are never among them: they belong to the type that holds this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Extra(Map<String, Value>);
+pub struct ExtraMembers(Map<String, Value>);
 
-impl Extra {
+impl ExtraMembers {
     /// Returns the member called `name`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
@@ -143,30 +143,30 @@ impl Extra {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    pub(crate) fn without(mut self, names: &[&str]) -> Self {
+    pub(crate) fn without_members(mut self, names: &[&str]) -> Self {
         self.0.retain(|name, _| !names.contains(&name.as_str()));
         self
     }
 }
 
-impl<'de> Deserialize<'de> for Extra {
+impl<'de> Deserialize<'de> for ExtraMembers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Map::deserialize(deserializer).map(|members| Self(members).without(&["type", "role"]))
+        Map::deserialize(deserializer).map(|members| Self(members).without_members(&["type", "role"]))
     }
 }
 
 /// A number of JavaScript. A whole one is written without a fraction; one that is not finite as null.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Deserialize)]
 #[serde(transparent)]
-pub struct Number(pub f64);
+pub struct JsNumber(pub f64);
 
-impl From<f64> for Number {
+impl From<f64> for JsNumber {
     fn from(number: f64) -> Self {
         Self(number)
     }
 }
 
-impl Serialize for Number {
+impl Serialize for JsNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         /// Above this an `f64` no longer tells every whole number from its neighbour.
         const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
@@ -184,16 +184,16 @@ mod tests {
 
     #[test]
     fn no_line_break_gets_into_a_line() {
-        let json = Json::parse("{\r\n \"a\": [1,\n2],\n\t\"b\":\"x\\ny\"\n}".to_owned()).unwrap();
-        assert_eq!(json.text(), "{ \"a\": [1,2],\t\"b\":\"x\\ny\"}");
-        assert_eq!(encode(&json), "{ \"a\": [1,2],\t\"b\":\"x\\ny\"}\n");
+        let json = RawJson::parse("{\r\n \"a\": [1,\n2],\n\t\"b\":\"x\\ny\"\n}".to_owned()).unwrap();
+        assert_eq!(json.as_text(), "{ \"a\": [1,2],\t\"b\":\"x\\ny\"}");
+        assert_eq!(encode_line(&json), "{ \"a\": [1,2],\t\"b\":\"x\\ny\"}\n");
     }
 
     #[test]
     fn whole_numbers_are_written_without_a_fraction() {
         for (number, want) in [(0.0, "0"), (-0.0, "0"), (3.0, "3"), (0.1, "0.1"), (1e300, "1e+300"), (f64::NAN, "null")]
         {
-            assert_eq!(serde_json::to_string(&Number(number)).unwrap(), want);
+            assert_eq!(serde_json::to_string(&JsNumber(number)).unwrap(), want);
         }
     }
 }

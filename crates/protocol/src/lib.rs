@@ -11,4 +11,4 @@ mod json;
 pub mod lines;
 pub mod omp;
 
-pub use json::{Extra, Json, Number, Wire, encode};
+pub use json::{ExtraMembers, JsNumber, RawJson, WireValue, encode_line};

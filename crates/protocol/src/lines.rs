@@ -9,7 +9,7 @@ pub const DEFAULT_LIMIT: usize = 64 * 1024 * 1024 + 64 * 1024;
 
 /// One line of the stream, or why it cannot be read. The stream goes on behind each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum DecodedLine {
     /// The line without its end (`\n` or `\r\n`). Never blank.
     Text(String),
     /// More than `limit` bytes came before a line break. Told once; the rest of that line is dropped unread.
@@ -26,43 +26,49 @@ pub enum Line {
 /// Push a chunk, then take lines until there is none: between two chunks it holds at most one unfinished line.
 /// Lines end at the byte 0x0A only, because U+2028 and U+2029 may stand in a JSON string as they are.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineDecoder {
     buffer: BytesMut,
     /// How many bytes of `buffer` are known to hold no line break.
     searched: usize,
-    rest_of_line: Rest,
+    rest_of_line: RestOfLine,
     limit: usize,
-    not_utf8: NotUtf8,
+    not_utf8: Utf8Policy,
 }
 
 /// What becomes of a line that is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotUtf8 {
-    Told,
+enum Utf8Policy {
+    Reported,
     Replaced,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum RestOfLine {
     Kept,
     Dropped,
 }
 
-impl Default for Lines {
+impl Default for LineDecoder {
     fn default() -> Self {
         Self::new(DEFAULT_LIMIT)
     }
 }
 
-impl Lines {
+impl LineDecoder {
     /// Starts at the beginning of a stream. `limit` counts the bytes before the line break.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), searched: 0, rest_of_line: Rest::Kept, limit, not_utf8: NotUtf8::Told }
+        Self {
+            buffer: BytesMut::new(),
+            searched: 0,
+            rest_of_line: RestOfLine::Kept,
+            limit,
+            not_utf8: Utf8Policy::Reported,
+        }
     }
 
     /// Reads bytes that are not UTF-8 as U+FFFD from now on, in place of giving up their line.
-    pub fn lossy(self) -> Self {
-        Self { not_utf8: NotUtf8::Replaced, ..self }
+    pub fn with_lossy_utf8(self) -> Self {
+        Self { not_utf8: Utf8Policy::Replaced, ..self }
     }
 
     /// Appends what was read.
@@ -71,7 +77,7 @@ impl Lines {
     }
 
     /// Takes the next line that is complete or known to be too long.
-    pub fn next_line(&mut self) -> Option<Line> {
+    pub fn next_line(&mut self) -> Option<DecodedLine> {
         loop {
             let found = self.buffer[self.searched..].iter().position(|&byte| byte == b'\n');
             let Some(length) = found.map(|at| self.searched + at) else {
@@ -80,11 +86,11 @@ impl Lines {
             let line = self.buffer.split_to(length);
             self.buffer.advance(1);
             self.searched = 0;
-            if self.rest_of_line == Rest::Dropped {
-                self.rest_of_line = Rest::Kept;
+            if self.rest_of_line == RestOfLine::Dropped {
+                self.rest_of_line = RestOfLine::Kept;
                 continue;
             }
-            if let Some(line) = self.read(&line) {
+            if let Some(line) = self.decode_line(&line) {
                 return Some(line);
             }
         }
@@ -93,39 +99,39 @@ impl Lines {
     /// Ends the stream and returns what stood behind the last line break, if that was not blank.
     ///
     /// Take all lines first. Whether an unfinished line still counts is for the caller to say.
-    pub fn finish(self) -> Option<Line> {
+    pub fn finish(self) -> Option<DecodedLine> {
         match self.rest_of_line {
-            Rest::Dropped => None,
-            Rest::Kept => self.read(&self.buffer),
+            RestOfLine::Dropped => None,
+            RestOfLine::Kept => self.decode_line(&self.buffer),
         }
     }
 
-    fn without_line_break(&mut self) -> Option<Line> {
-        if self.rest_of_line == Rest::Dropped {
+    fn without_line_break(&mut self) -> Option<DecodedLine> {
+        if self.rest_of_line == RestOfLine::Dropped {
             self.buffer.clear();
         } else if self.buffer.len() > self.limit {
             // A new buffer, so that one long line does not hold its memory for the life of the stream.
             self.buffer = BytesMut::new();
             self.searched = 0;
-            self.rest_of_line = Rest::Dropped;
-            return Some(Line::TooLong { limit: self.limit });
+            self.rest_of_line = RestOfLine::Dropped;
+            return Some(DecodedLine::TooLong { limit: self.limit });
         }
         self.searched = self.buffer.len();
         None
     }
 
-    fn read(&self, line: &[u8]) -> Option<Line> {
+    fn decode_line(&self, line: &[u8]) -> Option<DecodedLine> {
         if line.len() > self.limit {
-            return Some(Line::TooLong { limit: self.limit });
+            return Some(DecodedLine::TooLong { limit: self.limit });
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
         }
         Some(match (std::str::from_utf8(line), self.not_utf8) {
-            (Ok(text), _) => Line::Text(text.to_owned()),
-            (Err(_), NotUtf8::Told) => Line::NotUtf8,
-            (Err(_), NotUtf8::Replaced) => Line::Text(String::from_utf8_lossy(line).into_owned()),
+            (Ok(text), _) => DecodedLine::Text(text.to_owned()),
+            (Err(_), Utf8Policy::Reported) => DecodedLine::NotUtf8,
+            (Err(_), Utf8Policy::Replaced) => DecodedLine::Text(String::from_utf8_lossy(line).into_owned()),
         })
     }
 }
@@ -141,12 +147,16 @@ pub fn fuzz(bytes: &[u8]) {
     let Some((&choice, stream)) = bytes.split_first() else { return };
     let limit = usize::from(choice >> 4) + 1;
     let size = usize::from(choice & 15) + 1;
-    assert_eq!(decode(limit, stream.chunks(size)), decode(limit, [stream]), "limit {limit}, chunks of {size}");
+    assert_eq!(
+        decode_lines(limit, stream.chunks(size)),
+        decode_lines(limit, [stream]),
+        "limit {limit}, chunks of {size}"
+    );
 }
 
 #[cfg(feature = "fuzzing")]
-fn decode<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Line> {
-    let mut lines = Lines::new(limit);
+fn decode_lines<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<DecodedLine> {
+    let mut lines = LineDecoder::new(limit);
     let mut seen = Vec::new();
     for chunk in chunks {
         lines.push(chunk);
@@ -164,13 +174,13 @@ mod tests {
 
     use super::*;
 
-    fn text(line: &str) -> Line {
-        Line::Text(line.to_owned())
+    fn text(line: &str) -> DecodedLine {
+        DecodedLine::Text(line.to_owned())
     }
 
     #[test]
     fn lines_end_at_a_line_feed_only_and_blank_ones_are_skipped() {
-        let long = Line::TooLong { limit: 8 };
+        let long = DecodedLine::TooLong { limit: 8 };
         for (case, stream, want) in [
             ("two lines", &b"{}\n[]\n"[..], vec![text("{}"), text("[]")]),
             ("carriage returns", b"{}\r\n[]\r\n", vec![text("{}"), text("[]")]),
@@ -182,25 +192,25 @@ mod tests {
             ("over the limit", b"123456789\n{}\n", vec![long.clone(), text("{}")]),
             ("far over the limit", b"1234567890123456789012\n{}\n", vec![long.clone(), text("{}")]),
             ("over the limit without end", b"{}\n123456789", vec![text("{}"), long]),
-            ("not utf-8", b"\xff\xfe{\n{}\n", vec![Line::NotUtf8, text("{}")]),
+            ("not utf-8", b"\xff\xfe{\n{}\n", vec![DecodedLine::NotUtf8, text("{}")]),
         ] {
-            assert_eq!(decode(8, [stream]), want, "{case}");
-            assert_eq!(decode(8, stream.chunks(1)), want, "{case}, byte by byte");
+            assert_eq!(decode_lines(8, [stream]), want, "{case}");
+            assert_eq!(decode_lines(8, stream.chunks(1)), want, "{case}, byte by byte");
         }
     }
 
     #[test]
     fn a_lossy_stream_gives_up_no_line_for_its_bytes() {
-        let mut lines = Lines::new(64).lossy();
+        let mut lines = LineDecoder::new(64).with_lossy_utf8();
         lines.push(b"{\"a\":\"\xff\xfe\"}\n");
         assert_eq!(lines.next_line(), Some(text("{\"a\":\"\u{fffd}\u{fffd}\"}")));
     }
 
     #[test]
     fn a_line_that_is_too_long_is_told_before_it_ends_and_not_buffered() {
-        let mut lines = Lines::new(4);
+        let mut lines = LineDecoder::new(4);
         lines.push(b"123456");
-        assert_eq!(lines.next_line(), Some(Line::TooLong { limit: 4 }));
+        assert_eq!(lines.next_line(), Some(DecodedLine::TooLong { limit: 4 }));
         for _ in 0..100 {
             lines.push(b"789012");
             assert_eq!(lines.next_line(), None);
@@ -221,7 +231,7 @@ mod tests {
             cuts.extend([0, stream.len()]);
             cuts.sort_unstable();
             let chunks = cuts.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
-            prop_assert_eq!(decode(limit, chunks), decode(limit, [&stream[..]]));
+            prop_assert_eq!(decode_lines(limit, chunks), decode_lines(limit, [&stream[..]]));
         }
 
         #[test]

@@ -14,8 +14,8 @@ pub mod state;
 pub mod todo;
 pub mod ui;
 
-pub use command::{AdoptedCommand, Command, Id, Incoming, Malformed, parse, receive};
-pub use event::{AssistantMessageEvent, Change, Event};
+pub use command::{AdoptedCommand, OmpCommand, OmpInboundFrame, OmpParseError, OmpRequestId, parse_line, receive_line};
+pub use event::{AssistantMessageEvent, BlockChange, OmpEvent};
 pub use message::AgentMessage;
-pub use response::Response;
+pub use response::OmpResponse;
 pub use ui::{UiAnswer, UiMethod, UiRequest};

@@ -1,18 +1,18 @@
 //! What hosts send, and what they are answered where it cannot be read.
 
 use countersign_protocol::gjc::bridge::{self, BridgeError, DialogAnswer, PermissionAnswer, PermissionKind};
-use countersign_protocol::gjc::command::Lane;
+use countersign_protocol::gjc::command::CommandLane;
 use countersign_protocol::gjc::host_tool::HostToolAnswer;
-use countersign_protocol::gjc::state::Include;
+use countersign_protocol::gjc::state::StateIncludes;
 use countersign_protocol::gjc::ui::UiAnswer;
-use countersign_protocol::gjc::unattended::Scope;
-use countersign_protocol::gjc::{Command, Incoming, Response, parse};
-use countersign_protocol::{Json, encode, omp};
+use countersign_protocol::gjc::unattended::CommandScope;
+use countersign_protocol::gjc::{GjcCommand, GjcInboundFrame, OmpResponse, parse_line};
+use countersign_protocol::{RawJson, encode_line, omp};
 use proptest::prelude::*;
 
-fn read(line: &str) -> Command {
-    match parse(line) {
-        Ok(Incoming::Command { command, .. }) => command,
+fn read(line: &str) -> GjcCommand {
+    match parse_line(line) {
+        Ok(GjcInboundFrame::Command { command, .. }) => command,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -20,51 +20,51 @@ fn read(line: &str) -> Command {
 /// Every command with its lane and scope, one line for each.
 #[test]
 fn every_command_has_its_lane_and_its_scope() {
-    let (fast, ordered) = (Lane::Fast, Lane::Ordered);
+    let (fast, ordered) = (CommandLane::Fast, CommandLane::Ordered);
     for (line, lane, scope) in [
-        (r#"{"type":"prompt","message":"m"}"#, ordered, Scope::Prompt),
-        (r#"{"type":"steer","message":"m"}"#, ordered, Scope::Prompt),
-        (r#"{"type":"follow_up","message":"m"}"#, ordered, Scope::Prompt),
-        (r#"{"type":"abort"}"#, fast, Scope::Prompt),
-        (r#"{"type":"abort_and_prompt","message":"m"}"#, ordered, Scope::Prompt),
-        (r#"{"type":"workflow_gate_response","gate_id":"g","answer":1}"#, fast, Scope::Prompt),
-        (r#"{"type":"new_session"}"#, ordered, Scope::Session),
-        (r#"{"type":"switch_session","sessionPath":"p"}"#, ordered, Scope::Session),
-        (r#"{"type":"branch","entryId":"e"}"#, ordered, Scope::Session),
-        (r#"{"type":"get_branch_messages"}"#, fast, Scope::Session),
-        (r#"{"type":"set_session_name","name":"n"}"#, ordered, Scope::Session),
-        (r#"{"type":"get_state"}"#, fast, Scope::MessageRead),
-        (r#"{"type":"get_session_stats"}"#, fast, Scope::MessageRead),
-        (r#"{"type":"get_last_assistant_text"}"#, fast, Scope::MessageRead),
-        (r#"{"type":"get_messages"}"#, fast, Scope::MessageRead),
-        (r#"{"type":"get_pending_workflow_gates"}"#, fast, Scope::MessageRead),
-        (r#"{"type":"set_todos","phases":[]}"#, ordered, Scope::Control),
-        (r#"{"type":"set_steering_mode","mode":"all"}"#, ordered, Scope::Control),
-        (r#"{"type":"set_follow_up_mode","mode":"one-at-a-time"}"#, ordered, Scope::Control),
-        (r#"{"type":"set_interrupt_mode","mode":"wait"}"#, ordered, Scope::Control),
-        (r#"{"type":"compact"}"#, ordered, Scope::Control),
-        (r#"{"type":"set_auto_compaction","enabled":true}"#, ordered, Scope::Control),
-        (r#"{"type":"set_auto_retry","enabled":true}"#, ordered, Scope::Control),
-        (r#"{"type":"abort_retry"}"#, fast, Scope::Control),
-        (r#"{"type":"negotiate_unattended"}"#, ordered, Scope::Control),
-        (r#"{"type":"set_capabilities","capabilities":[]}"#, ordered, Scope::Control),
-        (r#"{"type":"set_host_tools","tools":[]}"#, ordered, Scope::HostTools),
-        (r#"{"type":"set_host_uri_schemes","schemes":[]}"#, ordered, Scope::HostUri),
-        (r#"{"type":"set_model","provider":"p","modelId":"m"}"#, ordered, Scope::Model),
-        (r#"{"type":"cycle_model"}"#, ordered, Scope::Model),
-        (r#"{"type":"get_available_models"}"#, fast, Scope::Model),
-        (r#"{"type":"set_thinking_level","level":"max"}"#, ordered, Scope::Model),
-        (r#"{"type":"cycle_thinking_level"}"#, ordered, Scope::Model),
-        (r#"{"type":"set_default_model_selection","provider":"p","modelId":"m"}"#, ordered, Scope::Model),
-        (r#"{"type":"bash","command":"ls"}"#, ordered, Scope::Bash),
-        (r#"{"type":"abort_bash"}"#, fast, Scope::Bash),
-        (r#"{"type":"export_html"}"#, ordered, Scope::Export),
-        (r#"{"type":"handoff"}"#, ordered, Scope::Admin),
-        (r#"{"type":"get_login_providers"}"#, fast, Scope::Admin),
-        (r#"{"type":"login","providerId":"p"}"#, ordered, Scope::Admin),
+        (r#"{"type":"prompt","message":"m"}"#, ordered, CommandScope::Prompt),
+        (r#"{"type":"steer","message":"m"}"#, ordered, CommandScope::Prompt),
+        (r#"{"type":"follow_up","message":"m"}"#, ordered, CommandScope::Prompt),
+        (r#"{"type":"abort"}"#, fast, CommandScope::Prompt),
+        (r#"{"type":"abort_and_prompt","message":"m"}"#, ordered, CommandScope::Prompt),
+        (r#"{"type":"workflow_gate_response","gate_id":"g","answer":1}"#, fast, CommandScope::Prompt),
+        (r#"{"type":"new_session"}"#, ordered, CommandScope::Session),
+        (r#"{"type":"switch_session","sessionPath":"p"}"#, ordered, CommandScope::Session),
+        (r#"{"type":"branch","entryId":"e"}"#, ordered, CommandScope::Session),
+        (r#"{"type":"get_branch_messages"}"#, fast, CommandScope::Session),
+        (r#"{"type":"set_session_name","name":"n"}"#, ordered, CommandScope::Session),
+        (r#"{"type":"get_state"}"#, fast, CommandScope::MessageRead),
+        (r#"{"type":"get_session_stats"}"#, fast, CommandScope::MessageRead),
+        (r#"{"type":"get_last_assistant_text"}"#, fast, CommandScope::MessageRead),
+        (r#"{"type":"get_messages"}"#, fast, CommandScope::MessageRead),
+        (r#"{"type":"get_pending_workflow_gates"}"#, fast, CommandScope::MessageRead),
+        (r#"{"type":"set_todos","phases":[]}"#, ordered, CommandScope::Control),
+        (r#"{"type":"set_steering_mode","mode":"all"}"#, ordered, CommandScope::Control),
+        (r#"{"type":"set_follow_up_mode","mode":"one-at-a-time"}"#, ordered, CommandScope::Control),
+        (r#"{"type":"set_interrupt_mode","mode":"wait"}"#, ordered, CommandScope::Control),
+        (r#"{"type":"compact"}"#, ordered, CommandScope::Control),
+        (r#"{"type":"set_auto_compaction","enabled":true}"#, ordered, CommandScope::Control),
+        (r#"{"type":"set_auto_retry","enabled":true}"#, ordered, CommandScope::Control),
+        (r#"{"type":"abort_retry"}"#, fast, CommandScope::Control),
+        (r#"{"type":"negotiate_unattended"}"#, ordered, CommandScope::Control),
+        (r#"{"type":"set_capabilities","capabilities":[]}"#, ordered, CommandScope::Control),
+        (r#"{"type":"set_host_tools","tools":[]}"#, ordered, CommandScope::HostTools),
+        (r#"{"type":"set_host_uri_schemes","schemes":[]}"#, ordered, CommandScope::HostUri),
+        (r#"{"type":"set_model","provider":"p","modelId":"m"}"#, ordered, CommandScope::Model),
+        (r#"{"type":"cycle_model"}"#, ordered, CommandScope::Model),
+        (r#"{"type":"get_available_models"}"#, fast, CommandScope::Model),
+        (r#"{"type":"set_thinking_level","level":"max"}"#, ordered, CommandScope::Model),
+        (r#"{"type":"cycle_thinking_level"}"#, ordered, CommandScope::Model),
+        (r#"{"type":"set_default_model_selection","provider":"p","modelId":"m"}"#, ordered, CommandScope::Model),
+        (r#"{"type":"bash","command":"ls"}"#, ordered, CommandScope::Bash),
+        (r#"{"type":"abort_bash"}"#, fast, CommandScope::Bash),
+        (r#"{"type":"export_html"}"#, ordered, CommandScope::Export),
+        (r#"{"type":"handoff"}"#, ordered, CommandScope::Admin),
+        (r#"{"type":"get_login_providers"}"#, fast, CommandScope::Admin),
+        (r#"{"type":"login","providerId":"p"}"#, ordered, CommandScope::Admin),
     ] {
         let command = read(line);
-        assert_eq!((command.lane(), command.scope()), (lane, scope), "{line}");
+        assert_eq!((command.lane(), command.required_scope()), (lane, scope), "{line}");
         assert!(line.starts_with(&format!(r#"{{"type":"{}""#, command.name())), "{line}");
     }
 }
@@ -87,27 +87,31 @@ fn only_what_causes_work_takes_a_call_of_the_budget() {
 
 #[test]
 fn fields_are_read_as_they_are_meant() {
-    let both = Include { tools: true, system_prompt: true };
+    let both = StateIncludes { tools: true, system_prompt: true };
     for (line, want) in [
         (
             r#"{"type":"get_state","include":["dumpTools","nonsense","systemPrompt"]}"#,
-            Command::GetState { include: both },
+            GjcCommand::GetState { include: both },
         ),
-        (r#"{"type":"get_state","include":null}"#, Command::GetState { include: Include::default() }),
-        (r#"{"type":"abort"}"#, Command::Shared(omp::Command::Abort)),
+        (r#"{"type":"get_state","include":null}"#, GjcCommand::GetState { include: StateIncludes::default() }),
+        (r#"{"type":"abort"}"#, GjcCommand::Shared(omp::OmpCommand::Abort)),
         (
             r#"{"type":"workflow_gate_response","gate_id":"g"}"#,
-            Command::WorkflowGateResponse { gate_id: "g".to_owned(), answer: Json::of(&()), idempotency_key: None },
+            GjcCommand::WorkflowGateResponse {
+                gate_id: "g".to_owned(),
+                answer: RawJson::from_wire(&()),
+                idempotency_key: None,
+            },
         ),
         (
             r#"{"type":"workflow_gate_response","gate_id":"g","answer":{"a":[1]},"idempotency_key":"k"}"#,
-            Command::WorkflowGateResponse {
+            GjcCommand::WorkflowGateResponse {
                 gate_id: "g".to_owned(),
-                answer: Json::parse(r#"{"a":[1]}"#.to_owned()).unwrap(),
+                answer: RawJson::parse(r#"{"a":[1]}"#.to_owned()).unwrap(),
                 idempotency_key: Some("k".to_owned()),
             },
         ),
-        (r#"{"type":"negotiate_unattended"}"#, Command::NegotiateUnattended { declaration: None }),
+        (r#"{"type":"negotiate_unattended"}"#, GjcCommand::NegotiateUnattended { declaration: None }),
     ] {
         assert_eq!(read(line), want, "{line}");
     }
@@ -169,13 +173,13 @@ fn what_cannot_be_read_is_answered_in_the_name_of_its_command() {
             "workflow_gate_response: `gate_id` is required",
         ),
     ] {
-        let id = Some(Json::parse("1".to_owned()).unwrap().into());
-        assert_eq!(parse(line).unwrap_err().response(), Response::failure(id, command, error), "{line}");
+        let id = Some(RawJson::parse("1".to_owned()).unwrap().into());
+        assert_eq!(parse_line(line).unwrap_err().to_response(), OmpResponse::failure(id, command, error), "{line}");
     }
     for line in
         ["{", "null", "[1]", r#"{"type":"extension_ui_response","id":"u"}"#, r#"{"type":"extension_ui_response"}"#]
     {
-        let answer = encode(&parse(line).unwrap_err().response());
+        let answer = encode_line(&parse_line(line).unwrap_err().to_response());
         let begin = r#"{"type":"response","command":"parse","success":false,"error":"Failed to parse command: "#;
         assert!(answer.starts_with(begin.as_bytes()), "{line}: {answer:?}");
     }
@@ -206,8 +210,8 @@ fn an_unknown_command_is_answered_with_its_id() {
             r#"{"id":"u","type":"response","command":"host_uri_result","success":false,"error":"Unknown command: host_uri_result"}"#,
         ),
     ] {
-        let Ok(Incoming::Unknown { id, type_name }) = parse(line) else { panic!("{line}") };
-        assert_eq!(encode(&Response::unknown_with(id, type_name)), format!("{want}\n"), "{line}");
+        let Ok(GjcInboundFrame::Unknown { id, type_name }) = parse_line(line) else { panic!("{line}") };
+        assert_eq!(encode_line(&OmpResponse::unknown_command_with_id(id, type_name)), format!("{want}\n"), "{line}");
     }
 }
 
@@ -215,12 +219,12 @@ fn an_unknown_command_is_answered_with_its_id() {
 fn a_host_speaks_about_its_calls_and_its_uris() {
     let line =
         r#"{"type":"host_tool_result","id":"c","result":{"content":[{"type":"text","text":"no"}]},"isError":true}"#;
-    let want = Incoming::HostTool { id: "c".to_owned(), answer: HostToolAnswer::Failed("no".to_owned()) };
-    assert_eq!(parse(line), Ok(want));
+    let want = GjcInboundFrame::HostTool { id: "c".to_owned(), answer: HostToolAnswer::Failed("no".to_owned()) };
+    assert_eq!(parse_line(line), Ok(want));
     let line = r#"{"type":"host_uri_result","id":"u","content":"x","contentType":"text/markdown","notes":["n"],"immutable":false}"#;
-    let Ok(Incoming::HostUri { id, result }) = parse(line) else { panic!("{line}") };
+    let Ok(GjcInboundFrame::HostUri { id, result }) = parse_line(line) else { panic!("{line}") };
     assert_eq!((id.as_str(), result.content.as_deref(), result.immutable), ("u", Some("x"), Some(false)));
-    assert_eq!(parse(r#"{"type":"resume","last_seq":7}"#), Ok(Incoming::Resume { last_seq: 7 }));
+    assert_eq!(parse_line(r#"{"type":"resume","last_seq":7}"#), Ok(GjcInboundFrame::Resume { last_seq: 7 }));
 }
 
 #[test]
@@ -234,19 +238,20 @@ fn the_bridge_is_stricter_and_says_so() {
         (r#"{"type":"workflow_gate_response","gate_id":"g"}"#, "workflow_gate_response: `answer` is required"),
         (r#"{"type":"bash"}"#, "bash: `command` is required"),
     ] {
-        let error = bridge::command(body).unwrap_err();
-        assert_eq!(error.status(), 400, "{body}");
-        assert!(error.body().text().contains(want.replace('"', "\\\"").as_str()), "{body}: {error:?}");
+        let error = bridge::read_command(body).unwrap_err();
+        assert_eq!(error.status_code(), 400, "{body}");
+        assert!(error.error_body().as_text().contains(want.replace('"', "\\\"").as_str()), "{body}: {error:?}");
     }
-    assert!(bridge::command(r#"{"type":"set_steering_mode","mode":"some"}"#).unwrap().is_err());
-    let Ok(Ok((Some(_), Command::Shared(omp::Command::Abort)))) = bridge::command(r#"{"type":"abort","id":"a"}"#)
+    assert!(bridge::read_command(r#"{"type":"set_steering_mode","mode":"some"}"#).unwrap().is_err());
+    let Ok(Ok((Some(_), GjcCommand::Shared(omp::OmpCommand::Abort)))) =
+        bridge::read_command(r#"{"type":"abort","id":"a"}"#)
     else {
         panic!("not read")
     };
     assert_eq!(bridge::last_seq(Some("12")), Ok(Some(12)));
     assert_eq!(bridge::last_seq(None), Ok(None));
     for text in ["-1", "x", "1.5", ""] {
-        assert_eq!(bridge::last_seq(Some(text)).unwrap_err().status(), 400, "{text}");
+        assert_eq!(bridge::last_seq(Some(text)).unwrap_err().status_code(), 400, "{text}");
     }
 }
 
@@ -265,7 +270,7 @@ fn answers_to_the_bridge_say_one_thing() {
         (r#"{"status":"value"}"#, None),
         (r#"{"value":"a"}"#, None),
     ] {
-        assert_eq!(DialogAnswer::read(body).ok(), want, "{body}");
+        assert_eq!(DialogAnswer::from_body(body).ok(), want, "{body}");
     }
     let selected = PermissionAnswer::Selected { option_id: PermissionKind::AllowOnce };
     for (body, want) in [
@@ -274,15 +279,15 @@ fn answers_to_the_bridge_say_one_thing() {
         (r#"{"outcome":"selected","optionId":"allow"}"#, None),
         (r#"{"outcome":"selected"}"#, None),
     ] {
-        assert_eq!(PermissionAnswer::read(body).ok(), want, "{body}");
+        assert_eq!(PermissionAnswer::from_body(body).ok(), want, "{body}");
     }
     for (body, want) in [
         (r#"{"gate_id":"g","answer":null}"#, Ok(())),
         (r#"{"gate_id":"h","answer":1}"#, Err("`gate_id` must be that of the path")),
         (r#"{"gate_id":"g"}"#, Err("`answer` is required")),
     ] {
-        let told = bridge::gate_answer(body, "g").map(drop).map_err(|error| error.to_string());
-        assert_eq!(told, want.map_err(str::to_owned), "{body}");
+        let error_text = bridge::gate_answer(body, "g").map(drop).map_err(|error| error.to_string());
+        assert_eq!(error_text, want.map_err(str::to_owned), "{body}");
     }
     assert!(bridge::host_tool_result(r#"{"type":"host_tool_result","result":{"content":[]}}"#).is_ok());
     assert!(bridge::host_tool_result(r#"{"result":{"content":[]}}"#).is_err());

@@ -2,15 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-use countersign_protocol::Json;
-use countersign_protocol::gsv::connect::{Client, Connect, ConnectParams, HelloOk, Journal, Mode, Peer, Token};
-use countersign_protocol::gsv::frame::{Id, answer, ask};
-use countersign_protocol::gsv::method::{Deadline, Scope, TABLE, dispatch};
-use countersign_protocol::gsv::{Fault, Method};
+use countersign_protocol::RawJson;
+use countersign_protocol::gsv::connect::{
+    ConnectAuth, ConnectClient, ConnectParams, ConnectingPeer, HelloOk, NodeJournal, PeerDetails, PeerMode,
+};
+use countersign_protocol::gsv::frame::{GsvRequestId, encode_request, encode_response};
+use countersign_protocol::gsv::method::{MethodDeadline, MethodScope, TABLE, dispatch_method};
+use countersign_protocol::gsv::{GsvError, Method};
 use serde_json::{Value, json};
 
-fn connect(params: &Value, is_trusted: bool) -> Result<Connect, Fault> {
-    Connect::read(Some(&Json::from(params.clone())), |_| is_trusted)
+fn connect(params: &Value, is_trusted: bool) -> Result<ConnectingPeer, GsvError> {
+    ConnectingPeer::from_params(Some(&RawJson::from(params.clone())), |_| is_trusted)
 }
 
 fn refused(params: &Value) -> (i32, String) {
@@ -28,22 +30,29 @@ fn node(runtime: Value) -> Value {
 #[test]
 fn each_mode_connects_with_what_it_needs() {
     let client = connect(&json!({"minProtocol": 1, "client": {"id": "client-1", "mode": "client"}}), true).unwrap();
-    let want = Connect { id: "client-1".to_owned(), version: None, platform: None, deltas: false, peer: Peer::Client };
+    let want = ConnectingPeer {
+        id: "client-1".to_owned(),
+        version: None,
+        platform: None,
+        deltas: false,
+        peer: PeerDetails::Client,
+    };
     assert_eq!(client, want);
     let channel = |account: Value| json!({"minProtocol": 1, "client": {"id": "c", "mode": "channel", "channel": "discord", "accountId": account}});
     for (account, want) in [(json!("bot"), "bot"), (Value::Null, "c"), (json!(""), "c")] {
-        let peer = Peer::Channel { channel: "discord".to_owned(), account: want.to_owned() };
+        let peer = PeerDetails::Channel { channel: "discord".to_owned(), account: want.to_owned() };
         assert_eq!(connect(&channel(account), true).unwrap().peer, peer);
     }
     // Newer nodes say only what they can do.
     let runtime = json!({"hostCapabilities": ["shell.exec"], "toolCapabilities": {"Bash": ["shell.exec"]}});
-    let Peer::Node { tools, runtime: known, journal: None } = connect(&node(runtime.clone()), true).unwrap().peer
+    let PeerDetails::Node { tools, runtime: known, journal: None } =
+        connect(&node(runtime.clone()), true).unwrap().peer
     else {
         panic!("not a node")
     };
-    for (said, want) in [
-        (json!({"journal": true}), Ok(Some(Journal::Nameless))),
-        (json!({"journal": true, "journalId": "00000000000000ff"}), Ok(Some(Journal::Of(255)))),
+    for (fields, want) in [
+        (json!({"journal": true}), Ok(Some(NodeJournal::Nameless))),
+        (json!({"journal": true, "journalId": "00000000000000ff"}), Ok(Some(NodeJournal::Of(255)))),
         (json!({"journalId": "00000000000000ff"}), Ok(None)),
         (json!({"journal": true, "journalId": "ff"}), Err("Invalid journalId: it has 16 hexadecimal digits")),
         (
@@ -53,13 +62,13 @@ fn each_mode_connects_with_what_it_needs() {
         (json!({"journal": true, "journalId": 1}), Err("journalId must be a string")),
     ] {
         let mut params = node(runtime.clone());
-        params.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        params.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let got = match connect(&params, true) {
-            Ok(Connect { peer: Peer::Node { journal, .. }, .. }) => Ok(journal),
+            Ok(ConnectingPeer { peer: PeerDetails::Node { journal, .. }, .. }) => Ok(journal),
             Ok(other) => panic!("{other:?}"),
             Err(fault) => Err(fault.message),
         };
-        assert_eq!(got, want.map_err(str::to_owned), "{said}");
+        assert_eq!(got, want.map_err(str::to_owned), "{fields}");
     }
     assert_eq!((tools[0].name.as_str(), known.unwrap().host_role), ("Bash", None));
 }
@@ -91,7 +100,7 @@ fn a_connect_is_looked_at_in_order() {
     let untrusted = connect(&hello(json!({"mode": "boss"})), false).unwrap_err();
     assert_eq!((untrusted.code, untrusted.message.as_str()), (401, "Unauthorized: invalid or missing token"));
     assert_eq!(connect(&json!({"minProtocol": 3}), false).unwrap_err().code, 102);
-    assert_eq!(Connect::replaced(Mode::Node), "Replaced by newer node connection");
+    assert_eq!(ConnectingPeer::replaced_reason(PeerMode::Node), "Replaced by newer node connection");
 }
 
 #[test]
@@ -105,7 +114,7 @@ fn the_token_is_handed_to_whoever_knows_it() {
     ] {
         let params = json!({"minProtocol": 1, "client": {"id": "x", "mode": "client"}, "auth": auth});
         let mut seen = None;
-        Connect::read(Some(&Json::from(params)), |token| {
+        ConnectingPeer::from_params(Some(&RawJson::from(params)), |token| {
             seen = token.map(str::to_owned);
             true
         })
@@ -122,7 +131,9 @@ fn a_node_that_contradicts_itself_is_refused() {
         "hostRole": "execution", "hostCapabilities": all, "toolCapabilities": {"Bash": ["shell.exec"]},
         "hostOs": "MacOS", "hostEnv": ["PATH"], "hostBinStatus": {"git": true}, "hostBinStatusUpdatedAt": 5,
     });
-    let Peer::Node { runtime: Some(runtime), .. } = connect(&node(good.clone()), true).unwrap().peer else { panic!() };
+    let PeerDetails::Node { runtime: Some(runtime), .. } = connect(&node(good.clone()), true).unwrap().peer else {
+        panic!()
+    };
     assert_eq!(runtime.host_os.as_deref(), Some("macos"));
     for (change, want) in [
         (json!({"hostRole": "boss"}), "hostRole must be execution or specialized"),
@@ -181,9 +192,9 @@ fn a_node_that_lies_about_its_tools_is_refused() {
 }
 
 /// Every row: who may call it, what that needs, and when the answer is due.
-const ROWS: [(&str, &str, Scope, Deadline); 46] = {
-    use Deadline::{Asked, AtOnce, Milliseconds, Run, Tool};
-    use Scope::{Admin, Channel, Chat, Node, Presence, Read};
+const ROWS: [(&str, &str, MethodScope, MethodDeadline); 46] = {
+    use MethodDeadline::{AtOnce, FromRequest, Milliseconds, Run, Tool};
+    use MethodScope::{Admin, Channel, Chat, Node, Presence, Read};
     [
         ("connect", "cnh", Presence, AtOnce),
         ("chat.send", "c", Chat, AtOnce),
@@ -194,7 +205,7 @@ const ROWS: [(&str, &str, Scope, Deadline); 46] = {
         ("tool.result", "n", Node, AtOnce),
         ("tool.request", "c", Chat, AtOnce),
         ("node.probe.result", "n", Node, AtOnce),
-        ("node.exec.event", "n", Node, Asked),
+        ("node.exec.event", "n", Node, FromRequest),
         ("logs.get", "c", Read, Milliseconds(20_000)),
         ("logs.result", "n", Node, AtOnce),
         ("sessions.list", "c", Read, AtOnce),
@@ -226,7 +237,7 @@ const ROWS: [(&str, &str, Scope, Deadline); 46] = {
         ("pair.approve", "c", Admin, AtOnce),
         ("pair.reject", "c", Admin, AtOnce),
         ("skills.status", "c", Read, AtOnce),
-        ("skills.update", "c", Read, Asked),
+        ("skills.update", "c", Read, FromRequest),
         ("workspace.list", "c", Read, AtOnce),
         ("workspace.read", "c", Read, AtOnce),
         ("workspace.write", "c", Admin, AtOnce),
@@ -240,32 +251,32 @@ fn every_method_is_for_its_modes_only() {
     for ((name, modes, scope, deadline), row) in ROWS.iter().zip(TABLE) {
         assert_eq!((row.name, row.scope, row.deadline), (*name, *scope, *deadline));
         assert_eq!(row.method.name(), *name);
-        assert_eq!(row.method.row(), row, "{name}");
-        assert_eq!(dispatch(name, None).is_ok(), *name == "connect", "{name} before connect");
-        for (mode, letter) in [(Mode::Client, 'c'), (Mode::Node, 'n'), (Mode::Channel, 'h')] {
+        assert_eq!(row.method.table_row(), row, "{name}");
+        assert_eq!(dispatch_method(name, None).is_ok(), *name == "connect", "{name} before connect");
+        for (mode, letter) in [(PeerMode::Client, 'c'), (PeerMode::Node, 'n'), (PeerMode::Channel, 'h')] {
             let want = if modes.contains(letter) {
                 Ok(row.method)
             } else {
-                Err(Fault::new(403, format!("Method {name} not allowed for mode")))
+                Err(GsvError::new(403, format!("Method {name} not allowed for mode")))
             };
-            assert_eq!(dispatch(name, Some(mode)), want, "{name} as {mode:?}");
+            assert_eq!(dispatch_method(name, Some(mode)), want, "{name} as {mode:?}");
         }
     }
 }
 
 #[test]
 fn not_connected_wins_over_unknown() {
-    assert_eq!(dispatch("fly", None), Err(Fault::new(101, "Not connected")));
-    assert_eq!(dispatch("fly", Some(Mode::Node)), Err(Fault::new(404, "Unknown method: fly")));
+    assert_eq!(dispatch_method("fly", None), Err(GsvError::new(101, "Not connected")));
+    assert_eq!(dispatch_method("fly", Some(PeerMode::Node)), Err(GsvError::new(404, "Unknown method: fly")));
 }
 
 #[test]
 fn hello_lists_everything() {
-    let hello = answer(&Id::of("1"), &HelloOk::new("0.1.0", "c0ffee"));
+    let hello = encode_response(&GsvRequestId::from_text("1"), &HelloOk::new("0.1.0", "c0ffee"));
     let begin = r#"{"type":"res","id":"1","ok":true,"payload":{"type":"hello-ok","protocol":1,"server":{"version":"0.1.0","connectionId":"c0ffee"},"features":{"methods":["connect","chat.send","config.get","#;
     let end = r#""workspace.write","workspace.delete"],"events":["chat","tool.invoke","node.probe","logs.get","channel.outbound","channel.typing"]}}}"#;
     assert!(hello.starts_with(begin) && hello.ends_with(end), "{hello}");
-    let for_node = answer(&Id::of("1"), &HelloOk::new("0.1.0", "c0ffee").with_resume());
+    let for_node = encode_response(&GsvRequestId::from_text("1"), &HelloOk::new("0.1.0", "c0ffee").with_resume());
     assert!(for_node.ends_with(r#""channel.typing","tool.resume"]}}}"#), "{for_node}");
     assert_eq!(hello.matches('.').count(), ROWS.iter().map(|row| row.0.matches('.').count()).sum::<usize>() + 7);
 }
@@ -275,14 +286,14 @@ fn our_node_connects_as_others_do() {
     let params = ConnectParams {
         min_protocol: 1,
         max_protocol: 1,
-        client: Client { id: "box", version: "0.1.0", platform: "linux", mode: Mode::Node },
+        client: ConnectClient { id: "box", version: "0.1.0", platform: "linux", mode: PeerMode::Node },
         tools: Some(&[]),
         node_runtime: None,
         journal: Some(true),
         journal_id: Some("00c0ffee00c0ffee"),
-        auth: Some(Token { token: "secret" }),
+        auth: Some(ConnectAuth { token: "secret" }),
     };
     let want = r#"{"type":"req","id":"1","method":"connect","params":{"minProtocol":1,"maxProtocol":1,"client":{"id":"box","version":"0.1.0","platform":"linux","mode":"node"},"tools":[],"journal":true,"journalId":"00c0ffee00c0ffee","auth":{"token":"secret"}}}"#;
-    assert_eq!(ask("1", Method::Connect, Some(&params)), want);
+    assert_eq!(encode_request("1", Method::Connect, Some(&params)), want);
     assert!(!format!("{params:?}").contains("secret"));
 }

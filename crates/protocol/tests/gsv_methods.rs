@@ -2,11 +2,12 @@
 //! not from the table.
 
 use countersign_protocol::gsv::{
-    connect::Mode,
-    method::{Method, Scope, TABLE, dispatch},
+    connect::PeerMode,
+    method::{Method, MethodScope, TABLE, dispatch_method},
 };
 
-const MODES: [(&str, Mode); 3] = [("client", Mode::Client), ("node", Mode::Node), ("channel", Mode::Channel)];
+const MODES: [(&str, PeerMode); 3] =
+    [("client", PeerMode::Client), ("node", PeerMode::Node), ("channel", PeerMode::Channel)];
 
 /// Method, modes, scope.
 const ROWS: &str = "
@@ -58,14 +59,14 @@ workspace.write client admin
 workspace.delete client admin
 ";
 
-fn scope(word: &str) -> Scope {
+fn scope(word: &str) -> MethodScope {
     match word {
-        "presence" => Scope::Presence,
-        "read" => Scope::Read,
-        "chat" => Scope::Chat,
-        "admin" => Scope::Admin,
-        "node" => Scope::Node,
-        "channel" => Scope::Channel,
+        "presence" => MethodScope::Presence,
+        "read" => MethodScope::Read,
+        "chat" => MethodScope::Chat,
+        "admin" => MethodScope::Admin,
+        "node" => MethodScope::Node,
+        "channel" => MethodScope::Channel,
         other => panic!("{other}"),
     }
 }
@@ -77,18 +78,18 @@ fn each_method_is_for_its_modes_and_its_scope() {
     assert_eq!((rows.len(), TABLE.len()), (46, 46));
     for [name, modes, word] in rows {
         let method = Method::named(name).unwrap_or_else(|| panic!("{name} is missing"));
-        assert_eq!((method.name(), method.row().scope), (name, scope(word)), "{name}");
+        assert_eq!((method.name(), method.table_row().scope), (name, scope(word)), "{name}");
         for (called, mode) in MODES {
             let is_for = modes.split(',').any(|listed| listed == called);
             let refused = format!("Method {name} not allowed for mode");
             let want = if is_for { Ok(method) } else { Err((403, refused)) };
             assert_eq!(
-                dispatch(name, Some(mode)).map_err(|fault| (fault.code, fault.message)),
+                dispatch_method(name, Some(mode)).map_err(|fault| (fault.code, fault.message)),
                 want,
                 "{name} {called}"
             );
         }
-        let before = dispatch(name, None).map_err(|fault| (fault.code, fault.message));
+        let before = dispatch_method(name, None).map_err(|fault| (fault.code, fault.message));
         let want = if name == "connect" { Ok(method) } else { Err((101, "Not connected".to_owned())) };
         assert_eq!(before, want, "{name} before connect");
     }

@@ -1,14 +1,16 @@
 //! What is read from a host, and what a line that cannot be read is answered.
 
-use countersign_protocol::lines::Line;
+use countersign_protocol::lines::DecodedLine;
 use countersign_protocol::omp::command::{PageLimit, StreamingBehavior, SubscriptionLevel};
 use countersign_protocol::omp::message::ImageContent;
-use countersign_protocol::omp::{Command, Id, Incoming, Response, UiAnswer, parse, receive};
-use countersign_protocol::{Extra, encode};
+use countersign_protocol::omp::{
+    OmpCommand, OmpInboundFrame, OmpRequestId, OmpResponse, UiAnswer, parse_line, receive_line,
+};
+use countersign_protocol::{ExtraMembers, encode_line};
 use proptest::prelude::*;
 
 fn image() -> ImageContent {
-    ImageContent { data: "iVBO".to_owned(), mime_type: "image/png".to_owned(), extra: Extra::default() }
+    ImageContent { data: "iVBO".to_owned(), mime_type: "image/png".to_owned(), extra: ExtraMembers::default() }
 }
 
 #[test]
@@ -18,7 +20,7 @@ fn every_command_is_read() {
     let table = [
         (
             r#"{"type":"prompt","message":"x","images":[{"type":"image","data":"iVBO","mimeType":"image/png"}],"streamingBehavior":"followUp"}"#,
-            Command::Prompt {
+            OmpCommand::Prompt {
                 message: text(),
                 images: vec![image()],
                 streaming_behavior: Some(StreamingBehavior::FollowUp),
@@ -26,7 +28,7 @@ fn every_command_is_read() {
         ),
         (
             r#"{"type":"prompt","message":"","streamingBehavior":"steer"}"#,
-            Command::Prompt {
+            OmpCommand::Prompt {
                 message: String::new(),
                 images: Vec::new(),
                 streaming_behavior: Some(StreamingBehavior::Steer),
@@ -34,51 +36,51 @@ fn every_command_is_read() {
         ),
         (
             r#"{"type":"prompt","message":"x","images":null,"streamingBehavior":null,"later":[1]}"#,
-            Command::Prompt { message: text(), images: Vec::new(), streaming_behavior: None },
+            OmpCommand::Prompt { message: text(), images: Vec::new(), streaming_behavior: None },
         ),
-        (r#"{"type":"steer","message":"x","images":[]}"#, Command::Steer { message: text(), images: Vec::new() }),
-        (r#"{"type":"follow_up","message":"x"}"#, Command::FollowUp { message: text(), images: Vec::new() }),
-        (r#"{"type":"abort"}"#, Command::Abort),
+        (r#"{"type":"steer","message":"x","images":[]}"#, OmpCommand::Steer { message: text(), images: Vec::new() }),
+        (r#"{"type":"follow_up","message":"x"}"#, OmpCommand::FollowUp { message: text(), images: Vec::new() }),
+        (r#"{"type":"abort"}"#, OmpCommand::Abort),
         (
             r#"{"type":"abort_and_prompt","message":"x"}"#,
-            Command::AbortAndPrompt { message: text(), images: Vec::new() },
+            OmpCommand::AbortAndPrompt { message: text(), images: Vec::new() },
         ),
-        (r#"{"type":"new_session"}"#, Command::NewSession { parent_session: None }),
-        (r#"{"type":"new_session","parentSession":"x"}"#, Command::NewSession { parent_session: some() }),
-        (r#"{"type":"get_state"}"#, Command::GetState),
+        (r#"{"type":"new_session"}"#, OmpCommand::NewSession { parent_session: None }),
+        (r#"{"type":"new_session","parentSession":"x"}"#, OmpCommand::NewSession { parent_session: some() }),
+        (r#"{"type":"get_state"}"#, OmpCommand::GetState),
         (
             r#"{"type":"set_model","provider":"p","modelId":"x"}"#,
-            Command::SetModel { provider: "p".to_owned(), model_id: text() },
+            OmpCommand::SetModel { provider: "p".to_owned(), model_id: text() },
         ),
-        (r#"{"type":"cycle_model"}"#, Command::CycleModel),
-        (r#"{"type":"get_available_models"}"#, Command::GetAvailableModels),
-        (r#"{"type":"set_thinking_level","level":"x"}"#, Command::SetThinkingLevel { level: text() }),
-        (r#"{"type":"cycle_thinking_level"}"#, Command::CycleThinkingLevel),
-        (r#"{"type":"set_steering_mode","mode":"x"}"#, Command::SetSteeringMode { mode: text() }),
-        (r#"{"type":"set_follow_up_mode","mode":"x"}"#, Command::SetFollowUpMode { mode: text() }),
-        (r#"{"type":"set_interrupt_mode","mode":"x"}"#, Command::SetInterruptMode { mode: text() }),
-        (r#"{"type":"compact"}"#, Command::Compact { custom_instructions: None }),
-        (r#"{"type":"compact","customInstructions":"x"}"#, Command::Compact { custom_instructions: some() }),
-        (r#"{"type":"set_auto_compaction","enabled":true}"#, Command::SetAutoCompaction { enabled: true }),
-        (r#"{"type":"set_auto_retry","enabled":false}"#, Command::SetAutoRetry { enabled: false }),
-        (r#"{"type":"abort_retry"}"#, Command::AbortRetry),
-        (r#"{"type":"bash","command":"x"}"#, Command::Bash { command: text() }),
-        (r#"{"type":"abort_bash"}"#, Command::AbortBash),
-        (r#"{"type":"get_session_stats"}"#, Command::GetSessionStats),
-        (r#"{"type":"export_html"}"#, Command::ExportHtml { output_path: None }),
-        (r#"{"type":"export_html","outputPath":"x"}"#, Command::ExportHtml { output_path: some() }),
-        (r#"{"type":"switch_session","sessionPath":"x"}"#, Command::SwitchSession { session_path: text() }),
-        (r#"{"type":"branch","entryId":"x"}"#, Command::Branch { entry_id: text() }),
-        (r#"{"type":"get_branch_messages"}"#, Command::GetBranchMessages),
-        (r#"{"type":"get_last_assistant_text"}"#, Command::GetLastAssistantText),
-        (r#"{"type":"set_session_name","name":"x"}"#, Command::SetSessionName { name: text() }),
-        (r#"{"type":"get_messages"}"#, Command::GetMessages),
+        (r#"{"type":"cycle_model"}"#, OmpCommand::CycleModel),
+        (r#"{"type":"get_available_models"}"#, OmpCommand::GetAvailableModels),
+        (r#"{"type":"set_thinking_level","level":"x"}"#, OmpCommand::SetThinkingLevel { level: text() }),
+        (r#"{"type":"cycle_thinking_level"}"#, OmpCommand::CycleThinkingLevel),
+        (r#"{"type":"set_steering_mode","mode":"x"}"#, OmpCommand::SetSteeringMode { mode: text() }),
+        (r#"{"type":"set_follow_up_mode","mode":"x"}"#, OmpCommand::SetFollowUpMode { mode: text() }),
+        (r#"{"type":"set_interrupt_mode","mode":"x"}"#, OmpCommand::SetInterruptMode { mode: text() }),
+        (r#"{"type":"compact"}"#, OmpCommand::Compact { custom_instructions: None }),
+        (r#"{"type":"compact","customInstructions":"x"}"#, OmpCommand::Compact { custom_instructions: some() }),
+        (r#"{"type":"set_auto_compaction","enabled":true}"#, OmpCommand::SetAutoCompaction { enabled: true }),
+        (r#"{"type":"set_auto_retry","enabled":false}"#, OmpCommand::SetAutoRetry { enabled: false }),
+        (r#"{"type":"abort_retry"}"#, OmpCommand::AbortRetry),
+        (r#"{"type":"bash","command":"x"}"#, OmpCommand::Bash { command: text() }),
+        (r#"{"type":"abort_bash"}"#, OmpCommand::AbortBash),
+        (r#"{"type":"get_session_stats"}"#, OmpCommand::GetSessionStats),
+        (r#"{"type":"export_html"}"#, OmpCommand::ExportHtml { output_path: None }),
+        (r#"{"type":"export_html","outputPath":"x"}"#, OmpCommand::ExportHtml { output_path: some() }),
+        (r#"{"type":"switch_session","sessionPath":"x"}"#, OmpCommand::SwitchSession { session_path: text() }),
+        (r#"{"type":"branch","entryId":"x"}"#, OmpCommand::Branch { entry_id: text() }),
+        (r#"{"type":"get_branch_messages"}"#, OmpCommand::GetBranchMessages),
+        (r#"{"type":"get_last_assistant_text"}"#, OmpCommand::GetLastAssistantText),
+        (r#"{"type":"set_session_name","name":"x"}"#, OmpCommand::SetSessionName { name: text() }),
+        (r#"{"type":"get_messages"}"#, OmpCommand::GetMessages),
     ];
     for (line, command) in table {
         assert!(line.contains(&format!(r#""type":"{}""#, command.name())), "{line} is named {}", command.name());
         let with_id = line.replacen('{', r#"{"id":"a","#, 1);
-        assert_eq!(parse(line), Ok(Incoming::Command { id: None, command: command.clone() }), "{line}");
-        assert_eq!(parse(&with_id), Ok(Incoming::Command { id: Some("a".into()), command }), "{with_id}");
+        assert_eq!(parse_line(line), Ok(OmpInboundFrame::Command { id: None, command: command.clone() }), "{line}");
+        assert_eq!(parse_line(&with_id), Ok(OmpInboundFrame::Command { id: Some("a".into()), command }), "{with_id}");
     }
 }
 
@@ -86,32 +88,32 @@ fn every_command_is_read() {
 fn every_command_of_later_versions_and_of_pi_is_read() {
     let limit = PageLimit::default;
     for (line, command) in [
-        (r#"{"type":"negotiate_protocol","protocolVersion":2}"#, Command::NegotiateProtocol { version: 2 }),
-        (r#"{"type":"set_fast_mode","enabled":true}"#, Command::SetFastMode { enabled: true }),
-        (r#"{"type":"get_available_commands"}"#, Command::GetAvailableCommands),
-        (r#"{"type":"get_commands"}"#, Command::GetCommands),
+        (r#"{"type":"negotiate_protocol","protocolVersion":2}"#, OmpCommand::NegotiateProtocol { version: 2 }),
+        (r#"{"type":"set_fast_mode","enabled":true}"#, OmpCommand::SetFastMode { enabled: true }),
+        (r#"{"type":"get_available_commands"}"#, OmpCommand::GetAvailableCommands),
+        (r#"{"type":"get_commands"}"#, OmpCommand::GetCommands),
         (
             r#"{"type":"set_subagent_subscription","level":"events"}"#,
-            Command::SetSubagentSubscription { level: SubscriptionLevel::Events },
+            OmpCommand::SetSubagentSubscription { level: SubscriptionLevel::Events },
         ),
-        (r#"{"type":"get_subagents"}"#, Command::GetSubagents),
+        (r#"{"type":"get_subagents"}"#, OmpCommand::GetSubagents),
         (
             r#"{"type":"get_subagent_messages","sessionFile":"f","subagentId":"s","fromByte":0}"#,
-            Command::GetSubagentMessages { subagent: Some("s".to_owned()) },
+            OmpCommand::GetSubagentMessages { subagent: Some("s".to_owned()) },
         ),
-        (r#"{"type":"get_subagent_messages"}"#, Command::GetSubagentMessages { subagent: None }),
-        (r#"{"type":"get_messages_page"}"#, Command::GetMessagesPage { cursor: None, limit: limit() }),
+        (r#"{"type":"get_subagent_messages"}"#, OmpCommand::GetSubagentMessages { subagent: None }),
+        (r#"{"type":"get_messages_page"}"#, OmpCommand::GetMessagesPage { cursor: None, limit: limit() }),
         (
             r#"{"type":"get_messages_page","cursor":"c","limit":null}"#,
-            Command::GetMessagesPage { cursor: Some("c".to_owned()), limit: limit() },
+            OmpCommand::GetMessagesPage { cursor: Some("c".to_owned()), limit: limit() },
         ),
-        (r#"{"type":"get_available_thinking_levels"}"#, Command::GetAvailableThinkingLevels),
-        (r#"{"type":"fork","entryId":"x"}"#, Command::Fork { entry_id: "x".to_owned() }),
-        (r#"{"type":"clone"}"#, Command::Clone),
-        (r#"{"type":"get_fork_messages"}"#, Command::GetForkMessages),
+        (r#"{"type":"get_available_thinking_levels"}"#, OmpCommand::GetAvailableThinkingLevels),
+        (r#"{"type":"fork","entryId":"x"}"#, OmpCommand::Fork { entry_id: "x".to_owned() }),
+        (r#"{"type":"clone"}"#, OmpCommand::Clone),
+        (r#"{"type":"get_fork_messages"}"#, OmpCommand::GetForkMessages),
     ] {
         assert!(line.contains(&format!(r#""type":"{}""#, command.name())), "{line} is named {}", command.name());
-        assert_eq!(parse(line), Ok(Incoming::Command { id: None, command }), "{line}");
+        assert_eq!(parse_line(line), Ok(OmpInboundFrame::Command { id: None, command }), "{line}");
     }
     for name in [
         "queue_message",
@@ -123,8 +125,10 @@ fn every_command_of_later_versions_and_of_pi_is_read() {
         "set_event_filter",
         "clear_queue",
     ] {
-        let parsed = parse(&format!(r#"{{"id":"a","type":"{name}"}}"#));
-        let Ok(Incoming::Command { id: Some(_), command: Command::NotServed { name: named, reason } }) = parsed else {
+        let parsed = parse_line(&format!(r#"{{"id":"a","type":"{name}"}}"#));
+        let Ok(OmpInboundFrame::Command { id: Some(_), command: OmpCommand::NotServed { name: named, reason } }) =
+            parsed
+        else {
             panic!("{name}")
         };
         assert!(named == name && reason.contains(": "), "{name}: {reason}");
@@ -137,13 +141,13 @@ fn every_command_of_later_versions_and_of_pi_is_read() {
         r#"{"id":"a","type":"get_login_providers"}"#,
         r#"{"id":"a","type":"login","providerId":"p"}"#,
     ] {
-        let Ok(Incoming::Adopted { id: Some(_), command }) = parse(line) else { panic!("{line}") };
+        let Ok(OmpInboundFrame::Adopted { id: Some(_), command }) = parse_line(line) else { panic!("{line}") };
         assert!(line.contains(command.name()), "{line}");
     }
     // What only hosts of gjc send is known to no client of omp.
     for name in ["negotiate_unattended", "workflow_gate_response", "set_capabilities", "resume"] {
-        let unknown = Incoming::Unknown { type_name: Some(name.to_owned()) };
-        assert_eq!(parse(&format!(r#"{{"id":"a","type":"{name}"}}"#)), Ok(unknown), "{name}");
+        let unknown = OmpInboundFrame::Unknown { type_name: Some(name.to_owned()) };
+        assert_eq!(parse_line(&format!(r#"{{"id":"a","type":"{name}"}}"#)), Ok(unknown), "{name}");
     }
 }
 
@@ -156,9 +160,9 @@ fn what_a_host_says_of_its_tools_and_uris_is_read_and_no_command() {
         (r#"{"type":"host_tool_result","id":"c"}"#, false),
         (r#"{"type":"host_tool_update","partialResult":{"content":[]}}"#, false),
     ] {
-        let read = matches!(parse(line), Ok(Incoming::HostTool { .. } | Incoming::HostUri { .. }));
+        let read = matches!(parse_line(line), Ok(OmpInboundFrame::HostTool { .. } | OmpInboundFrame::HostUri { .. }));
         assert_eq!(read, is_read, "{line}");
-        assert!(is_read || matches!(parse(line), Ok(Incoming::Unknown { .. })), "{line}");
+        assert!(is_read || matches!(parse_line(line), Ok(OmpInboundFrame::Unknown { .. })), "{line}");
     }
 }
 
@@ -203,11 +207,15 @@ fn a_field_of_a_later_command_that_is_wrong_is_named_with_what_is_accepted() {
         ),
     ] {
         let with_id = line.replacen('{', r#"{"id":"a","#, 1);
-        let malformed = parse(&with_id).expect_err(line);
+        let malformed = parse_line(&with_id).expect_err(line);
         let (id, text) = (Some("a".into()), format!("Failed to parse command: {want}"));
-        assert_eq!(encode(&malformed.response()), encode(&Response::failure(id, "parse", text)), "{line}");
+        assert_eq!(
+            encode_line(&malformed.to_response()),
+            encode_line(&OmpResponse::failure(id, "parse", text)),
+            "{line}"
+        );
     }
-    assert!(parse(r#"{"type":"bash","command":"ls","excludeFromContext":false}"#).is_ok());
+    assert!(parse_line(r#"{"type":"bash","command":"ls","excludeFromContext":false}"#).is_ok());
 }
 
 #[test]
@@ -222,8 +230,8 @@ fn an_id_is_echoed_as_it_came_and_null_is_none() {
         (r#"{"id":1e999,"type":"abort"}"#, r#"{"type":"response","command":"abort","success":true}"#),
         (r#"{"id":"a","id":"b","type":"abort"}"#, r#"{"id":"b","type":"response","command":"abort","success":true}"#),
     ] {
-        let Ok(Incoming::Command { id, command }) = parse(line) else { panic!("{line}") };
-        assert_eq!(encode(&Response::ack(id, command.name())), format!("{want}\n"), "{line}");
+        let Ok(OmpInboundFrame::Command { id, command }) = parse_line(line) else { panic!("{line}") };
+        assert_eq!(encode_line(&OmpResponse::ack(id, command.name())), format!("{want}\n"), "{line}");
     }
 }
 
@@ -238,21 +246,21 @@ fn an_unknown_command_is_answered_by_name_and_without_id() {
         (r#"{"type":null}"#, r#"{"type":"response","success":false,"error":"Unknown command: undefined"}"#),
         (r#"{"type":5}"#, r#"{"type":"response","command":"5","success":false,"error":"Unknown command: 5"}"#),
     ] {
-        let Ok(Incoming::Unknown { type_name }) = parse(line) else { panic!("{line}") };
-        assert_eq!(encode(&Response::unknown(type_name)), format!("{want}\n"), "{line}");
+        let Ok(OmpInboundFrame::Unknown { type_name }) = parse_line(line) else { panic!("{line}") };
+        assert_eq!(encode_line(&OmpResponse::unknown_command(type_name)), format!("{want}\n"), "{line}");
     }
 }
 
 #[test]
 fn a_line_that_cannot_be_read_is_answered_with_what_is_wrong() {
-    let text = |line: &str| Line::Text(line.to_owned());
+    let text = |line: &str| DecodedLine::Text(line.to_owned());
     for (line, want) in [
         (text("{bad json"), r#""error":"Failed to parse command: key must be a string at line 1 column 2""#),
         (text("{\"type\":"), r#""error":"Failed to parse command: EOF while parsing a value at line 1 column 8""#),
         (text("null"), r#""error":"Failed to parse command: a command is an object""#),
         (text("[1]"), r#""error":"Failed to parse command: a command is an object""#),
-        (Line::NotUtf8, r#""error":"Failed to parse command: the line is not UTF-8""#),
-        (Line::TooLong { limit: 8 }, r#""error":"Failed to parse command: the line is longer than 8 bytes""#),
+        (DecodedLine::NotUtf8, r#""error":"Failed to parse command: the line is not UTF-8""#),
+        (DecodedLine::TooLong { limit: 8 }, r#""error":"Failed to parse command: the line is longer than 8 bytes""#),
         (
             text(r#"{"type":"extension_ui_response","id":"u"}"#),
             r#""error":"Failed to parse command: extension_ui_response: needs either `value`, `confirmed` or `cancelled`: true""#,
@@ -266,7 +274,7 @@ fn a_line_that_cannot_be_read_is_answered_with_what_is_wrong() {
             r#""error":"Failed to parse command: extension_ui_response: `value` must be a string""#,
         ),
     ] {
-        let answer = encode(&receive(&line).unwrap_err().response());
+        let answer = encode_line(&receive_line(&line).unwrap_err().to_response());
         assert_eq!(
             answer,
             format!("{{\"type\":\"response\",\"command\":\"parse\",\"success\":false,{want}}}\n"),
@@ -291,8 +299,8 @@ fn a_wrong_field_is_named_with_the_id_of_its_request() {
             "steer: `images` must be an array of images, each with the strings `data` and `mimeType`",
         ),
     ] {
-        let want = Response::failure(Some("a".into()), "parse", format!("Failed to parse command: {want}"));
-        assert_eq!(parse(line).unwrap_err().response(), want, "{line}");
+        let want = OmpResponse::failure(Some("a".into()), "parse", format!("Failed to parse command: {want}"));
+        assert_eq!(parse_line(line).unwrap_err().to_response(), want, "{line}");
     }
 }
 
@@ -307,14 +315,14 @@ fn an_answer_to_a_dialog_says_one_thing() {
         (r#""cancelled":true,"confirmed":true"#, UiAnswer::Cancelled { timed_out: false }),
     ] {
         let line = format!(r#"{{"type":"extension_ui_response","id":"u1",{rest}}}"#);
-        assert_eq!(parse(&line), Ok(Incoming::UiResponse { id: "u1".to_owned(), answer: want }), "{rest}");
+        assert_eq!(parse_line(&line), Ok(OmpInboundFrame::UiResponse { id: "u1".to_owned(), answer: want }), "{rest}");
     }
 }
 
 #[test]
 fn a_text_cut_inside_a_character_is_still_a_prompt() {
-    let Ok(Incoming::Command { command: Command::Prompt { message, .. }, .. }) =
-        parse(r#"{"type":"prompt","message":"cut \ud83d"}"#)
+    let Ok(OmpInboundFrame::Command { command: OmpCommand::Prompt { message, .. }, .. }) =
+        parse_line(r#"{"type":"prompt","message":"cut \ud83d"}"#)
     else {
         panic!("not read")
     };
@@ -337,7 +345,7 @@ proptest! {
     fn whatever_is_said_arrives(message in any::<String>(), id in any::<String>()) {
         let line = format!(r#"{{"type":"follow_up","id":{},"message":{}}}"#,
             serde_json::to_string(&id).unwrap(), serde_json::to_string(&message).unwrap());
-        let command = Command::FollowUp { message, images: Vec::new() };
-        prop_assert_eq!(parse(&line), Ok(Incoming::Command { id: Some(Id::from(id.as_str())), command }));
+        let command = OmpCommand::FollowUp { message, images: Vec::new() };
+        prop_assert_eq!(parse_line(&line), Ok(OmpInboundFrame::Command { id: Some(OmpRequestId::from(id.as_str())), command }));
     }
 }

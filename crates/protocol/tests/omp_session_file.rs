@@ -1,9 +1,11 @@
 //! Session files: what is read is written back as it was.
 
-use countersign_protocol::omp::message::{AssistantBlock, Content, ContentBlock};
-use countersign_protocol::omp::session_file::{Body, Entry, Form, NotASession, SessionFile, read};
+use countersign_protocol::omp::message::{AssistantBlock, OmpContent, OmpContentBlock};
+use countersign_protocol::omp::session_file::{
+    FileForm, NotASession, SessionEntryBody, SessionFile, SessionFileEntry, read_session_file,
+};
 use countersign_protocol::omp::{AgentMessage, session_file};
-use countersign_protocol::{Wire, encode};
+use countersign_protocol::{WireValue, encode_line};
 use proptest::prelude::*;
 
 const SESSION: &str = include_str!("omp/session.jsonl");
@@ -12,8 +14,8 @@ fn no_ids() -> String {
     unreachable!("nothing needs an id")
 }
 
-fn line(value: &impl Wire) -> String {
-    String::from_utf8(encode(value).to_vec()).expect("JSON is UTF-8")
+fn line(value: &impl WireValue) -> String {
+    String::from_utf8(encode_line(value).to_vec()).expect("JSON is UTF-8")
 }
 
 fn written(file: &SessionFile) -> Vec<String> {
@@ -22,22 +24,22 @@ fn written(file: &SessionFile) -> Vec<String> {
 
 #[test]
 fn every_entry_is_written_back_as_it_was_read() {
-    let file = read(SESSION, no_ids).unwrap();
+    let file = read_session_file(SESSION, no_ids).unwrap();
     assert_eq!(written(&file), SESSION.split_inclusive('\n').collect::<Vec<_>>());
-    assert_eq!((file.unreadable, file.form), (0, Form::Current));
+    assert_eq!((file.unreadable, file.form), (0, FileForm::Current));
 }
 
 #[test]
 fn only_what_we_do_not_know_is_kept_raw() {
-    let kind = |entry: &Entry| match &entry.body {
-        Body::Unknown(_) => Some("entry"),
-        Body::Message(entry) => match &entry.message {
+    let kind = |entry: &SessionFileEntry| match &entry.body {
+        SessionEntryBody::Unknown(_) => Some("entry"),
+        SessionEntryBody::Message(entry) => match &entry.message {
             AgentMessage::Other(_) => Some("message"),
             AgentMessage::User(message) => match &message.content {
-                Content::Blocks(blocks) => {
-                    blocks.iter().any(|block| matches!(block, ContentBlock::Other(_))).then_some("block")
+                OmpContent::Blocks(blocks) => {
+                    blocks.iter().any(|block| matches!(block, OmpContentBlock::Other(_))).then_some("block")
                 }
-                Content::Text(_) => None,
+                OmpContent::Text(_) => None,
             },
             AgentMessage::Assistant(message) => {
                 message.content.iter().any(|block| matches!(block, AssistantBlock::Other(_))).then_some("block")
@@ -46,7 +48,7 @@ fn only_what_we_do_not_know_is_kept_raw() {
         },
         _ => None,
     };
-    let file = read(SESSION, no_ids).unwrap();
+    let file = read_session_file(SESSION, no_ids).unwrap();
     let raw: Vec<_> = file.entries.iter().filter_map(|entry| Some((entry.id.as_str(), kind(entry)?))).collect();
     assert_eq!(
         raw,
@@ -65,14 +67,14 @@ fn of_two_members_of_one_name_the_last_counts() {
     let twice =
         r#"{"type":"label","id":"a","parentId":null,"timestamp":"t","targetId":"x","label":"l","targetId":"y"}"#;
     let once = r#"{"type":"label","id":"a","parentId":null,"timestamp":"t","targetId":"y","label":"l"}"#;
-    assert_eq!(Entry::parse(twice).unwrap(), Entry::parse(once).unwrap());
+    assert_eq!(SessionFileEntry::parse(twice).unwrap(), SessionFileEntry::parse(once).unwrap());
     // One that does not count may be a number that no number of ours can hold.
     let beyond = twice.replace(r#""targetId":"x""#, r#""targetId":1e999"#);
-    assert_eq!(Entry::parse(&beyond).unwrap(), Entry::parse(once).unwrap());
+    assert_eq!(SessionFileEntry::parse(&beyond).unwrap(), SessionFileEntry::parse(once).unwrap());
     // Those that every entry has, too.
     for more in [r#""id":"z","#, r#""parentId":"z","#, r#""type":"message","#, r#""timestamp":7,"#, r#""id":1e999,"#] {
         let line = format!("{{{more}{}", &once[1..]);
-        assert_eq!(Entry::parse(&line).unwrap(), Entry::parse(once).unwrap(), "{line}");
+        assert_eq!(SessionFileEntry::parse(&line).unwrap(), SessionFileEntry::parse(once).unwrap(), "{line}");
     }
 }
 
@@ -86,7 +88,7 @@ fn a_file_without_the_header_of_a_session_is_no_session() {
         ("no id", "{\"type\":\"session\",\"version\":3}\n"),
         ("an array", "[]\n"),
     ] {
-        assert_eq!(read(text, no_ids), Err(NotASession), "{case}");
+        assert_eq!(read_session_file(text, no_ids), Err(NotASession), "{case}");
     }
 }
 
@@ -95,7 +97,7 @@ fn lines_that_cannot_be_read_are_counted_and_left_out() {
     let text = "\n{\"type\":\"session\",\"version\":3,\"id\":\"s\"}\r\nbroken\n{\"type\":\"label\"}\n\
                 [\"label\",\"a\"]\n{\"type\":\"session_info\",\"id\":\"a\",\"name\":\"cut \\ud83d\"}\n{\"type\":\"session\",\"version\":3,\"id\":\"t\"}\n\
                 {\"type\":\"message\",\"id\":\"b\",\"mess";
-    let file = read(text, no_ids).unwrap();
+    let file = read_session_file(text, no_ids).unwrap();
     // A list is no entry, although its members stand where those of one would.
     assert_eq!((file.unreadable, file.entries.len()), (5, 1));
     assert_eq!(
@@ -111,7 +113,7 @@ fn an_older_file_is_read_as_the_current_form() {
 broken
 {"type":"model_change","timestamp":"t","model":"p/m"}"#;
     let mut ids = ["header", "a", "b"].into_iter().map(str::to_owned);
-    let file = read(old, || ids.next().unwrap()).unwrap();
+    let file = read_session_file(old, || ids.next().unwrap()).unwrap();
     assert_eq!(
         written(&file).concat(),
         r#"{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/w","provider":"p"}
@@ -119,7 +121,7 @@ broken
 {"type":"model_change","id":"b","parentId":"a","timestamp":"t","model":"p/m"}
 "#
     );
-    assert_eq!((file.unreadable, file.form), (1, Form::Older));
+    assert_eq!((file.unreadable, file.form), (1, FileForm::Older));
 }
 
 proptest! {
@@ -149,7 +151,7 @@ proptest! {
 
     #[test]
     fn a_file_cut_anywhere_is_read_up_to_the_cut(at in 0..SESSION.len()) {
-        let file = session_file::read(&SESSION[..at], no_ids);
+        let file = session_file::read_session_file(&SESSION[..at], no_ids);
         let whole = SESSION[..at].matches('\n').count();
         let complete = SESSION.as_bytes()[at] == b'\n';
         match file {
@@ -190,7 +192,7 @@ fn a_title_line_before_the_header_names_the_session_and_stays() {
                     count += 1;
                     format!("{count}")
                 };
-                let file = read(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text}"));
+                let file = read_session_file(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text}"));
                 assert_eq!(file.header.title.as_deref(), want, "{text}");
                 assert_eq!((file.unreadable, file.entries.len()), (0, 1), "{text}");
                 let written = String::from_utf8(file.header.encode()).unwrap();
@@ -199,7 +201,7 @@ fn a_title_line_before_the_header_names_the_session_and_stays() {
                     first.starts_with(&title_line(title)[..30]) && second.contains(r#""type":"session""#),
                     "{written}"
                 );
-                assert_eq!(read(&written, no_ids).unwrap().header, file.header);
+                assert_eq!(read_session_file(&written, no_ids).unwrap().header, file.header);
             }
         }
     }
@@ -209,7 +211,7 @@ fn a_title_line_before_the_header_names_the_session_and_stays() {
 fn a_title_line_alone_is_no_session() {
     let line = r#"{"type":"title","v":1,"title":"t","updatedAt":"","pad":""}"#;
     for text in [line.to_owned(), format!("{line}\n"), behind(line, 3, "").replacen("session", "other", 1)] {
-        assert_eq!(read(&text, no_ids), Err(NotASession), "{text}");
+        assert_eq!(read_session_file(&text, no_ids), Err(NotASession), "{text}");
     }
-    assert_eq!(read(&format!("{line}\n{}", behind(line, 3, "")), no_ids), Err(NotASession), "two of them");
+    assert_eq!(read_session_file(&format!("{line}\n{}", behind(line, 3, "")), no_ids), Err(NotASession), "two of them");
 }

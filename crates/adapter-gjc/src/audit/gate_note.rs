@@ -2,7 +2,7 @@
 
 use countersign_core::{digest::Digest, gate::GateStage, id::SessionId, time::Millis};
 use countersign_protocol::gjc::{
-    audit::{AuditEvent, Outcome},
+    audit::{AuditEvent, AuditOutcome},
     gate_id::gate_id,
 };
 
@@ -24,6 +24,6 @@ pub(crate) fn of_gate(name: String, stage: GateStage) -> AuditGate {
 pub(crate) fn accepted(session: &SessionId, (stage, number): (GateStage, u32), answer: Digest, at: Millis) -> Note {
     let name = gate_id(session.as_str(), gate_form::stage(stage), number);
     let (event, answer) = (AuditEvent::GateResponseAccepted, answer.to_string());
-    let note = Note::new(at, event, Outcome::Accepted, key(event, &name, Some(&answer)));
+    let note = Note::new(at, event, AuditOutcome::Accepted, key(event, &name, Some(&answer)));
     Note { gate: Some(of_gate(name, stage)), answer_hash: Some(answer), ..note }
 }

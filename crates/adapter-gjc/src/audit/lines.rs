@@ -10,8 +10,8 @@ use countersign_core::{
     unattended::Event,
 };
 use countersign_protocol::{
-    Json,
-    gjc::audit::{AuditEvent, Outcome},
+    RawJson,
+    gjc::audit::{AuditEvent, AuditOutcome},
 };
 use countersign_runtime::{
     Handle,
@@ -66,36 +66,36 @@ const KINDS: [&str; 2] = ["unattended", "gate"];
 pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<Note> {
     let note = |event, outcome, word: &str| Note::new(at, event, outcome, format!("{word}:{session}:{}", lsn.0));
     let negotiated = |outcome| note(AuditEvent::UnattendedNegotiated, outcome, "unattended_negotiated");
-    let aborted = || note(AuditEvent::UnattendedAborted, Outcome::Aborted, "unattended_aborted");
+    let aborted = || note(AuditEvent::UnattendedAborted, AuditOutcome::Aborted, "unattended_aborted");
     match event {
         Event::Declared { .. } | Event::Narrowed { .. } | Event::Widened { .. } => {
-            vec![negotiated(Outcome::Accepted)]
+            vec![negotiated(AuditOutcome::Accepted)]
         }
-        Event::Kept => vec![negotiated(Outcome::Rejected)],
+        Event::Kept => vec![negotiated(AuditOutcome::Rejected)],
         Event::Denied { lacks, .. } => vec![match contract_terms::missing(lacks) {
             Missing::Scope(scope) => {
                 let scope = Some(scope.name().to_owned());
-                Note { scope, ..note(AuditEvent::ScopeDenied, Outcome::Denied, "scope_denied") }
+                Note { scope, ..note(AuditEvent::ScopeDenied, AuditOutcome::Denied, "scope_denied") }
             }
             Missing::Action(action) => {
                 let action = Some(action.name().to_owned());
-                Note { action, ..note(AuditEvent::ActionDenied, Outcome::Denied, "action_denied") }
+                Note { action, ..note(AuditEvent::ActionDenied, AuditOutcome::Denied, "action_denied") }
             }
         }],
         Event::Breached { breach, place, gate } => {
             let (metric, [limit, observed]) = contract_terms::amounts(*breach);
             let phase = contract_terms::phase_of(place);
             let budget = json!({ "metric": metric, "limit": limit, "observed": observed, "phase": phase });
-            let exceeded = note(AuditEvent::BudgetExceeded, Outcome::Exceeded, "budget_exceeded");
-            let exceeded = Note { budget: Some(Json::from(budget)), ..exceeded };
+            let exceeded = note(AuditEvent::BudgetExceeded, AuditOutcome::Exceeded, "budget_exceeded");
+            let exceeded = Note { budget: Some(RawJson::from(budget)), ..exceeded };
             if gate.is_some() { vec![exceeded] } else { vec![exceeded, aborted()] }
         }
         Event::Extended { metric, limit, .. } => {
-            vec![Note { budget: Some(raised(*metric, *limit)), ..negotiated(Outcome::Accepted) }]
+            vec![Note { budget: Some(raised(*metric, *limit)), ..negotiated(AuditOutcome::Accepted) }]
         }
         Event::Ended => vec![aborted()],
         Event::Settled => {
-            vec![note(AuditEvent::UnattendedAbortSettled, Outcome::Aborted, "unattended_abort_settled")]
+            vec![note(AuditEvent::UnattendedAbortSettled, AuditOutcome::Aborted, "unattended_abort_settled")]
         }
         // The gate of a proposal is told of by itself; what a command took is in the log.
         Event::Proposed { .. } | Event::Counted { .. } => Vec::new(),
@@ -103,9 +103,9 @@ pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Ve
 }
 
 /// A limit that a person raised.
-fn raised(metric: LedgerMetric, limit: u64) -> Json {
+fn raised(metric: LedgerMetric, limit: u64) -> RawJson {
     let (metric, [limit, _]) = contract_terms::amounts(BudgetBreach { metric, limit, observed: limit });
-    Json::from(json!({ "metric": metric, "limit": limit }))
+    RawJson::from(json!({ "metric": metric, "limit": limit }))
 }
 
 #[cfg(test)]
@@ -120,12 +120,12 @@ mod tests {
         unattended::{BreachPoint, Event},
     };
 
-    use countersign_protocol::Json;
+    use countersign_protocol::RawJson;
 
     use super::of;
 
-    fn sorted(budget: &Json) -> String {
-        let members: BTreeMap<String, serde_json::Value> = budget.read().unwrap();
+    fn sorted(budget: &RawJson) -> String {
+        let members: BTreeMap<String, serde_json::Value> = budget.decode_as().unwrap();
         serde_json::to_string(&members).unwrap()
     }
 

@@ -3,7 +3,7 @@
 //! It must not know HTTP, nor who may say it.
 
 use countersign_protocol::{
-    Json, Wire,
+    RawJson, WireValue,
     gjc::bridge::{DialogAnswer, GateAnswer, PermissionAnswer, PermissionKind},
     omp::UiAnswer,
 };
@@ -24,19 +24,19 @@ struct Said<'a> {
     timed_out: Option<bool>,
 }
 
-impl Wire for Said<'_> {}
+impl WireValue for Said<'_> {}
 
 /// The line that answers a gate, without its id.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "workflow_gate_response")]
 struct Gate<'a> {
     gate_id: &'a str,
-    answer: &'a Json,
+    answer: &'a RawJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<&'a str>,
 }
 
-impl Wire for Gate<'_> {}
+impl WireValue for Gate<'_> {}
 
 fn line(id: &str, answer: &UiAnswer) -> String {
     let mut said = Said { id, value: None, confirmed: None, cancelled: None, timed_out: None };
@@ -48,7 +48,7 @@ fn line(id: &str, answer: &UiAnswer) -> String {
             said.timed_out = timed_out.then_some(true);
         }
     }
-    Json::of(&said).text().to_owned()
+    RawJson::from_wire(&said).as_text().to_owned()
 }
 
 /// The line that answers a dialog. A client that cannot show it leaves it unanswered.
@@ -77,15 +77,15 @@ pub(super) fn cancelled(id: &str) -> String {
 /// The command that answers a gate.
 pub(super) fn gate(answer: &GateAnswer) -> String {
     let GateAnswer { gate_id, answer, idempotency_key } = answer;
-    Json::of(&Gate { gate_id, answer, idempotency_key: idempotency_key.as_deref() }).text().to_owned()
+    RawJson::from_wire(&Gate { gate_id, answer, idempotency_key: idempotency_key.as_deref() }).as_text().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use countersign_protocol::gjc::{
-        Incoming,
+        GjcInboundFrame,
         bridge::{DialogAnswer, PermissionAnswer},
-        parse,
+        parse_line,
     };
     use countersign_protocol::omp::UiAnswer;
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_a_client_says_is_what_the_door_reads() {
-        let answered = |answer| Incoming::UiResponse { id: "d1".to_owned(), answer };
+        let answered = |answer| GjcInboundFrame::UiResponse { id: "d1".to_owned(), answer };
         for (body, want) in [
             (r#"{"status":"value","value":"x"}"#, UiAnswer::Value("x".to_owned())),
             (r#"{"status":"value","value":true}"#, UiAnswer::Confirmed(true)),
@@ -101,8 +101,8 @@ mod tests {
             (r#"{"status":"cancelled"}"#, UiAnswer::Cancelled { timed_out: false }),
             (r#"{"status":"unsupported","capability":"x"}"#, UiAnswer::Cancelled { timed_out: false }),
         ] {
-            let line = dialog("d1", &DialogAnswer::read(body).unwrap());
-            assert_eq!(parse(&line).unwrap(), answered(want), "{body}");
+            let line = dialog("d1", &DialogAnswer::from_body(body).unwrap());
+            assert_eq!(parse_line(&line).unwrap(), answered(want), "{body}");
         }
         for (body, want) in [
             (r#"{"outcome":"selected","optionId":"allow_once"}"#, UiAnswer::Value("allow_once".to_owned())),
@@ -112,8 +112,8 @@ mod tests {
             ),
             (r#"{"outcome":"cancelled"}"#, UiAnswer::Cancelled { timed_out: false }),
         ] {
-            let line = permission("d1", &PermissionAnswer::read(body).unwrap());
-            assert_eq!(parse(&line).unwrap(), answered(want), "{body}");
+            let line = permission("d1", &PermissionAnswer::from_body(body).unwrap());
+            assert_eq!(parse_line(&line).unwrap(), answered(want), "{body}");
         }
     }
 }

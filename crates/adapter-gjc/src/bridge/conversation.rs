@@ -12,13 +12,13 @@ use std::{
 use bytes::{BufMut as _, Bytes, BytesMut};
 use countersign_adapter_omp::FromClients;
 use countersign_protocol::{
-    Json,
+    RawJson,
     gjc::{
-        Envelope, Id,
-        bridge::{About, REPLAY_WINDOW, Reset, Told, answered, with},
+        GjcEnvelope, OmpRequestId,
+        bridge::{AdapterFrame, FrameSubject, REPLAY_WINDOW, ResetPayload, with_members, with_response_id},
         event::FrameType,
     },
-    lines::Line,
+    lines::DecodedLine,
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -59,9 +59,9 @@ pub(super) struct Conversation {
 #[derive(Default)]
 struct Asked {
     last: u64,
-    open: BTreeMap<String, (Option<Id>, oneshot::Sender<Json>)>,
+    open: BTreeMap<String, (Option<OmpRequestId>, oneshot::Sender<RawJson>)>,
     /// Those that are answered, with the id of the client.
-    answered: VecDeque<(String, Option<Id>)>,
+    answered: VecDeque<(String, Option<OmpRequestId>)>,
 }
 
 impl Conversation {
@@ -97,8 +97,8 @@ impl Conversation {
         // Whom the door speaks to.
         let mut client = 0;
         while let Some(frame) = frames.recv().await {
-            match std::str::from_utf8(&frame).ok().and_then(Told::read) {
-                Some(Told { about: About::Client(number), .. }) => {
+            match std::str::from_utf8(&frame).ok().and_then(AdapterFrame::from_line) {
+                Some(AdapterFrame { about: FrameSubject::Client(number), .. }) => {
                     client = number;
                     self.waiting.lock().nobody_works();
                 }
@@ -111,36 +111,36 @@ impl Conversation {
         self.asked.lock().open.clear();
     }
 
-    fn told(&self, told: Told, client: u64) {
-        let Told { kind, payload, session, about, seq: _ } = told;
+    fn told(&self, told: AdapterFrame, client: u64) {
+        let AdapterFrame { kind, payload, session, about, seq: _ } = told;
         let session = session.unwrap_or_else(|| self.session());
         self.is_of(&session);
         let (payload, correlation) = match about {
-            About::Nothing | About::Client(_) => (payload, None),
-            About::Command(id) => {
+            FrameSubject::Nothing | FrameSubject::Client(_) => (payload, None),
+            FrameSubject::Command(id) => {
                 let Some(response) = payload else { return };
                 return self.responded(&session, &id, &response);
             }
-            About::Dialog(id) => {
+            FrameSubject::Dialog(id) => {
                 self.waiting.lock().asked(id.clone(), Prompt::Dialog(id.clone()));
                 (payload, Some(id))
             }
-            About::Permission { call, dialog } => {
+            FrameSubject::Permission { call, dialog } => {
                 let id = self.waiting.lock().asked_for(call, dialog);
                 (payload, Some(id))
             }
-            About::DialogEnds(id) => {
+            FrameSubject::DialogEnds(id) => {
                 self.waiting.lock().taken_away(&id);
                 (payload, None)
             }
-            About::Gate(id) => (payload, Some(id)),
-            About::ToolCall(id) => return self.works(Work::Tool, id, client, session, payload),
-            About::ToolCallEnds(id) => {
+            FrameSubject::Gate(id) => (payload, Some(id)),
+            FrameSubject::ToolCall(id) => return self.works(Work::Tool, id, client, session, payload),
+            FrameSubject::ToolCallEnds(id) => {
                 self.waiting.lock().done(Work::Tool, &id);
                 (payload, None)
             }
-            About::UriRequest(id) => return self.works(Work::Uri, id, client, session, payload),
-            About::UriRequestEnds(id) => {
+            FrameSubject::UriRequest(id) => return self.works(Work::Uri, id, client, session, payload),
+            FrameSubject::UriRequestEnds(id) => {
                 self.waiting.lock().done(Work::Uri, &id);
                 (payload, None)
             }
@@ -151,14 +151,14 @@ impl Conversation {
     }
 
     /// The host is asked to do something: the client that the door speaks to, and nobody who comes after it.
-    fn works(&self, work: Work, id: String, client: u64, session: String, payload: Option<Json>) {
+    fn works(&self, work: Work, id: String, client: u64, session: String, payload: Option<RawJson>) {
         let present = *self.present.borrow();
         // The door will hear that it has gone, and ends what it had.
         if let Some(payload) = payload.filter(|_| present.is_here && present.number == client) {
             self.waiting.lock().begun(work, id);
             self.window.push(|seq| {
                 self.frames_of_work.lock().note(seq);
-                event(&Envelope::new(kind_of(work), session, seq, frame_id(), payload))
+                event(&GjcEnvelope::new(kind_of(work), session, seq, frame_id(), payload))
             });
         }
     }
@@ -179,7 +179,7 @@ impl Conversation {
         }
     }
 
-    fn responded(&self, session: &str, id: &str, response: &Json) {
+    fn responded(&self, session: &str, id: &str, response: &RawJson) {
         let mut asked = self.asked.lock();
         let (id, waits) = match asked.open.remove(id) {
             Some((client, waits)) => {
@@ -196,7 +196,7 @@ impl Conversation {
             }
         };
         drop(asked);
-        let response = answered(response, id.as_ref());
+        let response = with_response_id(response, id.as_ref());
         self.publish(FrameType::Response, session.to_owned(), response.clone(), None);
         if let Some(waits) = waits {
             // Whoever asked may have gone; what was asked is done.
@@ -204,11 +204,11 @@ impl Conversation {
         }
     }
 
-    fn publish(&self, kind: FrameType, session: String, payload: Json, correlation: Option<String>) {
+    fn publish(&self, kind: FrameType, session: String, payload: RawJson, correlation: Option<String>) {
         self.window.push(|seq| {
-            let envelope = Envelope::new(kind, session, seq, frame_id(), payload);
+            let envelope = GjcEnvelope::new(kind, session, seq, frame_id(), payload);
             event(&match correlation {
-                Some(id) => envelope.correlated(id),
+                Some(id) => envelope.with_correlation_id(id),
                 None => envelope,
             })
         });
@@ -216,16 +216,16 @@ impl Conversation {
 
     /// What a client is sent that missed frames, before those that are kept.
     pub(super) fn reset(&self, first: u64) -> Bytes {
-        let reset = Reset::new(first);
-        let (id, seq) = reset.frame();
-        event(&Envelope::new(FrameType::Reset, self.session(), seq, id, reset))
+        let reset = ResetPayload::new(first);
+        let (id, seq) = reset.frame_id_and_seq();
+        event(&GjcEnvelope::new(FrameType::Reset, self.session(), seq, id, reset))
     }
 
     /// Has the door do a command, the text of an object. It goes on where whoever asked has gone.
     ///
     /// # Errors
     /// [`Ended`].
-    pub(super) async fn ask(&self, command: &str, id: Option<Id>) -> Result<Json, Ended> {
+    pub(super) async fn ask(&self, command: &str, id: Option<OmpRequestId>) -> Result<RawJson, Ended> {
         let (waits, answer) = oneshot::channel();
         let own = {
             let mut asked = self.asked.lock();
@@ -234,7 +234,7 @@ impl Conversation {
             asked.open.insert(own.clone(), (id, waits));
             own
         };
-        if let Err(ended) = self.say(with(command, &[("id", &own)])).await {
+        if let Err(ended) = self.say(with_members(command, &[("id", &own)])).await {
             self.asked.lock().open.remove(&own);
             return Err(ended);
         }
@@ -249,7 +249,7 @@ impl Conversation {
         if self.window.is_over() {
             return Err(Ended);
         }
-        self.lines.send(FromClients::Line(Line::Text(line))).await.map_err(|_| Ended)
+        self.lines.send(FromClients::Line(DecodedLine::Text(line))).await.map_err(|_| Ended)
     }
 
     /// Takes what is asked under `id`.
@@ -325,10 +325,10 @@ impl Drop for Listening {
 }
 
 /// A frame as a stream carries it.
-fn event<P: countersign_protocol::Wire>(envelope: &Envelope<P>) -> Bytes {
+fn event<P: countersign_protocol::WireValue>(envelope: &GjcEnvelope<P>) -> Bytes {
     let mut bytes = BytesMut::with_capacity(512);
     bytes.put_slice(b"data: ");
-    bytes.put(countersign_protocol::encode(envelope));
+    bytes.put(countersign_protocol::encode_line(envelope));
     bytes.put_u8(b'\n');
     bytes.freeze()
 }

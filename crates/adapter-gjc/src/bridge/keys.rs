@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use countersign_protocol::gjc::bridge::{Fingerprint, MOST_KEYS, Repeat};
+use countersign_protocol::gjc::bridge::{MOST_KEYS, RepeatOutcome, RequestFingerprint};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -25,7 +25,7 @@ struct Kept {
 }
 
 struct Known {
-    fingerprint: Fingerprint,
+    fingerprint: RequestFingerprint,
     answer: watch::Receiver<Option<Answer>>,
 }
 
@@ -49,16 +49,16 @@ impl Keys {
     pub(super) async fn once(
         &self,
         key: String,
-        fingerprint: Fingerprint,
+        fingerprint: RequestFingerprint,
         work: impl Future<Output = Answer> + Send + 'static,
     ) -> Result<Answer, NotDone> {
         let mut answer = {
             let mut kept = self.0.lock();
             match kept.known.get(&key) {
-                Some(known) => match fingerprint.repeats(&known.fingerprint) {
-                    Repeat::Same => known.answer.clone(),
-                    Repeat::Conflict => return Err(NotDone::Conflict),
-                    Repeat::NotController => return Err(NotDone::NotController),
+                Some(known) => match fingerprint.compare_with(&known.fingerprint) {
+                    RepeatOutcome::Same => known.answer.clone(),
+                    RepeatOutcome::Conflict => return Err(NotDone::Conflict),
+                    RepeatOutcome::NotController => return Err(NotDone::NotController),
                 },
                 None => {
                     let (told, answer) = watch::channel(None);
@@ -99,7 +99,7 @@ impl Known {
     }
 
     fn length(&self) -> usize {
-        self.answer.borrow().as_ref().map_or(0, |answer| answer.body.text().len())
+        self.answer.borrow().as_ref().map_or(0, |answer| answer.body.as_text().len())
     }
 }
 
@@ -111,19 +111,19 @@ mod tests {
     };
 
     use countersign_protocol::{
-        Json,
-        gjc::bridge::{Fingerprint, MOST_KEYS},
+        RawJson,
+        gjc::bridge::{MOST_KEYS, RequestFingerprint},
     };
     use tokio::sync::oneshot;
 
     use super::{Answer, Keys, NotDone};
 
     fn answer(text: &str) -> Answer {
-        Answer { status: 200, body: Json::of(text) }
+        Answer { status: 200, body: RawJson::from_wire(text) }
     }
 
-    fn print(body: &str) -> Fingerprint {
-        Fingerprint::of("commands", body.as_bytes(), None)
+    fn print(body: &str) -> RequestFingerprint {
+        RequestFingerprint::for_request("commands", body.as_bytes(), None)
     }
 
     #[tokio::test]

@@ -14,14 +14,15 @@ use axum::{
 use countersign_adapter_omp::session_file::find;
 use countersign_http::{listen, reply, web::sse};
 use countersign_protocol::{
-    Json, Wire,
+    RawJson, WireValue,
     gjc::{
-        Command,
+        GjcCommand,
         bridge::{
-            self, BridgeError, DialogAnswer, Done, Endpoint, Fingerprint, Handshake, Invalid, PermissionAnswer, with,
+            self, BridgeEndpoint, BridgeError, DialogAnswer, ExpectedInput, HandshakeRequest, PermissionAnswer,
+            RequestFingerprint, StatusBody, with_members,
         },
         host_tool::HostToolAnswer,
-        unattended::Scope,
+        unattended::CommandScope,
     },
 };
 use futures_util::StreamExt as _;
@@ -61,27 +62,27 @@ pub(super) async fn answer(State(house): State<Arc<House>>, request: Request) ->
         }
         Err(why) => Err(BridgeError::Forbidden(why.trim_end())),
     };
-    told.unwrap_or_else(|error| answered(error.status(), &error.body()))
+    told.unwrap_or_else(|error| answered(error.status_code(), &error.error_body()))
 }
 
-fn answered(status: u16, body: &Json) -> Response {
+fn answered(status: u16, body: &RawJson) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    reply::plain(status, "application/json", body.text().as_bytes().to_vec())
+    reply::plain(status, "application/json", body.as_text().as_bytes().to_vec())
 }
 
-fn ok(body: &(impl Wire + ?Sized)) -> Response {
-    answered(200, &Json::of(body))
+fn ok(body: &(impl WireValue + ?Sized)) -> Response {
+    answered(200, &RawJson::from_wire(body))
 }
 
 impl Answer {
-    fn of(body: &(impl Wire + ?Sized)) -> Self {
-        Self { status: 200, body: Json::of(body) }
+    fn of(body: &(impl WireValue + ?Sized)) -> Self {
+        Self { status: 200, body: RawJson::from_wire(body) }
     }
 }
 
 impl From<BridgeError> for Answer {
     fn from(error: BridgeError) -> Self {
-        Self { status: error.status(), body: error.body() }
+        Self { status: error.status_code(), body: error.error_body() }
     }
 }
 
@@ -124,8 +125,8 @@ impl Visit {
     async fn route(&self, body: Body) -> Outcome {
         let (method, path) = (&self.head.method, self.head.uri.path());
         match (method, path) {
-            (&Method::GET, "/healthz") => return Ok(ok(&Done::Ok)),
-            (&Method::GET, "/v1/help") => return Ok(ok(&self.house.setup.endpoints.help())),
+            (&Method::GET, "/healthz") => return Ok(ok(&StatusBody::Ok)),
+            (&Method::GET, "/v1/help") => return Ok(ok(&self.house.setup.endpoints.help_body())),
             _ => {}
         }
         self.comes_in().await?;
@@ -168,12 +169,12 @@ impl Visit {
         Ok(())
     }
 
-    fn is_on(&self, endpoint: Endpoint) -> Result<(), BridgeError> {
-        let is_on = self.house.setup.endpoints.has(endpoint);
+    fn is_on(&self, endpoint: BridgeEndpoint) -> Result<(), BridgeError> {
+        let is_on = self.house.setup.endpoints.is_enabled(endpoint);
         if is_on { Ok(()) } else { Err(BridgeError::EndpointDisabled(endpoint)) }
     }
 
-    fn may(&self, scope: Scope) -> Result<(), BridgeError> {
+    fn may(&self, scope: CommandScope) -> Result<(), BridgeError> {
         if self.house.setup.scopes.contains(&scope) { Ok(()) } else { Err(BridgeError::ScopeDenied(scope)) }
     }
 
@@ -191,7 +192,7 @@ impl Visit {
         conversation: &Conversation,
         route: &str,
         body: &str,
-        invalid: Invalid,
+        invalid: ExpectedInput,
         work: impl Future<Output = Answer> + Send + 'static,
     ) -> Outcome {
         let Some(key) = text(&self.head.headers, KEY) else {
@@ -203,7 +204,7 @@ impl Visit {
             let message = format!("`Idempotency-Key` must have 1 to {LONGEST_KEY} characters");
             return Err(BridgeError::Invalid { what: invalid, message });
         }
-        let fingerprint = Fingerprint::of(route, body.as_bytes(), self.owner());
+        let fingerprint = RequestFingerprint::for_request(route, body.as_bytes(), self.owner());
         match conversation.keys.once(key.to_owned(), fingerprint, work).await {
             Ok(answer) => Ok(answer.into()),
             Err(NotDone::Conflict) => Err(BridgeError::IdempotencyConflict),
@@ -214,7 +215,7 @@ impl Visit {
 
     async fn handshake(&self, body: Body) -> Outcome {
         let body = read(body).await?;
-        let handshake = Handshake::read(&body)?;
+        let handshake = HandshakeRequest::from_body(&body)?;
         if let Err(rejected) = handshake.speaks_ours() {
             return Ok(ok(&rejected));
         }
@@ -225,7 +226,7 @@ impl Visit {
         let mut accepted = None;
         if let Some(declaration) = &handshake.unattended {
             let command = json!({ "type": "negotiate_unattended" }).to_string();
-            let command = format!("{},\"declaration\":{}}}", command.trim_end_matches('}'), declaration.text());
+            let command = format!("{},\"declaration\":{}}}", command.trim_end_matches('}'), declaration.as_text());
             match said(&conversation.ask(&command, None).await?) {
                 Said::Done(data) => accepted = data,
                 Said::Failed(error) => return Ok(answered(403, &coded(error, "invalid_unattended_declaration"))),
@@ -233,13 +234,13 @@ impl Visit {
         }
         let setup = &self.house.setup;
         let session = conversation.session();
-        let paths = setup.endpoints.paths(&session);
-        Ok(ok(&handshake.welcome(session, &setup.scopes, paths, accepted)))
+        let paths = setup.endpoints.session_paths(&session);
+        Ok(ok(&handshake.accept_client(session, &setup.scopes, paths, accepted)))
     }
 
     fn sessions(&self) -> Outcome {
-        self.is_on(Endpoint::Commands)?;
-        self.may(Scope::MessageRead)?;
+        self.is_on(BridgeEndpoint::Commands)?;
+        self.may(CommandScope::MessageRead)?;
         let all = self.house.all();
         let sessions: Vec<_> =
             all.iter().filter(|one| !one.window.is_over()).map(|one| json!({ "session_id": one.session() })).collect();
@@ -247,10 +248,10 @@ impl Visit {
     }
 
     async fn begin(&self, body: Body) -> Outcome {
-        self.is_on(Endpoint::Commands)?;
-        self.may(Scope::Session)?;
+        self.is_on(BridgeEndpoint::Commands)?;
+        self.may(CommandScope::Session)?;
         let body = read(body).await?;
-        let invalid = |message: String| BridgeError::Invalid { what: Invalid::Request, message };
+        let invalid = |message: String| BridgeError::Invalid { what: ExpectedInput::Request, message };
         let opening: Opening = match body.trim() {
             "" => Opening::default(),
             body => match serde_json::from_str(body) {
@@ -272,7 +273,7 @@ impl Visit {
     }
 
     fn events(&self, conversation: &Arc<Conversation>) -> Outcome {
-        self.is_on(Endpoint::Events)?;
+        self.is_on(BridgeEndpoint::Events)?;
         let query = self.head.uri.query().unwrap_or_default();
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
         let last = pairs.into_iter().find(|(name, _)| name == "last_seq").map(|(_, value)| value);
@@ -305,14 +306,14 @@ impl Visit {
     }
 
     async fn command(&self, conversation: &Arc<Conversation>, body: Body) -> Outcome {
-        self.is_on(Endpoint::Commands)?;
+        self.is_on(BridgeEndpoint::Commands)?;
         let body = read(body).await?;
-        let (id, command) = match bridge::command(&body)? {
+        let (id, command) = match bridge::read_command(&body)? {
             Ok(read) => read,
-            Err(refused) => return Ok(ok(&refused.response())),
+            Err(refused) => return Ok(ok(&refused.to_response())),
         };
-        self.may(command.scope())?;
-        if matches!(command, Command::WorkflowGateResponse { .. }) {
+        self.may(command.required_scope())?;
+        if matches!(command, GjcCommand::WorkflowGateResponse { .. }) {
             self.holds_control(conversation)?;
         }
         let (asked, line) = (Arc::clone(conversation), body.clone());
@@ -322,32 +323,32 @@ impl Visit {
                 Err(ended) => BridgeError::from(ended).into(),
             }
         };
-        self.once(conversation, "commands", &body, Invalid::Command, work).await
+        self.once(conversation, "commands", &body, ExpectedInput::Command, work).await
     }
 
     fn claim(&self, conversation: &Conversation) -> Outcome {
-        self.is_on(Endpoint::Control)?;
-        self.may(Scope::Control)?;
+        self.is_on(BridgeEndpoint::Control)?;
+        self.may(CommandScope::Control)?;
         let fresh = fresh_token().ok_or(BridgeError::Ended)?;
         match conversation.claim(self.owner(), fresh) {
-            Ok(owner_token) => Ok(ok(&Done::Claimed { owner_token })),
+            Ok(owner_token) => Ok(ok(&StatusBody::Claimed { owner_token })),
             Err(Busy) => Err(BridgeError::ControllerBusy),
         }
     }
 
     async fn disconnect(&self, conversation: &Conversation) -> Outcome {
-        self.is_on(Endpoint::Control)?;
-        self.may(Scope::Control)?;
+        self.is_on(BridgeEndpoint::Control)?;
+        self.may(CommandScope::Control)?;
         let prompts = conversation.release(self.owner()).ok_or(BridgeError::NotController)?;
         for Prompt::Dialog(id) | Prompt::Permission(id) in prompts {
             conversation.say(answers::cancelled(&id)).await?;
         }
-        Ok(ok(&Done::Released))
+        Ok(ok(&StatusBody::Released))
     }
 
     async fn respond(&self, conversation: &Arc<Conversation>, id: String, body: Body) -> Outcome {
-        self.is_on(Endpoint::UiResponses)?;
-        self.may(Scope::Control)?;
+        self.is_on(BridgeEndpoint::UiResponses)?;
+        self.may(CommandScope::Control)?;
         self.holds_control(conversation)?;
         let body = read(body).await?;
         let route = format!("ui-responses/{id}");
@@ -364,12 +365,12 @@ impl Visit {
                     Err(ended) => BridgeError::from(ended).into(),
                 }
             };
-            return self.once(conversation, &route, &body, Invalid::UiResponse, work).await;
+            return self.once(conversation, &route, &body, ExpectedInput::UiResponse, work).await;
         }
         // What cannot be read leaves it waiting.
         let read = match conversation.waiting.lock().shows(&id) {
-            Some(Prompt::Permission(_)) => Read::Permission(PermissionAnswer::read(&body)?),
-            Some(Prompt::Dialog(_)) => Read::Dialog(DialogAnswer::read(&body)?),
+            Some(Prompt::Permission(_)) => Read::Permission(PermissionAnswer::from_body(&body)?),
+            Some(Prompt::Dialog(_)) => Read::Dialog(DialogAnswer::from_body(&body)?),
             // Somebody may have answered it under the same key.
             None => Read::Nothing,
         };
@@ -382,16 +383,16 @@ impl Visit {
                 (Err(not), _) => return BridgeError::from(not).into(),
             };
             match asked.say(line).await {
-                Ok(()) => Answer::of(&Done::Accepted),
+                Ok(()) => Answer::of(&StatusBody::Accepted),
                 Err(ended) => BridgeError::from(ended).into(),
             }
         };
-        self.once(conversation, &route, &body, Invalid::UiResponse, work).await
+        self.once(conversation, &route, &body, ExpectedInput::UiResponse, work).await
     }
 
     async fn tool_result(&self, conversation: &Conversation, id: &str, body: Body) -> Outcome {
-        self.is_on(Endpoint::HostToolResults)?;
-        self.may(Scope::HostTools)?;
+        self.is_on(BridgeEndpoint::HostToolResults)?;
+        self.may(CommandScope::HostTools)?;
         let body = read(body).await?;
         let is_known = match bridge::host_tool_result(&body)? {
             HostToolAnswer::Update(_) => conversation.waiting.lock().is_asked(Work::Tool, id),
@@ -400,20 +401,20 @@ impl Visit {
         if !is_known {
             return Err(BridgeError::UnknownCall);
         }
-        conversation.say(with(&body, &[("id", id)])).await?;
-        Ok(ok(&Done::Accepted))
+        conversation.say(with_members(&body, &[("id", id)])).await?;
+        Ok(ok(&StatusBody::Accepted))
     }
 
     async fn uri_result(&self, conversation: &Conversation, id: &str, body: Body) -> Outcome {
-        self.is_on(Endpoint::HostUriResults)?;
-        self.may(Scope::HostUri)?;
+        self.is_on(BridgeEndpoint::HostUriResults)?;
+        self.may(CommandScope::HostUri)?;
         let body = read(body).await?;
         bridge::host_uri_result(&body)?;
         if !conversation.waiting.lock().done(Work::Uri, id) {
             return Err(BridgeError::UnknownCall);
         }
-        conversation.say(with(&body, &[("type", "host_uri_result"), ("id", id)])).await?;
-        Ok(ok(&Done::Accepted))
+        conversation.say(with_members(&body, &[("type", "host_uri_result"), ("id", id)])).await?;
+        Ok(ok(&StatusBody::Accepted))
     }
 }
 
@@ -426,46 +427,46 @@ enum Read {
 
 /// What a command came to.
 enum Said {
-    Done(Option<Json>),
-    Failed(Json),
+    Done(Option<RawJson>),
+    Failed(RawJson),
 }
 
 #[derive(Deserialize)]
 struct Responded {
     success: bool,
     #[serde(default)]
-    data: Option<Json>,
+    data: Option<RawJson>,
     #[serde(default)]
-    error: Option<Json>,
+    error: Option<RawJson>,
 }
 
-fn said(response: &Json) -> Said {
-    match response.read::<Responded>() {
+fn said(response: &RawJson) -> Said {
+    match response.decode_as::<Responded>() {
         Ok(Responded { success: true, data, .. }) => Said::Done(data),
         Ok(Responded { error: Some(error), .. }) => Said::Failed(error),
-        Ok(_) | Err(_) => Said::Failed(Json::of("the command failed")),
+        Ok(_) | Err(_) => Said::Failed(RawJson::from_wire("the command failed")),
     }
 }
 
 /// What is told of an answer to a gate: what became of it, or an error with its code.
 fn resolution(said: Said) -> Answer {
     match said {
-        Said::Done(data) => Answer { status: 200, body: data.unwrap_or_else(|| Json::of(&())) },
+        Said::Done(data) => Answer { status: 200, body: data.unwrap_or_else(|| RawJson::from_wire(&())) },
         Said::Failed(error) => {
             let body = coded(error, "unattended_not_negotiated");
             #[derive(Deserialize)]
             struct Coded {
                 code: String,
             }
-            let is_denied = body.read::<Coded>().is_ok_and(|error| error.code.ends_with("_denied"));
+            let is_denied = body.decode_as::<Coded>().is_ok_and(|error| error.code.ends_with("_denied"));
             Answer { status: if is_denied { 403 } else { 409 }, body }
         }
     }
 }
 
 /// An error as an object with a code. One that is a text gets `code`.
-fn coded(error: Json, code: &str) -> Json {
-    match error.read::<String>() {
+fn coded(error: RawJson, code: &str) -> RawJson {
+    match error.decode_as::<String>() {
         Ok(message) => json!({ "code": code, "message": message }).into(),
         Err(_) => error,
     }

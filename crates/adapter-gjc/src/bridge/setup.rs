@@ -11,8 +11,8 @@ use std::{
 use countersign_agent_dir::Environment;
 use countersign_http::listen;
 use countersign_protocol::gjc::{
-    bridge::{self, Endpoints, TOKEN_VARIABLE},
-    unattended::Scope,
+    bridge::{self, EnabledEndpoints, TOKEN_VARIABLE},
+    unattended::CommandScope,
 };
 use secrecy::SecretString;
 
@@ -65,7 +65,7 @@ pub enum SetupError {
     Port(String),
     /// A name is unknown.
     #[error(transparent)]
-    Name(#[from] bridge::StartError),
+    Name(#[from] bridge::BridgeConfigError),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] listen::TlsError),
@@ -76,8 +76,8 @@ pub struct Setup {
     pub(super) token: SecretString,
     pub(super) address: SocketAddr,
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
-    pub(super) scopes: Vec<Scope>,
-    pub(super) endpoints: Endpoints,
+    pub(super) scopes: Vec<CommandScope>,
+    pub(super) endpoints: EnabledEndpoints,
 }
 
 impl Setup {
@@ -88,8 +88,8 @@ impl Setup {
     pub fn read(environment: &Environment, plain: Plain) -> Result<Self, SetupError> {
         let token = environment.get(TOKEN_VARIABLE).map(str::trim).filter(|token| !token.is_empty());
         let token = SecretString::from(token.ok_or(SetupError::NoToken)?.to_owned());
-        let scopes = bridge::scopes(environment.get(SCOPES).unwrap_or_default())?;
-        let endpoints = Endpoints::read(environment.get(ENDPOINTS).unwrap_or_default())?;
+        let scopes = bridge::read_scopes(environment.get(SCOPES).unwrap_or_default())?;
+        let endpoints = EnabledEndpoints::from_names(environment.get(ENDPOINTS).unwrap_or_default())?;
         let address = address(environment)?;
         let tls = match (environment.get(CERTIFICATE), environment.get(KEY)) {
             (Some(certificate), Some(key)) => Some(listen::load_tls(Path::new(certificate), Path::new(key))?),

@@ -13,8 +13,8 @@ use axum::{
 };
 use bytes::Bytes;
 use countersign_protocol::{
-    gjc::bridge::{Endpoints, scopes},
-    lines::Line,
+    gjc::bridge::{EnabledEndpoints, read_scopes},
+    lines::DecodedLine,
 };
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -39,8 +39,8 @@ impl Stage {
             token: SecretString::from(TOKEN.to_owned()),
             address: ([127, 0, 0, 1], 4077).into(),
             tls: None,
-            scopes: scopes(allowed).unwrap(),
-            endpoints: Endpoints::read(endpoints).unwrap(),
+            scopes: read_scopes(allowed).unwrap(),
+            endpoints: EnabledEndpoints::from_names(endpoints).unwrap(),
         };
         let house = Arc::new(House {
             hosts: Hosts::new(setup.address.ip(), []),
@@ -102,7 +102,7 @@ impl Stage {
     /// What the door was told next.
     async fn told(&mut self) -> Value {
         match self.lines.recv().await.unwrap() {
-            FromClients::Line(Line::Text(line)) => serde_json::from_str(&line).unwrap(),
+            FromClients::Line(DecodedLine::Text(line)) => serde_json::from_str(&line).unwrap(),
             other => panic!("{other:?}"),
         }
     }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use countersign_core::{ledger::BudgetBreach, unattended::BreachPoint};
 use countersign_protocol::{
-    gjc::unattended::Accepted,
-    omp::{Id, Response},
+    gjc::unattended::DeclarationAccepted,
+    omp::{OmpRequestId, OmpResponse},
 };
 
 use crate::audit::Audit;
@@ -16,7 +16,7 @@ pub(crate) struct Unattended {
     /// The audit file, where the session has a contract; or why there is none.
     pub(crate) audit: Option<Result<Audit, String>>,
     /// The command that waits for a person who is asked about its declaration.
-    pub(crate) asked: Option<(Option<Id>, Accepted)>,
+    pub(crate) asked: Option<(Option<OmpRequestId>, DeclarationAccepted)>,
     /// The prompt whose run works.
     pub(crate) prompted: Option<Prompt>,
     /// The prompts that were let through and have no response yet.
@@ -28,11 +28,11 @@ pub(crate) struct Unattended {
 }
 
 /// A command that begins a run: its id and its name.
-type Prompt = (Option<Id>, &'static str);
+type Prompt = (Option<OmpRequestId>, &'static str);
 
 impl Unattended {
     /// Whether a response goes out: a prompt that failed is not told that it was taken on.
-    pub(crate) fn passes(&mut self, response: &Response) -> bool {
+    pub(crate) fn passes(&mut self, response: &OmpResponse) -> bool {
         let answers = |prompt: &Prompt| response.success_of(prompt.0.as_ref(), prompt.1);
         if self.failed.as_ref().and_then(answers) == Some(true) {
             self.failed = None;

@@ -5,10 +5,10 @@ use std::{io, time::Duration};
 use bytes::Bytes;
 use countersign_adapter_omp::FromClients;
 use countersign_protocol::{
-    encode,
-    gjc::{self, Incoming},
-    lines::{Line, Lines},
-    omp::Event,
+    encode_line,
+    gjc::{self, GjcInboundFrame},
+    lines::{DecodedLine, LineDecoder},
+    omp::OmpEvent,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -39,8 +39,8 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let (mut reading, mut writing) = tokio::io::split(stream);
     let place = Place { line: said.lines.last(), event: said.events.last() };
-    writing.write_all(&encode(&Event::Ready)).await?;
-    let mut input = Input { decoder: Lines::default().lossy(), buffer: vec![0; CHUNK] };
+    writing.write_all(&encode_line(&OmpEvent::Ready)).await?;
+    let mut input = Input { decoder: LineDecoder::default().with_lossy_utf8(), buffer: vec![0; CHUNK] };
     let (missed, misses) = mpsc::channel(1);
     // What was missed comes before what is told now; and nothing else comes before a client had its moment.
     let first = tokio::time::timeout(MOMENT, input.next(&mut reading)).await;
@@ -69,13 +69,13 @@ pub(super) async fn serve(
 
 /// The lines of a client.
 struct Input {
-    decoder: Lines,
+    decoder: LineDecoder,
     buffer: Vec<u8>,
 }
 
 impl Input {
     /// The next line; none at the end. Dropping the future loses nothing that was read.
-    async fn next(&mut self, reading: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Line>> {
+    async fn next(&mut self, reading: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<DecodedLine>> {
         loop {
             if let Some(line) = self.decoder.next_line() {
                 return Ok(Some(line));
@@ -90,14 +90,14 @@ impl Input {
 }
 
 /// Which frame a client saw last, if it asks for those behind it.
-fn asks(line: &Line) -> Option<u64> {
-    let Line::Text(text) = line else { return None };
+fn asks(line: &DecodedLine) -> Option<u64> {
+    let DecodedLine::Text(text) = line else { return None };
     // Most lines are long and none of these.
     if !text.contains("\"resume\"") {
         return None;
     }
-    match gjc::parse(text) {
-        Ok(Incoming::Resume { last_seq }) => Some(last_seq),
+    match gjc::parse_line(text) {
+        Ok(GjcInboundFrame::Resume { last_seq }) => Some(last_seq),
         Ok(_) | Err(_) => None,
     }
 }
@@ -108,10 +108,10 @@ async fn take_up(lines: &mpsc::Sender<FromClients>) -> io::Result<()> {
 }
 
 /// Hands a line to the door.
-async fn hand_on(line: Line, said: &Said, lines: &mpsc::Sender<FromClients>) -> io::Result<()> {
-    if let Line::Text(text) = &line
+async fn hand_on(line: DecodedLine, said: &Said, lines: &mpsc::Sender<FromClients>) -> io::Result<()> {
+    if let DecodedLine::Text(text) = &line
         && text.contains("extension_ui_response")
-        && let Ok(Incoming::UiResponse { id, .. }) = gjc::parse(text)
+        && let Ok(GjcInboundFrame::UiResponse { id, .. }) = gjc::parse_line(text)
     {
         said.ends(&id);
     }
@@ -201,7 +201,7 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
-    use countersign_protocol::lines::Line;
+    use countersign_protocol::lines::DecodedLine;
     use serde_json::{Value, json};
     use tokio::{
         io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex},
@@ -291,7 +291,7 @@ mod tests {
         assert!(matches!(input.recv().await, Some(FromClients::Resumed)));
         let next = input.recv().await;
         assert!(
-            matches!(next, Some(FromClients::Line(Line::Text(line))) if line.contains("abort")),
+            matches!(next, Some(FromClients::Line(DecodedLine::Text(line))) if line.contains("abort")),
             "it is no command"
         );
         // Somebody may ask later, too, and as far back as is kept.

@@ -16,8 +16,8 @@ use countersign_core::{
     unattended::{BreachPoint, Event as Contract},
 };
 use countersign_protocol::{
-    Json, encode,
-    gjc::{Envelope, bridge::Reset, event::FrameType},
+    RawJson, encode_line,
+    gjc::{GjcEnvelope, bridge::ResetPayload, event::FrameType},
     omp,
 };
 use countersign_runtime::{
@@ -58,10 +58,10 @@ struct Told {
 
 /// An event on its way into a frame.
 enum Kept {
-    Event(omp::Event),
-    Pause(Vec<Json>),
+    Event(omp::OmpEvent),
+    Pause(Vec<RawJson>),
     /// The end of a run whose budget was used up, and how it was.
-    Broken(omp::Event, Json),
+    Broken(omp::OmpEvent, RawJson),
 }
 
 impl Past {
@@ -140,7 +140,7 @@ struct Telling {
     under: String,
     /// The breach that a person is asked about, and the one for which the run is being ended.
     asked: Option<(BudgetBreach, BreachPoint)>,
-    breach: Option<Json>,
+    breach: Option<RawJson>,
 }
 
 impl Telling {
@@ -180,8 +180,8 @@ impl Telling {
         arrange(&mut events);
         frames(&events, |frame| {
             let kept = match frame {
-                Frame::Event(omp::Event::AgentSettled) => return,
-                Frame::Event(event) => match self.breach.take_if(|_| matches!(event, omp::Event::AgentEnd { .. })) {
+                Frame::Event(omp::OmpEvent::AgentSettled) => return,
+                Frame::Event(event) => match self.breach.take_if(|_| matches!(event, omp::OmpEvent::AgentEnd { .. })) {
                     Some(error) => Kept::Broken(event.clone(), error),
                     None => Kept::Event(event.clone()),
                 },
@@ -248,9 +248,9 @@ impl Told {
 
 /// What a client is told before frames of which it may know some, or that begin behind what it knows.
 pub(super) fn reset(session: &str, first: u64) -> Bytes {
-    let reset = Reset::new(first);
-    let (id, seq) = reset.frame();
-    encode(&Envelope::new(FrameType::Reset, session.to_owned(), seq, id, reset))
+    let reset = ResetPayload::new(first);
+    let (id, seq) = reset.frame_id_and_seq();
+    encode_line(&GjcEnvelope::new(FrameType::Reset, session.to_owned(), seq, id, reset))
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ impl Work {
         let shown = texts.next().flatten().and_then(|text| GateRequest::from_record(&text));
         let Some((name, shown)) = gate_form::name(&gate).zip(shown) else { return };
         let stage = gate_form::stage(gate.stage());
-        self.file.counters.reach(stage, gate.number());
+        self.file.counters.raise_to(stage, gate.number());
         self.is_dirty = true;
         match record(&gate, &shown, texts.next().flatten().as_deref(), &name, !is_open) {
             Some(record) => {
@@ -169,7 +169,7 @@ impl Work {
             return;
         }
         self.is_dirty = false;
-        let (path, text) = (self.path.clone(), self.file.text());
+        let (path, text) = (self.path.clone(), self.file.to_pretty_json());
         let look = (!std::mem::replace(&mut self.is_looked_at, true)).then(|| self.readers.clock.now());
         let cwd = self.cwd.clone();
         let written = tokio::task::spawn_blocking(move || {

@@ -5,9 +5,9 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::gsv::{
-    Fault,
-    cron::{self, Spec},
-    directive::Model,
+    GsvError,
+    cron::{self, CronSpec},
+    directive::ModelSelector,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,8 @@ pub(super) struct Definition {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
-    pub(super) schedule: cron::Schedule,
-    pub(super) spec: Spec,
+    pub(super) schedule: cron::CronSchedule,
+    pub(super) spec: CronSpec,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) delete_after_run: Option<bool>,
 }
@@ -38,14 +38,14 @@ impl Definition {
     ///
     /// # Errors
     /// 500 for a schedule that cannot be, or a model that is none.
-    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool) -> Result<JobPlan, Fault> {
+    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool) -> Result<JobPlan, GsvError> {
         if self.content().len() > LONGEST {
             return Err(failed(format!("a cron job has at most {LONGEST} bytes")));
         }
-        if let Spec::Task(task) = &self.spec
-            && let Some(model) = task.model.as_ref().filter(|model| Model::read(model, "any").is_none())
+        if let CronSpec::Task(task) = &self.spec
+            && let Some(model) = task.model.as_ref().filter(|model| ModelSelector::from_text(model, "any").is_none())
         {
-            return Err(failed(Model::invalid(model)));
+            return Err(failed(ModelSelector::invalid_message(model)));
         }
         let (schedule, follows_house) = schedule(&self.schedule, door.settings.zone())?;
         let afterwards = if self.delete_after_run == Some(true) { AfterRun::Goes } else { AfterRun::Stays };
@@ -54,17 +54,17 @@ impl Definition {
 }
 
 /// A schedule of the wire as the engine reads it, and whether its zone is that of the house.
-fn schedule(schedule: &cron::Schedule, house: Zone) -> Result<(JobSchedule, bool), Fault> {
+fn schedule(schedule: &cron::CronSchedule, house: Zone) -> Result<(JobSchedule, bool), GsvError> {
     match schedule {
-        cron::Schedule::At { at_ms } => Ok((JobSchedule::At { at: Millis(*at_ms) }, false)),
-        cron::Schedule::Every { every_ms, anchor_ms } => {
+        cron::CronSchedule::At { at_ms } => Ok((JobSchedule::At { at: Millis(*at_ms) }, false)),
+        cron::CronSchedule::Every { every_ms, anchor_ms } => {
             let every = match anchor_ms {
                 Some(anchor) => JobSchedule::every(*every_ms, Millis(*anchor)),
                 None => JobSchedule::every_from_now(*every_ms),
             };
             every.map(|every| (every, false)).map_err(|error| failed(format!("schedule.everyMs: {error}")))
         }
-        cron::Schedule::Cron { expr, tz } => {
+        cron::CronSchedule::Cron { expr, tz } => {
             let expression: CronExpression = expr.parse().map_err(|error| failed(format!("schedule.expr: {error}")))?;
             let zone = tz.as_deref().map(str::parse::<Zone>).transpose();
             let zone = zone.map_err(|error| failed(format!("schedule.tz: {error}")))?;

@@ -17,9 +17,9 @@ use countersign_core::{
 };
 use countersign_protocol::gsv::{
     chat::{CANCELLED, EMPTY_RESPONSE},
-    cron::{Spec, Task},
-    directive::Model,
-    key::Keys,
+    cron::{CronSpec, CronTask},
+    directive::ModelSelector,
+    key::SessionKeyScheme,
 };
 use countersign_runtime::{Fired, models::EMPTY_ANSWER};
 use countersign_view::{Lines, escape};
@@ -69,25 +69,26 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
     let Definition { spec, name, .. } = definition(door, fired).await?;
     let agent = &fired.job.plan().agent;
     Ok(match spec {
-        Spec::SystemEvent { text } => {
-            let key = door.settings.keys().main(agent);
+        CronSpec::SystemEvent { text } => {
+            let key = door.settings.keys().main_session_key(agent);
             let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
             let marks = RunMetadata { terms: terms(fired, None), ..RunMetadata::default() };
             let text = format!("{text}{}", note(door, fired, &name, telling::of_last()).await);
             message(fired, session, &text, marks, ConversationMode::GoesOn)
         }
-        Spec::Task(task) => {
-            let key = Keys::of_job(agent, fired.job.id().as_str());
+        CronSpec::Task(task) => {
+            let key = SessionKeyScheme::job_session_key(agent, fired.job.id().as_str());
             let session = chat::open_for_job(door, &key).await.map_err(|fault| fault.message)?;
             let text = text_of_task(door, fired, &name, &task).await;
             let usual = door.settings.model_of(agent);
             let model = match &task.model {
-                Some(model) => Model::read(model, &usual.provider).ok_or_else(|| Model::invalid(model))?,
+                Some(model) => ModelSelector::from_text(model, &usual.provider)
+                    .ok_or_else(|| ModelSelector::invalid_message(model))?,
                 None => usual,
             };
             let marks = RunMetadata {
                 model: Some(door.settings.reference(&door.context, &model)),
-                thinking: task.thinking.map(|level| level.shown().to_owned()),
+                thinking: task.thinking.map(|level| level.display_name().to_owned()),
                 terms: terms(fired, task.timeout_seconds.map(|seconds| seconds.saturating_mul(1000))),
                 ..RunMetadata::default()
             };
@@ -96,7 +97,7 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
     })
 }
 
-async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &Task) -> String {
+async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &CronTask) -> String {
     let time = door.settings.zone().full_time(door.context.clock.wall());
     let note = match telling::of_task(task) {
         Some(telling) => note(door, fired, name, telling).await,
@@ -158,7 +159,7 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
     Ok(match told {
         Ok(told) => ends(fired, FiringStatus::Ok, told, None, summary),
         Err(problem) => {
-            let is_good = matches!(spec, Spec::Task(Task { best_effort_deliver: Some(true), .. }));
+            let is_good = matches!(spec, CronSpec::Task(CronTask { best_effort_deliver: Some(true), .. }));
             let status = if is_good { FiringStatus::Ok } else { FiringStatus::Failed };
             ends(fired, status, false, Some(format!("delivery failed: {problem}")), summary)
         }
@@ -190,7 +191,7 @@ pub(super) async fn tell_failure(door: &Arc<Door>, fired: &Fired, telling: Telli
     let session = match &fired.firing.stage {
         FiringStage::Over(over) => over.session.clone(),
         FiringStage::Due | FiringStage::MessageSent { .. } => {
-            chat::session_of(&Keys::of_job(&fired.job.plan().agent, fired.job.id().as_str()))
+            chat::session_of(&SessionKeyScheme::job_session_key(&fired.job.plan().agent, fired.job.id().as_str()))
         }
     };
     match say_to(door, fired, &session, telling, &text).await {

@@ -16,13 +16,13 @@ use countersign_core::{
     },
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault,
+        GsvError,
         chat::CANCELLED,
-        heartbeat::{self, STARTED, State, Triggered},
-        key::{Keys, agent_id, agent_of},
-        workspace::Path,
+        heartbeat::{self, AgentHeartbeat, HeartbeatTriggerResult, STARTED},
+        key::{SessionKeyScheme, agent_id, agent_of},
+        workspace::WorkspacePath,
     },
 };
 use countersign_runtime::{Fired, Lane};
@@ -112,7 +112,7 @@ fn agents(door: &Door) -> BTreeSet<String> {
 ///
 /// # Errors
 /// 500 if that was not recorded.
-pub(super) async fn plan(door: &Arc<Door>, replan: ReplanMode) -> Result<(), Fault> {
+pub(super) async fn plan(door: &Arc<Door>, replan: ReplanMode) -> Result<(), GsvError> {
     let _turn = door.automation.planning.lock().await;
     let beat = |agent: String| HeartbeatPlan { job: job_of(&agent), every: Rules::here(door, &agent).every, agent };
     let beats = agents(door).into_iter().map(beat).collect();
@@ -123,22 +123,25 @@ pub(super) async fn plan(door: &Arc<Door>, replan: ReplanMode) -> Result<(), Fau
 ///
 /// # Errors
 /// 500 if the gateway closes.
-pub(super) async fn are_planned(door: &Arc<Door>) -> Result<bool, Fault> {
+pub(super) async fn are_planned(door: &Arc<Door>) -> Result<bool, GsvError> {
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).next().is_some());
     Ok(read.await.ok_or_else(closing)?.0)
 }
 
 pub(super) async fn status(door: &Arc<Door>) -> Answer {
-    Ok(Json::of(&heartbeat::Status { message: None, agents: states(door).await? }))
+    Ok(RawJson::from_wire(&heartbeat::HeartbeatStatusResult { message: None, agents: states(door).await? }))
 }
 
 pub(super) async fn start(door: &Arc<Door>) -> Answer {
     plan(door, ReplanMode::All).await?;
-    Ok(Json::of(&heartbeat::Status { message: Some(STARTED.to_owned()), agents: states(door).await? }))
+    Ok(RawJson::from_wire(&heartbeat::HeartbeatStatusResult {
+        message: Some(STARTED.to_owned()),
+        agents: states(door).await?,
+    }))
 }
 
-async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
+async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, AgentHeartbeat>, GsvError> {
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).cloned().collect::<Vec<Job>>());
     let (jobs, _) = read.await.ok_or_else(closing)?;
@@ -150,7 +153,7 @@ async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
             Some((_, place)) => firing::words(door, place).await,
             None => None,
         };
-        let state = State {
+        let state = AgentHeartbeat {
             agent_id: agent.clone(),
             next_heartbeat_at: job.and_then(Job::next).map(|next| next.0),
             last_heartbeat_at: job.and_then(Job::last_firing).map(|last| last.at.0),
@@ -166,21 +169,21 @@ async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
 pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
     let agent = agent_id(agent);
     if !agents(door).contains(&agent) {
-        return Ok(Json::of(&Triggered::failed(&agent, "there is no such agent")));
+        return Ok(RawJson::from_wire(&HeartbeatTriggerResult::failed(&agent, "there is no such agent")));
     }
     // Settings may be newer than what is planned by them.
     plan(door, ReplanMode::Changes).await?;
     let triggered = match fire(door, &agent).await {
-        Ok(None) => Triggered::ran(&agent, &Keys::of_heartbeat(&agent)),
-        Ok(Some((FiringStatus::Skipped, reason))) => Triggered::skipped(&agent, &reason),
-        Ok(Some((FiringStatus::Ok | FiringStatus::Failed, error))) => Triggered::failed(&agent, &error),
-        Err(fault) => Triggered::failed(&agent, &fault.message),
+        Ok(None) => HeartbeatTriggerResult::started_in(&agent, &SessionKeyScheme::heartbeat_session_key(&agent)),
+        Ok(Some((FiringStatus::Skipped, reason))) => HeartbeatTriggerResult::skipped(&agent, &reason),
+        Ok(Some((FiringStatus::Ok | FiringStatus::Failed, error))) => HeartbeatTriggerResult::failed(&agent, &error),
+        Err(fault) => HeartbeatTriggerResult::failed(&agent, &fault.message),
     };
-    Ok(Json::of(&triggered))
+    Ok(RawJson::from_wire(&triggered))
 }
 
 /// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
-async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(FiringStatus, String)>, Fault> {
+async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(FiringStatus, String)>, GsvError> {
     let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
     let EngineReply::Fired(fired) = ask(door, schedule::Command::Fire(JobSelector::Now(job_of(agent)))).await? else {
         return Ok(None);
@@ -221,7 +224,7 @@ pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Com
     {
         return Ok(firing::ends(fired, FiringStatus::Skipped, false, Some(reason(skip).to_owned()), None));
     }
-    let key = Keys::of_heartbeat(agent);
+    let key = SessionKeyScheme::heartbeat_session_key(agent);
     let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
     let time = door.settings.zone().full_time(door.context.clock.wall());
     let list = list.map_or_else(|| format!("({LIST} is not there.)"), |list| format!("{LIST}:\n\n{}", list.trim()));
@@ -276,7 +279,8 @@ async fn is_busy(door: &Arc<Door>, agent: &str) -> Result<bool, String> {
 
 /// The list of an agent, if it has one.
 async fn list(door: &Arc<Door>, agent: &str) -> Result<Option<String>, String> {
-    let (folder, path) = (workspace::of(door, Some(agent)), Path::read(LIST).map_err(|fault| fault.message)?);
+    let (folder, path) =
+        (workspace::of(door, Some(agent)), WorkspacePath::from_text(LIST).map_err(|fault| fault.message)?);
     let read = tokio::task::spawn_blocking(move || folder.read(&path)).await;
     match read.map_err(|error| error.to_string())? {
         Ok(found) => Ok(Some(found.text)),

@@ -5,7 +5,7 @@ use countersign_core::{
     engine::Event,
     schedule::{self, FiringOutcome, FiringStatus, JobKind},
 };
-use countersign_protocol::gsv::{cron, session::Page};
+use countersign_protocol::gsv::{cron, session::PageParams};
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -141,7 +141,7 @@ fn put<T: Serialize>(rows: &mut dyn Rows, key: &str, value: &T) {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn runs(log: &AnyLog, job: Option<&str>, page: Page) -> Result<cron::PastRuns, ReadError> {
+pub(super) async fn runs(log: &AnyLog, job: Option<&str>, page: PageParams) -> Result<cron::CronRunsResult, ReadError> {
     let count = match job {
         Some(job) => one::<Vec<u64>>(log, &numbers(job)).await?.map_or(0, |of_job| of_job.len()),
         None => {
@@ -157,8 +157,8 @@ pub(super) async fn runs(log: &AnyLog, job: Option<&str>, page: Page) -> Result<
         after = Some(last.clone());
         found.extend(rows.into_iter().filter_map(|(_, bytes)| serde_json::from_slice::<Row>(&bytes).ok()));
     }
-    let runs = page.of(found).into_iter().map(past).collect();
-    Ok(cron::PastRuns { runs, count })
+    let runs = page.select_rows(found).into_iter().map(past).collect();
+    Ok(cron::CronRunsResult { runs, count })
 }
 
 async fn one<T: DeserializeOwned>(log: &AnyLog, key: &str) -> Result<Option<T>, ReadError> {
@@ -167,8 +167,8 @@ async fn one<T: DeserializeOwned>(log: &AnyLog, key: &str) -> Result<Option<T>, 
     Ok(row.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok()))
 }
 
-fn past(row: Row) -> cron::Past {
-    let result = cron::RunResult {
+fn past(row: Row) -> cron::PastRun {
+    let result = cron::JobRunResult {
         job_id: row.job,
         status: status(row.status),
         error: row.outcome.error,
@@ -176,15 +176,15 @@ fn past(row: Row) -> cron::Past {
         duration_ms: Some(row.took),
         next_run_at_ms: row.next,
     };
-    cron::Past { id: row.number, ts: row.at, result }
+    cron::PastRun { id: row.number, ts: row.at, result }
 }
 
 /// A status in the word of the wire.
-pub(super) const fn status(status: FiringStatus) -> cron::Status {
+pub(super) const fn status(status: FiringStatus) -> cron::CronRunStatus {
     match status {
-        FiringStatus::Ok => cron::Status::Ok,
-        FiringStatus::Failed => cron::Status::Error,
-        FiringStatus::Skipped => cron::Status::Skipped,
+        FiringStatus::Ok => cron::CronRunStatus::Ok,
+        FiringStatus::Failed => cron::CronRunStatus::Error,
+        FiringStatus::Skipped => cron::CronRunStatus::Skipped,
     }
 }
 

@@ -12,8 +12,8 @@ use countersign_core::{
     schedule::{self, FiringId, FiringOutcome, FiringStage, Job, JobKind, JobSelector},
 };
 use countersign_protocol::{
-    Json,
-    gsv::{Fault, code, cron, key},
+    RawJson,
+    gsv::{GsvError, code, cron, key},
 };
 use countersign_runtime::{FactFollower, Lane, Refused};
 use uuid::Uuid;
@@ -32,7 +32,7 @@ pub(super) async fn status(door: &Arc<Door>) -> Answer {
         let state = engine.state().schedule();
         let limits = state.limits();
         let small = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-        cron::Scheduler {
+        cron::CronStatusResult {
             enabled: limits.enabled,
             count: state.planned_count(),
             due_count: state.waiting_count(now),
@@ -42,18 +42,18 @@ pub(super) async fn status(door: &Arc<Door>) -> Answer {
             max_concurrent_runs: small(limits.at_once),
         }
     });
-    Ok(Json::of(&read.await.ok_or_else(closing)?.0))
+    Ok(RawJson::from_wire(&read.await.ok_or_else(closing)?.0))
 }
 
-pub(super) async fn list(door: &Arc<Door>, list: cron::List) -> Answer {
-    Ok(Json::of(&listed(door, list).await?))
+pub(super) async fn list(door: &Arc<Door>, list: cron::CronListParams) -> Answer {
+    Ok(RawJson::from_wire(&listed(door, list).await?))
 }
 
 /// Jobs, those that are due first at first.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn listed(door: &Arc<Door>, list: cron::List) -> Result<cron::Listed, Fault> {
+pub(super) async fn listed(door: &Arc<Door>, list: cron::CronListParams) -> Result<cron::CronListResult, GsvError> {
     let source = door.context.handle.source(Lane::Request);
     let agent = list.agent.as_deref().map(key::agent_id);
     let (page, is_all) = (list.page, list.include_disabled);
@@ -66,14 +66,14 @@ pub(super) async fn listed(door: &Arc<Door>, list: cron::List) -> Result<cron::L
         let mut jobs: Vec<&Job> = jobs.filter(is_wanted).collect();
         jobs.sort_by_key(|job| (Reverse(job.next().map(Reverse)), job.created_at(), job.id().clone()));
         let count = jobs.len();
-        (page.of(jobs).into_iter().cloned().collect::<Vec<Job>>(), count)
+        (page.select_rows(jobs).into_iter().cloned().collect::<Vec<Job>>(), count)
     });
     let ((jobs, count), _) = read.await.ok_or_else(closing)?;
-    Ok(cron::Listed { jobs: shown(door, jobs).await?, count })
+    Ok(cron::CronListResult { jobs: shown(door, jobs).await?, count })
 }
 
 /// Jobs in the words of the wire.
-async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::Job>, Fault> {
+async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::CronJob>, GsvError> {
     let places = jobs.iter().flat_map(|job| [Some(job.content_lsn()), job.last_firing().map(|last| last.record)]);
     let places: Vec<Lsn> = places.flatten().collect();
     let texts = door.context.handle.contents().get(&places).await.map_err(|error| failed(error.to_string()))?;
@@ -82,11 +82,11 @@ async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::Job>, Fault
     Ok(jobs.iter().filter_map(|job| wire(job, &texts)).collect())
 }
 
-fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::Job> {
+fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::CronJob> {
     let definition: Definition = serde_json::from_str(texts.get(&job.content_lsn())?).ok()?;
     let last = job.last_firing();
     let outcome = last.and_then(|last| serde_json::from_str::<FiringOutcome>(texts.get(&last.record)?).ok());
-    Some(cron::Job {
+    Some(cron::CronJob {
         id: job.id().as_str().to_owned(),
         agent_id: job.plan().agent.clone(),
         name: definition.name,
@@ -97,7 +97,7 @@ fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::Job> {
         updated_at_ms: job.updated_at().0,
         schedule: definition.schedule,
         spec: definition.spec,
-        state: cron::State {
+        state: cron::CronJobState {
             next_run_at_ms: job.next().map(|next| next.0),
             running_at_ms: job.firing().map(|firing| firing.at.0),
             last_run_at_ms: last.map(|last| last.at.0),
@@ -109,7 +109,7 @@ fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::Job> {
 }
 
 /// One job of [`Kind::Job`].
-async fn find(door: &Arc<Door>, id: &str) -> Result<Job, Fault> {
+async fn find(door: &Arc<Door>, id: &str) -> Result<Job, GsvError> {
     let job = JobId::new(id);
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| engine.state().schedule().job(&job).cloned());
@@ -117,20 +117,20 @@ async fn find(door: &Arc<Door>, id: &str) -> Result<Job, Fault> {
     found.filter(|job| job.plan().kind == JobKind::Job).ok_or_else(|| cron::unknown_job(id))
 }
 
-async fn saved(door: &Arc<Door>, id: &str) -> Result<cron::Saved, Fault> {
+async fn saved(door: &Arc<Door>, id: &str) -> Result<cron::CronSaveResult, GsvError> {
     let job = shown(door, vec![find(door, id).await?]).await?.pop();
-    Ok(cron::Saved { ok: true, job: job.ok_or_else(|| failed(format!("Cron job cannot be read: {id}")))? })
+    Ok(cron::CronSaveResult { ok: true, job: job.ok_or_else(|| failed(format!("Cron job cannot be read: {id}")))? })
 }
 
-pub(super) async fn add(door: &Arc<Door>, create: cron::Create) -> Answer {
-    Ok(Json::of(&added(door, create).await?))
+pub(super) async fn add(door: &Arc<Door>, create: cron::CronAddParams) -> Answer {
+    Ok(RawJson::from_wire(&added(door, create).await?))
 }
 
 /// Plans a job.
 ///
 /// # Errors
 /// 500 with why it cannot be.
-pub(super) async fn added(door: &Arc<Door>, create: cron::Create) -> Result<cron::Saved, Fault> {
+pub(super) async fn added(door: &Arc<Door>, create: cron::CronAddParams) -> Result<cron::CronSaveResult, GsvError> {
     let agent = create.agent.as_deref().map_or_else(|| door.settings.agent(), key::agent_id);
     let definition = Definition {
         name: create.name,
@@ -146,15 +146,18 @@ pub(super) async fn added(door: &Arc<Door>, create: cron::Create) -> Result<cron
     saved(door, &id).await
 }
 
-pub(super) async fn update(door: &Arc<Door>, update: cron::Update) -> Answer {
-    Ok(Json::of(&updated(door, update).await?))
+pub(super) async fn update(door: &Arc<Door>, update: cron::CronUpdateParams) -> Answer {
+    Ok(RawJson::from_wire(&updated(door, update).await?))
 }
 
 /// Plans a job otherwise. What the patch leaves out stays.
 ///
 /// # Errors
 /// 500 with why it cannot be.
-pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cron::Saved, Fault> {
+pub(super) async fn updated(
+    door: &Arc<Door>,
+    update: cron::CronUpdateParams,
+) -> Result<cron::CronSaveResult, GsvError> {
     let _turn = door.automation.changing.lock().await;
     let job = find(door, &update.id).await?;
     let text =
@@ -168,7 +171,7 @@ pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cr
         description: update.description.or(before.description),
         schedule: update.schedule.unwrap_or(before.schedule),
         spec: match update.spec {
-            Some(patch) => patch.applied(Some(&before.spec))?,
+            Some(patch) => patch.apply_to(Some(&before.spec))?,
             None => before.spec,
         },
         delete_after_run: update.delete_after_run.or(before.delete_after_run),
@@ -186,33 +189,33 @@ pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cr
     saved(door, &update.id).await
 }
 
-pub(super) async fn remove(door: &Arc<Door>, remove: cron::Remove) -> Answer {
-    Ok(Json::of(&removed(door, &remove.id).await?))
+pub(super) async fn remove(door: &Arc<Door>, remove: cron::CronRemoveParams) -> Answer {
+    Ok(RawJson::from_wire(&removed(door, &remove.id).await?))
 }
 
 /// Plans a job no more.
 ///
 /// # Errors
 /// 500 if that was not recorded.
-pub(super) async fn removed(door: &Arc<Door>, id: &str) -> Result<cron::Removed, Fault> {
-    let Ok(job) = find(door, id).await else { return Ok(cron::Removed { ok: true, removed: false }) };
+pub(super) async fn removed(door: &Arc<Door>, id: &str) -> Result<cron::CronRemoveResult, GsvError> {
+    let Ok(job) = find(door, id).await else { return Ok(cron::CronRemoveResult { ok: true, removed: false }) };
     let reply = ask(door, schedule::Command::Remove { job: job.id().clone() }).await?;
-    Ok(cron::Removed { ok: true, removed: reply == EngineReply::Done })
+    Ok(cron::CronRemoveResult { ok: true, removed: reply == EngineReply::Done })
 }
 
-pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Answer {
-    Ok(Json::of(&ran(door, peer, run).await?))
+pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::CronRunParams) -> Answer {
+    Ok(RawJson::from_wire(&ran(door, peer, run).await?))
 }
 
 /// Has jobs run, and waits for their ends. Whoever asked may go away: what was begun goes on.
 ///
 /// # Errors
 /// 500 with why none did, 503 where whoever asked has gone.
-async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran, Fault> {
+async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::CronRunParams) -> Result<cron::CronRunResult, GsvError> {
     let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
     let fired = match fire(door, &run).await? {
         Ok(fired) => fired,
-        Err(skipped) => return Ok(cron::Ran { ok: true, ran: 0, results: vec![skipped] }),
+        Err(skipped) => return Ok(cron::CronRunResult { ok: true, ran: 0, results: vec![skipped] }),
     };
     let mut results = BTreeMap::new();
     let mut spoke = begun(door, fired.clone()).await?;
@@ -220,7 +223,7 @@ async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran,
         let (over, result) = tokio::select! {
             biased;
             end = next_end(&mut facts, &mut spoke) => end.ok_or_else(closing)?,
-            () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
+            () = peer.gone() => return Err(GsvError::new(code::UNAVAILABLE, "the connection is gone")),
         };
         // An earlier run of the same job may end meanwhile.
         let is_over = |fired: &&FiringId| match &over {
@@ -231,17 +234,20 @@ async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran,
             results.entry(firing.clone()).or_insert(result);
         }
     }
-    let ran = results.values().filter(|result| result.status != cron::Status::Skipped).count();
+    let ran = results.values().filter(|result| result.status != cron::CronRunStatus::Skipped).count();
     let results = fired.iter().filter_map(|fired| results.remove(fired)).collect();
-    Ok(cron::Ran { ok: true, ran, results })
+    Ok(cron::CronRunResult { ok: true, ran, results })
 }
 
 /// Has jobs run, or says that the one that is meant runs already.
-async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>, cron::RunResult>, Fault> {
+async fn fire(
+    door: &Arc<Door>,
+    run: &cron::CronRunParams,
+) -> Result<Result<Vec<FiringId>, cron::JobRunResult>, GsvError> {
     let which = match run {
-        cron::Run::Due => JobSelector::Due,
-        cron::Run::IfDue(id) => JobSelector::IfDue(find(door, id).await?.id().clone()),
-        cron::Run::Force(id) => JobSelector::Now(find(door, id).await?.id().clone()),
+        cron::CronRunParams::Due => JobSelector::Due,
+        cron::CronRunParams::IfDue(id) => JobSelector::IfDue(find(door, id).await?.id().clone()),
+        cron::CronRunParams::Force(id) => JobSelector::Now(find(door, id).await?.id().clone()),
     };
     let source = door.context.handle.source(Lane::Request);
     match source.ask(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
@@ -249,14 +255,14 @@ async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>,
         Ok(_) => Ok(Ok(Vec::new())),
         Err(Refused::Refusal(CommandError::Schedule(schedule::ScheduleError::Busy(job)))) => {
             let error = Some("it is running already".to_owned());
-            Ok(Err(result(&job, cron::Status::Skipped, error, None)))
+            Ok(Err(result(&job, cron::CronRunStatus::Skipped, error, None)))
         }
         Err(refused) => Err(fault(&refused)),
     }
 }
 
 /// Those of these firings that have begun already: of one that its own time began, that was said before anybody listened.
-async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringId>, Fault> {
+async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringId>, GsvError> {
     let look = move |engine: &Engine| {
         let state = engine.state().schedule();
         let has_begun = |id: &FiringId| state.firing(id).is_some_and(|(_, firing)| firing.stage != FiringStage::Due);
@@ -267,12 +273,12 @@ async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringI
 }
 
 /// Has jobs run, and says which will.
-pub(super) async fn begin(door: &Arc<Door>, run: cron::Run) -> Answer {
+pub(super) async fn begin(door: &Arc<Door>, run: cron::CronRunParams) -> Answer {
     let begun = match fire(door, &run).await? {
         Ok(fired) => serde_json::json!({ "ok": true, "started": fired.iter().map(|it| &it.job).collect::<Vec<_>>() }),
         Err(skipped) => serde_json::json!({ "ok": true, "started": [], "skipped": skipped }),
     };
-    Ok(Json::from(begun))
+    Ok(RawJson::from(begun))
 }
 
 /// What has ended.
@@ -286,7 +292,7 @@ enum Over {
 async fn next_end(
     facts: &mut FactFollower<Arc<RecordedFact>>,
     spoke: &mut HashSet<FiringId>,
-) -> Option<(Over, cron::RunResult)> {
+) -> Option<(Over, cron::JobRunResult)> {
     loop {
         let recorded = facts.next().await?;
         let Event::Schedule(event) = &recorded.fact.event else { continue };
@@ -296,7 +302,7 @@ async fn next_end(
                 let outcome =
                     content.and_then(|text| serde_json::from_str::<FiringOutcome>(text).ok()).unwrap_or_default();
                 let status = history::status(*status);
-                let result = cron::RunResult {
+                let result = cron::JobRunResult {
                     duration_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
                     next_run_at_ms: next.map(|next| next.0),
                     ..result(&firing.job, status, outcome.error, outcome.summary)
@@ -308,7 +314,7 @@ async fn next_end(
             }
             schedule::Event::Removed { job } => {
                 let error = Some("it was removed".to_owned());
-                return Some((Over::Job(job.clone()), result(job, cron::Status::Skipped, error, None)));
+                return Some((Over::Job(job.clone()), result(job, cron::CronRunStatus::Skipped, error, None)));
             }
             schedule::Event::Limited(_)
             | schedule::Event::Clocked { .. }
@@ -320,20 +326,25 @@ async fn next_end(
     }
 }
 
-fn result(job: &JobId, status: cron::Status, error: Option<String>, summary: Option<String>) -> cron::RunResult {
+fn result(
+    job: &JobId,
+    status: cron::CronRunStatus,
+    error: Option<String>,
+    summary: Option<String>,
+) -> cron::JobRunResult {
     let job_id = job.as_str().to_owned();
-    cron::RunResult { job_id, status, error, summary, duration_ms: None, next_run_at_ms: None }
+    cron::JobRunResult { job_id, status, error, summary, duration_ms: None, next_run_at_ms: None }
 }
 
-pub(super) async fn runs(door: &Arc<Door>, runs: cron::Runs) -> Answer {
-    Ok(Json::of(&past(door, &runs).await?))
+pub(super) async fn runs(door: &Arc<Door>, runs: cron::CronRunsParams) -> Answer {
+    Ok(RawJson::from_wire(&past(door, &runs).await?))
 }
 
 /// The runs that were.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn past(door: &Arc<Door>, runs: &cron::Runs) -> Result<cron::PastRuns, Fault> {
+pub(super) async fn past(door: &Arc<Door>, runs: &cron::CronRunsParams) -> Result<cron::CronRunsResult, GsvError> {
     let found = history::runs(door.context.handle.log(), runs.job.as_deref(), runs.page).await;
     found.map_err(|error| failed(error.to_string()))
 }

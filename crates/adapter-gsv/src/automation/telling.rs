@@ -7,8 +7,8 @@ use countersign_core::{
     id::SessionId,
 };
 use countersign_protocol::gsv::{
-    channel::{Peer, PeerKind},
-    cron::{Spec, Task},
+    channel::{ChatPeer, PeerKind},
+    cron::{CronSpec, CronTask},
     heartbeat::LastActive,
 };
 
@@ -30,10 +30,10 @@ pub(super) struct Telling {
 }
 
 /// Who is told of what a job does. `None` if nobody is to be.
-pub(super) fn of_spec(spec: &Spec) -> Option<Telling> {
+pub(super) fn of_spec(spec: &CronSpec) -> Option<Telling> {
     match spec {
-        Spec::SystemEvent { .. } => Some(of_last()),
-        Spec::Task(task) => of_task(task),
+        CronSpec::SystemEvent { .. } => Some(of_last()),
+        CronSpec::Task(task) => of_task(task),
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) const fn of_last() -> Telling {
 }
 
 /// Who is told of a task. `None` if nobody is to be.
-pub(super) fn of_task(task: &Task) -> Option<Telling> {
+pub(super) fn of_task(task: &CronTask) -> Option<Telling> {
     let is_named = task.channel.is_some() || task.to.is_some();
     let telling = Telling {
         channel: task.channel.clone(),
@@ -122,7 +122,7 @@ pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<LastAct
     Some(LastActive {
         channel: address.account.network,
         account_id: address.account.name,
-        peer: Peer { kind, id: address.chat, name: None, handle: None },
+        peer: ChatPeer { kind, id: address.chat, name: None, handle: None },
         timestamp: at.0,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_protocol::gsv::channel::{Access, Inbound, Policy, access};
+use countersign_protocol::gsv::channel::{ChannelInboundParams, SenderAccess, SenderPolicy, sender_access};
 use serde_json::Value;
 
 use super::{
@@ -25,14 +25,14 @@ pub(super) fn set_as<'a>(tree: &'a Value, network: &'a str) -> &'a str {
 ///
 /// A network without settings is open: what connects to it showed a token, or signed. In Telegram anybody can write to a
 /// bot, so there only those may who may decide, until the settings say otherwise.
-pub(super) fn of(door: &Arc<Door>, inbound: &Inbound) -> Access {
+pub(super) fn of(door: &Arc<Door>, inbound: &ChannelInboundParams) -> SenderAccess {
     let tree = door.settings.tree();
     let network = &tree["channels"][set_as(&tree, &inbound.channel)];
     let is_telegram = inbound.channel == TELEGRAM;
-    let otherwise = if is_telegram { Policy::Allowlist } else { Policy::Open };
+    let otherwise = if is_telegram { SenderPolicy::Allowlist } else { SenderPolicy::Open };
     let policy = match network["dmPolicy"].as_str() {
         // A word that nobody knows lets nobody in.
-        Some(named) => Policy::named(named).unwrap_or(Policy::Allowlist),
+        Some(named) => SenderPolicy::from_name(named).unwrap_or(SenderPolicy::Allowlist),
         None => otherwise,
     };
     let listed = network["allowFrom"].as_array().into_iter().flatten();
@@ -41,7 +41,7 @@ pub(super) fn of(door: &Arc<Door>, inbound: &Inbound) -> Access {
         let may_decide = door.context.config.telegram.iter().flat_map(|telegram| &telegram.allowed_users);
         allowed.extend(may_decide.filter(|user| user.to_string() == places::sender(inbound)).map(i64::to_string));
     }
-    access(policy, &allowed, &inbound.peer, inbound.sender.as_ref())
+    sender_access(policy, &allowed, &inbound.peer, inbound.sender.as_ref())
 }
 
 #[cfg(test)]

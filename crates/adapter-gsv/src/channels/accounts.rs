@@ -8,10 +8,13 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault,
-        channel::{Account, AccountStatus, Done, Entry, Listed, Status},
+        GsvError,
+        channel::{
+            AccountStatus, ChannelAccountParams, ChannelAccountResult, ChannelEntry, ChannelStatusResult,
+            ChannelsListResult,
+        },
         close,
     },
 };
@@ -29,7 +32,7 @@ use super::{
 /// Networks whose drivers the original had, and this gateway has not.
 const LEFT_OUT: [&str; 2] = ["whatsapp", "discord"];
 
-async fn known(door: &Arc<Door>) -> Result<Vec<KnownAccount>, Fault> {
+async fn known(door: &Arc<Door>) -> Result<Vec<KnownAccount>, GsvError> {
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| engine.state().channels().accounts().cloned().collect::<Vec<_>>()).await;
     read.map(|(known, _)| known).ok_or_else(|| failed("the gateway is closing"))
@@ -37,14 +40,14 @@ async fn known(door: &Arc<Door>) -> Result<Vec<KnownAccount>, Fault> {
 
 pub(super) async fn list(door: &Arc<Door>) -> Answer {
     let connected = door.networks.connected.lock().clone();
-    let entries = known(door).await?.into_iter().map(|known| Entry {
+    let entries = known(door).await?.into_iter().map(|known| ChannelEntry {
         connected_at: connected.get(&known.account).copied().unwrap_or(known.since).0,
         channel: known.account.network,
         account_id: known.account.name,
         last_message_at: known.last_heard.map(|at| at.0),
     });
-    let channels: Vec<Entry> = entries.collect();
-    Ok(Json::of(&Listed { count: channels.len(), channels }))
+    let channels: Vec<ChannelEntry> = entries.collect();
+    Ok(RawJson::from_wire(&ChannelsListResult { count: channels.len(), channels }))
 }
 
 /// What a network is to this gateway.
@@ -57,26 +60,26 @@ enum Driver {
     LeftOut(Vec<KnownAccount>),
 }
 
-async fn driver(door: &Arc<Door>, channel: &str) -> Result<Driver, Fault> {
+async fn driver(door: &Arc<Door>, channel: &str) -> Result<Driver, GsvError> {
     let mut of = known(door).await?;
     of.retain(|known| known.account.network == channel);
     match channel {
         TELEGRAM => Ok(Driver::Telegram),
         WEBHOOK => Ok(Driver::Webhook),
         _ if LEFT_OUT.contains(&channel) && of.is_empty() => Ok(Driver::LeftOut(of)),
-        _ if of.is_empty() => Err(Fault::unknown_channel(channel)),
+        _ if of.is_empty() => Err(GsvError::unknown_channel(channel)),
         _ => Ok(Driver::Socket(of)),
     }
 }
 
-fn left_out(channel: &str) -> Fault {
-    Fault::invalid(format!(
+fn left_out(channel: &str) -> GsvError {
+    GsvError::bad_request(format!(
         "The driver of {channel} is left out of this gateway: connect one in channel mode, or use telegram or webhook"
     ))
 }
 
-fn done(channel: String, account_id: String, message: Option<String>) -> Json {
-    Json::of(&Done { ok: true, channel, account_id, qr_data_url: None, message })
+fn done(channel: String, account_id: String, message: Option<String>) -> RawJson {
+    RawJson::from_wire(&ChannelAccountResult { ok: true, channel, account_id, qr_data_url: None, message })
 }
 
 /// The account that is meant: the one that is named, the only one, or the default one.
@@ -84,36 +87,36 @@ fn meant(of: &[KnownAccount], named: Option<String>) -> Option<Named> {
     let known = match (&named, of) {
         (None, [only]) => Some(only),
         (named, of) => {
-            let name = named.as_deref().unwrap_or(Account::DEFAULT);
+            let name = named.as_deref().unwrap_or(ChannelAccountParams::DEFAULT);
             of.iter().find(|known| known.account.name == name)
         }
     };
     known.map(|known| known.account.clone())
 }
 
-fn no_account(channel: &str, account: Option<&str>) -> Fault {
-    let account = account.unwrap_or(Account::DEFAULT);
-    Fault::invalid(format!("{channel} has no account {account} here; name one that channel.status lists"))
+fn no_account(channel: &str, account: Option<&str>) -> GsvError {
+    let account = account.unwrap_or(ChannelAccountParams::DEFAULT);
+    GsvError::bad_request(format!("{channel} has no account {account} here; name one that channel.status lists"))
 }
 
-pub(super) async fn start(door: &Arc<Door>, asked: Account) -> Answer {
-    let Account { channel, account, config, .. } = asked;
+pub(super) async fn start(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
+    let ChannelAccountParams { channel, account, config, .. } = asked;
     match driver(door, &channel).await? {
         Driver::LeftOut(_) => Err(left_out(&channel)),
         Driver::Telegram | Driver::Webhook if !config.is_empty() => {
             let message = format!("{channel} is set up in the configuration and by config.set, not by channel.start");
-            Err(Fault::invalid(message))
+            Err(GsvError::bad_request(message))
         }
         Driver::Telegram => {
             let carrier = door.networks.telegram.get();
-            let Some(_) = carrier else { return Err(Fault::invalid("messenger.telegram is not configured")) };
+            let Some(_) = carrier else { return Err(GsvError::bad_request("messenger.telegram is not configured")) };
             only_default(&channel, account.as_deref())?;
-            meet(door, places::account(&channel, Account::DEFAULT)).await?;
-            Ok(done(channel, Account::DEFAULT.to_owned(), None))
+            meet(door, places::account(&channel, ChannelAccountParams::DEFAULT)).await?;
+            Ok(done(channel, ChannelAccountParams::DEFAULT.to_owned(), None))
         }
         Driver::Webhook => {
-            let account = account.unwrap_or_else(|| Account::DEFAULT.to_owned());
-            webhook::Settings::of(door, &account).map_err(Fault::invalid)?;
+            let account = account.unwrap_or_else(|| ChannelAccountParams::DEFAULT.to_owned());
+            webhook::Settings::of(door, &account).map_err(GsvError::bad_request)?;
             meet(door, places::account(&channel, &account)).await?;
             Ok(done(channel, account, None))
         }
@@ -121,42 +124,42 @@ pub(super) async fn start(door: &Arc<Door>, asked: Account) -> Answer {
             let message = format!(
                 "{channel} connects by itself: set channels.{channel} by config.set, not by config of channel.start"
             );
-            Err(Fault::invalid(message))
+            Err(GsvError::bad_request(message))
         }
         Driver::Socket(of) => {
             let named = account.clone();
             let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
             if !door.networks.connected.lock().contains_key(&account) {
                 let message = format!("{} connects by itself, and is not connected now", account.network);
-                return Err(Fault::invalid(message));
+                return Err(GsvError::bad_request(message));
             }
             Ok(done(channel, account.name, None))
         }
     }
 }
 
-fn only_default(channel: &str, account: Option<&str>) -> Result<(), Fault> {
+fn only_default(channel: &str, account: Option<&str>) -> Result<(), GsvError> {
     match account {
-        None | Some(Account::DEFAULT) => Ok(()),
+        None | Some(ChannelAccountParams::DEFAULT) => Ok(()),
         Some(_) => Err(no_account(channel, account)),
     }
 }
 
-async fn meet(door: &Arc<Door>, account: Named) -> Result<(), Fault> {
+async fn meet(door: &Arc<Door>, account: Named) -> Result<(), GsvError> {
     let met = Command::Channel(Network::Meet(account));
     door.context.handle.source(Lane::Request).ask(met).await.map(drop).map_err(failed)
 }
 
-pub(super) async fn stop(door: &Arc<Door>, asked: Account) -> Answer {
-    let Account { channel, account, .. } = asked;
+pub(super) async fn stop(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
+    let ChannelAccountParams { channel, account, .. } = asked;
     match driver(door, &channel).await? {
         Driver::LeftOut(_) => Err(left_out(&channel)),
-        Driver::Telegram => Err(Fault::invalid(
+        Driver::Telegram => Err(GsvError::bad_request(
             "telegram is part of the gateway: take messenger.telegram out of the configuration, or set channels.telegram.dmPolicy",
         )),
-        Driver::Webhook => {
-            Err(Fault::invalid("webhook is on as long as channels.webhook has a secret: take that out by config.set"))
-        }
+        Driver::Webhook => Err(GsvError::bad_request(
+            "webhook is on as long as channels.webhook has a secret: take that out by config.set",
+        )),
         Driver::Socket(of) => {
             let named = account.clone();
             let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
@@ -172,23 +175,25 @@ fn disconnect(door: &Arc<Door>, account: &Named, why: &str) {
     }
 }
 
-pub(super) async fn login(door: &Arc<Door>, asked: Account) -> Answer {
+pub(super) async fn login(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
     let channel = asked.channel;
     Err(match driver(door, &channel).await? {
         Driver::LeftOut(_) => left_out(&channel),
-        Driver::Telegram => Fault::invalid("telegram is logged in by messenger.telegram.token of the configuration"),
-        Driver::Webhook => Fault::invalid("webhook is logged in by channels.webhook.secret, set by config.set"),
-        Driver::Socket(_) => Fault::invalid(format!("{channel} does not support login: it connects by itself")),
+        Driver::Telegram => {
+            GsvError::bad_request("telegram is logged in by messenger.telegram.token of the configuration")
+        }
+        Driver::Webhook => GsvError::bad_request("webhook is logged in by channels.webhook.secret, set by config.set"),
+        Driver::Socket(_) => GsvError::bad_request(format!("{channel} does not support login: it connects by itself")),
     })
 }
 
-pub(super) async fn logout(door: &Arc<Door>, asked: Account) -> Answer {
-    let Account { channel, account, .. } = asked;
+pub(super) async fn logout(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
+    let ChannelAccountParams { channel, account, .. } = asked;
     let of = match driver(door, &channel).await? {
         Driver::LeftOut(_) => return Err(left_out(&channel)),
         Driver::Telegram => {
             let message = "telegram is logged in by messenger.telegram.token of the configuration: take it out there";
-            return Err(Fault::invalid(message));
+            return Err(GsvError::bad_request(message));
         }
         Driver::Webhook => {
             let mut of = known(door).await?;
@@ -205,8 +210,8 @@ pub(super) async fn logout(door: &Arc<Door>, asked: Account) -> Answer {
     Ok(done(channel, account.name, None))
 }
 
-pub(super) async fn status(door: &Arc<Door>, asked: Account) -> Answer {
-    let Account { channel, account, .. } = asked;
+pub(super) async fn status(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
+    let ChannelAccountParams { channel, account, .. } = asked;
     let accounts = match driver(door, &channel).await? {
         Driver::LeftOut(of) | Driver::Socket(of) => sockets(door, of),
         Driver::Telegram => telegram(door).await?,
@@ -214,7 +219,7 @@ pub(super) async fn status(door: &Arc<Door>, asked: Account) -> Answer {
     };
     let is_meant = |status: &AccountStatus| account.as_ref().is_none_or(|account| status.account_id == *account);
     let accounts = accounts.into_iter().filter(is_meant).collect();
-    Ok(Json::of(&Status { channel, accounts }))
+    Ok(RawJson::from_wire(&ChannelStatusResult { channel, accounts }))
 }
 
 /// Accounts that connect by themselves.
@@ -265,27 +270,27 @@ pub(crate) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
 }
 
 /// When something last came through each account of a network.
-async fn heard(door: &Arc<Door>, network: &str) -> Result<BTreeMap<String, Option<u64>>, Fault> {
+async fn heard(door: &Arc<Door>, network: &str) -> Result<BTreeMap<String, Option<u64>>, GsvError> {
     let mut of = known(door).await?;
     of.retain(|known| known.account.network == network);
     Ok(of.into_iter().map(|known| (known.account.name, known.last_heard.map(|at| at.0))).collect())
 }
 
-async fn telegram(door: &Arc<Door>) -> Result<Vec<AccountStatus>, Fault> {
+async fn telegram(door: &Arc<Door>) -> Result<Vec<AccountStatus>, GsvError> {
     let Some(report) = door.context.telegram.as_ref().map(|report| report()) else { return Ok(Vec::new()) };
     let is_well = report.is_well();
     let heard = heard(door, TELEGRAM).await?;
     Ok(vec![AccountStatus {
-        account_id: Account::DEFAULT.to_owned(),
+        account_id: ChannelAccountParams::DEFAULT.to_owned(),
         connected: is_well,
         authenticated: is_well,
         error: report.failed.map(|(_, why)| why).filter(|_| !is_well),
         extra: None,
-        last_activity: heard.get(Account::DEFAULT).copied().flatten(),
+        last_activity: heard.get(ChannelAccountParams::DEFAULT).copied().flatten(),
     }])
 }
 
-async fn webhooks(door: &Arc<Door>) -> Result<Vec<AccountStatus>, Fault> {
+async fn webhooks(door: &Arc<Door>) -> Result<Vec<AccountStatus>, GsvError> {
     let heard = heard(door, WEBHOOK).await?;
     let names = webhook::Settings::names(door).into_iter().chain(heard.keys().cloned());
     let names: std::collections::BTreeSet<String> = names.collect();

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{channel::ChatAddress, id::SessionId, time::Millis};
-use countersign_protocol::gsv::channel::{Outbound, OutboundMessage, Typing};
+use countersign_protocol::gsv::channel::{ChannelOutboundEvent, ChannelOutboundMessage, ChannelTypingEvent};
 use countersign_telegram::transport::{Carried, Enclosed, Letter};
 
 use super::{
@@ -41,11 +41,12 @@ pub(super) async fn carry(door: &Arc<Door>, letter: &Letter, now: Millis) -> Car
 async fn over_socket(door: &Arc<Door>, letter: &Letter) -> Carried {
     let to = &letter.owed.to;
     let media = letter.media.as_ref().map(Enclosed::url);
-    let Some(message) = OutboundMessage::new(&letter.text, letter.owed.reply_to.as_deref(), media.as_deref()) else {
+    let Some(message) = ChannelOutboundMessage::new(&letter.text, letter.owed.reply_to.as_deref(), media.as_deref())
+    else {
         return Carried::Delivered;
     };
     let Some(peer) = door.roster.channel(&to.account.network, &to.account.name) else { return Carried::Away };
-    let outbound = Outbound {
+    let outbound = ChannelOutboundEvent {
         channel: &to.account.network,
         account_id: &to.account.name,
         peer: &places::peer(to),
@@ -81,7 +82,7 @@ pub(super) fn typing(door: &Arc<Door>, at: &ChatAddress, session: &SessionId, ty
         WEBHOOK => {}
         _ => {
             if let Some(peer) = door.roster.channel(&at.account.network, &at.account.name) {
-                let typing = Typing {
+                let typing = ChannelTypingEvent {
                     channel: &at.account.network,
                     account_id: &at.account.name,
                     peer: &places::peer(at),

@@ -7,10 +7,10 @@ use countersign_core::{
     digest::Digest,
 };
 use countersign_protocol::gsv::{
-    Fault,
-    channel::{Access, Inbound, PeerKind, Taken},
-    chat::{Directives, Sent},
-    command::{Command, Style},
+    GsvError,
+    channel::{ChannelInboundParams, ChannelInboundResult, PeerKind, SenderAccess},
+    chat::{ChatSendResult, Directives},
+    command::{ChatCommand, ReplyStyle},
     directive,
 };
 use countersign_runtime::Lane;
@@ -32,19 +32,25 @@ const DONE_BEFORE: &str = "This was done, and the gateway was restarted before i
 ///
 /// # Errors
 /// 400 for what is no message, 500 if it was not recorded: then it may come again.
-pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Result<Taken, Fault> {
+pub(super) async fn take(
+    door: &Arc<Door>,
+    inbound: ChannelInboundParams,
+    came: Moment,
+) -> Result<ChannelInboundResult, GsvError> {
     if inbound.text.trim().is_empty() && inbound.media.is_empty() {
-        return Err(Fault::invalid("message.text or message.media required"));
+        return Err(GsvError::bad_request("message.text or message.media required"));
     }
     let from = places::address(&inbound);
     match access::of(door, &inbound) {
-        Access::Allowed => {}
-        Access::Blocked => return Ok(Taken::Blocked { reason: "Sender is not on the allowlist".to_owned() }),
-        Access::Pairing => return pairing::knock(door, &inbound, from).await,
+        SenderAccess::Allowed => {}
+        SenderAccess::Blocked => {
+            return Ok(ChannelInboundResult::Blocked { reason: "Sender is not on the allowlist".to_owned() });
+        }
+        SenderAccess::Pairing => return pairing::knock(door, &inbound, from).await,
     }
     let tree = door.settings.tree();
     let agent = agent(&tree, &inbound).unwrap_or_else(|| door.settings.agent());
-    let key = door.settings.keys().of_chat(&agent, &inbound.channel, &inbound.account, &inbound.peer);
+    let key = door.settings.keys().chat_session_key(&agent, &inbound.channel, &inbound.account, &inbound.peer);
     let run = inbound.message_id.as_ref().map(|id| run_of(&from, id));
     let origin = MessageOrigin {
         by: places::principal(&inbound.channel, places::sender(&inbound)),
@@ -52,18 +58,23 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
         message: inbound.message_id.clone(),
     };
     let by = origin.by.clone();
-    let speaker = Speaker { by, origin: Some(Box::new(origin)), style: Style::Marked, came };
+    let speaker = Speaker { by, origin: Some(Box::new(origin)), style: ReplyStyle::Marked, came };
     if let Some(run) = &run
         && is_heard(door, &from, inbound.message_id.as_deref()).await?
     {
         let is_answer = has_answered(door, &key, &speaker).await?;
-        let begun =
-            || Taken::Started { session_key: key.clone(), run_id: run.clone(), directives: Directives::default() };
+        let begun = || ChannelInboundResult::Started {
+            session_key: key.clone(),
+            run_id: run.clone(),
+            directives: Directives::default(),
+        };
         let taken = if is_answer { begun() } else { none_begun(door, &inbound, &key).unwrap_or_else(begun) };
         // What it came to was said to the chat, unless the process died in between.
         match &taken {
-            Taken::Command { .. } => reply(door, &inbound, from, DONE_BEFORE).await?,
-            Taken::DirectiveOnly { response: Some(told), .. } => reply(door, &inbound, from, told).await?,
+            ChannelInboundResult::Command { .. } => reply(door, &inbound, from, DONE_BEFORE).await?,
+            ChannelInboundResult::DirectiveOnly { response: Some(told), .. } => {
+                reply(door, &inbound, from, told).await?
+            }
             _ => {}
         }
         return Ok(taken);
@@ -71,13 +82,15 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
     let spoken = Spoken { text: &inbound.text, before: before(door, &inbound), media: &inbound.media };
     let sent = say_more(door, &key, spoken, run, &speaker).await?;
     let (taken, told) = match sent {
-        Sent::Started { run_id, directives, .. } => (Taken::Started { session_key: key, run_id, directives }, None),
-        Sent::Command { command, response, error } => {
-            let response = response.or(error).unwrap_or_default();
-            (Taken::Command { session_key: key, command, response: response.clone() }, Some(response))
+        ChatSendResult::Started { run_id, directives, .. } => {
+            (ChannelInboundResult::Started { session_key: key, run_id, directives }, None)
         }
-        Sent::DirectiveOnly { response, .. } => {
-            (Taken::DirectiveOnly { session_key: key, response: response.clone() }, response)
+        ChatSendResult::Command { command, response, error } => {
+            let response = response.or(error).unwrap_or_default();
+            (ChannelInboundResult::Command { session_key: key, command, response: response.clone() }, Some(response))
+        }
+        ChatSendResult::DirectiveOnly { response, .. } => {
+            (ChannelInboundResult::DirectiveOnly { session_key: key, response: response.clone() }, response)
         }
     };
     if let Some(text) = told {
@@ -87,7 +100,7 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
 }
 
 /// Says something to the chat that a message came from, once for each message that has an id.
-async fn reply(door: &Arc<Door>, inbound: &Inbound, to: ChatAddress, text: &str) -> Result<(), Fault> {
+async fn reply(door: &Arc<Door>, inbound: &ChannelInboundParams, to: ChatAddress, text: &str) -> Result<(), GsvError> {
     if text.trim().is_empty() {
         return Ok(());
     }
@@ -105,7 +118,7 @@ fn run_of(from: &ChatAddress, message: &str) -> String {
     format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
 }
 
-async fn is_heard(door: &Arc<Door>, from: &ChatAddress, id: Option<&str>) -> Result<bool, Fault> {
+async fn is_heard(door: &Arc<Door>, from: &ChatAddress, id: Option<&str>) -> Result<bool, GsvError> {
     let Some(id) = id.map(str::to_owned) else { return Ok(false) };
     let account = from.account.clone();
     let source = door.context.handle.source(Lane::Request);
@@ -114,22 +127,22 @@ async fn is_heard(door: &Arc<Door>, from: &ChatAddress, id: Option<&str>) -> Res
 }
 
 /// What is answered to a message that came before, began no run and answered nothing, as far as its words tell.
-fn none_begun(door: &Door, inbound: &Inbound, session_key: &str) -> Option<Taken> {
+fn none_begun(door: &Door, inbound: &ChannelInboundParams, session_key: &str) -> Option<ChannelInboundResult> {
     let text = inbound.text.trim_start();
     let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     let answers = || ["approve", "deny"].into_iter().find(|name| word.strip_prefix('/') == Some(*name));
     let session_key = session_key.to_owned();
-    if let Some(command) = Command::read(text).map(|command| command.name()).or_else(answers) {
+    if let Some(command) = ChatCommand::from_message(text).map(|command| command.name()).or_else(answers) {
         let response = "This message was answered before.".to_owned();
-        return Some(Taken::Command { session_key, command, response });
+        return Some(ChannelInboundResult::Command { session_key, command, response });
     }
-    let parsed = directive::parse(text, &door.settings.model().provider);
+    let parsed = directive::parse_directives(text, &door.settings.model().provider);
     (parsed.is_all() && inbound.media.is_empty())
-        .then(|| Taken::DirectiveOnly { session_key, response: parsed.acknowledgement() })
+        .then(|| ChannelInboundResult::DirectiveOnly { session_key, response: parsed.acknowledgement() })
 }
 
 /// The agent that a message is for, where something binds it to one: the first that fits.
-fn agent(tree: &Value, inbound: &Inbound) -> Option<String> {
+fn agent(tree: &Value, inbound: &ChannelInboundParams) -> Option<String> {
     let is = |wanted: &Value, given: &str| wanted.is_null() || wanted.as_str() == Some(given);
     // A network may spell its name with other capitals than the settings do.
     let is_network = |wanted: &Value| {
@@ -148,7 +161,7 @@ fn agent(tree: &Value, inbound: &Inbound) -> Option<String> {
 }
 
 /// What stands before a message, so that the model knows where it came from, when, and from whom where several speak.
-fn before(door: &Door, inbound: &Inbound) -> String {
+fn before(door: &Door, inbound: &ChannelInboundParams) -> String {
     let time = clock(door);
     let who = match (&inbound.sender, inbound.peer.kind) {
         (_, PeerKind::Dm) | (None, _) => None,
@@ -167,17 +180,17 @@ fn clock(door: &Door) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_protocol::gsv::channel::{Inbound, Peer, PeerKind};
+    use countersign_protocol::gsv::channel::{ChannelInboundParams, ChatPeer, PeerKind};
     use serde_json::json;
 
     use super::{agent, run_of};
     use crate::channels::places;
 
-    fn inbound(channel: &str, account: &str, kind: PeerKind, id: &str) -> Inbound {
-        Inbound {
+    fn inbound(channel: &str, account: &str, kind: PeerKind, id: &str) -> ChannelInboundParams {
+        ChannelInboundParams {
             channel: channel.to_owned(),
             account: account.to_owned(),
-            peer: Peer { kind, id: id.to_owned(), name: None, handle: None },
+            peer: ChatPeer { kind, id: id.to_owned(), name: None, handle: None },
             sender: None,
             message_id: None,
             text: "hi".to_owned(),

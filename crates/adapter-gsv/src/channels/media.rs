@@ -4,8 +4,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::message::{ImageBlock, MessageBlock};
 use countersign_files::objects;
 use countersign_protocol::gsv::{
-    Fault, LARGEST_MEDIA,
-    channel::{Media, MediaKind},
+    GsvError, LARGEST_MEDIA,
+    channel::{MediaAttachment, MediaKind},
 };
 use countersign_view::{Lines, escape};
 
@@ -41,7 +41,7 @@ pub(super) fn type_of(name: &str) -> &'static str {
 /// # Errors
 /// 400 for what is no base64 or too large, 500 if it could not be written. What was written before stays until the session
 /// begins anew.
-pub(crate) async fn keep(door: &Door, key: &str, media: &[Media]) -> Result<Vec<MessageBlock>, Fault> {
+pub(crate) async fn keep(door: &Door, key: &str, media: &[MediaAttachment]) -> Result<Vec<MessageBlock>, GsvError> {
     let mut blocks = Vec::with_capacity(media.len());
     for (place, item) in media.iter().enumerate() {
         let (picture, noted) = one(door, key, place, item).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn keep(door: &Door, key: &str, media: &[Media]) -> Result<Vec<
 ///
 /// # Errors
 /// As there.
-pub(crate) async fn keep_for_words(door: &Door, key: &str, media: &[Media]) -> Result<Vec<String>, Fault> {
+pub(crate) async fn keep_for_words(door: &Door, key: &str, media: &[MediaAttachment]) -> Result<Vec<String>, GsvError> {
     let mut words = Vec::with_capacity(media.len());
     for (place, item) in media.iter().enumerate() {
         words.push(one(door, key, place, item).await?.1);
@@ -63,17 +63,23 @@ pub(crate) async fn keep_for_words(door: &Door, key: &str, media: &[Media]) -> R
 }
 
 /// Puts an attachment into the store: the picture, if the model can be shown it, and what it can be told of it.
-async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Option<ImageBlock>, String), Fault> {
+async fn one(
+    door: &Door,
+    key: &str,
+    place: usize,
+    item: &MediaAttachment,
+) -> Result<(Option<ImageBlock>, String), GsvError> {
     let mime = item.mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let Some(data) = &item.data else { return Ok((None, noted(item, item.url.as_deref()))) };
     let within = format!("message.media[{place}]");
-    let bytes = STANDARD.decode(data.trim()).map_err(|_| Fault::invalid(format!("{within}.data is no base64")))?;
+    let bytes =
+        STANDARD.decode(data.trim()).map_err(|_| GsvError::bad_request(format!("{within}.data is no base64")))?;
     if bytes.is_empty() {
-        return Err(Fault::invalid(format!("{within}.data is empty")));
+        return Err(GsvError::bad_request(format!("{within}.data is empty")));
     }
     if bytes.len() > LARGEST_MEDIA {
         let length = bytes.len();
-        return Err(Fault::invalid(format!("{within} has {length} bytes, at most {LARGEST_MEDIA} are taken")));
+        return Err(GsvError::bad_request(format!("{within} has {length} bytes, at most {LARGEST_MEDIA} are taken")));
     }
     let picture = PICTURES.iter().find(|(known, _)| *known == mime).filter(|_| item.kind == MediaKind::Image);
     let ending =
@@ -88,7 +94,7 @@ async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Opti
 }
 
 /// What the model is told of something that it cannot be shown.
-fn noted(item: &Media, at: Option<&str>) -> String {
+fn noted(item: &MediaAttachment, at: Option<&str>) -> String {
     let what = match item.kind {
         MediaKind::Image => "Image",
         MediaKind::Audio => "Audio",

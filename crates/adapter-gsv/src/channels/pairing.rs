@@ -9,13 +9,16 @@ use countersign_core::{
     id::{GateId, Lsn, PrincipalId},
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault,
-        channel::{Inbound, PeerKind, Taken},
+        GsvError,
+        channel::{ChannelInboundParams, ChannelInboundResult, PeerKind},
         code,
-        key::phone,
-        pairing::{Approved, Decide, LONGEST_FIRST, Listed, Pending, Rejected, key},
+        key::phone_number,
+        pairing::{
+            LONGEST_FIRST, PairApproveResult, PairDecisionParams, PairListResult, PairRejectResult, PendingPairing,
+            pairing_key,
+        },
     },
 };
 use countersign_runtime::{Lane, Refused as Unasked};
@@ -57,8 +60,12 @@ impl About {
 ///
 /// # Errors
 /// 503 if too many wait already, 500 if it was not recorded.
-pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: ChatAddress) -> Result<Taken, Fault> {
-    let sender = phone(places::sender(inbound));
+pub(super) async fn knock(
+    door: &Arc<Door>,
+    inbound: &ChannelInboundParams,
+    from: ChatAddress,
+) -> Result<ChannelInboundResult, GsvError> {
+    let sender = phone_number(places::sender(inbound));
     let line = |text: &str| escape(text, Lines::One).into_owned();
     let name = name_of(inbound);
     let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
@@ -88,9 +95,9 @@ pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: ChatAddress
     };
     let command = Command::Channel(Network::Knock(Box::new(knock)));
     match door.context.handle.source(Lane::Request).ask(command).await {
-        Ok(_) => Ok(Taken::PendingPairing { sender_id: sender }),
+        Ok(_) => Ok(ChannelInboundResult::PendingPairing { sender_id: sender }),
         Err(Unasked::Refusal(Refused::Channel(refusal @ ChannelError::Crowded(_)))) => {
-            Err(Fault::new(code::UNAVAILABLE, refusal.to_string()))
+            Err(GsvError::new(code::UNAVAILABLE, refusal.to_string()))
         }
         Err(refused) => Err(failed(refused)),
     }
@@ -98,7 +105,7 @@ pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: ChatAddress
 
 /// The name of whoever wrote a message. A chat's name is its writer's where it is a chat with one person, and where
 /// nothing else says who wrote.
-fn name_of(inbound: &Inbound) -> Option<String> {
+fn name_of(inbound: &ChannelInboundParams) -> Option<String> {
     let (sender, peer) = (inbound.sender.as_ref(), &inbound.peer);
     let is_theirs = sender.is_none() || peer.kind == PeerKind::Dm;
     let names = [
@@ -126,7 +133,7 @@ fn waiting(engine: &Engine) -> Vec<Waiting> {
     gates.filter_map(look).collect()
 }
 
-async fn everybody(door: &Arc<Door>) -> Result<Vec<Waiting>, Fault> {
+async fn everybody(door: &Arc<Door>) -> Result<Vec<Waiting>, GsvError> {
     let read = door.context.handle.source(Lane::Request).read(waiting).await;
     read.map(|(waiting, _)| waiting).ok_or_else(|| failed("the gateway is closing"))
 }
@@ -134,30 +141,36 @@ async fn everybody(door: &Arc<Door>) -> Result<Vec<Waiting>, Fault> {
 pub(super) async fn list(door: &Arc<Door>) -> Answered {
     let listed = everybody(door).await?.into_iter().map(|Waiting { since, about, .. }| {
         let channel = about.from.account.network;
-        let pending = Pending {
+        let pending = PendingPairing {
             channel: channel.clone(),
             sender_id: about.sender_id.clone(),
             sender_name: about.sender_name,
             requested_at: since,
             first_message: about.first_message,
         };
-        (key(&channel, &about.sender_id), pending)
+        (pairing_key(&channel, &about.sender_id), pending)
     });
-    Ok(Json::of(&Listed { pairs: listed.collect::<BTreeMap<_, _>>() }))
+    Ok(RawJson::from_wire(&PairListResult { pairs: listed.collect::<BTreeMap<_, _>>() }))
 }
 
 /// Whoever is decided about, once that is recorded.
-async fn decide(door: &Arc<Door>, decide: &Decide, answer: GateReply, by: PrincipalId) -> Result<About, Fault> {
-    let wanted = key(&decide.channel, &decide.sender_id);
-    let is_meant = |waiting: &Waiting| key(&waiting.about.from.account.network, &waiting.about.sender_id) == wanted;
+async fn decide(
+    door: &Arc<Door>,
+    decide: &PairDecisionParams,
+    answer: GateReply,
+    by: PrincipalId,
+) -> Result<About, GsvError> {
+    let wanted = pairing_key(&decide.channel, &decide.sender_id);
+    let is_meant =
+        |waiting: &Waiting| pairing_key(&waiting.about.from.account.network, &waiting.about.sender_id) == wanted;
     let found = everybody(door).await?.into_iter().find(is_meant);
-    let Some(Waiting { gate, about, .. }) = found else { return Err(Fault::no_pairing(&wanted)) };
+    let Some(Waiting { gate, about, .. }) = found else { return Err(GsvError::no_pairing(&wanted)) };
     let answer = gate::Command::Answer { gate, answer, by, key: None };
     match door.context.handle.source(Lane::Result).ask(Command::Gate(answer)).await {
         Ok(_) => {}
         // Somebody else was first.
         Err(Unasked::Refusal(Refused::Answer(gate::AnswerError::AlreadyResolved { .. }))) => {
-            return Err(Fault::no_pairing(&wanted));
+            return Err(GsvError::no_pairing(&wanted));
         }
         Err(refused) => return Err(failed(refused)),
     }
@@ -165,14 +178,18 @@ async fn decide(door: &Arc<Door>, decide: &Decide, answer: GateReply, by: Princi
     Ok(about)
 }
 
-pub(super) async fn approve(door: &Arc<Door>, wanted: &Decide, by: PrincipalId) -> Answered {
+pub(super) async fn approve(door: &Arc<Door>, wanted: &PairDecisionParams, by: PrincipalId) -> Answered {
     let about = decide(door, wanted, GateReply::Allow(ApprovalScope::Once), by).await?;
-    Ok(Json::of(&Approved { approved: true, sender_id: about.sender_id, sender_name: about.sender_name }))
+    Ok(RawJson::from_wire(&PairApproveResult {
+        approved: true,
+        sender_id: about.sender_id,
+        sender_name: about.sender_name,
+    }))
 }
 
-pub(super) async fn reject(door: &Arc<Door>, wanted: &Decide, by: PrincipalId) -> Answered {
+pub(super) async fn reject(door: &Arc<Door>, wanted: &PairDecisionParams, by: PrincipalId) -> Answered {
     let about = decide(door, wanted, GateReply::Deny { reason: None }, by).await?;
-    Ok(Json::of(&Rejected { rejected: true, sender_id: about.sender_id }))
+    Ok(RawJson::from_wire(&PairRejectResult { rejected: true, sender_id: about.sender_id }))
 }
 
 /// A gate that was decided and of which not all is done.
@@ -194,7 +211,7 @@ fn decided(gate: &Gate) -> Option<Decided> {
 ///
 /// # Errors
 /// 500 if something was not recorded. It is done again from where it stands, by whoever asks next.
-pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), Fault> {
+pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), GsvError> {
     let _turn = door.networks.finishing.lock().await;
     let source = door.context.handle.source(Lane::Result);
     let read = source.read_of(At::Gate(id), move |engine| engine.state().gate(id).and_then(decided)).await;

@@ -5,8 +5,8 @@ use countersign_core::{
     id::PrincipalId,
 };
 use countersign_protocol::gsv::{
-    channel::{Inbound, Peer, PeerKind},
-    key::phone,
+    channel::{ChannelInboundParams, ChatPeer, PeerKind},
+    key::phone_number,
 };
 use countersign_telegram as telegram;
 use countersign_view::principals;
@@ -31,7 +31,7 @@ pub(super) fn account(network: &str, name: &str) -> ChannelAccount {
 }
 
 /// The chat that a message came from.
-pub(super) fn address(inbound: &Inbound) -> ChatAddress {
+pub(super) fn address(inbound: &ChannelInboundParams) -> ChatAddress {
     ChatAddress {
         account: account(&inbound.channel, &inbound.account),
         kind: kind(inbound.peer.kind),
@@ -40,18 +40,18 @@ pub(super) fn address(inbound: &Inbound) -> ChatAddress {
 }
 
 /// A chat as the wire has it.
-pub(crate) fn peer(address: &ChatAddress) -> Peer {
+pub(crate) fn peer(address: &ChatAddress) -> ChatPeer {
     let kind = match address.kind {
         AddressKind::Dm => PeerKind::Dm,
         AddressKind::Group => PeerKind::Group,
         AddressKind::Channel => PeerKind::Channel,
         AddressKind::Thread => PeerKind::Thread,
     };
-    Peer { kind, id: address.chat.clone(), name: None, handle: None }
+    ChatPeer { kind, id: address.chat.clone(), name: None, handle: None }
 }
 
 /// The network's id of whoever sent a message.
-pub(super) fn sender(inbound: &Inbound) -> &str {
+pub(super) fn sender(inbound: &ChannelInboundParams) -> &str {
     inbound.sender.as_ref().map_or(inbound.peer.id.as_str(), |sender| sender.id.as_str())
 }
 
@@ -59,6 +59,6 @@ pub(super) fn sender(inbound: &Inbound) -> &str {
 pub(super) fn principal(network: &str, sender: &str) -> PrincipalId {
     match (network, sender.parse()) {
         (TELEGRAM, Ok(user)) => principals::of_telegram(user),
-        _ => PrincipalId::new(format!("channel:{network}:{}", phone(sender))),
+        _ => PrincipalId::new(format!("channel:{network}:{}", phone_number(sender))),
     }
 }

@@ -7,7 +7,10 @@ use countersign_core::{
     channel::{Command as Network, OutboundRequest},
     engine::Command,
 };
-use countersign_protocol::gsv::channel::{Access, Account, Inbound, Media, MediaKind, Peer, PeerKind, Sender};
+use countersign_protocol::gsv::channel::{
+    ChannelAccountParams, ChannelInboundParams, ChatPeer, MediaAttachment, MediaKind, MessageSender, PeerKind,
+    SenderAccess,
+};
 use countersign_runtime::Lane;
 use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written, transport::Carrier};
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -20,7 +23,7 @@ use super::{
 
 /// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.
 pub(crate) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {
-    let account = places::account(TELEGRAM, Account::DEFAULT);
+    let account = places::account(TELEGRAM, ChannelAccountParams::DEFAULT);
     let met = Command::Channel(Network::Meet(account.clone()));
     if let Err(problem) = door.context.handle.source(Lane::Request).ask(met).await {
         // It is known with the first message that comes.
@@ -51,11 +54,11 @@ impl Listener {
             ChatType::Channel => PeerKind::Channel,
         };
         let (files, other) = (written.files, written.other);
-        let mut inbound = Inbound {
+        let mut inbound = ChannelInboundParams {
             channel: TELEGRAM.to_owned(),
-            account: Account::DEFAULT.to_owned(),
-            peer: Peer { kind, id: written.chat.to_string(), name: written.title, handle: None },
-            sender: Some(Sender { id: written.from.to_string(), name: written.name, handle: written.username }),
+            account: ChannelAccountParams::DEFAULT.to_owned(),
+            peer: ChatPeer { kind, id: written.chat.to_string(), name: written.title, handle: None },
+            sender: Some(MessageSender { id: written.from.to_string(), name: written.name, handle: written.username }),
             // Ids of messages are a chat's own.
             message_id: Some(format!("{}:{}", written.chat, written.message)),
             text: written.text,
@@ -64,7 +67,7 @@ impl Listener {
             was_mentioned: None,
         };
         let came = self.door.cards.now();
-        let may_speak = access::of(&self.door, &inbound) == Access::Allowed;
+        let may_speak = access::of(&self.door, &inbound) == SenderAccess::Allowed;
         if may_speak {
             match self.media(&files).await {
                 Ok(media) => inbound.media = media,
@@ -83,7 +86,7 @@ impl Listener {
             let what = files.first().map(|file| file.kind.word()).or(other).unwrap_or("message");
             inbound.text = format!("(a {what})");
         }
-        let there = Inbound { media: Vec::new(), ..inbound.clone() };
+        let there = ChannelInboundParams { media: Vec::new(), ..inbound.clone() };
         match inbound::take(&self.door, inbound, came).await {
             Ok(_) => Flow::Next,
             // What cannot be said cannot be said however often it comes; what was not recorded can.
@@ -101,12 +104,12 @@ impl Listener {
     ///
     /// # Errors
     /// In words for whoever sent it, why it cannot be taken.
-    async fn media(&self, files: &[Attached]) -> Result<Vec<Media>, String> {
+    async fn media(&self, files: &[Attached]) -> Result<Vec<MediaAttachment>, String> {
         let mut media = Vec::with_capacity(files.len());
         for file in files {
             let bytes = self.talk.fetch(file).await;
             let bytes = bytes.map_err(|why| format!("This {} was not taken: {why}.", file.kind.word()))?;
-            media.push(Media {
+            media.push(MediaAttachment {
                 kind: match file.kind {
                     FileKind::Picture => MediaKind::Image,
                     FileKind::Sound => MediaKind::Audio,
@@ -126,7 +129,7 @@ impl Listener {
     }
 
     /// Tells whoever wrote a message why it is not taken, once for each message.
-    async fn tell(&self, inbound: &Inbound, why: &str) -> Flow {
+    async fn tell(&self, inbound: &ChannelInboundParams, why: &str) -> Flow {
         let (to, reply_to) = (places::address(inbound), inbound.message_id.clone());
         let key = reply_to.as_ref().map(|id| format!("untaken:{TELEGRAM}:{id}"));
         let told = OutboundRequest { to, text: why.into(), session: None, reply_to, key, media: None };

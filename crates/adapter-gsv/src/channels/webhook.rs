@@ -28,10 +28,10 @@ use countersign_http::{
     web,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, LARGEST_FRAME, Method, Request,
-        channel::{Account, Inbound, Outbound, OutboundMessage},
+        GsvError, GsvRequest, LARGEST_FRAME, Method,
+        channel::{ChannelAccountParams, ChannelInboundParams, ChannelOutboundEvent, ChannelOutboundMessage},
         code,
     },
 };
@@ -64,7 +64,7 @@ const ANSWER: usize = 64 * 1024;
 
 /// The path at which an account takes requests.
 pub(super) fn path(account: &str) -> String {
-    if account == Account::DEFAULT { PATH.to_owned() } else { format!("{PATH}/{account}") }
+    if account == ChannelAccountParams::DEFAULT { PATH.to_owned() } else { format!("{PATH}/{account}") }
 }
 
 /// What is set for an account.
@@ -81,7 +81,7 @@ impl Settings {
     /// # Errors
     /// In words, what is missing.
     pub(super) fn of(door: &Door, account: &str) -> Result<Self, String> {
-        let at = if account == Account::DEFAULT {
+        let at = if account == ChannelAccountParams::DEFAULT {
             "channels.webhook".to_owned()
         } else {
             format!("channels.webhook.accounts.{account}")
@@ -98,7 +98,7 @@ impl Settings {
         let tree = door.settings.tree();
         let set = &tree["channels"]["webhook"];
         let named = set["accounts"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
-        let default = (!set["secret"].is_null()).then(|| Account::DEFAULT.to_owned());
+        let default = (!set["secret"].is_null()).then(|| ChannelAccountParams::DEFAULT.to_owned());
         default.into_iter().chain(named).collect()
     }
 }
@@ -112,32 +112,32 @@ pub fn routes(door: &Arc<Door>) -> Router {
 }
 
 async fn at_default(State(door): State<Arc<Door>>, request: HttpRequest) -> Response {
-    answer(take(&door, Account::DEFAULT, request).await)
+    answer(take(&door, ChannelAccountParams::DEFAULT, request).await)
 }
 
 async fn at_account(State(door): State<Arc<Door>>, Path(account): Path<String>, request: HttpRequest) -> Response {
     answer(take(&door, &account, request).await)
 }
 
-fn answer(taken: Result<Json, Fault>) -> Response {
+fn answer(taken: Result<RawJson, GsvError>) -> Response {
     let (status, body) = match taken {
         Ok(taken) => (StatusCode::OK, taken),
         Err(fault) => {
             let status = u16::try_from(fault.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
-            (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json::of(&fault))
+            (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), RawJson::from_wire(&fault))
         }
     };
-    (status, [(CONTENT_TYPE, "application/json")], body.text().to_owned()).into_response()
+    (status, [(CONTENT_TYPE, "application/json")], body.as_text().to_owned()).into_response()
 }
 
 /// A message that came as a request.
-async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<Json, Fault> {
+async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<RawJson, GsvError> {
     let came = door.cards.now();
     let (head, body) = request.into_parts();
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (id, timestamp, signature) = (header(sign::ID), header(sign::TIMESTAMP), header(sign::SIGNATURE));
     // Whether there is such an account is told to nobody who cannot sign.
-    let unsigned = || Fault::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
+    let unsigned = || GsvError::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
     let settings = Settings::of(door, account).map_err(|_| unsigned())?;
     // What cannot have been signed is not read.
     if !sign::may_be(id, timestamp, signature, door.context.clock.wall()) {
@@ -154,19 +154,20 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
         None => true,
     };
     if is_agents {
-        return Err(Fault::new(code::FORBIDDEN, peer::REFUSED));
+        return Err(GsvError::new(code::FORBIDDEN, peer::REFUSED));
     }
-    Ok(Json::of(&inbound::take(door, message(&body, account, id)?, came).await?))
+    Ok(RawJson::from_wire(&inbound::take(door, message(&body, account, id)?, came).await?))
 }
 
 /// The message of an account that a body is, under the id that was signed with it.
-fn message(body: &[u8], account: &str, id: &str) -> Result<Inbound, Fault> {
-    let mut params: Map<String, Value> =
-        serde_json::from_slice(body).map_err(|error| Fault::invalid(format!("the body is no JSON object: {error}")))?;
+fn message(body: &[u8], account: &str, id: &str) -> Result<ChannelInboundParams, GsvError> {
+    let mut params: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|error| GsvError::bad_request(format!("the body is no JSON object: {error}")))?;
     params.insert("channel".to_owned(), WEBHOOK.into());
     params.insert("accountId".to_owned(), account.into());
-    let params = Json::of(&params);
-    let Request::ChannelInbound(mut message) = Request::read(Method::ChannelInbound, Some(&params))? else {
+    let params = RawJson::from_wire(&params);
+    let GsvRequest::ChannelInbound(mut message) = GsvRequest::from_params(Method::ChannelInbound, Some(&params))?
+    else {
         return Err(failed("this is no message"));
     };
     // What is signed counts once, whatever the message calls itself.
@@ -175,26 +176,27 @@ fn message(body: &[u8], account: &str, id: &str) -> Result<Inbound, Fault> {
 }
 
 /// Reads a body of which it is not known yet who sent it.
-async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
+async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes, GsvError> {
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let is_large = length.is_none_or(|length| length > SMALL);
     let most = if is_large { LARGEST_FRAME } else { SMALL };
-    let too_large = || Fault::new(code::TOO_LARGE, format!("the body has more than {most} bytes"));
+    let too_large = || GsvError::new(code::TOO_LARGE, format!("the body has more than {most} bytes"));
     if length.is_some_and(|length| length > most) {
         return Err(too_large());
     }
     let _turn = match is_large.then(|| sender.large.try_acquire()).transpose() {
         Ok(turn) => turn,
         Err(_) => {
-            let busy = Fault::new(code::UNAVAILABLE, "as many large messages come in as may at once; try again later");
-            return Err(Fault { retryable: Some(true), ..busy });
+            let busy =
+                GsvError::new(code::UNAVAILABLE, "as many large messages come in as may at once; try again later");
+            return Err(GsvError { retryable: Some(true), ..busy });
         }
     };
     match tokio::time::timeout(COMING, to_bytes(body, most)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if web::is_over_limit(&error) => Err(too_large()),
-        Ok(Err(_)) => Err(Fault::invalid("the body broke off")),
-        Err(_) => Err(Fault::invalid(format!("the body did not come within {} s", COMING.as_secs()))),
+        Ok(Err(_)) => Err(GsvError::bad_request("the body broke off")),
+        Err(_) => Err(GsvError::bad_request(format!("the body did not come within {} s", COMING.as_secs()))),
     }
 }
 
@@ -239,17 +241,17 @@ impl Sender {
         };
         let media = letter.media.as_ref().map(Enclosed::url);
         let reply_to = letter.owed.reply_to.as_deref();
-        let Some(message) = OutboundMessage::new(&letter.text, reply_to, media.as_deref()) else {
+        let Some(message) = ChannelOutboundMessage::new(&letter.text, reply_to, media.as_deref()) else {
             return Carried::Delivered;
         };
-        let outbound = Outbound {
+        let outbound = ChannelOutboundEvent {
             channel: WEBHOOK,
             account_id: &to.account.name,
             peer: &places::peer(to),
             session_key: &carrier::key(letter.owed.session.as_deref()),
             message,
         };
-        let body = Json::of(&outbound).text().to_owned();
+        let body = RawJson::from_wire(&outbound).as_text().to_owned();
         let id = letter.owed.id.to_string();
         let now = door.context.clock.wall();
         let Some(signature) = sign::sign(&settings.secret, &id, now, body.as_bytes()) else {

@@ -9,9 +9,9 @@ use countersign_core::{
     reply_parser::{self, AllowReach, DecidedGate, ReplyAnswer, ReplyContext, ReplyIntent, WaitingGate},
 };
 use countersign_protocol::gsv::{
-    Fault,
-    chat::{Directives, Sent},
-    command::failed,
+    GsvError,
+    chat::{ChatSendResult, Directives},
+    command::failure_text,
 };
 use countersign_runtime::{Lane, Refused};
 
@@ -24,12 +24,12 @@ use super::{
 };
 
 /// What a message is told that is none, or came too late.
-fn told(command: &'static str, response: impl Into<String>) -> Option<Sent> {
-    Some(Sent::Command { command, response: Some(response.into()), error: None })
+fn told(command: &'static str, response: impl Into<String>) -> Option<ChatSendResult> {
+    Some(ChatSendResult::Command { command, response: Some(response.into()), error: None })
 }
 
-fn wrong(command: &'static str, error: impl Into<String>) -> Option<Sent> {
-    Some(Sent::Command { command, response: None, error: Some(error.into()) })
+fn wrong(command: &'static str, error: impl Into<String>) -> Option<ChatSendResult> {
+    Some(ChatSendResult::Command { command, response: None, error: Some(error.into()) })
 }
 
 /// What is said to a message that comes while something else is awaited.
@@ -51,7 +51,7 @@ pub(super) async fn answer(
     spoken: &Spoken<'_>,
     run: &str,
     speaker: &Speaker,
-) -> Result<Option<Sent>, Fault> {
+) -> Result<Option<ChatSendResult>, GsvError> {
     let session = session_of(&seen.key);
     let place = if speaker.origin.is_some() { in_chat(&session) } else { session };
     let is_shown = |asked: &Asked| door.cards.was_shown(&place, asked.gate, speaker.came);
@@ -75,7 +75,7 @@ async fn at_a_gate(
     run: &str,
     speaker: &Speaker,
     is_shown: impl Fn(&Asked) -> bool,
-) -> Option<Sent> {
+) -> Option<ChatSendResult> {
     let for_speaker = seen.waiting.as_ref().filter(|asked| speaker.may_answer(asked));
     let waiting = for_speaker.filter(|asked| !asked.is_question);
     let waiting = waiting.map(|asked| (token(asked.gate), is_shown(asked)));
@@ -142,8 +142,8 @@ async fn at_a_gate(
 }
 
 /// What is said to an answer that counts.
-fn started(run: &str) -> Sent {
-    Sent::Started { run_id: run.to_owned(), queued: false, directives: Directives::default() }
+fn started(run: &str) -> ChatSendResult {
+    ChatSendResult::Started { run_id: run.to_owned(), queued: false, directives: Directives::default() }
 }
 
 async fn decide(
@@ -153,7 +153,7 @@ async fn decide(
     command: &'static str,
     run: &str,
     speaker: &Speaker,
-) -> Option<Sent> {
+) -> Option<ChatSendResult> {
     let source = door.context.handle.source(Lane::Result);
     let (by, reference, key) = (speaker.by.clone(), run.to_owned(), speaker.key());
     let answer = gate::Command::AnswerAs { gate: asked.gate, answer, by, reference, key };
@@ -166,6 +166,6 @@ async fn decide(
         Err(Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by }))) => {
             told(command, format!("Too late: {}", resolved(gate, &resolution, by.as_ref())))
         }
-        Err(refused) => wrong(command, failed(&refused.to_string())),
+        Err(refused) => wrong(command, failure_text(&refused.to_string())),
     }
 }

@@ -4,8 +4,8 @@ use std::{io::Write as _, path::Path, sync::Arc};
 
 use countersign_files::objects::Store;
 use countersign_protocol::{
-    Json,
-    gsv::{Fault, message::Message, session::ArchiveNote},
+    RawJson,
+    gsv::{GsvError, message::GsvMessage, session::ArchiveNote},
 };
 use flate2::{Compression, write::GzEncoder};
 
@@ -19,7 +19,7 @@ use super::{
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<Message>, Fault> {
+pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<GsvMessage>, GsvError> {
     let contents: Vec<_> = lines.iter().map(|line| line.content).collect();
     let texts = door.context.handle.contents().get(&contents).await.map_err(unreadable)?;
     let said = texts.iter().zip(lines).filter_map(|(text, line)| messages::wire(text.as_deref()?, line.at));
@@ -42,13 +42,13 @@ fn note_name(name: &str) -> String {
 pub(super) async fn put(
     door: &Arc<Door>,
     name: String,
-    messages: Vec<Message>,
+    messages: Vec<GsvMessage>,
     note: ArchiveNote,
-) -> Result<(), Fault> {
+) -> Result<(), GsvError> {
     let pack = move || {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
         for message in &messages {
-            writeln!(packed, "{}", Json::of(message).text())?;
+            writeln!(packed, "{}", RawJson::from_wire(message).as_text())?;
         }
         packed.finish()
     };
@@ -56,5 +56,5 @@ pub(super) async fn put(
     let packed = tokio::task::spawn_blocking(pack).await.map_err(unreadable)?.map_err(failed)?;
     let store = Store::of(&door.context.config.storage.folder);
     store.put(name.clone(), packed).await.map_err(failed)?;
-    store.put(note_name(&name), Json::of(&note).text().as_bytes().to_vec()).await.map_err(failed)
+    store.put(note_name(&name), RawJson::from_wire(&note).as_text().as_bytes().to_vec()).await.map_err(failed)
 }

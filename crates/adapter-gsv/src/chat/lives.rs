@@ -12,8 +12,8 @@ use countersign_core::{
 };
 use countersign_files::objects::Store;
 use countersign_protocol::gsv::{
-    Fault,
-    chat::{CANCELLED, State},
+    GsvError,
+    chat::{CANCELLED, ChatEventState},
     code, key, session as wire,
 };
 use countersign_runtime::{Lane, Refused};
@@ -37,13 +37,16 @@ const LONGEST_KEY: usize = 512;
 ///
 /// # Errors
 /// 400 for one that is none.
-pub(crate) fn canonical(door: &Door, raw: &str) -> Result<String, Fault> {
+pub(crate) fn canonical(door: &Door, raw: &str) -> Result<String, GsvError> {
     if raw.len() > LONGEST_KEY {
-        return Err(Fault::invalid(format!("sessionKey has {} bytes, at most {LONGEST_KEY} are taken", raw.len())));
+        return Err(GsvError::bad_request(format!(
+            "sessionKey has {} bytes, at most {LONGEST_KEY} are taken",
+            raw.len()
+        )));
     }
-    let key = door.settings.keys().canonical(raw);
+    let key = door.settings.keys().canonical_key(raw);
     if key.is_empty() || key.contains(|c: char| c.is_control()) {
-        return Err(Fault::invalid("sessionKey required"));
+        return Err(GsvError::bad_request("sessionKey required"));
     }
     Ok(key)
 }
@@ -79,24 +82,24 @@ impl Word {
 ///
 /// # Errors
 /// 500 with why it was refused.
-pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::EngineReply, Fault> {
+pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::EngineReply, GsvError> {
     let asked = door.context.handle.source(Lane::Request).ask(command).await;
     asked.map(|reply| reply.outcome).map_err(|refused| refusal(&refused))
 }
 
 /// What an answer says of a refusal.
-pub(super) fn refusal(refused: &Refused) -> Fault {
+pub(super) fn refusal(refused: &Refused) -> GsvError {
     let is_flood = matches!(refused, Refused::Refusal(CommandError::Channel(channel::ChannelError::Flooded)));
     let may_pass = matches!(refused, Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Closed) || is_flood;
     let code = if is_flood { code::UNAVAILABLE } else { code::FAILED };
-    Fault { retryable: may_pass.then_some(true), ..Fault::new(code, refused.to_string()) }
+    GsvError { retryable: may_pass.then_some(true), ..GsvError::new(code, refused.to_string()) }
 }
 
 /// Opens the session with this key if it is not there.
 ///
 /// # Errors
 /// 500 if it cannot be.
-pub(crate) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+pub(crate) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, GsvError> {
     let id = session_of(key);
     let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
     let cwd = door.context.chats.folder(Some(&agent)).await.map_err(unreadable)?;
@@ -118,7 +121,7 @@ pub(crate) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault
 ///
 /// # Errors
 /// 500 if it was not recorded.
-pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result<(), Fault> {
+pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result<(), GsvError> {
     let Some(settings) = &seen.settings else { return Ok(()) };
     let usual = door.settings.of_session(&door.context, &agent(door, seen));
     let mut now = settings.clone();
@@ -135,7 +138,7 @@ pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result
 ///
 /// # Errors
 /// 500 if that could not be done.
-pub(crate) async fn prepare(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+pub(crate) async fn prepare(door: &Arc<Door>, key: &str) -> Result<SessionId, GsvError> {
     let _turn = door.desks.turn(key).await;
     let id = open(door, key).await?;
     let mut seen = see(door, key).await?;
@@ -150,7 +153,7 @@ pub(crate) async fn prepare(door: &Arc<Door>, key: &str) -> Result<SessionId, Fa
 ///
 /// # Errors
 /// 500 if it was not recorded.
-pub(super) async fn describe(door: &Door, id: &SessionId, profile: SessionProfile) -> Result<(), Fault> {
+pub(super) async fn describe(door: &Door, id: &SessionId, profile: SessionProfile) -> Result<(), GsvError> {
     set(door, id, SessionSetting::Profile(Box::new(profile))).await
 }
 
@@ -158,7 +161,7 @@ pub(super) async fn describe(door: &Door, id: &SessionId, profile: SessionProfil
 ///
 /// # Errors
 /// 500 if it was not recorded.
-pub(super) async fn set(door: &Door, id: &SessionId, setting: SessionSetting) -> Result<(), Fault> {
+pub(super) async fn set(door: &Door, id: &SessionId, setting: SessionSetting) -> Result<(), GsvError> {
     let set = session::Command::Set { setting, entry: None };
     ask(door, Command::Session(id.clone(), set)).await.map(drop)
 }
@@ -198,7 +201,7 @@ pub(crate) fn media_folder(key: &str) -> String {
 ///
 /// # Errors
 /// 500 if that could not be done. The conversation is as it was then.
-pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Renewed, Fault> {
+pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Renewed, GsvError> {
     let id = open(door, &seen.key).await?;
     let seen = rest(door, &id, seen).await?;
     let (archived, archived_to) = put_away(door, &seen).await?;
@@ -220,10 +223,10 @@ pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Re
 }
 
 /// Puts all messages of a session into the store. How many there were, and where they are.
-async fn put_away(door: &Arc<Door>, seen: &Whole) -> Result<(usize, Option<String>), Fault> {
+async fn put_away(door: &Arc<Door>, seen: &Whole) -> Result<(usize, Option<String>), GsvError> {
     let messages = archive::messages(door, &seen.lines).await?;
     let archived = messages.len();
-    let archived_to = (archived > 0).then(|| wire::archive(&agent(door, seen), &seen.id));
+    let archived_to = (archived > 0).then(|| wire::archive_path(&agent(door, seen), &seen.id));
     if let Some(name) = &archived_to {
         archive::put(door, name.clone(), messages, note(door, seen, archived)).await?;
         trimming::look_after(door, seen);
@@ -232,7 +235,7 @@ async fn put_away(door: &Arc<Door>, seen: &Whole) -> Result<(usize, Option<Strin
 }
 
 /// Takes an archive away whose messages stay in the conversation. Where it is not known whether they do, it stays.
-async fn discard(door: &Arc<Door>, archived_to: Option<&str>, refused: &Fault) {
+async fn discard(door: &Arc<Door>, archived_to: Option<&str>, refused: &GsvError) {
     if let Some(name) = archived_to.filter(|_| refused.retryable != Some(true)) {
         archive::discard(door, name).await;
     }
@@ -242,7 +245,7 @@ async fn discard(door: &Arc<Door>, archived_to: Option<&str>, refused: &Fault) {
 ///
 /// # Errors
 /// 500 if that could not be done.
-pub(crate) async fn open_for_job(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+pub(crate) async fn open_for_job(door: &Arc<Door>, key: &str) -> Result<SessionId, GsvError> {
     let _turn = door.desks.turn(key).await;
     let id = open(door, key).await?;
     let seen = see_whole(door, key).await?;
@@ -262,7 +265,7 @@ pub(super) async fn trim(
     seen: &Whole,
     keep: usize,
     word: Word,
-) -> Result<(usize, usize, Option<String>), Fault> {
+) -> Result<(usize, usize, Option<String>), GsvError> {
     let mut from = seen.lines.len().saturating_sub(keep);
     // A result without its call is nothing that a model can be shown.
     while from > 0 && !seen.lines[from].may_begin {
@@ -288,7 +291,7 @@ pub(super) async fn trim(
 ///
 /// # Errors
 /// 500 if that could not be done.
-pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, Fault> {
+pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, GsvError> {
     let rule = seen.profile.renewal.unwrap_or_default().reset_rule();
     // By the clock that people live by.
     let clock = &door.context.clock;
@@ -315,7 +318,7 @@ pub(super) fn note(door: &Door, seen: &Seen, count: usize) -> wire::ArchiveNote 
 }
 
 /// Stops what works in a session, drops what waits, and looks at it once it rests.
-async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fault> {
+async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, GsvError> {
     if seen.is_at_rest && seen.queued == 0 {
         return see_whole(door, &seen.key).await;
     }
@@ -325,7 +328,7 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fau
     let mut ends = door.context.handle.follow(end).await.ok_or_else(closing)?;
     ask(door, Command::Session(id.clone(), session::Command::Clear)).await?;
     for run in &seen.behind {
-        door.tell(&seen.key, Some(run), State::Error { error: CANCELLED.to_owned() }, None);
+        door.tell(&seen.key, Some(run), ChatEventState::Error { error: CANCELLED.to_owned() }, None);
     }
     ask(door, Command::Session(id.clone(), session::Command::AbortCompaction)).await?;
     let abort = Command::Run(run::Command::Abort { session: id.clone() });

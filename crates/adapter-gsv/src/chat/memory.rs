@@ -10,7 +10,7 @@ use countersign_core::{
     message::StoredMessage,
     session,
 };
-use countersign_protocol::gsv::{directive::Model, key, session as wire, workspace::Path};
+use countersign_protocol::gsv::{directive::ModelSelector, key, session as wire, workspace::WorkspacePath};
 use countersign_runtime::{
     note_down,
     store::{Log as _, Partition, Rows, Stored, View},
@@ -180,7 +180,7 @@ async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> 
         texts.iter().filter_map(|text| serde_json::from_str(text.as_deref()?).ok()).collect();
     let settings = &door.settings;
     let agent = key::agent_of(key).map_or_else(|| settings.agent(), key::agent_id);
-    let model = model.map_or_else(|| settings.model_of(&agent), |(provider, id)| Model { provider, id });
+    let model = model.map_or_else(|| settings.model_of(&agent), |(provider, id)| ModelSelector { provider, id });
     let model = settings.reference(&door.context, &model);
     let secret = settings.secret(&format!("apiKeys.{}", model.provider));
     let chosen = door.context.chats.models().choose_with(&model, secret).map_err(|unasked| unasked.to_string())?;
@@ -207,7 +207,7 @@ pub(crate) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId
     let Some(day) = door.settings.zone().date_before(door.context.clock.wall(), 0).filter(|_| !text.is_empty()) else {
         return;
     };
-    let Ok(path) = Path::read(&format!("memory/{day}.md")) else { return };
+    let Ok(path) = WorkspacePath::from_text(&format!("memory/{day}.md")) else { return };
     // A crash before the summary is recorded has all of it made again.
     let mark = format!("<!-- {first_kept} -->");
     let end = (0..=text.len().min(LONGEST)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -224,7 +224,7 @@ pub(crate) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId
 /// # Errors
 /// Why they could not be put there.
 pub(crate) async fn put_away(door: &Arc<Door>, key: &str, first_kept: &EntryId) -> Result<(), String> {
-    let said = |fault: countersign_protocol::gsv::Fault| fault.message;
+    let said = |fault: countersign_protocol::gsv::GsvError| fault.message;
     let lines = before(door, key, first_kept.clone()).await.map_err(said)?;
     if lines.is_empty() {
         return Ok(());

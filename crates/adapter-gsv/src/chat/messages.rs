@@ -6,18 +6,18 @@ use countersign_core::{
 };
 use countersign_files::objects;
 use countersign_protocol::gsv::message::{
-    AssistantPart, Message, TextPart, Usage, UserContent, UserPart, safe_to_show,
+    AssistantPart, GsvMessage, MessageUsage, TextPart, UserContent, UserPart, safe_to_show,
 };
 
 /// A message as it is shown, made at `at`. `None` for what is no message of a conversation.
-pub(super) fn wire(content: &str, at: Millis) -> Option<Message> {
+pub(super) fn wire(content: &str, at: Millis) -> Option<GsvMessage> {
     let timestamp = at.0;
     Some(match serde_json::from_str::<message::StoredMessage>(content).ok()? {
         message::StoredMessage::User(said) | message::StoredMessage::Developer(said) => {
-            Message::User { content: user(&said.content), timestamp }
+            GsvMessage::User { content: user(&said.content), timestamp }
         }
         message::StoredMessage::Assistant(said) => assistant(&said, at),
-        message::StoredMessage::ToolResult(result) => Message::ToolResult {
+        message::StoredMessage::ToolResult(result) => GsvMessage::ToolResult {
             content: vec![TextPart { text: message::text_of(&result.content) }],
             tool_call_id: result.tool_call_id,
             tool_name: result.tool_name,
@@ -25,15 +25,15 @@ pub(super) fn wire(content: &str, at: Millis) -> Option<Message> {
             timestamp,
         },
         message::StoredMessage::CompactionSummary(summary) | message::StoredMessage::BranchSummary(summary) => {
-            Message::User { content: UserContent::Text(summary.summary), timestamp }
+            GsvMessage::User { content: UserContent::Text(summary.summary), timestamp }
         }
-        message::StoredMessage::Custom(custom) => Message::User { content: user(&custom.content), timestamp },
+        message::StoredMessage::Custom(custom) => GsvMessage::User { content: user(&custom.content), timestamp },
         message::StoredMessage::BashExecution(_) | message::StoredMessage::FileMention(_) => return None,
     })
 }
 
 /// What the model said.
-pub(super) fn assistant(said: &message::AssistantReply, at: Millis) -> Message {
+pub(super) fn assistant(said: &message::AssistantReply, at: Millis) -> GsvMessage {
     let parts = said.content.iter().filter_map(|block| match block {
         MessageBlock::Text(text) => Some(AssistantPart::Text { text: text.text.clone() }),
         MessageBlock::Thinking(thought) => Some(AssistantPart::Thinking { thinking: thought.thinking.clone() }),
@@ -45,9 +45,9 @@ pub(super) fn assistant(said: &message::AssistantReply, at: Millis) -> Message {
         MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) => None,
     });
     let input = said.usage.input + said.usage.cache_read + said.usage.cache_write;
-    let usage = Usage { input, output: said.usage.output, total_tokens: input + said.usage.output };
+    let usage = MessageUsage { input, output: said.usage.output, total_tokens: input + said.usage.output };
     let stop = serde_json::to_value(said.stop_reason).ok();
-    Message::Assistant {
+    GsvMessage::Assistant {
         content: parts.collect(),
         usage: Some(usage),
         stop_reason: stop.and_then(|stop| stop.as_str().map(str::to_owned)),
@@ -75,15 +75,15 @@ fn user(content: &[MessageBlock]) -> UserContent {
 }
 
 /// Messages with the results of each in the order of its calls: they came as they were done.
-pub(super) fn in_order(mut messages: Vec<Message>) -> Vec<Message> {
+pub(super) fn in_order(mut messages: Vec<GsvMessage>) -> Vec<GsvMessage> {
     let mut wanted: Vec<String> = Vec::new();
     let mut from = 0;
     while from < messages.len() {
         let results =
-            messages[from..].iter().take_while(|message| matches!(message, Message::ToolResult { .. })).count();
-        let place = |message: &Message| match message {
-            Message::ToolResult { tool_call_id, .. } => wanted.iter().position(|id| id == tool_call_id),
-            Message::User { .. } | Message::Assistant { .. } => None,
+            messages[from..].iter().take_while(|message| matches!(message, GsvMessage::ToolResult { .. })).count();
+        let place = |message: &GsvMessage| match message {
+            GsvMessage::ToolResult { tool_call_id, .. } => wanted.iter().position(|id| id == tool_call_id),
+            GsvMessage::User { .. } | GsvMessage::Assistant { .. } => None,
         };
         messages[from..from + results].sort_by_key(|message| place(message).unwrap_or(usize::MAX));
         from += results;
@@ -95,8 +95,8 @@ pub(super) fn in_order(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-fn calls_of(message: &Message) -> Vec<String> {
-    let Message::Assistant { content, .. } = message else { return Vec::new() };
+fn calls_of(message: &GsvMessage) -> Vec<String> {
+    let GsvMessage::Assistant { content, .. } = message else { return Vec::new() };
     let calls = content.iter().filter_map(|part| match part {
         AssistantPart::ToolCall { id, .. } => Some(id.clone()),
         AssistantPart::Text { .. } | AssistantPart::Thinking { .. } => None,
@@ -105,12 +105,12 @@ fn calls_of(message: &Message) -> Vec<String> {
 }
 
 /// The same message in texts that the command line can show.
-pub(super) fn safe(message: Message) -> Message {
+pub(super) fn safe(message: GsvMessage) -> GsvMessage {
     match message {
-        Message::ToolResult { tool_call_id, tool_name, content, is_error, timestamp } => {
+        GsvMessage::ToolResult { tool_call_id, tool_name, content, is_error, timestamp } => {
             let content = content.into_iter().map(|part| TextPart { text: safe_to_show(&part.text) }).collect();
-            Message::ToolResult { tool_call_id, tool_name, content, is_error, timestamp }
+            GsvMessage::ToolResult { tool_call_id, tool_name, content, is_error, timestamp }
         }
-        message @ (Message::User { .. } | Message::Assistant { .. }) => message,
+        message @ (GsvMessage::User { .. } | GsvMessage::Assistant { .. }) => message,
     }
 }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use countersign_core::session::{RenewalMode, RenewalSettings, SessionSetting};
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault,
-        directive::{Level, Model},
-        message::Message,
+        GsvError,
+        directive::{ModelSelector, ThinkLevel},
+        message::GsvMessage,
         session::{
-            Change, Compact, Compacted, Done, Entry, History, List, Listed, Of, Patch, Preview, Previewed, Reset,
-            ResetMode, ResetPolicy, Session, Settings, Stats,
+            FieldPatch, GsvSessionSettings, OkResult, ResetMode, ResetPolicy, SessionCompactParams,
+            SessionCompactResult, SessionGetResult, SessionHistoryResult, SessionListEntry, SessionParams,
+            SessionPatchParams, SessionPreviewParams, SessionPreviewResult, SessionResetResult, SessionStatsResult,
+            SessionsListParams, SessionsListResult,
         },
     },
 };
@@ -25,29 +27,29 @@ use super::{
 };
 
 /// Looks at the session that a peer means, and notes how it writes its key.
-async fn seen(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Seen, Fault> {
+async fn seen(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Seen, GsvError> {
     let key = lives::canonical(door, raw)?;
     peer.wrote(&key, raw);
     see(door, &key).await
 }
 
 /// The same with what was said in it.
-async fn whole(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Whole, Fault> {
+async fn whole(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Whole, GsvError> {
     let key = lives::canonical(door, raw)?;
     peer.wrote(&key, raw);
     see_whole(door, &key).await
 }
 
-pub(super) async fn list(door: &Arc<Door>, list: List) -> Answer {
+pub(super) async fn list(door: &Arc<Door>, list: SessionsListParams) -> Answer {
     let rows = registry::list(door.context.handle.log()).await.map_err(unreadable)?;
     let count = rows.len();
-    let sessions = list.page.of(rows).into_iter().map(|row| Entry {
+    let sessions = list.page.select_rows(rows).into_iter().map(|row| SessionListEntry {
         session_key: row.key,
         created_at: row.created_at.unwrap_or_default(),
         last_active_at: row.last_at,
         label: row.label,
     });
-    Ok(Json::of(&Listed { sessions: sessions.collect(), count }))
+    Ok(RawJson::from_wire(&SessionsListResult { sessions: sessions.collect(), count }))
 }
 
 /// A rule in the words of the wire.
@@ -79,20 +81,21 @@ fn renewal(policy: ResetPolicy) -> RenewalSettings {
     RenewalSettings { mode, hour: policy.at_hour, minutes: policy.idle_minutes }
 }
 
-pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
     let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
     let (profile, previous) = (&seen.profile, seen.previous(0..seen.renewals));
-    let model = profile.model.as_ref().map(|(provider, id)| Model { provider: provider.clone(), id: id.clone() });
-    Ok(Json::of(&Session {
+    let model =
+        profile.model.as_ref().map(|(provider, id)| ModelSelector { provider: provider.clone(), id: id.clone() });
+    Ok(RawJson::from_wire(&SessionGetResult {
         session_id: seen.id,
         session_key: of.session_key,
         created_at: seen.opened_at.0,
         updated_at: seen.last_at.0,
         message_count: lines.len(),
         tokens: seen.row.tokens(),
-        settings: Settings {
+        settings: GsvSessionSettings {
             model,
-            thinking_level: seen.thinking.as_deref().and_then(Level::read),
+            thinking_level: seen.thinking.as_deref().and_then(ThinkLevel::from_text),
             system_prompt: profile.system_prompt.clone(),
             max_tokens: profile.max_tokens,
         },
@@ -103,9 +106,9 @@ pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
     }))
 }
 
-pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
     let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
-    Ok(Json::of(&Stats {
+    Ok(RawJson::from_wire(&SessionStatsResult {
         session_key: of.session_key,
         session_id: seen.id,
         message_count: lines.len(),
@@ -118,9 +121,9 @@ pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
     }))
 }
 
-pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
     let seen = seen(door, peer, &of.session_key).await?;
-    Ok(Json::of(&History {
+    Ok(RawJson::from_wire(&SessionHistoryResult {
         session_key: of.session_key,
         previous_session_ids: seen.previous(0..seen.renewals),
         current_session_id: seen.id,
@@ -131,18 +134,18 @@ pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(crate) async fn last_messages(door: &Arc<Door>, key: &str, most: usize) -> Result<Vec<Message>, Fault> {
+pub(crate) async fn last_messages(door: &Arc<Door>, key: &str, most: usize) -> Result<Vec<GsvMessage>, GsvError> {
     let Whole { lines, .. } = see_whole(door, key).await?;
     archive::messages(door, &lines[lines.len().saturating_sub(most)..]).await
 }
 
-pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> Answer {
+pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: SessionPreviewParams) -> Answer {
     let Whole { seen, lines } = whole(door, peer, &preview.session_key).await?;
     let card = waiting_card(door, &seen).await?;
     let most = preview.limit.map(|limit| limit.saturating_sub(usize::from(card.is_some())));
     let from = most.map_or(0, |most| lines.len().saturating_sub(most));
     let messages = archive::messages(door, &lines[from..]).await?;
-    Ok(Json::of(&Previewed {
+    Ok(RawJson::from_wire(&SessionPreviewResult {
         session_key: preview.session_key,
         session_id: seen.id,
         message_count: lines.len(),
@@ -152,25 +155,25 @@ pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> 
 
 /// The card of the gate that waits. It is no message of the record, and clients that read a conversation again after each
 /// `final` would lose it.
-async fn waiting_card(door: &Arc<Door>, seen: &Seen) -> Result<Option<Message>, Fault> {
+async fn waiting_card(door: &Arc<Door>, seen: &Seen) -> Result<Option<GsvMessage>, GsvError> {
     let Some(asked) = &seen.waiting else { return Ok(None) };
     let texts = door.context.handle.contents().get(&[asked.content]).await.map_err(unreadable)?;
     let text = texts.into_iter().next().flatten();
     let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Ok(None) };
     let text = card::asking(asked.gate, &request, &asked.scopes, &seen.cwd, seen.waiting_behind);
-    Ok(Some(Message::said(&text, asked.opened_at.0)))
+    Ok(Some(GsvMessage::gateway_message(&text, asked.opened_at.0)))
 }
 
 /// The value of a member that a patch changes.
-fn changed<T>(before: Option<T>, change: Change<T>) -> Option<T> {
+fn changed<T>(before: Option<T>, change: FieldPatch<T>) -> Option<T> {
     match change {
-        Change::Keep => before,
-        Change::Unset => None,
-        Change::Set(value) => Some(value),
+        FieldPatch::Keep => before,
+        FieldPatch::Unset => None,
+        FieldPatch::Set(value) => Some(value),
     }
 }
 
-pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: Patch) -> Answer {
+pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: SessionPatchParams) -> Answer {
     let key = lives::canonical(door, &patch.session_key)?;
     peer.wrote(&key, &patch.session_key);
     let _turn = door.desks.turn(&key).await;
@@ -193,28 +196,30 @@ pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: Patch) -> Answer
     };
     if profile.model != own {
         let (provider, model) = profile.model.clone().unwrap_or((usual.provider, usual.id));
-        let model = door.settings.reference(&door.context, &Model { provider, id: model });
+        let model = door.settings.reference(&door.context, &ModelSelector { provider, id: model });
         lives::set(door, &id, SessionSetting::Model(model)).await?;
     }
     match patch.thinking_level {
-        Change::Keep => {}
-        Change::Unset => lives::set(door, &id, SessionSetting::Thinking(None)).await?,
-        Change::Set(level) => lives::set(door, &id, SessionSetting::Thinking(Some(level.shown().to_owned()))).await?,
+        FieldPatch::Keep => {}
+        FieldPatch::Unset => lives::set(door, &id, SessionSetting::Thinking(None)).await?,
+        FieldPatch::Set(level) => {
+            lives::set(door, &id, SessionSetting::Thinking(Some(level.display_name().to_owned()))).await?
+        }
     }
     if profile != seen.profile || !seen.exists {
         lives::describe(door, &id, profile).await?;
     }
-    Ok(Json::of(&Done::OK))
+    Ok(RawJson::from_wire(&OkResult::OK))
 }
 
-pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
     let key = lives::canonical(door, &of.session_key)?;
     peer.wrote(&key, &of.session_key);
     let _turn = door.desks.turn(&key).await;
     let seen = see(door, &key).await?;
     let tokens_cleared = seen.row.tokens();
     let renewed = lives::renew(door, seen, Word::of(peer.principal())).await?;
-    Ok(Json::of(&Reset {
+    Ok(RawJson::from_wire(&SessionResetResult {
         ok: true,
         session_key: of.session_key,
         old_session_id: renewed.before,
@@ -226,12 +231,12 @@ pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
     }))
 }
 
-pub(super) async fn compact(door: &Arc<Door>, peer: &Peer, compact: Compact) -> Answer {
+pub(super) async fn compact(door: &Arc<Door>, peer: &Peer, compact: SessionCompactParams) -> Answer {
     let key = lives::canonical(door, &compact.session_key)?;
     peer.wrote(&key, &compact.session_key);
     let _turn = door.desks.turn(&key).await;
     let seen = see_whole(door, &key).await?;
     let word = Word::of(peer.principal());
     let (kept_messages, trimmed_messages, archived_to) = lives::trim(door, &seen, compact.keep, word).await?;
-    Ok(Json::of(&Compacted { ok: true, trimmed_messages, kept_messages, archived_to }))
+    Ok(RawJson::from_wire(&SessionCompactResult { ok: true, trimmed_messages, kept_messages, archived_to }))
 }

@@ -15,7 +15,7 @@ use countersign_core::{
     session::{Session, SessionEntry, SessionEntryKind, SessionProfile, Settings},
     time::Millis,
 };
-use countersign_protocol::gsv::{Fault, code, directive::Model, key};
+use countersign_protocol::gsv::{GsvError, code, directive::ModelSelector, key};
 use countersign_runtime::Lane;
 
 use super::super::{
@@ -83,7 +83,7 @@ pub(super) struct Seen {
     pub(super) last_at: Millis,
     pub(super) renewed_at: Option<Millis>,
     /// The model that answers in it.
-    pub(super) model: Option<Model>,
+    pub(super) model: Option<ModelSelector>,
     /// What is recorded to be set for it, if it is there.
     pub(super) settings: Option<Box<Settings>>,
     pub(super) thinking: Option<String>,
@@ -196,7 +196,7 @@ fn lines(session: &Session) -> Vec<Line> {
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> Result<Vec<Line>, Fault> {
+pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> Result<Vec<Line>, GsvError> {
     let id = registry::session_of(key);
     let scope = ResidencyScope::Session(id.clone());
     let read = move |engine: &Engine| {
@@ -242,7 +242,7 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
             .profile
             .model
             .as_ref()
-            .map(|(provider, id)| Model { provider: provider.clone(), id: id.clone() }),
+            .map(|(provider, id)| ModelSelector { provider: provider.clone(), id: id.clone() }),
         settings: Some(Box::new(settings.clone())),
         thinking: settings.thinking.clone(),
         profile: settings.profile.clone(),
@@ -272,15 +272,15 @@ fn awaited(session: &Session) -> Option<String> {
 }
 
 /// What an answer says that could not be read.
-pub(super) fn unreadable(why: impl std::fmt::Display) -> Fault {
-    Fault::new(code::FAILED, why.to_string())
+pub(super) fn unreadable(why: impl std::fmt::Display) -> GsvError {
+    GsvError::new(code::FAILED, why.to_string())
 }
 
 /// Looks at a session. One that is not there is as it would be.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
+pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, GsvError> {
     see_with(door, key, |_| ()).await.map(|(seen, _)| seen)
 }
 
@@ -288,7 +288,7 @@ pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn see_whole(door: &Arc<Door>, key: &str) -> Result<Whole, Fault> {
+pub(super) async fn see_whole(door: &Arc<Door>, key: &str) -> Result<Whole, GsvError> {
     let (seen, lines) = see_with(door, key, lines).await?;
     Ok(Whole { seen, lines: lines.unwrap_or_default() })
 }
@@ -297,7 +297,7 @@ async fn see_with<T: Send + 'static>(
     door: &Arc<Door>,
     key: &str,
     more: impl FnOnce(&Session) -> T + Send + 'static,
-) -> Result<(Seen, Option<T>), Fault> {
+) -> Result<(Seen, Option<T>), GsvError> {
     let row = registry::row(door.context.handle.log(), key).await.map_err(unreadable)?;
     let (id, of) = (registry::session_of(key), key.to_owned());
     let source = door.context.handle.source(Lane::Request);

@@ -11,15 +11,15 @@ use countersign_core::{
     session::{self, MessageContent},
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault,
-        channel::Media,
-        chat::{Directives, Send, Sent},
+        GsvError,
+        channel::MediaAttachment,
+        chat::{ChatSendParams, ChatSendResult, Directives},
         code,
-        command::{self, Style},
+        command::{self, ReplyStyle},
         directive, key,
-        message::Message as Shown,
+        message::GsvMessage as Shown,
     },
 };
 
@@ -42,7 +42,7 @@ pub(crate) struct Speaker {
     /// The chat that it came from, where the answers go.
     pub(crate) origin: Option<Box<MessageOrigin>>,
     /// How texts for it are written.
-    pub(crate) style: Style,
+    pub(crate) style: ReplyStyle,
     /// When it was said, as cards go: nobody answers one that was told later.
     pub(crate) came: Moment,
 }
@@ -50,12 +50,12 @@ pub(crate) struct Speaker {
 /// How many messages may wait in a session.
 const MOST_QUEUED: usize = 200;
 
-pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: Send, came: Moment) -> Answer {
+pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: ChatSendParams, came: Moment) -> Answer {
     let key = lives::canonical(door, &send.session_key)?;
     peer.wrote(&key, &send.session_key);
-    let speaker = Speaker { by: peer.principal(), origin: None, style: Style::Plain, came };
+    let speaker = Speaker { by: peer.principal(), origin: None, style: ReplyStyle::Plain, came };
     let sent = say(door, &key, &send.message, send.run_id, &speaker).await?;
-    Ok(Json::of(&sent))
+    Ok(RawJson::from_wire(&sent))
 }
 
 impl Speaker {
@@ -80,7 +80,7 @@ pub(crate) struct Spoken<'a> {
     /// What the model reads before them.
     pub(crate) before: String,
     /// What comes with them.
-    pub(crate) media: &'a [Media],
+    pub(crate) media: &'a [MediaAttachment],
 }
 
 /// Says something in the session with this canonical key. `run` is what whoever says it calls the run.
@@ -93,12 +93,12 @@ pub(crate) async fn say(
     text: &str,
     run: Option<String>,
     speaker: &Speaker,
-) -> Result<Sent, Fault> {
+) -> Result<ChatSendResult, GsvError> {
     if text.trim().is_empty() {
-        return Err(Fault::invalid("sessionKey and message required"));
+        return Err(GsvError::bad_request("sessionKey and message required"));
     }
     if run.as_ref().is_some_and(|run| run.len() > LONGEST_RUN) {
-        return Err(Fault::invalid(format!("runId has at most {LONGEST_RUN} bytes")));
+        return Err(GsvError::bad_request(format!("runId has at most {LONGEST_RUN} bytes")));
     }
     let spoken = Spoken { text, before: String::new(), media: &[] };
     say_more(door, key, spoken, run, speaker).await
@@ -114,13 +114,13 @@ pub(crate) async fn say_more(
     spoken: Spoken<'_>,
     run: Option<String>,
     speaker: &Speaker,
-) -> Result<Sent, Fault> {
+) -> Result<ChatSendResult, GsvError> {
     let _turn = door.desks.turn(key).await;
     let seen = see(door, key).await?;
     let run = run.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
     if speaker.key().is_some_and(|key| seen.answers.contains(&key)) {
         // It answered, and whoever brought it did not hear of that.
-        return Ok(Sent::Started { run_id: run, queued: false, directives: Directives::default() });
+        return Ok(ChatSendResult::Started { run_id: run, queued: false, directives: Directives::default() });
     }
     let parsed = match beside(door, &seen, &spoken, &run, speaker).await? {
         Beside::Done(sent) => {
@@ -136,7 +136,7 @@ pub(crate) async fn say_more(
 ///
 /// # Errors
 /// 500 if the session cannot be read.
-pub(crate) async fn has_answered(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<bool, Fault> {
+pub(crate) async fn has_answered(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<bool, GsvError> {
     let Some(answer) = speaker.key() else { return Ok(false) };
     Ok(see(door, key).await?.answers.contains(&answer))
 }
@@ -152,13 +152,13 @@ pub(crate) async fn say_only(
     text: &str,
     before: String,
     speaker: &Speaker,
-) -> Result<Sent, Fault> {
+) -> Result<ChatSendResult, GsvError> {
     if text.trim().is_empty() {
-        return Err(Fault::invalid("sessionKey and message required"));
+        return Err(GsvError::bad_request("sessionKey and message required"));
     }
     let _turn = door.desks.turn(key).await;
     let seen = see(door, key).await?;
-    let parsed = directive::Parsed {
+    let parsed = directive::ParsedDirectives {
         directives: Directives::default(),
         invalid_model: None,
         status: false,
@@ -173,9 +173,9 @@ pub(crate) async fn say_only(
 /// What words come to before they are a message.
 enum Beside {
     /// They were no message.
-    Done(Sent),
+    Done(ChatSendResult),
     /// They are one.
-    Message(directive::Parsed),
+    Message(directive::ParsedDirectives),
 }
 
 async fn beside(
@@ -184,16 +184,16 @@ async fn beside(
     spoken: &Spoken<'_>,
     run: &str,
     speaker: &Speaker,
-) -> Result<Beside, Fault> {
+) -> Result<Beside, GsvError> {
     let text = spoken.text;
-    if let Some(command) = command::Command::read(text) {
+    if let Some(command) = command::ChatCommand::from_message(text) {
         return Ok(Beside::Done(commands::answer(door, seen.clone(), command, speaker).await));
     }
     if let Some(sent) = answering::answer(door, seen, spoken, run, speaker).await? {
         return Ok(Beside::Done(sent));
     }
     let provider = seen.model.as_ref().map_or_else(|| door.settings.model().provider, |model| model.provider.clone());
-    let parsed = directive::parse(text, &provider);
+    let parsed = directive::parse_directives(text, &provider);
     // What comes with them is for the model.
     if !parsed.is_all() || !spoken.media.is_empty() {
         return Ok(Beside::Message(parsed));
@@ -202,10 +202,10 @@ async fn beside(
     if parsed.status
         && let Ok(whole) = see_whole(door, &seen.key).await
     {
-        let status = commands::status(&whole).text(speaker.style);
+        let status = commands::status(&whole).to_text(speaker.style);
         response = Some(response.map_or_else(|| status.clone(), |told| format!("{told}\n{status}")));
     }
-    Ok(Beside::Done(Sent::DirectiveOnly { response, directives: parsed.directives }))
+    Ok(Beside::Done(ChatSendResult::DirectiveOnly { response, directives: parsed.directives }))
 }
 
 /// The agent of the session with this key.
@@ -220,7 +220,7 @@ pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<Inbo
 }
 
 /// Records that something came from a chat network that begins no run.
-async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), Fault> {
+async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), GsvError> {
     let Some(heard) = heard_of(door, key, speaker) else { return Ok(()) };
     lives::ask(door, Command::Channel(channel::Command::Hear(Box::new(heard)))).await.map(drop)
 }
@@ -228,14 +228,14 @@ async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), Fau
 async fn begin(
     door: &Arc<Door>,
     mut seen: Seen,
-    parsed: directive::Parsed,
+    parsed: directive::ParsedDirectives,
     spoken: Spoken<'_>,
     run: String,
     speaker: &Speaker,
-) -> Result<Sent, Fault> {
+) -> Result<ChatSendResult, GsvError> {
     if seen.queued >= MOST_QUEUED {
         let why = format!("Too many messages wait in this session (at most {MOST_QUEUED})");
-        return Err(Fault::new(code::UNAVAILABLE, why));
+        return Err(GsvError::new(code::UNAVAILABLE, why));
     }
     let id = lives::open(door, &seen.key).await?;
     if lives::renew_if_due(door, &seen).await? {
@@ -247,7 +247,7 @@ async fn begin(
         reference: Some(run.clone()),
         origin: speaker.origin.clone(),
         model: directives.model.as_ref().map(|model| door.settings.reference(&door.context, model)),
-        thinking: directives.think_level.map(|level| level.shown().to_owned()),
+        thinking: directives.think_level.map(|level| level.display_name().to_owned()),
         ..RunMetadata::default()
     });
     // Behind the new beginning, which takes away what came with the messages before.
@@ -263,12 +263,12 @@ async fn begin(
     if let Some(asked) = seen.waiting.as_ref().filter(|_| queued) {
         let text = answering::awaited(asked, speaker);
         // The original's command line waits for a `final`, and lets nobody write meanwhile.
-        door.notify(&seen.key, &run, &Shown::said(&text, door.context.clock.now().0));
+        door.notify(&seen.key, &run, &Shown::gateway_message(&text, door.context.clock.now().0));
         if let Some(origin) = &speaker.origin {
             tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
         }
     }
-    Ok(Sent::Started { run_id: run, queued, directives })
+    Ok(ChatSendResult::Started { run_id: run, queued, directives })
 }
 
 /// Says something beside a run in the chat that a message came from. The message is taken whether or not it is said.

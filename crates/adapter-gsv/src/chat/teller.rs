@@ -16,8 +16,8 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::gsv::{
-    chat::{CANCELLED, EMPTY_RESPONSE, State},
-    message::Message as Shown,
+    chat::{CANCELLED, ChatEventState, EMPTY_RESPONSE},
+    message::GsvMessage as Shown,
 };
 use countersign_runtime::{Handle, Lane, Live, LiveKind, Part, Released, Subscriber, models::EMPTY_ANSWER};
 use countersign_view::GateRequest;
@@ -172,7 +172,7 @@ impl Teller {
             LiveKind::Delta { index, text }
                 if talk.texts.contains(index) && self.door.listeners.load(Ordering::Relaxed) > 0 =>
             {
-                self.door.tell(key, Some(&talk.called), State::Delta { text: text.to_string() }, None);
+                self.door.tell(key, Some(&talk.called), ChatEventState::Delta { text: text.to_string() }, None);
             }
             _ => {}
         }
@@ -190,7 +190,8 @@ impl Teller {
                 if let (Some(StoredMessage::Assistant(said)), Some(talk)) = (said, self.talks.get_mut(session)) {
                     let is_on_the_way = said.content.iter().any(|block| matches!(block, MessageBlock::ToolCall(_)));
                     let has_text = !text_of(&said.content).trim().is_empty();
-                    let told = (is_on_the_way && has_text).then(|| State::partial(&messages::assistant(&said, at)));
+                    let told = (is_on_the_way && has_text)
+                        .then(|| ChatEventState::partial_message(&messages::assistant(&said, at)));
                     talk.said = Some((said, at));
                     if let Some(told) = told {
                         self.tell(session, told, recorded.meta.lsn);
@@ -200,14 +201,14 @@ impl Teller {
             // Somebody stopped what would ask again.
             Event::Session(session::Event::CompactionAborting) => {
                 if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
-                    let state = State::Error { error: CANCELLED.to_owned() };
+                    let state = ChatEventState::Error { error: CANCELLED.to_owned() };
                     self.door.tell(key, Some(&called), state, Some(recorded.meta.lsn));
                 }
             }
             Event::Session(session::Event::CompactionEnded { then, .. }) if *then != AfterCompaction::Again => {
                 if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
                     let error = "LLM error: the conversation is too long for the model, and could not be summed up";
-                    let state = State::Error { error: error.to_owned() };
+                    let state = ChatEventState::Error { error: error.to_owned() };
                     self.door.tell(key, Some(&called), state, Some(recorded.meta.lsn));
                 }
             }
@@ -223,7 +224,7 @@ impl Teller {
         }
     }
 
-    fn tell(&self, session: &SessionId, state: State, lsn: Lsn) {
+    fn tell(&self, session: &SessionId, state: ChatEventState, lsn: Lsn) {
         if let (Some(talk), Some(key)) = (self.talks.get(session), key_of(session)) {
             self.door.tell(key, Some(&talk.called), state, Some(lsn));
         }
@@ -246,7 +247,11 @@ impl Teller {
             run::Event::BackedOff { delay, until, gate: None, .. } if *delay >= LONG => {
                 let until = self.door.settings.zone().date_and_time(*until);
                 let text = format!("The model provider asks to wait. The next attempt is at {until}.");
-                self.tell(session, State::partial(&Shown::said(&text, recorded.meta.at.0)), recorded.meta.lsn);
+                self.tell(
+                    session,
+                    ChatEventState::partial_message(&Shown::gateway_message(&text, recorded.meta.at.0)),
+                    recorded.meta.lsn,
+                );
             }
             run::Event::Ended { run, end, .. } => {
                 self.door.reading.ended(*run);
@@ -283,7 +288,7 @@ impl Teller {
                     // It was decided elsewhere: what follows is told under a name of its own, which says so first.
                     talk.called = gate.to_string();
                     let text = card::resolved(*gate, resolution, by.as_ref());
-                    let told = State::partial(&Shown::said(&text, recorded.meta.at.0));
+                    let told = ChatEventState::partial_message(&Shown::gateway_message(&text, recorded.meta.at.0));
                     self.tell(session, told, recorded.meta.lsn);
                 }
             }
@@ -300,7 +305,7 @@ impl Teller {
         talk.asked = Some(ask.gate);
         self.door.cards.tell(session, ask.gate);
         let text = card::asking(ask.gate, &ask.request, &ask.scopes, &cwd, talk.asks.len() - 1);
-        self.tell(session, State::last(&Shown::said(&text, at.0)), lsn);
+        self.tell(session, ChatEventState::final_message(&Shown::gateway_message(&text, at.0)), lsn);
     }
 
     async fn cwd(&self, session: &SessionId) -> Option<String> {
@@ -311,8 +316,8 @@ impl Teller {
 }
 
 /// What is said of the end of a run. `None` if what follows says it.
-fn ended(end: RunOutcome, talk: &Talk) -> Option<State> {
-    let error = |error: String| Some(State::Error { error });
+fn ended(end: RunOutcome, talk: &Talk) -> Option<ChatEventState> {
+    let error = |error: String| Some(ChatEventState::Error { error });
     let problem = || {
         let said = talk.said.as_ref().and_then(|(said, _)| said.error_message.clone());
         said.unwrap_or_else(|| "the provider did not answer".to_owned())
@@ -320,7 +325,7 @@ fn ended(end: RunOutcome, talk: &Talk) -> Option<State> {
     match end {
         RunOutcome::Completed => match &talk.said {
             Some((said, at)) if !text_of(&said.content).trim().is_empty() => {
-                Some(State::last(&messages::assistant(said, *at)))
+                Some(ChatEventState::final_message(&messages::assistant(said, *at)))
             }
             Some(_) | None => error(EMPTY_RESPONSE.to_owned()),
         },

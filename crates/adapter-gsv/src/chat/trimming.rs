@@ -49,7 +49,7 @@ pub(super) fn look_after(door: &Arc<Door>, seen: &Seen) {
     tokio::spawn(async move {
         let old: BTreeSet<String> = seen.previous(from..to).into_iter().collect();
         let is_old = move |name: &str| wire::archived_session(name).is_some_and(|id| old.contains(id));
-        if let Err(problem) = store.clear_those(&wire::archives(&agent), is_old).await {
+        if let Err(problem) = store.clear_those(&wire::archive_folder(&agent), is_old).await {
             tracing::warn!(key = seen.key, %problem, "archives that are too many could not be taken away");
         }
     });

@@ -2,8 +2,8 @@
 
 use countersign_core::tool::ToolEffect;
 use countersign_protocol::{
-    Json,
-    gsv::settings::{Path, got},
+    RawJson,
+    gsv::settings::{SettingPath, get_masked},
 };
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ struct Arguments {
 
 async fn run(mut call: Call) -> Outcome {
     let Arguments { path } = call.read()?;
-    let path = path.filter(|path| !path.trim().is_empty()).map(|path| Path::read(&path)).transpose();
+    let path = path.filter(|path| !path.trim().is_empty()).map(|path| SettingPath::from_text(&path)).transpose();
     let path = path.map_err(|fault| Failure::Invalid(fault.message))?;
-    Ok(Json::of(&got(&call.door.settings.tree(), path.as_ref())).text().to_owned())
+    Ok(RawJson::from_wire(&get_masked(&call.door.settings.tree(), path.as_ref())).as_text().to_owned())
 }

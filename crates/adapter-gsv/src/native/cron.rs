@@ -2,8 +2,8 @@
 
 use countersign_core::{schedule::Zone, tool::ToolEffect};
 use countersign_protocol::{
-    Json,
-    gsv::{Fault, Method, Request},
+    RawJson,
+    gsv::{GsvError, GsvRequest, Method},
 };
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
@@ -89,11 +89,12 @@ async fn run(mut call: Call) -> Outcome {
         }
         Action::Runs => (Method::CronRuns, Value::Object(rest)),
     };
-    let told = |fault: Fault| Failure::Failed(fault.message);
-    let params = Json::from(params);
-    let request = Request::read(method, Some(&params).filter(|_| method != Method::CronStatus)).map_err(told)?;
+    let told = |fault: GsvError| Failure::Failed(fault.message);
+    let params = RawJson::from(params);
+    let request =
+        GsvRequest::from_params(method, Some(&params).filter(|_| method != Method::CronStatus)).map_err(told)?;
     let answer = automation::of_agent(&call.door, method, request).await.map_err(told)?;
-    Ok(answer.text().to_owned())
+    Ok(answer.as_text().to_owned())
 }
 
 fn spoken(job: &mut Value, now: countersign_core::time::Millis, zone: Zone) -> Result<(), Failure> {

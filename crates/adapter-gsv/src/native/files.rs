@@ -1,6 +1,6 @@
 //! What the tools for files have in common: the agent's folder, and the form of paths.
 
-use countersign_protocol::gsv::workspace::Path;
+use countersign_protocol::gsv::workspace::WorkspacePath;
 use countersign_runtime::tools::Failure;
 use serde_json::{Map, Value, json};
 
@@ -14,8 +14,8 @@ pub(super) fn path_schema(what: &str) -> Value {
 /// Writes `path` as policy judges it and as it is done: from the agent's folder on, without `/` in front.
 pub(super) fn path_form(arguments: &mut Map<String, Value>) -> Result<(), Failure> {
     if let Some(Value::String(given)) = arguments.get_mut("path") {
-        let path = Path::read(given).map_err(|fault| Failure::Invalid(fault.message))?;
-        let text = path.text();
+        let path = WorkspacePath::from_text(given).map_err(|fault| Failure::Invalid(fault.message))?;
+        let text = path.as_text();
         *given = if text.is_empty() { ".".to_owned() } else { text.to_owned() };
     }
     Ok(())
@@ -25,9 +25,9 @@ pub(super) fn path_form(arguments: &mut Map<String, Value>) -> Result<(), Failur
 pub(super) async fn in_folder<T: Send + 'static>(
     call: &Call,
     path: &str,
-    work: impl FnOnce(Folder, Path) -> Result<T, String> + Send + 'static,
+    work: impl FnOnce(Folder, WorkspacePath) -> Result<T, String> + Send + 'static,
 ) -> Result<T, Failure> {
-    let path = Path::read(path).map_err(|fault| Failure::Invalid(fault.message))?;
+    let path = WorkspacePath::from_text(path).map_err(|fault| Failure::Invalid(fault.message))?;
     let folder = Folder::of(&call.door.context.config.agents_dir, &call.agent);
     let done = tokio::task::spawn_blocking(move || work(folder, path)).await;
     done.map_err(|error| Failure::Failed(error.to_string()))?.map_err(Failure::Failed)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::tool::ToolEffect;
-use countersign_protocol::{Json, gsv::node};
+use countersign_protocol::{RawJson, gsv::node};
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
 use serde_json::json;
@@ -49,5 +49,5 @@ async fn run(mut call: Call) -> Outcome {
     let lines = nodes::logs::newest(logs.lines, usize::MAX, LONGEST);
     (logs.count, logs.truncated) = (lines.kept.len(), logs.truncated || lines.is_cut);
     logs.lines = lines.kept;
-    Ok(Json::of(&logs).text().to_owned())
+    Ok(RawJson::from_wire(&logs).as_text().to_owned())
 }

@@ -3,7 +3,7 @@
 //! A tool of its own, so that no rule about words lets a file go.
 
 use countersign_core::tool::ToolEffect;
-use countersign_protocol::gsv::{LARGEST_MEDIA, workspace::Path};
+use countersign_protocol::gsv::{LARGEST_MEDIA, workspace::WorkspacePath};
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
 use serde_json::json;
@@ -39,7 +39,7 @@ struct Arguments {
 async fn run(mut call: Call) -> Outcome {
     let Arguments { path, text, place } = call.read()?;
     let to = place.target()?;
-    let found = in_folder(&call, &path, |folder, path: Path| {
+    let found = in_folder(&call, &path, |folder, path: WorkspacePath| {
         folder.bytes(&path, LARGEST_MEDIA).map_err(|error| error.to_string())
     });
     let bytes = found.await?;

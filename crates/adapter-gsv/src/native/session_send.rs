@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{id::PrincipalId, tool::ToolEffect};
-use countersign_protocol::gsv::{chat::Sent, command::Style};
+use countersign_protocol::gsv::{chat::ChatSendResult, command::ReplyStyle};
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
 use serde_json::json;
@@ -57,11 +57,11 @@ async fn run(mut call: Call) -> Outcome {
     }
     let mut told = call.door.told.subscribe();
     let by = PrincipalId::new(format!("gsv:agent:{}", call.agent));
-    let speaker = Speaker { by, origin: None, style: Style::Plain, came: call.door.cards.now() };
+    let speaker = Speaker { by, origin: None, style: ReplyStyle::Plain, came: call.door.cards.now() };
     let before = format!("[{}] ", call.key);
     let said = chat::say_only(&call.door, &key, &message, before, &speaker).await;
     let said = said.map_err(|fault| Failure::NotBegun(fault.message))?;
-    let Sent::Started { run_id, .. } = said else { return Err(Failure::Failed("nothing began".to_owned())) };
+    let ChatSendResult::Started { run_id, .. } = said else { return Err(Failure::Failed("nothing began".to_owned())) };
     if wait.is_zero() {
         return Ok(json!({ "status": "accepted", "sessionKey": key, "runId": run_id }).to_string());
     }

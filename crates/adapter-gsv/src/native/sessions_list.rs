@@ -1,7 +1,7 @@
 //! `gsv__SessionsList`: the sessions that were spoken in, the last active first.
 
 use countersign_core::tool::ToolEffect;
-use countersign_protocol::Json;
+use countersign_protocol::RawJson;
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ async fn run(mut call: Call) -> Outcome {
         if messages > 0 {
             let last = chat::last_messages(&call.door, &row.key, messages).await;
             let last = last.map_err(|fault| failed(&fault.message))?;
-            let last = last.iter().map(|message| serde_json::from_str::<Value>(Json::of(message).text()));
+            let last = last.iter().map(|message| serde_json::from_str::<Value>(RawJson::from_wire(message).as_text()));
             session["messages"] = last.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
         }
         sessions.push(session);

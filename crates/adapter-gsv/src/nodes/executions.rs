@@ -15,11 +15,11 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, code,
+        GsvError, code,
         node::{ExecEvent, ExecReport},
-        tool::Ack,
+        tool::AckResult,
     },
 };
 use countersign_runtime::{
@@ -122,16 +122,18 @@ pub(super) async fn event(door: &Arc<Door>, peer: &Peer, report: ExecReport) -> 
         ExecReport::Event(event) => event,
         ExecReport::Unreadable(problem) => {
             tracing::warn!(node, problem, "dropped an exec event of a node that cannot be read");
-            return Ok(Json::of(&Ack::DROPPED));
+            return Ok(RawJson::from_wire(&AckResult::DROPPED));
         }
     };
-    let Some(row) = awaited(door, node, &event.session_id).await else { return Ok(Json::of(&Ack::DROPPED)) };
+    let Some(row) = awaited(door, node, &event.session_id).await else {
+        return Ok(RawJson::from_wire(&AckResult::DROPPED));
+    };
     if event.event.is_end() {
         // Nodes call a call of a run by our id of it.
         event.call_id = event.call_id.or_else(|| row.call.map(|call| call.to_string()));
         tell(door, row.session, node, &event).await?;
     }
-    Ok(Json::of(&Ack::TAKEN))
+    Ok(RawJson::from_wire(&AckResult::TAKEN))
 }
 
 /// The row of an execution. It may become known in a moment.
@@ -160,10 +162,10 @@ async fn find(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<
 }
 
 /// Tells a session of the end, once for each event.
-async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) -> Result<(), Fault> {
+async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) -> Result<(), GsvError> {
     let name = [node, &event.session_id, &event.event_id].map(|part| format!("{}:{part}", part.len())).concat();
     let name = Digest::hash_bytes(name.as_bytes());
-    let text = event.message(node);
+    let text = event.completion_message(node);
     let message = StoredMessage::User(message::InputMessage {
         content: vec![MessageBlock::from_text(text.as_str())],
         ..message::InputMessage::default()
@@ -178,7 +180,9 @@ async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) ->
     };
     let asked = door.context.handle.source(Lane::Request).ask(Command::Session(session, once)).await;
     // The node sends it again.
-    asked.map(drop).map_err(|refused| Fault { retryable: Some(true), ..Fault::new(code::FAILED, refused.to_string()) })
+    asked
+        .map(drop)
+        .map_err(|refused| GsvError { retryable: Some(true), ..GsvError::new(code::FAILED, refused.to_string()) })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_core::id::CallId;
-use countersign_protocol::gsv::Fault;
+use countersign_protocol::gsv::GsvError;
 use countersign_runtime::{Exchange, Late};
 use parking_lot::Mutex;
 
@@ -168,11 +168,11 @@ impl Hand {
     ///
     /// # Errors
     /// 404 for one that there is not, 403 for one that another node was asked for.
-    pub(super) fn answer(&self, wire: &str, node: &str) -> Result<Answered, Fault> {
+    pub(super) fn answer(&self, wire: &str, node: &str) -> Result<Answered, GsvError> {
         let mut calls = self.0.lock();
-        let given = calls.given.get_mut(wire).ok_or_else(Fault::unknown_call)?;
+        let given = calls.given.get_mut(wire).ok_or_else(GsvError::unknown_call)?;
         if given.node != node {
-            return Err(Fault::not_its_call());
+            return Err(GsvError::not_its_call());
         }
         let purpose = given.purpose;
         Ok(match std::mem::replace(&mut given.stage, Stage::Over) {

@@ -10,10 +10,10 @@ use countersign_core::{
     session,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, code,
-        tool::{Ask, Asked, Fate, Invoke, Invoked},
+        GsvError, code,
+        tool::{NoResultReason, ToolInvokeParams, ToolInvokeResult, ToolRequestParams, ToolRequestResult},
     },
 };
 use countersign_runtime::{Lane, Refused, tools::Tool as _};
@@ -42,7 +42,7 @@ pub(crate) fn is_acts(session: &SessionId) -> bool {
 }
 
 /// `tool.invoke`: the client waits for what the node says.
-pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: Invoke) -> Answer {
+pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: ToolInvokeParams) -> Answer {
     let tool = find(door, &wanted.tool).await?;
     let call = fresh(door)?;
     let mut client = door.nodes.waiting.client(call, tool.node(), peer);
@@ -51,30 +51,30 @@ pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: Invoke) -
         biased;
         outcome = client.told() => outcome?,
         // It goes on, and nobody waits for it.
-        () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
+        () = peer.gone() => return Err(GsvError::new(code::UNAVAILABLE, "the connection is gone")),
     };
-    let failed = |otherwise: &str| Fault::new(code::FAILED, outcome.error.as_deref().unwrap_or(otherwise));
+    let failed = |otherwise: &str| GsvError::new(code::FAILED, outcome.error.as_deref().unwrap_or(otherwise));
     match (outcome.fate, &outcome.error) {
-        (Some(Fate::NotBegun), _) => Err(failed(NEVER_BEGAN)),
-        (Some(Fate::Unknown), _) => Err(failed(NOT_KNOWN)),
-        (None, Some(error)) => Err(Fault::new(code::FAILED, error.as_str())),
+        (Some(NoResultReason::NotBegun), _) => Err(failed(NEVER_BEGAN)),
+        (Some(NoResultReason::Unknown), _) => Err(failed(NOT_KNOWN)),
+        (None, Some(error)) => Err(GsvError::new(code::FAILED, error.as_str())),
         (None, None) => {
             let result = outcome.result.unwrap_or_else(|| Value::Null.into());
-            Ok(Json::of(&Invoked { result }))
+            Ok(RawJson::from_wire(&ToolInvokeResult { result }))
         }
     }
 }
 
 /// `tool.request`: the call is sent under the client's own id, and nobody waits.
-pub(super) async fn request(door: &Arc<Door>, peer: &Peer, wanted: Ask) -> Answer {
+pub(super) async fn request(door: &Arc<Door>, peer: &Peer, wanted: ToolRequestParams) -> Answer {
     let tool = find(door, &wanted.tool).await?;
     if wanted.call_id.len() > LONGEST_CALL {
-        return Err(Fault::invalid(format!("callId has at most {LONGEST_CALL} bytes")));
+        return Err(GsvError::bad_request(format!("callId has at most {LONGEST_CALL} bytes")));
     }
     // Ids of our own calls begin so.
     let (call, wire) = (fresh(door)?, Arc::<str>::from(wanted.call_id));
     if wire.starts_with("call_") || !door.nodes.hand.reserve(&wire, call) {
-        return Err(Fault::invalid(format!("callId is taken: {wire}")));
+        return Err(GsvError::bad_request(format!("callId is taken: {wire}")));
     }
     let own = Own { call, wire: Some(wire), intent: Some(format!("for {}", wanted.session_key).into()) };
     let begun = begin(door, peer, &tool, wanted.args, own).await;
@@ -82,7 +82,7 @@ pub(super) async fn request(door: &Arc<Door>, peer: &Peer, wanted: Ask) -> Answe
         door.nodes.hand.release(call);
     }
     begun?;
-    Ok(Json::of(&Asked::default()))
+    Ok(RawJson::from_wire(&ToolRequestResult::default()))
 }
 
 /// What a call is called, and what for.
@@ -98,7 +98,7 @@ async fn begin(
     tool: &NodeTool,
     arguments: Map<String, Value>,
     own: Own,
-) -> Result<(), Fault> {
+) -> Result<(), GsvError> {
     let session = SessionId::new(ALL);
     let spec = tool.spec();
     let act = PeerAction {
@@ -126,15 +126,15 @@ async fn begin(
     };
     match asked {
         Ok(_) => Ok(()),
-        Err(Refused::Refusal(CommandError::Denied(why))) => Err(Fault::new(code::FORBIDDEN, why)),
-        Err(Refused::Refusal(CommandError::PeerAway(_))) => Err(Fault::node_disconnected(tool.node())),
-        Err(refused) => Err(Fault::new(code::FAILED, refused.to_string())),
+        Err(Refused::Refusal(CommandError::Denied(why))) => Err(GsvError::new(code::FORBIDDEN, why)),
+        Err(Refused::Refusal(CommandError::PeerAway(_))) => Err(GsvError::node_disconnected(tool.node())),
+        Err(refused) => Err(GsvError::new(code::FAILED, refused.to_string())),
     }
 }
 
 /// Opens the session in whose record the acts of clients stand. It is listed with the others, and nobody speaks in it.
-async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), Fault> {
-    let failed = |error: String| Fault::new(code::FAILED, error);
+async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), GsvError> {
+    let failed = |error: String| GsvError::new(code::FAILED, error);
     let agent = door.settings.agent();
     let cwd = door.context.chats.folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
     let open = session::Command::Open {
@@ -154,7 +154,7 @@ async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), Fault> {
 ///
 /// # Errors
 /// 404 if no node has it, 503 if a node had it that is not connected.
-async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, Fault> {
+async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, GsvError> {
     if let Some(tool) = door.toolbox.find(name) {
         return Ok(tool);
     }
@@ -163,16 +163,16 @@ async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, Fault> {
         if known.is_some_and(|known| known.registration.tools.iter().any(|of| of.name == tool))
             && door.roster.node(node).is_none()
         {
-            return Err(Fault::new(code::UNAVAILABLE, "Node not connected"));
+            return Err(GsvError::new(code::UNAVAILABLE, "Node not connected"));
         }
     }
-    Err(Fault::no_node(name))
+    Err(GsvError::no_node(name))
 }
 
 /// An id that no call has had.
-fn fresh(door: &Door) -> Result<CallId, Fault> {
+fn fresh(door: &Door) -> Result<CallId, GsvError> {
     let mut bits = [0; 10];
-    getrandom::fill(&mut bits).map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
+    getrandom::fill(&mut bits).map_err(|error| GsvError::new(code::FAILED, error.to_string()))?;
     let id = uuid::Builder::from_unix_timestamp_millis(door.context.clock.now().0, &bits).into_uuid();
     Ok(CallId::new(id))
 }

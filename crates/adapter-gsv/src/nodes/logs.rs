@@ -6,11 +6,11 @@ use std::{
 };
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, code,
-        node::{Logs, LogsGet, LogsResult, LogsWanted},
-        tool::Ack,
+        GsvError, code,
+        node::{LogsGet, LogsGetEvent, LogsGetResult, LogsResult},
+        tool::AckResult,
     },
 };
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ use super::{
 /// How many requests that nobody waits for any more are remembered.
 const REMEMBERED: usize = 256;
 
-type Told = Result<LogsResult, Fault>;
+type Told = Result<LogsResult, GsvError>;
 
 /// Requests that are open.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Requests {
         Waits { requests: self, id, told }
     }
 
-    fn fail(&self, node: &str, why: impl Fn(&str) -> Fault) {
+    fn fail(&self, node: &str, why: impl Fn(&str) -> GsvError) {
         for (_, (_, client)) in self.0.lock().open.extract_if(|_, (of, _)| of == node) {
             let _ = client.send(Err(why(node)));
         }
@@ -78,40 +78,40 @@ impl Requests {
 
     /// Tells whoever waits for a node that it is gone.
     pub(super) fn disconnected(&self, node: &str) {
-        self.fail(node, Fault::node_disconnected);
+        self.fail(node, GsvError::node_disconnected);
     }
 
     /// The same of one whose place another connection took.
     pub(super) fn replaced(&self, node: &str) {
-        self.fail(node, Fault::node_replaced);
+        self.fail(node, GsvError::node_replaced);
     }
 
     /// Takes what a node says. Whether somebody waited for it.
-    fn answer(&self, node: &str, result: LogsResult) -> Result<Ack, Fault> {
+    fn answer(&self, node: &str, result: LogsResult) -> Result<AckResult, GsvError> {
         let mut open = self.0.lock();
         let id = &result.call_id;
         let of = open.open.get(id).map(|(of, _)| of);
         match of.or_else(|| open.over.iter().find(|(over, _)| over == id).map(|(_, of)| of)) {
-            None => return Err(Fault::unknown_call()),
-            Some(of) if of != node => return Err(Fault::not_its_call()),
+            None => return Err(GsvError::unknown_call()),
+            Some(of) if of != node => return Err(GsvError::not_its_call()),
             Some(_) => {}
         }
         let client = open.open.remove(id);
         Ok(match client.map(|(_, client)| client.send(Ok(result))) {
-            Some(Ok(())) => Ack::TAKEN,
-            Some(Err(_)) | None => Ack::DROPPED,
+            Some(Ok(())) => AckResult::TAKEN,
+            Some(Err(_)) | None => AckResult::DROPPED,
         })
     }
 
     /// Ends a request whose result cannot be read: no other will come.
-    pub(super) fn unreadable(&self, node: &str, id: &str, fault: &Fault) {
+    pub(super) fn unreadable(&self, node: &str, id: &str, fault: &GsvError) {
         let mut open = self.0.lock();
         if open.open.get(id).is_some_and(|(of, _)| of == node)
             && let Some(client) = open.end(id)
         {
             let why = format!("the node's result was refused: {}", fault.message);
             // It may have gone.
-            let _ = client.send(Err(Fault::new(code::FAILED, why)));
+            let _ = client.send(Err(GsvError::new(code::FAILED, why)));
         }
     }
 }
@@ -119,26 +119,26 @@ impl Requests {
 /// `logs.get`: waits for the node, for as long as its method has.
 pub(super) async fn get(door: &Arc<Door>, wanted: LogsGet) -> Answer {
     let logs = read(door, &wanted).await?;
-    Ok(Json::of(&logs))
+    Ok(RawJson::from_wire(&logs))
 }
 
 /// The last lines of a node's log.
 ///
 /// # Errors
 /// 503 if it is not there or goes, 500 if it has none. It waits for as long as whoever asks.
-pub(crate) async fn read(door: &Door, wanted: &LogsGet) -> Result<Logs, Fault> {
+pub(crate) async fn read(door: &Door, wanted: &LogsGet) -> Result<LogsGetResult, GsvError> {
     let node = seats::wanted(door, wanted)?;
     let mut waits = door.nodes.logs.wait(&node.connect.id);
-    node.tell("logs.get", &LogsWanted { call_id: waits.id.clone(), lines: wanted.lines });
-    let closing = |_| Err(Fault::new(code::UNAVAILABLE, "the gateway is closing"));
+    node.tell("logs.get", &LogsGetEvent { call_id: waits.id.clone(), lines: wanted.lines });
+    let closing = |_| Err(GsvError::new(code::UNAVAILABLE, "the gateway is closing"));
     let result = (&mut waits.told).await.unwrap_or_else(closing)?;
     match result.error {
-        Some(error) => Err(Fault::new(code::FAILED, error)),
+        Some(error) => Err(GsvError::new(code::FAILED, error)),
         None => {
             let most = usize::try_from(wanted.lines).unwrap_or(usize::MAX);
             let lines = newest(result.lines, most, usize::MAX);
             let (node_id, count) = (node.connect.id.clone(), lines.kept.len());
-            Ok(Logs { node_id, lines: lines.kept, count, truncated: result.truncated || lines.is_cut })
+            Ok(LogsGetResult { node_id, lines: lines.kept, count, truncated: result.truncated || lines.is_cut })
         }
     }
 }
@@ -168,7 +168,7 @@ pub(crate) fn newest(mut lines: Vec<String>, most: usize, bytes: usize) -> Newes
 
 /// `logs.result`.
 pub(super) fn result(door: &Door, peer: &Peer, result: LogsResult) -> Answer {
-    door.nodes.logs.answer(&peer.connect.id, result).map(|ack| Json::of(&ack))
+    door.nodes.logs.answer(&peer.connect.id, result).map(|ack| RawJson::from_wire(&ack))
 }
 
 #[cfg(test)]

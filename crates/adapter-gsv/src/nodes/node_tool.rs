@@ -6,8 +6,8 @@ use countersign_core::{
     tool::{Foreign, Lane, Machine, RepeatMode, Shell, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gsv::{
-    runtime::{Capability, RuntimeInfo},
-    tool::{Definition, Name},
+    runtime::{MachineCapability, RuntimeInfo},
+    tool::{ParsedToolName, ToolDefinition},
 };
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
 use countersign_view::protocol::peer_of;
@@ -23,14 +23,14 @@ const DIGEST: usize = 8;
 /// One tool.
 pub(crate) struct NodeTool {
     node: String,
-    definition: Definition,
+    definition: ToolDefinition,
     /// Whether the node says that it needs a shell for it.
     needs_shell: bool,
     spec: ToolSpec,
 }
 
 impl NodeTool {
-    pub(super) fn new(node: &str, definition: &Definition, runtime: Option<&RuntimeInfo>) -> Self {
+    pub(super) fn new(node: &str, definition: &ToolDefinition, runtime: Option<&RuntimeInfo>) -> Self {
         let mut schema = definition.input_schema.clone();
         // Providers want it said that arguments are an object.
         schema.entry("type").or_insert_with(|| "object".into());
@@ -45,13 +45,13 @@ impl NodeTool {
             signature: named(&definition.name),
         };
         let needs = runtime.and_then(|runtime| runtime.tool_capabilities.get(&definition.name));
-        let needs_shell = needs.is_some_and(|needs| needs.contains(&Capability::ShellExec));
+        let needs_shell = needs.is_some_and(|needs| needs.contains(&MachineCapability::ShellExec));
         Self { node: node.to_owned(), definition: definition.clone(), needs_shell, spec }
     }
 
     /// What of a call with these arguments a shell reads, at the node.
     pub(super) fn shell(&self, arguments: &Map<String, Value>) -> Shell {
-        let Definition { name, input_schema: schema, .. } = &self.definition;
+        let ToolDefinition { name, input_schema: schema, .. } = &self.definition;
         let foreign = Foreign { name, schema, needs_shell: self.needs_shell, machine: Machine::Other };
         Shell::of_foreign(&foreign, arguments)
     }
@@ -62,7 +62,7 @@ impl NodeTool {
     }
 
     /// What the node says of it.
-    pub(super) fn definition(&self) -> &Definition {
+    pub(super) fn definition(&self) -> &ToolDefinition {
         &self.definition
     }
 }
@@ -71,7 +71,7 @@ impl NodeTool {
 /// known, and which text a shell would read is told by the name and the arguments. `None` if it is no name of one.
 pub fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails> {
     let (node, tool) = name.split_once("__").filter(|(node, tool)| !node.is_empty() && !tool.is_empty())?;
-    let definition = Definition { name: tool.to_owned(), description: String::new(), input_schema: Map::new() };
+    let definition = ToolDefinition { name: tool.to_owned(), description: String::new(), input_schema: Map::new() };
     let mut there = NodeTool::new(node, &definition, None);
     name.clone_into(&mut there.spec.name);
     Some(call::CallDetails {
@@ -104,7 +104,7 @@ fn named(tool: &str) -> &'static [&'static str] {
 /// if it had not, has a digest of itself behind it.
 fn name_for_models(node: &str, tool: &str) -> String {
     // Two signs stand between.
-    let named = |longest| Name::of_node(&part(node, longest), &part(tool, longest));
+    let named = |longest| ParsedToolName::of_node(&part(node, longest), &part(tool, longest));
     let name = named(LONGEST);
     if name.len() <= LONGEST { name } else { named((LONGEST - 2) / 2) }
 }

@@ -7,14 +7,14 @@ use std::{
 };
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, code,
-        connect::Peer as Kind,
-        node::{Probe, Probed, is_program, probe_timeout},
-        runtime::{Capability, RuntimeInfo},
+        GsvError, code,
+        connect::PeerDetails as Kind,
+        node::{NodeProbe, NodeProbeResult, is_program, probe_timeout},
+        runtime::{MachineCapability, RuntimeInfo},
         skill,
-        tool::Ack,
+        tool::AckResult,
     },
 };
 use futures_util::future::join_all;
@@ -62,7 +62,7 @@ struct OpenProbe {
     node: String,
     bins: BTreeSet<String>,
     /// Whoever waits for the answer.
-    waiters: Vec<oneshot::Sender<Probed>>,
+    waiters: Vec<oneshot::Sender<NodeProbeResult>>,
 }
 
 #[derive(Default)]
@@ -74,7 +74,7 @@ struct State {
 
 impl State {
     /// Waits with others for an answer about all these programs, if the node was asked about them a moment ago.
-    fn join(&mut self, node: &str, bins: &BTreeSet<String>) -> Option<oneshot::Receiver<Probed>> {
+    fn join(&mut self, node: &str, bins: &BTreeSet<String>) -> Option<oneshot::Receiver<NodeProbeResult>> {
         let open = self.open.values_mut().find(|open| open.node == node && open.bins.is_superset(bins))?;
         let (sender, answered) = oneshot::channel();
         open.waiters.push(sender);
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// Notes a question to a node.
-    fn begin(&mut self, id: &str, node: &str, bins: &BTreeSet<String>) -> oneshot::Receiver<Probed> {
+    fn begin(&mut self, id: &str, node: &str, bins: &BTreeSet<String>) -> oneshot::Receiver<NodeProbeResult> {
         let (sender, answered) = oneshot::channel();
         let open = OpenProbe { node: node.to_owned(), bins: bins.clone(), waiters: vec![sender] };
         self.open.insert(id.to_owned(), open);
@@ -141,11 +141,11 @@ pub(crate) async fn probe(door: &Arc<Door>, bins: &BTreeSet<String>, anew: Anew,
 }
 
 /// The nodes that are connected, as `skills.*` tell of them.
-pub(crate) fn nodes(door: &Door) -> Vec<skill::Node> {
+pub(crate) fn nodes(door: &Door) -> Vec<skill::SkillNode> {
     let told = |peer: Arc<Peer>| {
         let Kind::Node { runtime, .. } = &peer.connect.peer else { return None };
         let bins = door.nodes.probes.bins(&peer.connect.id);
-        Some(skill::Node {
+        Some(skill::SkillNode {
             node_id: peer.connect.id.clone(),
             host_role: runtime.as_ref().and_then(|runtime| runtime.host_role),
             host_capabilities: runtime.as_ref().map(|runtime| runtime.host_capabilities.clone()).unwrap_or_default(),
@@ -162,7 +162,7 @@ pub(crate) fn nodes(door: &Door) -> Vec<skill::Node> {
 /// Whether a node can look for programs: one that runs commands.
 fn can_look(peer: &Peer) -> bool {
     match &peer.connect.peer {
-        Kind::Node { runtime: Some(runtime), .. } => runtime.host_capabilities.contains(&Capability::ShellExec),
+        Kind::Node { runtime: Some(runtime), .. } => runtime.host_capabilities.contains(&MachineCapability::ShellExec),
         Kind::Node { runtime: None, .. } => true,
         Kind::Client | Kind::Channel { .. } => false,
     }
@@ -202,14 +202,14 @@ async fn one(
                 let answered = door.nodes.probes.0.lock().begin(&id, node, &wanted);
                 let timeout_ms = u64::try_from(each.as_millis()).unwrap_or(u64::MAX);
                 let bins = wanted.iter().cloned().collect();
-                peer.tell("node.probe", &Probe { probe_id: id.clone(), kind: "bins".to_owned(), bins, timeout_ms });
+                peer.tell("node.probe", &NodeProbe { probe_id: id.clone(), kind: "bins".to_owned(), bins, timeout_ms });
                 let answered = timeout(each, answered).await;
                 door.nodes.probes.0.lock().open.remove(&id);
                 answered
             }
         };
         match answered {
-            Ok(Ok(Probed { ok: true, bins, .. })) => {
+            Ok(Ok(NodeProbeResult { ok: true, bins, .. })) => {
                 let (said, at) = (bins.unwrap_or_default(), door.context.clock.now().0);
                 let mut state = door.nodes.probes.0.lock();
                 // It may have gone meanwhile.
@@ -221,7 +221,9 @@ async fn one(
                 }
                 return Some(Ok(()));
             }
-            Ok(Ok(Probed { error, .. })) => return Some(Err(error.unwrap_or_else(|| "it cannot look".to_owned()))),
+            Ok(Ok(NodeProbeResult { error, .. })) => {
+                return Some(Err(error.unwrap_or_else(|| "it cannot look".to_owned())));
+            }
             Ok(Err(_)) if !peer.is_here() => return Some(Err("it is not connected any more".to_owned())),
             // Whoever asked before gave up, or nobody answered in time.
             Ok(Err(_)) | Err(_) => {}
@@ -231,18 +233,18 @@ async fn one(
 }
 
 /// `node.probe.result`.
-pub(super) fn result(door: &Door, peer: &Peer, probed: Probed) -> Answer {
+pub(super) fn result(door: &Door, peer: &Peer, probed: NodeProbeResult) -> Answer {
     let mut state = door.nodes.probes.0.lock();
     let ack = match state.open.get(&probed.probe_id) {
-        None => Ack::DROPPED,
+        None => AckResult::DROPPED,
         Some(open) if open.node != peer.connect.id => {
-            return Err(Fault::new(code::FAILED, format!("Another node was asked: {}", probed.probe_id)));
+            return Err(GsvError::new(code::FAILED, format!("Another node was asked: {}", probed.probe_id)));
         }
         Some(_) => {
             let waiters = state.open.remove(&probed.probe_id).map(|open| open.waiters).unwrap_or_default();
             let taken = waiters.into_iter().filter_map(|waiter| waiter.send(probed.clone()).ok()).count();
-            if taken > 0 { Ack::TAKEN } else { Ack::DROPPED }
+            if taken > 0 { AckResult::TAKEN } else { AckResult::DROPPED }
         }
     };
-    Ok(Json::of(&ack))
+    Ok(RawJson::from_wire(&ack))
 }

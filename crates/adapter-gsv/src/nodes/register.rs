@@ -2,8 +2,8 @@
 
 use countersign_core::{engine::Event, peer};
 use countersign_protocol::{
-    Wire,
-    gsv::{connect::Connect, runtime::RuntimeInfo, tool::Definition},
+    WireValue,
+    gsv::{connect::ConnectingPeer, runtime::RuntimeInfo, tool::ToolDefinition},
 };
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
 use countersign_view::protocol::node_of;
@@ -27,16 +27,21 @@ pub(crate) struct Registration {
     /// Whether it keeps a journal of its calls.
     pub(crate) journal: bool,
     /// What it offers.
-    pub(crate) tools: Vec<Definition>,
+    pub(crate) tools: Vec<ToolDefinition>,
     /// What its machine is like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) runtime: Option<RuntimeInfo>,
 }
 
-impl Wire for Registration {}
+impl WireValue for Registration {}
 
 impl Registration {
-    pub(super) fn of(connect: &Connect, tools: &[Definition], runtime: Option<&RuntimeInfo>, journal: bool) -> Self {
+    pub(super) fn of(
+        connect: &ConnectingPeer,
+        tools: &[ToolDefinition],
+        runtime: Option<&RuntimeInfo>,
+        journal: bool,
+    ) -> Self {
         Self {
             version: connect.version.clone(),
             platform: connect.platform.clone(),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use countersign_core::message::MessageBlock;
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        Fault, code,
-        tool::{Ack, Fate, Outcome},
+        GsvError, code,
+        tool::{AckResult, NoResultReason, ToolResultParams},
     },
 };
 use countersign_runtime::{Exchange, Heard, tools::Output};
@@ -31,7 +31,7 @@ pub(super) const NOT_KNOWN: &str = "the node does not know what became of this c
 const LONGEST_EXECUTION: usize = 1024;
 
 /// `tool.result`.
-pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> Answer {
+pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: ToolResultParams) -> Answer {
     let answered = match door.nodes.hand.answer(&outcome.call_id, &peer.connect.id) {
         Err(fault) if fault.code == code::NOT_FOUND && outcome.fate.is_none() => {
             forgotten(door, peer, &outcome).await.unwrap_or(Err(fault))?
@@ -49,12 +49,12 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> A
             // An error means that the gateway closes.
             let _ = recorded.await;
             match (purpose, heard) {
-                (Purpose::Request, _) => return Err(Fault::unknown_session_call(&outcome.call_id)),
-                (Purpose::Run, Heard::InTime) => Ack::TAKEN,
-                (Purpose::Run, Heard::TooLate) => Ack::DROPPED,
+                (Purpose::Request, _) => return Err(GsvError::unknown_session_call(&outcome.call_id)),
+                (Purpose::Run, Heard::InTime) => AckResult::TAKEN,
+                (Purpose::Run, Heard::TooLate) => AckResult::DROPPED,
                 (Purpose::Invoke, _) => match client.map(|client| client.send(Ok(outcome))) {
-                    Some(Ok(())) => Ack::TAKEN,
-                    Some(Err(_)) | None => Ack::DROPPED,
+                    Some(Ok(())) => AckResult::TAKEN,
+                    Some(Err(_)) | None => AckResult::DROPPED,
                 },
             }
         }
@@ -62,21 +62,21 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> A
             let recorded = waiting.recorded(late.call());
             late.tell(output(&outcome)).await;
             let _ = recorded.await;
-            Ack::DROPPED
+            AckResult::DROPPED
         }
-        Answered::Over => Ack::DROPPED,
+        Answered::Over => AckResult::DROPPED,
     };
-    Ok(Json::of(&ack))
+    Ok(RawJson::from_wire(&ack))
 }
 
 /// A result that cannot be read ends its call, of which nobody knows what came. One that can be read and comes behind it is late.
-pub(super) async fn unreadable(door: &Arc<Door>, peer: &Peer, call_id: String, fault: &Fault) {
+pub(super) async fn unreadable(door: &Arc<Door>, peer: &Peer, call_id: String, fault: &GsvError) {
     let Some((exchange, purpose)) = door.nodes.hand.refuse(&call_id, &peer.connect.id) else { return };
     let call = exchange.call();
     let recorded = door.nodes.waiting.recorded(call);
     let client = door.nodes.waiting.take(call);
     let error = Some(format!("the node's result was refused: {}", fault.message));
-    let outcome = Outcome { call_id, result: None, error, fate: Some(Fate::Unknown) };
+    let outcome = ToolResultParams { call_id, result: None, error, fate: Some(NoResultReason::Unknown) };
     say(exchange, purpose, &outcome).await;
     // An error means that the gateway closes.
     let _ = recorded.await;
@@ -87,17 +87,17 @@ pub(super) async fn unreadable(door: &Arc<Door>, peer: &Peer, call_id: String, f
 }
 
 /// A call that this process knows nothing of, as it was given by an earlier one, or is forgotten. None if there never was one.
-async fn forgotten(door: &Door, peer: &Peer, outcome: &Outcome) -> Option<Result<Answered, Fault>> {
+async fn forgotten(door: &Door, peer: &Peer, outcome: &ToolResultParams) -> Option<Result<Answered, GsvError>> {
     let (node, late) = begun::find(door, &outcome.call_id).await?;
     let is_its = node == peer.connect.id;
-    Some(is_its.then_some(Answered::Past(late)).ok_or_else(Fault::not_its_call))
+    Some(is_its.then_some(Answered::Past(late)).ok_or_else(GsvError::not_its_call))
 }
 
-async fn say(exchange: Exchange, purpose: Purpose, outcome: &Outcome) -> Heard {
+async fn say(exchange: Exchange, purpose: Purpose, outcome: &ToolResultParams) -> Heard {
     let why = |otherwise: &str| format!("Error: {}", outcome.error.as_deref().unwrap_or(otherwise));
     match outcome.fate {
-        Some(Fate::NotBegun) => exchange.never_began(why(NEVER_BEGAN)),
-        Some(Fate::Unknown) => exchange.lost(why(NOT_KNOWN)),
+        Some(NoResultReason::NotBegun) => exchange.never_began(why(NEVER_BEGAN)),
+        Some(NoResultReason::Unknown) => exchange.lost(why(NOT_KNOWN)),
         None => {
             let left_behind = left_behind(outcome).filter(|_| purpose == Purpose::Run);
             exchange.end_leaving(output(outcome), left_behind.map(Into::into)).await
@@ -106,17 +106,17 @@ async fn say(exchange: Exchange, purpose: Purpose, outcome: &Outcome) -> Heard {
 }
 
 /// The execution that goes on behind a result, as the node calls it.
-fn left_behind(outcome: &Outcome) -> Option<String> {
+fn left_behind(outcome: &ToolResultParams) -> Option<String> {
     // Most results are larger than that of a command which has only begun, and need not be looked through.
-    let result: Value = outcome.result.as_ref().filter(|result| result.text().len() < LONGEST)?.read().ok()?;
+    let result: Value = outcome.result.as_ref().filter(|result| result.as_text().len() < LONGEST)?.decode_as().ok()?;
     let is_running = outcome.error.is_none() && result["status"] == "running";
     let is_name = |id: &&str| !id.is_empty() && id.len() <= LONGEST_EXECUTION;
     result["sessionId"].as_str().filter(is_name).filter(|_| is_running).map(str::to_owned)
 }
 
 /// What models are told of it, and the record holds.
-fn output(outcome: &Outcome) -> Output {
-    let mut text = outcome.text();
+fn output(outcome: &ToolResultParams) -> Output {
+    let mut text = outcome.model_text();
     if text.len() > LONGEST {
         let all = text.len();
         text.truncate(text.floor_char_boundary(LONGEST));
@@ -128,13 +128,13 @@ fn output(outcome: &Outcome) -> Output {
 
 #[cfg(test)]
 mod tests {
-    use countersign_protocol::gsv::tool::Outcome;
+    use countersign_protocol::gsv::tool::ToolResultParams;
     use serde_json::{Value, json};
 
     use super::{LONGEST, left_behind, output};
 
-    fn outcome(result: Value) -> Outcome {
-        Outcome { call_id: "c".to_owned(), result: Some(result.into()), error: None, fate: None }
+    fn outcome(result: Value) -> ToolResultParams {
+        ToolResultParams { call_id: "c".to_owned(), result: Some(result.into()), error: None, fate: None }
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(left_behind(&running).as_deref(), Some("x-1"));
         assert_eq!(left_behind(&outcome(json!({ "status": "completed", "sessionId": "x-1" }))), None);
         assert_eq!(left_behind(&outcome(json!("running"))), None);
-        assert_eq!(left_behind(&Outcome { error: Some("no".to_owned()), ..running }), None);
+        assert_eq!(left_behind(&ToolResultParams { error: Some("no".to_owned()), ..running }), None);
     }
 
     #[test]

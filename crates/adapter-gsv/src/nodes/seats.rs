@@ -7,9 +7,9 @@ use countersign_core::{
     peer::{self, PeerMemory},
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
-        connect::{Journal, Peer as Kind},
+        connect::{NodeJournal, PeerDetails as Kind},
         node as wire, tool,
     },
 };
@@ -55,7 +55,7 @@ pub(crate) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
     let source = door.context.handle.source(Lane::Result);
     let registration = Registration::of(&peer.connect, tools, runtime.as_ref(), journal.is_some());
     if register::find(door.context.handle.log(), node).await.is_none_or(|known| known.registration != registration) {
-        let said = Json::of(&registration).text().into();
+        let said = RawJson::from_wire(&registration).as_text().into();
         let registered =
             source.ask(Command::Peer(peer::Command::Registered { peer: peer_of(node), description: said })).await;
         if let Err(error) = registered {
@@ -65,8 +65,8 @@ pub(crate) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
     door.toolbox.offer(node, tools, runtime.as_ref());
     let memory = match journal {
         None => PeerMemory::Forgets,
-        Some(Journal::Nameless) => PeerMemory::Keeps,
-        Some(Journal::Of(id)) => PeerMemory::Journal(*id),
+        Some(NodeJournal::Nameless) => PeerMemory::Keeps,
+        Some(NodeJournal::Of(id)) => PeerMemory::Journal(*id),
     };
     let link = door.toolbox.peers().open_to(peer_of(node), memory, source.clone()).await;
     // Whoever is told that it is here can have it do something at once.
@@ -136,7 +136,7 @@ fn give(door: &Door, peer: &Peer, errand: Errand) {
     let (call_id, purpose) = named(&errand);
     let Some(exchange) = errand.within(door.settings.tool_timeout()).sent(words(node)) else { return };
     door.nodes.hand.give(&call_id, node, peer.number, purpose, exchange);
-    peer.tell("tool.invoke", &tool::Call { call_id, tool: tool.definition().name.clone(), args });
+    peer.tell("tool.invoke", &tool::ToolInvokeEvent { call_id, tool: tool.definition().name.clone(), args });
 }
 
 /// Asks a node what became of a call that it had on an earlier connection.
@@ -145,7 +145,7 @@ fn ask(door: &Door, peer: &Peer, errand: Errand) {
     let node = &peer.connect.id;
     let Some(exchange) = errand.within(door.settings.tool_timeout()).sent(words(node)) else { return };
     door.nodes.hand.give(&call_id, node, peer.number, purpose, exchange);
-    peer.tell(countersign_protocol::gsv::connect::RESUME, &tool::Resume { call_id });
+    peer.tell(countersign_protocol::gsv::connect::RESUME, &tool::ToolResumeEvent { call_id });
 }
 
 /// What a call is called on the wire, and what it is for. A run's calls have the names that models gave them, and those need not
@@ -166,7 +166,7 @@ fn words(node: &str) -> Words {
         gone: format!(
             "Error: Node disconnected: {node}. It is not known whether the call took effect, and it was not sent again."
         ),
-        silent: format!("Error: {}", countersign_protocol::gsv::Fault::timed_out().message),
+        silent: format!("Error: {}", countersign_protocol::gsv::GsvError::timed_out().message),
     }
 }
 
@@ -179,10 +179,10 @@ pub(super) fn connected(door: &Door) -> Vec<Arc<Peer>> {
 ///
 /// # Errors
 /// As [`wire::LogsGet::node`] says.
-pub(super) fn wanted(door: &Door, wanted: &wire::LogsGet) -> Result<Arc<Peer>, countersign_protocol::gsv::Fault> {
+pub(super) fn wanted(door: &Door, wanted: &wire::LogsGet) -> Result<Arc<Peer>, countersign_protocol::gsv::GsvError> {
     let nodes = connected(door);
     let ids: Vec<&str> = nodes.iter().map(|node| node.connect.id.as_str()).collect();
-    let id = wanted.node(&ids)?.to_owned();
+    let id = wanted.select_node(&ids)?.to_owned();
     let found = nodes.into_iter().find(|node| node.connect.id == id);
-    found.ok_or_else(|| countersign_protocol::gsv::Fault::node_disconnected(&id))
+    found.ok_or_else(|| countersign_protocol::gsv::GsvError::node_disconnected(&id))
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_protocol::gsv::{
     runtime::RuntimeInfo,
-    tool::{Definition, Name},
+    tool::{ParsedToolName, ToolDefinition},
 };
 use countersign_runtime::{Peers, tools::Tool};
 use parking_lot::RwLock;
@@ -34,17 +34,17 @@ impl Toolbox {
     }
 
     /// The same as they are listed, under their full names.
-    pub(super) fn listed(&self) -> Vec<Definition> {
+    pub(super) fn listed(&self) -> Vec<ToolDefinition> {
         let full = |(node, tool): (&String, &Arc<NodeTool>)| {
             let own = tool.definition();
-            Definition { name: Name::of_node(node, &own.name), ..own.clone() }
+            ToolDefinition { name: ParsedToolName::of_node(node, &own.name), ..own.clone() }
         };
         let offers = self.offers.read();
         offers.iter().flat_map(|(node, tools)| tools.iter().map(move |tool| full((node, tool)))).collect()
     }
 
     /// Takes what a node offers in the place of what it offered before.
-    pub(super) fn offer(&self, node: &str, tools: &[Definition], runtime: Option<&RuntimeInfo>) {
+    pub(super) fn offer(&self, node: &str, tools: &[ToolDefinition], runtime: Option<&RuntimeInfo>) {
         let tools = tools.iter().map(|tool| Arc::new(NodeTool::new(node, tool, runtime))).collect();
         self.offers.write().insert(node.to_owned(), tools);
     }
@@ -73,13 +73,13 @@ pub(super) fn parts(name: &str) -> impl Iterator<Item = (&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_protocol::gsv::tool::Definition;
+    use countersign_protocol::gsv::tool::ToolDefinition;
     use countersign_runtime::tools::Tool as _;
 
     use super::Toolbox;
 
-    fn tool(name: &str) -> Definition {
-        Definition { name: name.to_owned(), description: String::new(), input_schema: serde_json::Map::new() }
+    fn tool(name: &str) -> ToolDefinition {
+        ToolDefinition { name: name.to_owned(), description: String::new(), input_schema: serde_json::Map::new() }
     }
 
     fn names(toolbox: &Toolbox) -> Vec<String> {

@@ -7,7 +7,7 @@ use countersign_core::{
     engine::{Event, RecordedFact},
     id::CallId,
 };
-use countersign_protocol::gsv::{Fault, tool::Outcome};
+use countersign_protocol::gsv::{GsvError, tool::ToolResultParams};
 use countersign_runtime::FactFollower;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::super::{Door, peer::Peer};
 
 /// What a client is answered.
-pub(super) type Told = Result<Outcome, Fault>;
+pub(super) type Told = Result<ToolResultParams, GsvError>;
 
 /// Everybody who waits.
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub(super) struct Client<'a> {
 impl Client<'_> {
     /// What the node said, or why it will not.
     pub(super) async fn told(&mut self) -> Told {
-        let gone = |_| Err(Fault::new(countersign_protocol::gsv::code::UNAVAILABLE, "the gateway is closing"));
+        let gone = |_| Err(GsvError::new(countersign_protocol::gsv::code::UNAVAILABLE, "the gateway is closing"));
         (&mut self.told).await.unwrap_or_else(gone)
     }
 }
@@ -75,7 +75,7 @@ impl Waiting {
         let mut waiters = self.0.lock();
         for (_, asker) in waiters.clients.extract_if(|_, asker| asker.node == node) {
             // It may have gone as well.
-            let _ = asker.told.send(Err(Fault::node_disconnected(node)));
+            let _ = asker.told.send(Err(GsvError::node_disconnected(node)));
         }
     }
 
@@ -96,7 +96,7 @@ impl Waiting {
     /// A call is over, and nobody told its client what it came to: it never reached its node.
     fn given_up(&self, call: CallId) {
         if let Some(asker) = self.0.lock().clients.remove(&call) {
-            let _ = asker.told.send(Err(Fault::node_disconnected(&asker.node)));
+            let _ = asker.told.send(Err(GsvError::node_disconnected(&asker.node)));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A skill's file: what stands at its head, and what the skill needs.
 
 use countersign_protocol::gsv::{
-    runtime::{Capability, HostRole},
-    skill::Requirements,
+    runtime::{HostRole, MachineCapability},
+    skill::SkillRequirements,
 };
 use serde_json::{Map, Value};
 
@@ -64,19 +64,20 @@ impl Head {
 }
 
 /// What a skill needs, read from what is written. `None` if something is no list of names, or names what there is not.
-pub(super) fn requirements(written: &Map<String, Value>) -> Option<Requirements> {
+pub(super) fn requirements(written: &Map<String, Value>) -> Option<SkillRequirements> {
     let names = |key: &str| -> Option<Vec<String>> {
         let Some(value) = written.get(key).filter(|value| !value.is_null()) else { return Some(Vec::new()) };
         let names = value.as_array()?.iter().map(|name| name.as_str().map(str::trim).map(str::to_owned));
         names.collect::<Option<Vec<_>>>().map(|names| names.into_iter().filter(|name| !name.is_empty()).collect())
     };
-    let capabilities = |key: &str| names(key)?.iter().map(|name| Capability::named(name)).collect::<Option<Vec<_>>>();
+    let capabilities =
+        |key: &str| names(key)?.iter().map(|name| MachineCapability::from_name(name)).collect::<Option<Vec<_>>>();
     let role = |name: &String| match name.as_str() {
         "execution" => Some(HostRole::Execution),
         "specialized" => Some(HostRole::Specialized),
         _ => None,
     };
-    Some(Requirements {
+    Some(SkillRequirements {
         bins: names("bins")?,
         any_bins: names("anyBins")?,
         env: names("env")?,
@@ -160,7 +161,7 @@ fn first_paragraph(body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_protocol::gsv::{runtime::Capability, skill::Requirements};
+    use countersign_protocol::gsv::{runtime::MachineCapability, skill::SkillRequirements};
     use serde_json::json;
 
     use super::{Head, requirements};
@@ -194,8 +195,9 @@ mod tests {
     #[test]
     fn needs_that_name_what_there_is_not_cannot_be_read() {
         let read = |written: serde_json::Value| requirements(written.as_object().unwrap());
-        assert_eq!(read(json!({})), Some(Requirements::default()));
-        let want = Requirements { capabilities: vec![Capability::ShellExec], ..Requirements::default() };
+        assert_eq!(read(json!({})), Some(SkillRequirements::default()));
+        let want =
+            SkillRequirements { capabilities: vec![MachineCapability::ShellExec], ..SkillRequirements::default() };
         assert_eq!(read(json!({"capabilities": ["shell.exec"], "bins": null})), Some(want));
         for wrong in [
             json!({"capabilities": ["fly"]}),

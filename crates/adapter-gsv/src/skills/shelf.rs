@@ -2,9 +2,9 @@
 
 use countersign_config::SKILLS;
 use countersign_protocol::gsv::{
-    settings::{Path as SettingPath, get},
-    skill::{Eligibility, Host, Requirements, eligibility},
-    workspace::Path,
+    settings::{SettingPath, get_value},
+    skill::{SkillEligibility, SkillHost, SkillRequirements, skill_eligibility},
+    workspace::WorkspacePath,
 };
 use serde_json::{Map, Value};
 
@@ -30,29 +30,30 @@ pub(super) struct Skill {
     pub(super) always: bool,
     is_enabled: bool,
     /// What it needs. An error if that cannot be read.
-    needs: Result<Option<Requirements>, ()>,
+    needs: Result<Option<SkillRequirements>, ()>,
 }
 
 impl Skill {
     /// What it needs, as far as that can be read.
-    pub(super) fn requirements(&self) -> Option<&Requirements> {
+    pub(super) fn requirements(&self) -> Option<&SkillRequirements> {
         self.needs.as_ref().ok().and_then(Option::as_ref)
     }
 
     /// On which machines it can be used, or why on none.
-    pub(super) fn eligibility(&self, hosts: &[Host], settings: &Value) -> Eligibility {
-        let refused = |why: &str| Eligibility { eligible: false, hosts: Vec::new(), reasons: vec![why.to_owned()] };
+    pub(super) fn eligibility(&self, hosts: &[SkillHost], settings: &Value) -> SkillEligibility {
+        let refused =
+            |why: &str| SkillEligibility { eligible: false, hosts: Vec::new(), reasons: vec![why.to_owned()] };
         if !self.is_enabled {
             return refused("disabled by skills.entries policy");
         }
         let has = |path: &str| {
-            let value = SettingPath::read(path).ok().and_then(|path| get(settings, &path).cloned());
+            let value = SettingPath::from_text(path).ok().and_then(|path| get_value(settings, &path).cloned());
             value.is_some_and(|value| is_set(&value))
         };
         match &self.needs {
             Err(()) if !self.always => refused("invalid requirement identifiers"),
-            Ok(Some(needs)) => eligibility(self.always, Some(needs), hosts, has),
-            Ok(None) | Err(()) => eligibility(self.always, None, hosts, has),
+            Ok(Some(needs)) => skill_eligibility(self.always, Some(needs), hosts, has),
+            Ok(None) | Err(()) => skill_eligibility(self.always, None, hosts, has),
         }
     }
 }
@@ -70,13 +71,15 @@ fn is_set(value: &Value) -> bool {
 
 /// The skills in an agent's folder and beside it, by name. It reads files.
 pub(super) fn all(folder: &Folder, agent: &str, settings: &Value) -> Vec<Skill> {
-    let listed = Path::read(SKILLS).ok().and_then(|path| folder.list(&path).ok()).unwrap_or_default();
+    let listed = WorkspacePath::from_text(SKILLS).ok().and_then(|path| folder.list(&path).ok()).unwrap_or_default();
     let mut skills: Vec<Skill> = Vec::new();
     for listed in listed.directories.iter().take(MOST) {
         let dir = listed.trim_end_matches('/');
         let dir = dir.strip_prefix(SKILLS).unwrap_or(dir).trim_start_matches('/');
         let path = format!("{SKILLS}/{dir}/{FILE}");
-        let Some((text, is_own)) = Path::read(&path).ok().and_then(|path| folder.skill(&path)) else { continue };
+        let Some((text, is_own)) = WorkspacePath::from_text(&path).ok().and_then(|path| folder.skill(&path)) else {
+            continue;
+        };
         let location = if is_own { format!("agents/{agent}/{path}") } else { path.clone() };
         skills.push(skill(&text, dir, location, path, settings));
     }
@@ -117,8 +120,8 @@ mod tests {
     use std::fs;
 
     use countersign_protocol::gsv::{
-        runtime::{Capability, HostRole},
-        skill::Host,
+        runtime::{HostRole, MachineCapability},
+        skill::SkillHost,
     };
     use serde_json::{Value, json};
 
@@ -157,10 +160,10 @@ mod tests {
 
     #[test]
     fn a_skill_says_where_it_can_be_used_or_why_it_cannot() {
-        let host = |node: &str, os: &str, bins: &[&str]| Host {
+        let host = |node: &str, os: &str, bins: &[&str]| SkillHost {
             node: node.to_owned(),
             role: Some(HostRole::Execution),
-            capabilities: vec![Capability::ShellExec],
+            capabilities: vec![MachineCapability::ShellExec],
             os: Some(os.to_owned()),
             env: ["HOME".to_owned()].into(),
             bins: bins.iter().map(|bin| (*bin).to_owned()).collect(),

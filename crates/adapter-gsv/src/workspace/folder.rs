@@ -9,7 +9,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use countersign_config::{SKILLS, shared_skills};
-use countersign_protocol::gsv::workspace::{LARGEST_FILE, Path};
+use countersign_protocol::gsv::workspace::{LARGEST_FILE, WorkspacePath};
 use countersign_runtime::tools::{
     Roots,
     disk::{self, Before, Stamp},
@@ -95,12 +95,12 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn list(&self, path: &Path) -> Result<Listing, WorkspaceError> {
+    pub(crate) fn list(&self, path: &WorkspacePath) -> Result<Listing, WorkspaceError> {
         let mut listing = Listing::default();
-        listing.add(&self.root, path.text(), path.text())?;
-        let shared = if path.text() == SKILLS { Some("") } else { path.of_skill() };
+        listing.add(&self.root, path.as_text(), path.as_text())?;
+        let shared = if path.as_text() == SKILLS { Some("") } else { path.of_skill() };
         if let Some(shared) = shared {
-            listing.add(&self.skills, shared, path.text())?;
+            listing.add(&self.skills, shared, path.as_text())?;
         }
         listing.files.sort_unstable();
         listing.files.dedup();
@@ -113,9 +113,9 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn read(&self, path: &Path) -> Result<Found, WorkspaceError> {
-        match (read(&self.root, path.text(), path.text()), path.of_skill()) {
-            (Err(WorkspaceError::Missing(_)), Some(shared)) => read(&self.skills, shared, path.text()),
+    pub(crate) fn read(&self, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
+        match (read(&self.root, path.as_text(), path.as_text()), path.of_skill()) {
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => read(&self.skills, shared, path.as_text()),
             (read, _) => read,
         }
         .map(|(found, _)| found)
@@ -125,20 +125,20 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn bytes(&self, path: &Path, most: usize) -> Result<Vec<u8>, WorkspaceError> {
-        match (bytes(&self.root, path.text(), path.text(), most), path.of_skill()) {
-            (Err(WorkspaceError::Missing(_)), Some(shared)) => bytes(&self.skills, shared, path.text(), most),
+    pub(crate) fn bytes(&self, path: &WorkspacePath, most: usize) -> Result<Vec<u8>, WorkspaceError> {
+        match (bytes(&self.root, path.as_text(), path.as_text(), most), path.of_skill()) {
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => bytes(&self.skills, shared, path.as_text(), most),
             (read, _) => read,
         }
         .map(|(bytes, _)| bytes)
     }
 
     /// The text of a skill's file, and whether it is the agent's own. `None` where none can be read.
-    pub(crate) fn skill(&self, path: &Path) -> Option<(String, bool)> {
-        if let Ok((found, _)) = read(&self.root, path.text(), path.text()) {
+    pub(crate) fn skill(&self, path: &WorkspacePath) -> Option<(String, bool)> {
+        if let Ok((found, _)) = read(&self.root, path.as_text(), path.as_text()) {
             return Some((found.text, true));
         }
-        let (found, _) = read(&self.skills, path.of_skill()?, path.text()).ok()?;
+        let (found, _) = read(&self.skills, path.of_skill()?, path.as_text()).ok()?;
         Some((found.text, false))
     }
 
@@ -146,8 +146,8 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn append(&self, path: &Path, text: &str, mark: &str) -> Result<(), WorkspaceError> {
-        let (mut whole, before) = match read(&self.root, path.text(), path.text()) {
+    pub(crate) fn append(&self, path: &WorkspacePath, text: &str, mark: &str) -> Result<(), WorkspaceError> {
+        let (mut whole, before) = match read(&self.root, path.as_text(), path.as_text()) {
             Err(WorkspaceError::Missing(_)) => (String::new(), Before::Anything),
             found => found.map(|(found, stamp)| (found.text, Before::Unchanged(stamp)))?,
         };
@@ -159,7 +159,7 @@ impl Folder {
         }
         whole.push_str(text);
         if whole.len() > LARGEST_FILE {
-            let (path, size) = (path.text().to_owned(), whole.len() as u64);
+            let (path, size) = (path.as_text().to_owned(), whole.len() as u64);
             return Err(WorkspaceError::TooLarge { path, size, most: LARGEST_FILE });
         }
         self.put(path, &whole, before)
@@ -169,7 +169,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn write(&self, path: &Path, text: &str) -> Result<(), WorkspaceError> {
+    pub(crate) fn write(&self, path: &WorkspacePath, text: &str) -> Result<(), WorkspaceError> {
         self.put(path, text, Before::Anything)
     }
 
@@ -179,14 +179,14 @@ impl Folder {
     /// What `change` says, and [`WorkspaceError`] as text. The file is as it was then.
     pub(crate) fn edit<T>(
         &self,
-        path: &Path,
+        path: &WorkspacePath,
         change: impl FnOnce(&str) -> Result<(String, T), String>,
     ) -> Result<T, String> {
-        let own = read(&self.root, path.text(), path.text());
+        let own = read(&self.root, path.as_text(), path.as_text());
         let (found, before) = match (own, path.of_skill()) {
             // A copy of the agent's own is made of what is everybody's.
             (Err(WorkspaceError::Missing(_)), Some(shared)) => {
-                let (found, _) = read(&self.skills, shared, path.text()).map_err(|error| error.to_string())?;
+                let (found, _) = read(&self.skills, shared, path.as_text()).map_err(|error| error.to_string())?;
                 (found, Before::Anything)
             }
             (own, _) => {
@@ -196,7 +196,7 @@ impl Folder {
         let (text, told) = change(&found.text)?;
         if text.len() > LARGEST_FILE {
             let size = text.len() as u64;
-            let too_large = WorkspaceError::TooLarge { path: path.text().to_owned(), size, most: LARGEST_FILE };
+            let too_large = WorkspaceError::TooLarge { path: path.as_text().to_owned(), size, most: LARGEST_FILE };
             return Err(too_large.to_string());
         }
         self.put(path, &text, before).map_err(|error| error.to_string())?;
@@ -207,17 +207,17 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn remove(&self, path: &Path) -> Result<(), WorkspaceError> {
-        let place = place(&self.root, path.text(), path.text())?;
-        let found = fs::symlink_metadata(place.path()).map_err(|error| io_at(path.text(), error))?;
+    pub(crate) fn remove(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+        let place = place(&self.root, path.as_text(), path.as_text())?;
+        let found = fs::symlink_metadata(place.path()).map_err(|error| io_at(path.as_text(), error))?;
         if !found.is_file() {
-            return Err(WorkspaceError::NotAFile(path.text().to_owned()));
+            return Err(WorkspaceError::NotAFile(path.as_text().to_owned()));
         }
-        disk::remove(&place).map_err(|error| io_at(path.text(), error))
+        disk::remove(&place).map_err(|error| io_at(path.as_text(), error))
     }
 
-    fn put(&self, path: &Path, text: &str, before: Before) -> Result<(), WorkspaceError> {
-        let shown = path.text();
+    fn put(&self, path: &WorkspacePath, text: &str, before: Before) -> Result<(), WorkspaceError> {
+        let shown = path.as_text();
         fs::create_dir_all(&self.root).map_err(|error| io_at(shown, error))?;
         let roots = Roots::new(&self.root, []).map_err(|error| io_at(shown, error))?;
         let place = roots.resolve(roots.root(), FilePath::new(shown)).map_err(|error| refused(shown, error))?;
@@ -319,12 +319,12 @@ fn io_at(shown: &str, source: io::Error) -> WorkspaceError {
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
-    use countersign_protocol::gsv::workspace::Path;
+    use countersign_protocol::gsv::workspace::WorkspacePath;
 
     use super::{Folder, Listing};
 
-    fn path(text: &str) -> Path {
-        Path::read(text).unwrap()
+    fn path(text: &str) -> WorkspacePath {
+        WorkspacePath::from_text(text).unwrap()
     }
 
     fn texts(names: &[&str]) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use countersign_protocol::lines::{Line, Lines};
+use countersign_protocol::lines::{DecodedLine, LineDecoder};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -59,7 +59,7 @@ pub async fn serve_attached(
         return Err(gone);
     }
     // One dialect gives up a line that is no text, another reads it as well as it can.
-    let decoder = if door.reads_lossy() { Lines::default().lossy() } else { Lines::default() };
+    let decoder = if door.reads_lossy() { LineDecoder::default().with_lossy_utf8() } else { LineDecoder::default() };
     let listed = door.list_session();
     let (lines, input) = mpsc::channel(WAITING);
     let read = tokio::spawn(read(reading, decoder, lines));
@@ -82,7 +82,7 @@ async fn say(writing: &mut (impl AsyncWrite + Unpin), opening: &Opening) -> std:
 }
 
 /// Reads to the end. A line without an end counts as one.
-async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: Lines, lines: mpsc::Sender<Line>) {
+async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: LineDecoder, lines: mpsc::Sender<DecodedLine>) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(count) = reading.read(&mut buffer).await
         && count > 0

@@ -8,13 +8,13 @@ use countersign_core::{
     session::{CompactionCause, Session, SessionEntry, SessionEntryKind},
 };
 use countersign_protocol::{
-    Json, Number,
+    JsNumber, RawJson,
     gjc::state::ContextUsage,
     omp::{
-        Id, Response,
+        OmpRequestId, OmpResponse,
         state::{
-            BranchMessage, BranchMessages, ExtendedState, LastAssistantText, Messages, RpcSessionState, SessionStats,
-            TokenSums,
+            BranchMessage, BranchMessages, ContextMessages, ExtendedState, LastAssistantText, RpcSessionState,
+            SessionStats, TokenSums,
         },
     },
 };
@@ -28,10 +28,10 @@ use crate::{
 /// Reads something of the session in the order of the other answers, then fetches the content that it names, then answers.
 async fn read<T: Send + 'static>(
     door: &mut Door,
-    id: Option<Id>,
+    id: Option<OmpRequestId>,
     name: &'static str,
     what: impl FnOnce(&Session) -> (T, Vec<Lsn>) + Send + 'static,
-    answer: impl FnOnce(T, Vec<Option<Arc<str>>>) -> Json + Send + 'static,
+    answer: impl FnOnce(T, Vec<Option<Arc<str>>>) -> RawJson + Send + 'static,
 ) {
     let Some(seat) = door.seat() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
@@ -46,8 +46,8 @@ async fn read<T: Send + 'static>(
             _ => (0, Err("the session is closed".to_owned())),
         };
         let then: Then = Box::new(move |door| match answer {
-            Ok(data) => door.write(&Response::success(id, name, &data)),
-            Err(problem) => door.write(&Response::failure(id, name, problem)),
+            Ok(data) => door.write(&OmpResponse::success(id, name, &data)),
+            Err(problem) => door.write(&OmpResponse::failure(id, name, problem)),
         });
         (position, then)
     });
@@ -66,8 +66,8 @@ pub struct Told {
     pub context: Option<(u64, u64)>,
 }
 
-pub(super) async fn state(door: &mut Door, id: Option<Id>) {
-    tell_state(door, id, |door, told| Json::of(&extended(door, told))).await;
+pub(super) async fn state(door: &mut Door, id: Option<OmpRequestId>) {
+    tell_state(door, id, |door, told| RawJson::from_wire(&extended(door, told))).await;
 }
 
 /// The state with what clients of later versions read.
@@ -86,12 +86,16 @@ fn extended(door: &Door, told: Told) -> ExtendedState {
 /// How full a context is.
 #[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
 pub fn usage(tokens: u64, window: u64) -> ContextUsage {
-    let percent = (window > 0).then(|| Number(tokens as f64 / window as f64 * 100.0));
+    let percent = (window > 0).then(|| JsNumber(tokens as f64 / window as f64 * 100.0));
     ContextUsage { tokens: Some(tokens), context_window: window, percent, source: None }
 }
 
 /// Answers `get_state` with what `data` makes of the session's state.
-pub async fn tell_state(door: &mut Door, id: Option<Id>, data: impl FnOnce(&mut Door, Told) -> Json + Send + 'static) {
+pub async fn tell_state(
+    door: &mut Door,
+    id: Option<OmpRequestId>,
+    data: impl FnOnce(&mut Door, Told) -> RawJson + Send + 'static,
+) {
     let Some(seat) = door.seat() else { return };
     let (session_id, requests) = (seat.id.clone(), seat.requests.clone());
     let path = seat.path().map(|path| path.display().to_string());
@@ -115,7 +119,7 @@ pub async fn tell_state(door: &mut Door, id: Option<Id>, data: impl FnOnce(&mut 
         });
         let Some((Some(read), position)) = read.await else {
             let then: Then =
-                Box::new(move |door| door.write(&Response::failure(id, "get_state", "the session is closed")));
+                Box::new(move |door| door.write(&OmpResponse::failure(id, "get_state", "the session is closed")));
             return (0, then);
         };
         let (model, thinking, is_streaming, is_compacting, name, auto, messages, queued, session_id, context) = read;
@@ -138,7 +142,7 @@ pub async fn tell_state(door: &mut Door, id: Option<Id>, data: impl FnOnce(&mut 
                 queued_message_count: queued,
             };
             let data = data(door, Told { state, context });
-            door.write(&Response::success(id, "get_state", &data));
+            door.write(&OmpResponse::success(id, "get_state", &data));
         });
         (position, then)
     });
@@ -151,16 +155,16 @@ fn context(session: &Session) -> (Vec<SessionEntry>, Vec<Lsn>) {
     (entries, lsns)
 }
 
-pub(super) async fn messages(door: &mut Door, id: Option<Id>) {
+pub(super) async fn messages(door: &mut Door, id: Option<OmpRequestId>) {
     read(door, id, "get_messages", context, move |entries, texts| {
-        let messages: Vec<Json> =
+        let messages: Vec<RawJson> =
             entries.iter().zip(texts).filter_map(|(entry, text)| entries::to_wire(entry, &text?)).collect();
-        Json::of(&Messages { messages })
+        RawJson::from_wire(&ContextMessages { messages })
     })
     .await;
 }
 
-pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>, name: &'static str) {
+pub(super) async fn branch_messages(door: &mut Door, id: Option<OmpRequestId>, name: &'static str) {
     let users = |session: &Session| {
         let entries: Vec<SessionEntry> =
             session.entries().iter().filter(|entry| entry.kind == SessionEntryKind::User).cloned().collect();
@@ -176,7 +180,7 @@ pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>, name: &'sta
                 (!text.is_empty()).then(|| BranchMessage { entry_id: entry.id.to_string(), text })
             })
             .collect();
-        Json::of(&BranchMessages { messages })
+        RawJson::from_wire(&BranchMessages { messages })
     })
     .await;
 }
@@ -189,7 +193,7 @@ pub(super) fn user_text(content: &str) -> Option<String> {
     }
 }
 
-pub(super) async fn last_text(door: &mut Door, id: Option<Id>) {
+pub(super) async fn last_text(door: &mut Door, id: Option<OmpRequestId>) {
     read(door, id, "get_last_assistant_text", context, move |entries, texts| {
         let text = entries.iter().zip(texts).rev().find_map(|(entry, text)| {
             if !matches!(entry.kind, SessionEntryKind::Assistant { .. }) {
@@ -200,12 +204,12 @@ pub(super) async fn last_text(door: &mut Door, id: Option<Id>) {
             (!is_nothing).then(|| text_of(&assistant.content).trim().to_owned())
         });
         let text = text.filter(|text| !text.is_empty());
-        Json::of(&LastAssistantText { text })
+        RawJson::from_wire(&LastAssistantText { text })
     })
     .await;
 }
 
-pub(super) async fn stats(door: &mut Door, id: Option<Id>) {
+pub(super) async fn stats(door: &mut Door, id: Option<OmpRequestId>) {
     let Some(seat) = door.seat() else { return };
     let (session_id, path) = (seat.id.to_string(), seat.path().map(|path| path.display().to_string()));
     read(door, id, "get_session_stats", context, move |entries, texts| {
@@ -239,8 +243,8 @@ pub(super) async fn stats(door: &mut Door, id: Option<Id>) {
         }
         let sums = &mut stats.tokens;
         sums.total = sums.input + sums.output + sums.cache_read + sums.cache_write;
-        stats.cost = Number(cost);
-        Json::of(&stats)
+        stats.cost = JsNumber(cost);
+        RawJson::from_wire(&stats)
     })
     .await;
 }

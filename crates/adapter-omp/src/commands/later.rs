@@ -8,9 +8,9 @@ use countersign_conversations::prompt::{
     slash::{self, Template},
 };
 use countersign_protocol::omp::{
-    Id, Response,
+    OmpRequestId, OmpResponse,
     command::SubscriptionLevel,
-    state::{FastMode, ProtocolVersion, SlashCommand, SlashCommands, SourceInfo, Subagents, Subscription},
+    state::{FastMode, ProtocolVersion, SlashCommand, SlashCommands, SourceInfo, SubagentList, SubagentSubscription},
 };
 
 use crate::door::{Door, Then};
@@ -18,46 +18,46 @@ use crate::door::{Door, Then};
 /// The version of the protocol that is spoken.
 const VERSION: u64 = 1;
 
-pub(super) fn negotiate(door: &mut Door, id: Option<Id>, version: u64) {
+pub(super) fn negotiate(door: &mut Door, id: Option<OmpRequestId>, version: u64) {
     const NAME: &str = "negotiate_protocol";
     let response = if version == VERSION {
-        Response::success(id, NAME, &ProtocolVersion { protocol_version: VERSION })
+        OmpResponse::success(id, NAME, &ProtocolVersion { protocol_version: VERSION })
     } else {
         let problem = format!("Unsupported RPC protocol version: {version}; `protocolVersion` must be {VERSION}");
-        Response::failure(id, NAME, problem)
+        OmpResponse::failure(id, NAME, problem)
     };
     door.write(&response);
 }
 
-pub(super) fn set_fast_mode(door: &mut Door, id: Option<Id>, enabled: bool) {
+pub(super) fn set_fast_mode(door: &mut Door, id: Option<OmpRequestId>, enabled: bool) {
     const NAME: &str = "set_fast_mode";
     let response = if enabled {
-        Response::failure(id, NAME, "Fast mode is unavailable for the current model.")
+        OmpResponse::failure(id, NAME, "Fast mode is unavailable for the current model.")
     } else {
-        Response::success(id, NAME, &FastMode { enabled: false, active: false })
+        OmpResponse::success(id, NAME, &FastMode { enabled: false, active: false })
     };
     door.write(&response);
 }
 
 /// Takes the wish: there are no subagents that anything could be told of.
-pub(super) fn subscribe(door: &mut Door, id: Option<Id>, level: SubscriptionLevel) {
-    door.write(&Response::success(id, "set_subagent_subscription", &Subscription { level }));
+pub(super) fn subscribe(door: &mut Door, id: Option<OmpRequestId>, level: SubscriptionLevel) {
+    door.write(&OmpResponse::success(id, "set_subagent_subscription", &SubagentSubscription { level }));
 }
 
-pub(super) fn subagents(door: &mut Door, id: Option<Id>) {
-    door.write(&Response::success(id, "get_subagents", &Subagents::default()));
+pub(super) fn subagents(door: &mut Door, id: Option<OmpRequestId>) {
+    door.write(&OmpResponse::success(id, "get_subagents", &SubagentList::default()));
 }
 
-pub(super) fn subagent_messages(door: &mut Door, id: Option<Id>, subagent: Option<String>) {
+pub(super) fn subagent_messages(door: &mut Door, id: Option<OmpRequestId>, subagent: Option<String>) {
     let problem = match subagent {
         Some(subagent) => format!("Unknown subagent: {subagent}. There are no subagents here."),
         None => "get_subagent_messages: `subagentId` or `sessionFile` is required".to_owned(),
     };
-    door.write(&Response::failure(id, "get_subagent_messages", problem));
+    door.write(&OmpResponse::failure(id, "get_subagent_messages", problem));
 }
 
 /// Lists the files that slash commands stand for, in the form of the command called `name`.
-pub(super) fn slash_commands(door: &mut Door, id: Option<Id>, name: &'static str) {
+pub(super) fn slash_commands(door: &mut Door, id: Option<OmpRequestId>, name: &'static str) {
     let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
     door.aside(async move {
         let listed = tokio::task::spawn_blocking(move || {
@@ -65,7 +65,7 @@ pub(super) fn slash_commands(door: &mut Door, id: Option<Id>, name: &'static str
         });
         let templates = listed.await.unwrap_or_default();
         let commands = templates.into_iter().map(|template| wire(template, name == "get_commands")).collect();
-        let then: Then = Box::new(move |door| door.write(&Response::success(id, name, &SlashCommands { commands })));
+        let then: Then = Box::new(move |door| door.write(&OmpResponse::success(id, name, &SlashCommands { commands })));
         (0, then)
     });
 }

@@ -2,13 +2,13 @@
 
 use countersign_protocol::{
     gjc::state::{LoginProvider, LoginProviders},
-    omp::{Id, Response},
+    omp::{OmpRequestId, OmpResponse},
 };
 
 use crate::door::Door;
 
 /// Lists the providers that keys are known of. Nobody can log in here: keys are in the environment and in files.
-pub(super) fn login_providers(door: &mut Door, id: Option<Id>) {
+pub(super) fn login_providers(door: &mut Door, id: Option<OmpRequestId>) {
     let roster = door.shelf.common.roster.lock();
     let provider = |name: String| LoginProvider {
         authenticated: roster.credential(&name).is_some(),
@@ -18,11 +18,11 @@ pub(super) fn login_providers(door: &mut Door, id: Option<Id>) {
     };
     let providers = roster.providers().into_iter().map(provider).collect();
     drop(roster);
-    door.write(&Response::success(id, "get_login_providers", &LoginProviders { providers }));
+    door.write(&OmpResponse::success(id, "get_login_providers", &LoginProviders { providers }));
 }
 
 /// Says where the key of a provider belongs.
-pub(super) fn login(door: &mut Door, id: Option<Id>, provider: String) {
+pub(super) fn login(door: &mut Door, id: Option<OmpRequestId>, provider: String) {
     let is_known = door.shelf.common.roster.lock().providers().contains(&provider);
     let problem = if is_known {
         let models = door.shelf.common.folder.models()[0].display().to_string();
@@ -30,5 +30,5 @@ pub(super) fn login(door: &mut Door, id: Option<Id>, provider: String) {
     } else {
         format!("Unknown OAuth provider: {provider}")
     };
-    door.write(&Response::failure(id, "login", problem));
+    door.write(&OmpResponse::failure(id, "login", problem));
 }

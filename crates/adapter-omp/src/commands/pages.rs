@@ -5,8 +5,8 @@ use countersign_core::{
     session::{Session, SessionEntry},
 };
 use countersign_protocol::{
-    Json,
-    omp::{Id, Response, command::PageLimit, state::MessagesPage},
+    RawJson,
+    omp::{OmpRequestId, OmpResponse, command::PageLimit, state::MessagesPage},
 };
 
 use crate::{
@@ -78,11 +78,11 @@ fn find(session: &Session, cursor: Option<&Cursor>, limit: usize) -> Found {
     Found::Page(entries.collect(), now)
 }
 
-pub(super) async fn page(door: &mut Door, id: Option<Id>, cursor: Option<String>, limit: PageLimit) {
+pub(super) async fn page(door: &mut Door, id: Option<OmpRequestId>, cursor: Option<String>, limit: PageLimit) {
     let cursor = match cursor.map(|text| Cursor::parse(&text).ok_or(text)) {
         Some(Err(text)) => {
             let problem = format!("{NAME}: `cursor` {text:?} is not the nextCursor of a page");
-            return door.write(&Response::failure(id, NAME, problem));
+            return door.write(&OmpResponse::failure(id, NAME, problem));
         }
         Some(Ok(cursor)) => Some(cursor),
         None => None,
@@ -93,7 +93,7 @@ pub(super) async fn page(door: &mut Door, id: Option<Id>, cursor: Option<String>
     door.later(async move {
         let read =
             requests.read(move |engine| Some(find(engine.state().session(&session)?, cursor.as_ref(), limit.get())));
-        let failed = |(problem, code): (&str, &'static str), id| Response::coded_failure(id, NAME, problem, code);
+        let failed = |(problem, code): (&str, &'static str), id| OmpResponse::coded_failure(id, NAME, problem, code);
         let (position, response) = match read.await {
             Some((Some(Found::Page(entries, from)), position)) => {
                 let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
@@ -101,15 +101,15 @@ pub(super) async fn page(door: &mut Door, id: Option<Id>, cursor: Option<String>
                     Ok(texts) => {
                         let messages = entries.iter().zip(texts);
                         let messages = messages.map(|(entry, text)| entries::to_wire(entry, &text?));
-                        Response::success(id, NAME, &cut(messages, from))
+                        OmpResponse::success(id, NAME, &cut(messages, from))
                     }
-                    Err(error) => Response::failure(id, NAME, format!("the conversation cannot be read: {error}")),
+                    Err(error) => OmpResponse::failure(id, NAME, format!("the conversation cannot be read: {error}")),
                 };
                 (position, response)
             }
             Some((Some(Found::Busy), position)) => (position, failed(BUSY, id)),
             Some((Some(Found::Stale), position)) => (position, failed(STALE, id)),
-            Some((None, _)) | None => (0, Response::failure(id, NAME, "the session is closed")),
+            Some((None, _)) | None => (0, OmpResponse::failure(id, NAME, "the session is closed")),
         };
         let then: Then = Box::new(move |door| door.write(&response));
         (position, then)
@@ -117,10 +117,10 @@ pub(super) async fn page(door: &mut Door, id: Option<Id>, cursor: Option<String>
 }
 
 /// As many of the messages as a page may hold, at least one. An entry without a message counts and is not shown.
-fn cut(found: impl Iterator<Item = Option<Json>>, from: Cursor) -> MessagesPage {
+fn cut(found: impl Iterator<Item = Option<RawJson>>, from: Cursor) -> MessagesPage {
     let (mut messages, mut bytes, mut taken) = (Vec::new(), 0, 0);
     for message in found {
-        bytes += message.as_ref().map_or(0, |message| message.text().len() + 1);
+        bytes += message.as_ref().map_or(0, |message| message.as_text().len() + 1);
         if bytes > MOST && taken > 0 {
             break;
         }
@@ -135,7 +135,7 @@ fn cut(found: impl Iterator<Item = Option<Json>>, from: Cursor) -> MessagesPage 
 
 #[cfg(test)]
 mod tests {
-    use countersign_protocol::Json;
+    use countersign_protocol::RawJson;
 
     use super::{Cursor, MOST, cut};
 
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn a_page_ends_where_it_would_grow_too_large() {
-        let large = || Some(Json::of("x".repeat(MOST / 2).as_str()));
+        let large = || Some(RawJson::from_wire("x".repeat(MOST / 2).as_str()));
         let page = cut([large(), large(), large()].into_iter(), cursor(4, 7));
         assert_eq!((page.messages.len(), page.total_messages), (1, 7));
         assert_eq!(page.next_cursor, Some(cursor(5, 7).text()));
-        let page = cut([Some(Json::of("x".repeat(MOST * 2).as_str())), None].into_iter(), cursor(6, 7));
+        let page = cut([Some(RawJson::from_wire("x".repeat(MOST * 2).as_str())), None].into_iter(), cursor(6, 7));
         assert_eq!((page.messages.len(), page.next_cursor), (1, None));
     }
 }

@@ -13,7 +13,9 @@ use countersign_core::{
     message::{self, FileMentionMessage, ImageBlock, MessageBlock, StoredMessage},
     session::{Command, MessageContent, MessageQueue, SessionEntryKind, WhenBusy},
 };
-use countersign_protocol::omp::{Event, Id, Response, command::StreamingBehavior, message::ImageContent};
+use countersign_protocol::omp::{
+    OmpEvent, OmpRequestId, OmpResponse, command::StreamingBehavior, message::ImageContent,
+};
 use countersign_runtime::{
     Refused,
     models::Modality,
@@ -47,13 +49,13 @@ const IMAGES: usize = 64;
 
 pub(super) async fn prompt(
     door: &mut Door,
-    id: Option<Id>,
+    id: Option<OmpRequestId>,
     text: String,
     images: Vec<ImageContent>,
     behavior: Option<StreamingBehavior>,
 ) {
     if std::mem::take(&mut door.is_given_up) {
-        return door.write(&Response::failure(id, "prompt", ABORTED));
+        return door.write(&OmpResponse::failure(id, "prompt", ABORTED));
     }
     let when_busy = match behavior {
         None => WhenBusy::Refuse,
@@ -63,12 +65,17 @@ pub(super) async fn prompt(
     submit(door, id, "prompt", text, images, when_busy).await;
 }
 
-pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+pub(super) async fn abort_and_prompt(
+    door: &mut Door,
+    id: Option<OmpRequestId>,
+    text: String,
+    images: Vec<ImageContent>,
+) {
     if std::mem::take(&mut door.is_given_up) {
-        return door.write(&Response::failure(id, "abort_and_prompt", ABORTED));
+        return door.write(&OmpResponse::failure(id, "abort_and_prompt", ABORTED));
     }
     if let Err(problem) = check(&text, &images) {
-        return door.write(&Response::failure(id, "abort_and_prompt", problem));
+        return door.write(&OmpResponse::failure(id, "abort_and_prompt", problem));
     }
     let text = meant(text, door).await;
     let said = said(&text, &images);
@@ -79,13 +86,13 @@ pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: Stri
         Box::new(move |door, stopped| {
             door.is_replacing = false;
             if let Err(refused) = stopped {
-                return door.write(&Response::failure(id, "abort_and_prompt", problem(&refused)));
+                return door.write(&OmpResponse::failure(id, "abort_and_prompt", problem(&refused)));
             }
             let Some(seat) = door.seat() else { return };
             seat.workshop.release();
             let command = Command::Prompt { message: said, with, when_busy: WhenBusy::Refuse };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), command)) else {
-                return door.write(&Response::failure(id, "abort_and_prompt", not_sent(door)));
+                return door.write(&OmpResponse::failure(id, "abort_and_prompt", not_sent(door)));
             };
             door.is_replacing = true;
             door.later(async move {
@@ -104,14 +111,14 @@ pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: Stri
 
 async fn submit(
     door: &mut Door,
-    id: Option<Id>,
+    id: Option<OmpRequestId>,
     name: &'static str,
     text: String,
     images: Vec<ImageContent>,
     when_busy: WhenBusy,
 ) {
     if let Err(problem) = check(&text, &images) {
-        return door.write(&Response::failure(id, name, problem));
+        return door.write(&OmpResponse::failure(id, name, problem));
     }
     let text = meant(text, door).await;
     let finished = finished_tasks(door);
@@ -124,7 +131,7 @@ async fn submit(
     let command = EngineCommand::Session(seat.id.clone(), command);
     door.ask(command, move |door, replied| match replied {
         Ok(outcome) => {
-            door.write(&Response::ack(id, name));
+            door.write(&OmpResponse::ack(id, name));
             if matches!(outcome, EngineReply::Started(_))
                 && let Some((todos, list)) = finished
                 && todos.get() == list
@@ -133,10 +140,10 @@ async fn submit(
                 if let Some(seat) = door.seat() {
                     seat.told_tasks.set(Vec::new());
                 }
-                door.write(&Event::TodoAutoClear);
+                door.write(&OmpEvent::TodoAutoClear);
             }
         }
-        Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
+        Err(refused) => door.write(&OmpResponse::failure(id, name, problem(&refused))),
     })
     .await;
 }
@@ -148,24 +155,24 @@ fn finished_tasks(door: &Door) -> Option<(Todos, Vec<todo::Phase>)> {
     (!list.is_empty() && todos.open_count() == 0).then_some((todos, list))
 }
 
-pub(super) async fn steer(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+pub(super) async fn steer(door: &mut Door, id: Option<OmpRequestId>, text: String, images: Vec<ImageContent>) {
     queue(door, id, "steer", MessageQueue::Steering, text, &images).await;
 }
 
-pub(super) async fn follow_up(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+pub(super) async fn follow_up(door: &mut Door, id: Option<OmpRequestId>, text: String, images: Vec<ImageContent>) {
     queue(door, id, "follow_up", MessageQueue::FollowUp, text, &images).await;
 }
 
 async fn queue(
     door: &mut Door,
-    id: Option<Id>,
+    id: Option<OmpRequestId>,
     name: &'static str,
     queue: MessageQueue,
     text: String,
     images: &[ImageContent],
 ) {
     if let Err(problem) = check(&text, images) {
-        return door.write(&Response::failure(id, name, problem));
+        return door.write(&OmpResponse::failure(id, name, problem));
     }
     let text = meant(text, door).await;
     let Some(seat) = door.seat() else { return };
@@ -314,7 +321,7 @@ fn shown(name: &str, file: impl Read, size: u64, most: usize) -> io::Result<Valu
 mod tests {
     use std::{fs, io, path::Path, process::Command};
 
-    use countersign_protocol::{Extra, omp::message::ImageContent};
+    use countersign_protocol::{ExtraMembers, omp::message::ImageContent};
     use countersign_runtime::tools::Roots;
     use serde_json::{Value, json};
 
@@ -336,7 +343,7 @@ mod tests {
         let image = |bytes: usize| ImageContent {
             data: "A".repeat(bytes.div_ceil(3) * 4),
             mime_type: "image/png".to_owned(),
-            extra: Extra::default(),
+            extra: ExtraMembers::default(),
         };
         let largest = IMAGE / 3 * 3;
         for (images, want) in [
@@ -355,7 +362,7 @@ mod tests {
         let image = |data: &str, mime_type: &str| ImageContent {
             data: data.to_owned(),
             mime_type: mime_type.to_owned(),
-            extra: Extra::default(),
+            extra: ExtraMembers::default(),
         };
         for (data, mime_type, want) in [
             ("YQ==", "image/png", Ok(())),

@@ -18,10 +18,10 @@ use countersign_files::{
     replace::{Access, replace},
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     omp::{
-        Id, Response,
-        state::{Branched, Cancelled, ExportedHtml},
+        OmpRequestId, OmpResponse,
+        state::{BranchResult, ExportedHtml, SessionSwitchResult},
         ui::NotifyType,
     },
 };
@@ -47,7 +47,7 @@ const NAMED: Duration = Duration::from_secs(5);
 const CLOSED: &str = "the session is closed";
 
 /// Summarises what is old. A run is stopped first, and no more is told of it.
-pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+pub(super) async fn compact(door: &mut Door, id: Option<OmpRequestId>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
         return door.write(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
     }
@@ -68,7 +68,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
             seat.workshop.release();
             let compact = Command::Compact { instructions: instructions.map(Into::into) };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), compact)) else {
-                return door.write(&Response::failure(id, "compact", not_sent(door)));
+                return door.write(&OmpResponse::failure(id, "compact", not_sent(door)));
             };
             door.lane = Lane::ToCompact { is_given_up: false };
             door.later(async move {
@@ -78,7 +78,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
                     Ok(EngineReply::Compacting { .. }) => door.lane = Lane::Compaction(id),
                     Ok(_) => {
                         door.lane = Lane::Free;
-                        door.write(&Response::failure(id, "compact", "the compaction was not begun"));
+                        door.write(&OmpResponse::failure(id, "compact", "the compaction was not begun"));
                     }
                     Err(refused) => {
                         door.lane = Lane::Free;
@@ -92,7 +92,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
     .await;
 }
 
-pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<String>) {
+pub(super) async fn new_session(door: &mut Door, id: Option<OmpRequestId>, parent: Option<String>) {
     let settings = settings(door).await;
     let opened = begin(door, None, parent, settings, Vec::new()).await;
     leave_silently(door, id, "new_session", opened).await;
@@ -100,7 +100,7 @@ pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<
 
 /// The session that is open already, from its beginning: what works in it is stopped, nothing waits to be said, and what comes
 /// behind is said to it as it is then.
-async fn reload(door: &mut Door, id: Option<Id>) {
+async fn reload(door: &mut Door, id: Option<OmpRequestId>) {
     const NAME: &str = "switch_session";
     door.teller.detach();
     door.lane = Lane::Short;
@@ -110,20 +110,20 @@ async fn reload(door: &mut Door, id: Option<Id>) {
             door.lane = Lane::Free;
             if let Err(refused) = stopped {
                 door.teller.attach();
-                return door.write(&Response::failure(id, NAME, problem(&refused)));
+                return door.write(&OmpResponse::failure(id, NAME, problem(&refused)));
             }
             let Some(seat) = door.seat() else { return };
             let clear = EngineCommand::Session(seat.id.clone(), Command::Clear);
             let Some(replied) = seat.requests.try_send(clear) else {
-                return door.write(&Response::failure(id, NAME, not_sent(door)));
+                return door.write(&OmpResponse::failure(id, NAME, not_sent(door)));
             };
             door.lane = Lane::Short;
             door.later(async move {
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let answer = match replied {
-                    Ok(_) => Response::success(id, NAME, &Cancelled { cancelled: false }),
-                    Err(refused) => Response::failure(id, NAME, problem(&refused)),
+                    Ok(_) => OmpResponse::success(id, NAME, &SessionSwitchResult { cancelled: false }),
+                    Err(refused) => OmpResponse::failure(id, NAME, problem(&refused)),
                 };
                 let then: Then = Box::new(move |door| {
                     door.lane = Lane::Free;
@@ -136,7 +136,7 @@ async fn reload(door: &mut Door, id: Option<Id>) {
     .await;
 }
 
-pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String) {
+pub(super) async fn switch_session(door: &mut Door, id: Option<OmpRequestId>, path: String) {
     let path = door.shelf.cwd.join(paths::expanded(&path, door.shelf.common.folder.home()));
     if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
         return reload(door, id).await;
@@ -149,7 +149,7 @@ pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String
 }
 
 /// Goes on in a new session from before a message. `name` is the command that asks for it.
-pub(super) async fn branch(door: &mut Door, id: Option<Id>, name: &'static str, entry: String) {
+pub(super) async fn branch(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: String) {
     let Some(seat) = door.seat() else { return };
     let (session, entry) = (seat.id.clone(), EntryId::new(entry));
     let wanted = entry.clone();
@@ -164,7 +164,7 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, name: &'static str, 
     match opened {
         // A host expects that the run it branches from is told to its end.
         Ok((seat, text)) => {
-            let data = Json::of(&Branched { text, cancelled: false });
+            let data = RawJson::from_wire(&BranchResult { text, cancelled: false });
             leave(door, Switch::new(id, name, seat, data)).await;
         }
         Err(problem) => door.write(&door.dialect.hooks.broken_off(id, name, problem)),
@@ -172,11 +172,14 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, name: &'static str, 
 }
 
 /// Goes on in a new session with the whole conversation of this one.
-pub(super) async fn clone(door: &mut Door, id: Option<Id>) {
+pub(super) async fn clone(door: &mut Door, id: Option<OmpRequestId>) {
     const NAME: &str = "clone";
     match cloned(door).await {
-        Ok(seat) => leave(door, Switch::new(id, NAME, seat, Json::of(&Cancelled { cancelled: false }))).await,
-        Err(problem) => door.write(&Response::failure(id, NAME, problem)),
+        Ok(seat) => {
+            leave(door, Switch::new(id, NAME, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })))
+                .await
+        }
+        Err(problem) => door.write(&OmpResponse::failure(id, NAME, problem)),
     }
 }
 
@@ -214,13 +217,19 @@ fn imported(path: Vec<SessionEntry>, texts: Vec<Option<Arc<str>>>) -> Vec<Import
 }
 
 /// Leaves for a session, telling nothing more of what works in the one before. If it could not be opened nothing is stopped.
-async fn leave_silently(door: &mut Door, id: Option<Id>, command: &'static str, opened: Result<Seat, String>) {
+async fn leave_silently(
+    door: &mut Door,
+    id: Option<OmpRequestId>,
+    command: &'static str,
+    opened: Result<Seat, String>,
+) {
     match opened {
         Ok(seat) => {
             door.teller.detach();
-            leave(door, Switch::new(id, command, seat, Json::of(&Cancelled { cancelled: false }))).await;
+            leave(door, Switch::new(id, command, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })))
+                .await;
         }
-        Err(problem) => door.write(&Response::failure(id, command, problem)),
+        Err(problem) => door.write(&OmpResponse::failure(id, command, problem)),
     }
 }
 
@@ -244,7 +253,7 @@ pub(crate) async fn switch(door: &mut Door) {
         // Nothing was said in it.
         let _ = seat.close().await;
         door.teller.attach();
-        return door.write(&Response::failure(id, command, problem));
+        return door.write(&OmpResponse::failure(id, command, problem));
     }
     if let Some(old) = door.seat.replace(seat)
         && let Err(unwritten) = old.close().await
@@ -252,7 +261,7 @@ pub(crate) async fn switch(door: &mut Door) {
         door.notify(unwritten.to_string(), NotifyType::Warning);
     }
     door.teller = door.teller.successor();
-    door.write(&Response::success(id, command, &data));
+    door.write(&OmpResponse::success(id, command, &data));
     door.ended();
     door.take_up().await;
     host::serve(door).await;
@@ -354,7 +363,7 @@ async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String),
     Ok((seat, text))
 }
 
-pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {
+pub(super) async fn set_name(door: &mut Door, id: Option<OmpRequestId>, name: String) {
     let Some(seat) = door.seat() else { return };
     // A name is one line, and shown in terminals.
     let name = escape(name.trim(), Lines::One).into_owned();
@@ -379,7 +388,7 @@ pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {
     .await;
 }
 
-pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<String>) {
+pub(super) async fn export_html(door: &mut Door, id: Option<OmpRequestId>, path: Option<String>) {
     let Some(seat) = door.seat() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents = seat.handle.contents().clone();
@@ -416,8 +425,8 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
             _ => (0, Err("the session is closed".to_owned())),
         };
         let then: Then = Box::new(move |door| match answer {
-            Ok(()) => door.write(&Response::success(id, "export_html", &ExportedHtml { path: shown })),
-            Err(problem) => door.write(&Response::failure(id, "export_html", problem)),
+            Ok(()) => door.write(&OmpResponse::success(id, "export_html", &ExportedHtml { path: shown })),
+            Err(problem) => door.write(&OmpResponse::failure(id, "export_html", problem)),
         });
         (position, then)
     });

@@ -6,9 +6,9 @@ use countersign_core::{
     session::{Command, MessageContent, SessionEntryKind, SessionSetting},
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     omp::{
-        Id, Response,
+        OmpRequestId, OmpResponse,
         state::{AvailableModels, CycledModel, CycledThinkingLevel, ThinkingLevels},
     },
 };
@@ -33,9 +33,9 @@ fn keep(door: &Door, change: Change<'_>) {
     }
 }
 
-pub(super) fn available_models(door: &mut Door, id: Option<Id>) {
+pub(super) fn available_models(door: &mut Door, id: Option<OmpRequestId>) {
     let models = door.shelf.common.roster.lock().available().into_iter().map(models::wire).collect();
-    door.write(&Response::success(id, "get_available_models", &AvailableModels { models }));
+    door.write(&OmpResponse::success(id, "get_available_models", &AvailableModels { models }));
 }
 
 async fn set(
@@ -52,30 +52,30 @@ async fn set(
 }
 
 /// Chooses a model for this session and those to come; `answer` is written once that is recorded.
-async fn choose(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Entry, answer: Json) {
+async fn choose(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &Entry, answer: RawJson) {
     keep(door, Change::Model(&format!("{}/{}", entry.provider, entry.id)));
     adopt(door, id, name, entry, answer).await;
 }
 
 /// Has the session go on with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
-pub async fn adopt(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Entry, answer: Json) {
+pub async fn adopt(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &Entry, answer: RawJson) {
     let reference = models::reference(entry);
     let note = (SessionEntryKind::ModelChange, entries::model_change(&entry.provider, &entry.id));
     set(door, SessionSetting::Model(reference), Some(note), |_, _| {}).await;
     let level = models::level(entry, door.wanted_level.as_deref()).map(|level| level.as_str().to_owned());
     set(door, SessionSetting::Thinking(level), None, move |door, replied| match replied {
-        Ok(_) => door.write(&Response::success(id, name, &answer)),
-        Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
+        Ok(_) => door.write(&OmpResponse::success(id, name, &answer)),
+        Err(refused) => door.write(&OmpResponse::failure(id, name, problem(&refused))),
     })
     .await;
 }
 
-pub(super) async fn set_model(door: &mut Door, id: Option<Id>, provider: String, model_id: String) {
+pub(super) async fn set_model(door: &mut Door, id: Option<OmpRequestId>, provider: String, model_id: String) {
     let entry = match usable(door, &provider, &model_id) {
         Ok(entry) => entry,
-        Err(problem) => return door.write(&Response::failure(id, "set_model", problem)),
+        Err(problem) => return door.write(&OmpResponse::failure(id, "set_model", problem)),
     };
-    let answer = Json::of(&models::wire(&entry));
+    let answer = RawJson::from_wire(&models::wire(&entry));
     choose(door, id, "set_model", &entry, answer).await;
 }
 
@@ -106,16 +106,16 @@ pub(super) async fn current(door: &mut Door) -> Option<Entry> {
     door.shelf.common.entry(&model.provider, &model.id)
 }
 
-pub(super) async fn available_levels(door: &mut Door, id: Option<Id>) {
+pub(super) async fn available_levels(door: &mut Door, id: Option<OmpRequestId>) {
     let levels = match current(door).await.filter(|entry| entry.reasoning) {
         Some(entry) => models::levels(&entry),
         None => vec![Level::Off],
     };
     let levels = levels.into_iter().map(|level| level.as_str().to_owned()).collect();
-    door.write(&Response::success(id, "get_available_thinking_levels", &ThinkingLevels { levels }));
+    door.write(&OmpResponse::success(id, "get_available_thinking_levels", &ThinkingLevels { levels }));
 }
 
-pub(super) async fn cycle_model(door: &mut Door, id: Option<Id>) {
+pub(super) async fn cycle_model(door: &mut Door, id: Option<OmpRequestId>) {
     let is_scoped = !door.scoped.is_empty();
     let (candidates, levels): (Vec<Entry>, Vec<Option<Level>>) = if is_scoped {
         door.scoped.iter().map(|choice| (choice.entry.clone(), choice.level)).unzip()
@@ -123,7 +123,7 @@ pub(super) async fn cycle_model(door: &mut Door, id: Option<Id>) {
         door.shelf.common.roster.lock().available().into_iter().map(|entry| (entry.clone(), None)).unzip()
     };
     if candidates.len() <= 1 {
-        return door.write(&Response::success(id, "cycle_model", &()));
+        return door.write(&OmpResponse::success(id, "cycle_model", &()));
     }
     let now = current(door).await;
     let at =
@@ -139,10 +139,10 @@ pub(super) async fn cycle_model(door: &mut Door, id: Option<Id>) {
         thinking_level: level.map(|level| level.as_str().to_owned()),
         is_scoped,
     };
-    choose(door, id, "cycle_model", entry, Json::of(&answer)).await;
+    choose(door, id, "cycle_model", entry, RawJson::from_wire(&answer)).await;
 }
 
-pub(super) async fn set_thinking(door: &mut Door, id: Option<Id>, level: String) {
+pub(super) async fn set_thinking(door: &mut Door, id: Option<OmpRequestId>, level: String) {
     let entry = current(door).await;
     let chosen = entry.as_ref().and_then(|entry| models::level(entry, Some(&level)));
     door.wanted_level = Some(level);
@@ -157,9 +157,9 @@ pub(super) async fn set_thinking(door: &mut Door, id: Option<Id>, level: String)
     .await;
 }
 
-pub(super) async fn cycle_thinking(door: &mut Door, id: Option<Id>) {
+pub(super) async fn cycle_thinking(door: &mut Door, id: Option<OmpRequestId>) {
     let Some(entry) = current(door).await.filter(|entry| entry.reasoning) else {
-        return door.write(&Response::success(id, "cycle_thinking_level", &()));
+        return door.write(&OmpResponse::success(id, "cycle_thinking_level", &()));
     };
     let levels = models::levels(&entry);
     let now = models::level(&entry, door.wanted_level.as_deref());
@@ -172,14 +172,14 @@ pub(super) async fn cycle_thinking(door: &mut Door, id: Option<Id>) {
     set(door, SessionSetting::Thinking(Some(word.clone())), Some(note), move |door, replied| match replied {
         Ok(_) => {
             let answer = CycledThinkingLevel { level: word };
-            door.write(&Response::success(id, "cycle_thinking_level", &answer));
+            door.write(&OmpResponse::success(id, "cycle_thinking_level", &answer));
         }
-        Err(refused) => door.write(&Response::failure(id, "cycle_thinking_level", problem(&refused))),
+        Err(refused) => door.write(&OmpResponse::failure(id, "cycle_thinking_level", problem(&refused))),
     })
     .await;
 }
 
-pub(super) async fn set_mode(door: &mut Door, id: Option<Id>, name: &'static str, mode: Mode, word: String) {
+pub(super) async fn set_mode(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, mode: Mode, word: String) {
     match mode {
         Mode::Steering => keep(door, Change::SteeringMode(&word)),
         Mode::FollowUp => keep(door, Change::FollowUpMode(&word)),
@@ -195,7 +195,7 @@ pub(super) async fn set_mode(door: &mut Door, id: Option<Id>, name: &'static str
     set(door, SessionSetting::Modes(modes), None, move |door, replied| acknowledge(door, id, name, replied)).await;
 }
 
-pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<Id>, enabled: bool) {
+pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<OmpRequestId>, enabled: bool) {
     keep(door, Change::AutoCompaction(enabled));
     set(door, SessionSetting::AutoCompaction(enabled), None, move |door, replied| {
         acknowledge(door, id, "set_auto_compaction", replied);
@@ -203,7 +203,7 @@ pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<Id>, enabled
     .await;
 }
 
-pub(super) async fn set_auto_retry(door: &mut Door, id: Option<Id>, enabled: bool) {
+pub(super) async fn set_auto_retry(door: &mut Door, id: Option<OmpRequestId>, enabled: bool) {
     keep(door, Change::AutoRetry(enabled));
     set(door, SessionSetting::AutoRetry(enabled), None, move |door, replied| {
         acknowledge(door, id, "set_auto_retry", replied);

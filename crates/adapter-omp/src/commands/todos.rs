@@ -2,8 +2,8 @@
 
 use countersign_core::{engine::Command as EngineCommand, session::Command};
 use countersign_protocol::{
-    gjc::state::{TodoPhase, TodosSet},
-    omp::{Id, Response},
+    gjc::state::{SetTodosResult, TodoPhase},
+    omp::{OmpRequestId, OmpResponse},
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Puts other tasks in the place of those that are there. They count once they are recorded.
-pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>) {
+pub(super) async fn set(door: &mut Door, id: Option<OmpRequestId>, phases: Vec<TodoPhase>) {
     const NAME: &str = "set_todos";
     let phases = numbered(phases);
     let Some(seat) = door.seat() else { return };
@@ -27,9 +27,9 @@ pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>)
             if let Some(seat) = door.seat() {
                 seat.workshop.todos().set(phases);
             }
-            door.write(&Response::success(id, NAME, &TodosSet { todo_phases }));
+            door.write(&OmpResponse::success(id, NAME, &SetTodosResult { todo_phases }));
         }
-        Err(refused) => door.write(&Response::failure(id, NAME, problem(&refused))),
+        Err(refused) => door.write(&OmpResponse::failure(id, NAME, problem(&refused))),
     })
     .await;
 }

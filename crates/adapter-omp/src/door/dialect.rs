@@ -10,9 +10,9 @@ use countersign_core::{
     gate::{ApprovalScope, Gate, GateReply},
 };
 use countersign_protocol::{
-    gjc::{Command, Incoming, bridge::PermissionRequest},
-    lines::Line,
-    omp::{self, Event, Id, Response, UiAnswer},
+    gjc::{GjcCommand, GjcInboundFrame, bridge::PermissionRequest},
+    lines::DecodedLine,
+    omp::{self, OmpEvent, OmpRequestId, OmpResponse, UiAnswer},
 };
 use countersign_view::GateRequest;
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -61,19 +61,19 @@ pub trait DialectExtension: Sync {
     ///
     /// # Errors
     /// The answer to a line that is no frame of a host.
-    fn decode(&self, line: &Line) -> Result<Incoming, Response> {
-        match omp::receive(line) {
-            Ok(omp::Incoming::Command { id, command }) => {
-                Ok(Incoming::Command { id, command: Command::Shared(command) })
+    fn decode(&self, line: &DecodedLine) -> Result<GjcInboundFrame, OmpResponse> {
+        match omp::receive_line(line) {
+            Ok(omp::OmpInboundFrame::Command { id, command }) => {
+                Ok(GjcInboundFrame::Command { id, command: GjcCommand::Shared(command) })
             }
-            Ok(omp::Incoming::Adopted { id, command }) => {
-                Ok(Incoming::Command { id, command: Command::Adopted(command) })
+            Ok(omp::OmpInboundFrame::Adopted { id, command }) => {
+                Ok(GjcInboundFrame::Command { id, command: GjcCommand::Adopted(command) })
             }
-            Ok(omp::Incoming::HostTool { id, answer }) => Ok(Incoming::HostTool { id, answer }),
-            Ok(omp::Incoming::HostUri { id, result }) => Ok(Incoming::HostUri { id, result }),
-            Ok(omp::Incoming::UiResponse { id, answer }) => Ok(Incoming::UiResponse { id, answer }),
-            Ok(omp::Incoming::Unknown { type_name }) => Err(Response::unknown(type_name)),
-            Err(malformed) => Err(malformed.response()),
+            Ok(omp::OmpInboundFrame::HostTool { id, answer }) => Ok(GjcInboundFrame::HostTool { id, answer }),
+            Ok(omp::OmpInboundFrame::HostUri { id, result }) => Ok(GjcInboundFrame::HostUri { id, result }),
+            Ok(omp::OmpInboundFrame::UiResponse { id, answer }) => Ok(GjcInboundFrame::UiResponse { id, answer }),
+            Ok(omp::OmpInboundFrame::Unknown { type_name }) => Err(OmpResponse::unknown_command(type_name)),
+            Err(malformed) => Err(malformed.to_response()),
         }
     }
 
@@ -83,11 +83,11 @@ pub trait DialectExtension: Sync {
     }
 
     /// Sorts events that come at once into the order that hosts expect.
-    fn arrange(&self, _events: &mut [Event]) {}
+    fn arrange(&self, _events: &mut [OmpEvent]) {}
 
     /// Answers a command that breaks off: the original of omp answers it as a line that it could not read.
-    fn broken_off(&self, id: Option<Id>, _command: &'static str, problem: String) -> Response {
-        Response::parse_failure(id, problem)
+    fn broken_off(&self, id: Option<OmpRequestId>, _command: &'static str, problem: String) -> OmpResponse {
+        OmpResponse::parse_failure(id, problem)
     }
 
     /// Runs when a session was opened, before the host gets its first frame of it.
@@ -99,16 +99,21 @@ pub trait DialectExtension: Sync {
     fn on_close(&self, _door: &mut Door) {}
 
     /// Does a command whose turn has come.
-    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()>;
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, command: GjcCommand) -> BoxFuture<'a, ()>;
 
     /// Returns whether a command of later versions may run. If not, the host already has the refusal.
-    fn admit<'a>(&self, _door: &'a mut Door, _id: Option<&'a Id>, _command: &'a Command) -> BoxFuture<'a, bool> {
+    fn admit<'a>(
+        &self,
+        _door: &'a mut Door,
+        _id: Option<&'a OmpRequestId>,
+        _command: &'a GjcCommand,
+    ) -> BoxFuture<'a, bool> {
         async { true }.boxed()
     }
 
     /// Answers a command that nobody knows.
-    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<Id>, name: Option<String>) -> BoxFuture<'a, ()> {
-        async move { door.write(&Response::unknown_with(id, name)) }.boxed()
+    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, name: Option<String>) -> BoxFuture<'a, ()> {
+        async move { door.write(&OmpResponse::unknown_command_with_id(id, name)) }.boxed()
     }
 
     /// Takes note of a fact of the session that was released.

@@ -1,7 +1,7 @@
 //! The lane of commands that are done one after the other, and what it waits for.
 
 use countersign_core::id::CallId;
-use countersign_protocol::{Json, omp::Id};
+use countersign_protocol::{RawJson, omp::OmpRequestId};
 
 use crate::seat::Seat;
 
@@ -17,9 +17,9 @@ pub(crate) enum Lane {
     /// Until work is handed over, up to where the session gives way.
     HandOff,
     /// Until a compaction has ended; its answer is due to this id.
-    Compaction(Option<Id>),
+    Compaction(Option<OmpRequestId>),
     /// Until a person's command has ended; its answer is due to this id.
-    Command(CallId, Option<Id>),
+    Command(CallId, Option<OmpRequestId>),
     /// Until the session has given way to another one, which is open.
     Session(Box<Switch>),
     /// Until something short is done.
@@ -35,16 +35,16 @@ pub enum Until {
 
 /// Another session, open already, that is to take the place of the one before.
 pub(crate) struct Switch {
-    pub(crate) id: Option<Id>,
+    pub(crate) id: Option<OmpRequestId>,
     pub(crate) command: &'static str,
     pub(crate) seat: Seat,
     /// What the command is answered once it is there.
-    pub(crate) data: Json,
+    pub(crate) data: RawJson,
 }
 
 impl Switch {
     /// A session that is open, and the answer to the command that asked for it.
-    pub(crate) const fn new(id: Option<Id>, command: &'static str, seat: Seat, data: Json) -> Self {
+    pub(crate) const fn new(id: Option<OmpRequestId>, command: &'static str, seat: Seat, data: RawJson) -> Self {
         Self { id, command, seat, data }
     }
 
@@ -54,7 +54,7 @@ impl Switch {
     }
 
     /// Gives up: the command with its id, and the session that nobody wants.
-    pub(crate) fn into_parts(self) -> (Option<Id>, &'static str, Seat) {
+    pub(crate) fn into_parts(self) -> (Option<OmpRequestId>, &'static str, Seat) {
         (self.id, self.command, self.seat)
     }
 }

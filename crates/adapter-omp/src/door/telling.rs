@@ -13,8 +13,8 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::omp::{
-    Event, Response, UiMethod, UiRequest,
-    event::{Todo, TodoStatus},
+    OmpEvent, OmpResponse, UiMethod, UiRequest,
+    event::{TodoItem, TodoStatus},
     state::CompactionResult,
     ui::NotifyType,
 };
@@ -113,7 +113,7 @@ impl Door {
     }
 
     /// Tells of what happens at once.
-    pub(crate) fn tell(&mut self, mut events: Vec<Event>) {
+    pub(crate) fn tell(&mut self, mut events: Vec<OmpEvent>) {
         self.dialect.hooks.arrange(&mut events);
         frames(&events, |frame| self.write(frame));
     }
@@ -222,7 +222,7 @@ impl Door {
         }
         if let Lane::Compaction(id) = std::mem::replace(&mut self.lane, Lane::Free) {
             match outcome {
-                Ok(result) => self.write(&Response::success(id, "compact", &result)),
+                Ok(result) => self.write(&OmpResponse::success(id, "compact", &result)),
                 Err(problem) => self.write(&self.dialect.hooks.broken_off(id, "compact", problem)),
             }
         }
@@ -234,19 +234,19 @@ impl Door {
         }
         if let Lane::Command(_, id) = std::mem::replace(&mut self.lane, Lane::Free) {
             match self.last_command.take() {
-                Some(result) => self.write(&Response::success(id, "bash", &result)),
-                None => self.write(&Response::failure(id, "bash", "the command's result cannot be read")),
+                Some(result) => self.write(&OmpResponse::success(id, "bash", &result)),
+                None => self.write(&OmpResponse::failure(id, "bash", "the command's result cannot be read")),
             }
         }
     }
 }
 
 /// What hosts are told of events that happened at once, in their order.
-pub fn frames<'a>(events: &'a [Event], mut tell: impl FnMut(Frame<'a>)) {
+pub fn frames<'a>(events: &'a [OmpEvent], mut tell: impl FnMut(Frame<'a>)) {
     let mut events = events.iter().peekable();
     while let Some(event) = events.next() {
         tell(match (event, events.peek()) {
-            (Event::AgentEnd { messages }, Some(Event::AutoRetryStart { .. })) => Frame::Pause { messages },
+            (OmpEvent::AgentEnd { messages }, Some(OmpEvent::AutoRetryStart { .. })) => Frame::Pause { messages },
             _ => Frame::Event(event),
         });
     }
@@ -265,8 +265,8 @@ fn written_tasks(content: &str) -> Option<Vec<todo::Phase>> {
     }
 }
 
-fn wire_todo(task: &todo::Task) -> Todo {
-    Todo {
+fn wire_todo(task: &todo::Task) -> TodoItem {
+    TodoItem {
         id: task.id.clone(),
         content: task.content.clone(),
         status: match task.status {

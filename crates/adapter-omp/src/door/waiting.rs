@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use countersign_protocol::{
-    gjc::Command,
-    omp::{AdoptedCommand, Command as Shared, Id},
+    gjc::GjcCommand,
+    omp::{AdoptedCommand, OmpCommand as Shared, OmpRequestId},
 };
 
 use super::{Door, Lane};
@@ -12,8 +12,8 @@ use crate::command_kind;
 
 /// A command that came, and waits.
 pub struct Waiting {
-    pub id: Option<Id>,
-    pub command: Command,
+    pub id: Option<OmpRequestId>,
+    pub command: GjcCommand,
     pub turn: Turn,
 }
 
@@ -29,14 +29,14 @@ pub enum Turn {
 }
 
 impl Waiting {
-    pub(crate) const fn new(id: Option<Id>, command: Command) -> Self {
+    pub(crate) const fn new(id: Option<OmpRequestId>, command: GjcCommand) -> Self {
         Self { id, command, turn: Turn::Own }
     }
 
     /// Whether the agent works once its turn has come.
     pub(crate) const fn begins(&self) -> bool {
         matches!(self.turn, Turn::Own)
-            && matches!(self.command, Command::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }))
+            && matches!(self.command, GjcCommand::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }))
     }
 }
 
@@ -49,7 +49,7 @@ fn give_up(waiting: &mut VecDeque<Waiting>, behind_command: bool) {
         is_stuck |= behind_command && command_kind::leaves(&waiting.command);
         let is_answered = matches!(
             waiting.command,
-            Command::Shared(Shared::Compact { .. }) | Command::Adopted(AdoptedCommand::Handoff { .. })
+            GjcCommand::Shared(Shared::Compact { .. }) | GjcCommand::Adopted(AdoptedCommand::Handoff { .. })
         );
         if is_answered && waiting.turn == Turn::Own || is_stuck && waiting.begins() {
             waiting.turn = Turn::GivenUp;
@@ -59,7 +59,7 @@ fn give_up(waiting: &mut VecDeque<Waiting>, behind_command: bool) {
 
 impl Door {
     /// Has a command that could not be done at its turn be the next that is done.
-    pub fn comes_next(&mut self, id: Option<Id>, command: Command) {
+    pub fn comes_next(&mut self, id: Option<OmpRequestId>, command: GjcCommand) {
         self.waiting.push_front(Waiting::new(id, command));
     }
 
@@ -70,10 +70,10 @@ impl Door {
     }
 
     /// Puts an abort behind the last that begins before it, and behind no command of the person that comes after that.
-    pub(crate) fn stop_again(&mut self, id: Option<Id>) {
+    pub(crate) fn stop_again(&mut self, id: Option<OmpRequestId>) {
         let is_before = |waiting: &Waiting| waiting.begins() || waiting.turn == Turn::Again;
         let at = self.waiting.iter().rposition(is_before).map_or(0, |last| last + 1);
-        self.waiting.insert(at, Waiting { id, command: Command::Shared(Shared::Abort), turn: Turn::Again });
+        self.waiting.insert(at, Waiting { id, command: GjcCommand::Shared(Shared::Abort), turn: Turn::Again });
     }
 
     /// Whether something begins later, or takes the session's place, that was asked for before now.

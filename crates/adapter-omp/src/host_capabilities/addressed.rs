@@ -10,7 +10,7 @@ use countersign_core::{
     policy::Class,
     tool::{Shell, ToolSpec},
 };
-use countersign_protocol::gjc::host_uri::{normalized, not_writable};
+use countersign_protocol::gjc::host_uri::{normalize_url, not_writable};
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -80,7 +80,7 @@ impl Tool for Addressed {
     fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
         let found = PLACES.iter().find_map(|name| {
             let given = arguments.get(*name).and_then(Value::as_str)?;
-            Some((*name, normalized(given)?))
+            Some((*name, normalize_url(given)?))
         });
         let Some((member, (scheme, url))) = found else { return self.inner.route(arguments) };
         let class = match self.at_uris {

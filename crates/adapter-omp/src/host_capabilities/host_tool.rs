@@ -23,7 +23,7 @@ pub(super) struct Lend {
 impl Lend {
     pub(super) fn new(tool: &Arc<HostTool>, peer: PeerId) -> Self {
         // It was read when the set was taken. A schema that cannot be read fits nothing.
-        let schema: Value = tool.parameters.read().unwrap_or(Value::Bool(false));
+        let schema: Value = tool.parameters.decode_as().unwrap_or(Value::Bool(false));
         let mut shown = schema.clone();
         if let Some(members) = shown.as_object_mut() {
             // Providers want it said that arguments are an object.

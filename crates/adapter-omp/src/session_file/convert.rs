@@ -8,10 +8,10 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     omp::{
         AgentMessage,
-        session_file::{Body, Entry},
+        session_file::{SessionEntryBody, SessionFileEntry},
     },
 };
 use countersign_runtime::models::Level;
@@ -74,23 +74,23 @@ pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
     wire.insert("timestamp".to_owned(), at.0.into());
     let text = Value::Object(wire).to_string();
     serde_json::from_str(&text)
-        .unwrap_or_else(|_| AgentMessage::Other(Json::parse(text).unwrap_or_else(|_| Value::Null.into())))
+        .unwrap_or_else(|_| AgentMessage::Other(RawJson::parse(text).unwrap_or_else(|_| Value::Null.into())))
 }
 
 /// The message that an entry of a session file stands for in the context; `None` where it stands for none.
-pub fn of_entry(entry: &Entry) -> Option<(StoredMessage, Option<Millis>)> {
+pub fn of_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Millis>)> {
     let at = millis(&entry.timestamp);
     match &entry.body {
-        Body::Message(body) => {
+        SessionEntryBody::Message(body) => {
             let (message, own) = from_wire(&body.message);
             Some((message, own.or(at)))
         }
-        Body::CustomMessage(body) => {
+        SessionEntryBody::CustomMessage(body) => {
             let mut members = serde_json::to_value(body).ok()?;
             members["role"] = "custom".into();
             Some((understood(members.as_object()?)?, at))
         }
-        Body::Compaction(body) => {
+        SessionEntryBody::Compaction(body) => {
             let mut summary = SummaryMessage {
                 summary: body.summary.clone(),
                 short_summary: body.short_summary.clone(),
@@ -98,14 +98,14 @@ pub fn of_entry(entry: &Entry) -> Option<(StoredMessage, Option<Millis>)> {
                 extra: ExtraFields::new(),
             };
             for (name, value) in [("details", &body.details), ("preserveData", &body.preserve_data)] {
-                if let Some(value) = value.as_ref().and_then(|value| value.read().ok()) {
+                if let Some(value) = value.as_ref().and_then(|value| value.decode_as().ok()) {
                     summary.extra.insert(name.to_owned(), value);
                 }
             }
             summary.extra.insert("firstKeptEntryId".to_owned(), body.first_kept_entry_id.clone().into());
             Some((StoredMessage::CompactionSummary(summary), at))
         }
-        Body::BranchSummary(body) => {
+        SessionEntryBody::BranchSummary(body) => {
             let extra = [("fromId".to_owned(), body.from_id.clone().into())].into();
             Some((
                 StoredMessage::BranchSummary(SummaryMessage {
@@ -116,46 +116,46 @@ pub fn of_entry(entry: &Entry) -> Option<(StoredMessage, Option<Millis>)> {
                 at,
             ))
         }
-        Body::ModelChange(_)
-        | Body::ThinkingLevelChange(_)
-        | Body::ServiceTierChange(_)
-        | Body::Custom(_)
-        | Body::Label(_)
-        | Body::TtsrInjection(_)
-        | Body::SessionInit(_)
-        | Body::ModeChange(_)
-        | Body::SessionInfo(_)
-        | Body::Unknown(_) => None,
+        SessionEntryBody::ModelChange(_)
+        | SessionEntryBody::ThinkingLevelChange(_)
+        | SessionEntryBody::ServiceTierChange(_)
+        | SessionEntryBody::Custom(_)
+        | SessionEntryBody::Label(_)
+        | SessionEntryBody::TtsrInjection(_)
+        | SessionEntryBody::SessionInit(_)
+        | SessionEntryBody::ModeChange(_)
+        | SessionEntryBody::SessionInfo(_)
+        | SessionEntryBody::Unknown(_) => None,
     }
 }
 
 /// Reads the provider and the id of a change of the model as related programs write it, with the two apart.
-pub(crate) fn foreign_model(entry: &Entry) -> Option<(String, String)> {
-    let Body::Unknown(line) = &entry.body else { return None };
-    let line: Value = line.read().ok()?;
+pub(crate) fn foreign_model(entry: &SessionFileEntry) -> Option<(String, String)> {
+    let SessionEntryBody::Unknown(line) = &entry.body else { return None };
+    let line: Value = line.decode_as().ok()?;
     let text = |key: &str| Some(line.get(key)?.as_str()?.to_owned());
     (text("type")? == "model_change").then_some(())?;
     Some((text("provider")?, text("modelId")?))
 }
 
 /// Whether an entry is of a form that we cannot read, although it belongs to the conversation.
-pub(super) fn is_not_understood(entry: &Entry) -> bool {
+pub(super) fn is_not_understood(entry: &SessionFileEntry) -> bool {
     const READ: [&str; 6] =
         ["message", "custom_message", "compaction", "branch_summary", "thinking_level_change", "model_change"];
     match &entry.body {
-        Body::Message(body) => match &body.message {
+        SessionEntryBody::Message(body) => match &body.message {
             AgentMessage::Other(_) => match serde_json::to_value(&body.message) {
                 Ok(Value::Object(wire)) => understood(&wire).is_none(),
                 Ok(_) | Err(_) => true,
             },
             _ => false,
         },
-        Body::ThinkingLevelChange(change) => {
+        SessionEntryBody::ThinkingLevelChange(change) => {
             change.thinking_level.as_deref().is_some_and(|level| level != INHERIT && Level::parse(level).is_none())
         }
-        Body::Unknown(_) if foreign_model(entry).is_some() => false,
-        Body::Unknown(line) => {
-            let kind = line.read::<Value>().ok().and_then(|line| Some(line.get("type")?.as_str()?.to_owned()));
+        SessionEntryBody::Unknown(_) if foreign_model(entry).is_some() => false,
+        SessionEntryBody::Unknown(line) => {
+            let kind = line.decode_as::<Value>().ok().and_then(|line| Some(line.get("type")?.as_str()?.to_owned()));
             kind.is_some_and(|kind| READ.contains(&kind.as_str()))
         }
         _ => false,

@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use countersign_protocol::omp::session_file::Header;
+use countersign_protocol::omp::session_file::SessionHeader;
 use countersign_runtime::tools::regular;
 
 /// The longest beginning that is read for a header, in bytes.
@@ -21,13 +21,13 @@ pub struct Found {
     /// Where it is.
     pub path: PathBuf,
     /// What the file begins with.
-    pub header: Header,
+    pub header: SessionHeader,
 }
 
 /// Reads the header of the file at `path`. `None` if it is no session's.
-pub fn header(path: &Path) -> Option<Header> {
+pub fn header(path: &Path) -> Option<SessionHeader> {
     let file = regular::open(path, OpenOptions::new().read(true)).ok()?;
-    Header::parse(&mut BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok))
+    SessionHeader::parse(&mut BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok))
 }
 
 /// The session in `folder` that was written to last.

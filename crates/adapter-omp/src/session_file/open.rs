@@ -9,7 +9,9 @@ use std::{
 
 use bytes::Bytes;
 use countersign_core::{digest::Digest, id::SessionId, time::Millis};
-use countersign_protocol::omp::session_file::{Body, Entry, Form, Header, SessionFile, VERSION, read};
+use countersign_protocol::omp::session_file::{
+    FileForm, SessionEntryBody, SessionFile, SessionFileEntry, SessionHeader, VERSION, read_session_file,
+};
 use countersign_runtime::tools::regular;
 use countersign_view::time::iso;
 
@@ -74,7 +76,7 @@ impl Opened {
 
     /// How many entries the first `length` bytes of the file hold, if that can be told.
     pub fn entries_within(&self, length: u64) -> Option<usize> {
-        if self.file.unreadable > 0 || self.file.form != Form::Current {
+        if self.file.unreadable > 0 || self.file.form != FileForm::Current {
             return None;
         }
         let prefix = self.content.0.get(..usize::try_from(length).ok()?)?;
@@ -142,7 +144,8 @@ pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
         let id = Digest::hash_bytes(format!("{} {count}", mark.digest).as_bytes());
         hex::encode(&id.as_bytes()[..4])
     };
-    let file = read(&String::from_utf8_lossy(&bytes), fresh).map_err(|_| OpenError::NotASession(path.to_owned()))?;
+    let file = read_session_file(&String::from_utf8_lossy(&bytes), fresh)
+        .map_err(|_| OpenError::NotASession(path.to_owned()))?;
     let of_entries = file.entries.iter().flat_map(|entry| [Some(&entry.id), entry.parent_id.as_ref(), kept(entry)]);
     if of_entries.flatten().chain([&file.header.id]).any(|id| id.len() > LONGEST_ID) {
         return Err(OpenError::LongId(path.to_owned()));
@@ -151,9 +154,9 @@ pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
 }
 
 /// The entry that a summary keeps as the oldest one.
-const fn kept(entry: &Entry) -> Option<&String> {
+const fn kept(entry: &SessionFileEntry) -> Option<&String> {
     match &entry.body {
-        Body::Compaction(body) => Some(&body.first_kept_entry_id),
+        SessionEntryBody::Compaction(body) => Some(&body.first_kept_entry_id),
         _ => None,
     }
 }
@@ -167,15 +170,15 @@ fn whole(bytes: &[u8]) -> u64 {
 }
 
 /// The first line of a new session.
-pub fn header(id: &SessionId, at: Millis, cwd: &Path, parent: Option<String>) -> Header {
-    Header {
+pub fn header(id: &SessionId, at: Millis, cwd: &Path, parent: Option<String>) -> SessionHeader {
+    SessionHeader {
         version: VERSION,
         id: id.as_str().to_owned(),
         timestamp: iso(at),
         cwd: cwd.to_string_lossy().into_owned(),
         title: None,
         parent_session: parent,
-        extra: countersign_protocol::Extra::default(),
+        extra: countersign_protocol::ExtraMembers::default(),
         title_line: None,
     }
 }

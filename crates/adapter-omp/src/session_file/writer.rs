@@ -11,10 +11,10 @@ use std::{
 use countersign_core::{digest::Digest, time::Millis};
 use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
-    encode,
+    encode_line,
     omp::{
         AgentMessage,
-        session_file::{Body, Entry, Header},
+        session_file::{SessionEntryBody, SessionFileEntry, SessionHeader},
     },
 };
 use countersign_runtime::tools::regular;
@@ -48,7 +48,7 @@ pub enum WriteError {
 pub struct Writer {
     path: PathBuf,
     blobs: Blobs,
-    header: Header,
+    header: SessionHeader,
     /// Lines that are not in the file yet, the header's not among them.
     waiting: Vec<Vec<u8>>,
     file: State,
@@ -79,7 +79,7 @@ enum State {
 
 impl Writer {
     /// Begins a session at `path`. Nothing is on disk before a model has answered and [`Self::flush`] is called.
-    pub const fn new(path: PathBuf, header: Header, blobs: Blobs) -> Self {
+    pub const fn new(path: PathBuf, header: SessionHeader, blobs: Blobs) -> Self {
         Self {
             path,
             blobs,
@@ -96,7 +96,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::Io`]; [`WriteError::Changed`] if the file is shorter.
-    pub fn resume(path: PathBuf, header: Header, blobs: Blobs, keep: u64) -> Result<Self, WriteError> {
+    pub fn resume(path: PathBuf, header: SessionHeader, blobs: Blobs, keep: u64) -> Result<Self, WriteError> {
         let failed = |source| WriteError::Io { path: path.clone(), source };
         let mut bytes = regular::read(&path, LARGEST).map_err(failed)?;
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
@@ -147,7 +147,7 @@ impl Writer {
     }
 
     /// The header that the file has, or will have.
-    pub const fn header(&self) -> &Header {
+    pub const fn header(&self) -> &SessionHeader {
         &self.header
     }
 
@@ -166,7 +166,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::Io`] if an image of it cannot be put beside; it is then not added.
-    pub fn push(&mut self, entry: &Entry) -> Result<(), WriteError> {
+    pub fn push(&mut self, entry: &SessionFileEntry) -> Result<(), WriteError> {
         let line = self.line(entry)?;
         self.waiting.push(line);
         self.is_worth_a_file |= !is_setting(entry);
@@ -268,7 +268,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::Io`]; the file is then as it was.
-    pub fn rewrite(&mut self, entries: &[Entry]) -> Result<Vec<Mark>, WriteError> {
+    pub fn rewrite(&mut self, entries: &[SessionFileEntry]) -> Result<Vec<Mark>, WriteError> {
         let mut lines = vec![self.header.encode()];
         for entry in entries {
             lines.push(self.line(entry)?);
@@ -281,32 +281,32 @@ impl Writer {
         Ok(marks)
     }
 
-    fn line(&self, entry: &Entry) -> Result<Vec<u8>, WriteError> {
-        let line = encode(entry).to_vec();
+    fn line(&self, entry: &SessionFileEntry) -> Result<Vec<u8>, WriteError> {
+        let line = encode_line(entry).to_vec();
         if !concerns(&line) {
             return Ok(line);
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(&line) else { return Ok(line) };
         let failed = |source| WriteError::Io { path: self.path.clone(), source };
         self.blobs.externalise(&mut value).map_err(failed)?;
-        Ok(encode(&value).to_vec())
+        Ok(encode_line(&value).to_vec())
     }
 }
 
 /// Whether an entry only says how the session is set.
-fn is_setting(entry: &Entry) -> bool {
+fn is_setting(entry: &SessionFileEntry) -> bool {
     matches!(
         entry.body,
-        Body::ModelChange(_)
-            | Body::ThinkingLevelChange(_)
-            | Body::ServiceTierChange(_)
-            | Body::ModeChange(_)
-            | Body::SessionInit(_)
+        SessionEntryBody::ModelChange(_)
+            | SessionEntryBody::ThinkingLevelChange(_)
+            | SessionEntryBody::ServiceTierChange(_)
+            | SessionEntryBody::ModeChange(_)
+            | SessionEntryBody::SessionInit(_)
     )
 }
 
-fn is_answer(entry: &Entry) -> bool {
-    matches!(&entry.body, Body::Message(message) if matches!(message.message, AgentMessage::Assistant(_)))
+fn is_answer(entry: &SessionFileEntry) -> bool {
+    matches!(&entry.body, SessionEntryBody::Message(message) if matches!(message.message, AgentMessage::Assistant(_)))
 }
 
 fn marked(mut length: u64, mut hash: Sha256, lines: &[Vec<u8>]) -> (Vec<Mark>, State) {

@@ -5,7 +5,7 @@ use countersign_core::{
     time::Millis,
 };
 
-use super::{Event, Teller, wire_of};
+use super::{OmpEvent, Teller, wire_of};
 
 /// What an aborted message says.
 const ABORTED: &str = "Request was aborted";
@@ -25,10 +25,10 @@ pub(super) enum Turn {
 impl Teller {
     /// Says that a run was aborted in whose last message nothing says so: it ended while calls worked, or before the model was
     /// asked again.
-    pub(super) fn abort(&mut self, at: Millis, frames: &mut Vec<Event>) {
+    pub(super) fn abort(&mut self, at: Millis, frames: &mut Vec<OmpEvent>) {
         let Some(last) = self.last.take().filter(|_| !self.is_waiting && !self.owes_turn) else { return };
         match self.turn {
-            Turn::Closed if last.stop_reason == StopReason::ToolUse => frames.push(Event::TurnStart),
+            Turn::Closed if last.stop_reason == StopReason::ToolUse => frames.push(OmpEvent::TurnStart),
             Turn::Empty => {}
             Turn::Closed | Turn::Answered => return,
         }
@@ -36,9 +36,9 @@ impl Teller {
         let aborted = AssistantReply { stop_reason: StopReason::Aborted, error_message, ..last };
         let message = wire_of(&aborted, at);
         self.added.push(message.clone());
-        frames.push(Event::MessageStart { message: message.clone() });
-        frames.push(Event::MessageEnd { message: message.clone() });
-        frames.push(Event::TurnEnd { message, tool_results: Vec::new() });
+        frames.push(OmpEvent::MessageStart { message: message.clone() });
+        frames.push(OmpEvent::MessageEnd { message: message.clone() });
+        frames.push(OmpEvent::TurnEnd { message, tool_results: Vec::new() });
     }
 }
 

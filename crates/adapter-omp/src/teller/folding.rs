@@ -7,10 +7,10 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::{
-    Json,
+    RawJson,
     omp::{
-        AgentMessage, Change,
-        message::{AssistantBlock, ToolCall as WireCall},
+        AgentMessage, BlockChange,
+        message::{AssistantBlock, ToolCallContent as WireCall},
     },
 };
 use countersign_runtime::{LiveKind, Part};
@@ -33,7 +33,7 @@ impl Partial {
     }
 
     /// Encodes the message as it is so far.
-    pub(super) fn wire(&self) -> Json {
+    pub(super) fn wire(&self) -> RawJson {
         let mut wire = convert::to_wire(&StoredMessage::Assistant(self.message.clone()), self.at);
         if let AgentMessage::Assistant(message) = &mut wire {
             for (index, text) in &self.arguments {
@@ -42,7 +42,7 @@ impl Partial {
                 }
             }
         }
-        Json::of(&wire)
+        RawJson::from_wire(&wire)
     }
 }
 
@@ -56,22 +56,22 @@ fn partial_arguments(api: &str) -> &'static str {
 }
 
 /// Folds a frame of the stream into the message, and says what changed. Sealed thinking is not told of.
-pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
+pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<BlockChange> {
     let Partial { message: partial, arguments, .. } = partial;
     match kind {
         LiveKind::PartStarted { index, part } => {
             let content_index = *index;
             arguments.retain(|index, _| *index < content_index);
             let (block, change) = match part {
-                Part::Text => (MessageBlock::from_text(""), Some(Change::TextStart { content_index })),
+                Part::Text => (MessageBlock::from_text(""), Some(BlockChange::TextStart { content_index })),
                 Part::Thinking => {
-                    (MessageBlock::Thinking(Default::default()), Some(Change::ThinkingStart { content_index }))
+                    (MessageBlock::Thinking(Default::default()), Some(BlockChange::ThinkingStart { content_index }))
                 }
                 Part::Redacted => (MessageBlock::RedactedThinking { data: String::new() }, None),
                 Part::ToolCall { id, name } => {
                     arguments.insert(content_index, String::new());
                     let call = ToolCallBlock { id: id.to_string(), name: name.to_string(), ..ToolCallBlock::default() };
-                    (MessageBlock::ToolCall(call), Some(Change::ToolcallStart { content_index }))
+                    (MessageBlock::ToolCall(call), Some(BlockChange::ToolcallStart { content_index }))
                 }
             };
             partial.content.truncate(*index);
@@ -83,15 +83,15 @@ pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
             match partial.content.get_mut(*index)? {
                 MessageBlock::Text(block) => {
                     block.text.push_str(text);
-                    Some(Change::TextDelta { content_index, delta })
+                    Some(BlockChange::TextDelta { content_index, delta })
                 }
                 MessageBlock::Thinking(block) => {
                     block.thinking.push_str(text);
-                    Some(Change::ThinkingDelta { content_index, delta })
+                    Some(BlockChange::ThinkingDelta { content_index, delta })
                 }
                 MessageBlock::ToolCall(_) => {
                     arguments.entry(content_index).or_default().push_str(text);
-                    Some(Change::ToolcallDelta { content_index, delta })
+                    Some(BlockChange::ToolcallDelta { content_index, delta })
                 }
                 MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) => None,
             }
@@ -101,11 +101,11 @@ pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
             arguments.remove(index);
             *partial.content.get_mut(*index)? = (**block).clone();
             match &**block {
-                MessageBlock::Text(block) => Some(Change::TextEnd { content_index, content: block.text.clone() }),
+                MessageBlock::Text(block) => Some(BlockChange::TextEnd { content_index, content: block.text.clone() }),
                 MessageBlock::Thinking(block) => {
-                    Some(Change::ThinkingEnd { content_index, content: block.thinking.clone() })
+                    Some(BlockChange::ThinkingEnd { content_index, content: block.thinking.clone() })
                 }
-                MessageBlock::ToolCall(call) => Some(Change::ToolcallEnd {
+                MessageBlock::ToolCall(call) => Some(BlockChange::ToolcallEnd {
                     content_index,
                     tool_call: WireCall {
                         id: call.id.clone(),
@@ -168,7 +168,7 @@ mod tests {
                 ),
             ] {
                 change(&mut partial, &kind);
-                let wire: Value = partial.wire().read().unwrap();
+                let wire: Value = partial.wire().decode_as().unwrap();
                 let block = &wire["content"][0];
                 assert_eq!(
                     (block.get(name).and_then(Value::as_str), &block["arguments"]),

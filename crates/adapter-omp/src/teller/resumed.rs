@@ -11,7 +11,7 @@ use countersign_core::{
     time::Millis,
 };
 
-use super::{Event, Teller, Turn, identity, shown};
+use super::{OmpEvent, Teller, Turn, identity, shown};
 use crate::entries;
 
 /// A wait for the next attempt of a run.
@@ -100,7 +100,7 @@ impl Teller {
         left: Left,
         contents: impl IntoIterator<Item = Option<std::sync::Arc<str>>>,
         now: Millis,
-        frames: &mut Vec<Event>,
+        frames: &mut Vec<OmpEvent>,
     ) {
         self.is_running = true;
         let answer = left.added.iter().rposition(is_answer);
@@ -135,9 +135,9 @@ impl Teller {
             RunPhase::Between | RunPhase::Backoff { .. } | RunPhase::Ended(_) => Turn::Closed,
         };
         match left.phase {
-            RunPhase::Backoff { .. } | RunPhase::Between => frames.push(Event::AgentStart),
+            RunPhase::Backoff { .. } | RunPhase::Between => frames.push(OmpEvent::AgentStart),
             RunPhase::Opening | RunPhase::Thinking { .. } | RunPhase::Calling | RunPhase::Ended(_) => {
-                frames.extend([Event::AgentStart, Event::TurnStart]);
+                frames.extend([OmpEvent::AgentStart, OmpEvent::TurnStart]);
             }
         }
         for (call, content, phase) in left.calls {
@@ -152,14 +152,14 @@ impl Teller {
     }
 
     /// Pauses the run that was just taken up, as it was paused when its wait began. `failed` is the content of the failure.
-    fn resume_wait(&mut self, wait: Wait, failed: Option<&str>, now: Millis, frames: &mut Vec<Event>) {
+    fn resume_wait(&mut self, wait: Wait, failed: Option<&str>, now: Millis, frames: &mut Vec<OmpEvent>) {
         if let Some(Ok(StoredMessage::Assistant(said))) = failed.map(serde_json::from_str) {
             self.error = said.error_message.unwrap_or_default();
         }
         self.is_waiting = true;
         self.attempt = wait.attempt;
-        frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
-        frames.push(Event::AutoRetryStart {
+        frames.push(OmpEvent::AgentEnd { messages: std::mem::take(&mut self.added) });
+        frames.push(OmpEvent::AutoRetryStart {
             attempt: wait.attempt,
             max_attempts: wait.max_attempts,
             delay_ms: u64::try_from(wait.until.since(now).as_millis()).unwrap_or(u64::MAX),

@@ -1,14 +1,14 @@
 //! A call between the answer that wants it and its result, as frames need it.
 
 use countersign_core::call;
-use countersign_protocol::Json;
+use countersign_protocol::RawJson;
 use serde_json::Value;
 
 /// A call as its frames need it.
 pub(super) struct Shown {
     pub(super) tool_call_id: String,
     pub(super) tool: String,
-    pub(super) arguments: Json,
+    pub(super) arguments: RawJson,
     pub(super) intent: Option<String>,
     pub(super) is_started: bool,
 }

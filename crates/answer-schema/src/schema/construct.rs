@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::{DEEPEST, LARGEST_SCHEMA, MOST_PROPERTIES, MOST_VALUES};
-use crate::canonical::canonical;
+use crate::canonical::canonical_json;
 
 /// The largest automaton of one `pattern`, in bytes.
 const LARGEST_PATTERN: usize = 1 << 18;
@@ -62,7 +62,7 @@ impl SchemaError {
 
 /// The types of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
+pub(super) enum JsonType {
     String,
     Number,
     Integer,
@@ -74,41 +74,41 @@ pub(super) enum Type {
 
 /// Properties of which the schema does not speak.
 #[derive(Clone, Debug)]
-pub(super) enum Additional {
+pub(super) enum AdditionalProperties {
     Anything,
     Nothing,
-    Like(Box<Node>),
+    Like(Box<SchemaNode>),
 }
 
 /// A value together with its canonical form, by which it is compared.
 #[derive(Clone, Debug)]
-pub(super) struct Literal {
+pub(super) struct CanonicalValue {
     pub(super) value: Value,
     pub(super) canonical: String,
 }
 
 /// One node of a schema.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) kind: Option<Type>,
-    pub(super) values: Option<Vec<Literal>>,
-    pub(super) constant: Option<Literal>,
-    pub(super) properties: Vec<(String, Node)>,
+pub(super) struct SchemaNode {
+    pub(super) kind: Option<JsonType>,
+    pub(super) values: Option<Vec<CanonicalValue>>,
+    pub(super) constant: Option<CanonicalValue>,
+    pub(super) properties: Vec<(String, SchemaNode)>,
     pub(super) required: Vec<String>,
-    pub(super) additional: Additional,
-    pub(super) items: Option<Box<Node>>,
-    pub(super) length: Bounds<u64>,
-    pub(super) count: Bounds<u64>,
+    pub(super) additional: AdditionalProperties,
+    pub(super) items: Option<Box<SchemaNode>>,
+    pub(super) length: MinMax<u64>,
+    pub(super) count: MinMax<u64>,
     pub(super) unique: bool,
-    pub(super) range: Bounds<serde_json::Number>,
+    pub(super) range: MinMax<serde_json::Number>,
     pub(super) pattern: Option<Regex>,
-    pub(super) one_of: Option<Vec<Node>>,
-    pub(super) any_of: Option<Vec<Node>>,
+    pub(super) one_of: Option<Vec<SchemaNode>>,
+    pub(super) any_of: Option<Vec<SchemaNode>>,
 }
 
 /// The least and the most.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds<T> {
+pub(super) struct MinMax<T> {
     pub(super) least: Option<T>,
     pub(super) most: Option<T>,
 }
@@ -135,7 +135,7 @@ const KEYWORDS: [&str; 19] = [
     "anyOf",
 ];
 
-impl Type {
+impl JsonType {
     const ALL: [(&'static str, Self); 7] = [
         ("string", Self::String),
         ("number", Self::Number),
@@ -151,14 +151,14 @@ impl Type {
     }
 }
 
-impl Literal {
-    fn of(value: &Value) -> Self {
-        Self { value: value.clone(), canonical: canonical(value) }
+impl CanonicalValue {
+    fn from_value(value: &Value) -> Self {
+        Self { value: value.clone(), canonical: canonical_json(value) }
     }
 }
 
-impl Node {
-    pub(super) fn read(schema: &Value, at: &str, depth: usize) -> Result<Self, SchemaError> {
+impl SchemaNode {
+    pub(super) fn from_json(schema: &Value, at: &str, depth: usize) -> Result<Self, SchemaError> {
         if depth > DEEPEST {
             return Err(SchemaError::TooDeep(at.to_owned()));
         }
@@ -166,48 +166,56 @@ impl Node {
         if let Some(keyword) = members.keys().find(|keyword| !KEYWORDS.contains(&keyword.as_str())) {
             return Err(SchemaError::Keyword { at: at.to_owned(), keyword: keyword.clone() });
         }
-        let reader = Reader { members, at, depth };
+        let reader = NodeReader { members, at, depth };
         for meta in ["title", "description"] {
-            reader.read(meta, "a string", |value| value.as_str().map(drop))?;
+            reader.read_keyword(meta, "a string", |value| value.as_str().map(drop))?;
         }
         Ok(Self {
-            kind: reader.read("type", "one of string, number, integer, boolean, object, array, null", |value| {
-                Type::ALL.iter().find(|(name, _)| value == name).map(|(_, kind)| *kind)
-            })?,
-            values: reader.list("enum", "an array", MOST_VALUES, |value| Some(Literal::of(value)))?,
-            constant: members.get("const").map(Literal::of),
-            properties: reader.properties()?,
+            kind: reader.read_keyword(
+                "type",
+                "one of string, number, integer, boolean, object, array, null",
+                |value| JsonType::ALL.iter().find(|(name, _)| value == name).map(|(_, kind)| *kind),
+            )?,
+            values: reader
+                .read_list("enum", "an array", MOST_VALUES, |value| Some(CanonicalValue::from_value(value)))?,
+            constant: members.get("const").map(CanonicalValue::from_value),
+            properties: reader.read_properties()?,
             required: reader
-                .list("required", "an array of strings", MOST_PROPERTIES, |name| name.as_str().map(str::to_owned))?
+                .read_list("required", "an array of strings", MOST_PROPERTIES, |name| name.as_str().map(str::to_owned))?
                 .unwrap_or_default(),
-            additional: reader.additional()?,
-            items: reader.node("items")?.map(Box::new),
-            length: reader.bounds("minLength", "maxLength", "a whole number that is not negative", whole)?,
-            count: reader.bounds("minItems", "maxItems", "a whole number that is not negative", whole)?,
-            unique: reader.read("uniqueItems", "true or false", Value::as_bool)?.unwrap_or(false),
-            range: reader.bounds("minimum", "maximum", "a number", |value| value.as_number().cloned())?,
-            pattern: reader.read("pattern", "a regular expression", |value| {
+            additional: reader.read_additional()?,
+            items: reader.read_subschema("items")?.map(Box::new),
+            length: reader.read_bounds(
+                "minLength",
+                "maxLength",
+                "a whole number that is not negative",
+                whole_number,
+            )?,
+            count: reader.read_bounds("minItems", "maxItems", "a whole number that is not negative", whole_number)?,
+            unique: reader.read_keyword("uniqueItems", "true or false", Value::as_bool)?.unwrap_or(false),
+            range: reader.read_bounds("minimum", "maximum", "a number", |value| value.as_number().cloned())?,
+            pattern: reader.read_keyword("pattern", "a regular expression", |value| {
                 RegexBuilder::new(value.as_str()?).size_limit(LARGEST_PATTERN).nest_limit(DEEPEST_PATTERN).build().ok()
             })?,
-            one_of: reader.branches("oneOf")?,
-            any_of: reader.branches("anyOf")?,
+            one_of: reader.read_branches("oneOf")?,
+            any_of: reader.read_branches("anyOf")?,
         })
     }
 }
 
-fn whole(value: &Value) -> Option<u64> {
+fn whole_number(value: &Value) -> Option<u64> {
     let float = || value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..9e15).contains(float));
     value.as_u64().or_else(|| float().map(|float| float as u64))
 }
 
-struct Reader<'a> {
+struct NodeReader<'a> {
     members: &'a Map<String, Value>,
     at: &'a str,
     depth: usize,
 }
 
-impl Reader<'_> {
-    fn read<T>(
+impl NodeReader<'_> {
+    fn read_keyword<T>(
         &self,
         keyword: &'static str,
         expected: &'static str,
@@ -217,7 +225,7 @@ impl Reader<'_> {
         read(value).map(Some).ok_or_else(|| SchemaError::Value { at: self.at.to_owned(), keyword, expected })
     }
 
-    fn list<T>(
+    fn read_list<T>(
         &self,
         keyword: &'static str,
         expected: &'static str,
@@ -227,58 +235,61 @@ impl Reader<'_> {
         if self.members.get(keyword).and_then(Value::as_array).is_some_and(|items| items.len() > most) {
             return Err(SchemaError::TooMany { at: self.at.to_owned(), keyword, most });
         }
-        self.read(keyword, expected, |value| value.as_array()?.iter().map(read).collect())
+        self.read_keyword(keyword, expected, |value| value.as_array()?.iter().map(read).collect())
     }
 
-    fn bounds<T>(
+    fn read_bounds<T>(
         &self,
         least: &'static str,
         most: &'static str,
         expected: &'static str,
         read: fn(&Value) -> Option<T>,
-    ) -> Result<Bounds<T>, SchemaError> {
-        Ok(Bounds { least: self.read(least, expected, read)?, most: self.read(most, expected, read)? })
+    ) -> Result<MinMax<T>, SchemaError> {
+        Ok(MinMax { least: self.read_keyword(least, expected, read)?, most: self.read_keyword(most, expected, read)? })
     }
 
-    fn below(&self, schema: &Value, path: &str) -> Result<Node, SchemaError> {
-        Node::read(schema, &format!("{}/{path}", self.at), self.depth + 1)
+    fn read_child(&self, schema: &Value, path: &str) -> Result<SchemaNode, SchemaError> {
+        SchemaNode::from_json(schema, &format!("{}/{path}", self.at), self.depth + 1)
     }
 
-    fn node(&self, keyword: &'static str) -> Result<Option<Node>, SchemaError> {
-        self.members.get(keyword).map(|schema| self.below(schema, keyword)).transpose()
+    fn read_subschema(&self, keyword: &'static str) -> Result<Option<SchemaNode>, SchemaError> {
+        self.members.get(keyword).map(|schema| self.read_child(schema, keyword)).transpose()
     }
 
-    fn properties(&self) -> Result<Vec<(String, Node)>, SchemaError> {
+    fn read_properties(&self) -> Result<Vec<(String, SchemaNode)>, SchemaError> {
         let keyword = "properties";
-        let properties = self.read(keyword, "an object", |value| value.as_object().cloned())?.unwrap_or_default();
+        let properties =
+            self.read_keyword(keyword, "an object", |value| value.as_object().cloned())?.unwrap_or_default();
         if properties.len() > MOST_PROPERTIES {
             return Err(SchemaError::TooMany { at: self.at.to_owned(), keyword, most: MOST_PROPERTIES });
         }
         let read = |(name, schema): (String, Value)| {
-            let node = self.below(&schema, &format!("properties/{name}"))?;
+            let node = self.read_child(&schema, &format!("properties/{name}"))?;
             Ok((name, node))
         };
         properties.into_iter().map(read).collect()
     }
 
-    fn additional(&self) -> Result<Additional, SchemaError> {
+    fn read_additional(&self) -> Result<AdditionalProperties, SchemaError> {
         let keyword = "additionalProperties";
         match self.members.get(keyword) {
-            None | Some(Value::Bool(true)) => Ok(Additional::Anything),
-            Some(Value::Bool(false)) => Ok(Additional::Nothing),
-            Some(schema @ Value::Object(_)) => Ok(Additional::Like(Box::new(self.below(schema, keyword)?))),
+            None | Some(Value::Bool(true)) => Ok(AdditionalProperties::Anything),
+            Some(Value::Bool(false)) => Ok(AdditionalProperties::Nothing),
+            Some(schema @ Value::Object(_)) => {
+                Ok(AdditionalProperties::Like(Box::new(self.read_child(schema, keyword)?)))
+            }
             Some(Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
                 Err(SchemaError::Value { at: self.at.to_owned(), keyword, expected: "true, false or a schema" })
             }
         }
     }
 
-    fn branches(&self, keyword: &'static str) -> Result<Option<Vec<Node>>, SchemaError> {
+    fn read_branches(&self, keyword: &'static str) -> Result<Option<Vec<SchemaNode>>, SchemaError> {
         let expected = "an array of schemas with at least one";
         let branches =
-            self.read(keyword, expected, |value| value.as_array().filter(|items| !items.is_empty()).cloned())?;
+            self.read_keyword(keyword, expected, |value| value.as_array().filter(|items| !items.is_empty()).cloned())?;
         let Some(branches) = branches else { return Ok(None) };
-        let read = |(at, schema): (usize, &Value)| self.below(schema, &format!("{keyword}/{at}"));
+        let read = |(at, schema): (usize, &Value)| self.read_child(schema, &format!("{keyword}/{at}"));
         branches.iter().enumerate().map(read).collect::<Result<_, _>>().map(Some)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{MOST_TOLD, Mismatch, Schema, SchemaError};
-use crate::canonical::{canonical, hash};
+use super::{AnswerSchema, MAX_MISMATCHES, SchemaError, SchemaMismatch};
+use crate::canonical::{canonical_hash, canonical_json};
 
 /// Reads the first line of `bytes` as a schema and the rest as an answer, and checks what holds for both: the canonical form reads
 /// back as itself and has the same hash, a refused schema names a place, a schema that is taken is shown as it was given, an
@@ -17,26 +17,26 @@ pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (schema, answer) = text.split_once('\n').unwrap_or((&text, "null"));
     let Ok(given) = serde_json::from_str::<Value>(schema) else { return };
-    again(&given);
-    let schema = match Schema::new(given.clone()) {
+    assert_round_trip(&given);
+    let schema = match AnswerSchema::new(given.clone()) {
         Ok(schema) => schema,
-        Err(error) => return refused(&error),
+        Err(error) => return assert_names_place(&error),
     };
-    assert_eq!(schema.hash(), hash(&given));
-    assert_eq!(canonical(schema.json()), canonical(&given), "what is shown is what was given");
+    assert_eq!(schema.hash(), canonical_hash(&given));
+    assert_eq!(canonical_json(schema.as_json()), canonical_json(&given), "what is shown is what was given");
     let Ok(answer) = serde_json::from_str::<Value>(answer) else { return };
-    let found = schema.check(&answer);
-    assert!(found.len() <= MOST_TOLD, "{} mismatches", found.len());
-    let turned = schema.check(&again(&answer));
-    let places = |found: &[Mismatch]| -> BTreeSet<(String, &str)> {
+    let found = schema.check_answer(&answer);
+    assert!(found.len() <= MAX_MISMATCHES, "{} mismatches", found.len());
+    let turned = schema.check_answer(&assert_round_trip(&answer));
+    let places = |found: &[SchemaMismatch]| -> BTreeSet<(String, &str)> {
         found.iter().map(|one| (one.path.clone(), one.keyword)).collect()
     };
     // Of too many it is the order that says which are told.
-    if found.len() < MOST_TOLD {
+    if found.len() < MAX_MISMATCHES {
         assert_eq!(places(&found), places(&turned), "the order of members decides nothing");
     }
     let mut known = BTreeSet::from(["#".to_owned()]);
-    paths(&answer, "#", &mut known);
+    collect_paths(&answer, "#", &mut known);
     for one in &found {
         // What is missing is told with the place where it should be.
         let is_there = known.contains(&one.path) || one.keyword == "required";
@@ -45,24 +45,24 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-fn refused(error: &SchemaError) {
+fn assert_names_place(error: &SchemaError) {
     let text = error.to_string();
     assert!(matches!(error, SchemaError::TooLarge) || text.contains('#'), "{text:?} names no place");
 }
 
 /// `value` as its canonical form reads back.
-fn again(value: &Value) -> Value {
-    let text = canonical(value);
+fn assert_round_trip(value: &Value) -> Value {
+    let text = canonical_json(value);
     let read: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
-    assert_eq!(canonical(&read), text, "the canonical form is its own");
-    assert_eq!(hash(&read), hash(value));
+    assert_eq!(canonical_json(&read), text, "the canonical form is its own");
+    assert_eq!(canonical_hash(&read), canonical_hash(value));
     read
 }
 
-fn paths(value: &Value, at: &str, known: &mut BTreeSet<String>) {
+fn collect_paths(value: &Value, at: &str, known: &mut BTreeSet<String>) {
     let mut each = |name: String, value: &Value| {
         let path = format!("{at}/{name}");
-        paths(value, &path, known);
+        collect_paths(value, &path, known);
         known.insert(path);
     };
     match value {

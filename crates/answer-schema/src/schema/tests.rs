@@ -3,9 +3,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn told(schema: Value, answer: &Value) -> Vec<String> {
-    let mismatches = Schema::new(schema).unwrap().check(answer);
-    let one = |found: &Mismatch| {
+fn mismatch_texts(schema: Value, answer: &Value) -> Vec<String> {
+    let mismatches = AnswerSchema::new(schema).unwrap().check_answer(answer);
+    let one = |found: &SchemaMismatch| {
         let expected = found.expected.as_ref().map_or_else(String::new, |expected| format!(" [{expected}]"));
         format!("{} {}: {}{expected}", found.path, found.keyword, found.message)
     };
@@ -73,7 +73,7 @@ fn every_keyword_tells_its_path_and_what_it_expects() {
         // Keywords of other types say nothing about a value.
         (json!({"minLength": 2, "minimum": 5, "required": ["a"], "minItems": 1}), json!(true), vec![]),
     ] {
-        assert_eq!(told(schema.clone(), &answer), want, "{schema} for {answer}");
+        assert_eq!(mismatch_texts(schema.clone(), &answer), want, "{schema} for {answer}");
     }
 }
 
@@ -115,27 +115,27 @@ fn what_would_not_be_checked_is_refused_when_the_schema_is_made() {
         (json!({"properties": wide}), "`properties` at # has more than 256 values"),
         (json!({"description": "x".repeat(64 * 1024)}), "the schema has more than 65536 bytes"),
     ] {
-        let told = Schema::new(schema.clone()).unwrap_err().to_string();
-        assert_eq!(told, want, "{schema}");
+        let error_text = AnswerSchema::new(schema.clone()).unwrap_err().to_string();
+        assert_eq!(error_text, want, "{schema}");
     }
-    let told = Schema::new(deep).unwrap_err().to_string();
-    assert_eq!(told, format!("the schema nests deeper than 16 at #{}", "/items".repeat(17)));
-    assert!(Schema::new((0..16).fold(json!({}), |inner, _| json!({"items": inner}))).is_ok());
+    let error_text = AnswerSchema::new(deep).unwrap_err().to_string();
+    assert_eq!(error_text, format!("the schema nests deeper than 16 at #{}", "/items".repeat(17)));
+    assert!(AnswerSchema::new((0..16).fold(json!({}), |inner, _| json!({"items": inner}))).is_ok());
 }
 
 #[test]
 fn an_answer_that_is_too_large_is_looked_at_no_further() {
     let schema = json!({"type": "string"});
-    assert_eq!(told(schema.clone(), &json!("x".repeat(256 * 1024 - 2))), Vec::<String>::new());
+    assert_eq!(mismatch_texts(schema.clone(), &json!("x".repeat(256 * 1024 - 2))), Vec::<String>::new());
     for answer in [json!("x".repeat(256 * 1024 - 1)), json!(["x".repeat(10 << 20)])] {
-        assert_eq!(told(schema.clone(), &answer), ["# maxAnswerBytes: answer too large"]);
+        assert_eq!(mismatch_texts(schema.clone(), &answer), ["# maxAnswerBytes: answer too large"]);
     }
 }
 
 #[test]
 fn no_answer_is_told_of_more_than_anybody_reads() {
     let answer: serde_json::Map<String, Value> = (0..1000).map(|at| (at.to_string(), json!(1))).collect();
-    assert_eq!(told(json!({"additionalProperties": false}), &Value::Object(answer)).len(), 256);
+    assert_eq!(mismatch_texts(json!({"additionalProperties": false}), &Value::Object(answer)).len(), 256);
 }
 
 /// Any JSON that is not too large.
@@ -159,22 +159,22 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn the_canonical_form_reads_back_as_itself(value in any_json()) {
-        let text = canonical(&value);
+        let text = canonical_json(&value);
         let again: Value = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(canonical(&again), text);
+        prop_assert_eq!(canonical_json(&again), text);
     }
 
     #[test]
     fn what_a_schema_holds_as_const_is_the_one_answer(value in any_json(), other in any_json()) {
-        let schema = Schema::new(json!({"const": value.clone()})).unwrap();
-        prop_assert!(schema.check(&value).is_empty());
-        prop_assert_eq!(schema.check(&other).is_empty(), canonical(&other) == canonical(&value));
+        let schema = AnswerSchema::new(json!({"const": value.clone()})).unwrap();
+        prop_assert!(schema.check_answer(&value).is_empty());
+        prop_assert_eq!(schema.check_answer(&other).is_empty(), canonical_json(&other) == canonical_json(&value));
     }
 
     #[test]
     fn no_json_makes_a_schema_or_a_check_panic(schema in any_json(), answer in any_json()) {
-        if let Ok(schema) = Schema::new(schema) {
-            schema.check(&answer);
+        if let Ok(schema) = AnswerSchema::new(schema) {
+            schema.check_answer(&answer);
         }
     }
 }

@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Instant};
 
 use countersign_protocol::{
-    Json,
-    gsv::tool::{Call, Fate, Outcome},
+    RawJson,
+    gsv::tool::{NoResultReason, ToolInvokeEvent, ToolResultParams},
 };
 use countersign_tools::node::Toolbox;
 use serde_json::{Map, Value};
@@ -31,12 +31,12 @@ pub(crate) struct Calls {
     room: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    tell: mpsc::UnboundedSender<Outcome>,
+    tell: mpsc::UnboundedSender<ToolResultParams>,
 }
 
 impl Calls {
     /// None yet. What comes of calls goes to the receiver, each once.
-    pub(crate) fn new(toolbox: Arc<Toolbox>, journal: Journal) -> (Self, mpsc::UnboundedReceiver<Outcome>) {
+    pub(crate) fn new(toolbox: Arc<Toolbox>, journal: Journal) -> (Self, mpsc::UnboundedReceiver<ToolResultParams>) {
         // Bounded by how many calls there may be at once.
         let (tell, told) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(IN_HAND));
@@ -45,7 +45,7 @@ impl Calls {
     }
 
     /// Begins a call, unless it is known already: then what is known of it is told.
-    pub(crate) fn begin(&self, call: Call) {
+    pub(crate) fn begin(&self, call: ToolInvokeEvent) {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             let this = self.clone();
             self.tasks.spawn(async move {
@@ -80,7 +80,7 @@ impl Calls {
     }
 
     /// What comes of a call; `None` if it works already and will tell itself.
-    async fn work(&self, Call { call_id, tool, args }: Call) -> Option<Outcome> {
+    async fn work(&self, ToolInvokeEvent { call_id, tool, args }: ToolInvokeEvent) -> Option<ToolResultParams> {
         if self.stop.is_cancelled() {
             return self.turn_away(call_id, "Not run: the node ends".to_owned()).await;
         }
@@ -90,7 +90,7 @@ impl Calls {
                 format!("Not run: {count} events of commands in the background wait for the gateway to take them");
             return self.turn_away(call_id, told).await;
         }
-        let Ok(arguments) = args.read::<Option<Map<String, Value>>>() else {
+        let Ok(arguments) = args.decode_as::<Option<Map<String, Value>>>() else {
             return Some(refused(call_id, "Invalid arguments: they must be an object".to_owned()));
         };
         match self.journal.begin(&call_id, &tool).await {
@@ -115,23 +115,25 @@ impl Calls {
     }
 
     /// What is told of a call that cannot begin now, and never will under this id. One that is known has its own answer.
-    async fn turn_away(&self, call: String, why: String) -> Option<Outcome> {
+    async fn turn_away(&self, call: String, why: String) -> Option<ToolResultParams> {
         match self.journal.resume(&call).await {
-            Ok(Known::Over(outcome)) if outcome.fate == Some(Fate::NotBegun) => Some(refused(call, why)),
+            Ok(Known::Over(outcome)) if outcome.fate == Some(NoResultReason::NotBegun) => Some(refused(call, why)),
             Ok(Known::Over(outcome)) => Some(outcome),
             Ok(Known::New | Known::Working) => None,
             Err(_) => Some(refused(call, why)),
         }
     }
 
-    async fn run(&self, call: String, tool: &str, arguments: Map<String, Value>) -> Outcome {
+    async fn run(&self, call: String, tool: &str, arguments: Map<String, Value>) -> ToolResultParams {
         let (toolbox, stop) = (Arc::clone(&self.toolbox), self.stop.child_token());
         let (id, name) = (call.clone(), tool.to_owned());
         // In a task of its own, so that one that breaks off is told as well.
         let running = tokio::spawn(async move { toolbox.call(&id, &name, arguments, stop).await });
         let done = running.await.unwrap_or_else(|error| Err(format!("The tool broke off: {error}")));
         match done {
-            Ok(result) => Outcome { call_id: call, result: Some(Json::from(result)), error: None, fate: None },
+            Ok(result) => {
+                ToolResultParams { call_id: call, result: Some(RawJson::from(result)), error: None, fate: None }
+            }
             Err(error) => refused(call, error),
         }
     }
@@ -145,12 +147,12 @@ impl Calls {
         self.journal.flush().await;
     }
 
-    fn tell(&self, outcome: Outcome) {
+    fn tell(&self, outcome: ToolResultParams) {
         // Nobody listens any more only when the process ends.
         let _ = self.tell.send(outcome);
     }
 }
 
-fn refused(call_id: String, error: String) -> Outcome {
-    Outcome { call_id, result: None, error: Some(error), fate: None }
+fn refused(call_id: String, error: String) -> ToolResultParams {
+    ToolResultParams { call_id, result: None, error: Some(error), fate: None }
 }

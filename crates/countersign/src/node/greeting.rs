@@ -25,7 +25,7 @@ pub(super) async fn word(port: u16) -> Option<String> {
 }
 
 fn ask(port: u16) -> io::Result<String> {
-    let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(greeting::socket(port))?)?;
+    let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(greeting::socket_name(port))?)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut word = String::new();
     stream.take(LONGEST).read_to_string(&mut word)?;

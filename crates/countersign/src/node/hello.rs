@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use countersign_protocol::gsv::{
-    connect::{Client, ConnectParams, Mode, Token},
-    runtime::{Capability, HostRole, RuntimeInfo},
-    tool::Definition,
+    connect::{ConnectAuth, ConnectClient, ConnectParams, PeerMode},
+    runtime::{HostRole, MachineCapability, RuntimeInfo},
+    tool::ToolDefinition,
 };
 use countersign_tools::node::{Need, OFFERED, Offer};
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// Everything that the gateway is told but the token.
 pub(crate) struct Hello {
     id: String,
-    tools: Vec<Definition>,
+    tools: Vec<ToolDefinition>,
     runtime: RuntimeInfo,
     journal: String,
 }
@@ -46,36 +46,36 @@ impl Hello {
         ConnectParams {
             min_protocol: 1,
             max_protocol: 1,
-            client: Client {
+            client: ConnectClient {
                 id: &self.id,
                 version: env!("CARGO_PKG_VERSION"),
                 platform: std::env::consts::OS,
-                mode: Mode::Node,
+                mode: PeerMode::Node,
             },
             tools: Some(&self.tools),
             node_runtime: Some(&self.runtime),
             journal: Some(true),
             journal_id: Some(&self.journal),
-            auth: token.map(|token| Token { token }),
+            auth: token.map(|token| ConnectAuth { token }),
         }
     }
 }
 
-fn definition(offer: &Offer) -> Definition {
+fn definition(offer: &Offer) -> ToolDefinition {
     let schema = match &offer.spec.schema {
         Value::Object(schema) => schema.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     };
-    Definition { name: offer.spec.name.clone(), description: offer.spec.description.clone(), input_schema: schema }
+    ToolDefinition { name: offer.spec.name.clone(), description: offer.spec.description.clone(), input_schema: schema }
 }
 
-const fn capability(need: Need) -> Capability {
+const fn capability(need: Need) -> MachineCapability {
     match need {
-        Need::List => Capability::FilesystemList,
-        Need::Read => Capability::FilesystemRead,
-        Need::Write => Capability::FilesystemWrite,
-        Need::Edit => Capability::FilesystemEdit,
-        Need::Search => Capability::TextSearch,
-        Need::Exec => Capability::ShellExec,
+        Need::List => MachineCapability::FilesystemList,
+        Need::Read => MachineCapability::FilesystemRead,
+        Need::Write => MachineCapability::FilesystemWrite,
+        Need::Edit => MachineCapability::FilesystemEdit,
+        Need::Search => MachineCapability::TextSearch,
+        Need::Exec => MachineCapability::ShellExec,
     }
 }

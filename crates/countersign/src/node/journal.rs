@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use countersign_protocol::gsv::{node::ExecEvent, tool::Outcome};
+use countersign_protocol::gsv::{node::ExecEvent, tool::ToolResultParams};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use table::Known;
@@ -101,7 +101,7 @@ impl Journal {
     }
 
     /// Notes the end of a call, however long that takes: nobody hears of it before.
-    pub(crate) async fn end(&self, outcome: Outcome) -> Result<(), JournalError> {
+    pub(crate) async fn end(&self, outcome: ToolResultParams) -> Result<(), JournalError> {
         self.ask(|reply| Order::End { outcome, reply }).await
     }
 

@@ -4,7 +4,9 @@
 
 use std::{fmt, time::Duration};
 
-use countersign_protocol::gsv::{Fault, Incoming, LARGEST_FRAME, Method, close, code, frame, greeting::HEADER, read};
+use countersign_protocol::gsv::{
+    GsvError, GsvInboundFrame, LARGEST_FRAME, Method, close, code, frame, greeting::HEADER, read_frame,
+};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_tungstenite::{
@@ -37,7 +39,7 @@ pub(crate) enum Refused {
     /// Nobody is there, or not now. It may be tried again.
     Away(String),
     /// The gateway does not take this node, and will not as long as nothing is changed.
-    Rejected(Fault),
+    Rejected(GsvError),
 }
 
 impl fmt::Display for Refused {
@@ -74,7 +76,7 @@ impl fmt::Display for Gone {
 /// What came.
 pub(crate) enum Heard {
     /// A frame.
-    Frame(Incoming),
+    Frame(GsvInboundFrame),
     /// A sign of life.
     Sign,
 }
@@ -105,7 +107,7 @@ pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str
     })?;
     let mut line = Line(stream);
     let params = hello.params(token);
-    let asked = frame::ask("hello", Method::Connect, Some(&params));
+    let asked = frame::encode_request("hello", Method::Connect, Some(&params));
     let answered = timeout(HANDSHAKE, line.introduce(asked)).await;
     // Other doors close on whoever does not speak as they do.
     let hint = if url.ends_with("/ws") { "" } else { " (the door of nodes is at /ws)" };
@@ -122,9 +124,9 @@ impl Line {
         self.send(asked).await.map_err(gone)?;
         loop {
             match self.next().await.map_err(gone)? {
-                Heard::Frame(Incoming::Response { outcome: Ok(_), .. }) => return Ok(()),
+                Heard::Frame(GsvInboundFrame::Response { outcome: Ok(_), .. }) => return Ok(()),
                 // It may be that it cannot say now; all else stays so.
-                Heard::Frame(Incoming::Response { outcome: Err(fault), .. }) => {
+                Heard::Frame(GsvInboundFrame::Response { outcome: Err(fault), .. }) => {
                     return Err(match fault.code {
                         code::UNAUTHORIZED | code::PROTOCOL | code::HANDSHAKE | code::FORBIDDEN | code::INVALID => {
                             Refused::Rejected(fault)
@@ -160,7 +162,7 @@ impl Line {
     /// *Cancellation*: nothing is lost.
     pub(crate) async fn next(&mut self) -> Result<Heard, Gone> {
         match self.0.next().await {
-            Some(Ok(Message::Text(text))) => Ok(Heard::Frame(read(&text))),
+            Some(Ok(Message::Text(text))) => Ok(Heard::Frame(read_frame(&text))),
             Some(Ok(Message::Close(frame))) => Err(match frame {
                 Some(frame) => Gone::Closed(frame.code.into(), frame.reason.to_string()),
                 None => Gone::Closed(1005, String::new()),

@@ -4,7 +4,7 @@
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
-use countersign_protocol::gsv::node::{LogsResult, LogsWanted, Probe, Probed, is_program};
+use countersign_protocol::gsv::node::{LogsGetEvent, LogsResult, NodeProbe, NodeProbeResult, is_program};
 use countersign_tools::node::has;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -21,7 +21,7 @@ const BUSY: &str = "The node has too much to look for";
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// Which programs there are.
-    Probed(Probed),
+    Probed(NodeProbeResult),
     /// Lines of the log.
     Logs(LogsResult),
 }
@@ -41,9 +41,9 @@ impl Looks {
     }
 
     /// Looks for programs. Names that no program has are left out.
-    pub(crate) fn probe(&self, Probe { probe_id, kind, bins, .. }: Probe, answers: mpsc::Sender<Answer>) {
+    pub(crate) fn probe(&self, NodeProbe { probe_id, kind, bins, .. }: NodeProbe, answers: mpsc::Sender<Answer>) {
         let refused = |probe_id, error: &str| {
-            Answer::Probed(Probed { probe_id, ok: false, bins: None, error: Some(error.to_owned()) })
+            Answer::Probed(NodeProbeResult { probe_id, ok: false, bins: None, error: Some(error.to_owned()) })
         };
         let path = self.path.clone();
         self.look(answers, refused(probe_id.clone(), BUSY), move || {
@@ -52,12 +52,12 @@ impl Looks {
             }
             let names = bins.into_iter().filter(|name| is_program(name)).take(PROGRAMS);
             let found = names.map(|name| (has(&path, &name), name)).map(|(found, name)| (name, found));
-            Answer::Probed(Probed { probe_id, ok: true, bins: Some(found.collect()), error: None })
+            Answer::Probed(NodeProbeResult { probe_id, ok: true, bins: Some(found.collect()), error: None })
         });
     }
 
     /// Gives the end of the log.
-    pub(crate) fn log(&self, LogsWanted { call_id, lines }: LogsWanted, answers: mpsc::Sender<Answer>) {
+    pub(crate) fn log(&self, LogsGetEvent { call_id, lines }: LogsGetEvent, answers: mpsc::Sender<Answer>) {
         let refused = |call_id, error: &str| {
             Answer::Logs(LogsResult { call_id, lines: Vec::new(), truncated: false, error: Some(error.to_owned()) })
         };

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use countersign_protocol::gsv::{close, tool::Outcome};
+use countersign_protocol::gsv::{close, tool::ToolResultParams};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
@@ -28,7 +28,7 @@ pub(crate) struct Rounds<R> {
     pub(crate) hello: Hello,
     pub(crate) token: TokenFrom,
     pub(crate) desk: Desk,
-    pub(crate) told: mpsc::UnboundedReceiver<Outcome>,
+    pub(crate) told: mpsc::UnboundedReceiver<ToolResultParams>,
     /// Says that the node ends.
     pub(crate) stop: CancellationToken,
     /// Told of the first connection.

@@ -9,13 +9,13 @@ use std::{
 
 use countersign_http::listen::pulse::{self, Pulse};
 use countersign_protocol::{
-    Json, Wire,
+    RawJson, WireValue,
     gsv::{
-        Fault, Incoming, Method, code,
+        GsvError, GsvInboundFrame, Method, code,
         connect::RESUME,
         frame,
-        node::{LogsWanted, Probe},
-        tool::{Call, Outcome, Resume},
+        node::{LogsGetEvent, NodeProbe},
+        tool::{ToolInvokeEvent, ToolResultParams, ToolResumeEvent},
     },
 };
 use tokio::{
@@ -103,7 +103,7 @@ struct Talk<'a> {
 pub(crate) async fn serve(
     desk: &Desk,
     line: Line,
-    told: &mut mpsc::UnboundedReceiver<Outcome>,
+    told: &mut mpsc::UnboundedReceiver<ToolResultParams>,
     over: &CancellationToken,
 ) -> End {
     let (answers, mut answered) = mpsc::channel(16);
@@ -132,7 +132,7 @@ pub(crate) async fn serve(
 impl Talk<'_> {
     async fn run(
         &mut self,
-        told: &mut mpsc::UnboundedReceiver<Outcome>,
+        told: &mut mpsc::UnboundedReceiver<ToolResultParams>,
         answered: &mut mpsc::Receiver<Answer>,
         over: &CancellationToken,
     ) -> Result<(), Gone> {
@@ -195,21 +195,21 @@ impl Talk<'_> {
     }
 
     /// Asks the gateway for something.
-    async fn ask(&mut self, method: Method, params: Option<&impl Wire>, asked: Asked) -> Result<(), Gone> {
+    async fn ask(&mut self, method: Method, params: Option<&impl WireValue>, asked: Asked) -> Result<(), Gone> {
         if self.open.len() >= OPEN {
             return Err(Gone::Broke("the gateway answers nothing".to_owned()));
         }
         self.number += 1;
         let id = self.number.to_string();
-        let frame = frame::ask(&id, method, params);
-        self.open.insert(Json::of(id.as_str()).text().to_owned(), asked);
+        let frame = frame::encode_request(&id, method, params);
+        self.open.insert(RawJson::from_wire(id.as_str()).as_text().to_owned(), asked);
         self.line.send(frame).await
     }
 
-    async fn incoming(&mut self, incoming: Incoming) -> Result<(), Gone> {
+    async fn incoming(&mut self, incoming: GsvInboundFrame) -> Result<(), Gone> {
         match incoming {
-            Incoming::Response { id, outcome } => {
-                let asked = self.open.remove(id.json());
+            GsvInboundFrame::Response { id, outcome } => {
+                let asked = self.open.remove(id.as_json());
                 let refused = outcome.err();
                 match asked {
                     Some(Asked::Result(call)) => self.result_answered(call, refused),
@@ -219,33 +219,33 @@ impl Talk<'_> {
                 }
                 Ok(())
             }
-            Incoming::Event { event, payload, .. } => {
+            GsvInboundFrame::Event { event, payload, .. } => {
                 self.told(&event, payload.as_ref());
                 Ok(())
             }
-            Incoming::Request { id, method, .. } => {
-                let fault = Fault::unknown_method(&method);
-                self.line.send(frame::refusal(&id, &fault)).await
+            GsvInboundFrame::Request { id, method, .. } => {
+                let fault = GsvError::unknown_method(&method);
+                self.line.send(frame::encode_error(&id, &fault)).await
             }
-            Incoming::Malformed { .. } | Incoming::Ignored { .. } => Ok(()),
+            GsvInboundFrame::Malformed { .. } | GsvInboundFrame::Ignored { .. } => Ok(()),
         }
     }
 
     /// Does what an event asks for.
-    fn told(&mut self, event: &str, payload: Option<&Json>) {
+    fn told(&mut self, event: &str, payload: Option<&RawJson>) {
         let Some(payload) = payload else { return };
         let desk = self.desk;
         let read = match event {
-            "tool.invoke" => payload.read().map(|call: Call| {
+            "tool.invoke" => payload.decode_as().map(|call: ToolInvokeEvent| {
                 self.wanted.insert(call.call_id.clone());
                 desk.calls.begin(call);
             }),
-            RESUME => payload.read().map(|Resume { call_id }| {
+            RESUME => payload.decode_as().map(|ToolResumeEvent { call_id }| {
                 self.wanted.insert(call_id.clone());
                 desk.calls.resume(call_id);
             }),
-            "node.probe" => payload.read().map(|probe: Probe| desk.looks.probe(probe, self.answers.clone())),
-            "logs.get" => payload.read().map(|wanted: LogsWanted| desk.looks.log(wanted, self.answers.clone())),
+            "node.probe" => payload.decode_as().map(|probe: NodeProbe| desk.looks.probe(probe, self.answers.clone())),
+            "logs.get" => payload.decode_as().map(|wanted: LogsGetEvent| desk.looks.log(wanted, self.answers.clone())),
             _ => return,
         };
         if let Err(error) = read {
@@ -254,7 +254,7 @@ impl Talk<'_> {
     }
 
     /// Tells the gateway what came of a call, if it wants to know.
-    async fn result(&mut self, outcome: Outcome) -> Result<(), Gone> {
+    async fn result(&mut self, outcome: ToolResultParams) -> Result<(), Gone> {
         if !self.wanted.remove(&outcome.call_id) {
             return Ok(());
         }
@@ -262,7 +262,7 @@ impl Talk<'_> {
         self.ask(Method::ToolResult, Some(&outcome), Asked::Result(call)).await
     }
 
-    fn result_answered(&mut self, call: String, refused: Option<Fault>) {
+    fn result_answered(&mut self, call: String, refused: Option<GsvError>) {
         match refused {
             Some(fault) if !is_final(&fault) => {
                 debug!(call, fault = fault.message, "a result is told again");
@@ -321,7 +321,7 @@ impl Talk<'_> {
         self.ask(Method::NodeExecEvent, Some(&waiting.event), Asked::Event(waiting.seq)).await
     }
 
-    async fn event_answered(&mut self, seq: i64, refused: Option<Fault>) {
+    async fn event_answered(&mut self, seq: i64, refused: Option<GsvError>) {
         let after = match refused {
             Some(fault) if !is_final(&fault) => AGAIN,
             refused => {
@@ -343,7 +343,7 @@ impl Talk<'_> {
 }
 
 /// Whether a refusal stays so however often it is asked again.
-const fn is_final(fault: &Fault) -> bool {
+const fn is_final(fault: &GsvError) -> bool {
     matches!(fault.code, code::INVALID | code::FORBIDDEN | code::NOT_FOUND)
 }
 

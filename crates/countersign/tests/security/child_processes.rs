@@ -150,8 +150,8 @@ fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
         conversation("/ws", &[connect(gsv::node_params("new", &["Bash"])), ask("tools.list")]),
         conversation("/ws", &[connect(network), ask("tools.list")]),
     ];
-    use countersign_protocol::gsv::method::{self, Scope};
-    let acts = |scope: Scope| matches!(scope, Scope::Chat | Scope::Admin);
+    use countersign_protocol::gsv::method::{self, MethodScope};
+    let acts = |scope: MethodScope| matches!(scope, MethodScope::Chat | MethodScope::Admin);
     let acting: Vec<_> = method::TABLE.iter().filter(|row| acts(row.scope)).collect();
     says.extend(acting.iter().map(|row| conversation("/ws", &[client.clone(), ask(row.name)])));
     let told = told(&scene, &gateway, &says);

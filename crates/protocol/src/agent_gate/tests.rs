@@ -1,12 +1,14 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Fault, Incoming, Request, code, executed, fault, read, result};
+use super::{
+    AgentGateRequest, JsonRpcError, JsonRpcFrame, code, encode_error, encode_result, executed_result, read_frame,
+};
 
-fn told(frame: &str) -> (String, i32, String) {
-    match read(frame) {
-        Incoming { id, request: Err(fault) } => (id, fault.code, fault.message),
-        Incoming { id, request: Ok(request) } => (id, 0, format!("{request:?}")),
+fn frame_outcome(frame: &str) -> (String, i32, String) {
+    match read_frame(frame) {
+        JsonRpcFrame { id, request: Err(fault) } => (id, fault.code, fault.message),
+        JsonRpcFrame { id, request: Ok(request) } => (id, 0, format!("{request:?}")),
     }
 }
 
@@ -54,19 +56,19 @@ fn every_malformed_shape_has_its_error_and_its_id() {
             "Invalid request: idempotency_key is not a text",
         ),
     ] {
-        assert_eq!(told(frame), (id.to_owned(), code, message.to_owned()), "{frame}");
+        assert_eq!(frame_outcome(frame), (id.to_owned(), code, message.to_owned()), "{frame}");
     }
-    assert_eq!(told(&"[".repeat(200_000)).1, code::PARSE);
+    assert_eq!(frame_outcome(&"[".repeat(200_000)).1, code::PARSE);
 }
 
 #[test]
 fn an_id_comes_back_as_it_was_written() {
     for id in ["\"s\"", "\"\"", "0", "1.50", "{\"a\": [1]}", "-7", "9007199254740993", "123456789012345678901234567890"]
     {
-        let incoming = read(&format!(r#"{{"id":{id},"method":"list_tools"}}"#));
-        assert_eq!(incoming, Incoming { id: id.to_owned(), request: Ok(Request::ListTools) });
+        let incoming = read_frame(&format!(r#"{{"id":{id},"method":"list_tools"}}"#));
+        assert_eq!(incoming, JsonRpcFrame { id: id.to_owned(), request: Ok(AgentGateRequest::ListTools) });
     }
-    assert_eq!(read(r#"{"method":"list_tools"}"#).id, "null");
+    assert_eq!(read_frame(r#"{"method":"list_tools"}"#).id, "null");
 }
 
 #[test]
@@ -74,32 +76,41 @@ fn requests_are_read() {
     let args = json!({"b": 1, "a": [true]});
     let frame =
         json!({"id": 1, "method": "tool_request", "params": {"tool": "t", "args": args, "idempotency_key": "k"}});
-    let want = Request::ToolRequest {
+    let want = AgentGateRequest::ToolRequest {
         tool: "t".to_owned(),
         args: args.as_object().cloned().unwrap_or_default(),
         key: Some("k".to_owned()),
     };
-    assert_eq!(read(&frame.to_string()).request, Ok(want));
-    let auth = read(r#"{"method":"auth","params":{"token":"x"}}"#).request;
-    assert_eq!(auth, Ok(Request::Auth { token: Some("x".to_owned()) }));
-    assert_eq!(read(r#"{"method":"auth","params":{"token":5}}"#).request, Ok(Request::Auth { token: None }));
+    assert_eq!(read_frame(&frame.to_string()).request, Ok(want));
+    let auth = read_frame(r#"{"method":"auth","params":{"token":"x"}}"#).request;
+    assert_eq!(auth, Ok(AgentGateRequest::Auth { token: Some("x".to_owned()) }));
+    assert_eq!(
+        read_frame(r#"{"method":"auth","params":{"token":5}}"#).request,
+        Ok(AgentGateRequest::Auth { token: None })
+    );
 }
 
 #[test]
 fn replies_have_their_members_in_order() {
-    assert_eq!(result("7", &executed("[1]")), r#"{"jsonrpc":"2.0","result":{"status":"executed","data":[1]},"id":7}"#);
-    let plain = Fault::new(code::DENIED, "no \"x\"");
-    assert_eq!(fault("null", &plain), r#"{"jsonrpc":"2.0","error":{"code":-32003,"message":"no \"x\""},"id":null}"#);
-    let more = Fault { data: Some(json!({"gate_id": "g"})), ..plain };
-    assert!(fault("1", &more).ends_with(r#","data":{"gate_id":"g"}},"id":1}"#));
+    assert_eq!(
+        encode_result("7", &executed_result("[1]")),
+        r#"{"jsonrpc":"2.0","result":{"status":"executed","data":[1]},"id":7}"#
+    );
+    let plain = JsonRpcError::new(code::DENIED, "no \"x\"");
+    assert_eq!(
+        encode_error("null", &plain),
+        r#"{"jsonrpc":"2.0","error":{"code":-32003,"message":"no \"x\""},"id":null}"#
+    );
+    let more = JsonRpcError { data: Some(json!({"gate_id": "g"})), ..plain };
+    assert!(encode_error("1", &more).ends_with(r#","data":{"gate_id":"g"}},"id":1}"#));
 }
 
 proptest! {
     #[test]
     fn whatever_comes_is_answered_by_one_json_object(frame in ".*") {
-        let incoming = read(&frame);
-        if let Err(told) = incoming.request {
-            let reply: Value = serde_json::from_str(&fault(&incoming.id, &told)).unwrap();
+        let incoming = read_frame(&frame);
+        if let Err(error) = incoming.request {
+            let reply: Value = serde_json::from_str(&encode_error(&incoming.id, &error)).unwrap();
             prop_assert!(reply["error"]["code"].is_i64());
         }
     }

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::workflow::{Kind, Stage};
-use crate::json::{Json, Wire};
+use super::workflow::{WorkflowGateKind, WorkflowStage};
+use crate::json::{RawJson, WireValue};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct AuditLine {
     /// What happened.
     pub event: AuditEvent,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: AuditOutcome,
     /// A line with the key of one before it is not written.
     pub dedupe_key: String,
     /// Which gate it was about.
@@ -38,10 +38,10 @@ pub struct AuditLine {
     pub gate_id: Option<String>,
     /// That gate's stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<Stage>,
+    pub stage: Option<WorkflowStage>,
     /// That gate's kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Kind>,
+    pub kind: Option<WorkflowGateKind>,
     /// Which scope was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
@@ -50,16 +50,16 @@ pub struct AuditLine {
     pub action: Option<String>,
     /// Which budget was used up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Json>,
+    pub budget: Option<RawJson>,
     /// The hash of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_hash: Option<String>,
     /// What was wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Json>,
+    pub error: Option<RawJson>,
 }
 
-impl Wire for AuditLine {}
+impl WireValue for AuditLine {}
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ pub enum AuditEvent {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum AuditOutcome {
     /// It counted.
     Accepted,
     /// It did not count.
@@ -121,7 +121,7 @@ pub const CATEGORY: &str = "unattended_lifecycle";
 
 /// Returns the id of the `number`th line, written at `millis` since 1970.
 pub fn event_id(millis: u64, number: u64) -> String {
-    format!("ae_{}_{}", base36(millis), base36(number))
+    format!("ae_{}_{}", to_base36(millis), to_base36(number))
 }
 
 /// Returns the name of a run's file.
@@ -131,7 +131,7 @@ pub fn file_name(run_id: &str) -> String {
     format!("{name}.jsonl")
 }
 
-fn base36(mut number: u64) -> String {
+fn to_base36(mut number: u64) -> String {
     let mut digits = Vec::new();
     loop {
         digits.push(b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize]);

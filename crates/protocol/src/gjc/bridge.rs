@@ -3,30 +3,30 @@
 //! It must not know HTTP's own rules, sessions, or who holds control: status codes and bodies are all it has. Source:
 //! docs/protocol/gjc.md, Bridge.
 
+mod adapter_frame;
 mod dialog;
 mod endpoints;
 mod handshake;
 mod idempotency;
 mod permission;
-mod told;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::adapter_frame::{AdapterFrame, ClientMarker, FrameSubject, with_members, with_response_id};
 pub use self::dialog::{DialogAnswer, DialogPayload};
-pub use self::endpoints::{Endpoint, Endpoints, Help, Paths, StartError, scopes};
-pub use self::handshake::{CAPABILITIES, Handshake, HandshakeRejected, Welcome};
-pub use self::idempotency::{Fingerprint, MOST_KEYS, Repeat};
+pub use self::endpoints::{BridgeConfigError, BridgeEndpoint, EnabledEndpoints, EndpointPaths, HelpBody, read_scopes};
+pub use self::handshake::{CAPABILITIES, HandshakeAccepted, HandshakeRejected, HandshakeRequest};
+pub use self::idempotency::{MOST_KEYS, RepeatOutcome, RequestFingerprint};
 pub use self::permission::{
     PermissionAnswer, PermissionFrame, PermissionKind, PermissionOption, PermissionRequest, ToolCallCard,
 };
-pub use self::told::{About, ForClient, Told, answered, with};
-use super::command::{self, Command, Malformed, Strictness};
+use super::command::{self, CommandStrictness, GjcCommand, GjcParseError};
 use super::host_tool::HostToolAnswer;
 use super::host_uri::HostUriResult;
-use super::unattended::Scope;
-use crate::json::{Json, Wire, mend};
-use crate::omp::Id;
-use crate::omp::command::{fields::Fields, host_tool_answer, uri_result};
+use super::unattended::CommandScope;
+use crate::json::{RawJson, WireValue, replace_lone_surrogates};
+use crate::omp::OmpRequestId;
+use crate::omp::command::{fields::CommandFields, host_tool_answer, uri_result};
 
 /// The environment variable that holds the bridge's token. Commands of the agent do not inherit it.
 pub const TOKEN_VARIABLE: &str = "GJC_BRIDGE_TOKEN";
@@ -45,10 +45,10 @@ pub enum BridgeError {
     NotFound,
     /// The endpoint is off.
     #[error("endpoint {} is off", .0.name())]
-    EndpointDisabled(Endpoint),
+    EndpointDisabled(BridgeEndpoint),
     /// The token has not the scope.
     #[error("scope {} is missing", .0.name())]
-    ScopeDenied(Scope),
+    ScopeDenied(CommandScope),
     /// The body is not JSON.
     #[error("the body is not JSON")]
     InvalidJson,
@@ -56,7 +56,7 @@ pub enum BridgeError {
     #[error("{message}")]
     Invalid {
         /// What kind of thing was expected.
-        what: Invalid,
+        what: ExpectedInput,
         /// What is wrong with it.
         message: String,
     },
@@ -106,7 +106,7 @@ pub enum BridgeError {
 
 /// What a body should have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invalid {
+pub enum ExpectedInput {
     /// A handshake.
     Request,
     /// A command.
@@ -138,11 +138,11 @@ struct ErrorBody<'a> {
     message: Option<&'a str>,
 }
 
-impl Wire for ErrorBody<'_> {}
+impl WireValue for ErrorBody<'_> {}
 
 impl BridgeError {
     /// Returns the status code.
-    pub const fn status(&self) -> u16 {
+    pub const fn status_code(&self) -> u16 {
         match self {
             Self::InvalidJson | Self::Invalid { .. } => 400,
             Self::Unauthorized => 401,
@@ -156,7 +156,7 @@ impl BridgeError {
     }
 
     /// Returns the body.
-    pub fn body(&self) -> Json {
+    pub fn error_body(&self) -> RawJson {
         let message = self.to_string();
         let message = message.as_str();
         let mut body = ErrorBody { status: None, code: None, error: None, endpoint: None, scope: None, message: None };
@@ -173,7 +173,7 @@ impl BridgeError {
             }
             Self::InvalidJson => body.error = Some("invalid_json"),
             Self::Invalid { what, message } => {
-                body.error = Some(what.code());
+                body.error = Some(what.error_code());
                 body.message = Some(message);
             }
             Self::EventsUnavailable => body.error = Some("events_unavailable"),
@@ -189,12 +189,12 @@ impl BridgeError {
             Self::Ended => (body.error, body.message) = (Some("session_ended"), Some(message)),
             Self::TooMany { .. } => (body.error, body.message) = (Some("too_many_sessions"), Some(message)),
         }
-        Json::of(&body)
+        RawJson::from_wire(&body)
     }
 }
 
-impl Invalid {
-    const fn code(self) -> &'static str {
+impl ExpectedInput {
+    const fn error_code(self) -> &'static str {
         match self {
             Self::Request => "invalid_request",
             Self::Command => "invalid_command",
@@ -209,7 +209,7 @@ impl Invalid {
 /// A body that is one status: `{"status":…}` and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub enum Done {
+pub enum StatusBody {
     /// `GET /healthz`.
     Ok,
     /// An answer was taken.
@@ -223,26 +223,26 @@ pub enum Done {
     Released,
 }
 
-impl Wire for Done {}
+impl WireValue for StatusBody {}
 
 /// The payload of a `reset` frame: frames were lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Reset {
+pub struct ResetPayload {
     reason: &'static str,
     /// The first frame that follows.
     pub first_seq: u64,
 }
 
-impl Wire for Reset {}
+impl WireValue for ResetPayload {}
 
-impl Reset {
+impl ResetPayload {
     /// Tells that everything before `first_seq` is gone.
     pub const fn new(first_seq: u64) -> Self {
         Self { reason: "replay_window_exceeded", first_seq }
     }
 
     /// Returns the id of the frame, and its number: the one before the first that follows.
-    pub fn frame(&self) -> (String, u64) {
+    pub fn frame_id_and_seq(&self) -> (String, u64) {
         (format!("reset-{}", self.first_seq), self.first_seq.saturating_sub(1))
     }
 }
@@ -253,7 +253,7 @@ pub struct GateAnswer {
     /// Which gate; the same as in the path.
     pub gate_id: String,
     /// Not yet looked at.
-    pub answer: Json,
+    pub answer: RawJson,
     /// The same key with the same answer is the same answer. A header may have it too.
     pub idempotency_key: Option<String>,
 }
@@ -264,20 +264,20 @@ pub struct GateAnswer {
 ///
 /// # Errors
 /// [`BridgeError::InvalidJson`] and [`Invalid::Command`].
-pub fn command(body: &str) -> Result<Result<(Option<Id>, Command), Malformed>, BridgeError> {
-    let body = mend(body);
-    let fields = object(&body, Invalid::Command)?;
-    let invalid = |message: String| BridgeError::Invalid { what: Invalid::Command, message };
-    if fields.id().is_some_and(|_| fields.optional::<String>("id").is_err()) {
+pub fn read_command(body: &str) -> Result<Result<(Option<OmpRequestId>, GjcCommand), GjcParseError>, BridgeError> {
+    let body = replace_lone_surrogates(body);
+    let fields = read_object(&body, ExpectedInput::Command)?;
+    let invalid = |message: String| BridgeError::Invalid { what: ExpectedInput::Command, message };
+    if fields.id().is_some_and(|_| fields.optional_field::<String>("id").is_err()) {
         return Err(invalid("`id` must be a string".to_owned()));
     }
     let name = fields.type_name().unwrap_or("undefined");
-    match command::command(name, &fields, Strictness::Bridge) {
+    match command::read_command(name, &fields, CommandStrictness::Bridge) {
         Ok(Some(command)) => Ok(Ok((fields.id(), command))),
         Ok(None) => Err(invalid(format!("Unknown command: {name}"))),
-        Err(Malformed::Line(malformed)) => Err(invalid(malformed.to_string())),
-        Err(Malformed::Shape { reason, .. }) => Err(invalid(reason)),
-        Err(refused @ Malformed::Refused { .. }) => Ok(Err(refused)),
+        Err(GjcParseError::Line(malformed)) => Err(invalid(malformed.to_string())),
+        Err(GjcParseError::Shape { reason, .. }) => Err(invalid(reason)),
+        Err(refused @ GjcParseError::Refused { .. }) => Ok(Err(refused)),
     }
 }
 
@@ -287,7 +287,7 @@ pub fn command(body: &str) -> Result<Result<(Option<Id>, Command), Malformed>, B
 /// [`Invalid::LastSeq`] for anything but a whole number.
 pub fn last_seq(text: Option<&str>) -> Result<Option<u64>, BridgeError> {
     let invalid = |_| BridgeError::Invalid {
-        what: Invalid::LastSeq,
+        what: ExpectedInput::LastSeq,
         message: "`last_seq` must be a whole number that is not negative".to_owned(),
     };
     text.map(|text| text.parse().map_err(invalid)).transpose()
@@ -298,11 +298,11 @@ pub fn last_seq(text: Option<&str>) -> Result<Option<u64>, BridgeError> {
 /// # Errors
 /// [`BridgeError::InvalidJson`] and [`Invalid::HostToolResult`].
 pub fn host_tool_result(body: &str) -> Result<HostToolAnswer, BridgeError> {
-    let body = mend(body);
-    let fields = object(&body, Invalid::HostToolResult)?;
+    let body = replace_lone_surrogates(body);
+    let fields = read_object(&body, ExpectedInput::HostToolResult)?;
     let answer = host_tool_answer(fields.type_name().unwrap_or_default(), &fields);
     answer.ok_or_else(|| BridgeError::Invalid {
-        what: Invalid::HostToolResult,
+        what: ExpectedInput::HostToolResult,
         message: "needs a host_tool_update with `partialResult` or a host_tool_result with `result`, \
                   whose `content` is a list of objects with a `type`"
             .to_owned(),
@@ -314,11 +314,11 @@ pub fn host_tool_result(body: &str) -> Result<HostToolAnswer, BridgeError> {
 /// # Errors
 /// [`BridgeError::InvalidJson`] and [`Invalid::HostUriResult`].
 pub fn host_uri_result(body: &str) -> Result<HostUriResult, BridgeError> {
-    let body = mend(body);
-    let fields = object(&body, Invalid::HostUriResult)?;
+    let body = replace_lone_surrogates(body);
+    let fields = read_object(&body, ExpectedInput::HostUriResult)?;
     let result = uri_result(&body).filter(|_| fields.type_name().is_none_or(|name| name == "host_uri_result"));
     result.ok_or_else(|| BridgeError::Invalid {
-        what: Invalid::HostUriResult,
+        what: ExpectedInput::HostUriResult,
         message: "needs a host_uri_result".to_owned(),
     })
 }
@@ -329,21 +329,21 @@ pub fn host_uri_result(body: &str) -> Result<HostUriResult, BridgeError> {
 /// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`]: without a gate, with another one than the path's, and
 /// without an answer.
 pub fn gate_answer(body: &str, path_id: &str) -> Result<GateAnswer, BridgeError> {
-    let body = mend(body);
-    let fields = object(&body, Invalid::UiResponse)?;
-    let invalid = |message: String| BridgeError::Invalid { what: Invalid::UiResponse, message };
-    let gate_id: String = fields.required("gate_id").map_err(|error| invalid(error.to_string()))?;
+    let body = replace_lone_surrogates(body);
+    let fields = read_object(&body, ExpectedInput::UiResponse)?;
+    let invalid = |message: String| BridgeError::Invalid { what: ExpectedInput::UiResponse, message };
+    let gate_id: String = fields.required_field("gate_id").map_err(|error| invalid(error.to_string()))?;
     if gate_id != path_id {
         return Err(invalid("`gate_id` must be that of the path".to_owned()));
     }
-    let answer = fields.raw("answer").ok_or_else(|| invalid("`answer` is required".to_owned()))?;
-    let idempotency_key = fields.optional("idempotency_key").map_err(|error| invalid(error.to_string()))?;
+    let answer = fields.raw_member("answer").ok_or_else(|| invalid("`answer` is required".to_owned()))?;
+    let idempotency_key = fields.optional_field("idempotency_key").map_err(|error| invalid(error.to_string()))?;
     Ok(GateAnswer { gate_id, answer: answer.to_owned().into(), idempotency_key })
 }
 
 /// Reads a body that serde knows.
-fn read<T: for<'de> Deserialize<'de>>(body: &str, what: Invalid) -> Result<T, BridgeError> {
-    serde_json::from_str(&mend(body)).map_err(|error| match error.classify() {
+fn read_json<T: for<'de> Deserialize<'de>>(body: &str, what: ExpectedInput) -> Result<T, BridgeError> {
+    serde_json::from_str(&replace_lone_surrogates(body)).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => BridgeError::Invalid { what, message: error.to_string() },
         serde_json::error::Category::Io | serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
             BridgeError::InvalidJson
@@ -351,9 +351,9 @@ fn read<T: for<'de> Deserialize<'de>>(body: &str, what: Invalid) -> Result<T, Br
     })
 }
 
-fn object(body: &str, what: Invalid) -> Result<Fields<'_>, BridgeError> {
-    Fields::of(body).map_err(|malformed| match malformed {
-        crate::omp::Malformed::NotAnObject => {
+fn read_object(body: &str, what: ExpectedInput) -> Result<CommandFields<'_>, BridgeError> {
+    CommandFields::from_line(body).map_err(|malformed| match malformed {
+        crate::omp::OmpParseError::NotAnObject => {
             BridgeError::Invalid { what, message: "the body must be an object".to_owned() }
         }
         _ => BridgeError::InvalidJson,
@@ -363,18 +363,18 @@ fn object(body: &str, what: Invalid) -> Result<Fields<'_>, BridgeError> {
 /// Reads, for a fuzz loop, `body` as the body of every route.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(body: &str) {
-    let told = [
-        command(body).err(),
+    let errors = [
+        read_command(body).err(),
         host_tool_result(body).err(),
         host_uri_result(body).err(),
         gate_answer(body, "wg_1").err(),
-        Handshake::read(body).err(),
-        DialogAnswer::read(body).err(),
-        PermissionAnswer::read(body).err(),
+        HandshakeRequest::from_body(body).err(),
+        DialogAnswer::from_body(body).err(),
+        PermissionAnswer::from_body(body).err(),
     ];
-    for error in told.into_iter().flatten() {
-        let body = error.body();
-        let told = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(body.text());
-        assert!(told.is_ok_and(|told| !told.is_empty()), "{:?}", body.text());
+    for error in errors.into_iter().flatten() {
+        let body = error.error_body();
+        let parsed = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(body.as_text());
+        assert!(parsed.is_ok_and(|members| !members.is_empty()), "{:?}", body.as_text());
     }
 }

@@ -4,29 +4,29 @@
 //! by omp's reader. Source: the RPC reference of gjc, Command Schema; docs/protocol/gjc.md, Commands.
 
 mod malformed;
-mod needs;
+mod requirements;
 
-pub use self::malformed::{Malformed, Strictness};
-pub use self::needs::Lane;
+pub use self::malformed::{CommandStrictness, GjcParseError};
+pub use self::requirements::CommandLane;
 use super::host_tool::HostToolAnswer;
 use super::host_uri::HostUriResult;
-use super::state::{Include, THINKING_LEVELS};
-use crate::json::{Json, mend};
-use crate::lines::Line;
+use super::state::{StateIncludes, THINKING_LEVELS};
+use crate::json::{RawJson, replace_lone_surrogates};
+use crate::lines::DecodedLine;
 use crate::omp;
-use crate::omp::command::fields::Fields;
+use crate::omp::command::fields::CommandFields;
 use crate::omp::command::{host_tool_answer, uri_result};
-use crate::omp::{AdoptedCommand, Id, UiAnswer};
+use crate::omp::{AdoptedCommand, OmpRequestId, UiAnswer};
 
 /// One frame from the host.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Incoming {
+pub enum GjcInboundFrame {
     /// A command that is owed exactly one response.
     Command {
         /// Echoed in the response.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// What is asked for.
-        command: Command,
+        command: GjcCommand,
     },
     /// An answer to a dialog. It gets no response, and one for an unknown dialog is ignored.
     UiResponse {
@@ -58,7 +58,7 @@ pub enum Incoming {
     /// [`Response::unknown_with`](super::Response::unknown_with).
     Unknown {
         /// Echoed in the answer.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// The `type`; one that is no string is given as its JSON text. None if there is none.
         type_name: Option<String>,
     },
@@ -66,27 +66,27 @@ pub enum Incoming {
 
 /// Every command of the dialect.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
+pub enum GjcCommand {
     /// One that omp has too, in the same form. Never omp's `GetState`.
-    Shared(omp::Command),
+    Shared(omp::OmpCommand),
     /// Asks for [`SessionState`](super::state::SessionState).
     GetState {
         /// What to give beside what is always given.
-        include: Include,
+        include: StateIncludes,
     },
     /// One of later versions of omp too, in the same form.
     Adopted(AdoptedCommand),
     /// Promises to stay within limits, and enters unattended mode.
     NegotiateUnattended {
         /// Not yet looked at: [`Declaration::check`](super::unattended::Declaration::check).
-        declaration: Option<Json>,
+        declaration: Option<RawJson>,
     },
     /// Answers a gate.
     WorkflowGateResponse {
         /// Which one.
         gate_id: String,
         /// Not yet looked at; null if there is none.
-        answer: Json,
+        answer: RawJson,
         /// The same key with the same answer is the same answer.
         idempotency_key: Option<String>,
     },
@@ -112,11 +112,11 @@ pub enum Command {
 ///
 /// # Errors
 /// As [`parse`], and for a line that the decoder could not read.
-pub fn receive(line: &Line) -> Result<Incoming, Malformed> {
+pub fn receive_line(line: &DecodedLine) -> Result<GjcInboundFrame, GjcParseError> {
     match line {
-        Line::Text(text) => parse(text),
-        Line::TooLong { limit } => Err(Malformed::of(omp::Malformed::TooLong { limit: *limit })),
-        Line::NotUtf8 => Err(Malformed::of(omp::Malformed::NotUtf8)),
+        DecodedLine::Text(text) => parse_line(text),
+        DecodedLine::TooLong { limit } => Err(GjcParseError::from_omp(omp::OmpParseError::TooLong { limit: *limit })),
+        DecodedLine::NotUtf8 => Err(GjcParseError::from_omp(omp::OmpParseError::NotUtf8)),
     }
 }
 
@@ -126,31 +126,31 @@ pub fn receive(line: &Line) -> Result<Incoming, Malformed> {
 ///
 /// # Errors
 /// [`Malformed`] says what to answer.
-pub fn parse(line: &str) -> Result<Incoming, Malformed> {
-    let line = mend(line);
-    let fields = Fields::of(&line).map_err(Malformed::of)?;
+pub fn parse_line(line: &str) -> Result<GjcInboundFrame, GjcParseError> {
+    let line = replace_lone_surrogates(line);
+    let fields = CommandFields::from_line(&line).map_err(GjcParseError::from_omp)?;
     let unknown =
-        |type_name: Option<&str>| Incoming::Unknown { id: fields.id(), type_name: type_name.map(str::to_owned) };
+        |type_name: Option<&str>| GjcInboundFrame::Unknown { id: fields.id(), type_name: type_name.map(str::to_owned) };
     let Some(name) = fields.type_name() else { return Ok(unknown(None)) };
     Ok(match name {
         "extension_ui_response" => {
-            let (id, answer) = omp::command::ui_response(&fields).map_err(Malformed::of)?;
-            Incoming::UiResponse { id, answer }
+            let (id, answer) = omp::command::ui_response(&fields).map_err(GjcParseError::from_omp)?;
+            GjcInboundFrame::UiResponse { id, answer }
         }
         "host_tool_update" | "host_tool_result" => {
-            let answer = fields.optional("id").ok().flatten().zip(host_tool_answer(name, &fields));
-            answer.map_or_else(|| unknown(Some(name)), |(id, answer)| Incoming::HostTool { id, answer })
+            let answer = fields.optional_field("id").ok().flatten().zip(host_tool_answer(name, &fields));
+            answer.map_or_else(|| unknown(Some(name)), |(id, answer)| GjcInboundFrame::HostTool { id, answer })
         }
         "host_uri_result" => {
-            let result = fields.optional("id").ok().flatten().zip(uri_result(&line));
-            result.map_or_else(|| unknown(Some(name)), |(id, result)| Incoming::HostUri { id, result })
+            let result = fields.optional_field("id").ok().flatten().zip(uri_result(&line));
+            result.map_or_else(|| unknown(Some(name)), |(id, result)| GjcInboundFrame::HostUri { id, result })
         }
-        "resume" => match fields.optional("last_seq").map_err(Malformed::of)? {
-            Some(last_seq) => Incoming::Resume { last_seq },
+        "resume" => match fields.optional_field("last_seq").map_err(GjcParseError::from_omp)? {
+            Some(last_seq) => GjcInboundFrame::Resume { last_seq },
             None => unknown(Some(name)),
         },
-        _ => match command(name, &fields, Strictness::Stdio)? {
-            Some(command) => Incoming::Command { id: fields.id(), command },
+        _ => match read_command(name, &fields, CommandStrictness::Stdio)? {
+            Some(command) => GjcInboundFrame::Command { id: fields.id(), command },
             None => unknown(Some(name)),
         },
     })
@@ -160,88 +160,100 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
-    match parse(&line) {
-        Ok(Incoming::Command { command, .. }) => {
+    match parse_line(&line) {
+        Ok(GjcInboundFrame::Command { command, .. }) => {
             command.lane();
-            command.scope();
+            command.required_scope();
             command.name();
         }
         Ok(_) => {}
-        Err(malformed) => omp::command::refuses(&crate::encode(&malformed.response())),
+        Err(malformed) => omp::command::assert_refusal(&crate::encode_line(&malformed.to_response())),
     }
     super::bridge::fuzz(&line);
 }
 
 /// Reads the fields of the command called `name`; none if there is no such command.
-pub(crate) fn command(name: &str, fields: &Fields<'_>, strictness: Strictness) -> Result<Option<Command>, Malformed> {
-    let refused = |reason: String| Malformed::refused(fields, reason);
-    let read = |command: Result<Command, omp::Malformed>| command.map(Some).map_err(Malformed::of);
+pub(crate) fn read_command(
+    name: &str,
+    fields: &CommandFields<'_>,
+    strictness: CommandStrictness,
+) -> Result<Option<GjcCommand>, GjcParseError> {
+    let refused = |reason: String| GjcParseError::refused_value(fields, reason);
+    let read = |command: Result<GjcCommand, omp::OmpParseError>| command.map(Some).map_err(GjcParseError::from_omp);
     match name {
         "get_state" => {
-            let names: Vec<String> = fields.optional("include").map_err(Malformed::of)?.unwrap_or_default();
-            let (include, unknown) = Include::read(&names);
-            match unknown.filter(|_| strictness == Strictness::Bridge) {
-                Some(unknown) => Err(Malformed::shape(fields, format!("get_state: `include` cannot be {unknown:?}"))),
-                None => Ok(Some(Command::GetState { include })),
+            let names: Vec<String> =
+                fields.optional_field("include").map_err(GjcParseError::from_omp)?.unwrap_or_default();
+            let (include, unknown) = StateIncludes::from_names(&names);
+            match unknown.filter(|_| strictness == CommandStrictness::Bridge) {
+                Some(unknown) => {
+                    Err(GjcParseError::wrong_shape(fields, format!("get_state: `include` cannot be {unknown:?}")))
+                }
+                None => Ok(Some(GjcCommand::GetState { include })),
             }
         }
         "negotiate_unattended" => {
-            let declaration = fields.raw("declaration").map(|raw| Json::from(raw.to_owned()));
-            Ok(Some(Command::NegotiateUnattended { declaration }))
+            let declaration = fields.raw_member("declaration").map(|raw| RawJson::from(raw.to_owned()));
+            Ok(Some(GjcCommand::NegotiateUnattended { declaration }))
         }
         "workflow_gate_response" => gate_response(fields, strictness).map(Some),
-        "get_pending_workflow_gates" => Ok(Some(Command::GetPendingWorkflowGates)),
+        "get_pending_workflow_gates" => Ok(Some(GjcCommand::GetPendingWorkflowGates)),
         "set_capabilities" => {
-            read(fields.required("capabilities").map(|capabilities| Command::SetCapabilities { capabilities }))
+            read(fields.required_field("capabilities").map(|capabilities| GjcCommand::SetCapabilities { capabilities }))
         }
         "set_default_model_selection" => default_model(fields).map(Some),
         _ => {
-            if let Some(command) = omp::command::adopted(name, fields).map_err(Malformed::of)? {
-                return Ok(Some(Command::Adopted(command)));
+            if let Some(command) = omp::command::read_adopted(name, fields).map_err(GjcParseError::from_omp)? {
+                return Ok(Some(GjcCommand::Adopted(command)));
             }
-            let Some(command) = omp::command::command(name, fields).map_err(Malformed::of)? else { return Ok(None) };
-            values(&command).map_err(refused)?;
-            Ok(Some(Command::Shared(command)))
+            let Some(command) = omp::command::read_command(name, fields).map_err(GjcParseError::from_omp)? else {
+                return Ok(None);
+            };
+            check_values(&command).map_err(refused)?;
+            Ok(Some(GjcCommand::Shared(command)))
         }
     }
 }
 
-fn gate_response(fields: &Fields<'_>, strictness: Strictness) -> Result<Command, Malformed> {
-    let answer = fields.raw("answer").map(|raw| Json::from(raw.to_owned()));
-    if answer.is_none() && strictness == Strictness::Bridge {
-        return Err(Malformed::shape(fields, "workflow_gate_response: `answer` is required".to_owned()));
+fn gate_response(fields: &CommandFields<'_>, strictness: CommandStrictness) -> Result<GjcCommand, GjcParseError> {
+    let answer = fields.raw_member("answer").map(|raw| RawJson::from(raw.to_owned()));
+    if answer.is_none() && strictness == CommandStrictness::Bridge {
+        return Err(GjcParseError::wrong_shape(fields, "workflow_gate_response: `answer` is required".to_owned()));
     }
-    Ok(Command::WorkflowGateResponse {
-        gate_id: fields.required("gate_id").map_err(Malformed::of)?,
-        answer: answer.unwrap_or_else(|| Json::of(&())),
-        idempotency_key: fields.optional("idempotency_key").map_err(Malformed::of)?,
+    Ok(GjcCommand::WorkflowGateResponse {
+        gate_id: fields.required_field("gate_id").map_err(GjcParseError::from_omp)?,
+        answer: answer.unwrap_or_else(|| RawJson::from_wire(&())),
+        idempotency_key: fields.optional_field("idempotency_key").map_err(GjcParseError::from_omp)?,
     })
 }
 
-fn default_model(fields: &Fields<'_>) -> Result<Command, Malformed> {
-    let named = |field: &'static str| -> Result<String, Malformed> {
-        let text: String = fields.required(field).map_err(Malformed::of)?;
+fn default_model(fields: &CommandFields<'_>) -> Result<GjcCommand, GjcParseError> {
+    let named = |field: &'static str| -> Result<String, GjcParseError> {
+        let text: String = fields.required_field(field).map_err(GjcParseError::from_omp)?;
         match text.trim().is_empty() {
             false => Ok(text),
-            true => Err(Malformed::shape(fields, format!("set_default_model_selection: `{field}` must not be blank"))),
+            true => Err(GjcParseError::wrong_shape(
+                fields,
+                format!("set_default_model_selection: `{field}` must not be blank"),
+            )),
         }
     };
     let (provider, model_id) = (named("provider")?, named("modelId")?);
-    let thinking_level: Option<String> = fields.optional("thinkingLevel").map_err(Malformed::of)?;
+    let thinking_level: Option<String> = fields.optional_field("thinkingLevel").map_err(GjcParseError::from_omp)?;
     let wrong = |level: &&String| *level == "inherit" || !THINKING_LEVELS.contains(&level.as_str());
     if let Some(level) = thinking_level.as_ref().filter(wrong) {
-        return Err(Malformed::refused(fields, format!("Invalid thinking level: {level}")));
+        return Err(GjcParseError::refused_value(fields, format!("Invalid thinking level: {level}")));
     }
-    Ok(Command::SetDefaultModelSelection { provider, model_id, thinking_level })
+    Ok(GjcCommand::SetDefaultModelSelection { provider, model_id, thinking_level })
 }
 
 /// Looks at values that omp takes whatever they are.
-fn values(command: &omp::Command) -> Result<(), String> {
+fn check_values(command: &omp::OmpCommand) -> Result<(), String> {
     let (what, value, known): (_, _, &[&str]) = match command {
-        omp::Command::SetThinkingLevel { level } => ("thinking level", level, &THINKING_LEVELS),
-        omp::Command::SetSteeringMode { mode } => ("steering mode", mode, &["all", "one-at-a-time"]),
-        omp::Command::SetFollowUpMode { mode } => ("follow-up mode", mode, &["all", "one-at-a-time"]),
-        omp::Command::SetInterruptMode { mode } => ("interrupt mode", mode, &["immediate", "wait"]),
+        omp::OmpCommand::SetThinkingLevel { level } => ("thinking level", level, &THINKING_LEVELS),
+        omp::OmpCommand::SetSteeringMode { mode } => ("steering mode", mode, &["all", "one-at-a-time"]),
+        omp::OmpCommand::SetFollowUpMode { mode } => ("follow-up mode", mode, &["all", "one-at-a-time"]),
+        omp::OmpCommand::SetInterruptMode { mode } => ("interrupt mode", mode, &["immediate", "wait"]),
         _ => return Ok(()),
     };
     if known.contains(&value.as_str()) { Ok(()) } else { Err(format!("Invalid {what}: {value}")) }

@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 
-use crate::json::{Json, Wire};
+use crate::json::{RawJson, WireValue};
 use crate::omp;
-use crate::omp::event::{AssistantMessageEvent, Change};
+use crate::omp::event::{AssistantMessageEvent, BlockChange};
 
 /// The version that every envelope names.
 pub const PROTOCOL_VERSION: u32 = 2;
@@ -17,7 +17,7 @@ pub const CHECKPOINT_EVERY: u64 = 32;
 
 /// The frame around an event; on the bridge, around every frame.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Envelope<P> {
+pub struct GjcEnvelope<P> {
     protocol_version: u32,
     /// The session that is current.
     pub session_id: String,
@@ -35,16 +35,16 @@ pub struct Envelope<P> {
     pub correlation_id: Option<String>,
 }
 
-impl<P: Wire> Wire for Envelope<P> {}
+impl<P: WireValue> WireValue for GjcEnvelope<P> {}
 
-impl<P> Envelope<P> {
+impl<P> GjcEnvelope<P> {
     /// Puts `payload` into an envelope.
     pub fn new(kind: FrameType, session_id: String, seq: u64, frame_id: String, payload: P) -> Self {
         Self { protocol_version: PROTOCOL_VERSION, session_id, seq, frame_id, kind, payload, correlation_id: None }
     }
 
     /// Says which id the answer will carry.
-    pub fn correlated(self, id: String) -> Self {
+    pub fn with_correlation_id(self, id: String) -> Self {
         Self { correlation_id: Some(id), ..self }
     }
 }
@@ -100,16 +100,16 @@ pub enum EventPayload {
         /// The `type` of the event.
         event_type: &'static str,
         /// The event.
-        event: Event,
+        event: GjcEvent,
     },
     /// An update of a message without the message.
     Compact(Box<CompactUpdate>),
 }
 
-impl Wire for EventPayload {}
+impl WireValue for EventPayload {}
 
-impl From<Event> for EventPayload {
-    fn from(event: Event) -> Self {
+impl From<GjcEvent> for EventPayload {
+    fn from(event: GjcEvent) -> Self {
         Self::Whole { event_type: event.name(), event }
     }
 }
@@ -122,9 +122,9 @@ pub struct CompactUpdate {
     message_id: Option<String>,
     content_index: Option<usize>,
     #[serde(rename = "assistantMessageEvent")]
-    assistant_message_event: Change,
+    assistant_message_event: BlockChange,
     #[serde(skip_serializing_if = "Option::is_none")]
-    checkpoint_message: Option<Json>,
+    checkpoint_message: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_reason: Option<&'static str>,
 }
@@ -132,7 +132,7 @@ pub struct CompactUpdate {
 impl CompactUpdate {
     /// Tells that a message grew by `change`. `number` counts the updates of the connection from 1; every
     /// [`CHECKPOINT_EVERY`]th holds `message` whole.
-    pub fn new(message_id: Option<String>, change: Change, number: u64, message: &Json) -> Self {
+    pub fn new(message_id: Option<String>, change: BlockChange, number: u64, message: &RawJson) -> Self {
         let checkpoint = number.is_multiple_of(CHECKPOINT_EVERY);
         Self {
             event_type: "message_update",
@@ -146,26 +146,26 @@ impl CompactUpdate {
     }
 }
 
-fn content_index(change: &Change) -> usize {
+fn content_index(change: &BlockChange) -> usize {
     match change {
-        Change::TextStart { content_index }
-        | Change::TextDelta { content_index, .. }
-        | Change::TextEnd { content_index, .. }
-        | Change::ThinkingStart { content_index }
-        | Change::ThinkingDelta { content_index, .. }
-        | Change::ThinkingEnd { content_index, .. }
-        | Change::ToolcallStart { content_index }
-        | Change::ToolcallDelta { content_index, .. }
-        | Change::ToolcallEnd { content_index, .. } => *content_index,
+        BlockChange::TextStart { content_index }
+        | BlockChange::TextDelta { content_index, .. }
+        | BlockChange::TextEnd { content_index, .. }
+        | BlockChange::ThinkingStart { content_index }
+        | BlockChange::ThinkingDelta { content_index, .. }
+        | BlockChange::ThinkingEnd { content_index, .. }
+        | BlockChange::ToolcallStart { content_index }
+        | BlockChange::ToolcallDelta { content_index, .. }
+        | BlockChange::ToolcallEnd { content_index, .. } => *content_index,
     }
 }
 
 /// One event. It is made of omp's by [`Event::of`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Event {
+pub enum GjcEvent {
     /// One that omp has too.
-    Shared(Box<omp::Event>),
+    Shared(Box<omp::OmpEvent>),
     /// One that omp has not, or has in another form.
     Own(OwnEvent),
 }
@@ -177,23 +177,23 @@ pub enum OwnEvent {
     /// A run ended; the last event of it.
     AgentEnd {
         /// Every message that the run added, in order.
-        messages: Vec<Json>,
+        messages: Vec<RawJson>,
         /// Why. Absent only where a host of an old client does not want to read of a breach here.
         #[serde(skip_serializing_if = "Option::is_none")]
         stop_reason: Option<RunEnd>,
         /// Of a run that was ended for a breach of its budget: what its prompt is told too. Ours.
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Json>,
+        error: Option<RawJson>,
     },
     /// Another agent said something.
     IrcMessage {
         /// A message of role `custom`.
-        message: Json,
+        message: RawJson,
     },
     /// A run was steered by the one that started it. Of later versions.
     SubagentSteerMessage {
         /// A message of role `custom`.
-        message: Json,
+        message: RawJson,
     },
     /// Something that people should know.
     Notice {
@@ -214,7 +214,7 @@ pub enum OwnEvent {
     /// What the session works towards changed.
     GoalUpdated {
         /// Null if there is none.
-        goal: Option<Json>,
+        goal: Option<RawJson>,
     },
 }
 
@@ -230,38 +230,38 @@ pub enum RunEnd {
     BudgetExceeded,
 }
 
-impl Event {
+impl GjcEvent {
     /// Makes an event of omp's one of this dialect; none for a frame that is flat here, or not sent at all. A run that
     /// ends has ended for `end`.
-    pub fn of(event: omp::Event, end: RunEnd) -> Option<Self> {
+    pub fn from_omp(event: omp::OmpEvent, end: RunEnd) -> Option<Self> {
         match event {
-            omp::Event::Ready | omp::Event::AgentSettled | omp::Event::ExtensionError { .. } => None,
-            omp::Event::AgentEnd { messages } => {
+            omp::OmpEvent::Ready | omp::OmpEvent::AgentSettled | omp::OmpEvent::ExtensionError { .. } => None,
+            omp::OmpEvent::AgentEnd { messages } => {
                 Some(Self::Own(OwnEvent::AgentEnd { messages, stop_reason: Some(end), error: None }))
             }
-            event @ (omp::Event::AgentStart
-            | omp::Event::TurnStart
-            | omp::Event::TurnEnd { .. }
-            | omp::Event::MessageStart { .. }
-            | omp::Event::MessageUpdate { .. }
-            | omp::Event::MessageEnd { .. }
-            | omp::Event::ToolExecutionStart { .. }
-            | omp::Event::ToolExecutionUpdate { .. }
-            | omp::Event::ToolExecutionEnd { .. }
-            | omp::Event::AutoCompactionStart { .. }
-            | omp::Event::AutoCompactionEnd { .. }
-            | omp::Event::AutoRetryStart { .. }
-            | omp::Event::AutoRetryEnd { .. }
-            | omp::Event::RetryFallbackApplied { .. }
-            | omp::Event::RetryFallbackSucceeded { .. }
-            | omp::Event::TtsrTriggered { .. }
-            | omp::Event::TodoReminder { .. }
-            | omp::Event::TodoAutoClear) => Some(Self::Shared(Box::new(event))),
+            event @ (omp::OmpEvent::AgentStart
+            | omp::OmpEvent::TurnStart
+            | omp::OmpEvent::TurnEnd { .. }
+            | omp::OmpEvent::MessageStart { .. }
+            | omp::OmpEvent::MessageUpdate { .. }
+            | omp::OmpEvent::MessageEnd { .. }
+            | omp::OmpEvent::ToolExecutionStart { .. }
+            | omp::OmpEvent::ToolExecutionUpdate { .. }
+            | omp::OmpEvent::ToolExecutionEnd { .. }
+            | omp::OmpEvent::AutoCompactionStart { .. }
+            | omp::OmpEvent::AutoCompactionEnd { .. }
+            | omp::OmpEvent::AutoRetryStart { .. }
+            | omp::OmpEvent::AutoRetryEnd { .. }
+            | omp::OmpEvent::RetryFallbackApplied { .. }
+            | omp::OmpEvent::RetryFallbackSucceeded { .. }
+            | omp::OmpEvent::TtsrTriggered { .. }
+            | omp::OmpEvent::TodoReminder { .. }
+            | omp::OmpEvent::TodoAutoClear) => Some(Self::Shared(Box::new(event))),
         }
     }
 
     /// Makes the end of a run that was ended for `error`, a breach of its budget.
-    pub fn broken(messages: Vec<Json>, stop_reason: Option<RunEnd>, error: Json) -> Self {
+    pub fn budget_breached(messages: Vec<RawJson>, stop_reason: Option<RunEnd>, error: RawJson) -> Self {
         Self::Own(OwnEvent::AgentEnd { messages, stop_reason, error: Some(error) })
     }
 
@@ -281,10 +281,10 @@ impl Event {
     }
 
     /// Takes an update apart for a host that wants small ones: the change, and the message so far.
-    pub fn into_update(self) -> Result<(Change, Json), Self> {
+    pub fn into_update(self) -> Result<(BlockChange, RawJson), Self> {
         match self {
             Self::Shared(event) => match *event {
-                omp::Event::MessageUpdate {
+                omp::OmpEvent::MessageUpdate {
                     assistant_message_event: AssistantMessageEvent { change, .. },
                     message,
                 } => Ok((change, message)),
@@ -295,4 +295,4 @@ impl Event {
     }
 }
 
-impl Wire for Event {}
+impl WireValue for GjcEvent {}

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::gate_id::Counters;
-use super::workflow::{Resolution, WorkflowGate};
-use crate::json::Wire;
+use super::gate_id::StageCounters;
+use super::workflow::{AnswerResolution, WorkflowGate};
+use crate::json::WireValue;
 
 /// The whole file, pretty-printed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateFile {
     /// How many gates each stage has opened.
-    pub counters: Counters,
+    pub counters: StageCounters,
     /// Every gate by its id.
     pub gates: BTreeMap<String, GateRecord>,
 }
@@ -39,7 +39,7 @@ pub struct GateRecord {
     pub answer: Option<Value>,
     /// What its sender was told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<Resolution>,
+    pub resolution: Option<AnswerResolution>,
     /// Whether the workflow went on with it.
     pub advanced: bool,
 }
@@ -56,9 +56,9 @@ pub enum GateStatus {
 
 impl GateFile {
     /// Returns the text of the file.
-    pub fn text(&self) -> String {
+    pub fn to_pretty_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a wire value always encodes")
     }
 }
 
-impl Wire for GateFile {}
+impl WireValue for GateFile {}

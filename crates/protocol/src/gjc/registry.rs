@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::Wire;
+use crate::json::WireValue;
 
 /// One session that runs: the whole of `rpc-sessions/<sessionId>.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct SessionRecord {
     /// The process. A record whose process is gone is removed by whoever reads it.
     pub pid: u32,
     /// How it is reached.
-    pub transport: Transport,
+    pub transport: SessionTransport,
     /// Its working folder.
     pub cwd: String,
     /// `provider/id`.
@@ -28,12 +28,12 @@ pub struct SessionRecord {
     pub endpoint: Option<String>,
 }
 
-impl Wire for SessionRecord {}
+impl WireValue for SessionRecord {}
 
 /// How a session is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum SessionTransport {
     /// Only by the process that started it.
     Stdio,
     /// By a socket.

@@ -6,8 +6,8 @@
 pub mod meaning;
 pub mod shapes;
 
-pub use countersign_answer_schema::{Mismatch, Schema, SchemaError, hash};
+pub use countersign_answer_schema::{AnswerSchema, SchemaError, SchemaMismatch, canonical_hash};
 
-use crate::json::Wire;
+use crate::json::WireValue;
 
-impl Wire for Mismatch {}
+impl WireValue for SchemaMismatch {}

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::json::{Json, Wire};
+use crate::json::{RawJson, WireValue};
 use crate::omp::state::RpcSessionState;
 pub use crate::omp::state::{ContextUsage, UsageSource};
 pub use crate::omp::todo::{TodoPhase, TodoTask};
@@ -13,7 +13,7 @@ pub use crate::omp::todo::{TodoPhase, TodoTask};
 /// Data of `get_state`: what omp has, and more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SessionState {
+pub struct GjcSessionState {
     /// What omp has too.
     #[serde(flatten)]
     pub shared: RpcSessionState,
@@ -32,16 +32,16 @@ pub struct SessionState {
 
 /// What `get_state` gives beside what it always gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Include {
+pub struct StateIncludes {
     /// Asked for as `tools` or `dumpTools`.
     pub tools: bool,
     /// Asked for as `systemPrompt`.
     pub system_prompt: bool,
 }
 
-impl Include {
+impl StateIncludes {
     /// Reads the names; the first that is unknown comes back beside it.
-    pub fn read(names: &[String]) -> (Self, Option<&str>) {
+    pub fn from_names(names: &[String]) -> (Self, Option<&str>) {
         let mut include = Self::default();
         let mut unknown = None;
         for name in names {
@@ -63,13 +63,13 @@ pub struct DumpedTool {
     /// What it is for.
     pub description: String,
     /// The JSON Schema of its arguments.
-    pub parameters: Json,
+    pub parameters: RawJson,
 }
 
 /// Data of `set_todos`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TodosSet {
+pub struct SetTodosResult {
     /// As they are now.
     pub todo_phases: Vec<TodoPhase>,
 }
@@ -77,7 +77,7 @@ pub struct TodosSet {
 /// Data of `handoff`; null instead if nothing came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HandedOff {
+pub struct HandoffResult {
     /// Where it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saved_path: Option<String>,
@@ -106,7 +106,7 @@ pub struct LoginProvider {
 /// Data of `login`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LoggedIn {
+pub struct LoginResult {
     /// Where.
     pub provider_id: String,
 }
@@ -117,17 +117,18 @@ pub const COMPACT_MESSAGE_UPDATE: &str = "compact_message_update";
 /// Data of `set_capabilities`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Capabilities {
+pub struct AcceptedCapabilities {
     /// What we do from now on.
     pub accepted_capabilities: Vec<String>,
     /// What we do not know.
     pub unsupported: Vec<String>,
 }
 
-impl Capabilities {
+impl AcceptedCapabilities {
     /// Accepts what we know of `wanted`.
-    pub fn of(wanted: Vec<String>) -> Self {
-        let (accepted_capabilities, unsupported) = wanted.into_iter().partition(|name| name == COMPACT_MESSAGE_UPDATE);
+    pub fn for_requested(requested: Vec<String>) -> Self {
+        let (accepted_capabilities, unsupported) =
+            requested.into_iter().partition(|name| name == COMPACT_MESSAGE_UPDATE);
         Self { accepted_capabilities, unsupported }
     }
 
@@ -162,10 +163,10 @@ pub fn shown_level(level: &str) -> Option<&str> {
     }
 }
 
-impl Wire for SessionState {}
-impl Wire for TodosSet {}
-impl Wire for HandedOff {}
-impl Wire for LoginProviders {}
-impl Wire for LoggedIn {}
-impl Wire for Capabilities {}
-impl Wire for DefaultModel {}
+impl WireValue for GjcSessionState {}
+impl WireValue for SetTodosResult {}
+impl WireValue for HandoffResult {}
+impl WireValue for LoginProviders {}
+impl WireValue for LoginResult {}
+impl WireValue for AcceptedCapabilities {}
+impl WireValue for DefaultModel {}

@@ -4,26 +4,26 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::Wire;
+use crate::json::WireValue;
 pub use crate::omp::ui::{NotifyType, UiAnswer, WidgetPlacement};
 
 /// Something for the host to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "extension_ui_request")]
-pub struct UiRequest {
+pub struct GjcUiRequest {
     /// Names the dialog; its answer carries the same id.
     pub id: String,
     /// What to show.
     #[serde(flatten)]
-    pub method: UiMethod,
+    pub method: GjcUiMethod,
 }
 
-impl Wire for UiRequest {}
+impl WireValue for GjcUiRequest {}
 
 /// What to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum UiMethod {
+pub enum GjcUiMethod {
     /// One that omp has too.
     Shared(crate::omp::UiMethod),
     /// Ours alone.
@@ -44,7 +44,7 @@ pub enum OwnMethod {
     },
 }
 
-impl From<crate::omp::UiMethod> for UiMethod {
+impl From<crate::omp::UiMethod> for GjcUiMethod {
     fn from(method: crate::omp::UiMethod) -> Self {
         Self::Shared(method)
     }

@@ -8,13 +8,16 @@ mod denial;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::declaration::{Accepted, Budget, Declaration, Metering, OnBreach, RefusalCode, Refused};
-pub use self::denial::{AbortStatus, ActionDenied, BudgetExceeded, Metric, ScopeDenied, phase};
+pub use self::declaration::{
+    BreachAction, DeclarationAccepted, DeclarationRefusal, DeclaredBudget, RefusalCode, UnattendedDeclaration,
+    UsageMetering,
+};
+pub use self::denial::{AbortStatus, ActionDenied, BudgetExceeded, BudgetMetric, ScopeDenied, phase};
 
 /// What commands are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum CommandScope {
     /// Saying something to the run, and answering its gates. Part of every declaration.
     Prompt,
     /// How runs work.
@@ -38,7 +41,7 @@ pub enum Scope {
     Admin,
 }
 
-impl Scope {
+impl CommandScope {
     /// Every scope.
     pub const ALL: [Self; 10] = [
         Self::Prompt,
@@ -70,12 +73,12 @@ impl Scope {
     }
 
     /// Reads the name on the wire.
-    pub fn read(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
 
     /// Returns the class of action that a command of this scope is.
-    pub const fn action(self) -> Action {
+    pub const fn action_class(self) -> Action {
         match self {
             Self::Prompt => Action::CommandPrompt,
             Self::Control => Action::CommandControl,
@@ -158,7 +161,7 @@ actions! {
 
 impl Action {
     /// Reads the name on the wire.
-    pub fn read(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|action| action.name() == name)
     }
 }
@@ -169,13 +172,13 @@ mod tests {
 
     #[test]
     fn names_read_back_and_are_those_that_serde_writes() {
-        for scope in Scope::ALL {
-            assert_eq!(Scope::read(scope.name()), Some(scope));
+        for scope in CommandScope::ALL {
+            assert_eq!(CommandScope::from_name(scope.name()), Some(scope));
             assert_eq!(serde_json::to_value(scope).unwrap(), scope.name());
-            assert_eq!(scope.action().name(), format!("command.{}", scope.name().replace(':', "_")));
+            assert_eq!(scope.action_class().name(), format!("command.{}", scope.name().replace(':', "_")));
         }
         for action in Action::ALL {
-            assert_eq!(Action::read(action.name()), Some(*action));
+            assert_eq!(Action::from_name(action.name()), Some(*action));
             assert_eq!(serde_json::to_value(action).unwrap(), action.name());
         }
         assert_eq!(Action::ALL.len(), 20);

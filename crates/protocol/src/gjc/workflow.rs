@@ -6,13 +6,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::schema::{Mismatch, Schema};
-use crate::json::{Json, Wire};
+use super::schema::{AnswerSchema, SchemaMismatch};
+use crate::json::{RawJson, WireValue};
 
 /// The stage of a workflow that opens gates. `team` is reserved: [`GateError::InvalidStage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stage {
+pub enum WorkflowStage {
     /// Questions before the work.
     DeepInterview,
     /// A plan that waits for approval.
@@ -21,7 +21,7 @@ pub enum Stage {
     Ultragoal,
 }
 
-impl Stage {
+impl WorkflowStage {
     /// Returns the name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Stage {
     ///
     /// # Errors
     /// [`GateError::InvalidStage`] for any other.
-    pub fn read(name: &str) -> Result<Self, GateError> {
+    pub fn from_name(name: &str) -> Result<Self, GateError> {
         let all = [Self::DeepInterview, Self::Ralplan, Self::Ultragoal];
         all.into_iter().find(|stage| stage.name() == name).ok_or_else(|| GateError::InvalidStage(name.to_owned()))
     }
@@ -44,7 +44,7 @@ impl Stage {
 /// What kind of answer is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum WorkflowGateKind {
     /// A choice, or words.
     Question,
     /// A decision on a plan.
@@ -67,7 +67,7 @@ pub struct GateOption {
 
 /// What a gate is about. Always an object, if an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Context {
+pub struct WorkflowContext {
     /// One line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -96,32 +96,32 @@ pub struct Context {
 
 /// A gate that is about to be opened: all of it but its id and time.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct GateDraft {
     /// Which stage opens it.
-    pub stage: Stage,
+    pub stage: WorkflowStage,
     /// What kind of answer is wanted.
-    pub kind: Kind,
+    pub kind: WorkflowGateKind,
     /// What the answer must be.
-    pub schema: Schema,
+    pub schema: AnswerSchema,
     /// The answers that are offered, if it is about choosing.
     pub options: Option<Vec<GateOption>>,
     /// What it is about.
-    pub context: Context,
+    pub context: WorkflowContext,
 }
 
-impl Opening {
+impl GateDraft {
     /// Makes the gate as it is sent. `created_at` is ISO 8601 with milliseconds and `Z`.
-    pub fn gate(self, gate_id: String, created_at: String) -> WorkflowGate {
+    pub fn into_gate(self, gate_id: String, created_at: String) -> WorkflowGate {
         WorkflowGate {
             gate_id,
             stage: self.stage,
             kind: self.kind,
             schema_hash: self.schema.hash().to_owned(),
-            schema: self.schema.json().clone().into(),
+            schema: self.schema.as_json().clone().into(),
             options: self.options,
             context: self.context,
             created_at,
-            required: Required,
+            required: AlwaysRequired,
         }
     }
 }
@@ -133,35 +133,35 @@ pub struct WorkflowGate {
     /// Names it; see [`gate_id`](super::gate_id::gate_id).
     pub gate_id: String,
     /// Which stage opened it.
-    pub stage: Stage,
+    pub stage: WorkflowStage,
     /// What kind of answer is wanted.
-    pub kind: Kind,
+    pub kind: WorkflowGateKind,
     /// What the answer must be.
-    pub schema: Json,
+    pub schema: RawJson,
     /// The hash of `schema` alone.
     pub schema_hash: String,
     /// Absent too where the host cannot read objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Vec<GateOption>>,
     /// What it is about.
-    pub context: Context,
+    pub context: WorkflowContext,
     /// ISO 8601 with milliseconds and `Z`.
     pub created_at: String,
     /// Always true.
-    pub required: Required,
+    pub required: AlwaysRequired,
 }
 
 /// The `true` of a gate's `required`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Required;
+pub struct AlwaysRequired;
 
-impl Serialize for Required {
+impl Serialize for AlwaysRequired {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bool(true)
     }
 }
 
-impl<'de> Deserialize<'de> for Required {
+impl<'de> Deserialize<'de> for AlwaysRequired {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match bool::deserialize(deserializer)? {
             true => Ok(Self),
@@ -179,24 +179,24 @@ pub struct PendingGates {
 
 /// Data of `workflow_gate_response`: what became of the answer. Rejecting one is a success of the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Resolution {
+pub struct AnswerResolution {
     /// Which gate.
     pub gate_id: String,
     /// Whether the answer counts.
-    pub status: Status,
+    pub status: ResolutionStatus,
     /// The hash of the answer alone.
     pub answer_hash: String,
     /// ISO 8601 with milliseconds and `Z`.
     pub resolved_at: String,
     /// Why it does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Json>,
+    pub error: Option<RawJson>,
 }
 
 /// Whether an answer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum ResolutionStatus {
     /// It counts, and the gate is resolved.
     Accepted,
     /// It does not, and the gate waits on.
@@ -212,19 +212,19 @@ pub struct InvalidAnswer {
     /// Of its schema.
     pub schema_hash: String,
     /// At least one.
-    pub errors: Vec<Mismatch>,
+    pub errors: Vec<SchemaMismatch>,
 }
 
-impl Resolution {
+impl AnswerResolution {
     /// Says that an answer counts.
     pub fn accepted(gate_id: String, answer_hash: String, resolved_at: String) -> Self {
-        Self { gate_id, status: Status::Accepted, answer_hash, resolved_at, error: None }
+        Self { gate_id, status: ResolutionStatus::Accepted, answer_hash, resolved_at, error: None }
     }
 
     /// Says that an answer does not count, and why.
     pub fn rejected(answer_hash: String, resolved_at: String, why: InvalidAnswer) -> Self {
-        let error = Some(Json::of(&why));
-        Self { gate_id: why.gate_id, status: Status::Rejected, answer_hash, resolved_at, error }
+        let error = Some(RawJson::from_wire(&why));
+        Self { gate_id: why.gate_id, status: ResolutionStatus::Rejected, answer_hash, resolved_at, error }
     }
 }
 
@@ -266,22 +266,22 @@ impl GateError {
 
 impl Serialize for GateError {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Coded { code: self.code(), message: self.to_string() }.serialize(serializer)
+        CodedError { code: self.code(), message: self.to_string() }.serialize(serializer)
     }
 }
 
 /// An error as an object: `{code, message}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Coded {
+pub struct CodedError {
     /// For programs.
     pub code: &'static str,
     /// For people.
     pub message: String,
 }
 
-impl Wire for WorkflowGate {}
-impl Wire for PendingGates {}
-impl Wire for Resolution {}
-impl Wire for InvalidAnswer {}
-impl Wire for GateError {}
-impl Wire for Coded {}
+impl WireValue for WorkflowGate {}
+impl WireValue for PendingGates {}
+impl WireValue for AnswerResolution {}
+impl WireValue for InvalidAnswer {}
+impl WireValue for GateError {}
+impl WireValue for CodedError {}

@@ -5,12 +5,12 @@ mod access;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use access::{Access, Policy, access};
+pub use access::{SenderAccess, SenderPolicy, sender_access};
 
 use super::chat::Directives;
-use super::fields::Fields;
-use super::{Fault, LARGEST_MEDIA};
-use crate::json::Wire;
+use super::fields::ParamFields;
+use super::{GsvError, LARGEST_MEDIA};
+use crate::json::WireValue;
 
 /// What kind of chat it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ const KINDS: [(&str, PeerKind); 4] =
 
 /// A chat.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Peer {
+pub struct ChatPeer {
     /// Of which kind.
     pub kind: PeerKind,
     /// The network's id of it.
@@ -58,7 +58,7 @@ pub struct Peer {
 
 /// Who said something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sender {
+pub struct MessageSender {
     /// The network's id of that person.
     pub id: String,
     /// What people call them.
@@ -82,7 +82,7 @@ pub enum MediaKind {
 
 /// An attachment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Media {
+pub struct MediaAttachment {
     /// Of which kind.
     pub kind: MediaKind,
     /// Its type.
@@ -109,15 +109,15 @@ pub const MOST_MEDIA: usize = 64;
 
 /// A message of a chat network.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inbound {
+pub struct ChannelInboundParams {
     /// Which network.
     pub channel: String,
     /// Which account of it.
     pub account: String,
     /// In which chat.
-    pub peer: Peer,
+    pub peer: ChatPeer,
     /// Who said it.
-    pub sender: Option<Sender>,
+    pub sender: Option<MessageSender>,
     /// The network's id of it.
     pub message_id: Option<String>,
     /// What is said.
@@ -125,34 +125,34 @@ pub struct Inbound {
     /// What it answers.
     pub reply_to: Option<String>,
     /// What comes with it.
-    pub media: Vec<Media>,
+    pub media: Vec<MediaAttachment>,
     /// Whether the agent was named.
     pub was_mentioned: Option<bool>,
 }
 
-impl Inbound {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl ChannelInboundParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         const MISSING: &str = "channel, accountId, peer, and message required";
-        let missing = || Fault::invalid(MISSING);
-        let channel = fields.required("channel", MISSING)?;
-        let account = fields.required("accountId", MISSING)?;
-        let mut peer = fields.inner("peer")?.ok_or_else(missing)?;
-        let mut message = fields.inner("message")?.ok_or_else(missing)?;
-        let sender = match fields.inner("sender")? {
+        let missing = || GsvError::bad_request(MISSING);
+        let channel = fields.require_text("channel", MISSING)?;
+        let account = fields.require_text("accountId", MISSING)?;
+        let mut peer = fields.take_fields("peer")?.ok_or_else(missing)?;
+        let mut message = fields.take_fields("message")?.ok_or_else(missing)?;
+        let sender = match fields.take_fields("sender")? {
             None => None,
-            Some(mut sender) => Some(Sender {
-                id: sender.required("id", "sender.id required")?,
-                name: sender.text("name")?,
-                handle: sender.text("handle")?,
+            Some(mut sender) => Some(MessageSender {
+                id: sender.require_text("id", "sender.id required")?,
+                name: sender.take_text("name")?,
+                handle: sender.take_text("handle")?,
             }),
         };
-        let peer = Peer {
-            kind: peer.word("kind", &KINDS)?.ok_or_else(|| Fault::invalid("peer.kind required"))?,
-            id: peer.required("id", "peer.id required")?,
-            name: peer.text("name")?,
-            handle: peer.text("handle")?,
+        let peer = ChatPeer {
+            kind: peer.take_choice("kind", &KINDS)?.ok_or_else(|| GsvError::bad_request("peer.kind required"))?,
+            id: peer.require_text("id", "peer.id required")?,
+            name: peer.take_text("name")?,
+            handle: peer.take_text("handle")?,
         };
-        let message_id = message.text("id")?.filter(|id| !id.is_empty());
+        let message_id = message.take_text("id")?.filter(|id| !id.is_empty());
         for (what, id) in [
             ("channel", Some(&channel)),
             ("accountId", Some(&account)),
@@ -161,7 +161,7 @@ impl Inbound {
             ("message.id", message_id.as_ref()),
         ] {
             if id.is_some_and(|id| id.len() > LONGEST_ID) {
-                return Err(Fault::invalid(format!("{what} has more than {LONGEST_ID} bytes")));
+                return Err(GsvError::bad_request(format!("{what} has more than {LONGEST_ID} bytes")));
             }
         }
         Ok(Self {
@@ -170,17 +170,20 @@ impl Inbound {
             peer,
             sender,
             message_id,
-            text: message.text("text")?.unwrap_or_default(),
-            reply_to: message.text("replyToId")?,
-            media: media(message.list("media")?.unwrap_or_default())?,
-            was_mentioned: fields.flag("wasMentioned")?,
+            text: message.take_text("text")?.unwrap_or_default(),
+            reply_to: message.take_text("replyToId")?,
+            media: read_media(message.take_list("media")?.unwrap_or_default())?,
+            was_mentioned: fields.take_flag("wasMentioned")?,
         })
     }
 }
 
-fn media(items: Vec<Value>) -> Result<Vec<Media>, Fault> {
+fn read_media(items: Vec<Value>) -> Result<Vec<MediaAttachment>, GsvError> {
     if items.len() > MOST_MEDIA {
-        return Err(Fault::invalid(format!("message.media has {} items, at most {MOST_MEDIA} are taken", items.len())));
+        return Err(GsvError::bad_request(format!(
+            "message.media has {} items, at most {MOST_MEDIA} are taken",
+            items.len()
+        )));
     }
     let kinds = [
         ("image", MediaKind::Image),
@@ -190,23 +193,27 @@ fn media(items: Vec<Value>) -> Result<Vec<Media>, Fault> {
     ];
     let read = |(place, item)| {
         let within = format!("message.media[{place}]");
-        let mut item = Fields::item(item, &within)?;
-        let data = item.text("data")?;
+        let mut item = ParamFields::from_item(item, &within)?;
+        let data = item.take_text("data")?;
         if let Some(bytes) = data.as_deref().map(decoded_length)
             && bytes > LARGEST_MEDIA
         {
-            return Err(Fault::invalid(format!("{within} has {bytes} bytes, at most {LARGEST_MEDIA} are taken")));
+            return Err(GsvError::bad_request(format!(
+                "{within} has {bytes} bytes, at most {LARGEST_MEDIA} are taken"
+            )));
         }
-        let kind = item.word("type", &kinds)?.ok_or_else(|| Fault::invalid(format!("{within}.type required")))?;
-        Ok(Media {
+        let kind = item
+            .take_choice("type", &kinds)?
+            .ok_or_else(|| GsvError::bad_request(format!("{within}.type required")))?;
+        Ok(MediaAttachment {
             kind,
-            mime_type: item.required("mimeType", &format!("{within}.mimeType required"))?,
+            mime_type: item.require_text("mimeType", &format!("{within}.mimeType required"))?,
             data,
-            r2_key: item.text("r2Key")?,
-            url: item.text("url")?,
-            filename: item.text("filename")?,
-            duration: item.number("duration")?,
-            transcription: item.text("transcription")?,
+            r2_key: item.take_text("r2Key")?,
+            url: item.take_text("url")?,
+            filename: item.take_text("filename")?,
+            duration: item.take_number("duration")?,
+            transcription: item.take_text("transcription")?,
         })
     };
     items.into_iter().enumerate().map(read).collect()
@@ -221,7 +228,7 @@ fn decoded_length(base64: &str) -> usize {
 /// The answer to `channel.inbound`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all_fields = "camelCase")]
-pub enum Taken {
+pub enum ChannelInboundResult {
     /// A run began, or will.
     #[serde(rename = "started")]
     Started {
@@ -266,30 +273,30 @@ pub enum Taken {
     },
 }
 
-impl Wire for Taken {}
+impl WireValue for ChannelInboundResult {}
 
 /// The event `channel.outbound`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outbound<'a> {
+pub struct ChannelOutboundEvent<'a> {
     /// Which network.
     pub channel: &'a str,
     /// Which account of it.
     pub account_id: &'a str,
     /// In which chat.
-    pub peer: &'a Peer,
+    pub peer: &'a ChatPeer,
     /// The session's canonical key; empty for what belongs to none.
     pub session_key: &'a str,
     /// What is said.
-    pub message: OutboundMessage<'a>,
+    pub message: ChannelOutboundMessage<'a>,
 }
 
-impl Wire for Outbound<'_> {}
+impl WireValue for ChannelOutboundEvent<'_> {}
 
 /// What is said in a chat network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct OutboundMessage<'a> {
+pub struct ChannelOutboundMessage<'a> {
     text: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reply_to_id: Option<&'a str>,
@@ -297,7 +304,7 @@ pub struct OutboundMessage<'a> {
     media_url: Option<&'a str>,
 }
 
-impl<'a> OutboundMessage<'a> {
+impl<'a> ChannelOutboundMessage<'a> {
     /// A text without the blank lines in front of it, and what goes with it. Absent if nothing is left, which is not sent.
     pub fn new(text: &'a str, reply_to_id: Option<&'a str>, media_url: Option<&'a str>) -> Option<Self> {
         let text = match text.char_indices().find(|(_, c)| !c.is_whitespace()) {
@@ -311,25 +318,25 @@ impl<'a> OutboundMessage<'a> {
 /// The event `channel.typing`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Typing<'a> {
+pub struct ChannelTypingEvent<'a> {
     /// Which network.
     pub channel: &'a str,
     /// Which account of it.
     pub account_id: &'a str,
     /// In which chat.
-    pub peer: &'a Peer,
+    pub peer: &'a ChatPeer,
     /// The session's canonical key.
     pub session_key: &'a str,
     /// Whether the agent works.
     pub typing: bool,
 }
 
-impl Wire for Typing<'_> {}
+impl WireValue for ChannelTypingEvent<'_> {}
 
 /// An account of a network, in `channels.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct ChannelEntry {
     /// Which network.
     pub channel: String,
     /// Which account of it.
@@ -343,18 +350,18 @@ pub struct Entry {
 
 /// The answer to `channels.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ChannelsListResult {
     /// The accounts.
-    pub channels: Vec<Entry>,
+    pub channels: Vec<ChannelEntry>,
     /// How many.
     pub count: usize,
 }
 
-impl Wire for Listed {}
+impl WireValue for ChannelsListResult {}
 
 /// Parameters of `channel.start`, `stop`, `status`, `login` and `logout`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Account {
+pub struct ChannelAccountParams {
     /// Which network.
     pub channel: String,
     /// Which account of it. Absent is the default one, and for `status` all of them.
@@ -365,16 +372,16 @@ pub struct Account {
     pub force: bool,
 }
 
-impl Account {
+impl ChannelAccountParams {
     /// What an account is called that has no name.
     pub const DEFAULT: &str = "default";
 
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         Ok(Self {
-            channel: fields.required("channel", "channel required")?,
-            account: fields.text("accountId")?.filter(|account| !account.is_empty()),
-            config: fields.object("config")?.unwrap_or_default(),
-            force: fields.flag("force")?.unwrap_or(false),
+            channel: fields.require_text("channel", "channel required")?,
+            account: fields.take_text("accountId")?.filter(|account| !account.is_empty()),
+            config: fields.take_object("config")?.unwrap_or_default(),
+            force: fields.take_flag("force")?.unwrap_or(false),
         })
     }
 }
@@ -382,7 +389,7 @@ impl Account {
 /// The answer to `channel.start`, `stop`, `login` and `logout`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Done {
+pub struct ChannelAccountResult {
     /// Always true.
     pub ok: bool,
     /// Which network.
@@ -397,7 +404,7 @@ pub struct Done {
     pub message: Option<String>,
 }
 
-impl Wire for Done {}
+impl WireValue for ChannelAccountResult {}
 
 /// An account in `channel.status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -422,11 +429,11 @@ pub struct AccountStatus {
 
 /// The answer to `channel.status`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Status {
+pub struct ChannelStatusResult {
     /// Which network.
     pub channel: String,
     /// Its accounts.
     pub accounts: Vec<AccountStatus>,
 }
 
-impl Wire for Status {}
+impl WireValue for ChannelStatusResult {}

@@ -2,18 +2,18 @@
 
 use serde::{Serialize, Serializer};
 
-use super::Fault;
-use super::directive::{Level, Model};
-use super::fields::Fields;
-use super::message::Message;
-use crate::json::{Json, Wire};
+use super::GsvError;
+use super::directive::{ModelSelector, ThinkLevel};
+use super::fields::ParamFields;
+use super::message::GsvMessage;
+use crate::json::{RawJson, WireValue};
 
 /// The most bytes that a message may have.
 pub const LONGEST_MESSAGE: usize = 16 << 20;
 
 /// Parameters of `chat.send`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Send {
+pub struct ChatSendParams {
     /// As the client writes it; see [`super::key`].
     pub session_key: String,
     /// What is said.
@@ -22,16 +22,16 @@ pub struct Send {
     pub run_id: Option<String>,
 }
 
-impl Send {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl ChatSendParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         const MISSING: &str = "sessionKey and message required";
-        let session_key = fields.required("sessionKey", MISSING)?;
-        let message = fields.required("message", MISSING)?;
+        let session_key = fields.require_text("sessionKey", MISSING)?;
+        let message = fields.require_text("message", MISSING)?;
         if message.len() > LONGEST_MESSAGE {
             let message = format!("message has {} bytes, at most {LONGEST_MESSAGE} are taken", message.len());
-            return Err(Fault::invalid(message));
+            return Err(GsvError::bad_request(message));
         }
-        let run_id = fields.text("runId")?.filter(|id| !id.is_empty());
+        let run_id = fields.take_text("runId")?.filter(|id| !id.is_empty());
         Ok(Self { session_key, message, run_id })
     }
 }
@@ -42,10 +42,10 @@ impl Send {
 pub struct Directives {
     /// How hard the model thinks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub think_level: Option<Level>,
+    pub think_level: Option<ThinkLevel>,
     /// Which model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<Model>,
+    pub model: Option<ModelSelector>,
 }
 
 impl Directives {
@@ -58,7 +58,7 @@ impl Directives {
 /// The answer to `chat.send`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-pub enum Sent {
+pub enum ChatSendResult {
     /// A run began, or will.
     Started {
         /// The client's id of it, or ours.
@@ -91,30 +91,30 @@ pub enum Sent {
     },
 }
 
-impl Wire for Sent {}
+impl WireValue for ChatSendResult {}
 
 /// The event `chat`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Event<'a> {
+pub struct ChatEvent<'a> {
     /// The run. Null if there is none, as for a heartbeat's words.
     pub run_id: Option<&'a str>,
     /// The session's key as the client that receives it wrote it.
     pub session_key: &'a str,
     /// What happened.
     #[serde(flatten)]
-    pub state: State,
+    pub state: ChatEventState,
 }
 
-impl Wire for Event<'_> {}
+impl WireValue for ChatEvent<'_> {}
 
 /// What happened in a chat.
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
+pub enum ChatEventState {
     /// The model said something and goes on. Clients show `text`, programs read `message`.
     Partial {
         /// What was said.
-        message: Json,
+        message: RawJson,
         /// Its text.
         text: String,
     },
@@ -126,7 +126,7 @@ pub enum State {
     /// The run ended, or waits for an answer.
     Final {
         /// The last message.
-        message: Json,
+        message: RawJson,
     },
     /// The run failed or was stopped.
     Error {
@@ -135,25 +135,25 @@ pub enum State {
     },
 }
 
-impl State {
+impl ChatEventState {
     /// Somebody said something on the way, such as the model between calls.
-    pub fn partial(message: &Message) -> Self {
-        Self::Partial { message: Json::of(message), text: message.text() }
+    pub fn partial_message(message: &GsvMessage) -> Self {
+        Self::Partial { message: RawJson::from_wire(message), text: message.plain_text() }
     }
 
     /// The run's last message.
-    pub fn last(message: &Message) -> Self {
-        Self::Final { message: Json::of(message) }
+    pub fn final_message(message: &GsvMessage) -> Self {
+        Self::Final { message: RawJson::from_wire(message) }
     }
 }
 
-impl Serialize for State {
+impl Serialize for ChatEventState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Shape<'a> {
+        struct ChatEventBody<'a> {
             state: &'static str,
             #[serde(skip_serializing_if = "Option::is_none")]
-            message: Option<&'a Json>,
+            message: Option<&'a RawJson>,
             #[serde(skip_serializing_if = "Option::is_none")]
             text: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ impl Serialize for State {
             Self::Final { message } => ("final", Some(message), None, None),
             Self::Error { error } => ("error", None, None, Some(error.as_str())),
         };
-        Shape { state, message, text, error }.serialize(serializer)
+        ChatEventBody { state, message, text, error }.serialize(serializer)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::directive::{LEVELS, Level, MODEL_HINT, Model};
-use super::session::{ResetMode, Tokens};
+use super::directive::{LEVELS, MODEL_HINT, ModelSelector, ThinkLevel};
+use super::session::{ResetMode, SessionTokens};
 
 /// A message that is a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ChatCommand {
     /// Begin anew.
     Reset,
     /// Put all but the last messages away.
@@ -36,23 +36,23 @@ pub enum Command {
 /// What `/compact` says to a count that is none.
 pub const INVALID_COUNT: &str = "Invalid count. Usage: /compact [N]";
 
-impl Command {
+impl ChatCommand {
     /// Reads a message. Absent if it is no command: it has more than one line, or its word is not known. `/approve` and
     /// `/deny` are answers, and are not read here.
-    pub fn read(message: &str) -> Option<Self> {
+    pub fn from_message(message: &str) -> Option<Self> {
         let message = message.trim();
         if message.contains(['\n', '\r']) {
             return None;
         }
         let (word, rest) = {
-            let said = message.strip_prefix('/')?;
-            said.split_once(char::is_whitespace).unwrap_or((said, ""))
+            let command_text = message.strip_prefix('/')?;
+            command_text.split_once(char::is_whitespace).unwrap_or((command_text, ""))
         };
         let rest = rest.trim();
         let given = || (!rest.is_empty()).then(|| rest.to_owned());
         Some(match word.to_ascii_lowercase().as_str() {
             "reset" | "new" => Self::Reset,
-            "compact" => Self::Compact { keep: count(rest) },
+            "compact" => Self::Compact { keep: parse_count(rest) },
             "stop" => Self::Stop,
             "status" => Self::Status,
             "model" => Self::Model { selector: given() },
@@ -76,9 +76,9 @@ impl Command {
     }
 }
 
-fn count(text: &str) -> Result<usize, &'static str> {
+fn parse_count(text: &str) -> Result<usize, &'static str> {
     if text.is_empty() {
-        return Ok(super::session::Compact::KEEP);
+        return Ok(super::session::SessionCompactParams::KEEP);
     }
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let count = is_number.then(|| text.parse().ok()).flatten().filter(|count| *count > 0);
@@ -87,7 +87,7 @@ fn count(text: &str) -> Result<usize, &'static str> {
 
 /// Where a text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum ReplyStyle {
     /// In a client, as it is.
     Plain,
     /// In a chat network, with marks for bold and code.
@@ -96,7 +96,7 @@ pub enum Style {
 
 /// What a command is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum CommandReply {
     /// The session begins anew.
     Reset {
         /// How many messages were put away.
@@ -121,32 +121,32 @@ pub enum Reply {
     /// Nothing runs.
     NothingRuns,
     /// How the session stands.
-    Status(Status),
+    Status(StatusReply),
     /// Which model answers.
-    CurrentModel(Model),
+    CurrentModel(ModelSelector),
     /// Which model answers from now on.
-    ModelSet(Model),
+    ModelSet(ModelSelector),
     /// How hard the model thinks.
-    CurrentLevel(Option<Level>),
+    CurrentLevel(Option<ThinkLevel>),
     /// How hard it thinks from now on.
-    LevelSet(Level),
+    LevelSet(ThinkLevel),
     /// Which commands there are.
     Help,
 }
 
 /// How a session stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct StatusReply {
     /// Its key.
     pub session: String,
     /// How many messages it has.
     pub messages: usize,
     /// What it took.
-    pub tokens: Tokens,
+    pub tokens: SessionTokens,
     /// Which model answers in it.
-    pub model: Model,
+    pub model: ModelSelector,
     /// How hard that thinks, if it is set.
-    pub thinking: Option<Level>,
+    pub thinking: Option<ThinkLevel>,
     /// When it begins anew by itself, if it is set.
     pub reset: Option<ResetMode>,
 }
@@ -170,12 +170,12 @@ const DIRECTIVES: [(&str, &str); 2] = [
     ("/m:provider/id", "Use this model (also /model:provider/id; a bare id is of the session's provider)"),
 ];
 
-impl Reply {
+impl CommandReply {
     /// The text for where it is read.
-    pub fn text(&self, style: Style) -> String {
+    pub fn to_text(&self, style: ReplyStyle) -> String {
         let code = |text: &str| match style {
-            Style::Plain => text.to_owned(),
-            Style::Marked => format!("`{text}`"),
+            ReplyStyle::Plain => text.to_owned(),
+            ReplyStyle::Marked => format!("`{text}`"),
         };
         match self {
             Self::Reset { archived } => format!("Session reset. Archived {archived} messages."),
@@ -188,20 +188,20 @@ impl Reply {
             }
             Self::SummaryStopped => "Stopped summarizing the conversation.".to_owned(),
             Self::NothingRuns => "No run in progress.".to_owned(),
-            Self::Status(status) => status.text(style, code),
+            Self::Status(status) => status.to_text(style, code),
             Self::CurrentModel(model) => format!("Current model: {}\n{MODEL_HINT}", code(&model.to_string())),
             Self::ModelSet(model) => format!("Model set to {}", code(&model.to_string())),
             Self::CurrentLevel(level) => {
-                format!("Thinking level: {}\n{LEVELS}", level.map_or("off", Level::shown))
+                format!("Thinking level: {}\n{LEVELS}", level.map_or("off", ThinkLevel::display_name))
             }
-            Self::LevelSet(level) => format!("Thinking level set to {}", level.shown()),
-            Self::Help => help(style, code),
+            Self::LevelSet(level) => format!("Thinking level set to {}", level.display_name()),
+            Self::Help => help_text(style, code),
         }
     }
 }
 
-impl Status {
-    fn text(&self, style: Style, code: impl Fn(&str) -> String) -> String {
+impl StatusReply {
+    fn to_text(&self, style: ReplyStyle, code: impl Fn(&str) -> String) -> String {
         let tokens = format!("{} in / {} out", self.tokens.input, self.tokens.output);
         let reset = self.reset.map(|mode| match mode {
             ResetMode::Manual => "manual",
@@ -213,19 +213,19 @@ impl Status {
             ("Messages", Some(self.messages.to_string())),
             ("Tokens", Some(tokens)),
             ("Model", Some(code(&self.model.to_string()))),
-            ("Thinking", self.thinking.map(|level| level.shown().to_owned())),
+            ("Thinking", self.thinking.map(|level| level.display_name().to_owned())),
             ("Reset", reset.map(str::to_owned)),
         ];
         let mut text = match style {
-            Style::Plain => String::new(),
-            Style::Marked => "**Session Status**\n".to_owned(),
+            ReplyStyle::Plain => String::new(),
+            ReplyStyle::Marked => "**Session Status**\n".to_owned(),
         };
         for (name, value) in rows {
             let Some(value) = value else { continue };
             // Writing to a String cannot fail.
             let _ = match style {
-                Style::Plain => writeln!(text, "{name}: {value}"),
-                Style::Marked => writeln!(text, "- {name}: {value}"),
+                ReplyStyle::Plain => writeln!(text, "{name}: {value}"),
+                ReplyStyle::Marked => writeln!(text, "- {name}: {value}"),
             };
         }
         text.truncate(text.trim_end().len());
@@ -233,17 +233,17 @@ impl Status {
     }
 }
 
-fn help(style: Style, code: impl Fn(&str) -> String) -> String {
+fn help_text(style: ReplyStyle, code: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
     let mut list = |title: &str, rows: &[(&str, &str)]| {
         let _ = match style {
-            Style::Plain => write!(text, "{title}:"),
-            Style::Marked => write!(text, "**{title}**"),
+            ReplyStyle::Plain => write!(text, "{title}:"),
+            ReplyStyle::Marked => write!(text, "**{title}**"),
         };
         for (usage, meaning) in rows {
             let _ = match style {
-                Style::Plain => write!(text, "\n{usage} - {meaning}"),
-                Style::Marked => write!(text, "\n- {} - {meaning}", code(usage)),
+                ReplyStyle::Plain => write!(text, "\n{usage} - {meaning}"),
+                ReplyStyle::Marked => write!(text, "\n- {} - {meaning}", code(usage)),
             };
         }
         text.push_str("\n\n");
@@ -255,6 +255,6 @@ fn help(style: Style, code: impl Fn(&str) -> String) -> String {
 }
 
 /// What went wrong with a command beyond what is foreseen.
-pub fn failed(why: &str) -> String {
+pub fn failure_text(why: &str) -> String {
     format!("Command failed: {why}")
 }

@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::channel::LONGEST_ID;
-use super::fields::Fields;
+use super::fields::ParamFields;
 use super::method::TABLE;
 use super::runtime::RuntimeInfo;
-use super::tool::{self, Definition};
-use super::{Fault, PROTOCOL, code};
-use crate::json::{Json, Wire};
+use super::tool::{self, ToolDefinition};
+use super::{GsvError, PROTOCOL, code};
+use crate::json::{RawJson, WireValue};
 
 /// What a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum PeerMode {
     /// Somebody who chats and looks after things.
     Client,
     /// A machine that offers tools.
@@ -22,7 +22,7 @@ pub enum Mode {
     Channel,
 }
 
-impl Mode {
+impl PeerMode {
     /// Returns the word of the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Mode {
 
 /// A peer that may connect.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Connect {
+pub struct ConnectingPeer {
     /// Its id, by which a newer connection replaces it.
     pub id: String,
     /// The version of its program.
@@ -45,23 +45,23 @@ pub struct Connect {
     /// Whether a client wants to hear what is said while it is said (ours).
     pub deltas: bool,
     /// What it is.
-    pub peer: Peer,
+    pub peer: PeerDetails,
 }
 
 /// What a peer is, with what goes with it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Peer {
+pub enum PeerDetails {
     /// Somebody who chats and looks after things.
     Client,
     /// A machine that offers tools.
     Node {
         /// The tools, each once.
-        tools: Vec<Definition>,
+        tools: Vec<ToolDefinition>,
         /// What the machine is like. Absent if it did not say.
         runtime: Option<RuntimeInfo>,
         /// Where it notes what becomes of calls, so that it can be asked again about those of an earlier connection (ours).
         /// Absent if it does not.
-        journal: Option<Journal>,
+        journal: Option<NodeJournal>,
     },
     /// A chat network.
     Channel {
@@ -74,25 +74,25 @@ pub enum Peer {
 
 /// The journal of a node's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Journal {
+pub enum NodeJournal {
     /// One that cannot be told from another.
     Nameless,
     /// The one of this number.
     Of(u64),
 }
 
-impl Connect {
+impl ConnectingPeer {
     /// In which mode it comes.
-    pub const fn mode(&self) -> Mode {
+    pub const fn mode(&self) -> PeerMode {
         match self.peer {
-            Peer::Client => Mode::Client,
-            Peer::Node { .. } => Mode::Node,
-            Peer::Channel { .. } => Mode::Channel,
+            PeerDetails::Client => PeerMode::Client,
+            PeerDetails::Node { .. } => PeerMode::Node,
+            PeerDetails::Channel { .. } => PeerMode::Channel,
         }
     }
 
     /// Why an older connection of the same peer is closed.
-    pub fn replaced(mode: Mode) -> String {
+    pub fn replaced_reason(mode: PeerMode) -> String {
         format!("Replaced by newer {} connection", mode.name())
     }
 
@@ -101,78 +101,82 @@ impl Connect {
     /// # Errors
     /// In this order: 102 for another version, 401 without trust (the connection is closed then, and after no other
     /// error), 103 for what cannot be.
-    pub fn read(params: Option<&Json>, is_trusted: impl FnOnce(Option<&str>) -> bool) -> Result<Self, Fault> {
-        let mut fields = Fields::of(params).map_err(handshake)?;
-        if fields.number("minProtocol").ok().flatten() != Some(PROTOCOL as f64) {
-            return Err(Fault::new(code::PROTOCOL, "Unsupported protocol version"));
+    pub fn from_params(
+        params: Option<&RawJson>,
+        is_trusted: impl FnOnce(Option<&str>) -> bool,
+    ) -> Result<Self, GsvError> {
+        let mut fields = ParamFields::from_params(params).map_err(handshake_error)?;
+        if fields.take_number("minProtocol").ok().flatten() != Some(PROTOCOL as f64) {
+            return Err(GsvError::new(code::PROTOCOL, "Unsupported protocol version"));
         }
-        let auth = fields.inner("auth").ok().flatten();
-        let token = auth.and_then(|mut auth| auth.text("token").ok().flatten());
+        let auth = fields.take_fields("auth").ok().flatten();
+        let token = auth.and_then(|mut auth| auth.take_text("token").ok().flatten());
         if !is_trusted(token.as_deref()) {
-            return Err(Fault::unauthorized());
+            return Err(GsvError::unauthorized());
         }
-        let invalid_mode = || Fault::new(code::HANDSHAKE, "Invalid client mode");
-        let mut client = fields.inner("client").map_err(handshake)?.ok_or_else(invalid_mode)?;
-        let modes = [("client", Mode::Client), ("node", Mode::Node), ("channel", Mode::Channel)];
-        let mode = client.word("mode", &modes).ok().flatten().ok_or_else(invalid_mode)?;
-        let id = client.required("id", "client.id required").map_err(handshake)?;
+        let invalid_mode = || GsvError::new(code::HANDSHAKE, "Invalid client mode");
+        let mut client = fields.take_fields("client").map_err(handshake_error)?.ok_or_else(invalid_mode)?;
+        let modes = [("client", PeerMode::Client), ("node", PeerMode::Node), ("channel", PeerMode::Channel)];
+        let mode = client.take_choice("mode", &modes).ok().flatten().ok_or_else(invalid_mode)?;
+        let id = client.require_text("id", "client.id required").map_err(handshake_error)?;
         if id.len() > LONGEST_ID {
-            return Err(Fault::new(code::HANDSHAKE, format!("Invalid client: id has at most {LONGEST_ID} bytes")));
+            return Err(GsvError::new(code::HANDSHAKE, format!("Invalid client: id has at most {LONGEST_ID} bytes")));
         }
         let peer = match mode {
-            Mode::Client => Peer::Client,
-            Mode::Node => node(&id, &mut fields)?,
-            Mode::Channel => channel(&id, &mut client)?,
+            PeerMode::Client => PeerDetails::Client,
+            PeerMode::Node => read_node(&id, &mut fields)?,
+            PeerMode::Channel => read_channel(&id, &mut client)?,
         };
-        let version = client.text("version").ok().flatten();
-        let platform = client.text("platform").ok().flatten();
-        let deltas = mode == Mode::Client && fields.flag("deltas").map_err(handshake)?.unwrap_or(false);
+        let version = client.take_text("version").ok().flatten();
+        let platform = client.take_text("platform").ok().flatten();
+        let deltas = mode == PeerMode::Client && fields.take_flag("deltas").map_err(handshake_error)?.unwrap_or(false);
         Ok(Self { id, version, platform, deltas, peer })
     }
 }
 
-fn handshake(fault: Fault) -> Fault {
-    Fault { code: code::HANDSHAKE, ..fault }
+fn handshake_error(fault: GsvError) -> GsvError {
+    GsvError { code: code::HANDSHAKE, ..fault }
 }
 
-fn node(id: &str, fields: &mut Fields) -> Result<Peer, Fault> {
-    let no_tools = || Fault::new(code::HANDSHAKE, "Node mode requires tools");
-    tool::check_node(id).map_err(|error| Fault::new(code::HANDSHAKE, format!("Invalid client: {error}")))?;
-    let tools = fields.list("tools").map_err(handshake)?.filter(|tools| !tools.is_empty()).ok_or_else(no_tools)?;
-    let tools = tool::definitions(tools).map_err(handshake)?;
-    if let Some(twice) = tool::twice(&tools) {
+fn read_node(id: &str, fields: &mut ParamFields) -> Result<PeerDetails, GsvError> {
+    let no_tools = || GsvError::new(code::HANDSHAKE, "Node mode requires tools");
+    tool::check_node(id).map_err(|error| GsvError::new(code::HANDSHAKE, format!("Invalid client: {error}")))?;
+    let tools =
+        fields.take_list("tools").map_err(handshake_error)?.filter(|tools| !tools.is_empty()).ok_or_else(no_tools)?;
+    let tools = tool::read_definitions(tools).map_err(handshake_error)?;
+    if let Some(twice) = tool::duplicate_name(&tools) {
         return Err(invalid_runtime(format!("{twice} is offered twice")));
     }
-    let keeps = fields.flag("journal").map_err(handshake)?.unwrap_or(false);
-    let journal = journal(keeps, fields.text("journalId").map_err(handshake)?)?;
-    let runtime = match fields.inner("nodeRuntime") {
+    let keeps = fields.take_flag("journal").map_err(handshake_error)?.unwrap_or(false);
+    let journal = read_journal(keeps, fields.take_text("journalId").map_err(handshake_error)?)?;
+    let runtime = match fields.take_fields("nodeRuntime") {
         Ok(None) => None,
-        Ok(Some(runtime)) => Some(RuntimeInfo::read(runtime, &tools).map_err(invalid_runtime)?),
+        Ok(Some(runtime)) => Some(RuntimeInfo::from_fields(runtime, &tools).map_err(invalid_runtime)?),
         Err(fault) => return Err(invalid_runtime(fault.message)),
     };
-    Ok(Peer::Node { tools, runtime, journal })
+    Ok(PeerDetails::Node { tools, runtime, journal })
 }
 
-fn journal(keeps: bool, id: Option<String>) -> Result<Option<Journal>, Fault> {
-    let Some(id) = id.filter(|_| keeps) else { return Ok(keeps.then_some(Journal::Nameless)) };
+fn read_journal(keeps: bool, id: Option<String>) -> Result<Option<NodeJournal>, GsvError> {
+    let Some(id) = id.filter(|_| keeps) else { return Ok(keeps.then_some(NodeJournal::Nameless)) };
     let is_whole = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let id = u64::from_str_radix(&id, 16).ok().filter(|_| is_whole);
-    let id = id.ok_or_else(|| Fault::new(code::HANDSHAKE, "Invalid journalId: it has 16 hexadecimal digits"))?;
-    Ok(Some(Journal::Of(id)))
+    let id = id.ok_or_else(|| GsvError::new(code::HANDSHAKE, "Invalid journalId: it has 16 hexadecimal digits"))?;
+    Ok(Some(NodeJournal::Of(id)))
 }
 
-fn invalid_runtime(reason: String) -> Fault {
-    Fault::new(code::HANDSHAKE, format!("Invalid nodeRuntime: {reason}"))
+fn invalid_runtime(reason: String) -> GsvError {
+    GsvError::new(code::HANDSHAKE, format!("Invalid nodeRuntime: {reason}"))
 }
 
 /// Channels that a gateway carries itself: nobody connects as one of them.
 pub const BUILT_IN: [&str; 2] = ["telegram", "webhook"];
 
-fn channel(id: &str, client: &mut Fields) -> Result<Peer, Fault> {
-    let channel = client.required("channel", "Channel mode requires channel field").map_err(handshake)?;
-    let account = client.text("accountId").map_err(handshake)?.filter(|account| !account.is_empty());
+fn read_channel(id: &str, client: &mut ParamFields) -> Result<PeerDetails, GsvError> {
+    let channel = client.require_text("channel", "Channel mode requires channel field").map_err(handshake_error)?;
+    let account = client.take_text("accountId").map_err(handshake_error)?.filter(|account| !account.is_empty());
     let account = account.unwrap_or_else(|| id.to_owned());
-    let refused = |why: String| Fault::new(code::HANDSHAKE, format!("Invalid client: {why}"));
+    let refused = |why: String| GsvError::new(code::HANDSHAKE, format!("Invalid client: {why}"));
     // Nobody is to take one that looks the same for it.
     if let Some(own) = BUILT_IN.iter().find(|own| own.eq_ignore_ascii_case(channel.trim())) {
         return Err(refused(format!("{own} is a channel of the gateway's own")));
@@ -180,7 +184,7 @@ fn channel(id: &str, client: &mut Fields) -> Result<Peer, Fault> {
     if channel.len() > LONGEST_ID || account.len() > LONGEST_ID {
         return Err(refused(format!("channel and accountId have at most {LONGEST_ID} bytes")));
     }
-    Ok(Peer::Channel { channel, account })
+    Ok(PeerDetails::Channel { channel, account })
 }
 
 /// What a peer sends to connect, as our own node does.
@@ -192,10 +196,10 @@ pub struct ConnectParams<'a> {
     /// The newest.
     pub max_protocol: u64,
     /// Who it is.
-    pub client: Client<'a>,
+    pub client: ConnectClient<'a>,
     /// A node's tools.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<&'a [Definition]>,
+    pub tools: Option<&'a [ToolDefinition]>,
     /// What a node is like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_runtime: Option<&'a RuntimeInfo>,
@@ -207,14 +211,14 @@ pub struct ConnectParams<'a> {
     pub journal_id: Option<&'a str>,
     /// Its token.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Token<'a>>,
+    pub auth: Option<ConnectAuth<'a>>,
 }
 
-impl Wire for ConnectParams<'_> {}
+impl WireValue for ConnectParams<'_> {}
 
 /// Who sends a `connect`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Client<'a> {
+pub struct ConnectClient<'a> {
     /// Its id.
     pub id: &'a str,
     /// The version of its program.
@@ -222,17 +226,17 @@ pub struct Client<'a> {
     /// Its operating system.
     pub platform: &'a str,
     /// What it is.
-    pub mode: Mode,
+    pub mode: PeerMode,
 }
 
 /// A token as it is sent.
 #[derive(Clone, PartialEq, Eq, Serialize)]
-pub struct Token<'a> {
+pub struct ConnectAuth<'a> {
     /// The token.
     pub token: &'a str,
 }
 
-impl std::fmt::Debug for Token<'_> {
+impl std::fmt::Debug for ConnectAuth<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token")
     }
@@ -244,21 +248,21 @@ pub struct HelloOk<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     protocol: u64,
-    server: Server<'a>,
-    features: Features,
+    server: HelloServer<'a>,
+    features: HelloFeatures,
 }
 
-impl Wire for HelloOk<'_> {}
+impl WireValue for HelloOk<'_> {}
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Server<'a> {
+struct HelloServer<'a> {
     version: &'a str,
     connection_id: &'a str,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Features {
+struct HelloFeatures {
     methods: Vec<&'static str>,
     events: Vec<&'static str>,
 }
@@ -272,8 +276,8 @@ pub const RESUME: &str = "tool.resume";
 impl<'a> HelloOk<'a> {
     /// With every method and every event.
     pub fn new(version: &'a str, connection_id: &'a str) -> Self {
-        let features = Features { methods: TABLE.iter().map(|row| row.name).collect(), events: EVENTS.to_vec() };
-        Self { kind: "hello-ok", protocol: PROTOCOL, server: Server { version, connection_id }, features }
+        let features = HelloFeatures { methods: TABLE.iter().map(|row| row.name).collect(), events: EVENTS.to_vec() };
+        Self { kind: "hello-ok", protocol: PROTOCOL, server: HelloServer { version, connection_id }, features }
     }
 
     /// The same for a node that keeps a journal: it is sent `tool.resume`, and is told so.

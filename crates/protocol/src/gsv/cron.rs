@@ -4,18 +4,21 @@ mod job;
 
 use serde::{Deserialize, Serialize};
 
-pub use job::{Job, Listed, Past, PastRuns, Ran, Removed, RunResult, Saved, Scheduler, State, Status};
+pub use job::{
+    CronJob, CronJobState, CronListResult, CronRemoveResult, CronRunResult, CronRunStatus, CronRunsResult,
+    CronSaveResult, CronStatusResult, JobRunResult, PastRun,
+};
 
-use super::directive::Level;
-use super::fields::Fields;
-use super::heartbeat::agent;
-use super::session::Page;
-use super::{Fault, code};
+use super::directive::ThinkLevel;
+use super::fields::ParamFields;
+use super::heartbeat::read_agent;
+use super::session::PageParams;
+use super::{GsvError, code};
 
 /// When a job is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Schedule {
+pub enum CronSchedule {
     /// Once.
     At {
         /// In milliseconds.
@@ -42,20 +45,20 @@ pub enum Schedule {
 /// What a job does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Spec {
+pub enum CronSpec {
     /// A message in the agent's main session.
     SystemEvent {
         /// The message.
         text: String,
     },
     /// A run in a session of its own.
-    Task(Task),
+    Task(CronTask),
 }
 
 /// A run of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Task {
+pub struct CronTask {
     /// What the agent is told.
     pub message: String,
     /// Which model.
@@ -63,7 +66,7 @@ pub struct Task {
     pub model: Option<String>,
     /// How hard it thinks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<Level>,
+    pub thinking: Option<ThinkLevel>,
     /// How long it may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
@@ -83,7 +86,7 @@ pub struct Task {
 
 /// Parameters of `cron.add`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Create {
+pub struct CronAddParams {
     /// Whose job it is. Absent is the main agent's.
     pub agent: Option<String>,
     /// What it is called.
@@ -95,88 +98,88 @@ pub struct Create {
     /// Whether it goes after its run.
     pub delete_after_run: Option<bool>,
     /// When it is due.
-    pub schedule: Schedule,
+    pub schedule: CronSchedule,
     /// What it does.
-    pub spec: Spec,
+    pub spec: CronSpec,
 }
 
 /// Members of a job, and of a patch of one.
 const JOB: [&str; 7] = ["agentId", "name", "description", "enabled", "deleteAfterRun", "schedule", "spec"];
 
 /// An error as the original numbers those of jobs.
-fn failed(message: impl Into<String>) -> Fault {
-    Fault::new(code::FAILED, message)
+fn cron_error(message: impl Into<String>) -> GsvError {
+    GsvError::new(code::FAILED, message)
 }
 
 /// No job has this id.
-pub fn unknown_job(id: &str) -> Fault {
-    failed(format!("Unknown cron job id: {id}"))
+pub fn unknown_job(id: &str) -> GsvError {
+    cron_error(format!("Unknown cron job id: {id}"))
 }
 
 /// There are as many jobs as there may be.
-pub fn too_many(most: usize) -> Fault {
-    failed(format!("Cron job limit reached ({most})"))
+pub fn too_many(most: usize) -> GsvError {
+    cron_error(format!("Cron job limit reached ({most})"))
 }
 
-impl Create {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl CronAddParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         const MISSING: &str = "name, schedule, and spec are required";
-        let missing = || Fault::invalid(MISSING);
-        let name = fields.required("name", MISSING)?;
-        let schedule = fields.inner("schedule")?.ok_or_else(missing)?;
-        let spec = fields.inner("spec")?.ok_or_else(missing)?;
+        let missing = || GsvError::bad_request(MISSING);
+        let name = fields.require_text("name", MISSING)?;
+        let schedule = fields.take_fields("schedule")?.ok_or_else(missing)?;
+        let spec = fields.take_fields("spec")?.ok_or_else(missing)?;
         let create = Self {
-            agent: agent(&mut fields)?,
-            name: named(&name)?,
-            description: fields.text("description")?,
-            enabled: fields.flag("enabled")?.unwrap_or(true),
-            delete_after_run: fields.flag("deleteAfterRun")?,
-            schedule: self::schedule(schedule)?,
-            spec: self::spec(spec)?,
+            agent: read_agent(&mut fields)?,
+            name: check_name(&name)?,
+            description: fields.take_text("description")?,
+            enabled: fields.take_flag("enabled")?.unwrap_or(true),
+            delete_after_run: fields.take_flag("deleteAfterRun")?,
+            schedule: self::read_schedule(schedule)?,
+            spec: self::read_spec(spec)?,
         };
-        fields.end(&JOB)?;
+        fields.reject_unknown(&JOB)?;
         Ok(create)
     }
 }
 
-fn named(name: &str) -> Result<String, Fault> {
+fn check_name(name: &str) -> Result<String, GsvError> {
     match name.trim() {
-        "" => Err(failed("Cron job name must not be empty")),
-        name if name.chars().count() > 200 => Err(failed("Cron job name has more than 200 characters")),
+        "" => Err(cron_error("Cron job name must not be empty")),
+        name if name.chars().count() > 200 => Err(cron_error("Cron job name has more than 200 characters")),
         name => Ok(name.to_owned()),
     }
 }
 
-fn schedule(mut fields: Fields) -> Result<Schedule, Fault> {
+fn read_schedule(mut fields: ParamFields) -> Result<CronSchedule, GsvError> {
     #[derive(Clone, Copy)]
-    enum Kind {
+    enum ScheduleKind {
         At,
         Every,
         Cron,
     }
-    let kinds = [("at", Kind::At), ("every", Kind::Every), ("cron", Kind::Cron)];
-    let kind = fields.word("kind", &kinds)?.ok_or_else(|| failed("schedule.kind required"))?;
+    let kinds = [("at", ScheduleKind::At), ("every", ScheduleKind::Every), ("cron", ScheduleKind::Cron)];
+    let kind = fields.take_choice("kind", &kinds)?.ok_or_else(|| cron_error("schedule.kind required"))?;
     let (schedule, takes) = match kind {
-        Kind::At => {
-            let at_ms = fields.count("atMs")?.ok_or_else(|| failed("schedule.atMs required"))?;
-            (Schedule::At { at_ms }, ["kind", "atMs", "tz"].as_slice())
+        ScheduleKind::At => {
+            let at_ms = fields.take_count("atMs")?.ok_or_else(|| cron_error("schedule.atMs required"))?;
+            (CronSchedule::At { at_ms }, ["kind", "atMs", "tz"].as_slice())
         }
-        Kind::Every => {
-            let every_ms = fields.count("everyMs")?.filter(|every| *every > 0);
-            let every_ms = every_ms.ok_or_else(|| failed("schedule.everyMs must be a positive number"))?;
-            let schedule = Schedule::Every { every_ms, anchor_ms: fields.count("anchorMs")? };
+        ScheduleKind::Every => {
+            let every_ms = fields.take_count("everyMs")?.filter(|every| *every > 0);
+            let every_ms = every_ms.ok_or_else(|| cron_error("schedule.everyMs must be a positive number"))?;
+            let schedule = CronSchedule::Every { every_ms, anchor_ms: fields.take_count("anchorMs")? };
             (schedule, ["kind", "everyMs", "anchorMs", "tz"].as_slice())
         }
-        Kind::Cron => {
-            let expr = fields.text("expr")?.map(|expr| expr.trim().to_owned()).filter(|expr| !expr.is_empty());
-            let tz = fields.text("tz")?.map(|tz| tz.trim().to_owned()).filter(|tz| !tz.is_empty());
-            let schedule = Schedule::Cron { expr: expr.ok_or_else(|| failed("schedule.expr required"))?, tz };
+        ScheduleKind::Cron => {
+            let expr = fields.take_text("expr")?.map(|expr| expr.trim().to_owned()).filter(|expr| !expr.is_empty());
+            let tz = fields.take_text("tz")?.map(|tz| tz.trim().to_owned()).filter(|tz| !tz.is_empty());
+            let schedule = CronSchedule::Cron { expr: expr.ok_or_else(|| cron_error("schedule.expr required"))?, tz };
             (schedule, ["kind", "expr", "tz"].as_slice())
         }
     };
     // A zone says nothing of an instant or a step, and people name theirs with each.
-    fields.text("tz")?;
-    fields.end(takes)?;
+    fields.take_text("tz")?;
+    fields.reject_unknown(takes)?;
     Ok(schedule)
 }
 
@@ -192,9 +195,9 @@ const TASK: [&str; 9] =
 
 const MODES: [(&str, SpecMode); 2] = [("systemEvent", SpecMode::SystemEvent), ("task", SpecMode::Task)];
 
-fn spec(mut fields: Fields) -> Result<Spec, Fault> {
-    let mode = fields.word("mode", &MODES)?.ok_or_else(|| failed("spec.mode required"))?;
-    SpecPatch::of(mode, fields)?.applied(None)
+fn read_spec(mut fields: ParamFields) -> Result<CronSpec, GsvError> {
+    let mode = fields.take_choice("mode", &MODES)?.ok_or_else(|| cron_error("spec.mode required"))?;
+    SpecPatch::from_fields(mode, fields)?.apply_to(None)
 }
 
 /// What a patch says of a job's spec: what it leaves out stays.
@@ -203,7 +206,7 @@ pub struct SpecPatch {
     is_task: bool,
     text: Option<String>,
     model: Option<String>,
-    thinking: Option<Level>,
+    thinking: Option<ThinkLevel>,
     timeout_seconds: Option<u64>,
     deliver: Option<bool>,
     channel: Option<String>,
@@ -213,38 +216,40 @@ pub struct SpecPatch {
 
 impl SpecPatch {
     /// Reads what a spec of this mode says. What the mode does not have is refused: nobody is to believe that it holds.
-    fn of(mode: SpecMode, mut fields: Fields) -> Result<Self, Fault> {
-        let named = |fields: &mut Fields, name: &str| match fields.text(name)? {
-            Some(text) if text.trim().is_empty() => Err(failed(format!("spec.{name} must not be empty"))),
+    fn from_fields(mode: SpecMode, mut fields: ParamFields) -> Result<Self, GsvError> {
+        let named = |fields: &mut ParamFields, name: &str| match fields.take_text(name)? {
+            Some(text) if text.trim().is_empty() => Err(cron_error(format!("spec.{name} must not be empty"))),
             text => Ok(text),
         };
         let text = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
         let (patch, takes) = match mode {
             SpecMode::SystemEvent => {
-                (Self { text: text(fields.text("text")?), ..Self::default() }, ["mode", "text"].as_slice())
+                (Self { text: text(fields.take_text("text")?), ..Self::default() }, ["mode", "text"].as_slice())
             }
             SpecMode::Task => {
-                let thinking = fields.text("thinking")?;
-                let level = |level: String| Level::read(&level).ok_or_else(|| failed(Level::invalid(&level)));
-                let timeout_seconds = fields.count("timeoutSeconds")?;
+                let thinking = fields.take_text("thinking")?;
+                let level = |level: String| {
+                    ThinkLevel::from_text(&level).ok_or_else(|| cron_error(ThinkLevel::invalid_message(&level)))
+                };
+                let timeout_seconds = fields.take_count("timeoutSeconds")?;
                 if timeout_seconds == Some(0) {
-                    return Err(failed("spec.timeoutSeconds must be a positive number"));
+                    return Err(cron_error("spec.timeoutSeconds must be a positive number"));
                 }
                 let patch = Self {
                     is_task: true,
-                    text: text(fields.text("message")?),
+                    text: text(fields.take_text("message")?),
                     model: named(&mut fields, "model")?,
                     thinking: thinking.map(level).transpose()?,
                     timeout_seconds,
-                    deliver: fields.flag("deliver")?,
+                    deliver: fields.take_flag("deliver")?,
                     channel: named(&mut fields, "channel")?,
                     to: named(&mut fields, "to")?,
-                    best_effort_deliver: fields.flag("bestEffortDeliver")?,
+                    best_effort_deliver: fields.take_flag("bestEffortDeliver")?,
                 };
                 (patch, TASK.as_slice())
             }
         };
-        fields.end(takes)?;
+        fields.reject_unknown(takes)?;
         Ok(patch)
     }
 
@@ -252,22 +257,22 @@ impl SpecPatch {
     ///
     /// # Errors
     /// 500 if it says nothing to the agent.
-    pub fn applied(self, before: Option<&Spec>) -> Result<Spec, Fault> {
+    pub fn apply_to(self, before: Option<&CronSpec>) -> Result<CronSpec, GsvError> {
         if !self.is_task {
             let old = match before {
-                Some(Spec::SystemEvent { text }) => Some(text.clone()),
-                Some(Spec::Task(_)) | None => None,
+                Some(CronSpec::SystemEvent { text }) => Some(text.clone()),
+                Some(CronSpec::Task(_)) | None => None,
             };
-            let text = self.text.or(old).ok_or_else(|| failed("spec.text required"))?;
-            return Ok(Spec::SystemEvent { text });
+            let text = self.text.or(old).ok_or_else(|| cron_error("spec.text required"))?;
+            return Ok(CronSpec::SystemEvent { text });
         }
         let old = match before {
-            Some(Spec::Task(task)) => Some(task.clone()),
-            Some(Spec::SystemEvent { .. }) | None => None,
+            Some(CronSpec::Task(task)) => Some(task.clone()),
+            Some(CronSpec::SystemEvent { .. }) | None => None,
         };
         let message = self.text.or_else(|| old.as_ref().map(|old| old.message.clone()));
-        let message = message.ok_or_else(|| failed("spec.message required"))?;
-        let old = old.unwrap_or_else(|| Task {
+        let message = message.ok_or_else(|| cron_error("spec.message required"))?;
+        let old = old.unwrap_or_else(|| CronTask {
             message: String::new(),
             model: None,
             thinking: None,
@@ -277,7 +282,7 @@ impl SpecPatch {
             to: None,
             best_effort_deliver: None,
         });
-        Ok(Spec::Task(Task {
+        Ok(CronSpec::Task(CronTask {
             message,
             model: self.model.or(old.model),
             thinking: self.thinking.or(old.thinking),
@@ -292,7 +297,7 @@ impl SpecPatch {
 
 /// Parameters of `cron.update`. What is absent stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Update {
+pub struct CronUpdateParams {
     /// The job.
     pub id: String,
     /// Whose it becomes.
@@ -306,76 +311,76 @@ pub struct Update {
     /// Whether it goes after its run.
     pub delete_after_run: Option<bool>,
     /// When it is due.
-    pub schedule: Option<Schedule>,
+    pub schedule: Option<CronSchedule>,
     /// What it does.
     pub spec: Option<SpecPatch>,
 }
 
-impl Update {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl CronUpdateParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         const MISSING: &str = "id and patch are required";
-        let id = fields.required("id", MISSING)?;
-        let mut patch = fields.inner("patch")?.ok_or_else(|| Fault::invalid(MISSING))?;
-        let spec = match patch.inner("spec")? {
+        let id = fields.require_text("id", MISSING)?;
+        let mut patch = fields.take_fields("patch")?.ok_or_else(|| GsvError::bad_request(MISSING))?;
+        let spec = match patch.take_fields("spec")? {
             None => None,
             Some(mut spec) => {
-                let mode = spec.word("mode", &MODES)?.ok_or_else(|| failed("spec.mode required"))?;
-                Some(SpecPatch::of(mode, spec)?)
+                let mode = spec.take_choice("mode", &MODES)?.ok_or_else(|| cron_error("spec.mode required"))?;
+                Some(SpecPatch::from_fields(mode, spec)?)
             }
         };
         let update = Self {
             id,
-            agent: agent(&mut patch)?,
-            name: patch.text("name")?.map(|name| named(&name)).transpose()?,
-            description: patch.text("description")?,
-            enabled: patch.flag("enabled")?,
-            delete_after_run: patch.flag("deleteAfterRun")?,
-            schedule: patch.inner("schedule")?.map(schedule).transpose()?,
+            agent: read_agent(&mut patch)?,
+            name: patch.take_text("name")?.map(|name| check_name(&name)).transpose()?,
+            description: patch.take_text("description")?,
+            enabled: patch.take_flag("enabled")?,
+            delete_after_run: patch.take_flag("deleteAfterRun")?,
+            schedule: patch.take_fields("schedule")?.map(read_schedule).transpose()?,
             spec,
         };
-        patch.end(&JOB)?;
-        fields.end(&["id", "patch"])?;
+        patch.reject_unknown(&JOB)?;
+        fields.reject_unknown(&["id", "patch"])?;
         Ok(update)
     }
 }
 
 /// Parameters of `cron.list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List {
+pub struct CronListParams {
     /// Whose jobs. Absent is everybody's.
     pub agent: Option<String>,
     /// Also those that do not run by themselves.
     pub include_disabled: bool,
     /// Which of them.
-    pub page: Page,
+    pub page: PageParams,
 }
 
-impl List {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl CronListParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         Ok(Self {
-            agent: agent(&mut fields)?,
-            include_disabled: fields.flag("includeDisabled")?.unwrap_or(true),
-            page: Page::read(&mut fields, 200, 500)?,
+            agent: read_agent(&mut fields)?,
+            include_disabled: fields.take_flag("includeDisabled")?.unwrap_or(true),
+            page: PageParams::from_fields(&mut fields, 200, 500)?,
         })
     }
 }
 
 /// Parameters of `cron.remove`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remove {
+pub struct CronRemoveParams {
     /// The job.
     pub id: String,
 }
 
-impl Remove {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        Ok(Self { id: fields.required("id", "id is required")? })
+impl CronRemoveParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        Ok(Self { id: fields.require_text("id", "id is required")? })
     }
 }
 
 /// Parameters of `cron.run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum CronRunParams {
     /// All that are due.
     Due,
     /// This one if it is due.
@@ -384,31 +389,31 @@ pub enum Run {
     Force(String),
 }
 
-impl Run {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let id = fields.text("id")?.filter(|id| !id.is_empty());
-        let force = fields.word("mode", &[("due", false), ("force", true)])?.unwrap_or(false);
+impl CronRunParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let id = fields.take_text("id")?.filter(|id| !id.is_empty());
+        let force = fields.take_choice("mode", &[("due", false), ("force", true)])?.unwrap_or(false);
         match (id, force) {
             (Some(id), true) => Ok(Self::Force(id)),
             (Some(id), false) => Ok(Self::IfDue(id)),
             (None, false) => Ok(Self::Due),
-            (None, true) => Err(failed("cron.run with mode=force requires id")),
+            (None, true) => Err(cron_error("cron.run with mode=force requires id")),
         }
     }
 }
 
 /// Parameters of `cron.runs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Runs {
+pub struct CronRunsParams {
     /// Of which job. Absent is all.
     pub job: Option<String>,
     /// Which of them.
-    pub page: Page,
+    pub page: PageParams,
 }
 
-impl Runs {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let job = fields.text("jobId")?.filter(|job| !job.is_empty());
-        Ok(Self { job, page: Page::read(&mut fields, 200, 2000)? })
+impl CronRunsParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let job = fields.take_text("jobId")?.filter(|job| !job.is_empty());
+        Ok(Self { job, page: PageParams::from_fields(&mut fields, 200, 2000)? })
     }
 }

@@ -7,7 +7,7 @@ use super::chat::Directives;
 /// How hard a model thinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum ThinkLevel {
     /// Not at all.
     None,
     /// Hardly.
@@ -26,19 +26,19 @@ pub enum Level {
 pub const LEVELS: &str = "Levels: off, minimal, low, medium, high, xhigh";
 
 /// The words of a level as settings have it; that of people for none at all too.
-pub(super) const WORDS: [(&str, Level); 7] = [
-    ("none", Level::None),
-    ("off", Level::None),
-    ("minimal", Level::Minimal),
-    ("low", Level::Low),
-    ("medium", Level::Medium),
-    ("high", Level::High),
-    ("xhigh", Level::XHigh),
+pub(super) const WORDS: [(&str, ThinkLevel); 7] = [
+    ("none", ThinkLevel::None),
+    ("off", ThinkLevel::None),
+    ("minimal", ThinkLevel::Minimal),
+    ("low", ThinkLevel::Low),
+    ("medium", ThinkLevel::Medium),
+    ("high", ThinkLevel::High),
+    ("xhigh", ThinkLevel::XHigh),
 ];
 
-impl Level {
+impl ThinkLevel {
     /// Reads a level as people write it.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn from_text(text: &str) -> Option<Self> {
         Some(match text.trim().to_ascii_lowercase().as_str() {
             "off" | "none" | "0" => Self::None,
             "minimal" | "min" | "1" => Self::Minimal,
@@ -63,7 +63,7 @@ impl Level {
     }
 
     /// Returns the word that people are shown.
-    pub const fn shown(self) -> &'static str {
+    pub const fn display_name(self) -> &'static str {
         match self {
             Self::None => "off",
             Self::Minimal | Self::Low | Self::Medium | Self::High | Self::XHigh => self.name(),
@@ -71,14 +71,14 @@ impl Level {
     }
 
     /// What somebody is told who wrote something else.
-    pub fn invalid(text: &str) -> String {
+    pub fn invalid_message(text: &str) -> String {
         format!("Invalid level: {text}\n{LEVELS}")
     }
 }
 
 /// A model by its provider and its id there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Model {
+pub struct ModelSelector {
     /// The provider.
     pub provider: String,
     /// The id, which may hold `/` too.
@@ -91,9 +91,9 @@ pub const MODEL_HINT: &str = "Use provider/id, or an id of the current provider.
 /// How long the name of a model may be, in bytes.
 const LONGEST_MODEL: usize = 1024;
 
-impl Model {
+impl ModelSelector {
     /// Reads `provider/id`, or an id of the session's provider.
-    pub fn read(text: &str, provider: &str) -> Option<Self> {
+    pub fn from_text(text: &str, provider: &str) -> Option<Self> {
         let text = text.trim();
         if text.is_empty() || text.len() > LONGEST_MODEL || text.contains(char::is_whitespace) {
             return None;
@@ -104,12 +104,12 @@ impl Model {
     }
 
     /// What somebody is told who wrote something else.
-    pub fn invalid(text: &str) -> String {
+    pub fn invalid_message(text: &str) -> String {
         format!("Invalid model selector: {text}\n{MODEL_HINT}")
     }
 }
 
-impl std::fmt::Display for Model {
+impl std::fmt::Display for ModelSelector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.provider, self.id)
     }
@@ -117,7 +117,7 @@ impl std::fmt::Display for Model {
 
 /// What a message says about its own run, and what is left of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedDirectives {
     /// What was understood.
     pub directives: Directives,
     /// A model that was named and is none.
@@ -130,7 +130,7 @@ pub struct Parsed {
     pub text: String,
 }
 
-impl Parsed {
+impl ParsedDirectives {
     /// Whether there was nothing else in the message.
     pub fn is_all(&self) -> bool {
         self.any && self.text.trim().is_empty()
@@ -139,9 +139,9 @@ impl Parsed {
     /// What is said about directives that came alone. Absent if there is nothing to say.
     pub fn acknowledgement(&self) -> Option<String> {
         if let Some(model) = &self.invalid_model {
-            return Some(Model::invalid(model));
+            return Some(ModelSelector::invalid_message(model));
         }
-        let level = self.directives.think_level.map(|level| format!("Thinking: {}", level.shown()));
+        let level = self.directives.think_level.map(|level| format!("Thinking: {}", level.display_name()));
         let model = self.directives.model.as_ref().map(|model| format!("Model: {model}"));
         let parts: Vec<String> = level.into_iter().chain(model).collect();
         (!parts.is_empty()).then(|| format!("_{}_", parts.join(" | ")))
@@ -149,28 +149,28 @@ impl Parsed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum DirectiveKind {
     Think,
     Model,
     Status,
 }
 
-fn kind(word: &str) -> Option<(Kind, &str)> {
+fn directive_kind(word: &str) -> Option<(DirectiveKind, &str)> {
     if word.eq_ignore_ascii_case("/status") {
-        return Some((Kind::Status, ""));
+        return Some((DirectiveKind::Status, ""));
     }
     let (name, value) = word.split_once(':')?;
     match name.to_ascii_lowercase().as_str() {
-        "/think" | "/thinking" | "/t" => Some((Kind::Think, value)),
-        "/model" | "/m" => Some((Kind::Model, value)),
+        "/think" | "/thinking" | "/t" => Some((DirectiveKind::Think, value)),
+        "/model" | "/m" => Some((DirectiveKind::Model, value)),
         _ => None,
     }
 }
 
 /// Takes the first directive of each kind out of a message. `provider` is the session's.
-pub fn parse(message: &str, provider: &str) -> Parsed {
-    let mut parsed = Parsed::default();
-    let mut seen: Vec<Kind> = Vec::new();
+pub fn parse_directives(message: &str, provider: &str) -> ParsedDirectives {
+    let mut parsed = ParsedDirectives::default();
+    let mut seen: Vec<DirectiveKind> = Vec::new();
     let mut lines: Vec<String> = Vec::new();
     for line in message.split('\n') {
         let mut kept = String::with_capacity(line.len());
@@ -178,11 +178,11 @@ pub fn parse(message: &str, provider: &str) -> Parsed {
         let mut is_cut = false;
         while let Some(begin) = rest.find(|c: char| !c.is_whitespace()) {
             let end = rest[begin..].find(char::is_whitespace).map_or(rest.len(), |length| begin + length);
-            let directive = kind(&rest[begin..end]).filter(|(kind, _)| !seen.contains(kind));
+            let directive = directive_kind(&rest[begin..end]).filter(|(kind, _)| !seen.contains(kind));
             if let Some((kind, value)) = directive {
                 seen.push(kind);
                 is_cut = true;
-                take(&mut parsed, kind, value, provider);
+                apply_directive(&mut parsed, kind, value, provider);
                 // The space in front stays, that behind it goes.
                 kept.push_str(&rest[..begin]);
                 rest = rest[end..].trim_start();
@@ -204,11 +204,11 @@ pub fn parse(message: &str, provider: &str) -> Parsed {
     parsed
 }
 
-fn take(parsed: &mut Parsed, kind: Kind, value: &str, provider: &str) {
+fn apply_directive(parsed: &mut ParsedDirectives, kind: DirectiveKind, value: &str, provider: &str) {
     match kind {
-        Kind::Status => parsed.status = true,
-        Kind::Think => parsed.directives.think_level = Level::read(value),
-        Kind::Model => match Model::read(value, provider) {
+        DirectiveKind::Status => parsed.status = true,
+        DirectiveKind::Think => parsed.directives.think_level = ThinkLevel::from_text(value),
+        DirectiveKind::Model => match ModelSelector::from_text(value, provider) {
             Some(model) => parsed.directives.model = Some(model),
             None => parsed.invalid_model = Some(value.to_owned()),
         },

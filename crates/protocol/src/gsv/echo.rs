@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 /// The keys that one connection wrote, by what they mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawKeys {
-    by_canonical: BTreeMap<String, Remembered>,
+    by_canonical: BTreeMap<String, RawKey>,
     clock: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Remembered {
+struct RawKey {
     raw: String,
     used: u64,
 }
@@ -20,13 +20,13 @@ const MOST: usize = 256;
 
 impl RawKeys {
     /// The connection wrote `raw`, which means `canonical`. The last spelling counts.
-    pub fn note(&mut self, canonical: &str, raw: &str) {
+    pub fn remember_key(&mut self, canonical: &str, raw: &str) {
         self.clock += 1;
         if raw == canonical {
             self.by_canonical.remove(canonical);
             return;
         }
-        let remembered = Remembered { raw: raw.to_owned(), used: self.clock };
+        let remembered = RawKey { raw: raw.to_owned(), used: self.clock };
         self.by_canonical.insert(canonical.to_owned(), remembered);
         if self.by_canonical.len() > MOST {
             let oldest = self.by_canonical.iter().min_by_key(|(_, key)| key.used).map(|(key, _)| key.clone());
@@ -37,7 +37,7 @@ impl RawKeys {
     }
 
     /// The key to put into an event about `canonical`.
-    pub fn of<'a>(&'a self, canonical: &'a str) -> &'a str {
+    pub fn raw_key<'a>(&'a self, canonical: &'a str) -> &'a str {
         self.by_canonical.get(canonical).map_or(canonical, |key| &key.raw)
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::json::Wire;
+use crate::json::WireValue;
 
 /// Errors as the wire numbers them.
 pub mod code {
@@ -32,7 +32,7 @@ pub mod code {
 /// An error as the wire has it. Clients need the code as a whole number and the message as a text; without either they
 /// wait for ever.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct GsvError {
     /// One of [`code`].
     pub code: i32,
     /// What went wrong, for people.
@@ -45,16 +45,16 @@ pub struct Fault {
     pub retryable: Option<bool>,
 }
 
-impl Wire for Fault {}
+impl WireValue for GsvError {}
 
-impl Fault {
+impl GsvError {
     /// An error without details.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: None, retryable: None }
     }
 
     /// A parameter is missing or wrong.
-    pub fn invalid(message: impl Into<String>) -> Self {
+    pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(code::INVALID, message)
     }
 

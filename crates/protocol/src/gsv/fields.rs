@@ -7,13 +7,13 @@ use std::{collections::BTreeMap, fmt};
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::Fault;
-use crate::json::{Checked, Json};
+use super::GsvError;
+use crate::json::{RawJson, ValidatedJson};
 
 /// The members of an object, and that of this name apart.
-struct Apart<'n>(&'n str);
+struct RawMemberVisitor<'n>(&'n str);
 
-impl<'de> Visitor<'de> for Apart<'_> {
+impl<'de> Visitor<'de> for RawMemberVisitor<'_> {
     type Value = (Map<String, Value>, Option<Box<RawValue>>);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,201 +34,204 @@ impl<'de> Visitor<'de> for Apart<'_> {
 }
 
 /// The parameters of one request, or the members of one of them.
-pub(super) struct Fields {
+pub(super) struct ParamFields {
     members: Map<String, Value>,
     /// What is in front of a member's name in errors, such as `peer.`.
     within: String,
 }
 
-impl Fields {
-    pub(super) fn of(params: Option<&Json>) -> Result<Self, Fault> {
-        match params.map(Json::read::<Value>) {
+impl ParamFields {
+    pub(super) fn from_params(params: Option<&RawJson>) -> Result<Self, GsvError> {
+        match params.map(RawJson::decode_as::<Value>) {
             None | Some(Ok(Value::Null)) => Ok(Self::from(Map::new())),
             Some(Ok(Value::Object(members))) => Ok(Self::from(members)),
-            Some(Ok(_)) => Err(Fault::invalid("params must be an object")),
+            Some(Ok(_)) => Err(GsvError::bad_request("params must be an object")),
             // Such as a nesting that nobody needs.
-            Some(Err(error)) => Err(Fault::invalid(format!("params cannot be read: {error}"))),
+            Some(Err(error)) => Err(GsvError::bad_request(format!("params cannot be read: {error}"))),
         }
     }
 
     /// No parameters.
-    pub(super) fn none() -> Self {
+    pub(super) fn no_params() -> Self {
         Self::from(Map::new())
     }
 
     /// The same as [`Fields::of`] with one member apart, as it was written. It is read for its errors and not kept otherwise.
-    pub(super) fn with_one_apart(params: Option<&Json>, apart: &str) -> Result<(Self, Option<Json>), Fault> {
-        let Some(text) = params.map(Json::text).filter(|text| text.starts_with('{')) else {
-            return Ok((Self::of(params)?, None));
+    pub(super) fn with_raw_member(params: Option<&RawJson>, apart: &str) -> Result<(Self, Option<RawJson>), GsvError> {
+        let Some(text) = params.map(RawJson::as_text).filter(|text| text.starts_with('{')) else {
+            return Ok((Self::from_params(params)?, None));
         };
         let mut reader = serde_json::Deserializer::from_str(text);
-        let read = reader.deserialize_map(Apart(apart)).and_then(|(members, raw)| {
+        let read = reader.deserialize_map(RawMemberVisitor(apart)).and_then(|(members, raw)| {
             reader.end()?;
-            raw.as_ref().map(|raw| serde_json::from_str::<Checked>(raw.get())).transpose()?;
-            Ok((Self::from(members), raw.map(Json::from)))
+            raw.as_ref().map(|raw| serde_json::from_str::<ValidatedJson>(raw.get())).transpose()?;
+            Ok((Self::from(members), raw.map(RawJson::from)))
         });
-        read.map_err(|error| Fault::invalid(format!("params cannot be read: {error}")))
+        read.map_err(|error| GsvError::bad_request(format!("params cannot be read: {error}")))
     }
 
-    fn wrong(&self, name: &str, expected: &str) -> Fault {
-        Fault::invalid(format!("{}{name} must be {expected}", self.within))
+    fn type_error(&self, name: &str, expected: &str) -> GsvError {
+        GsvError::bad_request(format!("{}{name} must be {expected}", self.within))
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(super) fn has_member(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }
 
     /// Whatever it is. Null counts as absent.
-    pub(super) fn value(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn take_value(&mut self, name: &str) -> Option<Value> {
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
     /// Whatever it is, null too.
-    pub(super) fn any(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn take_any(&mut self, name: &str) -> Option<Value> {
         self.members.remove(name)
     }
 
-    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Fault> {
-        match self.value(name) {
+    pub(super) fn take_text(&mut self, name: &str) -> Result<Option<String>, GsvError> {
+        match self.take_value(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(self.wrong(name, "a string")),
+            Some(_) => Err(self.type_error(name, "a string")),
         }
     }
 
     /// A text of at most so many bytes as JSON: it is recorded among facts, which have a limit.
-    pub(super) fn text_within(&mut self, name: &str, most: usize) -> Result<Option<String>, Fault> {
-        let text = self.text(name)?;
+    pub(super) fn take_text_within(&mut self, name: &str, most: usize) -> Result<Option<String>, GsvError> {
+        let text = self.take_text(name)?;
         let size = text.as_ref().map_or(0, |text| Value::from(text.as_str()).to_string().len());
         if size > most {
-            return Err(Fault::invalid(format!("{}{name} has {size} bytes, at most {most} are taken", self.within)));
+            return Err(GsvError::bad_request(format!(
+                "{}{name} has {size} bytes, at most {most} are taken",
+                self.within
+            )));
         }
         Ok(text)
     }
 
     /// A text that must be there and not be empty; `missing` is the error otherwise.
-    pub(super) fn required(&mut self, name: &str, missing: &str) -> Result<String, Fault> {
-        self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| Fault::invalid(missing))
+    pub(super) fn require_text(&mut self, name: &str, missing: &str) -> Result<String, GsvError> {
+        self.take_text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| GsvError::bad_request(missing))
     }
 
-    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, Fault> {
-        match self.value(name) {
+    pub(super) fn take_flag(&mut self, name: &str) -> Result<Option<bool>, GsvError> {
+        match self.take_value(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(flag)),
-            Some(_) => Err(self.wrong(name, "true or false")),
+            Some(_) => Err(self.type_error(name, "true or false")),
         }
     }
 
-    pub(super) fn number(&mut self, name: &str) -> Result<Option<f64>, Fault> {
-        match self.value(name) {
+    pub(super) fn take_number(&mut self, name: &str) -> Result<Option<f64>, GsvError> {
+        match self.take_value(name) {
             None => Ok(None),
-            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.wrong(name, "a number")),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.type_error(name, "a number")),
         }
     }
 
     /// A whole number from 0 up. `2.0` is one, as some languages write them so, and so is what floats make of one: 1.1
     /// minutes are 66000.00000000001 milliseconds to the original's page.
-    pub(super) fn count(&mut self, name: &str) -> Result<Option<u64>, Fault> {
+    pub(super) fn take_count(&mut self, name: &str) -> Result<Option<u64>, GsvError> {
         const NOISE: f64 = 1e-6;
-        let Some(value) = self.value(name) else { return Ok(None) };
+        let Some(value) = self.take_value(name) else { return Ok(None) };
         let near = || value.as_f64().filter(|number| (number - number.round()).abs() < NOISE).map(f64::round);
-        let count = value.as_u64().or_else(|| near().and_then(floored));
-        count.map(Some).ok_or_else(|| self.wrong(name, "a whole number from 0 up"))
+        let count = value.as_u64().or_else(|| near().and_then(floor_number));
+        count.map(Some).ok_or_else(|| self.type_error(name, "a whole number from 0 up"))
     }
 
     /// A number from 0 up without its fraction, for the one parameter of which the protocol says so.
-    pub(super) fn floored(&mut self, name: &str) -> Result<Option<u64>, Fault> {
-        let Some(value) = self.value(name) else { return Ok(None) };
-        let count = value.as_u64().or_else(|| value.as_f64().and_then(floored));
-        count.map(Some).ok_or_else(|| self.wrong(name, "a number from 0 up"))
+    pub(super) fn take_floored(&mut self, name: &str) -> Result<Option<u64>, GsvError> {
+        let Some(value) = self.take_value(name) else { return Ok(None) };
+        let count = value.as_u64().or_else(|| value.as_f64().and_then(floor_number));
+        count.map(Some).ok_or_else(|| self.type_error(name, "a number from 0 up"))
     }
 
     /// Refuses the first member that nobody took out, by its name. `takes` is what is accepted. Null counts as absent.
-    pub(super) fn end(self, takes: &[&str]) -> Result<(), Fault> {
+    pub(super) fn reject_unknown(self, takes: &[&str]) -> Result<(), GsvError> {
         let left = self.members.iter().find(|(_, value)| !value.is_null()).map(|(name, _)| name.clone());
-        left.map_or(Ok(()), |name| Err(self.unknown(&name, takes)))
+        left.map_or(Ok(()), |name| Err(self.unknown_setting(&name, takes)))
     }
 
     /// The same where null says something: it takes a setting away.
-    pub(super) fn end_with_null(self, takes: &[&str]) -> Result<(), Fault> {
+    pub(super) fn reject_unknown_and_null(self, takes: &[&str]) -> Result<(), GsvError> {
         let left = self.members.keys().next().cloned();
-        left.map_or(Ok(()), |name| Err(self.unknown(&name, takes)))
+        left.map_or(Ok(()), |name| Err(self.unknown_setting(&name, takes)))
     }
 
-    fn unknown(&self, name: &str, takes: &[&str]) -> Fault {
-        Fault::invalid(format!("Unknown setting: {}{name}; accepted: {}", self.within, takes.join(", ")))
+    fn unknown_setting(&self, name: &str, takes: &[&str]) -> GsvError {
+        GsvError::bad_request(format!("Unknown setting: {}{name}; accepted: {}", self.within, takes.join(", ")))
     }
 
-    pub(super) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, Fault> {
-        match self.value(name) {
+    pub(super) fn take_object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, GsvError> {
+        match self.take_value(name) {
             None => Ok(None),
             Some(Value::Object(members)) => Ok(Some(members)),
-            Some(_) => Err(self.wrong(name, "an object")),
+            Some(_) => Err(self.type_error(name, "an object")),
         }
     }
 
     /// An object whose members are looked at by name.
-    pub(super) fn inner(&mut self, name: &str) -> Result<Option<Self>, Fault> {
+    pub(super) fn take_fields(&mut self, name: &str) -> Result<Option<Self>, GsvError> {
         let within = format!("{}{name}.", self.within);
-        Ok(self.object(name)?.map(|members| Self { members, within }))
+        Ok(self.take_object(name)?.map(|members| Self { members, within }))
     }
 
-    pub(super) fn list(&mut self, name: &str) -> Result<Option<Vec<Value>>, Fault> {
-        match self.value(name) {
+    pub(super) fn take_list(&mut self, name: &str) -> Result<Option<Vec<Value>>, GsvError> {
+        match self.take_value(name) {
             None => Ok(None),
             Some(Value::Array(items)) => Ok(Some(items)),
-            Some(_) => Err(self.wrong(name, "an array")),
+            Some(_) => Err(self.type_error(name, "an array")),
         }
     }
 
-    pub(super) fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>, Fault> {
-        let Some(items) = self.list(name)? else { return Ok(None) };
+    pub(super) fn take_texts(&mut self, name: &str) -> Result<Option<Vec<String>>, GsvError> {
+        let Some(items) = self.take_list(name)? else { return Ok(None) };
         let text = |item| match item {
             Value::String(text) => Some(text),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
         };
         let texts: Option<Vec<String>> = items.into_iter().map(text).collect();
-        texts.map(Some).ok_or_else(|| self.wrong(name, "an array of strings"))
+        texts.map(Some).ok_or_else(|| self.type_error(name, "an array of strings"))
     }
 
-    pub(super) fn flags(&mut self, name: &str) -> Result<Option<BTreeMap<String, bool>>, Fault> {
-        let Some(members) = self.object(name)? else { return Ok(None) };
+    pub(super) fn take_flags(&mut self, name: &str) -> Result<Option<BTreeMap<String, bool>>, GsvError> {
+        let Some(members) = self.take_object(name)? else { return Ok(None) };
         let flags: Option<_> =
             members.into_iter().map(|(name, flag)| flag.as_bool().map(|flag| (name, flag))).collect();
-        flags.map(Some).ok_or_else(|| self.wrong(name, "an object of true and false"))
+        flags.map(Some).ok_or_else(|| self.type_error(name, "an object of true and false"))
     }
 
     /// One of a few words, as what they stand for.
-    pub(super) fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, Fault> {
-        let Some(value) = self.value(name) else { return Ok(None) };
+    pub(super) fn take_choice<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, GsvError> {
+        let Some(value) = self.take_value(name) else { return Ok(None) };
         let named = words.iter().find(|(word, _)| value.as_str() == Some(*word));
         named.map(|(_, meant)| Some(*meant)).ok_or_else(|| {
             let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.wrong(name, &format!("one of {}", words.join(", ")))
+            self.type_error(name, &format!("one of {}", words.join(", ")))
         })
     }
 }
 
 /// A number from 0 up without its fraction, if it is one.
-fn floored(number: f64) -> Option<u64> {
+fn floor_number(number: f64) -> Option<u64> {
     /// The largest whole number that JavaScript tells from its neighbour.
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     (0.0..=LARGEST).contains(&number).then_some(number as u64)
 }
 
-impl From<Map<String, Value>> for Fields {
+impl From<Map<String, Value>> for ParamFields {
     fn from(members: Map<String, Value>) -> Self {
         Self { members, within: String::new() }
     }
 }
 
-impl Fields {
+impl ParamFields {
     /// The members of an item of a list.
-    pub(super) fn item(value: Value, within: &str) -> Result<Self, Fault> {
+    pub(super) fn from_item(value: Value, within: &str) -> Result<Self, GsvError> {
         match value {
             Value::Object(members) => Ok(Self { members, within: format!("{within}.") }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Err(Fault::invalid(format!("{within} must be an object")))
+                Err(GsvError::bad_request(format!("{within} must be an object")))
             }
         }
     }

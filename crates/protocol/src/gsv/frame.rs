@@ -7,59 +7,59 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Fault;
-use crate::json::{Json, Wire, mend};
+use super::GsvError;
+use crate::json::{RawJson, WireValue, replace_lone_surrogates};
 
 /// The id of a request, as the JSON that it was written in. Peers write texts; whatever else is repeated as it came.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Id(Json);
+pub struct GsvRequestId(RawJson);
 
-impl Id {
+impl GsvRequestId {
     /// An id that is a text.
-    pub fn of(text: &str) -> Self {
-        Self(Json::of(text))
+    pub fn from_text(text: &str) -> Self {
+        Self(RawJson::from_wire(text))
     }
 
     /// Returns its JSON.
-    pub fn json(&self) -> &str {
-        self.0.text()
+    pub fn as_json(&self) -> &str {
+        self.0.as_text()
     }
 }
 
 /// A frame that came.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Incoming {
+pub enum GsvInboundFrame {
     /// It asks for something.
     Request {
         /// What its answer is told apart by.
-        id: Id,
+        id: GsvRequestId,
         /// The method's name.
         method: String,
         /// Absent as well as null where there are none.
-        params: Option<Json>,
+        params: Option<RawJson>,
     },
     /// It answers something.
     Response {
         /// The id of the request.
-        id: Id,
+        id: GsvRequestId,
         /// The answer: what is given, or what went wrong.
-        outcome: Result<Option<Json>, Fault>,
+        outcome: Result<Option<RawJson>, GsvError>,
     },
     /// It tells of something.
     Event {
         /// The event's name.
         event: String,
         /// What it says.
-        payload: Option<Json>,
+        payload: Option<RawJson>,
         /// Its place among others.
         seq: Option<u64>,
     },
     /// It has an id and is no request that can be read: it is answered.
     Malformed {
         /// The id to answer.
-        id: Id,
+        id: GsvRequestId,
         /// What is wrong.
-        fault: Fault,
+        fault: GsvError,
     },
     /// It cannot be answered, as it has no id. The connection stays.
     Ignored {
@@ -69,7 +69,7 @@ pub enum Incoming {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct GsvFrameEnvelope<'a> {
     #[serde(rename = "type", default, borrow)]
     kind: Option<&'a RawValue>,
     #[serde(default, borrow)]
@@ -90,124 +90,133 @@ struct Envelope<'a> {
     seq: Option<&'a RawValue>,
 }
 
-fn text(raw: Option<&RawValue>) -> Option<String> {
+fn raw_text(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-fn json(raw: Option<&RawValue>) -> Option<Json> {
+fn raw_json(raw: Option<&RawValue>) -> Option<RawJson> {
     raw.filter(|raw| raw.get() != "null").map(|raw| raw.to_owned().into())
 }
 
 /// Reads one frame.
-pub fn read(frame: &str) -> Incoming {
-    match envelope(&mend(frame)) {
-        Ok(envelope) => sort(&envelope),
+pub fn read_frame(frame: &str) -> GsvInboundFrame {
+    match read_envelope(&replace_lone_surrogates(frame)) {
+        Ok(envelope) => classify_frame(&envelope),
         Err(unread) => unread,
     }
 }
 
 /// Reads one frame as the gateway does: it is asked, and neither answered nor told. What a peer sends of that kind with an id is
 /// answered like everything that has one.
-pub fn receive(frame: &str) -> Incoming {
-    let frame = mend(frame);
-    let envelope = match envelope(&frame) {
+pub fn receive_frame(frame: &str) -> GsvInboundFrame {
+    let frame = replace_lone_surrogates(frame);
+    let envelope = match read_envelope(&frame) {
         Ok(envelope) => envelope,
         Err(unread) => return unread,
     };
-    let kind = match text(envelope.kind).as_deref() {
+    let kind = match raw_text(envelope.kind).as_deref() {
         Some("res") => "res",
         Some("evt") => "evt",
-        Some(_) | None => return sort(&envelope),
+        Some(_) | None => return classify_frame(&envelope),
     };
-    match json(envelope.id) {
-        Some(id) => Incoming::Malformed { id: Id(id), fault: Fault::invalid(format!("Unexpected frame type: {kind}")) },
-        None => Incoming::Ignored { why: "a gateway is neither answered nor told" },
+    match raw_json(envelope.id) {
+        Some(id) => GsvInboundFrame::Malformed {
+            id: GsvRequestId(id),
+            fault: GsvError::bad_request(format!("Unexpected frame type: {kind}")),
+        },
+        None => GsvInboundFrame::Ignored { why: "a gateway is neither answered nor told" },
     }
 }
 
-fn envelope(frame: &str) -> Result<Envelope<'_>, Incoming> {
+fn read_envelope(frame: &str) -> Result<GsvFrameEnvelope<'_>, GsvInboundFrame> {
     if !frame.trim_start().starts_with('{') {
-        return Err(Incoming::Ignored { why: "not an object" });
+        return Err(GsvInboundFrame::Ignored { why: "not an object" });
     }
     serde_json::from_str(frame).map_err(|error| match error.is_data() {
-        true => twice(frame),
-        false => Incoming::Ignored { why: "not JSON" },
+        true => duplicate_member(frame),
+        false => GsvInboundFrame::Ignored { why: "not JSON" },
     })
 }
 
-fn sort(envelope: &Envelope<'_>) -> Incoming {
-    let id = json(envelope.id).map(Id);
-    let kind = text(envelope.kind);
+fn classify_frame(envelope: &GsvFrameEnvelope<'_>) -> GsvInboundFrame {
+    let id = raw_json(envelope.id).map(GsvRequestId);
+    let kind = raw_text(envelope.kind);
     match (kind.as_deref(), id) {
-        (Some("req"), Some(id)) => request(id, envelope),
-        (Some("req"), None) => Incoming::Ignored { why: "a request without an id" },
-        (Some("res"), Some(id)) => response(id, envelope),
-        (Some("res"), None) => Incoming::Ignored { why: "a response without an id" },
-        (Some("evt"), _) => match text(envelope.event) {
-            Some(event) => Incoming::Event { event, payload: json(envelope.payload), seq: number(envelope.seq) },
-            None => Incoming::Ignored { why: "an event without a name" },
+        (Some("req"), Some(id)) => read_request(id, envelope),
+        (Some("req"), None) => GsvInboundFrame::Ignored { why: "a request without an id" },
+        (Some("res"), Some(id)) => read_response(id, envelope),
+        (Some("res"), None) => GsvInboundFrame::Ignored { why: "a response without an id" },
+        (Some("evt"), _) => match raw_text(envelope.event) {
+            Some(event) => {
+                GsvInboundFrame::Event { event, payload: raw_json(envelope.payload), seq: raw_number(envelope.seq) }
+            }
+            None => GsvInboundFrame::Ignored { why: "an event without a name" },
         },
-        (_, None) => Incoming::Ignored { why: "a frame of an unknown type" },
+        (_, None) => GsvInboundFrame::Ignored { why: "a frame of an unknown type" },
         (_, Some(id)) => {
             let kind = kind.map_or_else(|| envelope.kind.map_or("undefined", RawValue::get).into(), Cow::Owned);
-            Incoming::Malformed { id, fault: Fault::invalid(format!("Unknown frame type: {kind}")) }
+            GsvInboundFrame::Malformed { id, fault: GsvError::bad_request(format!("Unknown frame type: {kind}")) }
         }
     }
 }
 
 /// A frame in which a member is there twice: what it asks for cannot be told, but who is to hear of that. Of ids the last
 /// counts, as with the peers' own readers.
-fn twice(frame: &str) -> Incoming {
+fn duplicate_member(frame: &str) -> GsvInboundFrame {
     let members: Result<BTreeMap<String, &RawValue>, _> = serde_json::from_str(frame);
-    match members.ok().and_then(|members| json(members.get("id").copied())) {
-        Some(id) => Incoming::Malformed { id: Id(id), fault: Fault::invalid("A member is there twice") },
-        None => Incoming::Ignored { why: "a member is there twice" },
+    match members.ok().and_then(|members| raw_json(members.get("id").copied())) {
+        Some(id) => {
+            GsvInboundFrame::Malformed { id: GsvRequestId(id), fault: GsvError::bad_request("A member is there twice") }
+        }
+        None => GsvInboundFrame::Ignored { why: "a member is there twice" },
     }
 }
 
-fn number(raw: Option<&RawValue>) -> Option<u64> {
+fn raw_number(raw: Option<&RawValue>) -> Option<u64> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-fn request(id: Id, envelope: &Envelope<'_>) -> Incoming {
-    match text(envelope.method) {
-        Some(method) if !method.is_empty() => Incoming::Request { id, method, params: json(envelope.params) },
+fn read_request(id: GsvRequestId, envelope: &GsvFrameEnvelope<'_>) -> GsvInboundFrame {
+    match raw_text(envelope.method) {
+        Some(method) if !method.is_empty() => {
+            GsvInboundFrame::Request { id, method, params: raw_json(envelope.params) }
+        }
         Some(_) | None => {
             let is_there = envelope.method.is_some_and(|raw| raw.get() != "null" && raw.get() != "\"\"");
             let message = if is_there { "method must be a string" } else { "method required" };
-            Incoming::Malformed { id, fault: Fault::invalid(message) }
+            GsvInboundFrame::Malformed { id, fault: GsvError::bad_request(message) }
         }
     }
 }
 
-fn response(id: Id, envelope: &Envelope<'_>) -> Incoming {
+fn read_response(id: GsvRequestId, envelope: &GsvFrameEnvelope<'_>) -> GsvInboundFrame {
     let outcome = match envelope.ok.map(RawValue::get) {
-        Some("true") => Ok(json(envelope.payload)),
+        Some("true") => Ok(raw_json(envelope.payload)),
         Some("false") => {
             let fault = envelope.error.and_then(|raw| serde_json::from_str(raw.get()).ok());
-            Err(fault.unwrap_or_else(|| Fault::new(super::code::FAILED, "the error cannot be read")))
+            Err(fault.unwrap_or_else(|| GsvError::new(super::code::FAILED, "the error cannot be read")))
         }
-        Some(_) | None => return Incoming::Ignored { why: "a response that is neither ok nor not" },
+        Some(_) | None => return GsvInboundFrame::Ignored { why: "a response that is neither ok nor not" },
     };
-    Incoming::Response { id, outcome }
+    GsvInboundFrame::Response { id, outcome }
 }
 
 #[derive(Serialize)]
-struct Answer<'a, T: ?Sized> {
+struct GsvResponseFrame<'a, T: ?Sized> {
     #[serde(rename = "type")]
     kind: &'static str,
-    id: &'a Json,
+    id: &'a RawJson,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Fault>,
+    error: Option<&'a GsvError>,
 }
 
-impl<T: Wire + ?Sized> Wire for Answer<'_, T> {}
+impl<T: WireValue + ?Sized> WireValue for GsvResponseFrame<'_, T> {}
 
 #[derive(Serialize)]
-struct Told<'a, T: ?Sized> {
+struct GsvEventFrame<'a, T: ?Sized> {
     #[serde(rename = "type")]
     kind: &'static str,
     event: &'a str,
@@ -216,10 +225,10 @@ struct Told<'a, T: ?Sized> {
     seq: Option<u64>,
 }
 
-impl<T: Wire + ?Sized> Wire for Told<'_, T> {}
+impl<T: WireValue + ?Sized> WireValue for GsvEventFrame<'_, T> {}
 
 #[derive(Serialize)]
-struct Asked<'a, T: ?Sized> {
+struct GsvRequestFrame<'a, T: ?Sized> {
     #[serde(rename = "type")]
     kind: &'static str,
     id: &'a str,
@@ -228,49 +237,51 @@ struct Asked<'a, T: ?Sized> {
     params: Option<&'a T>,
 }
 
-impl<T: Wire + ?Sized> Wire for Asked<'_, T> {}
+impl<T: WireValue + ?Sized> WireValue for GsvRequestFrame<'_, T> {}
 
-fn frame(value: &(impl Wire + ?Sized)) -> String {
+fn encode_frame(value: &(impl WireValue + ?Sized)) -> String {
     serde_json::to_string(value).expect("a wire value always encodes")
 }
 
 /// The frame that answers a request with what was asked for.
-pub fn answer(id: &Id, payload: &(impl Wire + ?Sized)) -> String {
-    frame(&Answer { kind: "res", id: &id.0, ok: true, payload: Some(payload), error: None })
+pub fn encode_response(id: &GsvRequestId, payload: &(impl WireValue + ?Sized)) -> String {
+    encode_frame(&GsvResponseFrame { kind: "res", id: &id.0, ok: true, payload: Some(payload), error: None })
 }
 
 /// The frame that answers a request with what went wrong.
-pub fn refusal(id: &Id, fault: &Fault) -> String {
-    frame(&Answer::<()> { kind: "res", id: &id.0, ok: false, payload: None, error: Some(fault) })
+pub fn encode_error(id: &GsvRequestId, fault: &GsvError) -> String {
+    encode_frame(&GsvResponseFrame::<()> { kind: "res", id: &id.0, ok: false, payload: None, error: Some(fault) })
 }
 
 /// The frame of an event. `seq` where its place among others matters.
-pub fn event(event: &str, payload: &(impl Wire + ?Sized), seq: Option<u64>) -> String {
-    frame(&Told { kind: "evt", event, payload, seq })
+pub fn encode_event(event: &str, payload: &(impl WireValue + ?Sized), seq: Option<u64>) -> String {
+    encode_frame(&GsvEventFrame { kind: "evt", event, payload, seq })
 }
 
 /// The frame of a request, as our own node sends them.
-pub fn ask(id: &str, method: super::Method, params: Option<&(impl Wire + ?Sized)>) -> String {
-    frame(&Asked { kind: "req", id, method: method.name(), params })
+pub fn encode_request(id: &str, method: super::Method, params: Option<&(impl WireValue + ?Sized)>) -> String {
+    encode_frame(&GsvRequestFrame { kind: "req", id, method: method.name(), params })
 }
 
 /// Reads, for a fuzz loop, `bytes` as one frame, and a request in it as its method's.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
-    let (id, fault) = match receive(&String::from_utf8_lossy(bytes)) {
-        Incoming::Request { id, method, params } => {
+    let (id, fault) = match receive_frame(&String::from_utf8_lossy(bytes)) {
+        GsvInboundFrame::Request { id, method, params } => {
             let fault = match super::Method::named(&method) {
-                None => Some(Fault::unknown_method(&method)),
-                Some(super::Method::Connect) => super::connect::Connect::read(params.as_ref(), |_| true).err(),
-                Some(method) => super::Request::read(method, params.as_ref()).err(),
+                None => Some(GsvError::unknown_method(&method)),
+                Some(super::Method::Connect) => {
+                    super::connect::ConnectingPeer::from_params(params.as_ref(), |_| true).err()
+                }
+                Some(method) => super::GsvRequest::from_params(method, params.as_ref()).err(),
             };
             let Some(fault) = fault else { return };
             (id, fault)
         }
-        Incoming::Malformed { id, fault } => (id, fault),
-        Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => return,
+        GsvInboundFrame::Malformed { id, fault } => (id, fault),
+        GsvInboundFrame::Response { .. } | GsvInboundFrame::Event { .. } | GsvInboundFrame::Ignored { .. } => return,
     };
     // Whatever is refused is refused with its own id and in words.
-    let told = read(&refusal(&id, &fault));
-    assert_eq!(told, Incoming::Response { id, outcome: Err(fault) });
+    let response = read_frame(&encode_error(&id, &fault));
+    assert_eq!(response, GsvInboundFrame::Response { id, outcome: Err(fault) });
 }

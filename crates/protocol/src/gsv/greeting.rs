@@ -4,6 +4,6 @@
 pub const HEADER: &str = "x-countersign-node";
 
 /// The name of the abstract socket at which it is given one, of a gateway at this port.
-pub fn socket(port: u16) -> String {
+pub fn socket_name(port: u16) -> String {
     format!("countersign-nodes-{port}")
 }

@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Fault;
-use super::channel::Peer;
-use super::fields::Fields;
-use crate::json::Wire;
+use super::GsvError;
+use super::channel::ChatPeer;
+use super::fields::ParamFields;
+use crate::json::WireValue;
 
 /// Whose heartbeat or skills are meant if nothing is said.
 pub const DEFAULT_AGENT: &str = "main";
 
 /// Parameters of `heartbeat.trigger`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trigger {
+pub struct HeartbeatTriggerParams {
     /// The agent.
     pub agent: String,
 }
 
-impl Trigger {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        Ok(Self { agent: agent(&mut fields)?.unwrap_or_else(|| DEFAULT_AGENT.to_owned()) })
+impl HeartbeatTriggerParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        Ok(Self { agent: read_agent(&mut fields)?.unwrap_or_else(|| DEFAULT_AGENT.to_owned()) })
     }
 }
 
-pub(super) fn agent(fields: &mut Fields) -> Result<Option<String>, Fault> {
-    Ok(fields.text("agentId")?.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty()))
+pub(super) fn read_agent(fields: &mut ParamFields) -> Result<Option<String>, GsvError> {
+    Ok(fields.take_text("agentId")?.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty()))
 }
 
 /// Where an agent was last spoken to.
@@ -38,7 +38,7 @@ pub struct LastActive {
     /// Which account of it.
     pub account_id: String,
     /// In which chat.
-    pub peer: Peer,
+    pub peer: ChatPeer,
     /// When.
     pub timestamp: u64,
 }
@@ -46,7 +46,7 @@ pub struct LastActive {
 /// The state of an agent's heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct State {
+pub struct AgentHeartbeat {
     /// The agent.
     pub agent_id: String,
     /// When it is due next. Null if it is off.
@@ -66,15 +66,15 @@ pub struct State {
 
 /// The answer to `heartbeat.status`, and with a message to `heartbeat.start`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Status {
+pub struct HeartbeatStatusResult {
     /// What people should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// By agent.
-    pub agents: BTreeMap<String, State>,
+    pub agents: BTreeMap<String, AgentHeartbeat>,
 }
 
-impl Wire for Status {}
+impl WireValue for HeartbeatStatusResult {}
 
 /// What `heartbeat.start` says.
 pub const STARTED: &str = "Heartbeat scheduler started";
@@ -82,7 +82,7 @@ pub const STARTED: &str = "Heartbeat scheduler started";
 /// The answer to `heartbeat.trigger`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Triggered {
+pub struct HeartbeatTriggerResult {
     /// Whether it ran.
     pub ok: bool,
     /// What came of it.
@@ -95,11 +95,11 @@ pub struct Triggered {
     pub skip_reason: Option<String>,
 }
 
-impl Wire for Triggered {}
+impl WireValue for HeartbeatTriggerResult {}
 
-impl Triggered {
+impl HeartbeatTriggerResult {
     /// It runs in this session.
-    pub fn ran(agent: &str, session: &str) -> Self {
+    pub fn started_in(agent: &str, session: &str) -> Self {
         let message = format!("Heartbeat triggered for agent {agent} (session: {session})");
         Self { ok: true, message, skipped: None, skip_reason: None }
     }

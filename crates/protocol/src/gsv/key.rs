@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use super::channel::{Peer, PeerKind};
+use super::channel::{ChatPeer, PeerKind};
 
 /// What messages of one person go into which session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum DmScope {
 
 impl DmScope {
     /// The scope of this name in the settings.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "main" => Some(Self::Main),
             "per-peer" => Some(Self::PerPeer),
@@ -35,7 +35,7 @@ impl DmScope {
 
 /// How keys are made: settings under `session`, and the default agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys {
+pub struct SessionKeyScheme {
     /// The agent that is meant if none is named.
     pub agent: String,
     /// What the main session is called.
@@ -46,7 +46,7 @@ pub struct Keys {
     pub identities: BTreeMap<String, Vec<String>>,
 }
 
-impl Default for Keys {
+impl Default for SessionKeyScheme {
     fn default() -> Self {
         Self {
             agent: "main".to_owned(),
@@ -61,42 +61,42 @@ impl Default for Keys {
 const NO_CHANNEL: &str = "unknown";
 const DEFAULT_ACCOUNT: &str = "default";
 /// How many digits tell ids apart of which a token keeps too little.
-const TOLD_APART: usize = 12;
+const DIGEST_DIGITS: usize = 12;
 
-impl Keys {
+impl SessionKeyScheme {
     /// The main session of an agent.
-    pub fn main(&self, agent: &str) -> String {
+    pub fn main_session_key(&self, agent: &str) -> String {
         format!("agent:{}:{}", agent_id(agent), self.main_key)
     }
 
     /// The session of a chat.
-    pub fn of_chat(&self, agent: &str, channel: &str, account: &str, peer: &Peer) -> String {
+    pub fn chat_session_key(&self, agent: &str, channel: &str, account: &str, peer: &ChatPeer) -> String {
         match peer.kind {
-            PeerKind::Dm => self.dm(agent, Some(channel), Some(account), &peer.id),
+            PeerKind::Dm => self.dm_session_key(agent, Some(channel), Some(account), &peer.id),
             PeerKind::Group | PeerKind::Channel | PeerKind::Thread => {
-                let (agent, channel, peer_id) = (agent_id(agent), token(channel), name_of(&peer.id));
+                let (agent, channel, peer_id) = (agent_id(agent), key_token(channel), name_of(&peer.id));
                 format!("agent:{agent}:{channel}:{}:{peer_id}", peer.kind.name())
             }
         }
     }
 
     /// The session of a job.
-    pub fn of_job(agent: &str, job: &str) -> String {
+    pub fn job_session_key(agent: &str, job: &str) -> String {
         format!("agent:{}:cron:{job}", agent_id(agent))
     }
 
     /// The session of an agent's heartbeat.
-    pub fn of_heartbeat(agent: &str) -> String {
+    pub fn heartbeat_session_key(agent: &str) -> String {
         format!("agent:{}:heartbeat:system:internal", agent_id(agent))
     }
 
-    fn dm(&self, agent: &str, channel: Option<&str>, account: Option<&str>, peer: &str) -> String {
-        let identity = self.identity(channel, peer);
+    fn dm_session_key(&self, agent: &str, channel: Option<&str>, account: Option<&str>, peer: &str) -> String {
+        let identity = self.identity_name(channel, peer);
         let peer = name_of(identity.unwrap_or(peer));
-        let channel = token(channel.unwrap_or(NO_CHANNEL));
+        let channel = key_token(channel.unwrap_or(NO_CHANNEL));
         let account = account_id(account.unwrap_or(DEFAULT_ACCOUNT));
         match self.scope {
-            DmScope::Main => self.main(agent),
+            DmScope::Main => self.main_session_key(agent),
             DmScope::PerPeer => format!("agent:{}:dm:{peer}", agent_id(agent)),
             DmScope::PerChannelPeer => format!("agent:{}:{channel}:dm:{peer}", agent_id(agent)),
             DmScope::PerAccountChannelPeer => format!("agent:{}:{channel}:{account}:dm:{peer}", agent_id(agent)),
@@ -104,18 +104,20 @@ impl Keys {
     }
 
     /// The name of the person who has this id.
-    pub fn identity(&self, channel: Option<&str>, id: &str) -> Option<&str> {
-        let id = phone(id);
+    pub fn identity_name(&self, channel: Option<&str>, id: &str) -> Option<&str> {
+        let id = phone_number(id);
         let is_same = |link: &String| match (link.split_once(':'), channel) {
             // A number of a device, such as 49…:12, is no network.
-            (Some((network, linked)), Some(channel)) if network.eq_ignore_ascii_case(channel) => phone(linked) == id,
-            _ => phone(link) == id,
+            (Some((network, linked)), Some(channel)) if network.eq_ignore_ascii_case(channel) => {
+                phone_number(linked) == id
+            }
+            _ => phone_number(link) == id,
         };
         self.identities.iter().find(|(_, links)| links.iter().any(is_same)).map(|(name, _)| name.as_str())
     }
 
     /// The key under which a session is kept that somebody calls `raw`. Of a canonical key it is that key.
-    pub fn canonical(&self, raw: &str) -> String {
+    pub fn canonical_key(&self, raw: &str) -> String {
         let raw = raw.trim();
         let is_main = |key: &str| key.eq_ignore_ascii_case("main") || key.eq_ignore_ascii_case(&self.main_key);
         let parts: Vec<&str> = raw.split(':').collect();
@@ -123,12 +125,12 @@ impl Keys {
             // Free keys are as good as any.
             [first, ..] if first != "agent" => {
                 if is_main(raw) {
-                    self.main(&self.agent)
+                    self.main_session_key(&self.agent)
                 } else {
                     raw.to_owned()
                 }
             }
-            [_, agent, key] if is_main(key) => self.main(agent),
+            [_, agent, key] if is_main(key) => self.main_session_key(agent),
             [_, _, "cron", ..] => raw.to_owned(),
             [_, agent, ref rest @ ..] if rest.len() >= 2 => {
                 self.canonical_of(agent, rest).unwrap_or_else(|| raw.to_owned())
@@ -142,14 +144,14 @@ impl Keys {
             rest.iter().position(|part| part.eq_ignore_ascii_case("dm")).filter(|at| *at <= 2 && at + 1 < rest.len());
         if let Some(at) = dm {
             let peer = rest[at + 1..].join(":");
-            return Some(self.dm(agent, rest[..at].first().copied(), rest[..at].get(1).copied(), &peer));
+            return Some(self.dm_session_key(agent, rest[..at].first().copied(), rest[..at].get(1).copied(), &peer));
         }
         let kind = rest.get(1)?.to_ascii_lowercase();
         if !matches!(kind.as_str(), "group" | "channel" | "thread") || rest.len() < 3 {
             return None;
         }
         let peer = name_of(&rest[2..].join(":"));
-        Some(format!("agent:{}:{}:{kind}:{peer}", agent_id(agent), token(rest[0])))
+        Some(format!("agent:{}:{}:{kind}:{peer}", agent_id(agent), key_token(rest[0])))
     }
 }
 
@@ -192,7 +194,7 @@ fn plain_id(id: &str, fallback: &str) -> String {
 }
 
 /// A part of a key that a network gave: lower case, and `_` for whatever has no place in a key.
-pub fn token(text: &str) -> String {
+pub fn key_token(text: &str) -> String {
     let plain = |c: char| {
         let is_plain = c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '_' | '@' | '.');
         if is_plain { c } else { '_' }
@@ -208,15 +210,15 @@ fn name_of(id: &str) -> String {
     let is_matrix = id.starts_with(['!', '@', '#']) && id.contains(':');
     let has_case = is_matrix && id.contains(|c: char| c.is_ascii_uppercase());
     if id.is_ascii() && !has_case {
-        return token(id);
+        return key_token(id);
     }
     let digest = hex::encode(Sha256::digest(id.as_bytes()));
-    format!("{}-{}", token(id), &digest[..TOLD_APART])
+    format!("{}-{}", key_token(id), &digest[..DIGEST_DIGITS])
 }
 
 /// The phone number in an id of a network: digits, with `+` if it was there or if there are ten or more. An id without
 /// digits is itself, so that no two of them become one.
-pub fn phone(id: &str) -> String {
+pub fn phone_number(id: &str) -> String {
     const SUFFIXES: [&str; 4] = ["@s.whatsapp.net", "@c.us", "@g.us", "@lid"];
     let id = id.trim();
     let bare = SUFFIXES.iter().find_map(|suffix| id.strip_suffix(suffix)).unwrap_or(id);

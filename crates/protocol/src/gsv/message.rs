@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::json::Wire;
+use crate::json::WireValue;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Message {
+pub enum GsvMessage {
     /// Somebody said it.
     User {
         /// Text, or parts where there are images.
@@ -22,7 +22,7 @@ pub enum Message {
         content: Vec<AssistantPart>,
         /// What it took.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        usage: Option<Usage>,
+        usage: Option<MessageUsage>,
         /// Why it stopped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop_reason: Option<String>,
@@ -47,7 +47,7 @@ pub enum Message {
     },
 }
 
-impl Wire for Message {}
+impl WireValue for GsvMessage {}
 
 /// What somebody said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ pub struct TextPart {
 /// Tokens that an answer took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
+pub struct MessageUsage {
     /// Read.
     pub input: u64,
     /// Written.
@@ -126,27 +126,27 @@ pub struct Usage {
     pub total_tokens: u64,
 }
 
-impl Message {
+impl GsvMessage {
     /// All of its text. Empty if it has none.
-    pub fn text(&self) -> String {
+    pub fn plain_text(&self) -> String {
         match self {
             Self::User { content: UserContent::Text(text), .. } => text.clone(),
             Self::User { content: UserContent::Parts(parts), .. } => {
-                joined(parts.iter().filter_map(|part| match part {
+                join_lines(parts.iter().filter_map(|part| match part {
                     UserPart::Text { text } => Some(text.as_str()),
                     UserPart::Image { .. } => None,
                 }))
             }
-            Self::Assistant { content, .. } => joined(content.iter().filter_map(|part| match part {
+            Self::Assistant { content, .. } => join_lines(content.iter().filter_map(|part| match part {
                 AssistantPart::Text { text } => Some(text.as_str()),
                 AssistantPart::Thinking { .. } | AssistantPart::ToolCall { .. } => None,
             })),
-            Self::ToolResult { content, .. } => joined(content.iter().map(|part| part.text.as_str())),
+            Self::ToolResult { content, .. } => join_lines(content.iter().map(|part| part.text.as_str())),
         }
     }
 
     /// What the gateway itself says in a chat, such as what waits for an answer.
-    pub fn said(text: &str, timestamp: u64) -> Self {
+    pub fn gateway_message(text: &str, timestamp: u64) -> Self {
         Self::Assistant {
             content: vec![AssistantPart::Text { text: text.to_owned() }],
             usage: None,
@@ -157,7 +157,7 @@ impl Message {
     }
 }
 
-fn joined<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+fn join_lines<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 

@@ -1,11 +1,11 @@
 //! The one table of methods: who may call what, and which answers come later.
 
-use super::connect::Mode;
-use super::{Fault, code};
+use super::connect::PeerMode;
+use super::{GsvError, code};
 
 /// What whoever calls a method must be allowed to do, beside being connected in the right mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum MethodScope {
     /// Nothing: it opens the connection or keeps it alive.
     Presence,
     /// See sessions, jobs, files, logs and states.
@@ -22,7 +22,7 @@ pub enum Scope {
 
 /// How long an answer may take before it is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deadline {
+pub enum MethodDeadline {
     /// It is given as soon as it is recorded.
     AtOnce,
     /// What `timeouts.toolMs` says.
@@ -30,12 +30,12 @@ pub enum Deadline {
     /// So many milliseconds.
     Milliseconds(u64),
     /// What the request says.
-    Asked,
+    FromRequest,
     /// As long as the run takes that it starts.
     Run,
 }
 
-impl Deadline {
+impl MethodDeadline {
     /// Whether the answer comes later, when somebody else is done.
     pub const fn is_deferred(self) -> bool {
         !matches!(self, Self::AtOnce)
@@ -44,17 +44,17 @@ impl Deadline {
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct MethodRow {
     /// The method.
     pub method: Method,
     /// Its name on the wire.
     pub name: &'static str,
     /// In which modes a peer may call it.
-    pub modes: &'static [Mode],
+    pub modes: &'static [PeerMode],
     /// What it must be allowed to.
-    pub scope: Scope,
+    pub scope: MethodScope,
     /// When the answer is due.
-    pub deadline: Deadline,
+    pub deadline: MethodDeadline,
 }
 
 macro_rules! methods {
@@ -86,16 +86,16 @@ macro_rules! methods {
     };
 }
 
-const ANY: &[Mode] = &[Mode::Client, Mode::Node, Mode::Channel];
-const CLIENT: &[Mode] = &[Mode::Client];
-const NODE: &[Mode] = &[Mode::Node];
-const CHANNEL: &[Mode] = &[Mode::Channel];
-const CLIENT_AND_NODE: &[Mode] = &[Mode::Client, Mode::Node];
+const ANY: &[PeerMode] = &[PeerMode::Client, PeerMode::Node, PeerMode::Channel];
+const CLIENT: &[PeerMode] = &[PeerMode::Client];
+const NODE: &[PeerMode] = &[PeerMode::Node];
+const CHANNEL: &[PeerMode] = &[PeerMode::Channel];
+const CLIENT_AND_NODE: &[PeerMode] = &[PeerMode::Client, PeerMode::Node];
 
 /// How long a node has for its log, in milliseconds.
-const LOGS: Deadline = Deadline::Milliseconds(20_000);
+const LOGS: MethodDeadline = MethodDeadline::Milliseconds(20_000);
 
-use Deadline::{Asked, AtOnce, Run, Tool};
+use MethodDeadline::{AtOnce, FromRequest, Run, Tool};
 
 methods! {
     Connect "connect" ANY Presence AtOnce;
@@ -109,7 +109,7 @@ methods! {
     ToolRequest "tool.request" CLIENT Chat AtOnce;
     NodeProbeResult "node.probe.result" NODE Node AtOnce;
     // It may overtake the result that says what it is about.
-    NodeExecEvent "node.exec.event" NODE Node Asked;
+    NodeExecEvent "node.exec.event" NODE Node FromRequest;
     LogsGet "logs.get" CLIENT Read LOGS;
     LogsResult "logs.result" NODE Node AtOnce;
     SessionsList "sessions.list" CLIENT Read AtOnce;
@@ -141,7 +141,7 @@ methods! {
     PairApprove "pair.approve" CLIENT Admin AtOnce;
     PairReject "pair.reject" CLIENT Admin AtOnce;
     SkillsStatus "skills.status" CLIENT Read AtOnce;
-    SkillsUpdate "skills.update" CLIENT Read Asked;
+    SkillsUpdate "skills.update" CLIENT Read FromRequest;
     WorkspaceList "workspace.list" CLIENT Read AtOnce;
     WorkspaceRead "workspace.read" CLIENT Read AtOnce;
     WorkspaceWrite "workspace.write" CLIENT Admin AtOnce;
@@ -150,7 +150,7 @@ methods! {
 
 impl Method {
     /// Its row of the table.
-    pub fn row(self) -> &'static Row {
+    pub fn table_row(self) -> &'static MethodRow {
         // Methods stand in the table in the order in which they are declared.
         &TABLE[self as usize]
     }
@@ -159,11 +159,11 @@ impl Method {
     ///
     /// # Errors
     /// 403 with what its clients expect.
-    pub fn allowed(self, mode: Mode) -> Result<(), Fault> {
-        if self.row().modes.contains(&mode) {
+    pub fn check_allowed(self, mode: PeerMode) -> Result<(), GsvError> {
+        if self.table_row().modes.contains(&mode) {
             return Ok(());
         }
-        Err(Fault::new(code::FORBIDDEN, format!("Method {} not allowed for mode", self.name())))
+        Err(GsvError::new(code::FORBIDDEN, format!("Method {} not allowed for mode", self.name())))
     }
 }
 
@@ -171,12 +171,12 @@ impl Method {
 ///
 /// # Errors
 /// In this order: 101 for whatever comes before `connect`, 404 for a name that no method has, 403 for a mode that may not.
-pub fn dispatch(method: &str, mode: Option<Mode>) -> Result<Method, Fault> {
+pub fn dispatch_method(method: &str, mode: Option<PeerMode>) -> Result<Method, GsvError> {
     let named = Method::named(method);
     let Some(mode) = mode else {
-        return named.filter(|method| *method == Method::Connect).ok_or_else(Fault::not_connected);
+        return named.filter(|method| *method == Method::Connect).ok_or_else(GsvError::not_connected);
     };
-    let method = named.ok_or_else(|| Fault::unknown_method(method))?;
-    method.allowed(mode)?;
+    let method = named.ok_or_else(|| GsvError::unknown_method(method))?;
+    method.check_allowed(mode)?;
     Ok(method)
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Fault;
-use super::fields::Fields;
-use crate::json::Wire;
+use super::GsvError;
+use super::fields::ParamFields;
+use crate::json::WireValue;
 
 /// The event `node.probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Probe {
+pub struct NodeProbe {
     /// To be given back with the answer.
     pub probe_id: String,
     /// Only `bins` is known.
@@ -22,7 +22,7 @@ pub struct Probe {
     pub timeout_ms: u64,
 }
 
-impl Wire for Probe {}
+impl WireValue for NodeProbe {}
 
 /// Whether a node can be asked for a program of this name.
 pub fn is_program(name: &str) -> bool {
@@ -31,14 +31,14 @@ pub fn is_program(name: &str) -> bool {
 }
 
 /// How long a probe may take, in milliseconds: what was asked for within 1 to 120 seconds, 15 by default.
-pub fn probe_timeout(asked: Option<u64>) -> u64 {
-    asked.unwrap_or(15_000).clamp(1_000, 120_000)
+pub fn probe_timeout(requested_ms: Option<u64>) -> u64 {
+    requested_ms.unwrap_or(15_000).clamp(1_000, 120_000)
 }
 
 /// Parameters of `node.probe.result`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Probed {
+pub struct NodeProbeResult {
     /// The probe.
     pub probe_id: String,
     /// Whether it could look.
@@ -51,15 +51,15 @@ pub struct Probed {
     pub error: Option<String>,
 }
 
-impl Wire for Probed {}
+impl WireValue for NodeProbeResult {}
 
-impl Probed {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl NodeProbeResult {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         Ok(Self {
-            probe_id: fields.required("probeId", "probeId required")?,
-            ok: fields.flag("ok")?.ok_or_else(|| Fault::invalid("ok required"))?,
-            bins: fields.flags("bins")?,
-            error: fields.text("error")?,
+            probe_id: fields.require_text("probeId", "probeId required")?,
+            ok: fields.take_flag("ok")?.ok_or_else(|| GsvError::bad_request("ok required"))?,
+            bins: fields.take_flags("bins")?,
+            error: fields.take_text("error")?,
         })
     }
 }
@@ -102,8 +102,8 @@ pub enum ExecReport {
 }
 
 impl ExecReport {
-    pub(super) fn read(fields: Result<Fields, Fault>) -> Self {
-        match fields.and_then(ExecEvent::read) {
+    pub(super) fn from_fields(fields: Result<ParamFields, GsvError>) -> Self {
+        match fields.and_then(ExecEvent::from_fields) {
             Ok(event) => Self::Event(event),
             Err(fault) => Self::Unreadable(fault.message),
         }
@@ -140,12 +140,12 @@ pub struct ExecEvent {
     pub ended_at: Option<u64>,
 }
 
-impl Wire for ExecEvent {}
+impl WireValue for ExecEvent {}
 
 impl ExecEvent {
     /// Reads an event. What is beside its two names and its kind counts as absent if it is of another kind. An event
     /// without an id is known by all that it says.
-    fn read(mut fields: Fields) -> Result<Self, Fault> {
+    fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         let states = [
             ("started", ExecState::Started),
             ("finished", ExecState::Finished),
@@ -153,26 +153,33 @@ impl ExecEvent {
             ("timed_out", ExecState::TimedOut),
         ];
         let event = Self {
-            event_id: fields.text("eventId").ok().flatten().unwrap_or_default(),
-            session_id: fields.required("sessionId", "sessionId required")?,
-            event: fields.word("event", &states)?.ok_or_else(|| Fault::invalid("event required"))?,
-            call_id: fields.text("callId").ok().flatten().filter(|call| !call.is_empty()),
-            exit_code: fields.value("exitCode").as_ref().and_then(serde_json::Value::as_i64),
-            signal: fields.text("signal").ok().flatten(),
-            output_tail: fields.text("outputTail").ok().flatten().map(|tail| last(&tail, LONGEST_TAIL).to_owned()),
-            started_at: fields.floored("startedAt").ok().flatten(),
-            ended_at: fields.floored("endedAt").ok().flatten(),
+            event_id: fields.take_text("eventId").ok().flatten().unwrap_or_default(),
+            session_id: fields.require_text("sessionId", "sessionId required")?,
+            event: fields.take_choice("event", &states)?.ok_or_else(|| GsvError::bad_request("event required"))?,
+            call_id: fields.take_text("callId").ok().flatten().filter(|call| !call.is_empty()),
+            exit_code: fields.take_value("exitCode").as_ref().and_then(serde_json::Value::as_i64),
+            signal: fields.take_text("signal").ok().flatten(),
+            output_tail: fields
+                .take_text("outputTail")
+                .ok()
+                .flatten()
+                .map(|tail| last_chars(&tail, LONGEST_TAIL).to_owned()),
+            started_at: fields.take_floored("startedAt").ok().flatten(),
+            ended_at: fields.take_floored("endedAt").ok().flatten(),
         };
-        let event_id =
-            if event.event_id.is_empty() { crate::Json::of(&event).text().to_owned() } else { event.event_id };
+        let event_id = if event.event_id.is_empty() {
+            crate::RawJson::from_wire(&event).as_text().to_owned()
+        } else {
+            event.event_id
+        };
         Ok(Self { event_id, ..event })
     }
 
     /// The message that tells the session of its end: a line that says what it is, and one with the event as JSON.
-    pub fn message(&self, node: &str) -> String {
+    pub fn completion_message(&self, node: &str) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Told<'a> {
+        struct ExecCompletion<'a> {
             event_id: &'a str,
             node_id: &'a str,
             session_id: &'a str,
@@ -184,8 +191,8 @@ impl ExecEvent {
             started_at: Option<u64>,
             ended_at: Option<u64>,
         }
-        impl Wire for Told<'_> {}
-        let told = Told {
+        impl WireValue for ExecCompletion<'_> {}
+        let completion = ExecCompletion {
             event_id: &self.event_id,
             node_id: node,
             session_id: &self.session_id,
@@ -197,12 +204,12 @@ impl ExecEvent {
             started_at: self.started_at,
             ended_at: self.ended_at,
         };
-        format!("System event: async_exec_completion\n{}", crate::Json::of(&told).text())
+        format!("System event: async_exec_completion\n{}", crate::RawJson::from_wire(&completion).as_text())
     }
 }
 
 /// The last `count` characters of a text.
-fn last(text: &str, count: usize) -> &str {
+fn last_chars(text: &str, count: usize) -> &str {
     let cut = text.char_indices().rev().nth(count.saturating_sub(1)).map_or(0, |(at, _)| at);
     &text[cut..]
 }
@@ -222,10 +229,10 @@ impl LogsGet {
     /// The most lines.
     pub const MOST: u64 = 5000;
 
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let node_id = fields.text("nodeId")?.filter(|node| !node.is_empty());
-        let wrong = || Fault::invalid("lines must be a positive number");
-        let lines = fields.floored("lines").map_err(|_| wrong())?;
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let node_id = fields.take_text("nodeId")?.filter(|node| !node.is_empty());
+        let wrong = || GsvError::bad_request("lines must be a positive number");
+        let lines = fields.take_floored("lines").map_err(|_| wrong())?;
         match lines {
             None => Ok(Self { node_id, lines: Self::DEFAULT }),
             Some(0) => Err(wrong()),
@@ -237,15 +244,15 @@ impl LogsGet {
     ///
     /// # Errors
     /// 503 if it is not there, or none is; 400 if one must be named.
-    pub fn node<'a>(&self, connected: &[&'a str]) -> Result<&'a str, Fault> {
-        let away = |message| Fault::new(super::code::UNAVAILABLE, message);
+    pub fn select_node<'a>(&self, connected: &[&'a str]) -> Result<&'a str, GsvError> {
+        let away = |message| GsvError::new(super::code::UNAVAILABLE, message);
         match (&self.node_id, connected) {
             (Some(id), _) => {
                 connected.iter().copied().find(|node| node == id).ok_or_else(|| away("Node not connected"))
             }
             (None, []) => Err(away("No nodes connected")),
             (None, [only]) => Ok(only),
-            (None, _) => Err(Fault::invalid("nodeId required when multiple nodes are connected")),
+            (None, _) => Err(GsvError::bad_request("nodeId required when multiple nodes are connected")),
         }
     }
 }
@@ -253,14 +260,14 @@ impl LogsGet {
 /// The event `logs.get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LogsWanted {
+pub struct LogsGetEvent {
     /// To be given back with the lines.
     pub call_id: String,
     /// How many.
     pub lines: u64,
 }
 
-impl Wire for LogsWanted {}
+impl WireValue for LogsGetEvent {}
 
 /// Parameters of `logs.result`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -278,15 +285,15 @@ pub struct LogsResult {
     pub error: Option<String>,
 }
 
-impl Wire for LogsResult {}
+impl WireValue for LogsResult {}
 
 impl LogsResult {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         Ok(Self {
-            call_id: fields.required("callId", "callId required")?,
-            lines: fields.texts("lines")?.unwrap_or_default(),
-            truncated: fields.flag("truncated")?.unwrap_or(false),
-            error: fields.text("error")?.filter(|error| !error.is_empty()),
+            call_id: fields.require_text("callId", "callId required")?,
+            lines: fields.take_texts("lines")?.unwrap_or_default(),
+            truncated: fields.take_flag("truncated")?.unwrap_or(false),
+            error: fields.take_text("error")?.filter(|error| !error.is_empty()),
         })
     }
 }
@@ -294,7 +301,7 @@ impl LogsResult {
 /// The answer to `logs.get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Logs {
+pub struct LogsGetResult {
     /// The node.
     pub node_id: String,
     /// The lines, the newest last.
@@ -305,4 +312,4 @@ pub struct Logs {
     pub truncated: bool,
 }
 
-impl Wire for Logs {}
+impl WireValue for LogsGetResult {}

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Fault;
-use super::fields::Fields;
-use crate::json::Wire;
+use super::GsvError;
+use super::fields::ParamFields;
+use crate::json::WireValue;
 
 /// Somebody who waits to be let in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pending {
+pub struct PendingPairing {
     /// Which network.
     pub channel: String,
     /// The network's id of that person.
@@ -31,38 +31,41 @@ pub const LONGEST_FIRST: usize = 200;
 
 /// The answer to `pair.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct PairListResult {
     /// By [`key`].
-    pub pairs: BTreeMap<String, Pending>,
+    pub pairs: BTreeMap<String, PendingPairing>,
 }
 
-impl Wire for Listed {}
+impl WireValue for PairListResult {}
 
 /// What somebody who waits is listed under.
-pub fn key(channel: &str, sender: &str) -> String {
-    format!("{channel}:{}", super::key::phone(sender))
+pub fn pairing_key(channel: &str, sender: &str) -> String {
+    format!("{channel}:{}", super::key::phone_number(sender))
 }
 
 /// Parameters of `pair.approve` and `pair.reject`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decide {
+pub struct PairDecisionParams {
     /// Which network.
     pub channel: String,
     /// Who.
     pub sender_id: String,
 }
 
-impl Decide {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl PairDecisionParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         const MISSING: &str = "channel and senderId required";
-        Ok(Self { channel: fields.required("channel", MISSING)?, sender_id: fields.required("senderId", MISSING)? })
+        Ok(Self {
+            channel: fields.require_text("channel", MISSING)?,
+            sender_id: fields.require_text("senderId", MISSING)?,
+        })
     }
 }
 
 /// The answer to `pair.approve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Approved {
+pub struct PairApproveResult {
     /// Always true.
     pub approved: bool,
     /// Who.
@@ -72,16 +75,16 @@ pub struct Approved {
     pub sender_name: Option<String>,
 }
 
-impl Wire for Approved {}
+impl WireValue for PairApproveResult {}
 
 /// The answer to `pair.reject`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rejected {
+pub struct PairRejectResult {
     /// Always true.
     pub rejected: bool,
     /// Who.
     pub sender_id: String,
 }
 
-impl Wire for Rejected {}
+impl WireValue for PairRejectResult {}

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fields::Fields;
-use super::tool::Definition;
-use crate::json::Wire;
+use super::fields::ParamFields;
+use super::tool::ToolDefinition;
+use crate::json::WireValue;
 
 /// What a machine is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub enum HostRole {
 
 /// What a machine can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Capability {
+pub enum MachineCapability {
     /// List files.
     #[serde(rename = "filesystem.list")]
     FilesystemList,
@@ -42,21 +42,21 @@ pub enum Capability {
     ShellExec,
 }
 
-const CAPABILITIES: [(&str, Capability); 6] = [
-    ("filesystem.list", Capability::FilesystemList),
-    ("filesystem.read", Capability::FilesystemRead),
-    ("filesystem.write", Capability::FilesystemWrite),
-    ("filesystem.edit", Capability::FilesystemEdit),
-    ("text.search", Capability::TextSearch),
-    ("shell.exec", Capability::ShellExec),
+const CAPABILITIES: [(&str, MachineCapability); 6] = [
+    ("filesystem.list", MachineCapability::FilesystemList),
+    ("filesystem.read", MachineCapability::FilesystemRead),
+    ("filesystem.write", MachineCapability::FilesystemWrite),
+    ("filesystem.edit", MachineCapability::FilesystemEdit),
+    ("text.search", MachineCapability::TextSearch),
+    ("shell.exec", MachineCapability::ShellExec),
 ];
 
 /// What an execution host can do at least.
 const OF_EXECUTION: [&str; 4] = ["filesystem.list", "filesystem.read", "filesystem.write", "shell.exec"];
 
-impl Capability {
+impl MachineCapability {
     /// The capability of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         CAPABILITIES.iter().find(|(known, _)| *known == name).map(|(_, capability)| *capability)
     }
 
@@ -74,9 +74,9 @@ pub struct RuntimeInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_role: Option<HostRole>,
     /// What it can do, each once.
-    pub host_capabilities: Vec<Capability>,
+    pub host_capabilities: Vec<MachineCapability>,
     /// What each of its tools needs.
-    pub tool_capabilities: BTreeMap<String, Vec<Capability>>,
+    pub tool_capabilities: BTreeMap<String, Vec<MachineCapability>>,
     /// Its operating system in lower case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_os: Option<String>,
@@ -91,19 +91,21 @@ pub struct RuntimeInfo {
     pub host_bin_status_updated_at: Option<u64>,
 }
 
-impl Wire for RuntimeInfo {}
+impl WireValue for RuntimeInfo {}
 
 impl RuntimeInfo {
     /// Reads what a node with these tools says.
-    pub(super) fn read(mut fields: Fields, tools: &[Definition]) -> Result<Self, String> {
-        let host_role = if fields.has("hostRole") {
+    pub(super) fn from_fields(mut fields: ParamFields, tools: &[ToolDefinition]) -> Result<Self, String> {
+        let host_role = if fields.has_member("hostRole") {
             let roles = [("execution", HostRole::Execution), ("specialized", HostRole::Specialized)];
-            fields.word("hostRole", &roles).map_err(|_| "hostRole must be execution or specialized".to_owned())?
+            fields
+                .take_choice("hostRole", &roles)
+                .map_err(|_| "hostRole must be execution or specialized".to_owned())?
         } else {
             None
         };
-        let host_capabilities = fields.value("hostCapabilities");
-        let host_capabilities = capabilities(host_capabilities, "hostCapabilities")?;
+        let host_capabilities = fields.take_value("hostCapabilities");
+        let host_capabilities = read_capabilities(host_capabilities, "hostCapabilities")?;
         let tool_capabilities = tool_capabilities(&mut fields, tools, &host_capabilities)?;
         if host_role == Some(HostRole::Execution) {
             let has = |name: &&str| host_capabilities.iter().any(|capability| capability.name() == *name);
@@ -111,7 +113,7 @@ impl RuntimeInfo {
                 return Err(format!("an execution host needs {missing}"));
             }
         }
-        let host_os = fields.text("hostOs").map_err(said)?.map(|os| os.trim().to_lowercase());
+        let host_os = fields.take_text("hostOs").map_err(error_text)?.map(|os| os.trim().to_lowercase());
         if host_os.as_ref().is_some_and(String::is_empty) {
             return Err("hostOs must not be empty".to_owned());
         }
@@ -120,25 +122,25 @@ impl RuntimeInfo {
             host_capabilities,
             tool_capabilities,
             host_os,
-            host_env: fields.texts("hostEnv").map_err(said)?.unwrap_or_default(),
-            host_bin_status: fields.flags("hostBinStatus").map_err(said)?.unwrap_or_default(),
-            host_bin_status_updated_at: fields.count("hostBinStatusUpdatedAt").map_err(said)?,
+            host_env: fields.take_texts("hostEnv").map_err(error_text)?.unwrap_or_default(),
+            host_bin_status: fields.take_flags("hostBinStatus").map_err(error_text)?.unwrap_or_default(),
+            host_bin_status_updated_at: fields.take_count("hostBinStatusUpdatedAt").map_err(error_text)?,
         })
     }
 }
 
-fn said(fault: super::Fault) -> String {
+fn error_text(fault: super::GsvError) -> String {
     fault.message.strip_prefix("nodeRuntime.").map_or_else(|| fault.message.clone(), str::to_owned)
 }
 
-fn capabilities(value: Option<Value>, of: &str) -> Result<Vec<Capability>, String> {
+fn read_capabilities(value: Option<Value>, of: &str) -> Result<Vec<MachineCapability>, String> {
     let Some(Value::Array(names)) = value else { return Err(format!("{of} must be an array")) };
     if names.is_empty() {
         return Err(format!("{of} must not be empty"));
     }
     let mut read = Vec::with_capacity(names.len().min(CAPABILITIES.len()));
     for name in names {
-        let named = name.as_str().and_then(Capability::named);
+        let named = name.as_str().and_then(MachineCapability::from_name);
         let capability = named.ok_or_else(|| format!("{of} has an unknown capability: {name}"))?;
         if !read.contains(&capability) {
             read.push(capability);
@@ -148,11 +150,11 @@ fn capabilities(value: Option<Value>, of: &str) -> Result<Vec<Capability>, Strin
 }
 
 fn tool_capabilities(
-    fields: &mut Fields,
-    tools: &[Definition],
-    host: &[Capability],
-) -> Result<BTreeMap<String, Vec<Capability>>, String> {
-    let Ok(Some(entries)) = fields.object("toolCapabilities") else {
+    fields: &mut ParamFields,
+    tools: &[ToolDefinition],
+    host: &[MachineCapability],
+) -> Result<BTreeMap<String, Vec<MachineCapability>>, String> {
+    let Ok(Some(entries)) = fields.take_object("toolCapabilities") else {
         return Err("toolCapabilities must be an object".to_owned());
     };
     let mut read = BTreeMap::new();
@@ -160,7 +162,7 @@ fn tool_capabilities(
         if !tools.iter().any(|known| known.name == tool) {
             return Err(format!("toolCapabilities names a tool that is not offered: {tool}"));
         }
-        let needs = capabilities(Some(names), &format!("toolCapabilities.{tool}"))?;
+        let needs = read_capabilities(Some(names), &format!("toolCapabilities.{tool}"))?;
         if let Some(missing) = needs.iter().find(|capability| !host.contains(capability)) {
             return Err(format!("toolCapabilities.{tool} needs {}, which the host has not", missing.name()));
         }

@@ -4,72 +4,72 @@ mod patch;
 
 use serde::Serialize;
 
-use super::Fault;
-use super::directive::{Level, Model};
-use super::fields::Fields;
-use super::message::Message;
-use crate::json::Wire;
+use super::GsvError;
+use super::directive::{ModelSelector, ThinkLevel};
+use super::fields::ParamFields;
+use super::message::GsvMessage;
+use crate::json::WireValue;
 
 pub(super) use patch::MOST_IDLE_MINUTES;
-pub use patch::{Change, Patch};
+pub use patch::{FieldPatch, SessionPatchParams};
 
 /// Parameters of the methods that only name a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Of {
+pub struct SessionParams {
     /// As the client writes it; answers repeat it.
     pub session_key: String,
 }
 
-impl Of {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl SessionParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         Ok(Self { session_key: session_key(&mut fields)? })
     }
 }
 
-fn session_key(fields: &mut Fields) -> Result<String, Fault> {
-    fields.required("sessionKey", "sessionKey required")
+fn session_key(fields: &mut ParamFields) -> Result<String, GsvError> {
+    fields.require_text("sessionKey", "sessionKey required")
 }
 
 /// Which of many rows are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct PageParams {
     /// How many are skipped.
     pub offset: usize,
     /// How many are given at most.
     pub limit: usize,
 }
 
-impl Page {
-    pub(super) fn read(fields: &mut Fields, default: usize, most: usize) -> Result<Self, Fault> {
+impl PageParams {
+    pub(super) fn from_fields(fields: &mut ParamFields, default: usize, most: usize) -> Result<Self, GsvError> {
         let small = |count: Option<u64>| count.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-        let offset = small(fields.count("offset")?).unwrap_or(0);
-        let limit = small(fields.count("limit")?).unwrap_or(default).min(most);
+        let offset = small(fields.take_count("offset")?).unwrap_or(0);
+        let limit = small(fields.take_count("limit")?).unwrap_or(default).min(most);
         Ok(Self { offset, limit })
     }
 
     /// Those rows that are wanted.
-    pub fn of<T>(self, rows: Vec<T>) -> Vec<T> {
+    pub fn select_rows<T>(self, rows: Vec<T>) -> Vec<T> {
         rows.into_iter().skip(self.offset).take(self.limit).collect()
     }
 }
 
 /// Parameters of `sessions.list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct List {
+pub struct SessionsListParams {
     /// Which of them, 100 if nothing is said.
-    pub page: Page,
+    pub page: PageParams,
 }
 
-impl List {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        Ok(Self { page: Page::read(&mut fields, 100, 1000)? })
+impl SessionsListParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        Ok(Self { page: PageParams::from_fields(&mut fields, 100, 1000)? })
     }
 }
 
 /// A session in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct SessionListEntry {
     /// Its key.
     pub session_key: String,
     /// When it was first spoken in.
@@ -83,18 +83,18 @@ pub struct Entry {
 
 /// The answer to `sessions.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct SessionsListResult {
     /// The last active first.
-    pub sessions: Vec<Entry>,
+    pub sessions: Vec<SessionListEntry>,
     /// How many there are in all.
     pub count: usize,
 }
 
-impl Wire for Listed {}
+impl WireValue for SessionsListResult {}
 
 /// Tokens since the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tokens {
+pub struct SessionTokens {
     /// Read.
     pub input: u64,
     /// Written.
@@ -106,13 +106,13 @@ pub struct Tokens {
 /// What is set for a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Settings {
+pub struct GsvSessionSettings {
     /// Which model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<Model>,
+    pub model: Option<ModelSelector>,
     /// How hard it thinks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub thinking_level: Option<Level>,
+    pub thinking_level: Option<ThinkLevel>,
     /// What it is told it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
@@ -151,7 +151,7 @@ pub enum ResetMode {
 /// The answer to `session.get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Session {
+pub struct SessionGetResult {
     /// Its id, another one after each reset.
     pub session_id: String,
     /// Its key as the client wrote it.
@@ -163,9 +163,9 @@ pub struct Session {
     /// How many messages it has.
     pub message_count: usize,
     /// What it took.
-    pub tokens: Tokens,
+    pub tokens: SessionTokens,
     /// What is set for it.
-    pub settings: Settings,
+    pub settings: GsvSessionSettings,
     /// When it begins anew by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_policy: Option<ResetPolicy>,
@@ -179,12 +179,12 @@ pub struct Session {
     pub label: Option<String>,
 }
 
-impl Wire for Session {}
+impl WireValue for SessionGetResult {}
 
 /// The answer to `session.stats`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stats {
+pub struct SessionStatsResult {
     /// Its key as the client wrote it.
     pub session_key: String,
     /// Its id.
@@ -192,7 +192,7 @@ pub struct Stats {
     /// How many messages it has.
     pub message_count: usize,
     /// What it took.
-    pub tokens: Tokens,
+    pub tokens: SessionTokens,
     /// When it was made.
     pub created_at: u64,
     /// When something last happened.
@@ -205,12 +205,12 @@ pub struct Stats {
     pub queue_size: usize,
 }
 
-impl Wire for Stats {}
+impl WireValue for SessionStatsResult {}
 
 /// The answer to `session.reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reset {
+pub struct SessionResetResult {
     /// Always true.
     pub ok: bool,
     /// Its key as the client wrote it.
@@ -225,44 +225,44 @@ pub struct Reset {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_to: Option<String>,
     /// What it had taken.
-    pub tokens_cleared: Tokens,
+    pub tokens_cleared: SessionTokens,
     /// How many attachments were deleted.
     pub media_deleted: usize,
 }
 
-impl Wire for Reset {}
+impl WireValue for SessionResetResult {}
 
 /// An answer that says no more than that it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Done {
+pub struct OkResult {
     ok: bool,
 }
 
-impl Done {
+impl OkResult {
     /// It was done.
     pub const OK: Self = Self { ok: true };
 }
 
-impl Wire for Done {}
+impl WireValue for OkResult {}
 
 /// Parameters of `session.compact`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compact {
+pub struct SessionCompactParams {
     /// The session.
     pub session_key: String,
     /// How many messages stay.
     pub keep: usize,
 }
 
-impl Compact {
+impl SessionCompactParams {
     /// How many stay if nothing is said.
     pub const KEEP: usize = 20;
 
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         let session_key = session_key(&mut fields)?;
-        let keep = fields.count("keepMessages")?.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
+        let keep = fields.take_count("keepMessages")?.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
         if keep == Some(0) {
-            return Err(Fault::invalid("keepMessages must be a positive number"));
+            return Err(GsvError::bad_request("keepMessages must be a positive number"));
         }
         Ok(Self { session_key, keep: keep.unwrap_or(Self::KEEP) })
     }
@@ -271,7 +271,7 @@ impl Compact {
 /// The answer to `session.compact`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Compacted {
+pub struct SessionCompactResult {
     /// Always true.
     pub ok: bool,
     /// How many were put away.
@@ -283,12 +283,12 @@ pub struct Compacted {
     pub archived_to: Option<String>,
 }
 
-impl Wire for Compacted {}
+impl WireValue for SessionCompactResult {}
 
 /// The answer to `session.history`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct History {
+pub struct SessionHistoryResult {
     /// Its key as the client wrote it.
     pub session_key: String,
     /// Its id now.
@@ -297,21 +297,21 @@ pub struct History {
     pub previous_session_ids: Vec<String>,
 }
 
-impl Wire for History {}
+impl WireValue for SessionHistoryResult {}
 
 /// Parameters of `session.preview`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preview {
+pub struct SessionPreviewParams {
     /// The session.
     pub session_key: String,
     /// How many of the last messages. Absent is all of them, and so is 0.
     pub limit: Option<usize>,
 }
 
-impl Preview {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl SessionPreviewParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         let session_key = session_key(&mut fields)?;
-        let limit = fields.count("limit")?.filter(|limit| *limit > 0);
+        let limit = fields.take_count("limit")?.filter(|limit| *limit > 0);
         Ok(Self { session_key, limit: limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)) })
     }
 }
@@ -319,7 +319,7 @@ impl Preview {
 /// The answer to `session.preview`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Previewed {
+pub struct SessionPreviewResult {
     /// Its key as the client wrote it.
     pub session_key: String,
     /// Its id.
@@ -327,18 +327,18 @@ pub struct Previewed {
     /// How many messages it has.
     pub message_count: usize,
     /// The last of them.
-    pub messages: Vec<Message>,
+    pub messages: Vec<GsvMessage>,
 }
 
-impl Wire for Previewed {}
+impl WireValue for SessionPreviewResult {}
 
 /// Where the messages of a session lie after a reset.
-pub fn archive(agent: &str, session: &str) -> String {
-    format!("{}/{session}.jsonl.gz", archives(agent))
+pub fn archive_path(agent: &str, session: &str) -> String {
+    format!("{}/{session}.jsonl.gz", archive_folder(agent))
 }
 
 /// Where the archives of an agent's sessions lie.
-pub fn archives(agent: &str) -> String {
+pub fn archive_folder(agent: &str) -> String {
     format!("agents/{agent}/sessions")
 }
 
@@ -350,7 +350,7 @@ pub fn archived_session(name: &str) -> Option<&str> {
 
 /// Where messages lie that a compaction took out at `now`, in milliseconds.
 pub fn archive_part(agent: &str, session: &str, now: u64) -> String {
-    format!("{}/{session}-part{now}.jsonl.gz", archives(agent))
+    format!("{}/{session}-part{now}.jsonl.gz", archive_folder(agent))
 }
 
 /// What lies beside an archive.
@@ -368,7 +368,7 @@ pub struct ArchiveNote {
     /// Since when.
     pub archived_at: u64,
     /// What it took.
-    pub tokens: Tokens,
+    pub tokens: SessionTokens,
 }
 
-impl Wire for ArchiveNote {}
+impl WireValue for ArchiveNote {}

@@ -9,44 +9,44 @@ use serde_json::{Map, Value};
 
 #[cfg(feature = "fuzzing")]
 pub use fuzz::fuzz;
-pub use table::{DEFAULTS, defaults};
+pub use table::{DEFAULTS, default_settings};
 
-use super::Fault;
-use super::fields::Fields;
+use super::GsvError;
+use super::fields::ParamFields;
 use super::key::agent_id;
-use crate::json::Wire;
-use table::{Kind, TABLE};
+use crate::json::WireValue;
+use table::{SettingKind, TABLE};
 
 /// What is shown in the place of a secret.
 pub const MASK: &str = "***";
 
 /// Parameters of `config.get`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Get {
+pub struct ConfigGetParams {
     /// What is asked for. Absent is everything.
-    pub path: Option<Path>,
+    pub path: Option<SettingPath>,
 }
 
-impl Get {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let path = fields.text("path")?.filter(|path| !path.is_empty());
-        Ok(Self { path: path.map(|path| Path::read(&path)).transpose()? })
+impl ConfigGetParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let path = fields.take_text("path")?.filter(|path| !path.is_empty());
+        Ok(Self { path: path.map(|path| SettingPath::from_text(&path)).transpose()? })
     }
 }
 
 /// Parameters of `config.set`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Set {
+pub struct ConfigSetParams {
     /// What is set.
-    pub path: Path,
+    pub path: SettingPath,
     /// To what. Null takes it out, so that the default counts.
     pub value: Value,
 }
 
-impl Set {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let path = Path::read(&fields.required("path", "path required")?)?;
-        let value = fields.any("value").ok_or_else(|| Fault::invalid("value required"))?;
+impl ConfigSetParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let path = SettingPath::from_text(&fields.require_text("path", "path required")?)?;
+        let value = fields.take_any("value").ok_or_else(|| GsvError::bad_request("value required"))?;
         Ok(Self { path, value })
     }
 }
@@ -54,7 +54,7 @@ impl Set {
 /// The answer to `config.get`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Got {
+pub enum ConfigGetResult {
     /// Everything.
     All {
         /// The whole tree without its secrets.
@@ -70,34 +70,34 @@ pub enum Got {
     },
 }
 
-impl Wire for Got {}
+impl WireValue for ConfigGetResult {}
 
 /// The answer to `config.set`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Done {
+pub struct ConfigSetResult {
     ok: bool,
     path: String,
 }
 
-impl Wire for Done {}
+impl WireValue for ConfigSetResult {}
 
-impl Done {
+impl ConfigSetResult {
     /// It is set.
-    pub fn of(path: &Path) -> Self {
-        Self { ok: true, path: path.text() }
+    pub fn for_path(path: &SettingPath) -> Self {
+        Self { ok: true, path: path.to_text() }
     }
 }
 
 /// The way to a setting: names joined by points, such as `timeouts.toolMs`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Path(Vec<String>);
+pub struct SettingPath(Vec<String>);
 
-impl Path {
+impl SettingPath {
     /// Reads a path.
     ///
     /// # Errors
     /// 400 if a name in it is empty, or could be taken for something of JavaScript's.
-    pub fn read(text: &str) -> Result<Self, Fault> {
+    pub fn from_text(text: &str) -> Result<Self, GsvError> {
         let names: Vec<String> = text.trim().split('.').map(str::to_owned).collect();
         let is_bad = |name: &String| {
             name.is_empty()
@@ -106,13 +106,13 @@ impl Path {
                 || matches!(name.as_str(), "__proto__" | "constructor" | "prototype")
         };
         if names.len() > 16 || names.iter().any(is_bad) {
-            return Err(Fault::invalid(format!("Invalid config path: {text}")));
+            return Err(GsvError::bad_request(format!("Invalid config path: {text}")));
         }
         Ok(Self(names))
     }
 
     /// Returns its text.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         self.0.join(".")
     }
 
@@ -123,7 +123,7 @@ impl Path {
 }
 
 /// What stands at a path in a tree.
-pub fn get<'a>(tree: &'a Value, path: &Path) -> Option<&'a Value> {
+pub fn get_value<'a>(tree: &'a Value, path: &SettingPath) -> Option<&'a Value> {
     path.0.iter().try_fold(tree, |at, name| match at {
         Value::Object(members) => members.get(name),
         Value::Array(items) => items.get(name.parse::<usize>().ok()?),
@@ -132,20 +132,20 @@ pub fn get<'a>(tree: &'a Value, path: &Path) -> Option<&'a Value> {
 }
 
 /// The answer to a question about a tree, without its secrets, whether they are asked for or stand within.
-pub fn got(tree: &Value, path: Option<&Path>) -> Got {
-    let Some(path) = path else { return Got::All { config: masked(tree.clone(), &mut Vec::new()) } };
-    let value = get(tree, path).cloned().map(|value| masked(value, &mut path.0.clone()));
-    Got::One { path: path.text(), value }
+pub fn get_masked(tree: &Value, path: Option<&SettingPath>) -> ConfigGetResult {
+    let Some(path) = path else { return ConfigGetResult::All { config: mask_secrets(tree.clone(), &mut Vec::new()) } };
+    let value = get_value(tree, path).cloned().map(|value| mask_secrets(value, &mut path.0.clone()));
+    ConfigGetResult::One { path: path.to_text(), value }
 }
 
 /// `tree`, which stands at `at`, without its secrets.
-fn masked(tree: Value, at: &mut Vec<String>) -> Value {
+fn mask_secrets(tree: Value, at: &mut Vec<String>) -> Value {
     if !tree.is_null() && is_secret(at) {
         return Value::from(MASK);
     }
     let mut under = |name: String, value: Value| {
         at.push(name);
-        let value = masked(value, at);
+        let value = mask_secrets(value, at);
         at.pop();
         value
     };
@@ -170,36 +170,36 @@ fn is_secret(path: &[String]) -> bool {
 
 /// What setting something comes to once it was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct GsvSettingChange {
     /// What is set, without secrets and without what is null. `None` if it is taken out.
     pub value: Option<Value>,
     /// The secrets in it, by where they stand. Not to be logged.
-    pub secrets: Vec<(Path, String)>,
+    pub secrets: Vec<(SettingPath, String)>,
 }
 
-impl Change {
+impl GsvSettingChange {
     /// Looks at a value that is to be set at a path, and takes it apart.
     ///
     /// # Errors
     /// 400 for a setting that there is not, and for a value that it cannot have, with what it can.
-    pub fn of(path: &Path, value: &Value) -> Result<Self, Fault> {
+    pub fn for_value(path: &SettingPath, value: &Value) -> Result<Self, GsvError> {
         if let Some(list) = (1..path.0.len()).map(|end| &path.0[..end]).find(|way| is_list(way)) {
-            return Err(Fault::invalid(format!("{} is set as a whole", list.join("."))));
+            return Err(GsvError::bad_request(format!("{} is set as a whole", list.join("."))));
         }
-        check(&path.0, value)?;
+        check_value(&path.0, value)?;
         let mut change = Self::default();
-        change.value = change.taken(&mut path.0.clone(), value);
+        change.value = change.split_secrets(&mut path.0.clone(), value);
         Ok(change)
     }
 
-    fn taken(&mut self, at: &mut Vec<String>, value: &Value) -> Option<Value> {
+    fn split_secrets(&mut self, at: &mut Vec<String>, value: &Value) -> Option<Value> {
         match value {
             Value::Null => None,
             Value::Object(members) => {
                 let mut left = Map::new();
                 for (name, value) in members {
                     at.push(name.clone());
-                    if let Some(value) = self.taken(at, value) {
+                    if let Some(value) = self.split_secrets(at, value) {
                         left.insert(name.clone(), value);
                     }
                     at.pop();
@@ -207,7 +207,7 @@ impl Change {
                 Some(left.into())
             }
             Value::String(secret) if is_kept_apart(at) => {
-                self.secrets.push((Path(at.clone()), secret.clone()));
+                self.secrets.push((SettingPath(at.clone()), secret.clone()));
                 None
             }
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Some(value.clone()),
@@ -216,29 +216,29 @@ impl Change {
 }
 
 fn is_kept_apart(path: &[String]) -> bool {
-    matches!(kind(path), Some(Kind::Secret | Kind::Signing))
+    matches!(setting_kind(path), Some(SettingKind::Secret | SettingKind::Signing))
 }
 
 fn is_list(path: &[String]) -> bool {
-    matches!(kind(path), Some(Kind::Items(_) | Kind::Texts))
+    matches!(setting_kind(path), Some(SettingKind::Items(_) | SettingKind::Texts))
 }
 
-fn kind(path: &[String]) -> Option<Kind> {
-    TABLE.iter().find(|(pattern, _)| matches(pattern, path, true)).map(|(_, kind)| *kind)
+fn setting_kind(path: &[String]) -> Option<SettingKind> {
+    TABLE.iter().find(|(pattern, _)| pattern_matches(pattern, path, true)).map(|(_, kind)| *kind)
 }
 
 /// Sets a value in a tree, or takes it out if it is null, and makes what is missing on the way.
 ///
 /// # Errors
 /// As [`Change::of`]. Nothing is changed then.
-pub fn set(tree: &mut Value, path: &Path, value: &Value) -> Result<(), Fault> {
-    Change::of(path, value)?;
-    put(tree, path, value);
+pub fn set_value(tree: &mut Value, path: &SettingPath, value: &Value) -> Result<(), GsvError> {
+    GsvSettingChange::for_value(path, value)?;
+    put_value(tree, path, value);
     Ok(())
 }
 
 /// The same without looking at it.
-pub fn put(tree: &mut Value, path: &Path, value: &Value) {
+pub fn put_value(tree: &mut Value, path: &SettingPath, value: &Value) {
     let mut at = tree;
     let Some((last, way)) = path.0.split_last() else { return };
     for name in way {
@@ -261,24 +261,24 @@ pub fn put(tree: &mut Value, path: &Path, value: &Value) {
 }
 
 /// Decides whether a value may stand at a path.
-fn check(path: &[String], value: &Value) -> Result<(), Fault> {
+fn check_value(path: &[String], value: &Value) -> Result<(), GsvError> {
     let shown = || path.join(".");
-    if let Some(kind) = kind(path) {
-        if matches!(kind, Kind::Secret | Kind::Signing) && value.as_str() == Some(MASK) {
+    if let Some(kind) = setting_kind(path) {
+        if matches!(kind, SettingKind::Secret | SettingKind::Signing) && value.as_str() == Some(MASK) {
             let what = "*** stands for the secret, and is not the secret itself";
-            return Err(Fault::invalid(format!("Invalid value for {}: {what}", shown())));
+            return Err(GsvError::bad_request(format!("Invalid value for {}: {what}", shown())));
         }
-        if !value.is_null() && !kind.takes(value) {
-            let wanted = kind.wanted();
-            return Err(Fault::invalid(format!("Invalid value for {}: {wanted} is wanted", shown())));
+        if !value.is_null() && !kind.accepts_value(value) {
+            let expected = kind.expected_form();
+            return Err(GsvError::bad_request(format!("Invalid value for {}: {expected} is wanted", shown())));
         }
         return match (kind, value) {
-            (Kind::Items(needed), Value::Array(items)) => check_items(path, needed, items),
+            (SettingKind::Items(needed), Value::Array(items)) => check_items(path, needed, items),
             _ => Ok(()),
         };
     }
-    if !TABLE.iter().any(|(pattern, _)| matches(pattern, path, false)) {
-        return Err(Fault::invalid(format!("Unknown setting: {}", shown())));
+    if !TABLE.iter().any(|(pattern, _)| pattern_matches(pattern, path, false)) {
+        return Err(GsvError::bad_request(format!("Unknown setting: {}", shown())));
     }
     match value {
         Value::Null => Ok(()),
@@ -286,68 +286,68 @@ fn check(path: &[String], value: &Value) -> Result<(), Fault> {
             let members = members_of(path).join(", ");
             let what =
                 format!("an object with at least one of {members} is wanted, not {{}}; null restores the default");
-            Err(Fault::invalid(format!("Invalid value for {}: {what}", shown())))
+            Err(GsvError::bad_request(format!("Invalid value for {}: {what}", shown())))
         }
         Value::Object(members) => members.iter().try_for_each(|(name, value)| {
             let mut path = path.to_vec();
             path.push(name.clone());
-            check(&path, value)
+            check_value(&path, value)
         }),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(Fault::invalid(format!("Invalid value for {}: an object is wanted", shown())))
+            Err(GsvError::bad_request(format!("Invalid value for {}: an object is wanted", shown())))
         }
     }
 }
 
 /// Whether an empty object means something at a path: where any name may stand, and where none does by default.
 fn may_be_empty(path: &[String]) -> bool {
-    let defaults = defaults();
-    let usual = get(&defaults, &Path(path.to_vec())).and_then(Value::as_object);
+    let defaults = default_settings();
+    let usual = get_value(&defaults, &SettingPath(path.to_vec())).and_then(Value::as_object);
     usual.is_none_or(Map::is_empty) || members_of(path).contains(&"*")
 }
 
 /// The names that there are right below a path, each once.
 fn members_of(path: &[String]) -> Vec<&'static str> {
-    let below = TABLE.iter().filter(|(pattern, _)| matches(pattern, path, false));
+    let below = TABLE.iter().filter(|(pattern, _)| pattern_matches(pattern, path, false));
     let mut names: Vec<&str> = below.filter_map(|(pattern, _)| pattern.split('.').nth(path.len())).collect();
     names.dedup();
     names
 }
 
-fn check_items(path: &[String], needed: &str, items: &[Value]) -> Result<(), Fault> {
+fn check_items(path: &[String], needed: &str, items: &[Value]) -> Result<(), GsvError> {
     for (place, item) in items.iter().enumerate() {
         let mut at = path.to_vec();
         at.push(place.to_string());
-        check(&at, item)?;
+        check_value(&at, item)?;
         let named = item[needed].as_str();
         at.push(needed.to_owned());
         if named.is_none() {
-            return Err(Fault::invalid(format!("Invalid value for {}: it is missing", at.join("."))));
+            return Err(GsvError::bad_request(format!("Invalid value for {}: it is missing", at.join("."))));
         }
         // Agents are who they are whatever letters their ids are written with.
         let id = |item: &Value| item[needed].as_str().map(agent_id);
         let is_again = items[..place].iter().any(|before| id(before) == id(item));
         if needed == "id" && is_again {
-            return Err(Fault::invalid(format!("Invalid value for {}: another one has it", at.join("."))));
+            return Err(GsvError::bad_request(format!("Invalid value for {}: another one has it", at.join("."))));
         }
     }
     Ok(())
 }
 
 /// Whether a pattern is of this path, or, if not `whole`, of something below it. `*` is any name.
-fn matches(pattern: &str, path: &[String], whole: bool) -> bool {
+fn pattern_matches(pattern: &str, path: &[String], whole: bool) -> bool {
     let mut names = pattern.split('.');
-    let begins = path.iter().all(|name| names.next().is_some_and(|wanted| wanted == "*" || wanted == name));
+    let begins = path.iter().all(|name| names.next().is_some_and(|part| part == "*" || part == name));
     begins && (!whole || names.next().is_none())
 }
 
 /// One tree over another: objects member by member, everything else as a whole.
-pub fn merged(under: &Value, over: &Value) -> Value {
+pub fn merge_trees(under: &Value, over: &Value) -> Value {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
             let mut members = under.clone();
             for (name, value) in over {
-                let value = under.get(name).map_or_else(|| value.clone(), |under| merged(under, value));
+                let value = under.get(name).map_or_else(|| value.clone(), |under| merge_trees(under, value));
                 members.insert(name.clone(), value);
             }
             members.into()

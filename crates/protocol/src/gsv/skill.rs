@@ -1,33 +1,33 @@
 //! Methods about skills: parameters, answers, and which machine has what a skill needs.
 
-mod eligible;
+mod eligibility;
 
 use serde::{Deserialize, Serialize};
 
-pub use eligible::{Eligibility, Host, eligibility};
+pub use eligibility::{SkillEligibility, SkillHost, skill_eligibility};
 
-use super::Fault;
-use super::fields::Fields;
-use super::heartbeat::{DEFAULT_AGENT, agent};
-use super::runtime::{Capability, HostRole};
-use crate::json::Wire;
+use super::GsvError;
+use super::fields::ParamFields;
+use super::heartbeat::{DEFAULT_AGENT, read_agent};
+use super::runtime::{HostRole, MachineCapability};
+use crate::json::WireValue;
 
 /// Parameters of `skills.status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Of {
+pub struct SkillsStatusParams {
     /// The agent.
     pub agent: String,
 }
 
-impl Of {
-    pub(super) fn read(fields: &mut Fields) -> Result<Self, Fault> {
-        Ok(Self { agent: agent(fields)?.unwrap_or_else(|| DEFAULT_AGENT.to_owned()) })
+impl SkillsStatusParams {
+    pub(super) fn from_fields(fields: &mut ParamFields) -> Result<Self, GsvError> {
+        Ok(Self { agent: read_agent(fields)?.unwrap_or_else(|| DEFAULT_AGENT.to_owned()) })
     }
 }
 
 /// Parameters of `skills.update`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Update {
+pub struct SkillsUpdateParams {
     /// The agent.
     pub agent: String,
     /// Ask nodes although what they said is fresh.
@@ -36,18 +36,18 @@ pub struct Update {
     pub timeout_ms: u64,
 }
 
-impl Update {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let Of { agent } = Of::read(&mut fields)?;
-        let timeout_ms = super::node::probe_timeout(fields.count("timeoutMs")?);
-        Ok(Self { agent, force: fields.flag("force")?.unwrap_or(false), timeout_ms })
+impl SkillsUpdateParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let SkillsStatusParams { agent } = SkillsStatusParams::from_fields(&mut fields)?;
+        let timeout_ms = super::node::probe_timeout(fields.take_count("timeoutMs")?);
+        Ok(Self { agent, force: fields.take_flag("force")?.unwrap_or(false), timeout_ms })
     }
 }
 
 /// What a skill needs. All of it must be on the same machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Requirements {
+pub struct SkillRequirements {
     /// Programs, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bins: Vec<String>,
@@ -68,23 +68,23 @@ pub struct Requirements {
     pub host_roles: Vec<HostRole>,
     /// What the machine can do, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub capabilities: Vec<Capability>,
+    pub capabilities: Vec<MachineCapability>,
     /// What the machine can do, one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub any_capabilities: Vec<Capability>,
+    pub any_capabilities: Vec<MachineCapability>,
 }
 
 /// A node, as far as skills are concerned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Node {
+pub struct SkillNode {
     /// The node.
     pub node_id: String,
     /// What it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_role: Option<HostRole>,
     /// What it can do.
-    pub host_capabilities: Vec<Capability>,
+    pub host_capabilities: Vec<MachineCapability>,
     /// Its operating system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_os: Option<String>,
@@ -102,7 +102,7 @@ pub struct Node {
 /// A skill in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct SkillEntry {
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -119,13 +119,13 @@ pub struct Entry {
     pub reasons: Vec<String>,
     /// What it needs. Absent if nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub requirements: Option<Requirements>,
+    pub requirements: Option<SkillRequirements>,
 }
 
 /// The answer to `skills.status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+pub struct SkillsStatusResult {
     /// The agent.
     pub agent_id: String,
     /// When this was found.
@@ -133,20 +133,20 @@ pub struct Status {
     /// Programs that any skill needs.
     pub required_bins: Vec<String>,
     /// Nodes that are connected.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<SkillNode>,
     /// All skills.
-    pub skills: Vec<Entry>,
+    pub skills: Vec<SkillEntry>,
 }
 
-impl Wire for Status {}
+impl WireValue for SkillsStatusResult {}
 
 /// The answer to `skills.update`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Updated {
+pub struct SkillsUpdateResult {
     /// What was found.
     #[serde(flatten)]
-    pub status: Status,
+    pub status: SkillsStatusResult,
     /// How many nodes were asked.
     pub updated_node_count: usize,
     /// Nodes that were not, as what they said is fresh.
@@ -155,4 +155,4 @@ pub struct Updated {
     pub errors: Vec<String>,
 }
 
-impl Wire for Updated {}
+impl WireValue for SkillsUpdateResult {}

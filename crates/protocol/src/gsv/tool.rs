@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::Fault;
-use super::fields::Fields;
-use crate::json::{Json, Wire};
+use super::GsvError;
+use super::fields::ParamFields;
+use crate::json::{RawJson, WireValue};
 
 /// What stands in front of our own tools.
 pub const NATIVE: &str = "gsv";
@@ -24,7 +24,7 @@ pub const LONGEST_NAME: usize = 128;
 /// A tool as it is listed and registered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Definition {
+pub struct ToolDefinition {
     /// Its name: the node's own when it registers, the full one in lists.
     pub name: String,
     /// What it does.
@@ -33,43 +33,46 @@ pub struct Definition {
     pub input_schema: Map<String, Value>,
 }
 
-impl Wire for Definition {}
+impl WireValue for ToolDefinition {}
 
 /// Reads the tools that a node offers.
-pub(super) fn definitions(tools: Vec<Value>) -> Result<Vec<Definition>, Fault> {
+pub(super) fn read_definitions(tools: Vec<Value>) -> Result<Vec<ToolDefinition>, GsvError> {
     if tools.len() > MOST_TOOLS {
-        return Err(Fault::invalid(format!("Invalid tools: {} of them, at most {MOST_TOOLS} are taken", tools.len())));
+        return Err(GsvError::bad_request(format!(
+            "Invalid tools: {} of them, at most {MOST_TOOLS} are taken",
+            tools.len()
+        )));
     }
     let bytes: usize = tools.iter().map(|tool| tool.to_string().len()).sum();
     if bytes > LARGEST_TOOLS {
         let what = format!("Invalid tools: {bytes} bytes of them, at most {LARGEST_TOOLS} are taken");
-        return Err(Fault::invalid(what));
+        return Err(GsvError::bad_request(what));
     }
-    let mut read: Vec<Definition> = Vec::with_capacity(tools.len());
+    let mut read: Vec<ToolDefinition> = Vec::with_capacity(tools.len());
     for (place, tool) in tools.into_iter().enumerate() {
         let within = format!("tools[{place}]");
-        let mut fields = Fields::item(tool, &within).map_err(invalid)?;
-        let name = fields.required("name", &format!("{within}.name required")).map_err(invalid)?;
+        let mut fields = ParamFields::from_item(tool, &within).map_err(invalid_tools)?;
+        let name = fields.require_text("name", &format!("{within}.name required")).map_err(invalid_tools)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if name.len() > LONGEST_NAME || !name.chars().all(is_plain) {
             let what = format!("{within}.name must be at most {LONGEST_NAME} letters, digits, _, - and .");
-            return Err(invalid(Fault::invalid(what)));
+            return Err(invalid_tools(GsvError::bad_request(what)));
         }
-        let description = fields.text("description").map_err(invalid)?.unwrap_or_default();
-        let input_schema = fields.object("inputSchema").map_err(invalid)?.unwrap_or_default();
-        read.push(Definition { name, description, input_schema });
+        let description = fields.take_text("description").map_err(invalid_tools)?.unwrap_or_default();
+        let input_schema = fields.take_object("inputSchema").map_err(invalid_tools)?.unwrap_or_default();
+        read.push(ToolDefinition { name, description, input_schema });
     }
     Ok(read)
 }
 
 /// The first tool whose name another one has.
-pub(super) fn twice(tools: &[Definition]) -> Option<&str> {
+pub(super) fn duplicate_name(tools: &[ToolDefinition]) -> Option<&str> {
     let is_known = |at: usize| tools[..at].iter().any(|before| before.name == tools[at].name);
     (0..tools.len()).find(|at| is_known(*at)).map(|at| tools[at].name.as_str())
 }
 
-fn invalid(fault: Fault) -> Fault {
-    Fault { message: format!("Invalid tools: {}", fault.message), ..fault }
+fn invalid_tools(fault: GsvError) -> GsvError {
+    GsvError { message: format!("Invalid tools: {}", fault.message), ..fault }
 }
 
 /// Why a node cannot have this id.
@@ -99,7 +102,7 @@ pub fn check_node(id: &str) -> Result<(), NodeIdError> {
 
 /// A full name, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name<'a> {
+pub enum ParsedToolName<'a> {
     /// One of our own.
     Native(&'a str),
     /// One of a node.
@@ -113,9 +116,9 @@ pub enum Name<'a> {
     Bare(&'a str),
 }
 
-impl<'a> Name<'a> {
+impl<'a> ParsedToolName<'a> {
     /// Takes `node__Tool` apart, or `node:Tool`, which the protocol's document writes.
-    pub fn read(name: &'a str) -> Self {
+    pub fn parse_name(name: &'a str) -> Self {
         let parts = name.split_once("__").or_else(|| name.split_once(':'));
         match parts.filter(|(node, tool)| !node.is_empty() && !tool.is_empty()) {
             Some((NATIVE, tool)) => Self::Native(tool),
@@ -132,32 +135,32 @@ impl<'a> Name<'a> {
 
 /// Parameters of `tool.invoke`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Invoke {
+pub struct ToolInvokeParams {
     /// The full name.
     pub tool: String,
     /// The arguments.
     pub args: Map<String, Value>,
 }
 
-impl Invoke {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let tool = fields.required("tool", "tool required")?;
-        Ok(Self { tool, args: fields.object("args")?.unwrap_or_default() })
+impl ToolInvokeParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let tool = fields.require_text("tool", "tool required")?;
+        Ok(Self { tool, args: fields.take_object("args")?.unwrap_or_default() })
     }
 }
 
 /// The answer to `tool.invoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Invoked {
+pub struct ToolInvokeResult {
     /// What the node gave.
-    pub result: Json,
+    pub result: RawJson,
 }
 
-impl Wire for Invoked {}
+impl WireValue for ToolInvokeResult {}
 
 /// Parameters of `tool.request`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct ToolRequestParams {
     /// What the call is known by.
     pub call_id: String,
     /// The full name.
@@ -168,61 +171,61 @@ pub struct Ask {
     pub session_key: String,
 }
 
-impl Ask {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl ToolRequestParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         const MISSING: &str = "callId, tool, and sessionKey required";
         Ok(Self {
-            call_id: fields.required("callId", MISSING)?,
-            tool: fields.required("tool", MISSING)?,
-            session_key: fields.required("sessionKey", MISSING)?,
-            args: fields.object("args")?.unwrap_or_default(),
+            call_id: fields.require_text("callId", MISSING)?,
+            tool: fields.require_text("tool", MISSING)?,
+            session_key: fields.require_text("sessionKey", MISSING)?,
+            args: fields.take_object("args")?.unwrap_or_default(),
         })
     }
 }
 
 /// The answer to `tool.request`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Asked {
-    status: Sent,
+pub struct ToolRequestResult {
+    status: SentStatus,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Sent {
+enum SentStatus {
     #[default]
     Sent,
 }
 
-impl Wire for Asked {}
+impl WireValue for ToolRequestResult {}
 
 /// The event `tool.invoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Call {
+pub struct ToolInvokeEvent {
     /// To be given back with the result.
     pub call_id: String,
     /// The node's own name of the tool.
     pub tool: String,
     /// The arguments.
-    pub args: Json,
+    pub args: RawJson,
 }
 
-impl Wire for Call {}
+impl WireValue for ToolInvokeEvent {}
 
 /// The event `tool.resume` (ours): what became of a call that was sent over an earlier connection?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Resume {
+pub struct ToolResumeEvent {
     /// The call. It is answered with `tool.result`.
     pub call_id: String,
 }
 
-impl Wire for Resume {}
+impl WireValue for ToolResumeEvent {}
 
 /// Why a node that is asked again about a call has no result of it (ours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum NoResultReason {
     /// It never began, and never will under its id.
     NotBegun,
     /// It began, and broke off.
@@ -232,51 +235,51 @@ pub enum Fate {
 /// Parameters of `tool.result`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outcome {
+pub struct ToolResultParams {
     /// The call.
     pub call_id: String,
     /// What came of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub result: Option<Json>,
+    pub result: Option<RawJson>,
     /// What went wrong. If it is there, it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// That there is no result and will be none. Only of a node that keeps a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fate: Option<Fate>,
+    pub fate: Option<NoResultReason>,
 }
 
-impl Wire for Outcome {}
+impl WireValue for ToolResultParams {}
 
-impl Outcome {
-    pub(super) fn read(params: Option<&Json>) -> Result<Self, Fault> {
-        let (mut fields, result) = Fields::with_one_apart(params, "result")?;
-        let call_id = fields.required("callId", "callId required")?;
-        let error = fields.text("error")?.filter(|error| !error.is_empty());
-        let fates = [("not_begun", Fate::NotBegun), ("unknown", Fate::Unknown)];
-        let fate = fields.word("fate", &fates)?;
+impl ToolResultParams {
+    pub(super) fn from_params(params: Option<&RawJson>) -> Result<Self, GsvError> {
+        let (mut fields, result) = ParamFields::with_raw_member(params, "result")?;
+        let call_id = fields.require_text("callId", "callId required")?;
+        let error = fields.take_text("error")?.filter(|error| !error.is_empty());
+        let fates = [("not_begun", NoResultReason::NotBegun), ("unknown", NoResultReason::Unknown)];
+        let fate = fields.take_choice("fate", &fates)?;
         Ok(Self { call_id, result, error, fate })
     }
 
     /// What the model reads: text as it is, anything else as JSON, an error with a word in front.
-    pub fn text(&self) -> String {
+    pub fn model_text(&self) -> String {
         match (&self.error, &self.result) {
             (Some(error), _) => format!("Error: {error}"),
-            (None, Some(result)) => result.read::<String>().unwrap_or_else(|_| result.text().to_owned()),
+            (None, Some(result)) => result.decode_as::<String>().unwrap_or_else(|_| result.as_text().to_owned()),
             (None, None) => "null".to_owned(),
         }
     }
 }
 
 /// The call that a result is of which cannot be read, if it says so much.
-pub fn call_of(params: &Json) -> Option<String> {
-    let members: HashMap<String, &RawValue> = serde_json::from_str(params.text()).ok()?;
+pub fn call_of(params: &RawJson) -> Option<String> {
+    let members: HashMap<String, &RawValue> = serde_json::from_str(params.as_text()).ok()?;
     serde_json::from_str(members.get("callId")?.get()).ok()
 }
 
 /// The answer to whatever a node or channel hands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ack {
+pub struct AckResult {
     /// Always true.
     pub ok: bool,
     /// True if nobody waited for it any more.
@@ -284,9 +287,9 @@ pub struct Ack {
     pub dropped: Option<bool>,
 }
 
-impl Wire for Ack {}
+impl WireValue for AckResult {}
 
-impl Ack {
+impl AckResult {
     /// It was taken.
     pub const TAKEN: Self = Self { ok: true, dropped: None };
     /// It was kept, but nobody waited for it.
@@ -295,9 +298,9 @@ impl Ack {
 
 /// The answer to `tools.list`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Listed {
+pub struct ToolsListResult {
     /// Ours first, then those of nodes, each by its full name.
-    pub tools: Vec<Definition>,
+    pub tools: Vec<ToolDefinition>,
 }
 
-impl Wire for Listed {}
+impl WireValue for ToolsListResult {}

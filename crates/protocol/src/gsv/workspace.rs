@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::fields::Fields;
-use super::heartbeat::agent;
-use super::{Fault, code};
-use crate::json::Wire;
+use super::fields::ParamFields;
+use super::heartbeat::read_agent;
+use super::{GsvError, code};
+use crate::json::WireValue;
 
 /// The most bytes that a file may have when it is written or read.
 pub const LARGEST_FILE: usize = 16 << 20;
@@ -14,29 +14,29 @@ pub const LARGEST_FILE: usize = 16 << 20;
 ///
 /// That no link leads out is looked after where files are opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Path(String);
+pub struct WorkspacePath(String);
 
-impl Path {
+impl WorkspacePath {
     /// Reads a path as clients write it; `/` in front means the agent's folder.
     ///
     /// # Errors
     /// 500 for whatever could lead out of the folder, 400 for what is no path.
-    pub fn read(text: &str) -> Result<Self, Fault> {
+    pub fn from_text(text: &str) -> Result<Self, GsvError> {
         if text.contains('\0') {
-            return Err(Fault::invalid("path must not contain NUL"));
+            return Err(GsvError::bad_request("path must not contain NUL"));
         }
         let parts: Vec<&str> = text.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".").collect();
         if parts.iter().any(|part| part.trim() == ".." || part.ends_with(':')) {
-            return Err(Fault::new(code::FAILED, "Path traversal not allowed"));
+            return Err(GsvError::new(code::FAILED, "Path traversal not allowed"));
         }
         if parts.iter().any(|part| part.len() > 255) || text.len() > 4096 {
-            return Err(Fault::invalid("path is too long"));
+            return Err(GsvError::bad_request("path is too long"));
         }
         Ok(Self(parts.join("/")))
     }
 
     /// Returns its text.
-    pub fn text(&self) -> &str {
+    pub fn as_text(&self) -> &str {
         &self.0
     }
 
@@ -48,61 +48,61 @@ impl Path {
 
 /// Parameters of `workspace.list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List {
+pub struct WorkspaceListParams {
     /// Whose folder. Absent is the default agent's.
     pub agent: Option<String>,
     /// Which folder in it.
-    pub path: Path,
+    pub path: WorkspacePath,
     /// What the answer repeats.
     pub echo: String,
 }
 
-impl List {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let text = fields.text("path")?.filter(|path| !path.is_empty());
-        let path = text.as_deref().map_or_else(|| Ok(Path::default()), Path::read)?;
-        Ok(Self { agent: agent(&mut fields)?, path, echo: text.unwrap_or_else(|| "/".to_owned()) })
+impl WorkspaceListParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let text = fields.take_text("path")?.filter(|path| !path.is_empty());
+        let path = text.as_deref().map_or_else(|| Ok(WorkspacePath::default()), WorkspacePath::from_text)?;
+        Ok(Self { agent: read_agent(&mut fields)?, path, echo: text.unwrap_or_else(|| "/".to_owned()) })
     }
 }
 
 /// Parameters of `workspace.read` and `workspace.delete`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct WorkspaceFileParams {
     /// Whose folder. Absent is the default agent's.
     pub agent: Option<String>,
     /// Which file in it.
-    pub path: Path,
+    pub path: WorkspacePath,
     /// What the answer repeats.
     pub echo: String,
 }
 
-impl File {
-    pub(super) fn read(fields: &mut Fields) -> Result<Self, Fault> {
-        let echo = fields.required("path", "path required")?;
-        let path = Path::read(&echo)?;
+impl WorkspaceFileParams {
+    pub(super) fn from_fields(fields: &mut ParamFields) -> Result<Self, GsvError> {
+        let echo = fields.require_text("path", "path required")?;
+        let path = WorkspacePath::from_text(&echo)?;
         if path.0.is_empty() {
-            return Err(Fault::invalid("path required"));
+            return Err(GsvError::bad_request("path required"));
         }
-        Ok(Self { agent: agent(fields)?, path, echo })
+        Ok(Self { agent: read_agent(fields)?, path, echo })
     }
 }
 
 /// Parameters of `workspace.write`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct WorkspaceWriteParams {
     /// Which file.
-    pub file: File,
+    pub file: WorkspaceFileParams,
     /// What it shall hold. May be empty.
     pub content: String,
 }
 
-impl Write {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
-        let file = File::read(&mut fields)?;
-        let content = fields.text("content")?.ok_or_else(|| Fault::invalid("content is required"))?;
+impl WorkspaceWriteParams {
+    pub(super) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
+        let file = WorkspaceFileParams::from_fields(&mut fields)?;
+        let content = fields.take_text("content")?.ok_or_else(|| GsvError::bad_request("content is required"))?;
         if content.len() > LARGEST_FILE {
             let message = format!("content has {} bytes, at most {LARGEST_FILE} are taken", content.len());
-            return Err(Fault::invalid(message));
+            return Err(GsvError::bad_request(message));
         }
         Ok(Self { file, content })
     }
@@ -110,7 +110,7 @@ impl Write {
 
 /// The answer to `workspace.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct WorkspaceListResult {
     /// What was asked for.
     pub path: String,
     /// Files, from the agent's folder on.
@@ -119,12 +119,12 @@ pub struct Listed {
     pub directories: Vec<String>,
 }
 
-impl Wire for Listed {}
+impl WireValue for WorkspaceListResult {}
 
 /// The answer to `workspace.read`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Content {
+pub struct WorkspaceReadResult {
     /// What was asked for.
     pub path: String,
     /// What it holds.
@@ -136,11 +136,11 @@ pub struct Content {
     pub last_modified: Option<String>,
 }
 
-impl Wire for Content {}
+impl WireValue for WorkspaceReadResult {}
 
 /// The answer to `workspace.write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Written {
+pub struct WorkspaceWriteResult {
     /// What was asked for.
     pub path: String,
     /// How many characters.
@@ -149,15 +149,15 @@ pub struct Written {
     pub written: bool,
 }
 
-impl Wire for Written {}
+impl WireValue for WorkspaceWriteResult {}
 
 /// The answer to `workspace.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Deleted {
+pub struct WorkspaceDeleteResult {
     /// What was asked for.
     pub path: String,
     /// Always true.
     pub deleted: bool,
 }
 
-impl Wire for Deleted {}
+impl WireValue for WorkspaceDeleteResult {}

@@ -10,7 +10,7 @@ const REPLACEMENT: &str = "\\ufffd";
 const ESCAPE: usize = 6;
 
 /// Replaces every lonely half of a surrogate pair in `json` by U+FFFD. Leaves everything else as it is.
-pub(crate) fn mend(json: &str) -> Cow<'_, str> {
+pub(crate) fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return Cow::Borrowed(json);
     }
@@ -19,10 +19,12 @@ pub(crate) fn mend(json: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         mended.push_str(before);
-        let kept = match half(escape) {
+        let kept = match surrogate_half(escape) {
             None => one_escape(escape),
-            Some(Half::High) if matches!(half(&escape[ESCAPE..]), Some(Half::Low)) => 2 * ESCAPE,
-            Some(Half::High | Half::Low) => {
+            Some(SurrogateHalf::High) if matches!(surrogate_half(&escape[ESCAPE..]), Some(SurrogateHalf::Low)) => {
+                2 * ESCAPE
+            }
+            Some(SurrogateHalf::High | SurrogateHalf::Low) => {
                 mended.push_str(REPLACEMENT);
                 rest = &escape[ESCAPE..];
                 continue;
@@ -35,16 +37,16 @@ pub(crate) fn mend(json: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-enum Half {
+enum SurrogateHalf {
     High,
     Low,
 }
 
-fn half(text: &str) -> Option<Half> {
+fn surrogate_half(text: &str) -> Option<SurrogateHalf> {
     let digits = text.get(..ESCAPE)?.strip_prefix("\\u")?;
     match u16::from_str_radix(digits, 16).ok()? {
-        0xd800..=0xdbff => Some(Half::High),
-        0xdc00..=0xdfff => Some(Half::Low),
+        0xd800..=0xdbff => Some(SurrogateHalf::High),
+        0xdc00..=0xdfff => Some(SurrogateHalf::Low),
         _ => None,
     }
 }
@@ -71,7 +73,7 @@ mod tests {
             ("escaped backslash", r#""\\ud83d""#, r#""\\ud83d""#),
             ("high before another escape", r#""\ud83d\n""#, r#""\ufffd\n""#),
         ] {
-            assert_eq!(mend(json), want, "{case}");
+            assert_eq!(replace_lone_surrogates(json), want, "{case}");
         }
     }
 
@@ -79,13 +81,13 @@ mod tests {
         #[test]
         fn whatever_is_mended_can_be_read_as_text(units in proptest::collection::vec(any::<u16>(), 0..20)) {
             let json = format!("\"{}\"", units.iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>());
-            let read: String = serde_json::from_str(&mend(&json)).unwrap();
+            let read: String = serde_json::from_str(&replace_lone_surrogates(&json)).unwrap();
             prop_assert_eq!(read, String::from_utf16_lossy(&units));
         }
 
         #[test]
         fn any_text_is_survived(text in "[\\\\u\"dD89a-fé😀]{0,30}") {
-            mend(&text);
+            replace_lone_surrogates(&text);
         }
     }
 }

@@ -11,16 +11,16 @@ mod malformed;
 use serde::{Deserialize, Serialize};
 
 pub use self::adopted::AdoptedCommand;
-pub(crate) use self::adopted::{adopted, host_tool_answer, uri_result};
-use self::fields::Fields;
+pub(crate) use self::adopted::{host_tool_answer, read_adopted, uri_result};
+use self::fields::CommandFields;
 pub use self::later::{PageLimit, SubscriptionLevel};
-pub use self::malformed::{Fault, Malformed};
+pub use self::malformed::{FieldFault, OmpParseError};
 use super::host_tool::HostToolAnswer;
 use super::host_uri::HostUriResult;
 use super::message::ImageContent;
 use super::ui::UiAnswer;
-use crate::json::{Json, Wire, mend};
-use crate::lines::Line;
+use crate::json::{RawJson, WireValue, replace_lone_surrogates};
+use crate::lines::DecodedLine;
 
 /// The `id` of a request, echoed as it came.
 ///
@@ -28,36 +28,36 @@ use crate::lines::Line;
 /// beyond the range of a double.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
-pub struct Id(Json);
+pub struct OmpRequestId(RawJson);
 
-impl Wire for Id {}
+impl WireValue for OmpRequestId {}
 
-impl From<&str> for Id {
+impl From<&str> for OmpRequestId {
     fn from(text: &str) -> Self {
-        Self(Json::of(text))
+        Self(RawJson::from_wire(text))
     }
 }
 
-impl From<Json> for Id {
-    fn from(json: Json) -> Self {
+impl From<RawJson> for OmpRequestId {
+    fn from(json: RawJson) -> Self {
         Self(json)
     }
 }
 
 /// One frame from the host.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Incoming {
+pub enum OmpInboundFrame {
     /// A command that is owed exactly one response.
     Command {
         /// Echoed in the response.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// What is asked for.
-        command: Command,
+        command: OmpCommand,
     },
     /// A command of later versions that the dialect of gjc has too, in the same form. It is owed exactly one response.
     Adopted {
         /// Echoed in the response.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// What is asked for.
         command: AdoptedCommand,
     },
@@ -92,7 +92,7 @@ pub enum Incoming {
 
 /// Every command of the protocol.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
+pub enum OmpCommand {
     /// Starts a run, or queues the message if one is running and `streaming_behavior` says how.
     Prompt {
         /// What the person says.
@@ -284,11 +284,11 @@ pub enum StreamingBehavior {
 ///
 /// # Errors
 /// As [`parse`], and for a line that the decoder could not read.
-pub fn receive(line: &Line) -> Result<Incoming, Malformed> {
+pub fn receive_line(line: &DecodedLine) -> Result<OmpInboundFrame, OmpParseError> {
     match line {
-        Line::Text(text) => parse(text),
-        Line::TooLong { limit } => Err(Malformed::TooLong { limit: *limit }),
-        Line::NotUtf8 => Err(Malformed::NotUtf8),
+        DecodedLine::Text(text) => parse_line(text),
+        DecodedLine::TooLong { limit } => Err(OmpParseError::TooLong { limit: *limit }),
+        DecodedLine::NotUtf8 => Err(OmpParseError::NotUtf8),
     }
 }
 
@@ -298,38 +298,38 @@ pub fn receive(line: &Line) -> Result<Incoming, Malformed> {
 ///
 /// # Errors
 /// [`Malformed`] says what to answer.
-pub fn parse(line: &str) -> Result<Incoming, Malformed> {
-    let line = mend(line);
-    let fields = Fields::of(&line)?;
+pub fn parse_line(line: &str) -> Result<OmpInboundFrame, OmpParseError> {
+    let line = replace_lone_surrogates(line);
+    let fields = CommandFields::from_line(&line)?;
     match fields.type_name() {
         Some("extension_ui_response") => {
             let (id, answer) = ui_response(&fields)?;
-            Ok(Incoming::UiResponse { id, answer })
+            Ok(OmpInboundFrame::UiResponse { id, answer })
         }
         Some(name @ ("host_tool_update" | "host_tool_result")) => {
-            let answer = fields.optional("id").ok().flatten().zip(host_tool_answer(name, &fields));
-            let unknown = || Incoming::Unknown { type_name: Some(name.to_owned()) };
-            Ok(answer.map_or_else(unknown, |(id, answer)| Incoming::HostTool { id, answer }))
+            let answer = fields.optional_field("id").ok().flatten().zip(host_tool_answer(name, &fields));
+            let unknown = || OmpInboundFrame::Unknown { type_name: Some(name.to_owned()) };
+            Ok(answer.map_or_else(unknown, |(id, answer)| OmpInboundFrame::HostTool { id, answer }))
         }
         Some(name @ "host_uri_result") => {
-            let result = fields.optional("id").ok().flatten().zip(uri_result(&line));
-            let unknown = || Incoming::Unknown { type_name: Some(name.to_owned()) };
-            Ok(result.map_or_else(unknown, |(id, result)| Incoming::HostUri { id, result }))
+            let result = fields.optional_field("id").ok().flatten().zip(uri_result(&line));
+            let unknown = || OmpInboundFrame::Unknown { type_name: Some(name.to_owned()) };
+            Ok(result.map_or_else(unknown, |(id, result)| OmpInboundFrame::HostUri { id, result }))
         }
         Some(name) => {
-            let command = match command(name, &fields)? {
+            let command = match read_command(name, &fields)? {
                 Some(command) => Some(command),
-                None => later::command(name, &fields)?,
+                None => later::read_later_command(name, &fields)?,
             };
             if let Some(command) = command {
-                return Ok(Incoming::Command { id: fields.id(), command });
+                return Ok(OmpInboundFrame::Command { id: fields.id(), command });
             }
-            Ok(match adopted(name, &fields)? {
-                Some(command) => Incoming::Adopted { id: fields.id(), command },
-                None => Incoming::Unknown { type_name: Some(name.to_owned()) },
+            Ok(match read_adopted(name, &fields)? {
+                Some(command) => OmpInboundFrame::Adopted { id: fields.id(), command },
+                None => OmpInboundFrame::Unknown { type_name: Some(name.to_owned()) },
             })
         }
-        None => Ok(Incoming::Unknown { type_name: None }),
+        None => Ok(OmpInboundFrame::Unknown { type_name: None }),
     }
 }
 
@@ -339,72 +339,73 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
 /// Where that does not hold: a finding.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
-    if let Err(malformed) = parse(&String::from_utf8_lossy(bytes)) {
-        refuses(&crate::encode(&malformed.response()));
+    if let Err(malformed) = parse_line(&String::from_utf8_lossy(bytes)) {
+        assert_refusal(&crate::encode_line(&malformed.to_response()));
     }
 }
 
 /// Checks that `line` is what a host reads as a refusal.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn refuses(line: &[u8]) {
+pub(crate) fn assert_refusal(line: &[u8]) {
     let text = String::from_utf8_lossy(line);
-    let told: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+    let response: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
     assert!(!text.trim_end_matches('\n').contains(['\n', '\r']), "{text:?} is not one line");
-    assert_eq!((&told["type"], &told["success"]), (&"response".into(), &false.into()), "{text:?}");
-    let says = &told["error"];
+    assert_eq!((&response["type"], &response["success"]), (&"response".into(), &false.into()), "{text:?}");
+    let says = &response["error"];
     assert!(says.as_str().is_some_and(|says| !says.is_empty()) || says.is_object(), "{text:?} says nothing");
 }
 
 /// Reads the fields of the command called `name`; none if there is no such command. Also for dialects of this wire.
-pub(crate) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>, Malformed> {
+pub(crate) fn read_command(name: &str, fields: &CommandFields<'_>) -> Result<Option<OmpCommand>, OmpParseError> {
     Ok(Some(match name {
-        "prompt" => Command::Prompt {
-            message: fields.required("message")?,
-            images: fields.optional("images")?.unwrap_or_default(),
-            streaming_behavior: fields.optional("streamingBehavior")?,
+        "prompt" => OmpCommand::Prompt {
+            message: fields.required_field("message")?,
+            images: fields.optional_field("images")?.unwrap_or_default(),
+            streaming_behavior: fields.optional_field("streamingBehavior")?,
         },
-        "steer" => Command::Steer {
-            message: fields.required("message")?,
-            images: fields.optional("images")?.unwrap_or_default(),
+        "steer" => OmpCommand::Steer {
+            message: fields.required_field("message")?,
+            images: fields.optional_field("images")?.unwrap_or_default(),
         },
-        "follow_up" => Command::FollowUp {
-            message: fields.required("message")?,
-            images: fields.optional("images")?.unwrap_or_default(),
+        "follow_up" => OmpCommand::FollowUp {
+            message: fields.required_field("message")?,
+            images: fields.optional_field("images")?.unwrap_or_default(),
         },
-        "abort" => Command::Abort,
-        "abort_and_prompt" => Command::AbortAndPrompt {
-            message: fields.required("message")?,
-            images: fields.optional("images")?.unwrap_or_default(),
+        "abort" => OmpCommand::Abort,
+        "abort_and_prompt" => OmpCommand::AbortAndPrompt {
+            message: fields.required_field("message")?,
+            images: fields.optional_field("images")?.unwrap_or_default(),
         },
-        "new_session" => Command::NewSession { parent_session: fields.optional("parentSession")? },
-        "get_state" => Command::GetState,
-        "set_model" => {
-            Command::SetModel { provider: fields.required("provider")?, model_id: fields.required("modelId")? }
-        }
-        "cycle_model" => Command::CycleModel,
-        "get_available_models" => Command::GetAvailableModels,
-        "set_thinking_level" => Command::SetThinkingLevel { level: fields.required("level")? },
-        "cycle_thinking_level" => Command::CycleThinkingLevel,
-        "set_steering_mode" => Command::SetSteeringMode { mode: fields.required("mode")? },
-        "set_follow_up_mode" => Command::SetFollowUpMode { mode: fields.required("mode")? },
-        "set_interrupt_mode" => Command::SetInterruptMode { mode: fields.required("mode")? },
-        "compact" => Command::Compact { custom_instructions: fields.optional("customInstructions")? },
-        "set_auto_compaction" => Command::SetAutoCompaction { enabled: fields.required("enabled")? },
-        "set_auto_retry" => Command::SetAutoRetry { enabled: fields.required("enabled")? },
-        "abort_retry" => Command::AbortRetry,
+        "new_session" => OmpCommand::NewSession { parent_session: fields.optional_field("parentSession")? },
+        "get_state" => OmpCommand::GetState,
+        "set_model" => OmpCommand::SetModel {
+            provider: fields.required_field("provider")?,
+            model_id: fields.required_field("modelId")?,
+        },
+        "cycle_model" => OmpCommand::CycleModel,
+        "get_available_models" => OmpCommand::GetAvailableModels,
+        "set_thinking_level" => OmpCommand::SetThinkingLevel { level: fields.required_field("level")? },
+        "cycle_thinking_level" => OmpCommand::CycleThinkingLevel,
+        "set_steering_mode" => OmpCommand::SetSteeringMode { mode: fields.required_field("mode")? },
+        "set_follow_up_mode" => OmpCommand::SetFollowUpMode { mode: fields.required_field("mode")? },
+        "set_interrupt_mode" => OmpCommand::SetInterruptMode { mode: fields.required_field("mode")? },
+        "compact" => OmpCommand::Compact { custom_instructions: fields.optional_field("customInstructions")? },
+        "set_auto_compaction" => OmpCommand::SetAutoCompaction { enabled: fields.required_field("enabled")? },
+        "set_auto_retry" => OmpCommand::SetAutoRetry { enabled: fields.required_field("enabled")? },
+        "abort_retry" => OmpCommand::AbortRetry,
         "bash" => {
-            fields.optional::<NotExcluded>("excludeFromContext")?;
-            Command::Bash { command: fields.required("command")? }
+            fields.optional_field::<NotExcluded>("excludeFromContext")?;
+            OmpCommand::Bash { command: fields.required_field("command")? }
         }
-        "abort_bash" => Command::AbortBash,
-        "get_session_stats" => Command::GetSessionStats,
-        "export_html" => Command::ExportHtml { output_path: fields.optional("outputPath")? },
-        "switch_session" => Command::SwitchSession { session_path: fields.required("sessionPath")? },
-        "branch" => Command::Branch { entry_id: fields.required("entryId")? },
-        "get_branch_messages" => Command::GetBranchMessages,
-        "get_last_assistant_text" => Command::GetLastAssistantText,
-        "set_session_name" => Command::SetSessionName { name: fields.required("name")? },
-        "get_messages" => Command::GetMessages,
+        "abort_bash" => OmpCommand::AbortBash,
+        "get_session_stats" => OmpCommand::GetSessionStats,
+        "export_html" => OmpCommand::ExportHtml { output_path: fields.optional_field("outputPath")? },
+        "switch_session" => OmpCommand::SwitchSession { session_path: fields.required_field("sessionPath")? },
+        "branch" => OmpCommand::Branch { entry_id: fields.required_field("entryId")? },
+        "get_branch_messages" => OmpCommand::GetBranchMessages,
+        "get_last_assistant_text" => OmpCommand::GetLastAssistantText,
+        "set_session_name" => OmpCommand::SetSessionName { name: fields.required_field("name")? },
+        "get_messages" => OmpCommand::GetMessages,
         _ => return Ok(None),
     }))
 }
@@ -412,44 +413,46 @@ pub(crate) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>
 /// The one value that `excludeFromContext` of a later pi may have.
 struct NotExcluded;
 
-impl fields::Field for NotExcluded {
+impl fields::FieldValue for NotExcluded {
     const EXPECTED: &'static str = "false: the model is told what the commands of a host print";
 
-    fn read(json: &str) -> Option<Self> {
+    fn read_json(json: &str) -> Option<Self> {
         (json == "false").then_some(Self)
     }
 }
 
 /// An answer must say one thing only: of two that differ, neither may release anything.
-pub(crate) fn ui_response(fields: &Fields<'_>) -> Result<(String, UiAnswer), Malformed> {
-    let id = fields.required("id").map_err(without_id)?;
-    let cancelled: Option<bool> = fields.optional("cancelled").map_err(without_id)?;
-    let value: Option<String> = fields.optional("value").map_err(without_id)?;
-    let confirmed: Option<bool> = fields.optional("confirmed").map_err(without_id)?;
-    let timed_out: Option<bool> = fields.optional("timedOut").map_err(without_id)?;
+pub(crate) fn ui_response(fields: &CommandFields<'_>) -> Result<(String, UiAnswer), OmpParseError> {
+    let id = fields.required_field("id").map_err(without_id)?;
+    let cancelled: Option<bool> = fields.optional_field("cancelled").map_err(without_id)?;
+    let value: Option<String> = fields.optional_field("value").map_err(without_id)?;
+    let confirmed: Option<bool> = fields.optional_field("confirmed").map_err(without_id)?;
+    let timed_out: Option<bool> = fields.optional_field("timedOut").map_err(without_id)?;
     let answer = match (cancelled == Some(true), value, confirmed) {
         (true, _, _) => UiAnswer::Cancelled { timed_out: timed_out == Some(true) },
         (false, Some(value), None) => UiAnswer::Value(value),
         (false, None, Some(confirmed)) => UiAnswer::Confirmed(confirmed),
-        (false, None, None) | (false, Some(_), Some(_)) => return Err(Malformed::Answer),
+        (false, None, None) | (false, Some(_), Some(_)) => return Err(OmpParseError::Answer),
     };
     Ok((id, answer))
 }
 
 /// The id of an answer names a dialog of ours, not a request of the host.
-fn without_id(malformed: Malformed) -> Malformed {
+fn without_id(malformed: OmpParseError) -> OmpParseError {
     match malformed {
-        Malformed::Field { id: _, command, field, fault } => Malformed::Field { id: None, command, field, fault },
-        other @ (Malformed::TooLong { .. }
-        | Malformed::NotUtf8
-        | Malformed::NotJson { .. }
-        | Malformed::NotAnObject
-        | Malformed::Refused { .. }
-        | Malformed::Answer) => other,
+        OmpParseError::Field { id: _, command, field, fault } => {
+            OmpParseError::Field { id: None, command, field, fault }
+        }
+        other @ (OmpParseError::TooLong { .. }
+        | OmpParseError::NotUtf8
+        | OmpParseError::NotJson { .. }
+        | OmpParseError::NotAnObject
+        | OmpParseError::Refused { .. }
+        | OmpParseError::Answer) => other,
     }
 }
 
-impl Command {
+impl OmpCommand {
     /// Returns the `type` of the command, which its response repeats.
     pub fn name(&self) -> &'static str {
         match self {

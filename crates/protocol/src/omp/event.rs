@@ -5,14 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{ToolCall, ToolOutput};
+use super::message::{ToolCallContent, ToolOutput};
 use super::state::CompactionResult;
-use crate::json::{Json, Wire};
+use crate::json::{RawJson, WireValue};
 
 /// One event. Messages are embedded as they were encoded, so each is encoded once however often it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub enum Event {
+pub enum OmpEvent {
     /// The first line of all: commands are read from now on.
     Ready,
     /// A run starts.
@@ -20,7 +20,7 @@ pub enum Event {
     /// A run ended. Retries, compaction and continuations may still follow.
     AgentEnd {
         /// Every message that the run added, in order.
-        messages: Vec<Json>,
+        messages: Vec<RawJson>,
     },
     /// Nothing will happen any more without a command. Ours; hosts that do not know it ignore it.
     AgentSettled,
@@ -29,26 +29,26 @@ pub enum Event {
     /// The model answered and its calls ended.
     TurnEnd {
         /// The assistant message.
-        message: Json,
+        message: RawJson,
         /// The tool result messages in the order in which the calls ended.
-        tool_results: Vec<Json>,
+        tool_results: Vec<RawJson>,
     },
     /// A message begins.
     MessageStart {
         /// The message so far.
-        message: Json,
+        message: RawJson,
     },
     /// An assistant message grew. Made by [`Event::message_update`].
     MessageUpdate {
         /// What changed.
         assistant_message_event: AssistantMessageEvent,
         /// The whole message so far.
-        message: Json,
+        message: RawJson,
     },
     /// A message is complete.
     MessageEnd {
         /// The message.
-        message: Json,
+        message: RawJson,
     },
     /// A call begins.
     ToolExecutionStart {
@@ -57,7 +57,7 @@ pub enum Event {
         /// Name of the tool.
         tool_name: String,
         /// Its arguments, without the intent.
-        args: Json,
+        args: RawJson,
         /// What the model says the call is for.
         #[serde(skip_serializing_if = "Option::is_none")]
         intent: Option<String>,
@@ -69,7 +69,7 @@ pub enum Event {
         /// Name of the tool.
         tool_name: String,
         /// Its arguments, without the intent.
-        args: Json,
+        args: RawJson,
         /// All output so far.
         partial_result: ToolOutput,
     },
@@ -149,12 +149,12 @@ pub enum Event {
     /// A rule stopped the stream. Never sent by us; kept because the protocol has it.
     TtsrTriggered {
         /// The rules.
-        rules: Vec<Json>,
+        rules: Vec<RawJson>,
     },
     /// A run ended with open tasks.
     TodoReminder {
         /// The open tasks.
-        todos: Vec<Todo>,
+        todos: Vec<TodoItem>,
         /// Counts from 1.
         attempt: u32,
         /// How many there may be.
@@ -173,11 +173,11 @@ pub enum Event {
     },
 }
 
-impl Wire for Event {}
+impl WireValue for OmpEvent {}
 
-impl Event {
+impl OmpEvent {
     /// Tells that `message` grew by `change`. The message is embedded twice, as `partial` and as `message`.
-    pub fn message_update(change: Change, message: Json) -> Self {
+    pub fn message_update(change: BlockChange, message: RawJson) -> Self {
         let partial = message.clone();
         Self::MessageUpdate { assistant_message_event: AssistantMessageEvent { change, partial }, message }
     }
@@ -216,15 +216,15 @@ impl Event {
 pub struct AssistantMessageEvent {
     /// What changed.
     #[serde(flatten)]
-    pub change: Change,
+    pub change: BlockChange,
     /// The whole message so far.
-    pub partial: Json,
+    pub partial: RawJson,
 }
 
 /// How one block of an assistant message grew.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub enum Change {
+pub enum BlockChange {
     /// A text block begins.
     TextStart {
         /// Position of the block.
@@ -280,7 +280,7 @@ pub enum Change {
         /// Position of the block.
         content_index: usize,
         /// The call, as it stands in the message.
-        tool_call: ToolCall,
+        tool_call: ToolCallContent,
     },
 }
 
@@ -308,7 +308,7 @@ pub enum CompactionAction {
 
 /// One open task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Todo {
+pub struct TodoItem {
     /// Names the task.
     pub id: String,
     /// What is to be done.

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Json, Wire};
-use crate::omp::message::{ContentBlock, ToolOutput};
+use crate::json::{RawJson, WireValue};
+use crate::omp::message::{OmpContentBlock, ToolOutput};
 
 /// The tool that no host may offer: it is how the agent asks people.
 const RESERVED: &str = "ask";
@@ -25,7 +25,7 @@ pub struct HostTool {
     /// For the model.
     pub description: String,
     /// The JSON Schema of its arguments: an object.
-    pub parameters: Json,
+    pub parameters: RawJson,
     /// Whether it is only there to be switched on later.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
@@ -61,9 +61,9 @@ pub enum ToolsError {
 ///
 /// # Errors
 /// [`ToolsError`], the first by the order of the list; that two have one name comes behind those.
-pub fn tools(definitions: &[Json]) -> Result<Vec<HostTool>, ToolsError> {
+pub fn read_tools(definitions: &[RawJson]) -> Result<Vec<HostTool>, ToolsError> {
     let tools: Vec<HostTool> =
-        definitions.iter().enumerate().map(|(at, definition)| tool(at, definition)).collect::<Result<_, _>>()?;
+        definitions.iter().enumerate().map(|(at, definition)| read_tool(at, definition)).collect::<Result<_, _>>()?;
     let twice = |(at, tool): (usize, &HostTool)| tools[..at].iter().any(|before| before.name == tool.name);
     if tools.iter().enumerate().any(twice) {
         return Err(ToolsError::Twice);
@@ -75,7 +75,7 @@ pub fn tools(definitions: &[Json]) -> Result<Vec<HostTool>, ToolsError> {
 ///
 /// # Errors
 /// [`ToolsError::Conflict`] for the first.
-pub fn conflicts(tools: &[HostTool], exists: impl Fn(&str) -> bool) -> Result<(), ToolsError> {
+pub fn check_conflicts(tools: &[HostTool], exists: impl Fn(&str) -> bool) -> Result<(), ToolsError> {
     match tools.iter().find(|tool| exists(&tool.name)) {
         Some(tool) => Err(ToolsError::Conflict(tool.name.clone())),
         None => Ok(()),
@@ -84,34 +84,34 @@ pub fn conflicts(tools: &[HostTool], exists: impl Fn(&str) -> bool) -> Result<()
 
 /// The members of a definition as they came: each is judged by itself, so that the error names it.
 #[derive(Deserialize)]
-struct Definition {
-    name: Option<Json>,
-    label: Option<Json>,
-    description: Option<Json>,
-    parameters: Option<Json>,
-    hidden: Option<Json>,
+struct HostToolDefinition {
+    name: Option<RawJson>,
+    label: Option<RawJson>,
+    description: Option<RawJson>,
+    parameters: Option<RawJson>,
+    hidden: Option<RawJson>,
 }
 
-fn tool(at: usize, definition: &Json) -> Result<HostTool, ToolsError> {
-    let given: Definition = definition.read().map_err(|_| ToolsError::Name(at))?;
-    let text = |json: Option<&Json>| {
-        let text = json.and_then(|json| json.read::<String>().ok()).unwrap_or_default();
+fn read_tool(at: usize, definition: &RawJson) -> Result<HostTool, ToolsError> {
+    let given: HostToolDefinition = definition.decode_as().map_err(|_| ToolsError::Name(at))?;
+    let text = |json: Option<&RawJson>| {
+        let text = json.and_then(|json| json.decode_as::<String>().ok()).unwrap_or_default();
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
     let name = text(given.name.as_ref()).ok_or(ToolsError::Name(at))?;
     let Some(description) = text(given.description.as_ref()) else { return Err(ToolsError::Description(name)) };
-    let parameters = given.parameters.filter(|json| json.text().starts_with('{'));
+    let parameters = given.parameters.filter(|json| json.as_text().starts_with('{'));
     let Some(parameters) = parameters else { return Err(ToolsError::Parameters(name)) };
     if name == RESERVED {
         return Err(ToolsError::Reserved(name));
     }
-    let Some(hidden) = flag(given.hidden.as_ref()) else { return Err(ToolsError::Hidden(name)) };
+    let Some(hidden) = read_flag(given.hidden.as_ref()) else { return Err(ToolsError::Hidden(name)) };
     Ok(HostTool { name, label: text(given.label.as_ref()), description, parameters, hidden })
 }
 
 /// Reads a flag that is false where it is absent or null. `None` for anything else than true and false.
-pub(super) fn flag(given: Option<&Json>) -> Option<bool> {
-    match given.map(Json::text) {
+pub(super) fn read_flag(given: Option<&RawJson>) -> Option<bool> {
+    match given.map(RawJson::as_text) {
         None | Some("null" | "false") => Some(false),
         Some("true") => Some(true),
         Some(_) => None,
@@ -139,7 +139,7 @@ pub enum HostToolFrame {
         /// Which tool.
         tool_name: String,
         /// An object.
-        arguments: Json,
+        arguments: RawJson,
     },
     /// Says that a call's result is wanted no more.
     HostToolCancel {
@@ -156,7 +156,7 @@ pub fn frame_id(bits: u64) -> String {
 }
 
 /// Returns what the model is told of a call that was stopped.
-pub fn aborted(tool: &str) -> String {
+pub fn aborted_text(tool: &str) -> String {
     format!("Host tool \"{tool}\" was aborted")
 }
 
@@ -173,48 +173,48 @@ pub enum HostToolAnswer {
 
 /// A result as it came: `content` is a list of objects with a string `type` each.
 #[derive(Deserialize)]
-struct Given {
-    content: Vec<Json>,
+struct RawToolResult {
+    content: Vec<RawJson>,
     #[serde(default)]
-    details: Option<Json>,
+    details: Option<RawJson>,
 }
 
 impl HostToolAnswer {
     /// Reads `partialResult` of an update. Details are always there.
-    pub(crate) fn update(partial_result: &Json) -> Option<Self> {
-        let mut output = output(partial_result)?;
+    pub(crate) fn from_update(partial_result: &RawJson) -> Option<Self> {
+        let mut output = read_output(partial_result)?;
         output.details.get_or_insert_with(|| serde_json::json!({}).into());
         Some(Self::Update(output))
     }
 
     /// Reads `result` of a result.
-    pub(crate) fn result(result: &Json, is_error: bool) -> Option<Self> {
-        let output = output(result)?;
-        Some(if is_error { Self::Failed(failure(&output)) } else { Self::Done(output) })
+    pub(crate) fn from_result(result: &RawJson, is_error: bool) -> Option<Self> {
+        let output = read_output(result)?;
+        Some(if is_error { Self::Failed(failure_text(&output)) } else { Self::Done(output) })
     }
 }
 
-fn output(json: &Json) -> Option<ToolOutput> {
+fn read_output(json: &RawJson) -> Option<ToolOutput> {
     #[derive(Deserialize)]
-    struct Typed {
+    struct TypedBlock {
         #[serde(rename = "type")]
         _kind: String,
     }
-    let given: Given = json.read().ok()?;
-    let block = |item: &Json| {
-        item.text().starts_with('{').then_some(())?;
-        item.read::<Typed>().ok()?;
+    let given: RawToolResult = json.decode_as().ok()?;
+    let block = |item: &RawJson| {
+        item.as_text().starts_with('{').then_some(())?;
+        item.decode_as::<TypedBlock>().ok()?;
         // A block of a known type in another form is passed on as it is, as the original does.
-        Some(item.read().unwrap_or_else(|_| ContentBlock::Other(item.clone())))
+        Some(item.decode_as().unwrap_or_else(|_| OmpContentBlock::Other(item.clone())))
     };
     let content = given.content.iter().map(block).collect::<Option<_>>()?;
-    Some(ToolOutput { content, details: given.details.filter(|json| json.text() != "null") })
+    Some(ToolOutput { content, details: given.details.filter(|json| json.as_text() != "null") })
 }
 
-fn failure(output: &ToolOutput) -> String {
-    let text = |block: &ContentBlock| match block {
-        ContentBlock::Text(text) => Some(text.text.clone()),
-        ContentBlock::Image(_) | ContentBlock::Other(_) => None,
+fn failure_text(output: &ToolOutput) -> String {
+    let text = |block: &OmpContentBlock| match block {
+        OmpContentBlock::Text(text) => Some(text.text.clone()),
+        OmpContentBlock::Image(_) | OmpContentBlock::Other(_) => None,
     };
     let text = output.content.iter().filter_map(text).collect::<Vec<_>>().join("\n");
     match text.trim() {
@@ -223,9 +223,9 @@ fn failure(output: &ToolOutput) -> String {
     }
 }
 
-impl Wire for HostTool {}
-impl Wire for ToolNames {}
-impl Wire for HostToolFrame {}
+impl WireValue for HostTool {}
+impl WireValue for ToolNames {}
+impl WireValue for HostToolFrame {}
 
 #[cfg(test)]
 mod tests {
@@ -234,8 +234,8 @@ mod tests {
     use super::*;
 
     fn read(definitions: Value) -> Result<Vec<HostTool>, String> {
-        let definitions: Vec<Json> = definitions.as_array().unwrap().iter().cloned().map(Json::from).collect();
-        tools(&definitions).map_err(|error| error.to_string())
+        let definitions: Vec<RawJson> = definitions.as_array().unwrap().iter().cloned().map(RawJson::from).collect();
+        read_tools(&definitions).map_err(|error| error.to_string())
     }
 
     fn tool(name: &str) -> Value {
@@ -262,9 +262,9 @@ mod tests {
             assert_eq!(read(definitions.clone()), Err(want.to_owned()), "{definitions}");
         }
         let tools = read(json!([tool("a"), tool("read")])).unwrap();
-        let conflict = conflicts(&tools, |name| name == "read").unwrap_err().to_string();
+        let conflict = check_conflicts(&tools, |name| name == "read").unwrap_err().to_string();
         assert_eq!(conflict, "RPC host tool \"read\" conflicts with an existing tool");
-        assert_eq!(conflicts(&tools, |_| false), Ok(()));
+        assert_eq!(check_conflicts(&tools, |_| false), Ok(()));
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         ] {
             let result = json!({"content": content}).into();
             assert_eq!(
-                HostToolAnswer::result(&result, true),
+                HostToolAnswer::from_result(&result, true),
                 Some(HostToolAnswer::Failed(want.to_owned())),
                 "{content}"
             );
@@ -309,12 +309,12 @@ mod tests {
             json!({"content": [{"type": 1}]}),
             json!({"content": [["type"]]}),
         ] {
-            assert_eq!(HostToolAnswer::result(&result.clone().into(), false), None, "{result}");
-            assert_eq!(HostToolAnswer::update(&result.clone().into()), None, "{result}");
+            assert_eq!(HostToolAnswer::from_result(&result.clone().into(), false), None, "{result}");
+            assert_eq!(HostToolAnswer::from_update(&result.clone().into()), None, "{result}");
         }
-        let Some(HostToolAnswer::Update(output)) = HostToolAnswer::update(&json!({"content": []}).into()) else {
+        let Some(HostToolAnswer::Update(output)) = HostToolAnswer::from_update(&json!({"content": []}).into()) else {
             panic!("not read")
         };
-        assert_eq!(output.details.unwrap().text(), "{}");
+        assert_eq!(output.details.unwrap().as_text(), "{}");
     }
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::host_tool;
-use crate::json::{Json, Wire};
+use crate::json::{RawJson, WireValue};
 
 /// The schemes that are the agent's own.
 const RESERVED: [&str; 8] = ["gjc", "agent", "artifact", "memory", "local", "rule", "issue", "pr"];
@@ -54,10 +54,10 @@ pub enum SchemeError {
 ///
 /// # Errors
 /// [`SchemeError`], the first by the order of the list.
-pub fn schemes(definitions: &[Json]) -> Result<Vec<HostScheme>, SchemeError> {
+pub fn read_schemes(definitions: &[RawJson]) -> Result<Vec<HostScheme>, SchemeError> {
     let mut schemes: Vec<HostScheme> = Vec::new();
     for definition in definitions {
-        let scheme = scheme(definition)?;
+        let scheme = read_scheme(definition)?;
         match schemes.iter_mut().find(|known| known.scheme == scheme.scheme) {
             Some(known) => *known = scheme,
             None => schemes.push(scheme),
@@ -67,16 +67,16 @@ pub fn schemes(definitions: &[Json]) -> Result<Vec<HostScheme>, SchemeError> {
 }
 
 #[derive(Deserialize)]
-struct Definition {
-    scheme: Option<Json>,
-    description: Option<Json>,
-    writable: Option<Json>,
-    immutable: Option<Json>,
+struct HostSchemeDefinition {
+    scheme: Option<RawJson>,
+    description: Option<RawJson>,
+    writable: Option<RawJson>,
+    immutable: Option<RawJson>,
 }
 
-fn scheme(definition: &Json) -> Result<HostScheme, SchemeError> {
-    let given: Definition = definition.read().map_err(|_| SchemeError::Empty)?;
-    let name: String = given.scheme.and_then(|json| json.read().ok()).unwrap_or_default();
+fn read_scheme(definition: &RawJson) -> Result<HostScheme, SchemeError> {
+    let given: HostSchemeDefinition = definition.decode_as().map_err(|_| SchemeError::Empty)?;
+    let name: String = given.scheme.and_then(|json| json.decode_as().ok()).unwrap_or_default();
     let scheme = name.trim().to_lowercase();
     if scheme.is_empty() {
         return Err(SchemeError::Empty);
@@ -87,12 +87,17 @@ fn scheme(definition: &Json) -> Result<HostScheme, SchemeError> {
     if RESERVED.contains(&scheme.as_str()) {
         return Err(SchemeError::Reserved(scheme));
     }
-    let read = |flag: &'static str, json: Option<&Json>| {
-        host_tool::flag(json).ok_or_else(|| SchemeError::Flag { scheme: scheme.clone(), flag })
+    let read = |flag: &'static str, json: Option<&RawJson>| {
+        host_tool::read_flag(json).ok_or_else(|| SchemeError::Flag { scheme: scheme.clone(), flag })
     };
     let (writable, immutable) =
         (read("writable", given.writable.as_ref())?, read("immutable", given.immutable.as_ref())?);
-    Ok(HostScheme { scheme, description: given.description.and_then(|json| json.read().ok()), writable, immutable })
+    Ok(HostScheme {
+        scheme,
+        description: given.description.and_then(|json| json.decode_as().ok()),
+        writable,
+        immutable,
+    })
 }
 
 fn is_scheme(scheme: &str) -> bool {
@@ -101,7 +106,7 @@ fn is_scheme(scheme: &str) -> bool {
 }
 
 /// Returns the scheme of `url` and the URL with its scheme in lower case, all else as it is. None without `://`.
-pub fn normalized(url: &str) -> Option<(String, String)> {
+pub fn normalize_url(url: &str) -> Option<(String, String)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
     is_scheme(&scheme).then(|| (scheme.clone(), format!("{scheme}://{rest}")))
@@ -117,14 +122,14 @@ pub struct SchemeNames {
 /// What is done at a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Operation {
+pub enum UriOperation {
     /// Its content is wanted.
     Read,
     /// Its content is replaced.
     Write,
 }
 
-impl Operation {
+impl UriOperation {
     /// Returns the name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -143,7 +148,7 @@ pub enum HostUriFrame {
         /// Names the request.
         id: String,
         /// What is done.
-        operation: Operation,
+        operation: UriOperation,
         /// Where; see [`normalized`].
         url: String,
         /// The whole new content, of a write.
@@ -160,7 +165,7 @@ pub enum HostUriFrame {
 }
 
 /// Returns what the model is told of a request that was stopped.
-pub fn aborted(operation: Operation, url: &str) -> String {
+pub fn aborted_text(operation: UriOperation, url: &str) -> String {
     format!("Host URI {} for {url} was aborted", operation.name())
 }
 
@@ -210,16 +215,16 @@ pub struct HostUriResult {
 
 impl HostUriResult {
     /// Returns why the request failed, if it did.
-    pub fn failure(&self, operation: Operation, url: &str) -> Option<String> {
+    pub fn failure_text(&self, operation: UriOperation, url: &str) -> Option<String> {
         self.is_error.filter(|failed| *failed)?;
-        let said = [&self.error, &self.content].into_iter().flatten().find(|text| !text.is_empty());
-        Some(said.cloned().unwrap_or_else(|| format!("Host URI {} failed for {url}", operation.name())))
+        let reason = [&self.error, &self.content].into_iter().flatten().find(|text| !text.is_empty());
+        Some(reason.cloned().unwrap_or_else(|| format!("Host URI {} failed for {url}", operation.name())))
     }
 }
 
-impl Wire for HostScheme {}
-impl Wire for SchemeNames {}
-impl Wire for HostUriFrame {}
+impl WireValue for HostScheme {}
+impl WireValue for SchemeNames {}
+impl WireValue for HostUriFrame {}
 
 #[cfg(test)]
 mod tests {
@@ -228,8 +233,8 @@ mod tests {
     use super::*;
 
     fn read(definitions: Value) -> Result<Vec<HostScheme>, String> {
-        let definitions: Vec<Json> = definitions.as_array().unwrap().iter().cloned().map(Json::from).collect();
-        schemes(&definitions).map_err(|error| error.to_string())
+        let definitions: Vec<RawJson> = definitions.as_array().unwrap().iter().cloned().map(RawJson::from).collect();
+        read_schemes(&definitions).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -271,13 +276,13 @@ mod tests {
             ("1x://a", None),
         ] {
             let want = want.map(|(scheme, url)| (scheme.to_owned(), url.to_owned()));
-            assert_eq!(normalized(url), want, "{url}");
+            assert_eq!(normalize_url(url), want, "{url}");
         }
     }
 
     #[test]
     fn a_failure_says_why() {
-        let result = |json: Value| Json::from(json).read::<HostUriResult>().unwrap();
+        let result = |json: Value| RawJson::from(json).decode_as::<HostUriResult>().unwrap();
         for (given, want) in [
             (json!({"isError": true, "error": "gone", "content": "c"}), Some("gone")),
             (json!({"isError": true, "error": "", "content": "c"}), Some("c")),
@@ -285,8 +290,8 @@ mod tests {
             (json!({"isError": false, "error": "gone"}), None),
             (json!({"content": "c"}), None),
         ] {
-            let told = result(given.clone()).failure(Operation::Read, "db://a");
-            assert_eq!(told.as_deref(), want, "{given}");
+            let failure = result(given.clone()).failure_text(UriOperation::Read, "db://a");
+            assert_eq!(failure.as_deref(), want, "{given}");
         }
     }
 }

@@ -9,24 +9,25 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::content::tagged;
 pub use self::content::{
-    AssistantBlock, Content, ContentBlock, ImageContent, RedactedThinking, TextContent, Thinking, ToolCall, ToolOutput,
+    AssistantBlock, ImageContent, OmpContent, OmpContentBlock, RedactedThinking, TextContent, ThinkingContent,
+    ToolCallContent, ToolOutput,
 };
-use crate::json::{Extra, Json, Number, Wire};
+use crate::json::{ExtraMembers, JsNumber, RawJson, WireValue};
 
 /// One message of a session, told apart by its `role`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum AgentMessage {
     /// `user`: what the person says.
-    User(UserMessage),
+    User(OmpUserMessage),
     /// `developer`: what the system says in between.
     Developer(DeveloperMessage),
     /// `assistant`: what the model says.
-    Assistant(Box<AssistantMessage>),
+    Assistant(Box<OmpAssistantMessage>),
     /// `toolResult`: what a call gave.
     ToolResult(ToolResultMessage),
     /// `bashExecution`: a shell command of the person.
-    BashExecution(BashExecution),
+    BashExecution(OmpBashExecution),
     /// `pythonExecution`: code of the person.
     PythonExecution(PythonExecution),
     /// `custom`, and the older `hookMessage`, which is read only.
@@ -36,9 +37,9 @@ pub enum AgentMessage {
     /// `branchSummary`: stands for a branch that was left.
     BranchSummary(BranchSummary),
     /// `fileMention`: the files that a user message names.
-    FileMention(FileMention),
+    FileMention(OmpFileMention),
     /// Any other role; in a session file also one of these that lacks members of its role.
-    Other(Json),
+    Other(RawJson),
 }
 
 tagged!(AgentMessage, "role", {
@@ -58,7 +59,7 @@ tagged!(AgentMessage, "role", {
 /// Who is behind a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Attribution {
+pub enum MessageAttribution {
     /// The person.
     User,
     /// The agent.
@@ -68,12 +69,12 @@ pub enum Attribution {
 /// A message of role `user`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "user", rename_all = "camelCase")]
-pub struct UserMessage {
+pub struct OmpUserMessage {
     /// A prompt of a host has the array form, the text first.
-    pub content: Content,
+    pub content: OmpContent,
     /// Who is behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attribution: Option<Attribution>,
+    pub attribution: Option<MessageAttribution>,
     /// Whether nobody typed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<bool>,
@@ -81,7 +82,7 @@ pub struct UserMessage {
     pub timestamp: u64,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `developer`.
@@ -89,10 +90,10 @@ pub struct UserMessage {
 #[serde(tag = "role", rename = "developer", rename_all = "camelCase")]
 pub struct DeveloperMessage {
     /// What the system says.
-    pub content: Content,
+    pub content: OmpContent,
     /// Who is behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attribution: Option<Attribution>,
+    pub attribution: Option<MessageAttribution>,
     /// Whether nobody typed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<bool>,
@@ -100,13 +101,13 @@ pub struct DeveloperMessage {
     pub timestamp: u64,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `assistant`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "assistant", rename_all = "camelCase")]
-pub struct AssistantMessage {
+pub struct OmpAssistantMessage {
     /// Its blocks in order.
     pub content: Vec<AssistantBlock>,
     /// The wire that the model was asked on.
@@ -119,9 +120,9 @@ pub struct AssistantMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
     /// What it used; all zero while it is being written.
-    pub usage: Usage,
+    pub usage: OmpUsage,
     /// Why it ended; `stop` while it is being written.
-    pub stop_reason: StopReason,
+    pub stop_reason: OmpStopReason,
     /// What failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
@@ -129,22 +130,22 @@ pub struct AssistantMessage {
     pub timestamp: u64,
     /// Milliseconds from the request to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Number>,
+    pub duration: Option<JsNumber>,
     /// Milliseconds from the request to the first token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttft: Option<Number>,
+    pub ttft: Option<JsNumber>,
     /// Opaque, for the same provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider_payload: Option<Json>,
+    pub provider_payload: Option<RawJson>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum StopReason {
+pub enum OmpStopReason {
     /// It was done.
     Stop,
     /// It ran out of tokens.
@@ -160,7 +161,7 @@ pub enum StopReason {
 /// The tokens of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
+pub struct OmpUsage {
     /// Sent, without what was kept.
     pub input: u64,
     /// Answered.
@@ -173,28 +174,28 @@ pub struct Usage {
     pub total_tokens: u64,
     /// As the provider counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub premium_requests: Option<Number>,
+    pub premium_requests: Option<JsNumber>,
     /// What they cost.
-    pub cost: Cost,
+    pub cost: OmpCost,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cost {
+pub struct OmpCost {
     /// For what was sent.
-    pub input: Number,
+    pub input: JsNumber,
     /// For what was answered.
-    pub output: Number,
+    pub output: JsNumber,
     /// For what was kept before.
-    pub cache_read: Number,
+    pub cache_read: JsNumber,
     /// For what is to be kept.
-    pub cache_write: Number,
+    pub cache_write: JsNumber,
     /// The sum of the four.
-    pub total: Number,
+    pub total: JsNumber,
 }
 
 /// A message of role `toolResult`.
@@ -206,15 +207,15 @@ pub struct ToolResultMessage {
     /// Name of the tool.
     pub tool_name: String,
     /// What the model sees.
-    pub content: Vec<ContentBlock>,
+    pub content: Vec<OmpContentBlock>,
     /// What hosts see beside it. Null counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Json>,
+    pub details: Option<RawJson>,
     /// Whether it tells of a failure.
     pub is_error: bool,
     /// Who is behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attribution: Option<Attribution>,
+    pub attribution: Option<MessageAttribution>,
     /// When its content was put away, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned_at: Option<u64>,
@@ -222,13 +223,13 @@ pub struct ToolResultMessage {
     pub timestamp: u64,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `bashExecution`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "bashExecution", rename_all = "camelCase")]
-pub struct BashExecution {
+pub struct OmpBashExecution {
     /// The command line.
     pub command: String,
     /// What it printed, or the end of it.
@@ -242,7 +243,7 @@ pub struct BashExecution {
     pub truncated: bool,
     /// How `output` was shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Json>,
+    pub meta: Option<RawJson>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
     /// Whether the model does not see it.
@@ -250,7 +251,7 @@ pub struct BashExecution {
     pub exclude_from_context: Option<bool>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `pythonExecution`.
@@ -270,7 +271,7 @@ pub struct PythonExecution {
     pub truncated: bool,
     /// How `output` was shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Json>,
+    pub meta: Option<RawJson>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
     /// Whether the model does not see it.
@@ -278,7 +279,7 @@ pub struct PythonExecution {
     pub exclude_from_context: Option<bool>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `custom`.
@@ -288,20 +289,20 @@ pub struct CustomMessage {
     /// Chosen by whoever sent it.
     pub custom_type: String,
     /// What the model sees.
-    pub content: Content,
+    pub content: OmpContent,
     /// Whether people see it.
     pub display: bool,
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Json>,
+    pub details: Option<RawJson>,
     /// Who is behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attribution: Option<Attribution>,
+    pub attribution: Option<MessageAttribution>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `compactionSummary`.
@@ -319,7 +320,7 @@ pub struct CompactionSummary {
     pub timestamp: u64,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `branchSummary`.
@@ -334,20 +335,20 @@ pub struct BranchSummary {
     pub timestamp: u64,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A message of role `fileMention`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename = "fileMention", rename_all = "camelCase")]
-pub struct FileMention {
+pub struct OmpFileMention {
     /// The files in the order in which they are named.
     pub files: Vec<MentionedFile>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// One file that a user message names.
@@ -372,14 +373,14 @@ pub struct MentionedFile {
     pub image: Option<ImageContent>,
 }
 
-impl Wire for AgentMessage {}
-impl Wire for UserMessage {}
-impl Wire for DeveloperMessage {}
-impl Wire for AssistantMessage {}
-impl Wire for ToolResultMessage {}
-impl Wire for BashExecution {}
-impl Wire for PythonExecution {}
-impl Wire for CustomMessage {}
-impl Wire for CompactionSummary {}
-impl Wire for BranchSummary {}
-impl Wire for FileMention {}
+impl WireValue for AgentMessage {}
+impl WireValue for OmpUserMessage {}
+impl WireValue for DeveloperMessage {}
+impl WireValue for OmpAssistantMessage {}
+impl WireValue for ToolResultMessage {}
+impl WireValue for OmpBashExecution {}
+impl WireValue for PythonExecution {}
+impl WireValue for CustomMessage {}
+impl WireValue for CompactionSummary {}
+impl WireValue for BranchSummary {}
+impl WireValue for OmpFileMention {}

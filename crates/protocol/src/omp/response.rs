@@ -7,23 +7,23 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::command::Id;
-use crate::json::{Json, Wire};
+use super::command::OmpRequestId;
+use crate::json::{RawJson, WireValue};
 
 /// The answer to one command: `id?, type, command?, success, data? | error`, in this order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Response {
+pub struct OmpResponse {
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<Id>,
+    id: Option<OmpRequestId>,
     #[serde(rename = "type")]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Cow<'static, str>>,
     success: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Json>,
+    data: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Failure>,
+    error: Option<ResponseError>,
     /// Beside a text, in a word that programs read. Of later versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
@@ -32,32 +32,36 @@ pub struct Response {
 /// Why a command failed: a text, or, in dialects that have it, an object with a `code`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-enum Failure {
+enum ResponseError {
     Text(String),
-    Typed(Json),
+    Typed(RawJson),
 }
 
-impl Wire for Response {}
+impl WireValue for OmpResponse {}
 
-impl Response {
+impl OmpResponse {
     /// Says that a command was done, or taken on, and there is no more to say: no `data` key.
-    pub fn ack(id: Option<Id>, command: impl Into<Cow<'static, str>>) -> Self {
+    pub fn ack(id: Option<OmpRequestId>, command: impl Into<Cow<'static, str>>) -> Self {
         Self { id, kind: "response", command: Some(command.into()), success: true, data: None, error: None, code: None }
     }
 
     /// Says that a command was done. `data` may be null: `Response::success(id, name, &())`.
-    pub fn success(id: Option<Id>, command: impl Into<Cow<'static, str>>, data: &(impl Wire + ?Sized)) -> Self {
-        Self { data: Some(Json::of(data)), ..Self::ack(id, command) }
+    pub fn success(
+        id: Option<OmpRequestId>,
+        command: impl Into<Cow<'static, str>>,
+        data: &(impl WireValue + ?Sized),
+    ) -> Self {
+        Self { data: Some(RawJson::from_wire(data)), ..Self::ack(id, command) }
     }
 
     /// Says that a command failed and why.
-    pub fn failure(id: Option<Id>, command: impl Into<Cow<'static, str>>, error: impl Into<String>) -> Self {
-        Self { success: false, error: Some(Failure::Text(error.into())), ..Self::ack(id, command) }
+    pub fn failure(id: Option<OmpRequestId>, command: impl Into<Cow<'static, str>>, error: impl Into<String>) -> Self {
+        Self { success: false, error: Some(ResponseError::Text(error.into())), ..Self::ack(id, command) }
     }
 
     /// Says that a command failed, why, and in which word programs read that. Of later versions of omp.
     pub fn coded_failure(
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         command: impl Into<Cow<'static, str>>,
         error: impl Into<String>,
         code: &'static str,
@@ -66,28 +70,32 @@ impl Response {
     }
 
     /// Says that a command failed, in an object with a `code`. Of the gjc dialect.
-    pub fn typed_failure(id: Option<Id>, command: impl Into<Cow<'static, str>>, error: &(impl Wire + ?Sized)) -> Self {
-        Self { success: false, error: Some(Failure::Typed(Json::of(error))), ..Self::ack(id, command) }
+    pub fn typed_failure(
+        id: Option<OmpRequestId>,
+        command: impl Into<Cow<'static, str>>,
+        error: &(impl WireValue + ?Sized),
+    ) -> Self {
+        Self { success: false, error: Some(ResponseError::Typed(RawJson::from_wire(error))), ..Self::ack(id, command) }
     }
 
     /// Whether it says that the command with this id and name succeeded; none if it is about another one.
-    pub fn success_of(&self, id: Option<&Id>, command: &str) -> Option<bool> {
+    pub fn success_of(&self, id: Option<&OmpRequestId>, command: &str) -> Option<bool> {
         (self.id.as_ref() == id && self.command.as_deref() == Some(command)).then_some(self.success)
     }
 
     /// Says why a line could not be read as a command, or why a command broke off.
-    pub fn parse_failure(id: Option<Id>, reason: impl fmt::Display) -> Self {
+    pub fn parse_failure(id: Option<OmpRequestId>, reason: impl fmt::Display) -> Self {
         Self::failure(id, "parse", format!("Failed to parse command: {reason}"))
     }
 
     /// Says that no command is called `type_name`. Always without an id, which its clients expect; without a `type`
     /// there is no `command` key either.
-    pub fn unknown(type_name: Option<String>) -> Self {
-        Self::unknown_with(None, type_name)
+    pub fn unknown_command(type_name: Option<String>) -> Self {
+        Self::unknown_command_with_id(None, type_name)
     }
 
     /// The same with the id of the request. Of the gjc dialect.
-    pub fn unknown_with(id: Option<Id>, type_name: Option<String>) -> Self {
+    pub fn unknown_command_with_id(id: Option<OmpRequestId>, type_name: Option<String>) -> Self {
         let error = format!("Unknown command: {}", type_name.as_deref().unwrap_or("undefined"));
         Self {
             id,
@@ -95,7 +103,7 @@ impl Response {
             command: type_name.map(Cow::Owned),
             success: false,
             data: None,
-            error: Some(Failure::Text(error)),
+            error: Some(ResponseError::Text(error)),
             code: None,
         }
     }

@@ -12,17 +12,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::entry::{
-    Body, BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, Entry, LabelEntry, MessageEntry,
-    ModeChange, ModelChange, ServiceTierChange, SessionInfo, SessionInit, ThinkingLevelChange, TtsrInjection,
+    BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, LabelEntry, MessageEntry, ModeChange,
+    ModelChange, ServiceTierChange, SessionEntryBody, SessionFileEntry, SessionInfo, SessionInit, ThinkingLevelChange,
+    TtsrInjection,
 };
-pub use self::migration::{Migration, migrate};
+pub use self::migration::{MigrationResult, migrate_lines};
 pub use self::title_line::TitleLine;
 use self::{
-    entry::Parent,
-    orphans::{Reattached, reattach},
-    unique::{Ids, called, separate},
+    entry::ParentMember,
+    orphans::{ReattachedCounts, reattach_orphans},
+    unique::{IdUniqueness, separate_ids, with_ids},
 };
-use crate::json::{Extra, Wire, mend};
+use crate::json::{ExtraMembers, WireValue, replace_lone_surrogates};
 
 /// The version that we write.
 pub const VERSION: u32 = 3;
@@ -30,7 +31,7 @@ pub const VERSION: u32 = 3;
 /// The header of a session file: its first line, or the one behind a title line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "session", rename_all = "camelCase")]
-pub struct Header {
+pub struct SessionHeader {
     /// Absent means 1.
     #[serde(default = "first_version")]
     pub version: u32,
@@ -50,23 +51,23 @@ pub struct Header {
     pub parent_session: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
     /// The line before it that has the name as well, where there is one.
     #[serde(skip)]
     pub title_line: Option<TitleLine>,
 }
 
-impl Wire for Header {}
+impl WireValue for SessionHeader {}
 
-impl Header {
+impl SessionHeader {
     /// Returns the header at the beginning of a file's `lines`, with the title line that may stand before it and whose name counts.
     /// Blank lines are read over. `None` if there is no header. No line behind the header is taken.
     pub fn parse<L: AsRef<str>>(lines: &mut impl Iterator<Item = L>) -> Option<Self> {
         let mut lines = lines.filter(|line| !line.as_ref().trim_ascii().is_empty());
         let first = lines.next()?;
         let first = first.as_ref().strip_prefix('\u{feff}').unwrap_or(first.as_ref());
-        let Some(title_line) = TitleLine::parse(first) else { return header(first) };
-        let mut header = header(lines.next()?.as_ref())?;
+        let Some(title_line) = TitleLine::parse(first) else { return parse_header(first) };
+        let mut header = parse_header(lines.next()?.as_ref())?;
         if let Some(title) = title_line.title() {
             header.title = Some(title.to_owned()).filter(|title| !title.is_empty());
         }
@@ -85,7 +86,7 @@ impl Header {
     /// Writes the beginning of a file: the title line where there is one, and the header, each with its line break.
     pub fn encode(&self) -> Vec<u8> {
         let mut lines = self.title_line.as_ref().map(TitleLine::encode).unwrap_or_default();
-        lines.extend_from_slice(&crate::encode(self));
+        lines.extend_from_slice(&crate::encode_line(self));
         lines
     }
 }
@@ -98,9 +99,9 @@ fn first_version() -> u32 {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFile {
     /// The line that it begins with, behind a title line where there is one.
-    pub header: Header,
+    pub header: SessionHeader,
     /// Its other lines in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<SessionFileEntry>,
     /// How many lines could not be read and are not in `entries`.
     pub unreadable: usize,
     /// How many entries named a parent that is not in the file, and hang on the entry before them instead.
@@ -109,12 +110,12 @@ pub struct SessionFile {
     /// is its own parent counts as one.
     pub looped: usize,
     /// Whether the file on disk still has an older form.
-    pub form: Form,
+    pub form: FileForm,
 }
 
 /// Which form a file has on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum FileForm {
     /// As we write it.
     Current,
     /// Older, or with an id that stands there twice or a line without `parentId`: it should be written again as it was read.
@@ -135,22 +136,27 @@ pub struct NotASession;
 ///
 /// # Errors
 /// [`NotASession`] if the first line that is neither blank nor a title line is no header.
-pub fn read(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile, NotASession> {
-    let text = mend(text.strip_prefix('\u{feff}').unwrap_or(text));
+pub fn read_session_file(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile, NotASession> {
+    let text = replace_lone_surrogates(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut lines = text.split('\n').filter(|line| !line.trim_ascii().is_empty());
-    let header = Header::parse(&mut lines).ok_or(NotASession)?;
+    let header = SessionHeader::parse(&mut lines).ok_or(NotASession)?;
     if header.version >= VERSION {
-        return Ok(collect(header, lines.map(Entry::parse_with_parent), Form::Current, fresh));
+        return Ok(collect_entries(header, lines.map(SessionFileEntry::parse_with_parent), FileForm::Current, fresh));
     }
     let title_line = header.title_line.clone();
     let first = serde_json::to_value(&header).ok().and_then(|header| header.as_object().cloned());
-    let lines: Vec<_> = std::iter::once(first).chain(lines.map(members)).collect();
+    let lines: Vec<_> = std::iter::once(first).chain(lines.map(parse_members)).collect();
     let unreadable = lines.iter().filter(|line| line.is_none()).count();
-    let migrated = migrate(lines.into_iter().flatten().collect(), &mut fresh).into_lines();
+    let migrated = migrate_lines(lines.into_iter().flatten().collect(), &mut fresh).into_lines();
     let mut migrated = migrated.into_iter().map(|line| Value::Object(line).to_string());
-    let header = migrated.next().as_deref().and_then(self::header).ok_or(NotASession)?;
-    let header = Header { title_line, ..header };
-    let mut file = collect(header, migrated.map(|line| Entry::parse_with_parent(&line)), Form::Older, fresh);
+    let header = migrated.next().as_deref().and_then(self::parse_header).ok_or(NotASession)?;
+    let header = SessionHeader { title_line, ..header };
+    let mut file = collect_entries(
+        header,
+        migrated.map(|line| SessionFileEntry::parse_with_parent(&line)),
+        FileForm::Older,
+        fresh,
+    );
     file.unreadable += unreadable;
     Ok(file)
 }
@@ -164,42 +170,42 @@ pub fn read(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile
 pub fn fuzz(bytes: &[u8]) {
     let mut ids = 0..;
     let mut fresh = || ids.next().map_or_else(String::new, |id: u32| format!("fresh{id:08x}"));
-    let Ok(file) = read(&String::from_utf8_lossy(bytes), &mut fresh) else { return };
+    let Ok(file) = read_session_file(&String::from_utf8_lossy(bytes), &mut fresh) else { return };
     let mut text = file.header.encode();
-    file.entries.iter().for_each(|entry| text.extend_from_slice(&crate::encode(entry)));
+    file.entries.iter().for_each(|entry| text.extend_from_slice(&crate::encode_line(entry)));
     let text = String::from_utf8(text).expect("JSON is UTF-8");
-    let again = read(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text:?}"));
+    let again = read_session_file(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text:?}"));
     assert_eq!((again.unreadable, again.reattached, again.looped), (0, 0, 0), "{text:?}");
     assert_eq!((again.header, again.entries), (file.header, file.entries), "{text:?}");
 }
 
 /// Hangs an entry whose line says nothing of a parent on the one before it, as the lines of a file in one row mean it.
-fn follow(entry: &mut Entry, before: Option<&Entry>) {
+fn attach_to_previous(entry: &mut SessionFileEntry, before: Option<&SessionFileEntry>) {
     entry.parent_id = before.map(|before| before.id.clone());
-    if let Body::Unknown(line) = &mut entry.body
-        && let Some(again) = called(line, &entry.id, entry.parent_id.as_deref())
+    if let SessionEntryBody::Unknown(line) = &mut entry.body
+        && let Some(again) = with_ids(line, &entry.id, entry.parent_id.as_deref())
     {
         *line = again;
     }
 }
 
-fn header(line: &str) -> Option<Header> {
-    let is_session = members(line)?.get("type")? == "session";
+fn parse_header(line: &str) -> Option<SessionHeader> {
+    let is_session = parse_members(line)?.get("type")? == "session";
     serde_json::from_str(line).ok().filter(|_| is_session)
 }
 
-fn is_header(entry: &Entry) -> bool {
-    matches!(&entry.body, Body::Unknown(line) if header(line.text()).is_some())
+fn is_header(entry: &SessionFileEntry) -> bool {
+    matches!(&entry.body, SessionEntryBody::Unknown(line) if parse_header(line.as_text()).is_some())
 }
 
-fn members(line: &str) -> Option<Map<String, Value>> {
+fn parse_members(line: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(line).ok()
 }
 
-fn collect(
-    header: Header,
-    lines: impl Iterator<Item = Result<(Entry, Parent), serde_json::Error>>,
-    form: Form,
+fn collect_entries(
+    header: SessionHeader,
+    lines: impl Iterator<Item = Result<(SessionFileEntry, ParentMember), serde_json::Error>>,
+    form: FileForm,
     fresh: impl FnMut() -> String,
 ) -> SessionFile {
     let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, reattached: 0, looped: 0, form };
@@ -207,19 +213,19 @@ fn collect(
         match line {
             // A second header is no entry, whatever its id: what follows would go on from it.
             Ok((mut entry, parent)) if !is_header(&entry) => {
-                if parent == Parent::Missing {
-                    follow(&mut entry, file.entries.last());
-                    file.form = Form::Older;
+                if parent == ParentMember::Missing {
+                    attach_to_previous(&mut entry, file.entries.last());
+                    file.form = FileForm::Older;
                 }
                 file.entries.push(entry);
             }
             Ok(_) | Err(_) => file.unreadable += 1,
         }
     }
-    if separate(&mut file.entries, fresh) == Ids::Separated {
-        file.form = Form::Older;
+    if separate_ids(&mut file.entries, fresh) == IdUniqueness::Separated {
+        file.form = FileForm::Older;
     }
-    let Reattached { orphans, looped } = reattach(&mut file.entries);
+    let ReattachedCounts { orphans, looped } = reattach_orphans(&mut file.entries);
     (file.reattached, file.looped) = (orphans, looped);
     file
 }

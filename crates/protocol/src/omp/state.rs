@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{command::SubscriptionLevel, todo::TodoPhase};
-use crate::json::{Json, Number, Wire};
+use crate::json::{JsNumber, RawJson, WireValue};
 
 /// Data of `get_state`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -16,7 +16,7 @@ use crate::json::{Json, Number, Wire};
 pub struct RpcSessionState {
     /// Absent if none is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<Model>,
+    pub model: Option<OmpModel>,
     /// Absent for a model that does not reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_level: Option<String>,
@@ -55,7 +55,7 @@ pub struct ContextUsage {
     /// Of the model.
     pub context_window: u64,
     /// From 0 to 100; null if it is not known.
-    pub percent: Option<Number>,
+    pub percent: Option<JsNumber>,
     /// Where the number comes from. Of later versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<UsageSource>,
@@ -112,16 +112,16 @@ pub struct FastMode {
 
 /// Data of `set_subagent_subscription`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Subscription {
+pub struct SubagentSubscription {
     /// How much is told of subagents.
     pub level: SubscriptionLevel,
 }
 
 /// Data of `get_subagents`: there are none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Subagents {
+pub struct SubagentList {
     /// Always empty.
-    pub subagents: Vec<Json>,
+    pub subagents: Vec<RawJson>,
 }
 
 /// Data of `get_available_thinking_levels`.
@@ -136,7 +136,7 @@ pub struct ThinkingLevels {
 #[serde(rename_all = "camelCase")]
 pub struct MessagesPage {
     /// The messages of the page.
-    pub messages: Vec<Json>,
+    pub messages: Vec<RawJson>,
     /// What the next page is asked for with; absent behind the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
@@ -183,7 +183,7 @@ pub struct SourceInfo {
 /// One model that can be chosen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Model {
+pub struct OmpModel {
     /// Its id at its provider.
     pub id: String,
     /// For people.
@@ -197,7 +197,7 @@ pub struct Model {
     /// Whether it thinks.
     pub reasoning: bool,
     /// What it takes.
-    pub input: Vec<Input>,
+    pub input: Vec<ModelInput>,
     /// Dollars for a million tokens.
     pub cost: ModelCost,
     /// Most tokens of a request; more than 0.
@@ -212,7 +212,7 @@ pub struct Model {
     pub headers: Option<BTreeMap<String, String>>,
     /// How many requests one request counts for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub premium_multiplier: Option<Number>,
+    pub premium_multiplier: Option<JsNumber>,
     /// Whether its provider is better asked over a WebSocket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefer_websockets: Option<bool>,
@@ -221,16 +221,16 @@ pub struct Model {
     pub context_promotion_target: Option<String>,
     /// Order among models.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Number>,
+    pub priority: Option<JsNumber>,
     /// How its wire differs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub compat: Option<Json>,
+    pub compat: Option<RawJson>,
 }
 
 /// What a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Input {
+pub enum ModelInput {
     /// Text.
     Text,
     /// Images.
@@ -242,13 +242,13 @@ pub enum Input {
 #[serde(rename_all = "camelCase")]
 pub struct ModelCost {
     /// Of what is sent.
-    pub input: Number,
+    pub input: JsNumber,
     /// Of what is answered.
-    pub output: Number,
+    pub output: JsNumber,
     /// Of what is sent and was kept.
-    pub cache_read: Number,
+    pub cache_read: JsNumber,
     /// Of what is sent to be kept.
-    pub cache_write: Number,
+    pub cache_write: JsNumber,
 }
 
 /// How a model is told to think.
@@ -256,7 +256,7 @@ pub struct ModelCost {
 #[serde(rename_all = "camelCase")]
 pub struct ModelThinking {
     /// In which words.
-    pub mode: ThinkingMode,
+    pub mode: ModelThinkingMode,
     /// The least level.
     pub min_level: String,
     /// The highest level.
@@ -266,7 +266,7 @@ pub struct ModelThinking {
 /// In which words a model is told to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ThinkingMode {
+pub enum ModelThinkingMode {
     /// An effort by name.
     Effort,
     /// A number of tokens.
@@ -301,9 +301,9 @@ pub struct SessionStats {
     /// Tokens of all assistant messages.
     pub tokens: TokenSums,
     /// Dollars.
-    pub cost: Number,
+    pub cost: JsNumber,
     /// As the provider counts them.
-    pub premium_requests: Number,
+    pub premium_requests: JsNumber,
 }
 
 /// Sums of tokens.
@@ -340,7 +340,7 @@ pub struct CompactionResult {
     pub details: Option<CompactionDetails>,
     /// Opaque, carried from one compaction to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub preserve_data: Option<Json>,
+    pub preserve_data: Option<RawJson>,
 }
 
 /// The files that a summarised part touched.
@@ -381,14 +381,14 @@ pub struct BashResult {
 
 /// Data of `new_session` and `switch_session`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Cancelled {
+pub struct SessionSwitchResult {
     /// Whether something kept the session from changing.
     pub cancelled: bool,
 }
 
 /// Data of `branch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Branched {
+pub struct BranchResult {
     /// The chosen message, for the person to change.
     pub text: String,
     /// Whether something kept the session from changing.
@@ -400,7 +400,7 @@ pub struct Branched {
 #[serde(rename_all = "camelCase")]
 pub struct CycledModel {
     /// The model chosen.
-    pub model: Model,
+    pub model: OmpModel,
     /// Absent for a model that does not reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_level: Option<String>,
@@ -412,7 +412,7 @@ pub struct CycledModel {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AvailableModels {
     /// Only those that could be asked now.
-    pub models: Vec<Model>,
+    pub models: Vec<OmpModel>,
 }
 
 /// Data of `cycle_thinking_level`; null instead for a model that does not reason.
@@ -456,31 +456,31 @@ pub struct LastAssistantText {
 
 /// Data of `get_messages`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Messages {
+pub struct ContextMessages {
     /// The context, each message as it was encoded.
-    pub messages: Vec<Json>,
+    pub messages: Vec<RawJson>,
 }
 
-impl Wire for RpcSessionState {}
-impl Wire for ExtendedState {}
-impl Wire for ProtocolVersion {}
-impl Wire for FastMode {}
-impl Wire for Subscription {}
-impl Wire for Subagents {}
-impl Wire for ThinkingLevels {}
-impl Wire for MessagesPage {}
-impl Wire for SlashCommands {}
-impl Wire for Model {}
-impl Wire for SessionStats {}
-impl Wire for CompactionResult {}
-impl Wire for CompactionDetails {}
-impl Wire for BashResult {}
-impl Wire for Cancelled {}
-impl Wire for Branched {}
-impl Wire for CycledModel {}
-impl Wire for AvailableModels {}
-impl Wire for CycledThinkingLevel {}
-impl Wire for ExportedHtml {}
-impl Wire for BranchMessages {}
-impl Wire for LastAssistantText {}
-impl Wire for Messages {}
+impl WireValue for RpcSessionState {}
+impl WireValue for ExtendedState {}
+impl WireValue for ProtocolVersion {}
+impl WireValue for FastMode {}
+impl WireValue for SubagentSubscription {}
+impl WireValue for SubagentList {}
+impl WireValue for ThinkingLevels {}
+impl WireValue for MessagesPage {}
+impl WireValue for SlashCommands {}
+impl WireValue for OmpModel {}
+impl WireValue for SessionStats {}
+impl WireValue for CompactionResult {}
+impl WireValue for CompactionDetails {}
+impl WireValue for BashResult {}
+impl WireValue for SessionSwitchResult {}
+impl WireValue for BranchResult {}
+impl WireValue for CycledModel {}
+impl WireValue for AvailableModels {}
+impl WireValue for CycledThinkingLevel {}
+impl WireValue for ExportedHtml {}
+impl WireValue for BranchMessages {}
+impl WireValue for LastAssistantText {}
+impl WireValue for ContextMessages {}

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::Wire;
+use crate::json::WireValue;
 
 /// Something for the host to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,7 +18,7 @@ pub struct UiRequest {
     pub method: UiMethod,
 }
 
-impl Wire for UiRequest {}
+impl WireValue for UiRequest {}
 
 /// What to show. The first four want an answer, the others none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ fn an_attachment_may_have_25_mb() {
         let text = format!(
             r#"{{"channel":"c","accountId":"a","peer":{{"kind":"dm","id":"7"}},"message":{{"media":[{{"type":"image","mimeType":"image/png","data":"{data}"}}]}}}}"#
         );
-        Request::read(Method::ChannelInbound, Some(&Json::parse(text).unwrap()))
+        GsvRequest::from_params(Method::ChannelInbound, Some(&RawJson::parse(text).unwrap()))
     };
     assert!(inbound((25 << 20) - 3).is_ok());
     let refused = inbound(25 << 20).unwrap_err();

@@ -11,23 +11,29 @@ mod settings;
 
 use std::collections::BTreeMap;
 
-use countersign_protocol::Json;
-use countersign_protocol::gsv::channel::{Account, Inbound, Media, MediaKind, Peer, PeerKind, Sender};
-use countersign_protocol::gsv::chat::Send;
-use countersign_protocol::gsv::cron::{Create, List, Remove, Run, Runs, Schedule, Spec, Task};
-use countersign_protocol::gsv::directive::Level;
-use countersign_protocol::gsv::heartbeat::Trigger;
-use countersign_protocol::gsv::node::{ExecEvent, ExecReport, ExecState, LogsGet, LogsResult, Probed};
-use countersign_protocol::gsv::pairing::Decide;
-use countersign_protocol::gsv::session::{Change, Compact, Of, Page, Patch, Preview, ResetMode};
-use countersign_protocol::gsv::settings::{Get, Path as SettingPath, Set};
-use countersign_protocol::gsv::tool::{Ask, Fate, Invoke, Outcome};
-use countersign_protocol::gsv::workspace::{self, Path};
-use countersign_protocol::gsv::{Fault, Method, Request, session, skill};
+use countersign_protocol::RawJson;
+use countersign_protocol::gsv::channel::{
+    ChannelAccountParams, ChannelInboundParams, ChatPeer, MediaAttachment, MediaKind, MessageSender, PeerKind,
+};
+use countersign_protocol::gsv::chat::ChatSendParams;
+use countersign_protocol::gsv::cron::{
+    CronAddParams, CronListParams, CronRemoveParams, CronRunParams, CronRunsParams, CronSchedule, CronSpec, CronTask,
+};
+use countersign_protocol::gsv::directive::ThinkLevel;
+use countersign_protocol::gsv::heartbeat::HeartbeatTriggerParams;
+use countersign_protocol::gsv::node::{ExecEvent, ExecReport, ExecState, LogsGet, LogsResult, NodeProbeResult};
+use countersign_protocol::gsv::pairing::PairDecisionParams;
+use countersign_protocol::gsv::session::{
+    FieldPatch, PageParams, ResetMode, SessionCompactParams, SessionParams, SessionPatchParams, SessionPreviewParams,
+};
+use countersign_protocol::gsv::settings::{ConfigGetParams, ConfigSetParams, SettingPath};
+use countersign_protocol::gsv::tool::{NoResultReason, ToolInvokeParams, ToolRequestParams, ToolResultParams};
+use countersign_protocol::gsv::workspace::{self, WorkspacePath};
+use countersign_protocol::gsv::{GsvError, GsvRequest, Method, session, skill};
 use serde_json::{Map, Value, json};
 
-fn read(method: &str, params: Value) -> Result<Request, Fault> {
-    Request::read(Method::named(method).unwrap(), Some(&Json::from(params)))
+fn read(method: &str, params: Value) -> Result<GsvRequest, GsvError> {
+    GsvRequest::from_params(Method::named(method).unwrap(), Some(&RawJson::from(params)))
 }
 
 fn text(text: &str) -> String {
@@ -38,14 +44,19 @@ fn args() -> Map<String, Value> {
     json!({"a": 1}).as_object().unwrap().clone()
 }
 
-fn of() -> Of {
-    Of { session_key: text("k") }
+fn session_params() -> SessionParams {
+    SessionParams { session_key: text("k") }
 }
 
-fn file(path: &str) -> workspace::File {
-    workspace::File { agent: None, path: Path::read(path).unwrap(), echo: text(path) }
+fn file(path: &str) -> workspace::WorkspaceFileParams {
+    workspace::WorkspaceFileParams { agent: None, path: WorkspacePath::from_text(path).unwrap(), echo: text(path) }
 }
 
-fn account(account: Option<&str>) -> Account {
-    Account { channel: text("discord"), account: account.map(str::to_owned), config: Map::new(), force: false }
+fn account(account: Option<&str>) -> ChannelAccountParams {
+    ChannelAccountParams {
+        channel: text("discord"),
+        account: account.map(str::to_owned),
+        config: Map::new(),
+        force: false,
+    }
 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_exec_event_is_taken_whatever_it_is() {
     let event = |params: Value| match read("node.exec.event", params) {
-        Ok(Request::NodeExecEvent(report)) => report,
+        Ok(GsvRequest::NodeExecEvent(report)) => report,
         other => panic!("{other:?}"),
     };
     let why = |params: Value| match event(params) {
@@ -38,9 +38,10 @@ fn an_exec_event_is_taken_whatever_it_is() {
 
 #[test]
 fn a_result_is_passed_on_as_it_was_written_and_read_like_everything() {
-    let read = |params: &str| Request::read(Method::ToolResult, Some(&Json::parse(params.to_owned()).unwrap()));
+    let read =
+        |params: &str| GsvRequest::from_params(Method::ToolResult, Some(&RawJson::parse(params.to_owned()).unwrap()));
     let result = |params: &str| match read(params) {
-        Ok(Request::ToolResult(outcome)) => Ok(outcome.result.map(|result| result.text().to_owned())),
+        Ok(GsvRequest::ToolResult(outcome)) => Ok(outcome.result.map(|result| result.as_text().to_owned())),
         Ok(other) => panic!("{other:?}"),
         Err(fault) => Err(fault.message),
     };
@@ -61,16 +62,16 @@ fn a_result_is_passed_on_as_it_was_written_and_read_like_everything() {
         ("[1]", "params must be an object"),
         ("null", "callId required"),
     ] {
-        let told = result(params).unwrap_err();
-        assert!(told.starts_with(why), "{params}: {told}");
+        let error = result(params).unwrap_err();
+        assert!(error.starts_with(why), "{params}: {error}");
     }
 }
 
 #[test]
 fn the_node_whose_log_is_wanted_is_the_only_one_or_named() {
     let node = |id: Option<&str>, connected: &[&str]| {
-        let wanted = LogsGet { node_id: id.map(str::to_owned), lines: 1 };
-        wanted.node(connected).map(str::to_owned).map_err(|fault| (fault.code, fault.message))
+        let params = LogsGet { node_id: id.map(str::to_owned), lines: 1 };
+        params.select_node(connected).map(str::to_owned).map_err(|fault| (fault.code, fault.message))
     };
     assert_eq!(node(None, &["a"]), Ok(text("a")));
     assert_eq!(node(Some("b"), &["a", "b"]), Ok(text("b")));

@@ -199,10 +199,10 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
 }
 
 /// Parameters with a value at one place of them.
-type With = Box<dyn Fn(Value) -> Value>;
+type ParamsWithValue = Box<dyn Fn(Value) -> Value>;
 
 /// Every parameter that is a whole number, by its method, its place and its name in errors.
-fn integers() -> Vec<(&'static str, With, &'static str)> {
+fn integers() -> Vec<(&'static str, ParamsWithValue, &'static str)> {
     let session = |name: &'static str| move |value: Value| json!({"sessionKey": "k", name: value});
     let plain = |name: &'static str| move |value: Value| json!({name: value});
     let job = |schedule: Value, spec: Value| json!({"name": "n", "schedule": schedule, "spec": spec});

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use countersign_protocol::gsv::RawKeys;
-use countersign_protocol::gsv::channel::{Peer, PeerKind};
-use countersign_protocol::gsv::directive::parse;
-use countersign_protocol::gsv::key::{self, DmScope, Keys};
+use countersign_protocol::gsv::channel::{ChatPeer, PeerKind};
+use countersign_protocol::gsv::directive::parse_directives;
+use countersign_protocol::gsv::key::{self, DmScope, SessionKeyScheme};
 use countersign_protocol::gsv::message::safe_to_show;
 use proptest::prelude::*;
 
@@ -13,12 +13,12 @@ use super::text;
 
 #[test]
 fn keys_have_one_canonical_form() {
-    let keys = |scope| Keys { scope, ..Keys::default() };
+    let keys = |scope| SessionKeyScheme { scope, ..SessionKeyScheme::default() };
     let main = keys(DmScope::Main);
     let of_peer = keys(DmScope::PerPeer);
     let of_channel = keys(DmScope::PerChannelPeer);
     let of_account = keys(DmScope::PerAccountChannelPeer);
-    let home = Keys { main_key: text("home"), agent: text("ana"), ..Keys::default() };
+    let home = SessionKeyScheme { main_key: text("home"), agent: text("ana"), ..SessionKeyScheme::default() };
     for (case, keys, raw, want) in [
         ("the word", &main, " main ", "agent:main:main"),
         ("another word", &home, "home", "agent:ana:home"),
@@ -40,19 +40,25 @@ fn keys_have_one_canonical_form() {
         ("no agent", &main, "agent::main", "agent:main:main"),
         ("too short", &main, "agent:main", "agent:main"),
     ] {
-        assert_eq!(keys.canonical(raw), want, "{case}");
+        assert_eq!(keys.canonical_key(raw), want, "{case}");
     }
 }
 
 #[test]
 fn chats_have_sessions_of_their_scope() {
-    let peer = |kind, id: &str| Peer { kind, id: text(id), name: None, handle: None };
-    let keys = Keys { scope: DmScope::PerChannelPeer, ..Keys::default() };
-    assert_eq!(keys.of_chat("main", "WhatsApp", "x", &peer(PeerKind::Dm, "+49 1")), "agent:main:whatsapp:dm:+49_1");
-    assert_eq!(keys.of_chat("Main", "discord", "x", &peer(PeerKind::Thread, "T1")), "agent:main:discord:thread:t1");
-    assert_eq!(Keys::of_job("main", "j1"), "agent:main:cron:j1");
-    assert_eq!(Keys::of_heartbeat("main"), "agent:main:heartbeat:system:internal");
-    for own in [Keys::of_job("main", "j1"), Keys::of_heartbeat("main")] {
+    let peer = |kind, id: &str| ChatPeer { kind, id: text(id), name: None, handle: None };
+    let keys = SessionKeyScheme { scope: DmScope::PerChannelPeer, ..SessionKeyScheme::default() };
+    assert_eq!(
+        keys.chat_session_key("main", "WhatsApp", "x", &peer(PeerKind::Dm, "+49 1")),
+        "agent:main:whatsapp:dm:+49_1"
+    );
+    assert_eq!(
+        keys.chat_session_key("Main", "discord", "x", &peer(PeerKind::Thread, "T1")),
+        "agent:main:discord:thread:t1"
+    );
+    assert_eq!(SessionKeyScheme::job_session_key("main", "j1"), "agent:main:cron:j1");
+    assert_eq!(SessionKeyScheme::heartbeat_session_key("main"), "agent:main:heartbeat:system:internal");
+    for own in [SessionKeyScheme::job_session_key("main", "j1"), SessionKeyScheme::heartbeat_session_key("main")] {
         assert!(key::is_of_automation(&own), "{own}");
     }
     for peoples in ["agent:cron:main", "agent:main:wx:group:cron", "agent:main", "cron"] {
@@ -60,41 +66,41 @@ fn chats_have_sessions_of_their_scope() {
     }
     assert_eq!(key::agent_of("agent:bob:main"), Some("bob"));
     assert_eq!(key::agent_of("notes"), None);
-    let linked = Keys {
+    let linked = SessionKeyScheme {
         scope: DmScope::PerPeer,
         identities: BTreeMap::from([(text("ana"), vec![text("whatsapp:+491701234567"), text("discord:4711")])]),
-        ..Keys::default()
+        ..SessionKeyScheme::default()
     };
     for (channel, id, want) in [
         ("whatsapp", "491701234567:12@s.whatsapp.net", "agent:main:dm:ana"),
         ("discord", "4711", "agent:main:dm:ana"),
         ("telegram", "4711", "agent:main:dm:4711"),
     ] {
-        assert_eq!(linked.of_chat("main", channel, "x", &peer(PeerKind::Dm, id)), want, "{channel} {id}");
+        assert_eq!(linked.chat_session_key("main", channel, "x", &peer(PeerKind::Dm, id)), want, "{channel} {id}");
     }
 }
 
 #[test]
 fn chats_whose_ids_look_alike_in_a_key_share_no_session() {
-    let peer = |kind, id: &str| Peer { kind, id: text(id), name: None, handle: None };
-    let keys = Keys { scope: DmScope::PerPeer, ..Keys::default() };
+    let peer = |kind, id: &str| ChatPeer { kind, id: text(id), name: None, handle: None };
+    let keys = SessionKeyScheme { scope: DmScope::PerPeer, ..SessionKeyScheme::default() };
     for kind in [PeerKind::Group, PeerKind::Dm] {
-        let of = |id: &str| keys.of_chat("main", "wx", "x", &peer(kind, id));
+        let of = |id: &str| keys.chat_session_key("main", "wx", "x", &peer(kind, id));
         let all = ["!AbC:srv", "!aBc:srv", "!abc:srv", "групп", "чатик", "_____", "Γ", "é", "e\u{301}"].map(of);
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len(), "{all:?}");
         for key in &all {
-            assert_eq!(&keys.canonical(key), key, "it is its own key");
+            assert_eq!(&keys.canonical_key(key), key, "it is its own key");
         }
         // Others are called as they always were.
         assert!(of("C024BE91L").ends_with(":c024be91l") && of("@a:b.org").ends_with(":@a_b.org"));
     }
-    let linked = |name: &str| Keys {
+    let linked = |name: &str| SessionKeyScheme {
         scope: DmScope::PerPeer,
         identities: BTreeMap::from([(text(name), vec![text("wx:1")])]),
-        ..Keys::default()
+        ..SessionKeyScheme::default()
     };
-    let of = |name: &str| linked(name).of_chat("main", "wx", "x", &peer(PeerKind::Dm, "1"));
+    let of = |name: &str| linked(name).chat_session_key("main", "wx", "x", &peer(PeerKind::Dm, "1"));
     assert_ne!(of("Аня"), of("Оля"));
 }
 
@@ -115,7 +121,7 @@ fn phone_numbers_are_told_apart_from_other_ids() {
         ("-4711", "-4711"),
         ("", ""),
     ] {
-        assert_eq!(key::phone(id), want, "{id}");
+        assert_eq!(key::phone_number(id), want, "{id}");
     }
     assert_eq!(key::agent_id(" My Agent! "), "my-agent");
     assert_eq!(key::agent_id("éé"), "main");
@@ -130,14 +136,14 @@ proptest! {
             DmScope::Main, DmScope::PerPeer, DmScope::PerChannelPeer, DmScope::PerAccountChannelPeer,
         ][..]),
     ) {
-        let keys = Keys { scope, ..Keys::default() };
-        let once = keys.canonical(&raw);
-        prop_assert_eq!(keys.canonical(&once), once);
+        let keys = SessionKeyScheme { scope, ..SessionKeyScheme::default() };
+        let once = keys.canonical_key(&raw);
+        prop_assert_eq!(keys.canonical_key(&once), once);
     }
 
     #[test]
     fn a_message_without_directives_stays_as_it_is(message in "[a-z /:\n\t]{0,40}") {
-        let parsed = parse(&message, "p");
+        let parsed = parse_directives(&message, "p");
         if !parsed.any {
             prop_assert_eq!(parsed.text, message);
         }
@@ -154,17 +160,17 @@ proptest! {
 #[test]
 fn a_connection_is_told_the_keys_that_it_wrote() {
     let mut keys = RawKeys::default();
-    keys.note("agent:main:main", "agent:main:cli:dm:main");
-    assert_eq!(keys.of("agent:main:main"), "agent:main:cli:dm:main");
-    assert_eq!(keys.of("agent:main:other"), "agent:main:other");
-    keys.note("agent:main:main", "main");
-    assert_eq!(keys.of("agent:main:main"), "main");
-    keys.note("agent:main:main", "agent:main:main");
-    assert_eq!(keys.of("agent:main:main"), "agent:main:main");
+    keys.remember_key("agent:main:main", "agent:main:cli:dm:main");
+    assert_eq!(keys.raw_key("agent:main:main"), "agent:main:cli:dm:main");
+    assert_eq!(keys.raw_key("agent:main:other"), "agent:main:other");
+    keys.remember_key("agent:main:main", "main");
+    assert_eq!(keys.raw_key("agent:main:main"), "main");
+    keys.remember_key("agent:main:main", "agent:main:main");
+    assert_eq!(keys.raw_key("agent:main:main"), "agent:main:main");
     // One that names ever new sessions costs no more than one that names some.
     for number in 0..300 {
-        keys.note(&format!("agent:main:dm:{number}"), &format!("raw{number}"));
+        keys.remember_key(&format!("agent:main:dm:{number}"), &format!("raw{number}"));
     }
-    assert_eq!(keys.of("agent:main:dm:299"), "raw299");
-    assert_eq!(keys.of("agent:main:dm:0"), "agent:main:dm:0");
+    assert_eq!(keys.raw_key("agent:main:dm:299"), "raw299");
+    assert_eq!(keys.raw_key("agent:main:dm:0"), "agent:main:dm:0");
 }

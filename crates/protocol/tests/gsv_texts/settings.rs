@@ -1,13 +1,15 @@
 //! What settings can be, what they are without being set, and what of them is secret.
 
-use countersign_protocol::gsv::settings::{Change, Got, Path, defaults, get, got, merged, set};
+use countersign_protocol::gsv::settings::{
+    ConfigGetResult, GsvSettingChange, SettingPath, default_settings, get_masked, get_value, merge_trees, set_value,
+};
 use serde_json::{Value, json};
 
 use super::text;
 
 #[test]
 fn settings_take_what_they_can_be_and_say_what_that_is() {
-    let path = |path: &str| Path::read(path).unwrap();
+    let path = |path: &str| SettingPath::from_text(path).unwrap();
     for (at, value, want) in [
         ("timeouts.toolMs", json!(5_000), None),
         (
@@ -130,16 +132,16 @@ fn settings_take_what_they_can_be_and_say_what_that_is() {
         ("userTimezone", Value::Null, None),
     ] {
         let mut tree = json!({});
-        let refused = set(&mut tree, &path(at), &value).map_err(|fault| fault.message).err();
+        let refused = set_value(&mut tree, &path(at), &value).map_err(|fault| fault.message).err();
         assert_eq!(refused.as_deref(), want, "{at}");
-        let is = get(&tree, &path(at)).cloned();
+        let is = get_value(&tree, &path(at)).cloned();
         assert_eq!(is, want.is_none().then_some(value).filter(|value| !value.is_null()), "{at}");
     }
 }
 
 #[test]
 fn secrets_of_webhooks_sign_and_addresses_hold_none() {
-    let path = |path: &str| Path::read(path).unwrap();
+    let path = |path: &str| SettingPath::from_text(path).unwrap();
     for (at, value, is_taken) in [
         ("channels.webhook.secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", true),
         ("channels.webhook.accounts.b.secret", "sixteen letters!", true),
@@ -152,7 +154,7 @@ fn secrets_of_webhooks_sign_and_addresses_hold_none() {
         ("channels.webhook.url", "ftp://example.org/", false),
     ] {
         let mut tree = json!({});
-        assert_eq!(set(&mut tree, &path(at), &json!(value)).is_ok(), is_taken, "{at} {value}");
+        assert_eq!(set_value(&mut tree, &path(at), &json!(value)).is_ok(), is_taken, "{at} {value}");
     }
 }
 
@@ -191,15 +193,17 @@ fn lists_of_agents_and_bindings_are_looked_at_item_by_item() {
             Some("Invalid value for agents.bindings.0.match.peer.kind: one of dm, group, channel, thread is wanted"),
         ),
     ] {
-        let refused = Change::of(&Path::read(at).unwrap(), &value).map_err(|fault| fault.message).err();
+        let refused = GsvSettingChange::for_value(&SettingPath::from_text(at).unwrap(), &value)
+            .map_err(|fault| fault.message)
+            .err();
         assert_eq!(refused.as_deref(), want, "{at} {value}");
     }
 }
 
 #[test]
 fn secrets_are_taken_out_of_what_is_set_wherever_they_stand_in_it() {
-    let change = |at: &str, value: Value| Change::of(&Path::read(at).unwrap(), &value);
-    let secret = |at: &str, value: &str| (Path::read(at).unwrap(), text(value));
+    let change = |at: &str, value: Value| GsvSettingChange::for_value(&SettingPath::from_text(at).unwrap(), &value);
+    let secret = |at: &str, value: &str| (SettingPath::from_text(at).unwrap(), text(value));
     for (at, value, left, secrets) in [
         ("auth.token", json!("t"), None, vec![secret("auth.token", "t")]),
         ("auth", json!({"token": "t"}), Some(json!({})), vec![secret("auth.token", "t")]),
@@ -207,7 +211,7 @@ fn secrets_are_taken_out_of_what_is_set_wherever_they_stand_in_it() {
         ("apiKeys", json!({"a": "1", "b": null}), Some(json!({})), vec![secret("apiKeys.a", "1")]),
         ("cron", json!({"maxJobs": 3, "enabled": null}), Some(json!({"maxJobs": 3})), vec![]),
     ] {
-        assert_eq!(change(at, value), Ok(Change { value: left, secrets }), "{at}");
+        assert_eq!(change(at, value), Ok(GsvSettingChange { value: left, secrets }), "{at}");
     }
     for (at, value) in [("auth.token", json!("***")), ("apiKeys", json!({"a": "***"}))] {
         let refused = change(at, value).unwrap_err();
@@ -221,13 +225,13 @@ fn secrets_are_taken_out_of_what_is_set_wherever_they_stand_in_it() {
 #[test]
 fn the_defaults_are_settings_too() {
     let mut tree = json!({});
-    for (name, value) in defaults().as_object().unwrap() {
-        set(&mut tree, &Path::read(name).unwrap(), value).unwrap();
+    for (name, value) in default_settings().as_object().unwrap() {
+        set_value(&mut tree, &SettingPath::from_text(name).unwrap(), value).unwrap();
     }
-    assert_eq!(tree, defaults());
+    assert_eq!(tree, default_settings());
     let over = json!({"cron": {"maxJobs": 5}, "channels": {"discord": {"allowFrom": ["a"]}}});
-    let all = merged(&defaults(), &over);
-    let at = |path: &str| get(&all, &Path::read(path).unwrap()).cloned();
+    let all = merge_trees(&default_settings(), &over);
+    let at = |path: &str| get_value(&all, &SettingPath::from_text(path).unwrap()).cloned();
     assert_eq!(at("cron.maxJobs"), Some(json!(5)));
     assert_eq!(at("cron.enabled"), Some(json!(true)));
     assert_eq!(at("channels.discord.dmPolicy"), Some(json!("open")));
@@ -240,18 +244,18 @@ fn secrets_are_masked_on_every_path() {
         "apiKeys": {"anthropic": "sk-1"}, "auth": {"token": "t"},
         "channels": {"telegram": {"botToken": "b", "dmPolicy": "open"}}, "agents": {"list": [{"id": "a", "apiKey": "k"}]},
     });
-    let of = |path: &str| got(&tree, Some(&Path::read(path).unwrap()));
-    let one = |path: &str, value: Value| Got::One { path: text(path), value: Some(value) };
+    let of = |path: &str| get_masked(&tree, Some(&SettingPath::from_text(path).unwrap()));
+    let one = |path: &str, value: Value| ConfigGetResult::One { path: text(path), value: Some(value) };
     let masked = json!({
         "apiKeys": {"anthropic": "***"}, "auth": {"token": "***"},
         "channels": {"telegram": {"botToken": "***", "dmPolicy": "open"}}, "agents": {"list": [{"id": "a", "apiKey": "***"}]},
     });
-    assert_eq!(got(&tree, None), Got::All { config: masked });
+    assert_eq!(get_masked(&tree, None), ConfigGetResult::All { config: masked });
     assert_eq!(of("apiKeys.anthropic"), one("apiKeys.anthropic", json!("***")));
     assert_eq!(of("apiKeys"), one("apiKeys", json!({"anthropic": "***"})));
     assert_eq!(of("auth.token"), one("auth.token", json!("***")));
     assert_eq!(of("auth"), one("auth", json!({"token": "***"})));
     assert_eq!(of("channels.telegram.dmPolicy"), one("channels.telegram.dmPolicy", json!("open")));
     assert_eq!(of("agents.list.0.apiKey"), one("agents.list.0.apiKey", json!("***")));
-    assert_eq!(of("apiKeys.openai"), Got::One { path: text("apiKeys.openai"), value: None });
+    assert_eq!(of("apiKeys.openai"), ConfigGetResult::One { path: text("apiKeys.openai"), value: None });
 }

@@ -1,32 +1,34 @@
 //! Which skill can be used where.
 
-use countersign_protocol::gsv::runtime::{Capability, HostRole};
-use countersign_protocol::gsv::skill::{Eligibility, Host, Requirements, eligibility};
+use countersign_protocol::gsv::runtime::{HostRole, MachineCapability};
+use countersign_protocol::gsv::skill::{SkillEligibility, SkillHost, SkillRequirements, skill_eligibility};
 
 use super::text;
 
 #[test]
 fn a_skill_can_be_used_where_one_machine_has_all_that_it_needs() {
-    let host = |node: &str, bins: &[&str], env: &[&str]| Host {
+    let host = |node: &str, bins: &[&str], env: &[&str]| SkillHost {
         node: text(node),
         role: Some(HostRole::Execution),
-        capabilities: vec![Capability::ShellExec],
+        capabilities: vec![MachineCapability::ShellExec],
         os: Some(text("linux")),
         env: env.iter().map(|name| text(name)).collect(),
         bins: bins.iter().map(|name| text(name)).collect(),
     };
     let hosts = [host("a", &["git"], &[]), host("b", &["gh"], &["TOKEN"])];
-    let none = Requirements::default();
-    let bins =
-        |bins: &[&str]| Requirements { bins: bins.iter().map(|it| text(it)).collect(), ..Requirements::default() };
-    let fine = |nodes: &[&str]| Eligibility {
+    let none = SkillRequirements::default();
+    let bins = |bins: &[&str]| SkillRequirements {
+        bins: bins.iter().map(|it| text(it)).collect(),
+        ..SkillRequirements::default()
+    };
+    let fine = |nodes: &[&str]| SkillEligibility {
         eligible: true,
         hosts: nodes.iter().map(|it| text(it)).collect(),
         reasons: Vec::new(),
     };
-    let not = |reason: &str| Eligibility { eligible: false, hosts: Vec::new(), reasons: vec![text(reason)] };
-    let both = Requirements { env: vec![text("TOKEN")], ..bins(&["git"]) };
-    let config = Requirements { config: vec![text("apiKeys.x")], ..Requirements::default() };
+    let not = |reason: &str| SkillEligibility { eligible: false, hosts: Vec::new(), reasons: vec![text(reason)] };
+    let both = SkillRequirements { env: vec![text("TOKEN")], ..bins(&["git"]) };
+    let config = SkillRequirements { config: vec![text("apiKeys.x")], ..SkillRequirements::default() };
     for (case, always, needs, hosts, want) in [
         ("no needs", false, &none, &hosts[..], fine(&["a", "b"])),
         ("always", true, &bins(&["fly"]), &[][..], fine(&[])),
@@ -38,26 +40,26 @@ fn a_skill_can_be_used_where_one_machine_has_all_that_it_needs() {
         (
             "any of them",
             false,
-            &Requirements { any_bins: vec![text("gh"), text("hub")], ..Requirements::default() },
+            &SkillRequirements { any_bins: vec![text("gh"), text("hub")], ..SkillRequirements::default() },
             &hosts[..],
             fine(&["b"]),
         ),
         (
             "another system",
             false,
-            &Requirements { os: vec![text("macos")], ..none.clone() },
+            &SkillRequirements { os: vec![text("macos")], ..none.clone() },
             &hosts[..],
             not("requires os: macos"),
         ),
         (
             "a capability",
             false,
-            &Requirements { capabilities: vec![Capability::TextSearch], ..none.clone() },
+            &SkillRequirements { capabilities: vec![MachineCapability::TextSearch], ..none.clone() },
             &hosts[..],
             not("requires capabilities: text.search"),
         ),
     ] {
-        assert_eq!(eligibility(always, Some(needs), hosts, |_| false), want, "{case}");
+        assert_eq!(skill_eligibility(always, Some(needs), hosts, |_| false), want, "{case}");
     }
-    assert!(eligibility(false, Some(&config), &[], |path| path == "apiKeys.x").eligible);
+    assert!(skill_eligibility(false, Some(&config), &[], |path| path == "apiKeys.x").eligible);
 }

@@ -16,7 +16,7 @@ use countersign_adapter_omp::{StartError, Surroundings};
 use countersign_agent_dir::Product;
 use countersign_core::time::Millis;
 use countersign_models::scripted::Scripted;
-use countersign_protocol::lines::Line;
+use countersign_protocol::lines::DecodedLine;
 use countersign_runtime::Clock;
 use countersign_tools::exec::Launcher;
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ struct Image {
 }
 
 struct Door {
-    input: Option<mpsc::Sender<Line>>,
+    input: Option<mpsc::Sender<DecodedLine>>,
     output: mpsc::Receiver<Bytes>,
     seen: VecDeque<String>,
     task: JoinHandle<Result<(), StartError>>,
@@ -184,7 +184,7 @@ impl Stage {
         self.open(name)?;
         let (image, door) = self.door(name)?;
         let Some(input) = &door.input else { return Err("the input is closed".to_owned()) };
-        let line = Line::Text(line.to_owned());
+        let line = DecodedLine::Text(line.to_owned());
         image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())
     }
 
@@ -243,7 +243,7 @@ impl Stage {
                 let beat = Arc::clone(&self.beat);
                 let (image, door) = self.door(&name)?;
                 let Some(input) = door.input.as_ref().filter(|_| !door.task.is_finished()) else { break };
-                let line = Line::Text(format!(r#"{{"id":"{OWN}","type":"get_last_assistant_text"}}"#));
+                let line = DecodedLine::Text(format!(r#"{{"id":"{OWN}","type":"get_last_assistant_text"}}"#));
                 image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())?;
                 loop {
                     let frame = image.block_on(within(&beat, PATIENCE, door.output.recv()));

@@ -10,7 +10,7 @@ use countersign_core::{
     message::{MessageBlock, StoredMessage},
     time::Millis,
 };
-use countersign_protocol::omp::session_file::{Body, Form};
+use countersign_protocol::omp::session_file::{FileForm, SessionEntryBody};
 
 use super::{OpenError, Opened, open};
 use crate::session_file::{Blobs, Mark, Writer, convert};
@@ -74,18 +74,18 @@ fn kinds(opened: &Opened) -> Vec<&'static str> {
 #[test]
 fn version_1_becomes_a_tree_of_one_branch() {
     let opened = Place::with(V1).open();
-    assert_eq!((opened.file.form, opened.file.header.version, opened.file.unreadable), (Form::Older, 3, 0));
+    assert_eq!((opened.file.form, opened.file.header.version, opened.file.unreadable), (FileForm::Older, 3, 0));
     assert_eq!(kinds(&opened), ["user", "assistant", "result", "custom", "compaction", "user"]);
     let tree = tree(&opened);
     assert!(tree.windows(2).all(|pair| pair[1].1 == pair[0].0) && tree[0].1.is_empty());
-    let Body::Compaction(compaction) = &opened.file.entries[4].body else { panic!("a compaction") };
+    let SessionEntryBody::Compaction(compaction) = &opened.file.entries[4].body else { panic!("a compaction") };
     assert_eq!(compaction.first_kept_entry_id, tree[2].0);
 }
 
 #[test]
 fn version_2_keeps_its_ids() {
     let opened = Place::with(V2).open();
-    assert_eq!(opened.file.form, Form::Older);
+    assert_eq!(opened.file.form, FileForm::Older);
     assert_eq!(kinds(&opened), ["-", "custom", "user"]);
     assert_eq!(tree(&opened)[2], ("aa000003".to_owned(), "aa000002".to_owned()));
 }
@@ -94,7 +94,7 @@ fn version_2_keeps_its_ids() {
 fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
     let place = Place::with(V3);
     let opened = place.open();
-    assert_eq!((opened.file.form, opened.file.unreadable), (Form::Current, 3));
+    assert_eq!((opened.file.form, opened.file.unreadable), (FileForm::Current, 3));
     assert_eq!(opened.mark, Mark::of(V3.as_bytes()));
     assert_eq!(
         kinds(&opened),
@@ -144,7 +144,7 @@ fn an_older_file_that_is_written_again_reads_the_same() {
         let mut writer = Writer::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
         let marks = writer.rewrite(&opened.file.entries).unwrap();
         let again = place.open();
-        assert_eq!((again.file.form, again.file.unreadable), (Form::Current, 0));
+        assert_eq!((again.file.form, again.file.unreadable), (FileForm::Current, 0));
         assert_eq!(Some(&again.mark), marks.last());
         assert_eq!(again.file.header, opened.file.header);
         assert_eq!(again.file.entries, opened.file.entries);
@@ -188,7 +188,7 @@ fn ids_and_parents_are_kept_as_they_are_written_however_odd_unless_they_come_twi
     assert_eq!((opened.file.reattached, opened.file.looped), (1, 4));
     assert_eq!(got, want);
     let ids: std::collections::BTreeSet<_> = got.iter().map(|(id, _)| id).collect();
-    assert_eq!((ids.len(), opened.file.form, opened.file.unreadable), (got.len(), Form::Older, 0));
+    assert_eq!((ids.len(), opened.file.form, opened.file.unreadable), (got.len(), FileForm::Older, 0));
     assert_eq!(tree(&Place::with(HOSTILE).open()), got);
     assert_eq!(opened.file.header.id, text(&said[0]["id"]));
     assert_eq!(kinds(&opened).iter().filter(|kind| **kind == "user").count(), 14);
@@ -455,10 +455,10 @@ fn entries_that_say_nothing_of_a_parent_are_in_one_row() {
     let want = [("a", ""), ("b", "a"), ("c", "b"), ("d", "c"), ("e", "b"), ("f", "")];
     assert_eq!(tree(&opened), want.map(|(id, parent)| (id.to_owned(), parent.to_owned())));
     assert_eq!(kinds(&opened), ["user", "assistant", "-", "user", "user", "user"]);
-    assert_eq!((opened.damage(), opened.file.form), (None, Form::Older));
+    assert_eq!((opened.damage(), opened.file.form), (None, FileForm::Older));
     let header = opened.file.header.clone();
     let mut writer = Writer::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
     writer.rewrite(&opened.file.entries).unwrap();
     let again = place.open();
-    assert_eq!((tree(&again), again.file.form), (tree(&opened), Form::Current));
+    assert_eq!((tree(&again), again.file.form), (tree(&opened), FileForm::Current));
 }

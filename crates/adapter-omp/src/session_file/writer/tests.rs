@@ -1,13 +1,13 @@
 use std::{fs, os::unix::fs::FileTypeExt as _, path::PathBuf, process::Command};
 
 use countersign_core::{id::SessionId, time::Millis};
-use countersign_protocol::omp::session_file::Entry;
+use countersign_protocol::omp::session_file::SessionFileEntry;
 use serde_json::{Value, json};
 
 use super::{Blobs, Mark, Unanswered, WriteError, Writer};
 use crate::session_file::open;
 
-fn entry(id: &str, role: &str, text: &str) -> Entry {
+fn entry(id: &str, role: &str, text: &str) -> SessionFileEntry {
     let usage = json!({"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
                        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}});
     let message = match role {
@@ -17,7 +17,7 @@ fn entry(id: &str, role: &str, text: &str) -> Entry {
         }
         _ => json!({"role": role, "content": [{"type": "text", "text": text}], "timestamp": 1}),
     };
-    Entry::parse(
+    SessionFileEntry::parse(
         &json!({"type": "message", "id": id, "parentId": null, "timestamp": "", "message": message}).to_string(),
     )
     .unwrap()
@@ -82,7 +82,7 @@ fn a_file_appears_with_the_first_answer_and_holds_all_that_was_before() {
 fn a_session_without_an_answer_has_its_file_at_its_end_where_it_is_to_have_one() {
     let setting = || {
         let line = json!({"type": "model_change", "id": "m", "parentId": null, "timestamp": "", "model": "p/m"});
-        Entry::parse(&line.to_string()).unwrap()
+        SessionFileEntry::parse(&line.to_string()).unwrap()
     };
     for (unanswered, title, said, want) in [
         (Unanswered::Written, Some("a name"), false, true),
@@ -265,7 +265,7 @@ fn a_long_image_is_a_reference_in_the_file() {
     let mut writer = place.writer();
     let image = json!({"type": "image", "data": "QUFB".repeat(400), "mimeType": "image/png"});
     let line = json!({"type": "message", "id": "1", "parentId": null, "timestamp": "", "message": {"role": "user", "content": [image], "timestamp": 1}});
-    writer.push(&Entry::parse(&line.to_string()).unwrap()).unwrap();
+    writer.push(&SessionFileEntry::parse(&line.to_string()).unwrap()).unwrap();
     writer.push(&entry("2", "assistant", "ho")).unwrap();
     writer.flush().unwrap();
     assert!(place.text().contains("\"data\":\"blob:sha256:") && !place.text().contains("QUFB"));

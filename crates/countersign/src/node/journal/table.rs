@@ -10,10 +10,10 @@ use std::{
 };
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
         node::{ExecEvent, ExecState},
-        tool::{Fate, Outcome},
+        tool::{NoResultReason, ToolResultParams},
     },
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
@@ -59,7 +59,7 @@ pub(crate) enum Known {
     /// It works.
     Working,
     /// It is over, and this is what the gateway is told.
-    Over(Outcome),
+    Over(ToolResultParams),
 }
 
 /// The file.
@@ -162,11 +162,11 @@ impl Noting<'_> {
         let fate = match state.as_str() {
             "working" => return Ok(Some(Known::Working)),
             "done" => None,
-            "not_begun" => Some(Fate::NotBegun),
-            _ => Some(Fate::Unknown),
+            "not_begun" => Some(NoResultReason::NotBegun),
+            _ => Some(NoResultReason::Unknown),
         };
-        let result = result.and_then(|text| Json::parse(text).ok());
-        Ok(Some(Known::Over(Outcome { call_id: call.to_owned(), result, error, fate })))
+        let result = result.and_then(|text| RawJson::parse(text).ok());
+        Ok(Some(Known::Over(ToolResultParams { call_id: call.to_owned(), result, error, fate })))
     }
 
     pub(super) fn begin(&self, call: &str, tool: &str) -> rusqlite::Result<Known> {
@@ -184,13 +184,13 @@ impl Noting<'_> {
         }
         let sql = "INSERT INTO calls (id, tool, state, began_at, ended_at) VALUES (?1, '', 'not_begun', ?2, ?2)";
         self.0.prepare_cached(sql)?.execute(params![call, now()])?;
-        let fate = Some(Fate::NotBegun);
-        Ok(Known::Over(Outcome { call_id: call.to_owned(), result: None, error: None, fate }))
+        let fate = Some(NoResultReason::NotBegun);
+        Ok(Known::Over(ToolResultParams { call_id: call.to_owned(), result: None, error: None, fate }))
     }
 
-    pub(super) fn end(&self, outcome: &Outcome) -> rusqlite::Result<()> {
+    pub(super) fn end(&self, outcome: &ToolResultParams) -> rusqlite::Result<()> {
         let sql = "UPDATE calls SET state = 'done', ended_at = ?2, result = ?3, error = ?4 WHERE id = ?1";
-        let result = outcome.result.as_ref().map(Json::text);
+        let result = outcome.result.as_ref().map(RawJson::as_text);
         self.0.prepare_cached(sql)?.execute(params![outcome.call_id, now(), result, outcome.error])?;
         Ok(())
     }
@@ -201,15 +201,15 @@ impl Noting<'_> {
     }
 
     pub(super) fn happened(&self, event: &ExecEvent) -> rusqlite::Result<()> {
-        let text = Json::of(event);
+        let text = RawJson::from_wire(event);
         if event.event.is_end() {
             self.0.prepare_cached("DELETE FROM commands WHERE session = ?1")?.execute([&event.session_id])?;
         } else {
             let sql = "INSERT OR REPLACE INTO commands (session, event) VALUES (?1, ?2)";
-            self.0.prepare_cached(sql)?.execute(params![event.session_id, text.text()])?;
+            self.0.prepare_cached(sql)?.execute(params![event.session_id, text.as_text()])?;
         }
         let sql = "INSERT INTO outbox (call, event) VALUES (?1, ?2)";
-        self.0.prepare_cached(sql)?.execute(params![event.call_id, text.text()])?;
+        self.0.prepare_cached(sql)?.execute(params![event.call_id, text.as_text()])?;
         Ok(())
     }
 

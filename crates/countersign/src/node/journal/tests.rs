@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
 use countersign_protocol::{
-    Json,
+    RawJson,
     gsv::{
         node::{ExecEvent, ExecState},
-        tool::{Fate, Outcome},
+        tool::{NoResultReason, ToolResultParams},
     },
 };
 use rusqlite::Connection;
@@ -35,9 +35,9 @@ impl Case {
     }
 }
 
-fn done(call: &str) -> Outcome {
-    let result = Some(Json::from(json!({ "status": "completed", "output": "a\u{0}b" })));
-    Outcome { call_id: call.to_owned(), result, error: None, fate: None }
+fn done(call: &str) -> ToolResultParams {
+    let result = Some(RawJson::from(json!({ "status": "completed", "output": "a\u{0}b" })));
+    ToolResultParams { call_id: call.to_owned(), result, error: None, fate: None }
 }
 
 fn event(session: &str, state: ExecState, call: &str) -> ExecEvent {
@@ -68,11 +68,11 @@ async fn a_call_begins_once_and_its_end_is_what_was_noted() {
         assert_eq!(journal.begin("c1", "Bash").await.unwrap(), Known::Over(done("c1")));
         assert_eq!(journal.resume("c1").await.unwrap(), Known::Over(done("c1")));
     }
-    let error = Outcome { result: None, error: Some("no".to_owned()), ..done("c2") };
+    let error = ToolResultParams { result: None, error: Some("no".to_owned()), ..done("c2") };
     assert_eq!(journal.begin("c2", "Read").await.unwrap(), Known::New);
     journal.end(error.clone()).await.unwrap();
     assert_eq!(journal.resume("c2").await.unwrap(), Known::Over(error));
-    let never = Outcome { result: None, fate: Some(Fate::NotBegun), ..done("c3") };
+    let never = ToolResultParams { result: None, fate: Some(NoResultReason::NotBegun), ..done("c3") };
     assert_eq!(journal.resume("c3").await.unwrap(), Known::Over(never.clone()));
     assert_eq!(journal.begin("c3", "Bash").await.unwrap(), Known::Over(never));
 }
@@ -89,7 +89,7 @@ async fn what_another_process_left_is_settled() {
     let (journal, broken) = case.open();
     assert_eq!(broken, Broken { calls: 1, commands: 1 });
     let Known::Over(outcome) = journal.resume("c1").await.unwrap() else { panic!() };
-    assert_eq!((outcome.fate, outcome.result, outcome.error.is_some()), (Some(Fate::Unknown), None, true));
+    assert_eq!((outcome.fate, outcome.result, outcome.error.is_some()), (Some(NoResultReason::Unknown), None, true));
     assert_eq!(journal.resume("c2").await.unwrap(), Known::Over(done("c2")));
     assert_eq!(journal.waiting(), 2);
     let first = journal.next().await.unwrap().unwrap();
@@ -121,12 +121,16 @@ async fn what_the_gateway_has_not_taken_is_kept_while_it_is_away() {
     hours(25);
     let (journal, _) = case.open();
     let fate = |known: Known| if let Known::Over(outcome) = known { outcome.fate } else { panic!("{known:?}") };
-    assert_eq!(fate(journal.resume("taken").await.unwrap()), Some(Fate::NotBegun));
+    assert_eq!(fate(journal.resume("taken").await.unwrap()), Some(NoResultReason::NotBegun));
     assert_eq!(journal.resume("left").await.unwrap(), Known::Over(done("left")));
     drop(journal);
     hours(91 * 24);
     let (journal, _) = case.open();
-    assert_eq!(fate(journal.resume("left").await.unwrap()), Some(Fate::Unknown), "it was begun, however long ago");
+    assert_eq!(
+        fate(journal.resume("left").await.unwrap()),
+        Some(NoResultReason::Unknown),
+        "it was begun, however long ago"
+    );
 }
 
 #[tokio::test]
@@ -166,7 +170,7 @@ async fn what_ended_long_ago_is_forgotten() {
     let (journal, _) = case.open();
     assert_eq!(journal.resume("new").await.unwrap(), Known::Over(done("new")));
     let Known::Over(outcome) = journal.resume("old").await.unwrap() else { panic!() };
-    assert_eq!(outcome.fate, Some(Fate::NotBegun));
+    assert_eq!(outcome.fate, Some(NoResultReason::NotBegun));
 }
 
 #[test]

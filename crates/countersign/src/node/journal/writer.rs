@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use countersign_protocol::gsv::{node::ExecEvent, tool::Outcome};
+use countersign_protocol::gsv::{node::ExecEvent, tool::ToolResultParams};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
@@ -30,7 +30,7 @@ type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 pub(super) enum Order {
     Begin { call: String, tool: String, reply: Reply<Known> },
     Resume { call: String, reply: Reply<Known> },
-    End { outcome: Outcome, reply: Reply<()> },
+    End { outcome: ToolResultParams, reply: Reply<()> },
     Received { call: String },
     Happened { event: Box<ExecEvent> },
     Next { reply: Reply<Option<Waiting>> },

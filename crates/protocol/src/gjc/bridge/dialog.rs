@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BridgeError, Invalid};
-use crate::gjc::ui::{OwnMethod, UiMethod};
-use crate::json::{Json, Wire};
+use super::{BridgeError, ExpectedInput};
+use crate::gjc::ui::{GjcUiMethod, OwnMethod};
+use crate::json::{RawJson, WireValue};
 use crate::omp::ui::{NotifyType, UiAnswer, WidgetPlacement};
 
 /// The payload of a `ui_request`.
@@ -101,30 +101,32 @@ pub enum DialogPayload {
     },
 }
 
-impl Wire for DialogPayload {}
+impl WireValue for DialogPayload {}
 
 impl DialogPayload {
     /// Makes a dialog of stdio one of the bridge; none for one that only takes another away.
-    pub fn of(method: UiMethod) -> Option<Self> {
+    pub fn from_ui_method(method: GjcUiMethod) -> Option<Self> {
         use crate::omp::UiMethod as Shared;
         Some(match method {
-            UiMethod::Shared(Shared::Select { title, options, timeout }) => Self::Select { title, options, timeout },
-            UiMethod::Shared(Shared::Confirm { title, message, timeout }) => Self::Confirm { title, message, timeout },
-            UiMethod::Shared(Shared::Input { title, placeholder, timeout }) => {
+            GjcUiMethod::Shared(Shared::Select { title, options, timeout }) => Self::Select { title, options, timeout },
+            GjcUiMethod::Shared(Shared::Confirm { title, message, timeout }) => {
+                Self::Confirm { title, message, timeout }
+            }
+            GjcUiMethod::Shared(Shared::Input { title, placeholder, timeout }) => {
                 Self::Input { title, placeholder, timeout }
             }
-            UiMethod::Shared(Shared::Editor { title, prefill, prompt_style }) => {
+            GjcUiMethod::Shared(Shared::Editor { title, prefill, prompt_style }) => {
                 Self::Editor { title, prefill, prompt_style }
             }
-            UiMethod::Shared(Shared::Notify { message, notify_type }) => Self::Notify { message, notify_type },
-            UiMethod::Shared(Shared::SetStatus { status_key: key, status_text: text }) => Self::Status { key, text },
-            UiMethod::Shared(Shared::SetWidget { widget_key, widget_lines, widget_placement }) => {
+            GjcUiMethod::Shared(Shared::Notify { message, notify_type }) => Self::Notify { message, notify_type },
+            GjcUiMethod::Shared(Shared::SetStatus { status_key: key, status_text: text }) => Self::Status { key, text },
+            GjcUiMethod::Shared(Shared::SetWidget { widget_key, widget_lines, widget_placement }) => {
                 Self::Widget { key: widget_key, lines: widget_lines, placement: widget_placement }
             }
-            UiMethod::Shared(Shared::SetTitle { title }) => Self::Title { title },
-            UiMethod::Shared(Shared::SetEditorText { text }) => Self::SetEditorText { text },
-            UiMethod::Shared(Shared::Cancel { .. }) => return None,
-            UiMethod::Own(OwnMethod::OpenUrl { url, instructions }) => Self::Notify {
+            GjcUiMethod::Shared(Shared::SetTitle { title }) => Self::Title { title },
+            GjcUiMethod::Shared(Shared::SetEditorText { text }) => Self::SetEditorText { text },
+            GjcUiMethod::Shared(Shared::Cancel { .. }) => return None,
+            GjcUiMethod::Own(OwnMethod::OpenUrl { url, instructions }) => Self::Notify {
                 message: instructions.map_or_else(|| url.clone(), |instructions| format!("{instructions}\n{url}")),
                 notify_type: Some(NotifyType::Info),
             },
@@ -136,7 +138,7 @@ impl DialogPayload {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[serde(rename = "Said")]
-enum Said {
+enum DialogAnswerBody {
     Value { value: serde_json::Value },
     Cancelled { reason: Option<String> },
     Unsupported,
@@ -156,19 +158,19 @@ impl DialogAnswer {
     ///
     /// # Errors
     /// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`].
-    pub fn read(body: &str) -> Result<Self, BridgeError> {
-        let said: Said = super::read(body, Invalid::UiResponse)?;
-        Ok(match said {
-            Said::Value { value: serde_json::Value::String(text) } => Self::Answered(UiAnswer::Value(text)),
-            Said::Value { value: serde_json::Value::Bool(yes) } => Self::Answered(UiAnswer::Confirmed(yes)),
-            Said::Value { value } => {
-                let message = format!("`value` must be a string or a boolean, not {}", Json::from(value).text());
-                return Err(BridgeError::Invalid { what: Invalid::UiResponse, message });
+    pub fn from_body(body: &str) -> Result<Self, BridgeError> {
+        let answer: DialogAnswerBody = super::read_json(body, ExpectedInput::UiResponse)?;
+        Ok(match answer {
+            DialogAnswerBody::Value { value: serde_json::Value::String(text) } => Self::Answered(UiAnswer::Value(text)),
+            DialogAnswerBody::Value { value: serde_json::Value::Bool(yes) } => Self::Answered(UiAnswer::Confirmed(yes)),
+            DialogAnswerBody::Value { value } => {
+                let message = format!("`value` must be a string or a boolean, not {}", RawJson::from(value).as_text());
+                return Err(BridgeError::Invalid { what: ExpectedInput::UiResponse, message });
             }
-            Said::Cancelled { reason } => {
+            DialogAnswerBody::Cancelled { reason } => {
                 Self::Answered(UiAnswer::Cancelled { timed_out: reason.as_deref() == Some("timeout") })
             }
-            Said::Unsupported => Self::Unsupported,
+            DialogAnswerBody::Unsupported => Self::Unsupported,
         })
     }
 }

@@ -4,12 +4,12 @@
 
 use serde::Serialize;
 
-use crate::gjc::unattended::Scope;
-use crate::json::Wire;
+use crate::gjc::unattended::CommandScope;
+use crate::json::WireValue;
 
 /// One group of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Endpoint {
+pub enum BridgeEndpoint {
     /// The stream of frames.
     Events,
     /// Commands.
@@ -27,7 +27,7 @@ pub enum Endpoint {
 /// The routes that are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Endpoints {
+pub struct EnabledEndpoints {
     events: bool,
     commands: bool,
     control: bool,
@@ -39,7 +39,7 @@ pub struct Endpoints {
 /// Where each route of a session is found; empty if it is off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Paths {
+pub struct EndpointPaths {
     events: String,
     commands: String,
     ui_responses: String,
@@ -51,7 +51,7 @@ pub struct Paths {
 
 /// Why the bridge does not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
+pub enum BridgeConfigError {
     /// A name of `GJC_BRIDGE_SCOPES` is no scope.
     #[error("GJC_BRIDGE_SCOPES names an unknown scope: {0}")]
     Scope(String),
@@ -60,7 +60,7 @@ pub enum StartError {
     Endpoint(String),
 }
 
-impl Endpoint {
+impl BridgeEndpoint {
     const ALL: [Self; 6] =
         [Self::Events, Self::Commands, Self::Control, Self::UiResponses, Self::HostToolResults, Self::HostUriResults];
 
@@ -77,53 +77,55 @@ impl Endpoint {
     }
 }
 
-impl Endpoints {
+impl EnabledEndpoints {
     /// Reads `GJC_BRIDGE_ENDPOINTS`: `all`, or names with commas between them.
     ///
     /// # Errors
     /// [`StartError::Endpoint`] for a name that is unknown.
-    pub fn read(text: &str) -> Result<Self, StartError> {
+    pub fn from_names(text: &str) -> Result<Self, BridgeConfigError> {
         let mut endpoints = Self::default();
-        for name in names(text) {
-            match Endpoint::ALL.into_iter().find(|endpoint| endpoint.name() == name) {
-                Some(endpoint) => *endpoints.switch(endpoint) = true,
-                None if name == "all" => Endpoint::ALL.into_iter().for_each(|one| *endpoints.switch(one) = true),
-                None => return Err(StartError::Endpoint(name.to_owned())),
+        for name in split_names(text) {
+            match BridgeEndpoint::ALL.into_iter().find(|endpoint| endpoint.name() == name) {
+                Some(endpoint) => *endpoints.flag_mut(endpoint) = true,
+                None if name == "all" => {
+                    BridgeEndpoint::ALL.into_iter().for_each(|one| *endpoints.flag_mut(one) = true)
+                }
+                None => return Err(BridgeConfigError::Endpoint(name.to_owned())),
             }
         }
         Ok(endpoints)
     }
 
     /// True if `endpoint` is on.
-    pub fn has(mut self, endpoint: Endpoint) -> bool {
-        *self.switch(endpoint)
+    pub fn is_enabled(mut self, endpoint: BridgeEndpoint) -> bool {
+        *self.flag_mut(endpoint)
     }
 
     /// Returns where a session's routes are found.
-    pub fn paths(self, session_id: &str) -> Paths {
-        let path = |endpoint: Endpoint, route: &str| match self.has(endpoint) {
+    pub fn session_paths(self, session_id: &str) -> EndpointPaths {
+        let path = |endpoint: BridgeEndpoint, route: &str| match self.is_enabled(endpoint) {
             true => format!("/v1/sessions/{session_id}/{route}"),
             false => String::new(),
         };
-        Paths {
-            events: path(Endpoint::Events, "events"),
-            commands: path(Endpoint::Commands, "commands"),
-            ui_responses: path(Endpoint::UiResponses, "ui-responses"),
-            claim_control: path(Endpoint::Control, "control:claim"),
-            disconnect_control: path(Endpoint::Control, "control:disconnect"),
-            host_tool_results: path(Endpoint::HostToolResults, "host-tool-results"),
-            host_uri_results: path(Endpoint::HostUriResults, "host-uri-results"),
+        EndpointPaths {
+            events: path(BridgeEndpoint::Events, "events"),
+            commands: path(BridgeEndpoint::Commands, "commands"),
+            ui_responses: path(BridgeEndpoint::UiResponses, "ui-responses"),
+            claim_control: path(BridgeEndpoint::Control, "control:claim"),
+            disconnect_control: path(BridgeEndpoint::Control, "control:disconnect"),
+            host_tool_results: path(BridgeEndpoint::HostToolResults, "host-tool-results"),
+            host_uri_results: path(BridgeEndpoint::HostUriResults, "host-uri-results"),
         }
     }
 
-    fn switch(&mut self, endpoint: Endpoint) -> &mut bool {
+    fn flag_mut(&mut self, endpoint: BridgeEndpoint) -> &mut bool {
         match endpoint {
-            Endpoint::Events => &mut self.events,
-            Endpoint::Commands => &mut self.commands,
-            Endpoint::Control => &mut self.control,
-            Endpoint::UiResponses => &mut self.ui_responses,
-            Endpoint::HostToolResults => &mut self.host_tool_results,
-            Endpoint::HostUriResults => &mut self.host_uri_results,
+            BridgeEndpoint::Events => &mut self.events,
+            BridgeEndpoint::Commands => &mut self.commands,
+            BridgeEndpoint::Control => &mut self.control,
+            BridgeEndpoint::UiResponses => &mut self.ui_responses,
+            BridgeEndpoint::HostToolResults => &mut self.host_tool_results,
+            BridgeEndpoint::HostUriResults => &mut self.host_uri_results,
         }
     }
 }
@@ -132,10 +134,10 @@ impl Endpoints {
 ///
 /// # Errors
 /// [`StartError::Scope`] for a name that is unknown.
-pub fn scopes(text: &str) -> Result<Vec<Scope>, StartError> {
-    let mut scopes = vec![Scope::Prompt];
-    for name in names(text) {
-        let scope = Scope::read(name).ok_or_else(|| StartError::Scope(name.to_owned()))?;
+pub fn read_scopes(text: &str) -> Result<Vec<CommandScope>, BridgeConfigError> {
+    let mut scopes = vec![CommandScope::Prompt];
+    for name in split_names(text) {
+        let scope = CommandScope::from_name(name).ok_or_else(|| BridgeConfigError::Scope(name.to_owned()))?;
         if !scopes.contains(&scope) {
             scopes.push(scope);
         }
@@ -143,22 +145,22 @@ pub fn scopes(text: &str) -> Result<Vec<Scope>, StartError> {
     Ok(scopes)
 }
 
-fn names(text: &str) -> impl Iterator<Item = &str> {
+fn split_names(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// The body of `GET /v1/help`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Help {
+pub struct HelpBody {
     status: &'static str,
     message: &'static str,
-    endpoints: Endpoints,
+    endpoints: EnabledEndpoints,
 }
 
-impl Endpoints {
+impl EnabledEndpoints {
     /// Returns the body of `GET /v1/help`.
-    pub fn help(self) -> Help {
-        Help {
+    pub fn help_body(self) -> HelpBody {
+        HelpBody {
             status: "experimental_gated",
             message: "Session endpoints are off unless GJC_BRIDGE_ENDPOINTS names them.",
             endpoints: self,
@@ -166,8 +168,8 @@ impl Endpoints {
     }
 }
 
-impl Wire for Help {}
-impl Wire for Paths {}
+impl WireValue for HelpBody {}
+impl WireValue for EndpointPaths {}
 
 #[cfg(test)]
 mod tests {
@@ -178,19 +180,24 @@ mod tests {
         for (text, want) in [
             ("", Ok(vec![])),
             (" events , control,", Ok(vec!["events", "control"])),
-            ("all", Ok(Endpoint::ALL.map(Endpoint::name).to_vec())),
-            ("events,evnts", Err(StartError::Endpoint("evnts".to_owned()))),
+            ("all", Ok(BridgeEndpoint::ALL.map(BridgeEndpoint::name).to_vec())),
+            ("events,evnts", Err(BridgeConfigError::Endpoint("evnts".to_owned()))),
         ] {
-            let on = Endpoints::read(text)
-                .map(|on| Endpoint::ALL.into_iter().filter(|one| on.has(*one)).map(Endpoint::name).collect::<Vec<_>>());
+            let on = EnabledEndpoints::from_names(text).map(|on| {
+                BridgeEndpoint::ALL
+                    .into_iter()
+                    .filter(|one| on.is_enabled(*one))
+                    .map(BridgeEndpoint::name)
+                    .collect::<Vec<_>>()
+            });
             assert_eq!(on, want, "{text}");
         }
     }
 
     #[test]
     fn prompt_is_always_a_scope() {
-        assert_eq!(scopes(""), Ok(vec![Scope::Prompt]));
-        assert_eq!(scopes("message:read, prompt"), Ok(vec![Scope::Prompt, Scope::MessageRead]));
-        assert_eq!(scopes("root"), Err(StartError::Scope("root".to_owned())));
+        assert_eq!(read_scopes(""), Ok(vec![CommandScope::Prompt]));
+        assert_eq!(read_scopes("message:read, prompt"), Ok(vec![CommandScope::Prompt, CommandScope::MessageRead]));
+        assert_eq!(read_scopes("root"), Err(BridgeConfigError::Scope("root".to_owned())));
     }
 }

@@ -4,10 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BridgeError, Invalid, Paths};
+use super::{BridgeError, EndpointPaths, ExpectedInput};
 use crate::gjc::event::{FrameType, PROTOCOL_VERSION};
-use crate::gjc::unattended::Scope;
-use crate::json::{Json, Wire};
+use crate::gjc::unattended::CommandScope;
+use crate::json::{RawJson, WireValue};
 
 /// What the bridge can do.
 pub const CAPABILITIES: [&str; 8] =
@@ -16,9 +16,9 @@ pub const CAPABILITIES: [&str; 8] =
 /// The body of `POST /v1/handshake`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename = "Handshake")]
-pub struct Handshake {
+pub struct HandshakeRequest {
     /// The versions that the client speaks.
-    protocol_version_range: Range,
+    protocol_version_range: VersionRange,
     /// What the client can do, known and unknown.
     pub capabilities: Vec<String>,
     /// What the client wants to do, known and unknown.
@@ -28,7 +28,7 @@ pub struct Handshake {
     pub last_seq: Option<u64>,
     /// Not yet looked at: [`Declaration::check`](crate::gjc::unattended::Declaration::check). Null counts as absent.
     #[serde(default)]
-    pub unattended: Option<Json>,
+    pub unattended: Option<RawJson>,
     /// Which session; absent means the one that the bridge began with. Ours.
     #[serde(default)]
     pub session_id: Option<String>,
@@ -36,7 +36,7 @@ pub struct Handshake {
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename = "Range")]
-struct Range {
+struct VersionRange {
     min: i64,
     max: i64,
 }
@@ -44,16 +44,16 @@ struct Range {
 /// The answer to a handshake that succeeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "status", rename = "accepted")]
-pub struct Welcome {
+pub struct HandshakeAccepted {
     protocol_version: u32,
     session_id: String,
     accepted_capabilities: Vec<String>,
-    accepted_scopes: Vec<Scope>,
+    accepted_scopes: Vec<CommandScope>,
     unsupported: Vec<String>,
-    endpoints: Paths,
+    endpoints: EndpointPaths,
     frame_types: [FrameType; 10],
     #[serde(skip_serializing_if = "Option::is_none")]
-    accepted_unattended: Option<Json>,
+    accepted_unattended: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unattended_active: Option<bool>,
 }
@@ -66,16 +66,16 @@ pub struct HandshakeRejected {
     message: String,
 }
 
-impl Wire for Welcome {}
-impl Wire for HandshakeRejected {}
+impl WireValue for HandshakeAccepted {}
+impl WireValue for HandshakeRejected {}
 
-impl Handshake {
+impl HandshakeRequest {
     /// Reads the body.
     ///
     /// # Errors
     /// [`BridgeError::InvalidJson`] and [`Invalid::Request`].
-    pub fn read(body: &str) -> Result<Self, BridgeError> {
-        super::read(body, Invalid::Request)
+    pub fn from_body(body: &str) -> Result<Self, BridgeError> {
+        super::read_json(body, ExpectedInput::Request)
     }
 
     /// Refuses a client that speaks no version of ours.
@@ -83,7 +83,7 @@ impl Handshake {
     /// # Errors
     /// The answer to send.
     pub fn speaks_ours(&self) -> Result<(), HandshakeRejected> {
-        let Range { min, max } = self.protocol_version_range;
+        let VersionRange { min, max } = self.protocol_version_range;
         if (min..=max).contains(&i64::from(PROTOCOL_VERSION)) {
             return Ok(());
         }
@@ -92,25 +92,31 @@ impl Handshake {
     }
 
     /// Returns which of the wanted scopes are granted.
-    pub fn granted(&self, scopes: &[Scope]) -> Vec<Scope> {
+    pub fn granted_scopes(&self, scopes: &[CommandScope]) -> Vec<CommandScope> {
         self.requested_scopes
             .iter()
-            .filter_map(|name| Scope::read(name))
+            .filter_map(|name| CommandScope::from_name(name))
             .filter(|scope| scopes.contains(scope))
             .collect()
     }
 
     /// Welcomes the client to a session. `unattended` is what was accepted of a declaration; it is told only to a client
     /// that knows gates.
-    pub fn welcome(&self, session_id: String, scopes: &[Scope], endpoints: Paths, unattended: Option<Json>) -> Welcome {
+    pub fn accept_client(
+        &self,
+        session_id: String,
+        scopes: &[CommandScope],
+        endpoints: EndpointPaths,
+        unattended: Option<RawJson>,
+    ) -> HandshakeAccepted {
         let known = |name: &String| CAPABILITIES.contains(&name.as_str());
         let (accepted_capabilities, unsupported) = self.capabilities.iter().cloned().partition(known);
         let unattended = unattended.filter(|_| self.capabilities.iter().any(|name| name == "workflow_gate"));
-        Welcome {
+        HandshakeAccepted {
             protocol_version: PROTOCOL_VERSION,
             session_id,
             accepted_capabilities,
-            accepted_scopes: self.granted(scopes),
+            accepted_scopes: self.granted_scopes(scopes),
             unsupported,
             endpoints,
             frame_types: FrameType::ALL,

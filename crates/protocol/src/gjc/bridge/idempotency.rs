@@ -9,7 +9,7 @@ pub const MOST_KEYS: usize = 1000;
 
 /// What tells a request from others under the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
+pub struct RequestFingerprint {
     route: String,
     owner: Option<String>,
     body: [u8; 32],
@@ -17,7 +17,7 @@ pub struct Fingerprint {
 
 /// What a request under a known key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
+pub enum RepeatOutcome {
     /// The same: it gets the answer of the first, or waits for it.
     Same,
     /// Another one: 409.
@@ -26,18 +26,18 @@ pub enum Repeat {
     NotController,
 }
 
-impl Fingerprint {
+impl RequestFingerprint {
     /// Takes the fingerprint of a request to `route`, with the owner token that it came with.
-    pub fn of(route: &str, body: &[u8], owner: Option<&str>) -> Self {
+    pub fn for_request(route: &str, body: &[u8], owner: Option<&str>) -> Self {
         Self { route: route.to_owned(), owner: owner.map(str::to_owned), body: Sha256::digest(body).into() }
     }
 
     /// Says what `self` is under a key that `first` was sent under.
-    pub fn repeats(&self, first: &Self) -> Repeat {
+    pub fn compare_with(&self, first: &Self) -> RepeatOutcome {
         match (self.owner == first.owner, self.route == first.route && self.body == first.body) {
-            (false, _) => Repeat::NotController,
-            (true, true) => Repeat::Same,
-            (true, false) => Repeat::Conflict,
+            (false, _) => RepeatOutcome::NotController,
+            (true, true) => RepeatOutcome::Same,
+            (true, false) => RepeatOutcome::Conflict,
         }
     }
 }
@@ -48,15 +48,19 @@ mod tests {
 
     #[test]
     fn only_the_same_request_of_the_same_owner_is_the_same() {
-        let first = Fingerprint::of("commands", b"{}", Some("t"));
+        let first = RequestFingerprint::for_request("commands", b"{}", Some("t"));
         for (route, body, owner, want) in [
-            ("commands", &b"{}"[..], Some("t"), Repeat::Same),
-            ("commands", b"{ }", Some("t"), Repeat::Conflict),
-            ("ui-responses/1", b"{}", Some("t"), Repeat::Conflict),
-            ("commands", b"{}", Some("u"), Repeat::NotController),
-            ("commands", b"{}", None, Repeat::NotController),
+            ("commands", &b"{}"[..], Some("t"), RepeatOutcome::Same),
+            ("commands", b"{ }", Some("t"), RepeatOutcome::Conflict),
+            ("ui-responses/1", b"{}", Some("t"), RepeatOutcome::Conflict),
+            ("commands", b"{}", Some("u"), RepeatOutcome::NotController),
+            ("commands", b"{}", None, RepeatOutcome::NotController),
         ] {
-            assert_eq!(Fingerprint::of(route, body, owner).repeats(&first), want, "{route} {owner:?}");
+            assert_eq!(
+                RequestFingerprint::for_request(route, body, owner).compare_with(&first),
+                want,
+                "{route} {owner:?}"
+            );
         }
     }
 }

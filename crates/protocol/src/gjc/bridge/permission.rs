@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BridgeError, Invalid};
-use crate::json::{Json, Wire};
+use super::{BridgeError, ExpectedInput};
+use crate::json::{RawJson, WireValue};
 
 /// The payload of a `permission_request`. Its `correlation_id` is the call's id.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,12 +43,12 @@ pub struct ToolCallCard {
     /// How far it is.
     pub status: String,
     /// Its arguments.
-    pub raw_input: Json,
+    pub raw_input: RawJson,
     /// What it would change.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub content: Option<Json>,
+    pub content: Option<RawJson>,
     /// The files that it is about.
-    pub locations: Vec<Json>,
+    pub locations: Vec<RawJson>,
 }
 
 /// One thing that can be said about a call.
@@ -115,10 +115,10 @@ impl PermissionAnswer {
     ///
     /// # Errors
     /// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`].
-    pub fn read(body: &str) -> Result<Self, BridgeError> {
-        super::read(body, Invalid::UiResponse)
+    pub fn from_body(body: &str) -> Result<Self, BridgeError> {
+        super::read_json(body, ExpectedInput::UiResponse)
     }
 }
 
-impl Wire for PermissionRequest {}
-impl Wire for PermissionFrame {}
+impl WireValue for PermissionRequest {}
+impl WireValue for PermissionFrame {}

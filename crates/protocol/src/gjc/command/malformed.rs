@@ -2,12 +2,12 @@
 //!
 //! It must not know how lines are read.
 
-use crate::omp::command::fields::Fields;
-use crate::omp::{self, Id, Response};
+use crate::omp::command::fields::CommandFields;
+use crate::omp::{self, OmpRequestId, OmpResponse};
 
 /// How much of the form of a command matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strictness {
+pub enum CommandStrictness {
     /// What the original looks over on stdio is looked over.
     Stdio,
     /// Nothing is.
@@ -16,15 +16,15 @@ pub enum Strictness {
 
 /// Why a line is no command. [`Malformed::response`] is the documented answer; the stream goes on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum GjcParseError {
     /// It is no command at all, or an answer that says nothing. Answered as `parse`, without an id.
     #[error("{0}")]
-    Line(omp::Malformed),
+    Line(omp::OmpParseError),
     /// A known command lacks a field, or has one of another form. The bridge answers it with 400.
     #[error("{reason}")]
     Shape {
         /// Echoed in the answer.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// Its `type`.
         command: String,
         /// What is wrong.
@@ -34,7 +34,7 @@ pub enum Malformed {
     #[error("{reason}")]
     Refused {
         /// Echoed in the answer.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// Its `type`.
         command: String,
         /// What is wrong, in the original's words.
@@ -42,36 +42,38 @@ pub enum Malformed {
     },
 }
 
-impl Malformed {
-    pub(super) fn of(malformed: omp::Malformed) -> Self {
+impl GjcParseError {
+    pub(super) fn from_omp(malformed: omp::OmpParseError) -> Self {
         let reason = malformed.to_string();
         match malformed {
             // Of an answer to a dialog: it has no request that could be answered.
-            omp::Malformed::Field { ref command, .. } if command == "extension_ui_response" => Self::Line(malformed),
-            omp::Malformed::Field { id, command, .. } => Self::Shape { id, command, reason },
-            omp::Malformed::Refused { id, command, reason } => Self::Refused { id, command, reason },
-            malformed @ (omp::Malformed::TooLong { .. }
-            | omp::Malformed::NotUtf8
-            | omp::Malformed::NotJson { .. }
-            | omp::Malformed::NotAnObject
-            | omp::Malformed::Answer) => Self::Line(malformed),
+            omp::OmpParseError::Field { ref command, .. } if command == "extension_ui_response" => {
+                Self::Line(malformed)
+            }
+            omp::OmpParseError::Field { id, command, .. } => Self::Shape { id, command, reason },
+            omp::OmpParseError::Refused { id, command, reason } => Self::Refused { id, command, reason },
+            malformed @ (omp::OmpParseError::TooLong { .. }
+            | omp::OmpParseError::NotUtf8
+            | omp::OmpParseError::NotJson { .. }
+            | omp::OmpParseError::NotAnObject
+            | omp::OmpParseError::Answer) => Self::Line(malformed),
         }
     }
 
-    pub(super) fn shape(fields: &Fields<'_>, reason: String) -> Self {
+    pub(super) fn wrong_shape(fields: &CommandFields<'_>, reason: String) -> Self {
         Self::Shape { id: fields.id(), command: fields.type_name().unwrap_or_default().to_owned(), reason }
     }
 
-    pub(super) fn refused(fields: &Fields<'_>, reason: String) -> Self {
+    pub(super) fn refused_value(fields: &CommandFields<'_>, reason: String) -> Self {
         Self::Refused { id: fields.id(), command: fields.type_name().unwrap_or_default().to_owned(), reason }
     }
 
     /// Returns the answer: for a known command a failure of that command with its id, else one of `parse`.
-    pub fn response(&self) -> Response {
+    pub fn to_response(&self) -> OmpResponse {
         match self {
-            Self::Line(malformed) => malformed.response(),
+            Self::Line(malformed) => malformed.to_response(),
             Self::Shape { id, command, reason } | Self::Refused { id, command, reason } => {
-                Response::failure(id.clone(), command.clone(), reason.clone())
+                OmpResponse::failure(id.clone(), command.clone(), reason.clone())
             }
         }
     }

@@ -5,11 +5,11 @@
 
 use serde_json::Value;
 
-use super::{Mismatch, shapes::Question};
+use super::{SchemaMismatch, shapes::AgentQuestion};
 
 /// What was said about a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Approval {
+pub enum PlanDecision {
     /// It may be carried out.
     Approve {
         /// What else was said.
@@ -29,7 +29,7 @@ pub enum Approval {
 
 /// What was said about an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Execution {
+pub enum ExecutionDecision {
     /// It is signed off.
     Approve {
         /// What else was said.
@@ -44,7 +44,7 @@ pub enum Execution {
 
 /// What was chosen of a question's options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct QuestionChoice {
     /// Labels, in the order of the answer.
     pub selected: Vec<String>,
     /// An answer in one's own words; never blank.
@@ -53,7 +53,7 @@ pub struct Choice {
 
 /// Why an answer that may fit the schema says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unmeant {
+pub enum AnswerMeaningError {
     /// It is something else.
     #[error("the answer has another form")]
     Shape,
@@ -80,7 +80,7 @@ pub enum Unmeant {
     MissingCustom,
 }
 
-impl Unmeant {
+impl AnswerMeaningError {
     /// The code of the original's consumers.
     pub fn code(&self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Unmeant {
     }
 
     /// Tells it in the form in which a rejected answer is told what is wrong; the keyword is the code.
-    pub fn mismatch(&self) -> Mismatch {
+    pub fn to_mismatch(&self) -> SchemaMismatch {
         let path = match self {
             Self::Shape => "#",
             Self::UnknownDecision(_) => "#/decision",
@@ -104,7 +104,7 @@ impl Unmeant {
             Self::UnknownOption(_) | Self::Duplicate | Self::Empty | Self::Several => "#/selected",
             Self::MissingCustom => "#/custom",
         };
-        Mismatch { path: path.to_owned(), keyword: self.code(), message: self.to_string(), expected: None }
+        SchemaMismatch { path: path.to_owned(), keyword: self.code(), message: self.to_string(), expected: None }
     }
 }
 
@@ -112,16 +112,16 @@ impl Unmeant {
 ///
 /// # Errors
 /// [`Unmeant`] for one that decides nothing, such as changes without comments.
-pub fn approval(answer: &Value) -> Result<Approval, Unmeant> {
-    let comments = text(answer, "comments")?;
-    match decision(answer)? {
-        "approve" => Ok(Approval::Approve { comments }),
-        "reject" => Ok(Approval::Reject { comments }),
+pub fn plan_decision(answer: &Value) -> Result<PlanDecision, AnswerMeaningError> {
+    let comments = optional_text(answer, "comments")?;
+    match decision_text(answer)? {
+        "approve" => Ok(PlanDecision::Approve { comments }),
+        "reject" => Ok(PlanDecision::Reject { comments }),
         "request-changes" => comments
             .filter(|comments| !comments.trim().is_empty())
-            .map(|comments| Approval::RequestChanges { comments })
-            .ok_or(Unmeant::MissingComments),
-        other => Err(Unmeant::UnknownDecision(other.to_owned())),
+            .map(|comments| PlanDecision::RequestChanges { comments })
+            .ok_or(AnswerMeaningError::MissingComments),
+        other => Err(AnswerMeaningError::UnknownDecision(other.to_owned())),
     }
 }
 
@@ -129,12 +129,12 @@ pub fn approval(answer: &Value) -> Result<Approval, Unmeant> {
 ///
 /// # Errors
 /// [`Unmeant`] for one that decides nothing.
-pub fn execution(answer: &Value) -> Result<Execution, Unmeant> {
-    let reason = text(answer, "reason")?;
-    match decision(answer)? {
-        "approve" => Ok(Execution::Approve { reason }),
-        "decline" => Ok(Execution::Decline { reason }),
-        other => Err(Unmeant::UnknownDecision(other.to_owned())),
+pub fn execution_decision(answer: &Value) -> Result<ExecutionDecision, AnswerMeaningError> {
+    let reason = optional_text(answer, "reason")?;
+    match decision_text(answer)? {
+        "approve" => Ok(ExecutionDecision::Approve { reason }),
+        "decline" => Ok(ExecutionDecision::Decline { reason }),
+        other => Err(AnswerMeaningError::UnknownDecision(other.to_owned())),
     }
 }
 
@@ -142,41 +142,41 @@ pub fn execution(answer: &Value) -> Result<Execution, Unmeant> {
 ///
 /// # Errors
 /// [`Unmeant`] for one that chooses nothing that could be chosen.
-pub fn choice(question: &Question, answer: &Value) -> Result<Choice, Unmeant> {
+pub fn question_choice(question: &AgentQuestion, answer: &Value) -> Result<QuestionChoice, AnswerMeaningError> {
     let label = |item: &Value| item.as_str().map(str::to_owned);
-    let selected = answer.get("selected").and_then(Value::as_array).ok_or(Unmeant::Shape)?;
-    let selected: Vec<String> = selected.iter().map(label).collect::<Option<_>>().ok_or(Unmeant::Shape)?;
+    let selected = answer.get("selected").and_then(Value::as_array).ok_or(AnswerMeaningError::Shape)?;
+    let selected: Vec<String> = selected.iter().map(label).collect::<Option<_>>().ok_or(AnswerMeaningError::Shape)?;
     let other = match answer.get("other") {
         None => false,
-        Some(other) => other.as_bool().ok_or(Unmeant::Shape)?,
+        Some(other) => other.as_bool().ok_or(AnswerMeaningError::Shape)?,
     };
-    let custom = text(answer, "custom")?;
+    let custom = optional_text(answer, "custom")?;
     if let Some(unknown) = selected.iter().find(|label| !question.options.contains(label)) {
-        return Err(Unmeant::UnknownOption(unknown.clone()));
+        return Err(AnswerMeaningError::UnknownOption(unknown.clone()));
     }
     if selected.iter().enumerate().any(|(at, label)| selected[..at].contains(label)) {
-        return Err(Unmeant::Duplicate);
+        return Err(AnswerMeaningError::Duplicate);
     }
     match selected.len() + usize::from(other) {
-        0 => return Err(Unmeant::Empty),
+        0 => return Err(AnswerMeaningError::Empty),
         1 => {}
         _ if question.multi => {}
-        _ => return Err(Unmeant::Several),
+        _ => return Err(AnswerMeaningError::Several),
     }
     let custom = match (other, custom.filter(|custom| !custom.trim().is_empty())) {
-        (true, None) => return Err(Unmeant::MissingCustom),
+        (true, None) => return Err(AnswerMeaningError::MissingCustom),
         (true, custom @ Some(_)) => custom,
         (false, _) => None,
     };
-    Ok(Choice { selected, custom })
+    Ok(QuestionChoice { selected, custom })
 }
 
-fn decision(answer: &Value) -> Result<&str, Unmeant> {
-    answer.get("decision").and_then(Value::as_str).ok_or(Unmeant::Shape)
+fn decision_text(answer: &Value) -> Result<&str, AnswerMeaningError> {
+    answer.get("decision").and_then(Value::as_str).ok_or(AnswerMeaningError::Shape)
 }
 
-fn text(answer: &Value, name: &str) -> Result<Option<String>, Unmeant> {
-    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(Unmeant::Shape);
+fn optional_text(answer: &Value, name: &str) -> Result<Option<String>, AnswerMeaningError> {
+    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(AnswerMeaningError::Shape);
     answer.get(name).map(text).transpose()
 }
 
@@ -189,35 +189,44 @@ mod tests {
     #[test]
     fn only_an_exact_approve_approves() {
         for (answer, want) in [
-            (json!({"decision": "approve"}), Ok(Approval::Approve { comments: None })),
-            (json!({"decision": "reject", "comments": "no"}), Ok(Approval::Reject { comments: Some("no".to_owned()) })),
+            (json!({"decision": "approve"}), Ok(PlanDecision::Approve { comments: None })),
+            (
+                json!({"decision": "reject", "comments": "no"}),
+                Ok(PlanDecision::Reject { comments: Some("no".to_owned()) }),
+            ),
             (
                 json!({"decision": "request-changes", "comments": "smaller"}),
-                Ok(Approval::RequestChanges { comments: "smaller".to_owned() }),
+                Ok(PlanDecision::RequestChanges { comments: "smaller".to_owned() }),
             ),
-            (json!({"decision": "request-changes"}), Err(Unmeant::MissingComments)),
-            (json!({"decision": "request-changes", "comments": " \n"}), Err(Unmeant::MissingComments)),
-            (json!({"decision": "Approve"}), Err(Unmeant::UnknownDecision("Approve".to_owned()))),
-            (json!({"decision": "approve", "comments": 1}), Err(Unmeant::Shape)),
-            (json!("approve"), Err(Unmeant::Shape)),
-            (json!(null), Err(Unmeant::Shape)),
+            (json!({"decision": "request-changes"}), Err(AnswerMeaningError::MissingComments)),
+            (json!({"decision": "request-changes", "comments": " \n"}), Err(AnswerMeaningError::MissingComments)),
+            (json!({"decision": "Approve"}), Err(AnswerMeaningError::UnknownDecision("Approve".to_owned()))),
+            (json!({"decision": "approve", "comments": 1}), Err(AnswerMeaningError::Shape)),
+            (json!("approve"), Err(AnswerMeaningError::Shape)),
+            (json!(null), Err(AnswerMeaningError::Shape)),
         ] {
-            assert_eq!(approval(&answer), want, "{answer}");
+            assert_eq!(plan_decision(&answer), want, "{answer}");
         }
         for (answer, want) in [
-            (json!({"decision": "approve", "reason": "ok"}), Ok(Execution::Approve { reason: Some("ok".to_owned()) })),
-            (json!({"decision": "decline"}), Ok(Execution::Decline { reason: None })),
-            (json!({"decision": "request-changes"}), Err(Unmeant::UnknownDecision("request-changes".to_owned()))),
-            (json!(true), Err(Unmeant::Shape)),
+            (
+                json!({"decision": "approve", "reason": "ok"}),
+                Ok(ExecutionDecision::Approve { reason: Some("ok".to_owned()) }),
+            ),
+            (json!({"decision": "decline"}), Ok(ExecutionDecision::Decline { reason: None })),
+            (
+                json!({"decision": "request-changes"}),
+                Err(AnswerMeaningError::UnknownDecision("request-changes".to_owned())),
+            ),
+            (json!(true), Err(AnswerMeaningError::Shape)),
         ] {
-            assert_eq!(execution(&answer), want, "{answer}");
+            assert_eq!(execution_decision(&answer), want, "{answer}");
         }
     }
 
     #[test]
     fn an_answer_chooses_what_was_offered_or_says_it_in_other_words() {
         let chosen = |selected: &[&str], custom: Option<&str>| {
-            Ok(Choice {
+            Ok(QuestionChoice {
                 selected: selected.iter().map(|&label| label.to_owned()).collect(),
                 custom: custom.map(str::to_owned),
             })
@@ -227,24 +236,25 @@ mod tests {
             (false, json!({"selected": ["A"], "other": false}), chosen(&["A"], None)),
             (false, json!({"selected": [], "other": true, "custom": "mine"}), chosen(&[], Some("mine"))),
             (true, json!({"selected": ["B", "A"], "other": true, "custom": "c"}), chosen(&["B", "A"], Some("c"))),
-            (false, json!({"selected": ["A", "B"]}), Err(Unmeant::Several)),
-            (false, json!({"selected": ["A"], "other": true, "custom": "c"}), Err(Unmeant::Several)),
-            (true, json!({"selected": ["A", "A"]}), Err(Unmeant::Duplicate)),
-            (true, json!({"selected": ["C"]}), Err(Unmeant::UnknownOption("C".to_owned()))),
+            (false, json!({"selected": ["A", "B"]}), Err(AnswerMeaningError::Several)),
+            (false, json!({"selected": ["A"], "other": true, "custom": "c"}), Err(AnswerMeaningError::Several)),
+            (true, json!({"selected": ["A", "A"]}), Err(AnswerMeaningError::Duplicate)),
+            (true, json!({"selected": ["C"]}), Err(AnswerMeaningError::UnknownOption("C".to_owned()))),
             (
                 true,
                 json!({"selected": ["Other (type your own)"]}),
-                Err(Unmeant::UnknownOption("Other (type your own)".to_owned())),
+                Err(AnswerMeaningError::UnknownOption("Other (type your own)".to_owned())),
             ),
-            (true, json!({"selected": []}), Err(Unmeant::Empty)),
-            (true, json!({"selected": [], "other": true}), Err(Unmeant::MissingCustom)),
-            (true, json!({"selected": [], "other": true, "custom": "  "}), Err(Unmeant::MissingCustom)),
-            (true, json!({"other": true, "custom": "c"}), Err(Unmeant::Shape)),
-            (true, json!({"selected": ["A"], "other": "yes"}), Err(Unmeant::Shape)),
-            (true, json!(["A"]), Err(Unmeant::Shape)),
+            (true, json!({"selected": []}), Err(AnswerMeaningError::Empty)),
+            (true, json!({"selected": [], "other": true}), Err(AnswerMeaningError::MissingCustom)),
+            (true, json!({"selected": [], "other": true, "custom": "  "}), Err(AnswerMeaningError::MissingCustom)),
+            (true, json!({"other": true, "custom": "c"}), Err(AnswerMeaningError::Shape)),
+            (true, json!({"selected": ["A"], "other": "yes"}), Err(AnswerMeaningError::Shape)),
+            (true, json!(["A"]), Err(AnswerMeaningError::Shape)),
         ] {
-            let question = Question { options: vec!["A".to_owned(), "B".to_owned()], multi, ..Question::default() };
-            assert_eq!(choice(&question, &answer), want, "{answer}, several: {multi}");
+            let question =
+                AgentQuestion { options: vec!["A".to_owned(), "B".to_owned()], multi, ..AgentQuestion::default() };
+            assert_eq!(question_choice(&question, &answer), want, "{answer}, several: {multi}");
         }
     }
 }

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Schema, SchemaError};
-use crate::gjc::workflow::{Context, GateOption, Kind, Opening, Stage};
-use crate::json::Number;
+use super::{AnswerSchema, SchemaError};
+use crate::gjc::workflow::{GateDraft, GateOption, WorkflowContext, WorkflowGateKind, WorkflowStage};
+use crate::json::JsNumber;
 
 /// What a question calls the answer in one's own words.
 pub const OTHER: &str = "Other (type your own)";
@@ -20,7 +20,7 @@ pub const EXECUTION: [&str; 2] = ["approve", "decline"];
 
 /// A question of the agent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Question {
+pub struct AgentQuestion {
     /// Names it among the questions of one call.
     pub id: String,
     /// What is asked.
@@ -32,12 +32,12 @@ pub struct Question {
     /// Which option the agent recommends.
     pub recommended: Option<usize>,
     /// Where in an interview it stands. Without it that is read from the first line of the text.
-    pub round: Option<Round>,
+    pub round: Option<InterviewRound>,
 }
 
 /// Where in a deep interview a question stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Round {
+pub struct InterviewRound {
     /// Names the round.
     pub id: Option<String>,
     /// Counts them.
@@ -47,14 +47,14 @@ pub struct Round {
     /// Which side of it.
     pub dimension: String,
     /// How much is open.
-    pub ambiguity: Number,
+    pub ambiguity: JsNumber,
 }
 
 /// Builds the gate for a question.
 ///
 /// # Errors
 /// If it has so many or so long options that no schema takes them.
-pub fn question(question: &Question) -> Result<Opening, SchemaError> {
+pub fn question_gate(question: &AgentQuestion) -> Result<GateDraft, SchemaError> {
     let options = question.options.iter().enumerate().map(|(at, label)| GateOption {
         value: label.as_str().into(),
         label: label.clone(),
@@ -66,26 +66,26 @@ pub fn question(question: &Question) -> Result<Opening, SchemaError> {
         ("options".to_owned(), json!(question.options)),
         ("other_option".to_owned(), json!(OTHER)),
     ]);
-    state.extend(question.round.as_ref().map_or_else(|| told_round(&question.text), given_round));
-    Ok(Opening {
-        stage: Stage::DeepInterview,
-        kind: Kind::Question,
-        schema: Schema::new(question_schema(&question.options, question.multi))?,
+    state.extend(question.round.as_ref().map_or_else(|| parse_round(&question.text), round_state));
+    Ok(GateDraft {
+        stage: WorkflowStage::DeepInterview,
+        kind: WorkflowGateKind::Question,
+        schema: AnswerSchema::new(question_schema(&question.options, question.multi))?,
         options: Some(options.collect()),
-        context: Context {
+        context: WorkflowContext {
             title: Some(question.text.clone()),
             prompt: Some(question.text.clone()),
             stage_state: Some(Value::Object(state)),
-            ..Context::default()
+            ..WorkflowContext::default()
         },
     })
 }
 
 /// Builds the gate for a plan that waits for approval. Without a title it gets one.
-pub fn approval(context: Context) -> Opening {
-    decided(
-        Stage::Ralplan,
-        Kind::Approval,
+pub fn approval_gate(context: WorkflowContext) -> GateDraft {
+    decision_gate(
+        WorkflowStage::Ralplan,
+        WorkflowGateKind::Approval,
         "Approve the plan?",
         &APPROVAL,
         ("comments", "required when requesting changes"),
@@ -94,10 +94,10 @@ pub fn approval(context: Context) -> Opening {
 }
 
 /// Builds the gate for an execution that waits for a sign-off. Without a title it gets one.
-pub fn execution(context: Context) -> Opening {
-    decided(
-        Stage::Ultragoal,
-        Kind::Execution,
+pub fn execution_gate(context: WorkflowContext) -> GateDraft {
+    decision_gate(
+        WorkflowStage::Ultragoal,
+        WorkflowGateKind::Execution,
         "Approve execution?",
         &EXECUTION,
         ("reason", "optional rationale; required when declining"),
@@ -105,14 +105,14 @@ pub fn execution(context: Context) -> Opening {
     )
 }
 
-fn decided(
-    stage: Stage,
-    kind: Kind,
+fn decision_gate(
+    stage: WorkflowStage,
+    kind: WorkflowGateKind,
     title: &str,
     decisions: &[&str],
     (why, description): (&str, &str),
-    mut context: Context,
-) -> Opening {
+    mut context: WorkflowContext,
+) -> GateDraft {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -128,10 +128,10 @@ fn decided(
         description: None,
     };
     context.title.get_or_insert_with(|| title.to_owned());
-    Opening {
+    GateDraft {
         stage,
         kind,
-        schema: Schema::new(schema).expect("the schema has supported keywords only"),
+        schema: AnswerSchema::new(schema).expect("the schema has supported keywords only"),
         options: Some(decisions.iter().map(option).collect()),
         context,
     }
@@ -179,7 +179,7 @@ fn question_schema(labels: &[String], multi: bool) -> Value {
     })
 }
 
-fn given_round(round: &Round) -> Map<String, Value> {
+fn round_state(round: &InterviewRound) -> Map<String, Value> {
     let mut state = Map::from_iter([
         ("deep_interview_metadata".to_owned(), json!(true)),
         ("round".to_owned(), json!(round.number)),
@@ -192,7 +192,7 @@ fn given_round(round: &Round) -> Map<String, Value> {
 }
 
 /// Reads `Round N | Mode | Ambiguity: X` from the first line that says it.
-fn told_round(text: &str) -> Map<String, Value> {
+fn parse_round(text: &str) -> Map<String, Value> {
     let parts = |line: &str| -> Option<(u64, String, Option<String>)> {
         let mut parts = line.split('|').map(str::trim);
         let number = parts.next()?.strip_prefix("Round ")?.trim().parse().ok()?;
@@ -221,37 +221,50 @@ fn told_round(text: &str) -> Map<String, Value> {
 mod tests {
     use super::*;
 
-    fn asked(options: &[&str], multi: bool) -> Question {
-        Question { options: options.iter().map(|&label| label.to_owned()).collect(), multi, ..Question::default() }
+    fn sample_question(options: &[&str], multi: bool) -> AgentQuestion {
+        AgentQuestion {
+            options: options.iter().map(|&label| label.to_owned()).collect(),
+            multi,
+            ..AgentQuestion::default()
+        }
     }
 
     #[test]
     fn the_hashes_of_the_worked_examples_come_out() {
         for (opening, want) in [
-            (approval(Context::default()), "635e071647243e3738dc796bfc85d0d595ed9caa14e3c75a3d01cbc81cf620cb"),
-            (execution(Context::default()), "7a129003bd8f1c42bdde27ef6ad8a94d272885601b701793659a93d0b5134c8f"),
             (
-                question(&asked(&["A", "B"], false)).unwrap(),
+                approval_gate(WorkflowContext::default()),
+                "635e071647243e3738dc796bfc85d0d595ed9caa14e3c75a3d01cbc81cf620cb",
+            ),
+            (
+                execution_gate(WorkflowContext::default()),
+                "7a129003bd8f1c42bdde27ef6ad8a94d272885601b701793659a93d0b5134c8f",
+            ),
+            (
+                question_gate(&sample_question(&["A", "B"], false)).unwrap(),
                 "8425c69035c0ed820dfc39a3ad89b093db58ea6ba37d7bf3c2ff25679596eb28",
             ),
             (
-                question(&asked(&["A", "B"], true)).unwrap(),
+                question_gate(&sample_question(&["A", "B"], true)).unwrap(),
                 "2a87c074d409ebeeb211082ec3044b24e2436e9f2087cbe427a7d8882c4e0c04",
             ),
-            (question(&asked(&[], false)).unwrap(), "278f843adbfaf5b21d5aab1d68b475a85050969b2ee54641a73d2afa6ba19d02"),
+            (
+                question_gate(&sample_question(&[], false)).unwrap(),
+                "278f843adbfaf5b21d5aab1d68b475a85050969b2ee54641a73d2afa6ba19d02",
+            ),
         ] {
-            assert_eq!(opening.schema.hash(), want, "{:?}", opening.schema.json());
+            assert_eq!(opening.schema.hash(), want, "{:?}", opening.schema.as_json());
         }
     }
 
     #[test]
     fn a_question_says_where_in_an_interview_it_stands() {
-        let round = Round {
+        let round = InterviewRound {
             id: Some("r".to_owned()),
             number: 2,
             component: "api".to_owned(),
             dimension: "scope".to_owned(),
-            ambiguity: Number(0.25),
+            ambiguity: JsNumber(0.25),
         };
         for (text, round, want) in [
             ("Which?", None, json!({})),
@@ -272,12 +285,16 @@ mod tests {
                     "ambiguity": 0.25, "round_id": "r"}),
             ),
         ] {
-            let opening =
-                question(&Question { id: "q".to_owned(), text: text.to_owned(), round, ..asked(&["A"], true) });
-            let mut wanted =
+            let opening = question_gate(&AgentQuestion {
+                id: "q".to_owned(),
+                text: text.to_owned(),
+                round,
+                ..sample_question(&["A"], true)
+            });
+            let mut expected =
                 json!({"question_id": "q", "multi": true, "options": ["A"], "other_option": "Other (type your own)"});
-            wanted.as_object_mut().unwrap().extend(want.as_object().unwrap().clone());
-            assert_eq!(opening.unwrap().context.stage_state, Some(wanted), "{text}");
+            expected.as_object_mut().unwrap().extend(want.as_object().unwrap().clone());
+            assert_eq!(opening.unwrap().context.stage_state, Some(expected), "{text}");
         }
     }
 
@@ -285,6 +302,6 @@ mod tests {
     fn more_options_than_a_schema_takes_are_refused() {
         let labels: Vec<String> = (0..600).map(|at| at.to_string()).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        assert!(question(&asked(&labels, false)).is_err());
+        assert!(question_gate(&sample_question(&labels, false)).is_err());
     }
 }

@@ -5,23 +5,23 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Action, Scope};
-use crate::json::{Number, Wire};
+use super::{Action, CommandScope};
+use crate::json::{JsNumber, WireValue};
 
 /// What an unattended run promises to stay within.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Declaration {
+pub struct UnattendedDeclaration {
     /// Who answers for the run; not blank.
     pub actor: String,
     /// What it may use up.
-    pub budget: Budget,
+    pub budget: DeclaredBudget,
     /// What commands may be for, in the order of the declaration; `prompt` is always among them.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<CommandScope>,
     /// What may be done, in the order of the declaration; `command.prompt` is always among it.
     pub action_allowlist: Vec<Action>,
     /// What a breach of the budget does. Ours; absent means [`OnBreach::Abort`].
     #[serde(skip_serializing_if = "BreachAction::is_abort")]
-    pub on_breach: OnBreach,
+    pub on_breach: BreachAction,
     /// Whether a later declaration may widen it, if a person agrees. Ours; absent means no.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub renegotiable: bool,
@@ -29,21 +29,21 @@ pub struct Declaration {
 
 /// What a run may use up. Each is finite, and at least one token, call, millisecond or millionth of a dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Budget {
+pub struct DeclaredBudget {
     /// Tokens of all requests to models.
-    pub max_tokens: Number,
+    pub max_tokens: JsNumber,
     /// Calls of tools, and commands that cause work.
-    pub max_tool_calls: Number,
+    pub max_tool_calls: JsNumber,
     /// Milliseconds from the declaration on.
-    pub max_wall_time_ms: Number,
+    pub max_wall_time_ms: JsNumber,
     /// Dollars.
-    pub max_cost_usd: Number,
+    pub max_cost_usd: JsNumber,
 }
 
 /// What a breach of the budget does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum OnBreach {
+pub enum BreachAction {
     /// The run ends, and what runs is cancelled.
     #[default]
     Abort,
@@ -51,7 +51,7 @@ pub enum OnBreach {
     Gate,
 }
 
-impl OnBreach {
+impl BreachAction {
     fn is_abort(&self) -> bool {
         *self == Self::Abort
     }
@@ -59,11 +59,11 @@ impl OnBreach {
 
 /// Whether what the model uses can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metering {
+pub enum UsageMetering {
     /// Its provider tells.
-    Told,
+    Reported,
     /// Its provider does not tell.
-    Untold,
+    Unreported,
     /// There is no model.
     NoModel,
 }
@@ -87,7 +87,7 @@ pub enum RefusalCode {
 /// The `error` of a refused declaration: `{code, message}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
+pub struct DeclarationRefusal {
     /// For programs.
     pub code: RefusalCode,
     /// For people.
@@ -96,82 +96,88 @@ pub struct Refused {
 
 /// Data of `negotiate_unattended`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Accepted {
+pub struct DeclarationAccepted {
     /// The session's id.
     pub run_id: String,
     /// As it was declared.
     #[serde(flatten)]
-    pub declaration: Declaration,
+    pub declaration: UnattendedDeclaration,
     /// ISO 8601 with milliseconds and `Z`.
     pub accepted_at: String,
 }
 
-impl Wire for Declaration {}
-impl Wire for Refused {}
-impl Wire for Accepted {}
+impl WireValue for UnattendedDeclaration {}
+impl WireValue for DeclarationRefusal {}
+impl WireValue for DeclarationAccepted {}
 
-impl Declaration {
+impl UnattendedDeclaration {
     /// Reads `declaration`; null counts as absent.
     ///
     /// # Errors
     /// What is wrong with it first: that it is missing, its actor, the form of its scopes and actions, those that are
     /// unknown, its budget, members that nobody knows, our own members, and at last whether the budget can be metered.
-    pub fn check(declaration: Option<&Value>, metering: Metering) -> Result<Self, Refused> {
+    pub fn from_json(declaration: Option<&Value>, metering: UsageMetering) -> Result<Self, DeclarationRefusal> {
         let Some(members) = declaration.and_then(Value::as_object) else {
-            return Err(invalid("declaration is required"));
+            return Err(invalid_declaration("declaration is required"));
         };
-        let strange = strangers(members, &MEMBERS);
+        let strange = unknown_members(members, &MEMBERS);
         let actor = members.get("actor").and_then(Value::as_str).filter(|actor| !actor.trim().is_empty());
-        let actor = actor.ok_or_else(|| invalid("declaration.actor is required"))?.to_owned();
-        let scopes = strings(members, "scopes")?;
-        let actions = strings(members, "action_allowlist")?;
-        let scopes = known(&scopes, Scope::read, "scopes contains unknown scope(s)", Scope::Prompt)?;
+        let actor = actor.ok_or_else(|| invalid_declaration("declaration.actor is required"))?.to_owned();
+        let scopes = string_list(members, "scopes")?;
+        let actions = string_list(members, "action_allowlist")?;
+        let scopes =
+            parse_known(&scopes, CommandScope::from_name, "scopes contains unknown scope(s)", CommandScope::Prompt)?;
         let unknown = "action_allowlist contains unknown action class(es)";
-        let action_allowlist = known(&actions, Action::read, unknown, Action::CommandPrompt)?;
-        let budget = Budget::read(members.get("budget"))?;
+        let action_allowlist = parse_known(&actions, Action::from_name, unknown, Action::CommandPrompt)?;
+        let budget = DeclaredBudget::from_json(members.get("budget"))?;
         if !strange.is_empty() {
             let known = MEMBERS.join(", ");
-            return Err(invalid(format!("declaration contains unknown member(s): {strange} (known: {known})")));
+            return Err(invalid_declaration(format!(
+                "declaration contains unknown member(s): {strange} (known: {known})"
+            )));
         }
         let on_breach = match members.get("on_breach") {
-            None | Some(Value::Null) => OnBreach::Abort,
+            None | Some(Value::Null) => BreachAction::Abort,
             Some(value) => serde_json::from_value(value.clone())
-                .map_err(|_| invalid("declaration.on_breach must be \"abort\" or \"gate\""))?,
+                .map_err(|_| invalid_declaration("declaration.on_breach must be \"abort\" or \"gate\""))?,
         };
         let renegotiable = match members.get("renegotiable") {
             None | Some(Value::Null) => false,
-            Some(value) => value.as_bool().ok_or_else(|| invalid("declaration.renegotiable must be true or false"))?,
+            Some(value) => {
+                value.as_bool().ok_or_else(|| invalid_declaration("declaration.renegotiable must be true or false"))?
+            }
         };
         match metering {
-            Metering::Told => Ok(Self { actor, budget, scopes, action_allowlist, on_breach, renegotiable }),
-            Metering::Untold => Err(unmetered("the model does not tell what it uses")),
-            Metering::NoModel => Err(unmetered("no model is chosen")),
+            UsageMetering::Reported => Ok(Self { actor, budget, scopes, action_allowlist, on_breach, renegotiable }),
+            UsageMetering::Unreported => Err(unsupported_metering("the model does not tell what it uses")),
+            UsageMetering::NoModel => Err(unsupported_metering("no model is chosen")),
         }
     }
 
     /// Names everything in which this declaration allows more than `before`; nothing if it only narrows.
-    pub fn widens(&self, before: &Self) -> Vec<String> {
+    pub fn widened_parts(&self, before: &Self) -> Vec<String> {
         let scopes = self.scopes.iter().filter(|scope| !before.scopes.contains(scope)).map(|scope| scope.name());
         let actions = self.action_allowlist.iter().filter(|action| !before.action_allowlist.contains(action));
-        let budget = self.budget.parts().into_iter().zip(before.budget.parts());
+        let budget = self.budget.named_limits().into_iter().zip(before.budget.named_limits());
         let more = budget.filter(|((_, now), (_, before))| now > before).map(|((name, _), _)| name);
-        let gate = (self.on_breach == OnBreach::Gate && before.on_breach == OnBreach::Abort).then_some("on_breach");
+        let gate =
+            (self.on_breach == BreachAction::Gate && before.on_breach == BreachAction::Abort).then_some("on_breach");
         let again = (self.renegotiable && !before.renegotiable).then_some("renegotiable");
         let all = scopes.chain(actions.map(|action| action.name())).chain(more).chain(gate).chain(again);
         all.map(str::to_owned).collect()
     }
 }
 
-impl Refused {
+impl DeclarationRefusal {
     /// Refuses a declaration that allows more than the one before it, by what [`Declaration::widens`] names.
-    pub fn widening(more: &[String]) -> Self {
-        invalid(format!("declaration widens what was negotiated: {}", more.join(", ")))
+    pub fn for_widening(more: &[String]) -> Self {
+        invalid_declaration(format!("declaration widens what was negotiated: {}", more.join(", ")))
     }
 }
 
-impl Budget {
+impl DeclaredBudget {
     /// Returns its parts under their names, in the order in which they are looked at.
-    pub const fn parts(&self) -> [(&'static str, Number); 4] {
+    pub const fn named_limits(&self) -> [(&'static str, JsNumber); 4] {
         [
             ("max_tokens", self.max_tokens),
             ("max_tool_calls", self.max_tool_calls),
@@ -180,8 +186,8 @@ impl Budget {
         ]
     }
 
-    fn read(budget: Option<&Value>) -> Result<Self, Refused> {
-        let refused = |message: String| Refused { code: RefusalCode::IncompleteBudget, message };
+    fn from_json(budget: Option<&Value>) -> Result<Self, DeclarationRefusal> {
+        let refused = |message: String| DeclarationRefusal { code: RefusalCode::IncompleteBudget, message };
         let members = budget
             .filter(|budget| budget.is_object() || budget.is_array())
             .ok_or_else(|| refused("budget declaration is required for unattended mode".to_owned()))?;
@@ -192,7 +198,7 @@ impl Budget {
             if value < least {
                 return Err(refused(format!("budget.{name} must be a positive finite number of at least {least}")));
             }
-            Ok(Number(value))
+            Ok(JsNumber(value))
         };
         let read = Self {
             max_tokens: part("max_tokens", 1.0)?,
@@ -201,8 +207,8 @@ impl Budget {
             max_cost_usd: part("max_cost_usd", LEAST_COST)?,
         };
         // A further limit would be one that nothing keeps.
-        let names = read.parts().map(|(name, _)| name);
-        let strange = members.as_object().map(|members| strangers(members, &names)).unwrap_or_default();
+        let names = read.named_limits().map(|(name, _)| name);
+        let strange = members.as_object().map(|members| unknown_members(members, &names)).unwrap_or_default();
         if strange.is_empty() {
             return Ok(read);
         }
@@ -215,7 +221,7 @@ impl Budget {
 const MEMBERS: [&str; 6] = ["actor", "budget", "scopes", "action_allowlist", "on_breach", "renegotiable"];
 
 /// The names of `members` that are none of `known`.
-fn strangers(members: &Map<String, Value>, known: &[&str]) -> String {
+fn unknown_members(members: &Map<String, Value>, known: &[&str]) -> String {
     let strange = members.keys().map(String::as_str).filter(|name| !known.contains(name));
     strange.collect::<Vec<_>>().join(", ")
 }
@@ -223,31 +229,31 @@ fn strangers(members: &Map<String, Value>, known: &[&str]) -> String {
 /// A millionth of a dollar: what costs are counted in.
 const LEAST_COST: f64 = 0.000_001;
 
-fn invalid(message: impl Into<String>) -> Refused {
-    Refused { code: RefusalCode::InvalidUnattendedDeclaration, message: message.into() }
+fn invalid_declaration(message: impl Into<String>) -> DeclarationRefusal {
+    DeclarationRefusal { code: RefusalCode::InvalidUnattendedDeclaration, message: message.into() }
 }
 
-fn unmetered(why: &str) -> Refused {
+fn unsupported_metering(why: &str) -> DeclarationRefusal {
     let message = format!("unattended mode requires that tokens and cost are accounted for: {why}");
-    Refused { code: RefusalCode::UnsupportedBudgetMetric, message }
+    DeclarationRefusal { code: RefusalCode::UnsupportedBudgetMetric, message }
 }
 
-fn strings(members: &Map<String, Value>, name: &str) -> Result<Vec<String>, Refused> {
+fn string_list(members: &Map<String, Value>, name: &str) -> Result<Vec<String>, DeclarationRefusal> {
     let string = |item: &Value| item.as_str().map(str::to_owned);
     let read = members.get(name).and_then(Value::as_array).and_then(|items| items.iter().map(string).collect());
-    read.ok_or_else(|| invalid(format!("declaration.{name} must be string[]")))
+    read.ok_or_else(|| invalid_declaration(format!("declaration.{name} must be string[]")))
 }
 
 /// Reads names, each once, and adds the one that is always there.
-fn known<T: Copy + PartialEq>(
+fn parse_known<T: Copy + PartialEq>(
     names: &[String],
     read: fn(&str) -> Option<T>,
     unknown: &str,
     always: T,
-) -> Result<Vec<T>, Refused> {
+) -> Result<Vec<T>, DeclarationRefusal> {
     let strange: Vec<&str> = names.iter().map(String::as_str).filter(|name| read(name).is_none()).collect();
     if !strange.is_empty() {
-        return Err(invalid(format!("declaration.{unknown}: {}", strange.join(", "))));
+        return Err(invalid_declaration(format!("declaration.{unknown}: {}", strange.join(", "))));
     }
     let mut all = Vec::new();
     for one in names.iter().filter_map(|name| read(name)).chain([always]) {
@@ -281,9 +287,12 @@ mod tests {
 
     #[test]
     fn a_declaration_is_echoed_with_what_it_always_has() {
-        let declaration = Declaration::check(Some(&declared()), Metering::Told).unwrap();
-        let accepted =
-            Accepted { run_id: "s".to_owned(), declaration, accepted_at: "2026-06-05T05:00:00.000Z".to_owned() };
+        let declaration = UnattendedDeclaration::from_json(Some(&declared()), UsageMetering::Reported).unwrap();
+        let accepted = DeclarationAccepted {
+            run_id: "s".to_owned(),
+            declaration,
+            accepted_at: "2026-06-05T05:00:00.000Z".to_owned(),
+        };
         let want = json!({
             "run_id": "s",
             "actor": "openclaw/hermes",
@@ -335,25 +344,31 @@ mod tests {
                 "declaration.scopes contains unknown scope(s): x",
             ),
         ] {
-            let refused = Declaration::check(Some(&declaration), Metering::NoModel).unwrap_err();
-            assert_eq!(refused, Refused { code, message: message.to_owned() }, "{declaration}");
+            let refused = UnattendedDeclaration::from_json(Some(&declaration), UsageMetering::NoModel).unwrap_err();
+            assert_eq!(refused, DeclarationRefusal { code, message: message.to_owned() }, "{declaration}");
         }
         let mut ours = declared();
         ours["on_breach"] = json!("ignore");
-        let refused = Declaration::check(Some(&ours), Metering::Told).unwrap_err();
+        let refused = UnattendedDeclaration::from_json(Some(&ours), UsageMetering::Reported).unwrap_err();
         assert_eq!(refused.message, "declaration.on_breach must be \"abort\" or \"gate\"");
-        for metering in [Metering::Untold, Metering::NoModel] {
-            let refused = Declaration::check(Some(&declared()), metering).unwrap_err();
+        for metering in [UsageMetering::Unreported, UsageMetering::NoModel] {
+            let refused = UnattendedDeclaration::from_json(Some(&declared()), metering).unwrap_err();
             assert_eq!(refused.code, RefusalCode::UnsupportedBudgetMetric);
         }
-        assert_eq!(Declaration::check(None, Metering::Told).unwrap_err().message, "declaration is required");
+        assert_eq!(
+            UnattendedDeclaration::from_json(None, UsageMetering::Reported).unwrap_err().message,
+            "declaration is required"
+        );
     }
 
     #[test]
     fn a_limit_below_one_unit_is_an_incomplete_budget() {
         let names = ["max_tokens", "max_tool_calls", "max_wall_time_ms", "max_cost_usd"];
         let part = |name: &str, value: &Value| {
-            Declaration::check(Some(&with(&format!("/budget/{name}"), value.clone())), Metering::Told)
+            UnattendedDeclaration::from_json(
+                Some(&with(&format!("/budget/{name}"), value.clone())),
+                UsageMetering::Reported,
+            )
         };
         for name in names {
             let least = if name == "max_cost_usd" { "0.000001" } else { "1" };
@@ -397,7 +412,7 @@ mod tests {
         let more = |pointer: &str, name: &str| {
             let mut declaration = declared();
             declaration.pointer_mut(pointer).unwrap()[name] = json!(1);
-            Declaration::check(Some(&declaration), Metering::Told).unwrap_err()
+            UnattendedDeclaration::from_json(Some(&declaration), UsageMetering::Reported).unwrap_err()
         };
         let limits = "max_tokens, max_tool_calls, max_wall_time_ms, max_cost_usd";
         let of_budget = format!("budget.max_files is not a limit that is kept here (known: {limits})");
@@ -409,13 +424,13 @@ mod tests {
         assert_eq!((got.code, got.message), (RefusalCode::InvalidUnattendedDeclaration, of_declaration));
         let mut declaration = with("/budget/max_tokens", json!(0));
         declaration["foo"] = json!(1);
-        let refused = Declaration::check(Some(&declaration), Metering::Told).unwrap_err();
+        let refused = UnattendedDeclaration::from_json(Some(&declaration), UsageMetering::Reported).unwrap_err();
         assert_eq!(refused.code, RefusalCode::IncompleteBudget, "what the original refuses goes before");
     }
 
     #[test]
     fn negotiating_again_names_what_it_would_widen() {
-        let before = Declaration::check(Some(&declared()), Metering::Told).unwrap();
+        let before = UnattendedDeclaration::from_json(Some(&declared()), UsageMetering::Reported).unwrap();
         let mut ours = declared();
         ours["on_breach"] = json!("gate");
         ours["renegotiable"] = json!(true);
@@ -428,10 +443,10 @@ mod tests {
             (with("/budget/max_cost_usd", json!(20.01)), &["max_cost_usd"]),
             (ours, &["on_breach", "renegotiable"]),
         ] {
-            let now = Declaration::check(Some(&declaration), Metering::Told).unwrap();
-            assert_eq!(now.widens(&before), want, "{declaration}");
+            let now = UnattendedDeclaration::from_json(Some(&declaration), UsageMetering::Reported).unwrap();
+            assert_eq!(now.widened_parts(&before), want, "{declaration}");
         }
-        let refused = Refused::widening(&["admin".to_owned(), "max_tokens".to_owned()]);
+        let refused = DeclarationRefusal::for_widening(&["admin".to_owned(), "max_tokens".to_owned()]);
         assert_eq!(refused.message, "declaration widens what was negotiated: admin, max_tokens");
     }
 }

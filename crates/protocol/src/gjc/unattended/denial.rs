@@ -6,14 +6,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Scope};
-use crate::json::{Number, Wire};
+use super::{Action, CommandScope};
+use crate::json::{JsNumber, WireValue};
 
 /// The scope of a command was not declared. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScopeDenied {
     code: &'static str,
-    scope: Scope,
+    scope: CommandScope,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
     run_id: String,
@@ -38,11 +38,11 @@ pub struct ActionDenied {
 pub struct BudgetExceeded {
     code: &'static str,
     /// Which part.
-    pub metric: Metric,
+    pub metric: BudgetMetric,
     /// What was declared.
-    pub limit: Number,
+    pub limit: JsNumber,
     /// What was, or would be, used.
-    pub observed: Number,
+    pub observed: JsNumber,
     /// Where it was noticed; see [`phase`].
     pub phase: String,
     run_id: String,
@@ -54,7 +54,7 @@ pub struct BudgetExceeded {
 /// What is metered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Metric {
+pub enum BudgetMetric {
     /// Tokens.
     Tokens,
     /// Calls.
@@ -92,7 +92,7 @@ pub mod phase {
 
 impl ScopeDenied {
     /// Refuses a command. `command` is the text of a shell command and absent for any other.
-    pub fn new(scope: Scope, command: Option<String>, run_id: String, session_id: String) -> Self {
+    pub fn new(scope: CommandScope, command: Option<String>, run_id: String, session_id: String) -> Self {
         Self { code: "scope_denied", scope, command, run_id, session_id, pre_side_effect: true }
     }
 }
@@ -107,8 +107,8 @@ impl ActionDenied {
 impl BudgetExceeded {
     /// Tells of a breach, which the run is being ended for.
     pub fn new(
-        metric: Metric,
-        (limit, observed): (Number, Number),
+        metric: BudgetMetric,
+        (limit, observed): (JsNumber, JsNumber),
         phase: String,
         run_id: String,
         session_id: String,
@@ -118,7 +118,7 @@ impl BudgetExceeded {
     }
 }
 
-impl Metric {
+impl BudgetMetric {
     /// Returns the name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -149,6 +149,6 @@ impl fmt::Display for BudgetExceeded {
     }
 }
 
-impl Wire for ScopeDenied {}
-impl Wire for ActionDenied {}
-impl Wire for BudgetExceeded {}
+impl WireValue for ScopeDenied {}
+impl WireValue for ActionDenied {}
+impl WireValue for BudgetExceeded {}

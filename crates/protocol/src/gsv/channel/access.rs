@@ -1,11 +1,11 @@
 //! Says whether somebody in a chat network may speak to an agent, as the settings of the network have it.
 
-use super::{Peer, Sender};
-use crate::gsv::key::phone;
+use super::{ChatPeer, MessageSender};
+use crate::gsv::key::phone_number;
 
 /// Who may speak. It holds for chats of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
+pub enum SenderPolicy {
     /// Everybody.
     #[default]
     Open,
@@ -15,9 +15,9 @@ pub enum Policy {
     Pairing,
 }
 
-impl Policy {
+impl SenderPolicy {
     /// The policy of this name in the settings.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "open" => Some(Self::Open),
             "allowlist" => Some(Self::Allowlist),
@@ -29,7 +29,7 @@ impl Policy {
 
 /// Whether somebody may speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum SenderAccess {
     /// Yes.
     Allowed,
     /// Once somebody has let them in.
@@ -41,17 +41,22 @@ pub enum Access {
 /// Decides whether a sender may speak in a chat. `allowed` is the network's list: ids of senders, ids of chats, or `*`.
 ///
 /// Without a sender the chat's own id is looked for, which is the person's in a chat with one.
-pub fn access(policy: Policy, allowed: &[String], peer: &Peer, sender: Option<&Sender>) -> Access {
+pub fn sender_access(
+    policy: SenderPolicy,
+    allowed: &[String],
+    peer: &ChatPeer,
+    sender: Option<&MessageSender>,
+) -> SenderAccess {
     let id = sender.map_or(peer.id.as_str(), |sender| sender.id.as_str());
     let is_listed = |entry: &String| {
         let entry = entry.trim();
         // An empty line must not let in whoever has no id.
-        !entry.is_empty() && (entry == "*" || entry == peer.id || phone(entry) == phone(id))
+        !entry.is_empty() && (entry == "*" || entry == peer.id || phone_number(entry) == phone_number(id))
     };
     match policy {
-        Policy::Open => Access::Allowed,
-        Policy::Allowlist | Policy::Pairing if allowed.iter().any(is_listed) => Access::Allowed,
-        Policy::Allowlist => Access::Blocked,
-        Policy::Pairing => Access::Pairing,
+        SenderPolicy::Open => SenderAccess::Allowed,
+        SenderPolicy::Allowlist | SenderPolicy::Pairing if allowed.iter().any(is_listed) => SenderAccess::Allowed,
+        SenderPolicy::Allowlist => SenderAccess::Blocked,
+        SenderPolicy::Pairing => SenderAccess::Pairing,
     }
 }

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::{Schedule, Spec};
-use crate::json::Wire;
+use super::{CronSchedule, CronSpec};
+use crate::json::WireValue;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum CronRunStatus {
     /// Well.
     Ok,
     /// Not well.
@@ -20,7 +20,7 @@ pub enum Status {
 /// The state of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct State {
+pub struct CronJobState {
     /// When it is due next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_run_at_ms: Option<u64>,
@@ -32,7 +32,7 @@ pub struct State {
     pub last_run_at_ms: Option<u64>,
     /// How that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_status: Option<Status>,
+    pub last_status: Option<CronRunStatus>,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -44,7 +44,7 @@ pub struct State {
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Job {
+pub struct CronJob {
     /// Its id.
     pub id: String,
     /// Whose it is.
@@ -64,50 +64,50 @@ pub struct Job {
     /// When it was changed.
     pub updated_at_ms: u64,
     /// When it is due.
-    pub schedule: Schedule,
+    pub schedule: CronSchedule,
     /// What it does.
-    pub spec: Spec,
+    pub spec: CronSpec,
     /// How it stands.
-    pub state: State,
+    pub state: CronJobState,
 }
 
 /// The answer to `cron.add` and `cron.update`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Saved {
+pub struct CronSaveResult {
     /// Always true.
     pub ok: bool,
     /// The job.
-    pub job: Job,
+    pub job: CronJob,
 }
 
-impl Wire for Saved {}
+impl WireValue for CronSaveResult {}
 
 /// The answer to `cron.list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct CronListResult {
     /// Those that are due first come first.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<CronJob>,
     /// How many there are in all.
     pub count: usize,
 }
 
-impl Wire for Listed {}
+impl WireValue for CronListResult {}
 
 /// The answer to `cron.remove`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Removed {
+pub struct CronRemoveResult {
     /// Always true.
     pub ok: bool,
     /// Whether there was such a job.
     pub removed: bool,
 }
 
-impl Wire for Removed {}
+impl WireValue for CronRemoveResult {}
 
 /// The answer to `cron.status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Scheduler {
+pub struct CronStatusResult {
     /// Whether jobs run by themselves.
     pub enabled: bool,
     /// How many there are.
@@ -125,16 +125,16 @@ pub struct Scheduler {
     pub max_concurrent_runs: usize,
 }
 
-impl Wire for Scheduler {}
+impl WireValue for CronStatusResult {}
 
 /// How one job went in `cron.run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RunResult {
+pub struct JobRunResult {
     /// The job.
     pub job_id: String,
     /// How it ended.
-    pub status: Status,
+    pub status: CronRunStatus,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -151,36 +151,36 @@ pub struct RunResult {
 
 /// The answer to `cron.run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ran {
+pub struct CronRunResult {
     /// Always true.
     pub ok: bool,
     /// How many ran.
     pub ran: usize,
     /// How each went.
-    pub results: Vec<RunResult>,
+    pub results: Vec<JobRunResult>,
 }
 
-impl Wire for Ran {}
+impl WireValue for CronRunResult {}
 
 /// A run that was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Past {
+pub struct PastRun {
     /// Its number.
     pub id: u64,
     /// When it was.
     pub ts: u64,
     /// How it went.
     #[serde(flatten)]
-    pub result: RunResult,
+    pub result: JobRunResult,
 }
 
 /// The answer to `cron.runs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PastRuns {
+pub struct CronRunsResult {
     /// The newest first.
-    pub runs: Vec<Past>,
+    pub runs: Vec<PastRun>,
     /// How many there are in all.
     pub count: usize,
 }
 
-impl Wire for PastRuns {}
+impl WireValue for CronRunsResult {}

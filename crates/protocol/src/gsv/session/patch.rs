@@ -2,14 +2,14 @@
 
 use super::{ResetMode, ResetPolicy, session_key};
 use crate::gsv::{
-    Fault,
-    directive::{Level, WORDS},
-    fields::Fields,
+    GsvError,
+    directive::{ThinkLevel, WORDS},
+    fields::ParamFields,
 };
 
 /// What a patch says about something that may be unset: absent leaves it, null unsets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Change<T> {
+pub enum FieldPatch<T> {
     /// It stays.
     #[default]
     Keep,
@@ -21,7 +21,7 @@ pub enum Change<T> {
 
 /// Parameters of `session.patch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Patch {
+pub struct SessionPatchParams {
     /// The session.
     pub session_key: String,
     /// The model's provider.
@@ -31,13 +31,13 @@ pub struct Patch {
     /// True if the session's own model goes.
     pub unset_model: bool,
     /// How hard the model thinks.
-    pub thinking_level: Change<Level>,
+    pub thinking_level: FieldPatch<ThinkLevel>,
     /// What it is told it is.
-    pub system_prompt: Change<String>,
+    pub system_prompt: FieldPatch<String>,
     /// How much it may write.
-    pub max_tokens: Change<u64>,
+    pub max_tokens: FieldPatch<u64>,
     /// What people call it.
-    pub label: Change<String>,
+    pub label: FieldPatch<String>,
     /// Which rule says when it begins anew.
     pub reset_mode: Option<ResetMode>,
     /// The hour of a daily one.
@@ -53,64 +53,65 @@ pub(in crate::gsv) const MOST_IDLE_MINUTES: u64 = 525_600;
 /// The same of a system prompt of its own.
 const LONGEST_PROMPT: usize = 48 << 10;
 
-impl Patch {
-    pub(in crate::gsv) fn read(mut fields: Fields) -> Result<Self, Fault> {
+impl SessionPatchParams {
+    pub(in crate::gsv) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         let mut patch = Self { session_key: session_key(&mut fields)?, ..Self::default() };
-        let label_named = fields.has("label");
-        patch.label = change(label_named, fields.text_within("label", LONGEST_NAME)?);
-        if let Some(mut settings) = fields.inner("settings")? {
-            let model_named = settings.has("model");
-            match settings.inner("model")? {
+        let label_named = fields.has_member("label");
+        patch.label = field_patch(label_named, fields.take_text_within("label", LONGEST_NAME)?);
+        if let Some(mut settings) = fields.take_fields("settings")? {
+            let model_named = settings.has_member("model");
+            match settings.take_fields("model")? {
                 Some(mut model) => {
-                    patch.provider = some(
-                        model.text_within("provider", LONGEST_NAME)?,
+                    patch.provider = non_empty(
+                        model.take_text_within("provider", LONGEST_NAME)?,
                         "settings.model.provider must not be empty",
                     )?;
-                    patch.model = some(model.text_within("id", LONGEST_NAME)?, "settings.model.id must not be empty")?;
-                    model.end_with_null(&["provider", "id"])?;
+                    patch.model =
+                        non_empty(model.take_text_within("id", LONGEST_NAME)?, "settings.model.id must not be empty")?;
+                    model.reject_unknown_and_null(&["provider", "id"])?;
                     if patch.provider.is_none() && patch.model.is_none() {
                         let why = "settings.model must name provider, id or both; null unsets it";
-                        return Err(Fault::invalid(why));
+                        return Err(GsvError::bad_request(why));
                     }
                 }
                 None => patch.unset_model = model_named,
             }
-            let named = settings.has("thinkingLevel");
-            patch.thinking_level = change(named, settings.word("thinkingLevel", &WORDS)?);
-            let named = settings.has("systemPrompt");
-            let prompt = settings.text_within("systemPrompt", LONGEST_PROMPT)?;
+            let named = settings.has_member("thinkingLevel");
+            patch.thinking_level = field_patch(named, settings.take_choice("thinkingLevel", &WORDS)?);
+            let named = settings.has_member("systemPrompt");
+            let prompt = settings.take_text_within("systemPrompt", LONGEST_PROMPT)?;
             patch.system_prompt =
-                change(named, some(prompt, "settings.systemPrompt must not be empty; null unsets it")?);
-            let named = settings.has("maxTokens");
-            let tokens = settings.count("maxTokens")?;
+                field_patch(named, non_empty(prompt, "settings.systemPrompt must not be empty; null unsets it")?);
+            let named = settings.has_member("maxTokens");
+            let tokens = settings.take_count("maxTokens")?;
             if tokens == Some(0) {
-                return Err(Fault::invalid("settings.maxTokens must be at least 1"));
+                return Err(GsvError::bad_request("settings.maxTokens must be at least 1"));
             }
-            patch.max_tokens = change(named, tokens);
-            settings.end_with_null(&["model", "thinkingLevel", "systemPrompt", "maxTokens"])?;
+            patch.max_tokens = field_patch(named, tokens);
+            settings.reject_unknown_and_null(&["model", "thinkingLevel", "systemPrompt", "maxTokens"])?;
         }
-        if let Some(mut policy) = fields.inner("resetPolicy")? {
+        if let Some(mut policy) = fields.take_fields("resetPolicy")? {
             let modes = [("manual", ResetMode::Manual), ("daily", ResetMode::Daily), ("idle", ResetMode::Idle)];
-            patch.reset_mode = policy.word("mode", &modes)?;
-            let hour = policy.count("atHour")?.map(|hour| u8::try_from(hour).ok().filter(|hour| *hour < 24));
+            patch.reset_mode = policy.take_choice("mode", &modes)?;
+            let hour = policy.take_count("atHour")?.map(|hour| u8::try_from(hour).ok().filter(|hour| *hour < 24));
             patch.at_hour = hour
-                .map(|hour| hour.ok_or_else(|| Fault::invalid("resetPolicy.atHour must be from 0 to 23")))
+                .map(|hour| hour.ok_or_else(|| GsvError::bad_request("resetPolicy.atHour must be from 0 to 23")))
                 .transpose()?;
             patch.idle_minutes = policy
-                .count("idleMinutes")?
+                .take_count("idleMinutes")?
                 .map(|minutes| {
                     let within = u32::try_from(minutes).ok().filter(|_| minutes <= MOST_IDLE_MINUTES);
                     let why =
                         || format!("resetPolicy.idleMinutes must be from 0 to {MOST_IDLE_MINUTES}, not {minutes}");
-                    within.ok_or_else(|| Fault::invalid(why()))
+                    within.ok_or_else(|| GsvError::bad_request(why()))
                 })
                 .transpose()?;
-            policy.end_with_null(&["mode", "atHour", "idleMinutes"])?;
+            policy.reject_unknown_and_null(&["mode", "atHour", "idleMinutes"])?;
             if patch.reset_mode.is_none() && patch.at_hour.is_none() && patch.idle_minutes.is_none() {
-                return Err(Fault::invalid("resetPolicy must name mode, atHour or idleMinutes"));
+                return Err(GsvError::bad_request("resetPolicy must name mode, atHour or idleMinutes"));
             }
         }
-        fields.end_with_null(&["sessionKey", "settings", "label", "resetPolicy"])?;
+        fields.reject_unknown_and_null(&["sessionKey", "settings", "label", "resetPolicy"])?;
         Ok(patch)
     }
 
@@ -128,17 +129,17 @@ impl Patch {
     }
 }
 
-fn change<T>(is_named: bool, value: Option<T>) -> Change<T> {
+fn field_patch<T>(is_named: bool, value: Option<T>) -> FieldPatch<T> {
     match value {
-        Some(value) => Change::Set(value),
-        None if is_named => Change::Unset,
-        None => Change::Keep,
+        Some(value) => FieldPatch::Set(value),
+        None if is_named => FieldPatch::Unset,
+        None => FieldPatch::Keep,
     }
 }
 
-fn some(text: Option<String>, empty: &str) -> Result<Option<String>, Fault> {
+fn non_empty(text: Option<String>, empty: &str) -> Result<Option<String>, GsvError> {
     match text {
-        Some(text) if text.trim().is_empty() => Err(Fault::invalid(empty)),
+        Some(text) if text.trim().is_empty() => Err(GsvError::bad_request(empty)),
         text => Ok(text),
     }
 }

@@ -6,7 +6,7 @@ use crate::gsv::session::MOST_IDLE_MINUTES;
 
 /// What a setting can be.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum SettingKind {
     Text,
     /// What keys of sessions are made of.
     Name,
@@ -31,8 +31,8 @@ pub(super) enum Kind {
     Items(&'static str),
 }
 
-impl Kind {
-    pub(super) fn takes(self, value: &Value) -> bool {
+impl SettingKind {
+    pub(super) fn accepts_value(self, value: &Value) -> bool {
         let text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
         let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(text));
         match self {
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn wanted(self) -> String {
+    pub(super) fn expected_form(self) -> String {
         match self {
             Self::Text => "a text that is not empty".to_owned(),
             Self::Name => "a name of 1 to 64 letters, digits, `_`, `-` and `.`".to_owned(),
@@ -130,79 +130,79 @@ fn is_span(text: &str) -> bool {
     parts > 0
 }
 
-const POLICIES: Kind = Kind::OneOf(&["open", "allowlist", "pairing"]);
-const SCOPES: Kind = Kind::OneOf(&["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]);
-const RESETS: Kind = Kind::OneOf(&["manual", "daily", "idle"]);
-const LEVELS: Kind = Kind::OneOf(&["none", "off", "minimal", "low", "medium", "high", "xhigh"]);
+const POLICIES: SettingKind = SettingKind::OneOf(&["open", "allowlist", "pairing"]);
+const SCOPES: SettingKind = SettingKind::OneOf(&["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]);
+const RESETS: SettingKind = SettingKind::OneOf(&["manual", "daily", "idle"]);
+const LEVELS: SettingKind = SettingKind::OneOf(&["none", "off", "minimal", "low", "medium", "high", "xhigh"]);
 
 /// Every setting by its path; `*` is any name. What is more exact stands first.
-pub(super) const TABLE: &[(&str, Kind)] = &[
-    ("model.provider", Kind::Text),
-    ("model.id", Kind::Text),
+pub(super) const TABLE: &[(&str, SettingKind)] = &[
+    ("model.provider", SettingKind::Text),
+    ("model.id", SettingKind::Text),
     ("model.thinkingLevel", LEVELS),
-    ("apiKeys.*", Kind::Secret),
-    ("timeouts.llmMs", Kind::Count(1_000, 3_600_000)),
-    ("timeouts.toolMs", Kind::Count(1_000, 3_600_000)),
-    ("timeouts.skillProbeMaxAgeMs", Kind::Count(1_000, 86_400_000)),
-    ("auth.token", Kind::Secret),
-    ("transcription.provider", Kind::OneOf(&["workers-ai", "openai"])),
+    ("apiKeys.*", SettingKind::Secret),
+    ("timeouts.llmMs", SettingKind::Count(1_000, 3_600_000)),
+    ("timeouts.toolMs", SettingKind::Count(1_000, 3_600_000)),
+    ("timeouts.skillProbeMaxAgeMs", SettingKind::Count(1_000, 86_400_000)),
+    ("auth.token", SettingKind::Secret),
+    ("transcription.provider", SettingKind::OneOf(&["workers-ai", "openai"])),
     ("channels.*.dmPolicy", POLICIES),
-    ("channels.*.allowFrom", Kind::Texts),
-    ("channels.webhook.url", Kind::Address),
-    ("channels.webhook.secret", Kind::Signing),
-    ("channels.webhook.accounts.*.url", Kind::Address),
-    ("channels.webhook.accounts.*.secret", Kind::Signing),
-    ("systemPrompt", Kind::Text),
+    ("channels.*.allowFrom", SettingKind::Texts),
+    ("channels.webhook.url", SettingKind::Address),
+    ("channels.webhook.secret", SettingKind::Signing),
+    ("channels.webhook.accounts.*.url", SettingKind::Address),
+    ("channels.webhook.accounts.*.secret", SettingKind::Signing),
+    ("systemPrompt", SettingKind::Text),
     ("session.defaultResetPolicy.mode", RESETS),
-    ("session.defaultResetPolicy.atHour", Kind::Count(0, 23)),
-    ("session.defaultResetPolicy.idleMinutes", Kind::Count(0, MOST_IDLE_MINUTES)),
-    ("session.mainKey", Kind::Name),
+    ("session.defaultResetPolicy.atHour", SettingKind::Count(0, 23)),
+    ("session.defaultResetPolicy.idleMinutes", SettingKind::Count(0, MOST_IDLE_MINUTES)),
+    ("session.mainKey", SettingKind::Name),
     ("session.dmScope", SCOPES),
-    ("session.identityLinks", Kind::TextsByName),
-    ("session.identityLinks.*", Kind::Texts),
-    ("skills.entries.*.enabled", Kind::Flag),
-    ("skills.entries.*.always", Kind::Flag),
-    ("skills.entries.*.requires.bins", Kind::Texts),
-    ("skills.entries.*.requires.anyBins", Kind::Texts),
-    ("skills.entries.*.requires.env", Kind::Texts),
-    ("skills.entries.*.requires.config", Kind::Texts),
-    ("skills.entries.*.requires.os", Kind::Texts),
-    ("skills.entries.*.requires.hostRoles", Kind::Texts),
-    ("skills.entries.*.requires.capabilities", Kind::Texts),
-    ("skills.entries.*.requires.anyCapabilities", Kind::Texts),
-    ("agents.list", Kind::Items("id")),
-    ("agents.list.*.id", Kind::Text),
-    ("agents.list.*.default", Kind::Flag),
-    ("agents.list.*.model.provider", Kind::Text),
-    ("agents.list.*.model.id", Kind::Text),
-    ("agents.list.*.systemPrompt", Kind::Text),
-    ("agents.list.*.heartbeat.every", Kind::Span),
-    ("agents.list.*.heartbeat.prompt", Kind::Text),
-    ("agents.list.*.heartbeat.target", Kind::Text),
-    ("agents.list.*.heartbeat.activeHours.start", Kind::Clock),
-    ("agents.list.*.heartbeat.activeHours.end", Kind::Clock),
-    ("agents.list.*.heartbeat.activeHours.timezone", Kind::Text),
-    ("agents.bindings", Kind::Items("agentId")),
-    ("agents.bindings.*.agentId", Kind::Text),
-    ("agents.bindings.*.match.channel", Kind::Text),
-    ("agents.bindings.*.match.accountId", Kind::Text),
-    ("agents.bindings.*.match.peer.kind", Kind::OneOf(&["dm", "group", "channel", "thread"])),
-    ("agents.bindings.*.match.peer.id", Kind::Text),
-    ("agents.defaultHeartbeat.every", Kind::Span),
-    ("agents.defaultHeartbeat.prompt", Kind::Text),
-    ("agents.defaultHeartbeat.target", Kind::Text),
-    ("agents.defaultHeartbeat.activeHours.start", Kind::Clock),
-    ("agents.defaultHeartbeat.activeHours.end", Kind::Clock),
-    ("agents.defaultHeartbeat.activeHours.timezone", Kind::Text),
-    ("compaction.enabled", Kind::Flag),
-    ("compaction.reserveTokens", Kind::Count(0, 10_000_000)),
-    ("compaction.keepRecentTokens", Kind::Count(0, 10_000_000)),
-    ("compaction.extractMemories", Kind::Flag),
-    ("cron.enabled", Kind::Flag),
-    ("cron.maxJobs", Kind::Count(0, 100_000)),
-    ("cron.maxRunsPerJobHistory", Kind::Count(1, 10_000)),
-    ("cron.maxConcurrentRuns", Kind::Count(1, 64)),
-    ("userTimezone", Kind::Text),
+    ("session.identityLinks", SettingKind::TextsByName),
+    ("session.identityLinks.*", SettingKind::Texts),
+    ("skills.entries.*.enabled", SettingKind::Flag),
+    ("skills.entries.*.always", SettingKind::Flag),
+    ("skills.entries.*.requires.bins", SettingKind::Texts),
+    ("skills.entries.*.requires.anyBins", SettingKind::Texts),
+    ("skills.entries.*.requires.env", SettingKind::Texts),
+    ("skills.entries.*.requires.config", SettingKind::Texts),
+    ("skills.entries.*.requires.os", SettingKind::Texts),
+    ("skills.entries.*.requires.hostRoles", SettingKind::Texts),
+    ("skills.entries.*.requires.capabilities", SettingKind::Texts),
+    ("skills.entries.*.requires.anyCapabilities", SettingKind::Texts),
+    ("agents.list", SettingKind::Items("id")),
+    ("agents.list.*.id", SettingKind::Text),
+    ("agents.list.*.default", SettingKind::Flag),
+    ("agents.list.*.model.provider", SettingKind::Text),
+    ("agents.list.*.model.id", SettingKind::Text),
+    ("agents.list.*.systemPrompt", SettingKind::Text),
+    ("agents.list.*.heartbeat.every", SettingKind::Span),
+    ("agents.list.*.heartbeat.prompt", SettingKind::Text),
+    ("agents.list.*.heartbeat.target", SettingKind::Text),
+    ("agents.list.*.heartbeat.activeHours.start", SettingKind::Clock),
+    ("agents.list.*.heartbeat.activeHours.end", SettingKind::Clock),
+    ("agents.list.*.heartbeat.activeHours.timezone", SettingKind::Text),
+    ("agents.bindings", SettingKind::Items("agentId")),
+    ("agents.bindings.*.agentId", SettingKind::Text),
+    ("agents.bindings.*.match.channel", SettingKind::Text),
+    ("agents.bindings.*.match.accountId", SettingKind::Text),
+    ("agents.bindings.*.match.peer.kind", SettingKind::OneOf(&["dm", "group", "channel", "thread"])),
+    ("agents.bindings.*.match.peer.id", SettingKind::Text),
+    ("agents.defaultHeartbeat.every", SettingKind::Span),
+    ("agents.defaultHeartbeat.prompt", SettingKind::Text),
+    ("agents.defaultHeartbeat.target", SettingKind::Text),
+    ("agents.defaultHeartbeat.activeHours.start", SettingKind::Clock),
+    ("agents.defaultHeartbeat.activeHours.end", SettingKind::Clock),
+    ("agents.defaultHeartbeat.activeHours.timezone", SettingKind::Text),
+    ("compaction.enabled", SettingKind::Flag),
+    ("compaction.reserveTokens", SettingKind::Count(0, 10_000_000)),
+    ("compaction.keepRecentTokens", SettingKind::Count(0, 10_000_000)),
+    ("compaction.extractMemories", SettingKind::Flag),
+    ("cron.enabled", SettingKind::Flag),
+    ("cron.maxJobs", SettingKind::Count(0, 100_000)),
+    ("cron.maxRunsPerJobHistory", SettingKind::Count(1, 10_000)),
+    ("cron.maxConcurrentRuns", SettingKind::Count(1, 64)),
+    ("userTimezone", SettingKind::Text),
 ];
 
 /// What counts where nothing is set.
@@ -238,6 +238,6 @@ pub const DEFAULTS: &str = r#"{
 }"#;
 
 /// [`DEFAULTS`] as a tree.
-pub fn defaults() -> Value {
+pub fn default_settings() -> Value {
     serde_json::from_str(DEFAULTS).expect("a test reads them")
 }

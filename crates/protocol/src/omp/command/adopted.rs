@@ -2,9 +2,9 @@
 //!
 //! It must not know which of the two a host speaks. Source: the RPC reference of gjc; docs/protocol/gjc.md, Commands.
 
-use super::Malformed;
-use super::fields::Fields;
-use crate::json::Json;
+use super::OmpParseError;
+use super::fields::CommandFields;
+use crate::json::RawJson;
 use crate::omp::host_tool::{self, HostTool, HostToolAnswer};
 use crate::omp::host_uri::{self, HostScheme, HostUriResult};
 use crate::omp::todo::TodoPhase;
@@ -56,35 +56,35 @@ impl AdoptedCommand {
 }
 
 /// Reads the fields of the command called `name`; none if it is no such command.
-pub(crate) fn adopted(name: &str, fields: &Fields<'_>) -> Result<Option<AdoptedCommand>, Malformed> {
-    let refused = |reason: String| Malformed::Refused { id: fields.id(), command: name.to_owned(), reason };
+pub(crate) fn read_adopted(name: &str, fields: &CommandFields<'_>) -> Result<Option<AdoptedCommand>, OmpParseError> {
+    let refused = |reason: String| OmpParseError::Refused { id: fields.id(), command: name.to_owned(), reason };
     Ok(Some(match name {
-        "set_todos" => AdoptedCommand::SetTodos { phases: fields.required("phases")? },
+        "set_todos" => AdoptedCommand::SetTodos { phases: fields.required_field("phases")? },
         "set_host_tools" => {
-            let given: Vec<Json> = fields.required("tools")?;
-            let tools = host_tool::tools(&given).map_err(|error| refused(error.to_string()))?;
+            let given: Vec<RawJson> = fields.required_field("tools")?;
+            let tools = host_tool::read_tools(&given).map_err(|error| refused(error.to_string()))?;
             AdoptedCommand::SetHostTools { tools }
         }
         "set_host_uri_schemes" => {
-            let given: Vec<Json> = fields.required("schemes")?;
-            let schemes = host_uri::schemes(&given).map_err(|error| refused(error.to_string()))?;
+            let given: Vec<RawJson> = fields.required_field("schemes")?;
+            let schemes = host_uri::read_schemes(&given).map_err(|error| refused(error.to_string()))?;
             AdoptedCommand::SetHostUriSchemes { schemes }
         }
-        "handoff" => AdoptedCommand::Handoff { custom_instructions: fields.optional("customInstructions")? },
+        "handoff" => AdoptedCommand::Handoff { custom_instructions: fields.optional_field("customInstructions")? },
         "get_login_providers" => AdoptedCommand::GetLoginProviders,
-        "login" => AdoptedCommand::Login { provider_id: fields.required("providerId")? },
+        "login" => AdoptedCommand::Login { provider_id: fields.required_field("providerId")? },
         _ => return Ok(None),
     }))
 }
 
 /// Reads what a host says about a call, without its id: the body of a POST to the bridge has none.
-pub(crate) fn host_tool_answer(name: &str, fields: &Fields<'_>) -> Option<HostToolAnswer> {
-    let json = |field: &str| fields.raw(field).map(|raw| Json::from(raw.to_owned()));
+pub(crate) fn host_tool_answer(name: &str, fields: &CommandFields<'_>) -> Option<HostToolAnswer> {
+    let json = |field: &str| fields.raw_member(field).map(|raw| RawJson::from(raw.to_owned()));
     match name {
-        "host_tool_update" => HostToolAnswer::update(&json("partialResult")?),
+        "host_tool_update" => HostToolAnswer::from_update(&json("partialResult")?),
         "host_tool_result" => {
-            let is_error: Option<bool> = fields.optional("isError").ok()?;
-            HostToolAnswer::result(&json("result")?, is_error == Some(true))
+            let is_error: Option<bool> = fields.optional_field("isError").ok()?;
+            HostToolAnswer::from_result(&json("result")?, is_error == Some(true))
         }
         _ => None,
     }

@@ -2,8 +2,8 @@
 //!
 //! It must not know whether a command is served. Source: docs/protocol/omp.md, Commands of later versions and of pi.
 
-use super::fields::{Field, Fields, from_json};
-use super::{Command, Malformed};
+use super::fields::{CommandFields, FieldValue, from_json};
+use super::{OmpCommand, OmpParseError};
 
 /// Commands of released clients that are not served, each with what to send instead.
 const REFUSED: [(&str, &str); 8] = [
@@ -54,48 +54,48 @@ impl Default for PageLimit {
     }
 }
 
-impl Field for SubscriptionLevel {
+impl FieldValue for SubscriptionLevel {
     const EXPECTED: &'static str = "\"off\", \"progress\" or \"events\"";
 
-    fn read(json: &str) -> Option<Self> {
+    fn read_json(json: &str) -> Option<Self> {
         from_json(json)
     }
 }
 
-impl Field for PageLimit {
+impl FieldValue for PageLimit {
     const EXPECTED: &'static str = "a whole number from 1 to 256";
 
-    fn read(json: &str) -> Option<Self> {
+    fn read_json(json: &str) -> Option<Self> {
         from_json(json).filter(|limit| (1..=Self::MOST).contains(limit)).map(Self)
     }
 }
 
 /// Reads the fields of the command called `name`; none if no later version and no pi has it.
-pub(super) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>, Malformed> {
+pub(super) fn read_later_command(name: &str, fields: &CommandFields<'_>) -> Result<Option<OmpCommand>, OmpParseError> {
     Ok(Some(match name {
-        "negotiate_protocol" => Command::NegotiateProtocol { version: fields.required("protocolVersion")? },
-        "set_fast_mode" => Command::SetFastMode { enabled: fields.required("enabled")? },
-        "get_available_commands" => Command::GetAvailableCommands,
-        "get_commands" => Command::GetCommands,
-        "set_subagent_subscription" => Command::SetSubagentSubscription { level: fields.required("level")? },
-        "get_subagents" => Command::GetSubagents,
+        "negotiate_protocol" => OmpCommand::NegotiateProtocol { version: fields.required_field("protocolVersion")? },
+        "set_fast_mode" => OmpCommand::SetFastMode { enabled: fields.required_field("enabled")? },
+        "get_available_commands" => OmpCommand::GetAvailableCommands,
+        "get_commands" => OmpCommand::GetCommands,
+        "set_subagent_subscription" => OmpCommand::SetSubagentSubscription { level: fields.required_field("level")? },
+        "get_subagents" => OmpCommand::GetSubagents,
         "get_subagent_messages" => {
             // It is read, so that a wrong one is told.
-            let _: Option<u64> = fields.optional("fromByte")?;
-            let file: Option<String> = fields.optional("sessionFile")?;
-            Command::GetSubagentMessages { subagent: fields.optional("subagentId")?.or(file) }
+            let _: Option<u64> = fields.optional_field("fromByte")?;
+            let file: Option<String> = fields.optional_field("sessionFile")?;
+            OmpCommand::GetSubagentMessages { subagent: fields.optional_field("subagentId")?.or(file) }
         }
-        "get_messages_page" => Command::GetMessagesPage {
-            cursor: fields.optional("cursor")?,
-            limit: fields.optional("limit")?.unwrap_or_default(),
+        "get_messages_page" => OmpCommand::GetMessagesPage {
+            cursor: fields.optional_field("cursor")?,
+            limit: fields.optional_field("limit")?.unwrap_or_default(),
         },
-        "get_available_thinking_levels" => Command::GetAvailableThinkingLevels,
-        "fork" => Command::Fork { entry_id: fields.required("entryId")? },
-        "clone" => Command::Clone,
-        "get_fork_messages" => Command::GetForkMessages,
+        "get_available_thinking_levels" => OmpCommand::GetAvailableThinkingLevels,
+        "fork" => OmpCommand::Fork { entry_id: fields.required_field("entryId")? },
+        "clone" => OmpCommand::Clone,
+        "get_fork_messages" => OmpCommand::GetForkMessages,
         _ => {
             let refused = REFUSED.into_iter().find(|(refused, _)| *refused == name);
-            return Ok(refused.map(|(name, reason)| Command::NotServed { name, reason }));
+            return Ok(refused.map(|(name, reason)| OmpCommand::NotServed { name, reason }));
         }
     }))
 }

@@ -2,12 +2,12 @@
 //!
 //! It must not know how lines are read.
 
-use super::Id;
-use crate::omp::response::Response;
+use super::OmpRequestId;
+use crate::omp::response::OmpResponse;
 
 /// Why a line is no command. [`Malformed::response`] is the documented answer; the stream goes on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum OmpParseError {
     /// The line has more bytes than we read.
     #[error("the line is longer than {limit} bytes")]
     TooLong {
@@ -30,19 +30,19 @@ pub enum Malformed {
     #[error("{command}: `{field}` {fault}")]
     Field {
         /// Echoed in the answer.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// The `type` of the frame.
         command: String,
         /// The name of the field.
         field: &'static str,
         /// What is wrong with it.
-        fault: Fault,
+        fault: FieldFault,
     },
     /// A known command has a value that it cannot have.
     #[error("{reason}")]
     Refused {
         /// Echoed in the answer.
-        id: Option<Id>,
+        id: Option<OmpRequestId>,
         /// The `type` of the frame.
         command: String,
         /// What is wrong.
@@ -55,7 +55,7 @@ pub enum Malformed {
 
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum FieldFault {
     /// It is not there, or null.
     #[error("is required")]
     Missing,
@@ -64,13 +64,13 @@ pub enum Fault {
     Expected(&'static str),
 }
 
-impl Malformed {
+impl OmpParseError {
     /// Returns the answer: a failure of command `parse`, with the id of the request if the line was a command.
-    pub fn response(&self) -> Response {
+    pub fn to_response(&self) -> OmpResponse {
         let id = match self {
             Self::Field { id, .. } | Self::Refused { id, .. } => id.clone(),
             Self::TooLong { .. } | Self::NotUtf8 | Self::NotJson { .. } | Self::NotAnObject | Self::Answer => None,
         };
-        Response::parse_failure(id, self)
+        OmpResponse::parse_failure(id, self)
     }
 }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::json::{Extra, Json, Wire};
+use crate::json::{ExtraMembers, RawJson, WireValue};
 
 /// Reads an enum by a discriminator. What is written already holds it: every variant writes its own.
 ///
@@ -36,14 +36,14 @@ pub(crate) use tagged;
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Content {
+pub enum OmpContent {
     /// One text.
     Text(String),
     /// Texts and images in order.
-    Blocks(Vec<ContentBlock>),
+    Blocks(Vec<OmpContentBlock>),
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de> Deserialize<'de> for OmpContent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         if raw.get().starts_with('"') {
@@ -58,16 +58,16 @@ impl<'de> Deserialize<'de> for Content {
 /// A block of any message but the assistant's, told apart by its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum ContentBlock {
+pub enum OmpContentBlock {
     /// `text`
     Text(TextContent),
     /// `image`
     Image(ImageContent),
     /// Any other type.
-    Other(Json),
+    Other(RawJson),
 }
 
-tagged!(ContentBlock, "type", { "text" => Text, "image" => Image });
+tagged!(OmpContentBlock, "type", { "text" => Text, "image" => Image });
 
 /// A block of an assistant message, told apart by its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -76,13 +76,13 @@ pub enum AssistantBlock {
     /// `text`
     Text(TextContent),
     /// `thinking`
-    Thinking(Thinking),
+    Thinking(ThinkingContent),
     /// `redactedThinking`
     RedactedThinking(RedactedThinking),
     /// `toolCall`
-    ToolCall(ToolCall),
+    ToolCall(ToolCallContent),
     /// Any other type.
-    Other(Json),
+    Other(RawJson),
 }
 
 tagged!(AssistantBlock, "type", {
@@ -103,7 +103,7 @@ pub struct TextContent {
     pub text_signature: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 impl From<String> for TextContent {
@@ -122,13 +122,13 @@ pub struct ImageContent {
     pub mime_type: String,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A block of type `thinking`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "thinking", rename_all = "camelCase")]
-pub struct Thinking {
+pub struct ThinkingContent {
     /// The text.
     pub thinking: String,
     /// Opaque, for the same provider.
@@ -136,7 +136,7 @@ pub struct Thinking {
     pub thinking_signature: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A block of type `redactedThinking`.
@@ -147,19 +147,19 @@ pub struct RedactedThinking {
     pub data: String,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// A block of type `toolCall`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "toolCall", rename_all = "camelCase")]
-pub struct ToolCall {
+pub struct ToolCallContent {
     /// Names the call; its result carries the same id.
     pub id: String,
     /// Name of the tool.
     pub name: String,
     /// An object, with the intent if the model gave one.
-    pub arguments: Json,
+    pub arguments: RawJson,
     /// Opaque, for the same provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought_signature: Option<String>,
@@ -168,25 +168,25 @@ pub struct ToolCall {
     pub intent: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// What a call gave, in the events about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// What the model sees.
-    pub content: Vec<ContentBlock>,
+    pub content: Vec<OmpContentBlock>,
     /// What hosts see beside it. Null counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Json>,
+    pub details: Option<RawJson>,
 }
 
-impl Wire for Content {}
-impl Wire for ContentBlock {}
-impl Wire for AssistantBlock {}
-impl Wire for TextContent {}
-impl Wire for ImageContent {}
-impl Wire for Thinking {}
-impl Wire for RedactedThinking {}
-impl Wire for ToolCall {}
-impl Wire for ToolOutput {}
+impl WireValue for OmpContent {}
+impl WireValue for OmpContentBlock {}
+impl WireValue for AssistantBlock {}
+impl WireValue for TextContent {}
+impl WireValue for ImageContent {}
+impl WireValue for ThinkingContent {}
+impl WireValue for RedactedThinking {}
+impl WireValue for ToolCallContent {}
+impl WireValue for ToolOutput {}

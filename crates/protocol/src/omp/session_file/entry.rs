@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, value::RawValue};
 
-use crate::json::{Extra, Json, Wire, mend};
-use crate::omp::message::{AgentMessage, Attribution, Content};
+use crate::json::{ExtraMembers, RawJson, WireValue, replace_lone_surrogates};
+use crate::omp::message::{AgentMessage, MessageAttribution, OmpContent};
 
 /// One entry: `type, id, parentId, timestamp` and what its type adds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct SessionFileEntry {
     /// Names the entry in its file.
     pub id: String,
     /// The entry before it; none for the first.
@@ -20,14 +20,14 @@ pub struct Entry {
     /// When it was added, in ISO 8601.
     pub timestamp: String,
     /// What it says.
-    pub body: Body,
+    pub body: SessionEntryBody,
 }
 
-impl Wire for Entry {}
+impl WireValue for SessionFileEntry {}
 
 /// What an entry says, told apart by its `type`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Body {
+pub enum SessionEntryBody {
     /// `message`
     Message(Box<MessageEntry>),
     /// `model_change`
@@ -55,7 +55,7 @@ pub enum Body {
     /// `session_info`
     SessionInfo(SessionInfo),
     /// Any other type, or one of these in a form that we cannot read: the whole line as it was.
-    Unknown(Json),
+    Unknown(RawJson),
 }
 
 /// Body of `message`.
@@ -65,7 +65,7 @@ pub struct MessageEntry {
     pub message: AgentMessage,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `model_change`.
@@ -78,7 +78,7 @@ pub struct ModelChange {
     pub role: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `thinking_level_change`.
@@ -90,7 +90,7 @@ pub struct ThinkingLevelChange {
     pub thinking_level: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `service_tier_change`, which we keep and do not read.
@@ -98,7 +98,7 @@ pub struct ThinkingLevelChange {
 pub struct ServiceTierChange {
     /// All that it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `compaction`.
@@ -116,16 +116,16 @@ pub struct CompactionEntry {
     pub tokens_before: u64,
     /// What the older part touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Json>,
+    pub details: Option<RawJson>,
     /// Opaque, carried from one compaction to the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preserve_data: Option<Json>,
+    pub preserve_data: Option<RawJson>,
     /// Whether an extension wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_extension: Option<bool>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `branch_summary`.
@@ -138,13 +138,13 @@ pub struct BranchSummaryEntry {
     pub summary: String,
     /// What the branch touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Json>,
+    pub details: Option<RawJson>,
     /// Whether an extension wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_extension: Option<bool>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `custom`: kept for an extension, never shown to the model.
@@ -155,10 +155,10 @@ pub struct CustomEntry {
     pub custom_type: String,
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Json>,
+    pub data: Option<RawJson>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `custom_message`: a message of role `custom`.
@@ -168,18 +168,18 @@ pub struct CustomMessageEntry {
     /// Chosen by whoever sent it.
     pub custom_type: String,
     /// What the model sees.
-    pub content: Content,
+    pub content: OmpContent,
     /// Whether people see it.
     pub display: bool,
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Json>,
+    pub details: Option<RawJson>,
     /// Who is behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attribution: Option<Attribution>,
+    pub attribution: Option<MessageAttribution>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `label`.
@@ -193,7 +193,7 @@ pub struct LabelEntry {
     pub label: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `ttsr_injection`, which we keep and do not act on.
@@ -201,10 +201,10 @@ pub struct LabelEntry {
 #[serde(rename_all = "camelCase")]
 pub struct TtsrInjection {
     /// The rules that stopped a stream.
-    pub injected_rules: Json,
+    pub injected_rules: RawJson,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `session_init`: what a session of a subtask was started with.
@@ -216,13 +216,13 @@ pub struct SessionInit {
     /// The task.
     pub task: String,
     /// The tools offered.
-    pub tools: Json,
+    pub tools: RawJson,
     /// What the result must look like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Json>,
+    pub output_schema: Option<RawJson>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `mode_change`.
@@ -232,10 +232,10 @@ pub struct ModeChange {
     pub mode: String,
     /// Opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Json>,
+    pub data: Option<RawJson>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// Body of `session_info`.
@@ -246,13 +246,13 @@ pub struct SessionInfo {
     pub name: Option<String>,
     /// What else it has.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraMembers,
 }
 
 /// What every entry has.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct EntryHead {
     #[serde(rename = "type")]
     kind: String,
     id: String,
@@ -270,7 +270,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
 
 /// What the line of an entry says of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parent {
+pub(super) enum ParentMember {
     /// Its id, or null.
     Named,
     /// Nothing.
@@ -279,7 +279,7 @@ pub(super) enum Parent {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a, B> {
+struct EntryLine<'a, B> {
     #[serde(rename = "type")]
     kind: &'static str,
     id: &'a str,
@@ -333,7 +333,7 @@ bodies! {
     "session_info" => SessionInfo,
 }
 
-impl Entry {
+impl SessionFileEntry {
     /// Reads one line. A type or a form that we do not know gives [`Body::Unknown`], so that the entry keeps its place.
     ///
     /// # Errors
@@ -343,55 +343,56 @@ impl Entry {
     }
 
     /// Reads one line as [`Entry::parse`] does, with whether it says anything of a parent.
-    pub(super) fn parse_with_parent(line: &str) -> Result<(Self, Parent), serde_json::Error> {
-        let line = mend(line);
+    pub(super) fn parse_with_parent(line: &str) -> Result<(Self, ParentMember), serde_json::Error> {
+        let line = replace_lone_surrogates(line);
         // A list would be read as the members of an object in their order, and has no id that could be changed.
         if !line.trim_start().starts_with('{') {
             return Err(serde::de::Error::custom("an entry is an object"));
         }
-        let head = serde_json::from_str(&line).or_else(|error| match once(&line) {
+        let head = serde_json::from_str(&line).or_else(|error| match deduplicate_members(&line) {
             Some(once) => serde_json::from_str(&once),
             None => Err(error),
         });
-        let Head { kind, id, parent_id, timestamp } = head?;
+        let EntryHead { kind, id, parent_id, timestamp } = head?;
         let body = read_body(&kind, &line).or_else(|| read_once(&kind, &line));
         let body = match body.or_else(|| read_incomplete_message(&kind, &line)) {
             Some(body) => body,
-            None => Body::Unknown(Json::parse(line.into_owned())?),
+            None => SessionEntryBody::Unknown(RawJson::parse(line.into_owned())?),
         };
-        let parent = if parent_id.is_some() { Parent::Named } else { Parent::Missing };
+        let parent = if parent_id.is_some() { ParentMember::Named } else { ParentMember::Missing };
         Ok((Self { id, parent_id: parent_id.flatten(), timestamp, body }, parent))
     }
 }
 
 /// Reads the body of a line that names a member twice.
-fn read_once(kind: &str, line: &str) -> Option<Body> {
-    let outer = once(line)?;
+fn read_once(kind: &str, line: &str) -> Option<SessionEntryBody> {
+    let outer = deduplicate_members(line)?;
     read_body(kind, &outer).or_else(|| read_body(kind, &serde_json::from_str::<Value>(&outer).ok()?.to_string()))
 }
 
 /// Reads the body of a message that lacks members of its role: it stays as it is written, for a reader who needs less.
-fn read_incomplete_message(kind: &str, line: &str) -> Option<Body> {
+fn read_incomplete_message(kind: &str, line: &str) -> Option<SessionEntryBody> {
     #[derive(Deserialize)]
-    struct Loose {
-        message: Json,
+    struct IncompleteMessage {
+        message: RawJson,
         #[serde(flatten)]
-        extra: Extra,
+        extra: ExtraMembers,
     }
 
     if kind != "message" {
         return None;
     }
-    let loose = |line: &str| serde_json::from_str::<Loose>(line).ok();
-    let Loose { message, extra } = loose(line).or_else(|| loose(&once(line)?))?;
-    let extra = extra.without(&["id", "parentId", "timestamp"]);
-    let is_object = message.text().trim_start().starts_with('{');
-    is_object.then(|| Body::Message(Box::new(MessageEntry { message: AgentMessage::Other(message), extra })))
+    let loose = |line: &str| serde_json::from_str::<IncompleteMessage>(line).ok();
+    let IncompleteMessage { message, extra } = loose(line).or_else(|| loose(&deduplicate_members(line)?))?;
+    let extra = extra.without_members(&["id", "parentId", "timestamp"]);
+    let is_object = message.as_text().trim_start().starts_with('{');
+    is_object
+        .then(|| SessionEntryBody::Message(Box::new(MessageEntry { message: AgentMessage::Other(message), extra })))
 }
 
 /// A line with each member once. The last one counts, as in the original; the value of one that does not count may be anything, even a
 /// number that no number of ours can hold.
-fn once(line: &str) -> Option<String> {
+fn deduplicate_members(line: &str) -> Option<String> {
     let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).ok()?;
     serde_json::to_string(&members).ok()
 }

@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 
 use super::VERSION;
 
-type Members = Map<String, Value>;
+type LineMembers = Map<String, Value>;
 
 /// What became of the lines of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Migration {
+pub enum MigrationResult {
     /// They were up to date, or of a version that we do not know.
-    Unchanged(Vec<Members>),
+    Unchanged(Vec<LineMembers>),
     /// They were brought up to date.
-    Migrated(Vec<Members>),
+    Migrated(Vec<LineMembers>),
 }
 
-impl Migration {
+impl MigrationResult {
     /// Returns the lines as they are now.
-    pub fn into_lines(self) -> Vec<Members> {
+    pub fn into_lines(self) -> Vec<LineMembers> {
         match self {
             Self::Unchanged(lines) | Self::Migrated(lines) => lines,
         }
@@ -34,8 +34,8 @@ impl Migration {
 /// Version 2 gave entries an `id` and a `parentId`, each entry following the one before it, and put
 /// `firstKeptEntryId` in the place of `firstKeptEntryIndex`, which counts lines from the header at 0. Version 3 renamed
 /// the message role `hookMessage` to `custom`.
-pub fn migrate(mut lines: Vec<Members>, fresh: impl FnMut() -> String) -> Migration {
-    let Some(header) = lines.first() else { return Migration::Unchanged(lines) };
+pub fn migrate_lines(mut lines: Vec<LineMembers>, fresh: impl FnMut() -> String) -> MigrationResult {
+    let Some(header) = lines.first() else { return MigrationResult::Unchanged(lines) };
     let version = header.get("version").map_or(Some(1), Value::as_u64);
     match version {
         Some(0 | 1) => {
@@ -43,15 +43,15 @@ pub fn migrate(mut lines: Vec<Members>, fresh: impl FnMut() -> String) -> Migrat
             rename_hook_messages(&mut lines);
         }
         Some(2) => rename_hook_messages(&mut lines),
-        Some(_) | None => return Migration::Unchanged(lines),
+        Some(_) | None => return MigrationResult::Unchanged(lines),
     }
     if let Some(header) = lines.first_mut() {
         header.insert("version".to_owned(), VERSION.into());
     }
-    Migration::Migrated(lines)
+    MigrationResult::Migrated(lines)
 }
 
-fn give_ids(lines: &mut [Members], mut fresh: impl FnMut() -> String) {
+fn give_ids(lines: &mut [LineMembers], mut fresh: impl FnMut() -> String) {
     let mut ids: Vec<String> = Vec::with_capacity(lines.len());
     for (index, line) in lines.iter_mut().enumerate() {
         let id = fresh();
@@ -63,14 +63,14 @@ fn give_ids(lines: &mut [Members], mut fresh: impl FnMut() -> String) {
                 let kept = kept.and_then(|at| ids.get(at)).unwrap_or(&id).clone();
                 line.insert("firstKeptEntryId".to_owned(), kept.into());
             }
-            place(line, &id, parent);
+            set_ids(line, &id, parent);
         }
         ids.push(id);
     }
 }
 
 /// Puts `id` and `parentId` where entries have them: behind the type.
-fn place(line: &mut Members, id: &str, parent: Value) {
+fn set_ids(line: &mut LineMembers, id: &str, parent: Value) {
     let rest = mem::take(line);
     line.extend(rest.get_key_value("type").map(|(name, value)| (name.clone(), value.clone())));
     line.insert("id".to_owned(), id.into());
@@ -78,7 +78,7 @@ fn place(line: &mut Members, id: &str, parent: Value) {
     line.extend(rest.into_iter().filter(|(name, _)| !["type", "id", "parentId"].contains(&name.as_str())));
 }
 
-fn rename_hook_messages(lines: &mut [Members]) {
+fn rename_hook_messages(lines: &mut [LineMembers]) {
     for line in lines {
         if let Some(role) = line.get_mut("message").and_then(|message| message.get_mut("role"))
             && role == "hookMessage"
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    fn lines(text: &str) -> Vec<Members> {
+    fn lines(text: &str) -> Vec<LineMembers> {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn version_1_gets_ids_in_a_row_and_no_hook_messages() {
-        let migrated = migrate(lines(V1), counted()).into_lines();
+        let migrated = migrate_lines(lines(V1), counted()).into_lines();
         let text: Vec<String> = migrated.into_iter().map(|line| Value::Object(line).to_string()).collect();
         assert_eq!(text.join("\n"), V3);
     }
@@ -127,7 +127,7 @@ mod tests {
         let mut old = lines(V3);
         old[0].insert("version".to_owned(), 2.into());
         old[1]["message"]["role"] = "hookMessage".into();
-        assert_eq!(migrate(old, counted()), Migration::Migrated(lines(V3)));
+        assert_eq!(migrate_lines(old, counted()), MigrationResult::Migrated(lines(V3)));
     }
 
     #[test]
@@ -135,9 +135,9 @@ mod tests {
         for version in [3, 4] {
             let mut lines = lines(V3);
             lines[0].insert("version".to_owned(), version.into());
-            assert_eq!(migrate(lines.clone(), counted()), Migration::Unchanged(lines), "version {version}");
+            assert_eq!(migrate_lines(lines.clone(), counted()), MigrationResult::Unchanged(lines), "version {version}");
         }
-        assert_eq!(migrate(Vec::new(), counted()), Migration::Unchanged(Vec::new()));
+        assert_eq!(migrate_lines(Vec::new(), counted()), MigrationResult::Unchanged(Vec::new()));
     }
 
     proptest! {
@@ -148,8 +148,8 @@ mod tests {
             if old {
                 lines[0].insert("version".to_owned(), 1.into());
             }
-            let once = migrate(lines, counted()).into_lines();
-            prop_assert_eq!(migrate(once.clone(), counted()), Migration::Unchanged(once));
+            let once = migrate_lines(lines, counted()).into_lines();
+            prop_assert_eq!(migrate_lines(once.clone(), counted()), MigrationResult::Unchanged(once));
         }
     }
 }

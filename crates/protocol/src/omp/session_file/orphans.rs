@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Body, Entry, unique::called};
+use super::{SessionEntryBody, SessionFileEntry, unique::with_ids};
 
 /// How many entries hang on another parent than their line says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reattached {
+pub(super) struct ReattachedCounts {
     /// Those whose parent is not in the file.
     pub(super) orphans: usize,
     /// Those whose parents led back to them.
@@ -19,17 +19,17 @@ pub(super) struct Reattached {
 /// Hangs each entry whose parent is not in the file on the entry before it, and so the earliest entry of each circle of
 /// parents, of which one that is its own parent is the smallest. An entry becomes a root if there is none before it, or
 /// if that one is its descendant, as in a file whose entries name parents that come later.
-pub(super) fn reattach(entries: &mut [Entry]) -> Reattached {
-    let (moves, reattached) = moves(entries, &mut || ());
+pub(super) fn reattach_orphans(entries: &mut [SessionFileEntry]) -> ReattachedCounts {
+    let (moves, reattached) = plan_moves(entries, &mut || ());
     let mut followers: BTreeMap<String, String> = BTreeMap::new();
-    for Move { at, before } in moves {
+    for ParentMove { at, before } in moves {
         let parent = before.map(|before| entries[before].id.clone());
         let entry = &mut entries[at];
         if let Some(missing) = std::mem::replace(&mut entry.parent_id, parent) {
             followers.entry(missing).or_insert_with(|| entry.id.clone());
         }
-        if let Body::Unknown(line) = &mut entry.body
-            && let Some(again) = called(line, &entry.id, entry.parent_id.as_deref())
+        if let SessionEntryBody::Unknown(line) = &mut entry.body
+            && let Some(again) = with_ids(line, &entry.id, entry.parent_id.as_deref())
         {
             *line = again;
         }
@@ -39,7 +39,7 @@ pub(super) fn reattach(entries: &mut [Entry]) -> Reattached {
         followers.retain(|missing, _| !ids.contains(missing.as_str()));
         // A summary keeps what follows an entry that is gone.
         for entry in entries {
-            if let Body::Compaction(compaction) = &mut entry.body
+            if let SessionEntryBody::Compaction(compaction) = &mut entry.body
                 && let Some(follower) = followers.get(&compaction.first_kept_entry_id)
             {
                 compaction.first_kept_entry_id.clone_from(follower);
@@ -50,7 +50,7 @@ pub(super) fn reattach(entries: &mut [Entry]) -> Reattached {
 }
 
 /// An entry that gets another parent.
-struct Move {
+struct ParentMove {
     at: usize,
     /// The new parent; none for a root.
     before: Option<usize>,
@@ -58,36 +58,37 @@ struct Move {
 
 /// What has to be moved so that the parents of every entry lead to a root. `step` is called whenever an entry is looked
 /// at, to tell how the work grows.
-fn moves(entries: &[Entry], step: &mut impl FnMut()) -> (Vec<Move>, Reattached) {
+fn plan_moves(entries: &[SessionFileEntry], step: &mut impl FnMut()) -> (Vec<ParentMove>, ReattachedCounts) {
     let places: BTreeMap<&str, usize> = entries.iter().enumerate().map(|(at, entry)| (entry.id.as_str(), at)).collect();
-    let place = |entry: &Entry| entry.parent_id.as_deref().and_then(|parent| places.get(parent)).copied();
+    let place = |entry: &SessionFileEntry| entry.parent_id.as_deref().and_then(|parent| places.get(parent)).copied();
     let mut parents: Vec<Option<usize>> = entries.iter().map(place).collect();
     let mut is_loose: Vec<bool> =
         entries.iter().zip(&parents).map(|(entry, parent)| entry.parent_id.is_some() && parent.is_none()).collect();
     let orphans = is_loose.iter().filter(|is_loose| **is_loose).count();
-    let circles = circles(&parents, step);
+    let circles = find_circles(&parents, step);
     for first in &circles {
         parents[*first] = None;
         is_loose[*first] = true;
     }
-    let reattached = Reattached { orphans, looped: circles.len() };
-    if reattached == Reattached::default() {
+    let reattached = ReattachedCounts { orphans, looped: circles.len() };
+    if reattached == ReattachedCounts::default() {
         return (Vec::new(), reattached);
     }
-    let mut trees = Trees { up: (0..entries.len()).collect(), sizes: vec![1; entries.len()] };
+    let mut trees = UnionFind { up: (0..entries.len()).collect(), sizes: vec![1; entries.len()] };
     for (at, parent) in parents.iter().enumerate() {
         if let Some(parent) = parent {
-            trees.join(at, *parent, step);
+            trees.union_trees(at, *parent, step);
         }
     }
     let loose = (0..entries.len()).filter(|at| is_loose[*at]);
     // A loose entry is the root of its tree: what is in the same tree is its descendant.
-    let moves = loose.map(|at| Move { at, before: at.checked_sub(1).filter(|before| trees.join(at, *before, step)) });
+    let moves = loose
+        .map(|at| ParentMove { at, before: at.checked_sub(1).filter(|before| trees.union_trees(at, *before, step)) });
     (moves.collect(), reattached)
 }
 
 /// The earliest entry of each circle of parents.
-fn circles(parents: &[Option<usize>], step: &mut impl FnMut()) -> Vec<usize> {
+fn find_circles(parents: &[Option<usize>], step: &mut impl FnMut()) -> Vec<usize> {
     const UNSEEN: usize = usize::MAX;
     // By which walk an entry was seen first.
     let mut seen = vec![UNSEEN; parents.len()];
@@ -113,15 +114,15 @@ fn circles(parents: &[Option<usize>], step: &mut impl FnMut()) -> Vec<usize> {
 }
 
 /// Which entries are in one tree.
-struct Trees {
+struct UnionFind {
     up: Vec<usize>,
     sizes: Vec<usize>,
 }
 
-impl Trees {
+impl UnionFind {
     /// Makes one tree of two. False if they are one.
-    fn join(&mut self, left: usize, right: usize, step: &mut impl FnMut()) -> bool {
-        let (left, right) = (self.find(left, step), self.find(right, step));
+    fn union_trees(&mut self, left: usize, right: usize, step: &mut impl FnMut()) -> bool {
+        let (left, right) = (self.find_root(left, step), self.find_root(right, step));
         if left == right {
             return false;
         }
@@ -131,7 +132,7 @@ impl Trees {
         true
     }
 
-    fn find(&mut self, mut at: usize, step: &mut impl FnMut()) -> usize {
+    fn find_root(&mut self, mut at: usize, step: &mut impl FnMut()) -> usize {
         while self.up[at] != at {
             step();
             self.up[at] = self.up[self.up[at]];
@@ -143,15 +144,15 @@ impl Trees {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Entry, moves};
-    use crate::omp::session_file::{Body, Header, read};
+    use super::{super::SessionFileEntry, plan_moves};
+    use crate::omp::session_file::{SessionEntryBody, SessionHeader, read_session_file};
 
     /// The parents of what is read from a header and these lines, with how many were unreadable and how many hang elsewhere.
     fn parents(lines: &[&str]) -> (Vec<Option<String>>, usize, usize) {
         let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
         let text = [header].iter().chain(lines).copied().collect::<Vec<_>>().join("\n");
         let mut fresh = 0..;
-        let file = read(&text, || format!("fresh{}", fresh.next().unwrap_or(0))).unwrap();
+        let file = read_session_file(&text, || format!("fresh{}", fresh.next().unwrap_or(0))).unwrap();
         (file.entries.iter().map(|entry| entry.parent_id.clone()).collect(), file.unreadable, file.reattached)
     }
 
@@ -161,7 +162,7 @@ mod tests {
     }
 
     /// A case, the entries with their parents, the parents that they get, and how many circles are cut.
-    type Row = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str], usize);
+    type CircleCase = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str], usize);
     /// The parent of the entry at a place.
     type ParentOf = Box<dyn Fn(usize) -> String>;
 
@@ -187,8 +188,8 @@ mod tests {
         let compaction = r#"{"type":"compaction","id":"s","parentId":"c","timestamp":"","summary":"x","firstKeptEntryId":"b","tokensBefore":1}"#;
         let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
         let lines = [header, &entry("a", ""), &entry("b", "a")[..20], &entry("c", "b"), compaction];
-        let file = read(&lines.join("\n"), String::new).unwrap();
-        let Body::Compaction(kept) = &file.entries[2].body else { panic!("{file:?}") };
+        let file = read_session_file(&lines.join("\n"), String::new).unwrap();
+        let SessionEntryBody::Compaction(kept) = &file.entries[2].body else { panic!("{file:?}") };
         assert_eq!(kept.first_kept_entry_id, "c");
     }
 
@@ -196,15 +197,15 @@ mod tests {
     fn an_entry_of_an_unknown_type_names_its_new_parent_in_its_line() {
         let unknown = r#"{"type":"later","id":"b","parentId":"gone","x":1}"#;
         let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
-        let file = read(&[header, &entry("a", ""), unknown].join("\n"), String::new).unwrap();
-        let written = String::from_utf8(crate::encode(&file.entries[1]).to_vec()).unwrap();
+        let file = read_session_file(&[header, &entry("a", ""), unknown].join("\n"), String::new).unwrap();
+        let written = String::from_utf8(crate::encode_line(&file.entries[1]).to_vec()).unwrap();
         assert!(written.contains(r#""parentId":"a""#), "{written}");
     }
 
     #[test]
     fn a_byte_order_mark_before_the_header_is_no_part_of_it() {
         let text = "\u{feff}{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"\",\"cwd\":\"/\"}\n";
-        let Header { id, .. } = read(text, String::new).unwrap().header;
+        let SessionHeader { id, .. } = read_session_file(text, String::new).unwrap().header;
         assert_eq!(id, "s");
     }
 
@@ -212,7 +213,7 @@ mod tests {
     fn uncircled(entries: &[(&str, &str)]) -> (Vec<String>, usize) {
         let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#.to_owned();
         let lines: Vec<_> = [header].into_iter().chain(entries.iter().map(|(id, parent)| entry(id, parent))).collect();
-        let file = read(&lines.join("\n"), String::new).unwrap();
+        let file = read_session_file(&lines.join("\n"), String::new).unwrap();
         let again = entries.iter().zip(&file.entries).all(|((id, _), entry)| *id == entry.id);
         assert!(again && file.entries.len() == entries.len(), "every entry stays in its place: {file:?}");
         (file.entries.into_iter().map(|entry| entry.parent_id.unwrap_or_default()).collect(), file.looped)
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_parents_is_cut_at_its_earliest_entry() {
-        let rows: [Row; 9] = [
+        let rows: [CircleCase; 9] = [
             ("none", &[("a", ""), ("b", "a"), ("c", "b")], &["", "a", "b"], 0),
             ("its own parent", &[("a", ""), ("b", "b"), ("c", "b")], &["", "a", "b"], 1),
             ("the first is its own parent", &[("a", "a"), ("b", "a")], &["", "a"], 1),
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_it_takes_grows_with_the_file_and_not_with_its_square() {
-        let any = Entry::parse(&entry("a", "")).unwrap();
+        let any = SessionFileEntry::parse(&entry("a", "")).unwrap();
         for count in [10_usize, 1000, 100_000] {
             let shapes: [(&str, ParentOf); 6] = [
                 ("in a row", Box::new(|at| at.checked_sub(1).map_or_else(|| "gone".to_owned(), |at| at.to_string()))),
@@ -255,10 +256,11 @@ mod tests {
                 ("orphans", Box::new(|_| "gone".to_owned())),
             ];
             for (shape, parent) in shapes {
-                let named = |at: usize| Entry { id: at.to_string(), parent_id: Some(parent(at)), ..any.clone() };
-                let entries: Vec<Entry> = (0..count).map(named).collect();
+                let named =
+                    |at: usize| SessionFileEntry { id: at.to_string(), parent_id: Some(parent(at)), ..any.clone() };
+                let entries: Vec<SessionFileEntry> = (0..count).map(named).collect();
                 let mut steps = 0;
-                moves(&entries, &mut || steps += 1);
+                plan_moves(&entries, &mut || steps += 1);
                 assert!(steps <= 8 * count, "{shape}: {steps} steps for {count} entries");
             }
         }

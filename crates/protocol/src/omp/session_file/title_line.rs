@@ -56,7 +56,7 @@ impl TitleLine {
     fn with_padding(&self, blanks: usize) -> Vec<u8> {
         let mut members = self.0.clone();
         members.insert("pad".to_owned(), " ".repeat(blanks).into());
-        crate::encode(&members).to_vec()
+        crate::encode_line(&members).to_vec()
     }
 }
 

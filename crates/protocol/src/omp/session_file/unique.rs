@@ -9,12 +9,12 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{Body, Entry};
-use crate::Json;
+use super::{SessionEntryBody, SessionFileEntry};
+use crate::RawJson;
 
 /// What became of the ids of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ids {
+pub(super) enum IdUniqueness {
     /// Each stood there once.
     Unique,
     /// Some stood there again, and their entries have new ones.
@@ -23,16 +23,16 @@ pub(super) enum Ids {
 
 /// Gives each entry whose id stands before it already a new one of `fresh`. What follows and names that id means the
 /// nearest entry before it that had it.
-pub(super) fn separate(entries: &mut [Entry], mut fresh: impl FnMut() -> String) -> Ids {
+pub(super) fn separate_ids(entries: &mut [SessionFileEntry], mut fresh: impl FnMut() -> String) -> IdUniqueness {
     let mut taken: BTreeSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
     if taken.len() == entries.len() {
-        return Ids::Unique;
+        return IdUniqueness::Unique;
     }
     let mut seen = BTreeSet::new();
     let mut renamed: BTreeMap<String, String> = BTreeMap::new();
     for entry in entries {
         let old = entry.id.clone();
-        refer(entry, &renamed);
+        update_references(entry, &renamed);
         if seen.contains(&old) {
             let mut new = fresh();
             while !taken.insert(new.clone()) {
@@ -43,31 +43,31 @@ pub(super) fn separate(entries: &mut [Entry], mut fresh: impl FnMut() -> String)
         } else {
             seen.insert(old);
         }
-        if let Body::Unknown(line) = &mut entry.body
-            && let Some(called) = called(line, &entry.id, entry.parent_id.as_deref())
+        if let SessionEntryBody::Unknown(line) = &mut entry.body
+            && let Some(called) = with_ids(line, &entry.id, entry.parent_id.as_deref())
         {
             *line = called;
         }
     }
-    Ids::Separated
+    IdUniqueness::Separated
 }
 
 /// A line that nobody here reads, with these names in it.
-pub(super) fn called(line: &Json, id: &str, parent: Option<&str>) -> Option<Json> {
-    if let Ok(mut members) = line.read::<Map<String, Value>>() {
+pub(super) fn with_ids(line: &RawJson, id: &str, parent: Option<&str>) -> Option<RawJson> {
+    if let Ok(mut members) = line.decode_as::<Map<String, Value>>() {
         members.insert("id".to_owned(), id.into());
         members.insert("parentId".to_owned(), parent.into());
         return Some(Value::Object(members).into());
     }
     // It holds a number that no number of ours can, which stays as it is written.
-    let mut members = line.read::<BTreeMap<String, Box<RawValue>>>().ok()?;
+    let mut members = line.decode_as::<BTreeMap<String, Box<RawValue>>>().ok()?;
     members.insert("id".to_owned(), to_raw_value(id).ok()?);
     members.insert("parentId".to_owned(), to_raw_value(&parent).ok()?);
-    to_raw_value(&members).ok().map(Json::from)
+    to_raw_value(&members).ok().map(RawJson::from)
 }
 
 /// Has `entry` name others as they are called now.
-fn refer(entry: &mut Entry, renamed: &BTreeMap<String, String>) {
+fn update_references(entry: &mut SessionFileEntry, renamed: &BTreeMap<String, String>) {
     let name = |id: &mut String| {
         if let Some(new) = renamed.get(id) {
             id.clone_from(new);
@@ -75,31 +75,32 @@ fn refer(entry: &mut Entry, renamed: &BTreeMap<String, String>) {
     };
     entry.parent_id.iter_mut().for_each(name);
     match &mut entry.body {
-        Body::Compaction(body) => name(&mut body.first_kept_entry_id),
-        Body::BranchSummary(body) => name(&mut body.from_id),
-        Body::Label(body) => name(&mut body.target_id),
-        Body::Message(_)
-        | Body::ModelChange(_)
-        | Body::ThinkingLevelChange(_)
-        | Body::ServiceTierChange(_)
-        | Body::Custom(_)
-        | Body::CustomMessage(_)
-        | Body::TtsrInjection(_)
-        | Body::SessionInit(_)
-        | Body::ModeChange(_)
-        | Body::SessionInfo(_)
-        | Body::Unknown(_) => {}
+        SessionEntryBody::Compaction(body) => name(&mut body.first_kept_entry_id),
+        SessionEntryBody::BranchSummary(body) => name(&mut body.from_id),
+        SessionEntryBody::Label(body) => name(&mut body.target_id),
+        SessionEntryBody::Message(_)
+        | SessionEntryBody::ModelChange(_)
+        | SessionEntryBody::ThinkingLevelChange(_)
+        | SessionEntryBody::ServiceTierChange(_)
+        | SessionEntryBody::Custom(_)
+        | SessionEntryBody::CustomMessage(_)
+        | SessionEntryBody::TtsrInjection(_)
+        | SessionEntryBody::SessionInit(_)
+        | SessionEntryBody::ModeChange(_)
+        | SessionEntryBody::SessionInfo(_)
+        | SessionEntryBody::Unknown(_) => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Ids, separate};
+    use super::{IdUniqueness, SessionFileEntry, separate_ids};
 
-    fn separated(lines: &[&str]) -> (Ids, Vec<String>) {
-        let mut entries: Vec<Entry> = lines.iter().map(|line| Entry::parse(line).unwrap()).collect();
+    fn separated(lines: &[&str]) -> (IdUniqueness, Vec<String>) {
+        let mut entries: Vec<SessionFileEntry> =
+            lines.iter().map(|line| SessionFileEntry::parse(line).unwrap()).collect();
         let mut ids = ["a", "n1", "n2", "n3"].into_iter().map(str::to_owned);
-        let found = separate(&mut entries, || ids.next().unwrap());
+        let found = separate_ids(&mut entries, || ids.next().unwrap());
         (found, entries.iter().map(|entry| serde_json::to_string(entry).unwrap()).collect())
     }
 
@@ -128,8 +129,8 @@ mod tests {
             label("d", r#""n2""#, "n2"),
         ];
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        assert_eq!(separated(&lines), (Ids::Separated, want.to_vec()));
+        assert_eq!(separated(&lines), (IdUniqueness::Separated, want.to_vec()));
         let unique = [lines[0], lines[1]];
-        assert_eq!(separated(&unique), (Ids::Unique, unique.map(str::to_owned).to_vec()));
+        assert_eq!(separated(&unique), (IdUniqueness::Unique, unique.map(str::to_owned).to_vec()));
     }
 }

@@ -2,20 +2,20 @@
 //!
 //! It must not know how a command is read or done.
 
-use super::Command;
-use crate::gjc::unattended::Scope;
-use crate::omp::{AdoptedCommand as Adopted, Command as Shared};
+use super::GjcCommand;
+use crate::gjc::unattended::CommandScope;
+use crate::omp::{AdoptedCommand as Adopted, OmpCommand as Shared};
 
 /// Whether a command waits for those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum CommandLane {
     /// It is done at once.
     Fast,
     /// It is done when those before it are.
     Ordered,
 }
 
-impl Command {
+impl GjcCommand {
     /// Returns the `type` of the command, which its response repeats.
     pub fn name(&self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Command {
     }
 
     /// Returns whether it waits. What stops, reads, or answers a gate does not; setters wait on purpose.
-    pub fn lane(&self) -> Lane {
+    pub fn lane(&self) -> CommandLane {
         match self {
             Self::GetState { .. }
             | Self::Adopted(Adopted::GetLoginProviders)
@@ -56,7 +56,7 @@ impl Command {
                 | Shared::GetSubagentMessages { .. }
                 | Shared::NegotiateProtocol { .. }
                 | Shared::NotServed { .. },
-            ) => Lane::Fast,
+            ) => CommandLane::Fast,
             Self::Shared(_)
             | Self::Adopted(
                 Adopted::SetTodos { .. }
@@ -67,18 +67,18 @@ impl Command {
             )
             | Self::NegotiateUnattended { .. }
             | Self::SetCapabilities { .. }
-            | Self::SetDefaultModelSelection { .. } => Lane::Ordered,
+            | Self::SetDefaultModelSelection { .. } => CommandLane::Ordered,
         }
     }
 
     /// Returns the scope that it needs. An unknown command needs [`Scope::Admin`].
-    pub fn scope(&self) -> Scope {
+    pub fn required_scope(&self) -> CommandScope {
         match self {
             Self::Shared(command) => shared_scope(command),
-            Self::WorkflowGateResponse { .. } => Scope::Prompt,
-            Self::GetState { .. } | Self::GetPendingWorkflowGates => Scope::MessageRead,
-            Self::NegotiateUnattended { .. } | Self::SetCapabilities { .. } => Scope::Control,
-            Self::SetDefaultModelSelection { .. } => Scope::Model,
+            Self::WorkflowGateResponse { .. } => CommandScope::Prompt,
+            Self::GetState { .. } | Self::GetPendingWorkflowGates => CommandScope::MessageRead,
+            Self::NegotiateUnattended { .. } | Self::SetCapabilities { .. } => CommandScope::Control,
+            Self::SetDefaultModelSelection { .. } => CommandScope::Model,
             Self::Adopted(command) => adopted_scope(command),
         }
     }
@@ -98,22 +98,22 @@ impl Command {
     }
 }
 
-fn adopted_scope(command: &Adopted) -> Scope {
+fn adopted_scope(command: &Adopted) -> CommandScope {
     match command {
-        Adopted::SetTodos { .. } => Scope::Control,
-        Adopted::SetHostTools { .. } => Scope::HostTools,
-        Adopted::SetHostUriSchemes { .. } => Scope::HostUri,
-        Adopted::Handoff { .. } | Adopted::GetLoginProviders | Adopted::Login { .. } => Scope::Admin,
+        Adopted::SetTodos { .. } => CommandScope::Control,
+        Adopted::SetHostTools { .. } => CommandScope::HostTools,
+        Adopted::SetHostUriSchemes { .. } => CommandScope::HostUri,
+        Adopted::Handoff { .. } | Adopted::GetLoginProviders | Adopted::Login { .. } => CommandScope::Admin,
     }
 }
 
-fn shared_scope(command: &Shared) -> Scope {
+fn shared_scope(command: &Shared) -> CommandScope {
     match command {
         Shared::Prompt { .. }
         | Shared::Steer { .. }
         | Shared::FollowUp { .. }
         | Shared::Abort
-        | Shared::AbortAndPrompt { .. } => Scope::Prompt,
+        | Shared::AbortAndPrompt { .. } => CommandScope::Prompt,
         Shared::NewSession { .. }
         | Shared::SwitchSession { .. }
         | Shared::Branch { .. }
@@ -121,14 +121,14 @@ fn shared_scope(command: &Shared) -> Scope {
         | Shared::Clone
         | Shared::GetBranchMessages
         | Shared::GetForkMessages
-        | Shared::SetSessionName { .. } => Scope::Session,
+        | Shared::SetSessionName { .. } => CommandScope::Session,
         Shared::GetState
         | Shared::GetSessionStats
         | Shared::GetLastAssistantText
         | Shared::GetMessages
         | Shared::GetMessagesPage { .. }
         | Shared::GetSubagents
-        | Shared::GetSubagentMessages { .. } => Scope::MessageRead,
+        | Shared::GetSubagentMessages { .. } => CommandScope::MessageRead,
         Shared::SetSteeringMode { .. }
         | Shared::SetFollowUpMode { .. }
         | Shared::SetInterruptMode { .. }
@@ -137,16 +137,16 @@ fn shared_scope(command: &Shared) -> Scope {
         | Shared::SetAutoRetry { .. }
         | Shared::AbortRetry
         | Shared::NegotiateProtocol { .. }
-        | Shared::SetSubagentSubscription { .. } => Scope::Control,
+        | Shared::SetSubagentSubscription { .. } => CommandScope::Control,
         Shared::SetModel { .. }
         | Shared::CycleModel
         | Shared::GetAvailableModels
         | Shared::SetThinkingLevel { .. }
         | Shared::CycleThinkingLevel
         | Shared::GetAvailableThinkingLevels
-        | Shared::SetFastMode { .. } => Scope::Model,
-        Shared::Bash { .. } | Shared::AbortBash => Scope::Bash,
-        Shared::ExportHtml { .. } => Scope::Export,
-        Shared::GetAvailableCommands | Shared::GetCommands | Shared::NotServed { .. } => Scope::Admin,
+        | Shared::SetFastMode { .. } => CommandScope::Model,
+        Shared::Bash { .. } | Shared::AbortBash => CommandScope::Bash,
+        Shared::ExportHtml { .. } => CommandScope::Export,
+        Shared::GetAvailableCommands | Shared::GetCommands | Shared::NotServed { .. } => CommandScope::Admin,
     }
 }

@@ -9,28 +9,28 @@ use serde_json::value::RawValue;
 
 use super::DialogPayload;
 use crate::gjc::event::FrameType;
-use crate::gjc::ui::UiMethod;
-use crate::json::{Json, Wire};
-use crate::omp::Id;
+use crate::gjc::ui::GjcUiMethod;
+use crate::json::{RawJson, WireValue};
+use crate::omp::OmpRequestId;
 
 /// A frame that a door wrote for a host.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct AdapterFrame {
     /// What it is.
     pub kind: FrameType,
     /// What its envelope holds; none if the bridge has no frame for it.
-    pub payload: Option<Json>,
+    pub payload: Option<RawJson>,
     /// Which session it is about, if it says that.
     pub session: Option<String>,
     /// Its number, if it has one.
     pub seq: Option<u64>,
     /// What it is about.
-    pub about: About,
+    pub about: FrameSubject,
 }
 
 /// What a frame is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum FrameSubject {
     /// Nothing that anybody answers.
     Nothing,
     /// The command with this id.
@@ -63,15 +63,15 @@ pub enum About {
 /// The frame of [`About::Client`], which ends where frames are handed out: no client is told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "client")]
-pub struct ForClient {
+pub struct ClientMarker {
     /// The number of the client.
     pub number: u64,
 }
 
-impl Wire for ForClient {}
+impl WireValue for ClientMarker {}
 
 #[derive(Deserialize)]
-struct Head<'a> {
+struct FrameHead<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -92,103 +92,107 @@ struct Head<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Permission {
-    tool_call: ToolCall,
+struct PermissionPayload {
+    tool_call: PermissionToolCall,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolCall {
+struct PermissionToolCall {
     tool_call_id: String,
 }
 
-impl Told {
+impl AdapterFrame {
     /// Reads a line of a door of ours; none for what is no frame.
-    pub fn read(line: &str) -> Option<Self> {
+    pub fn from_line(line: &str) -> Option<Self> {
         let line = line.trim_end();
-        let head: Head<'_> = serde_json::from_str(line).ok()?;
+        let head: FrameHead<'_> = serde_json::from_str(line).ok()?;
         let id = head.id.map(Cow::into_owned);
         let target = head.target_id.map(Cow::into_owned);
-        let whole = || Json::parse(line.to_owned()).ok();
+        let whole = || RawJson::parse(line.to_owned()).ok();
         let flat = |kind, about| Some(Self { kind, payload: whole(), session: None, seq: None, about });
         match &*head.kind {
             "client" => {
-                let about = About::Client(head.number?);
+                let about = FrameSubject::Client(head.number?);
                 Some(Self { kind: FrameType::Ready, payload: None, session: None, seq: None, about })
             }
-            "ready" => flat(FrameType::Ready, About::Nothing),
+            "ready" => flat(FrameType::Ready, FrameSubject::Nothing),
             "event" => Some(Self {
                 kind: FrameType::Event,
                 payload: Some(head.payload?.to_owned().into()),
                 session: head.session_id.map(Cow::into_owned),
                 seq: head.seq,
-                about: About::Nothing,
+                about: FrameSubject::Nothing,
             }),
-            "response" => flat(FrameType::Response, id.map_or(About::Nothing, About::Command)),
-            "workflow_gate" => flat(FrameType::WorkflowGate, About::Gate(head.gate_id?.into_owned())),
-            "host_tool_call" => flat(FrameType::HostToolCall, About::ToolCall(id?)),
-            "host_tool_cancel" => flat(FrameType::HostToolCall, About::ToolCallEnds(target?)),
-            "host_uri_request" => flat(FrameType::HostUriRequest, About::UriRequest(id?)),
-            "host_uri_cancel" => flat(FrameType::HostUriRequest, About::UriRequestEnds(target?)),
-            "extension_ui_request" => dialog(line, id?),
+            "response" => flat(FrameType::Response, id.map_or(FrameSubject::Nothing, FrameSubject::Command)),
+            "workflow_gate" => flat(FrameType::WorkflowGate, FrameSubject::Gate(head.gate_id?.into_owned())),
+            "host_tool_call" => flat(FrameType::HostToolCall, FrameSubject::ToolCall(id?)),
+            "host_tool_cancel" => flat(FrameType::HostToolCall, FrameSubject::ToolCallEnds(target?)),
+            "host_uri_request" => flat(FrameType::HostUriRequest, FrameSubject::UriRequest(id?)),
+            "host_uri_cancel" => flat(FrameType::HostUriRequest, FrameSubject::UriRequestEnds(target?)),
+            "extension_ui_request" => dialog_frame(line, id?),
             "permission_request" => {
                 let payload = head.payload?;
-                let Permission { tool_call } = serde_json::from_str(payload.get()).ok()?;
+                let PermissionPayload { tool_call } = serde_json::from_str(payload.get()).ok()?;
                 Some(Self {
                     kind: FrameType::PermissionRequest,
                     payload: Some(payload.to_owned().into()),
                     session: None,
                     seq: None,
-                    about: About::Permission { call: tool_call.tool_call_id, dialog: id? },
+                    about: FrameSubject::Permission { call: tool_call.tool_call_id, dialog: id? },
                 })
             }
-            _ => flat(FrameType::Error, About::Nothing),
+            _ => flat(FrameType::Error, FrameSubject::Nothing),
         }
     }
 }
 
-fn dialog(line: &str, id: String) -> Option<Told> {
+fn dialog_frame(line: &str, id: String) -> Option<AdapterFrame> {
     use crate::omp::UiMethod as Shared;
-    let method: UiMethod = serde_json::from_str(line).ok()?;
+    let method: GjcUiMethod = serde_json::from_str(line).ok()?;
     let about = match &method {
-        UiMethod::Shared(
+        GjcUiMethod::Shared(
             Shared::Select { .. } | Shared::Confirm { .. } | Shared::Input { .. } | Shared::Editor { .. },
-        ) => About::Dialog(id),
-        UiMethod::Shared(Shared::Cancel { target_id }) => About::DialogEnds(target_id.clone()),
-        UiMethod::Shared(
+        ) => FrameSubject::Dialog(id),
+        GjcUiMethod::Shared(Shared::Cancel { target_id }) => FrameSubject::DialogEnds(target_id.clone()),
+        GjcUiMethod::Shared(
             Shared::Notify { .. }
             | Shared::SetStatus { .. }
             | Shared::SetWidget { .. }
             | Shared::SetTitle { .. }
             | Shared::SetEditorText { .. },
         )
-        | UiMethod::Own(_) => About::Nothing,
+        | GjcUiMethod::Own(_) => FrameSubject::Nothing,
     };
-    let payload = DialogPayload::of(method).map(|payload| Json::of(&payload));
-    Some(Told { kind: FrameType::UiRequest, payload, session: None, seq: None, about })
+    let payload = DialogPayload::from_ui_method(method).map(|payload| RawJson::from_wire(&payload));
+    Some(AdapterFrame { kind: FrameType::UiRequest, payload, session: None, seq: None, about })
 }
 
 /// Puts `members`, all of them texts, into the text of an object, over those that it has: of two of one name the last counts.
-pub fn with(object: &str, members: &[(&str, &str)]) -> String {
+pub fn with_members(object: &str, members: &[(&str, &str)]) -> String {
     let object = object.trim();
     let mut text = object.strip_suffix('}').unwrap_or(object).trim_end().to_owned();
     for (name, value) in members {
         let comma = if text.ends_with('{') { "" } else { "," };
-        text.push_str(&format!("{comma}{}:{}", Json::of(*name).text(), Json::of(*value).text()));
+        text.push_str(&format!(
+            "{comma}{}:{}",
+            RawJson::from_wire(*name).as_text(),
+            RawJson::from_wire(*value).as_text()
+        ));
     }
     text.push('}');
     text
 }
 
 /// Puts the id of the one who asked into a response that has another one.
-pub fn answered(response: &Json, id: Option<&Id>) -> Json {
-    let mut members: serde_json::Map<String, serde_json::Value> = match response.text().split_once(',') {
+pub fn with_response_id(response: &RawJson, id: Option<&OmpRequestId>) -> RawJson {
+    let mut members: serde_json::Map<String, serde_json::Value> = match response.as_text().split_once(',') {
         // Responses of ours begin with their id, and may be long.
         Some((first, rest)) if first.starts_with("{\"id\":\"") && first.ends_with('"') && !first.contains('\\') => {
-            let own = id.map_or_else(String::new, |id| format!("\"id\":{},", Json::of(id).text()));
-            return Json::parse(format!("{{{own}{rest}")).unwrap_or_else(|_| response.clone());
+            let own = id.map_or_else(String::new, |id| format!("\"id\":{},", RawJson::from_wire(id).as_text()));
+            return RawJson::parse(format!("{{{own}{rest}")).unwrap_or_else(|_| response.clone());
         }
-        _ => response.read().unwrap_or_default(),
+        _ => response.decode_as().unwrap_or_default(),
     };
     match id {
         Some(id) => {
@@ -198,7 +202,7 @@ pub fn answered(response: &Json, id: Option<&Id>) -> Json {
             members.shift_remove("id");
         }
     }
-    Json::from(serde_json::Value::Object(members))
+    RawJson::from(serde_json::Value::Object(members))
 }
 
 #[cfg(test)]
@@ -210,47 +214,56 @@ mod tests {
     #[test]
     fn each_frame_says_what_it_is_about() {
         for (line, kind, about) in [
-            (json!({"type": "ready"}), FrameType::Ready, About::Nothing),
+            (json!({"type": "ready"}), FrameType::Ready, FrameSubject::Nothing),
             (json!({"id": "b1", "type": "response", "command": "abort", "success": true}), FrameType::Response, {
-                About::Command("b1".to_owned())
+                FrameSubject::Command("b1".to_owned())
             }),
             (json!({"type": "workflow_gate", "gate_id": "wg_1"}), FrameType::WorkflowGate, {
-                About::Gate("wg_1".to_owned())
+                FrameSubject::Gate("wg_1".to_owned())
             }),
-            (json!({"type": "host_tool_call", "id": "a"}), FrameType::HostToolCall, About::ToolCall("a".to_owned())),
+            (
+                json!({"type": "host_tool_call", "id": "a"}),
+                FrameType::HostToolCall,
+                FrameSubject::ToolCall("a".to_owned()),
+            ),
             (json!({"type": "host_tool_cancel", "id": "b", "targetId": "a"}), FrameType::HostToolCall, {
-                About::ToolCallEnds("a".to_owned())
+                FrameSubject::ToolCallEnds("a".to_owned())
             }),
             (json!({"type": "host_uri_request", "id": "a"}), FrameType::HostUriRequest, {
-                About::UriRequest("a".to_owned())
+                FrameSubject::UriRequest("a".to_owned())
             }),
             (json!({"type": "host_uri_cancel", "id": "b", "targetId": "a"}), FrameType::HostUriRequest, {
-                About::UriRequestEnds("a".to_owned())
+                FrameSubject::UriRequestEnds("a".to_owned())
             }),
-            (json!({"type": "extension_error", "error": "x"}), FrameType::Error, About::Nothing),
+            (json!({"type": "extension_error", "error": "x"}), FrameType::Error, FrameSubject::Nothing),
         ] {
             let line = line.to_string();
-            let want =
-                Told { kind, payload: Some(Json::parse(line.clone()).unwrap()), session: None, seq: None, about };
-            assert_eq!(Told::read(&format!("{line}\n")), Some(want), "{line}");
+            let want = AdapterFrame {
+                kind,
+                payload: Some(RawJson::parse(line.clone()).unwrap()),
+                session: None,
+                seq: None,
+                about,
+            };
+            assert_eq!(AdapterFrame::from_line(&format!("{line}\n")), Some(want), "{line}");
         }
-        assert_eq!(Told::read("{}"), None);
+        assert_eq!(AdapterFrame::from_line("{}"), None);
     }
 
     #[test]
     fn for_whom_frames_are_is_no_frame_of_its_own() {
-        let line = crate::encode(&ForClient { number: 3 });
-        let told = Told::read(std::str::from_utf8(&line).unwrap()).unwrap();
-        assert_eq!((told.payload, told.about), (None, About::Client(3)));
+        let line = crate::encode_line(&ClientMarker { number: 3 });
+        let frame = AdapterFrame::from_line(std::str::from_utf8(&line).unwrap()).unwrap();
+        assert_eq!((frame.payload, frame.about), (None, FrameSubject::Client(3)));
     }
 
     #[test]
     fn an_event_gives_up_its_payload_and_its_session() {
         let line = json!({"protocol_version": 2, "session_id": "s", "seq": 7, "frame_id": "f", "type": "event",
             "payload": {"event_type": "agent_start"}});
-        let told = Told::read(&line.to_string()).unwrap();
+        let frame = AdapterFrame::from_line(&line.to_string()).unwrap();
         assert_eq!(
-            (told.payload.unwrap().text(), told.session.as_deref()),
+            (frame.payload.unwrap().as_text(), frame.session.as_deref()),
             (r#"{"event_type":"agent_start"}"#, Some("s"))
         );
     }
@@ -259,26 +272,26 @@ mod tests {
     fn dialogs_and_calls_to_allow_are_in_the_form_of_the_bridge() {
         let ask =
             json!({"type": "extension_ui_request", "id": "d1", "method": "confirm", "title": "T", "message": "M"});
-        let told = Told::read(&ask.to_string()).unwrap();
-        assert_eq!(told.payload.unwrap().text(), r#"{"kind":"confirm","title":"T","message":"M"}"#);
-        assert_eq!(told.about, About::Dialog("d1".to_owned()));
+        let frame = AdapterFrame::from_line(&ask.to_string()).unwrap();
+        assert_eq!(frame.payload.unwrap().as_text(), r#"{"kind":"confirm","title":"T","message":"M"}"#);
+        assert_eq!(frame.about, FrameSubject::Dialog("d1".to_owned()));
         let cancel = json!({"type": "extension_ui_request", "id": "d2", "method": "cancel", "targetId": "d1"});
-        let told = Told::read(&cancel.to_string()).unwrap();
-        assert_eq!((told.payload, told.about), (None, About::DialogEnds("d1".to_owned())));
+        let frame = AdapterFrame::from_line(&cancel.to_string()).unwrap();
+        assert_eq!((frame.payload, frame.about), (None, FrameSubject::DialogEnds("d1".to_owned())));
         let payload = json!({"kind": "permission", "toolCall": {"toolCallId": "call-1"}});
         let ask = json!({"type": "permission_request", "id": "d3", "payload": payload});
-        let told = Told::read(&ask.to_string()).unwrap();
-        assert_eq!(told.payload, Some(payload.into()));
-        assert_eq!(told.about, About::Permission { call: "call-1".to_owned(), dialog: "d3".to_owned() });
+        let frame = AdapterFrame::from_line(&ask.to_string()).unwrap();
+        assert_eq!(frame.payload, Some(payload.into()));
+        assert_eq!(frame.about, FrameSubject::Permission { call: "call-1".to_owned(), dialog: "d3".to_owned() });
     }
 
     #[test]
     fn ids_of_requests_are_changed_on_the_way_in_and_back_on_the_way_out() {
-        assert_eq!(with(r#"{"type":"abort"}"#, &[("id", "b1")]), r#"{"type":"abort","id":"b1"}"#);
-        assert_eq!(with(r#" { "a": {} } "#, &[("id", "b1"), ("t", "x")]), r#"{ "a": {},"id":"b1","t":"x"}"#);
-        assert_eq!(with(" { } ", &[("id", "b1")]), r#"{"id":"b1"}"#);
-        let response = |text: &str| Json::parse(text.to_owned()).unwrap();
-        let id = Id::from("req_1");
+        assert_eq!(with_members(r#"{"type":"abort"}"#, &[("id", "b1")]), r#"{"type":"abort","id":"b1"}"#);
+        assert_eq!(with_members(r#" { "a": {} } "#, &[("id", "b1"), ("t", "x")]), r#"{ "a": {},"id":"b1","t":"x"}"#);
+        assert_eq!(with_members(" { } ", &[("id", "b1")]), r#"{"id":"b1"}"#);
+        let response = |text: &str| RawJson::parse(text.to_owned()).unwrap();
+        let id = OmpRequestId::from("req_1");
         for (given, want, without) in [
             (
                 r#"{"id":"b1","type":"response","data":{"id":"x"}}"#,
@@ -287,8 +300,8 @@ mod tests {
             ),
             (r#"{"type":"response","id":"b1"}"#, r#"{"type":"response","id":"req_1"}"#, r#"{"type":"response"}"#),
         ] {
-            assert_eq!(answered(&response(given), Some(&id)).text(), want);
-            assert_eq!(answered(&response(given), None).text(), without);
+            assert_eq!(with_response_id(&response(given), Some(&id)).as_text(), want);
+            assert_eq!(with_response_id(&response(given), None).as_text(), without);
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::Requirements;
-use crate::gsv::runtime::{Capability, HostRole};
+use super::SkillRequirements;
+use crate::gsv::runtime::{HostRole, MachineCapability};
 
 /// A machine, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Host {
+pub struct SkillHost {
     /// The node.
     pub node: String,
     /// What it is for.
     pub role: Option<HostRole>,
     /// What it can do.
-    pub capabilities: Vec<Capability>,
+    pub capabilities: Vec<MachineCapability>,
     /// Its operating system.
     pub os: Option<String>,
     /// The names of its environment variables.
@@ -24,7 +24,7 @@ pub struct Host {
 
 /// Whether a skill can be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Eligibility {
+pub struct SkillEligibility {
     /// Whether it can.
     pub eligible: bool,
     /// On which nodes.
@@ -34,54 +34,54 @@ pub struct Eligibility {
 }
 
 /// Decides whether a skill can be used. `has_setting` says whether a setting is there and not empty.
-pub fn eligibility(
+pub fn skill_eligibility(
     always: bool,
-    requirements: Option<&Requirements>,
-    hosts: &[Host],
+    requirements: Option<&SkillRequirements>,
+    hosts: &[SkillHost],
     has_setting: impl Fn(&str) -> bool,
-) -> Eligibility {
+) -> SkillEligibility {
     let all = || hosts.iter().map(|host| host.node.clone()).collect();
-    let Some(needs) = requirements.filter(|needs| !always && **needs != Requirements::default()) else {
-        return Eligibility { eligible: true, hosts: all(), reasons: Vec::new() };
+    let Some(needs) = requirements.filter(|needs| !always && **needs != SkillRequirements::default()) else {
+        return SkillEligibility { eligible: true, hosts: all(), reasons: Vec::new() };
     };
     let mut reasons = Vec::new();
     let unset: Vec<&str> = needs.config.iter().filter(|path| !has_setting(path)).map(String::as_str).collect();
     if !unset.is_empty() {
         reasons.push(format!("requires config: {}", unset.join(", ")));
     }
-    let of_host = Requirements { config: Vec::new(), ..needs.clone() };
-    if of_host == Requirements::default() {
+    let of_host = SkillRequirements { config: Vec::new(), ..needs.clone() };
+    if of_host == SkillRequirements::default() {
         let eligible = reasons.is_empty();
-        return Eligibility { eligible, hosts: if eligible { all() } else { Vec::new() }, reasons };
+        return SkillEligibility { eligible, hosts: if eligible { all() } else { Vec::new() }, reasons };
     }
     if hosts.is_empty() {
         reasons.push("no connected hosts".to_owned());
-        return Eligibility { eligible: false, hosts: Vec::new(), reasons };
+        return SkillEligibility { eligible: false, hosts: Vec::new(), reasons };
     }
-    let mut left: Vec<&Host> = hosts.iter().collect();
-    for (kind, names, is_met) in filters(needs) {
-        let met: Vec<&Host> = left.iter().copied().filter(|host| is_met(host)).collect();
+    let mut left: Vec<&SkillHost> = hosts.iter().collect();
+    for (kind, names, is_met) in host_filters(needs) {
+        let met: Vec<&SkillHost> = left.iter().copied().filter(|host| is_met(host)).collect();
         if met.is_empty() {
             reasons.push(format!("requires {kind}: {}", names.join(", ")));
-            return Eligibility { eligible: false, hosts: Vec::new(), reasons };
+            return SkillEligibility { eligible: false, hosts: Vec::new(), reasons };
         }
         left = met;
     }
     let eligible = reasons.is_empty();
     let nodes = left.into_iter().map(|host| host.node.clone()).collect();
-    Eligibility { eligible, hosts: if eligible { nodes } else { Vec::new() }, reasons }
+    SkillEligibility { eligible, hosts: if eligible { nodes } else { Vec::new() }, reasons }
 }
 
-type Filter<'a> = (&'static str, Vec<String>, Box<dyn Fn(&Host) -> bool + 'a>);
+type HostFilter<'a> = (&'static str, Vec<String>, Box<dyn Fn(&SkillHost) -> bool + 'a>);
 
 /// What is asked of one and the same machine, in this order.
-fn filters(needs: &Requirements) -> Vec<Filter<'_>> {
-    let names = |capabilities: &[Capability]| capabilities.iter().map(|it| it.name().to_owned()).collect();
+fn host_filters(needs: &SkillRequirements) -> Vec<HostFilter<'_>> {
+    let names = |capabilities: &[MachineCapability]| capabilities.iter().map(|it| it.name().to_owned()).collect();
     let role = |role: &HostRole| match role {
         HostRole::Execution => "execution".to_owned(),
         HostRole::Specialized => "specialized".to_owned(),
     };
-    let filters: Vec<Filter<'_>> = vec![
+    let filters: Vec<HostFilter<'_>> = vec![
         (
             "hostRoles",
             needs.host_roles.iter().map(role).collect(),
