@@ -26,7 +26,7 @@ use countersign_http::{
     listen::Place,
 };
 use countersign_policy_admin::service_tools::Tools;
-use countersign_runtime::{Clock, Handle, Lane, Refused, tools::Secrets};
+use countersign_runtime::{Clock, Handle, Lane, Refused, tools::GatewaySecrets};
 use countersign_view::{Protocol, connected::AgentStatus, principals};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -68,7 +68,7 @@ pub struct Settings {
     /// The same by name.
     pub tools: Arc<Tools>,
     /// What they may name in arguments.
-    pub secrets: Secrets,
+    pub secrets: GatewaySecrets,
     /// How much.
     pub limits: Limits,
 }
@@ -88,7 +88,7 @@ pub struct Door {
     clock: Clock,
     agents: Vec<Arc<Known>>,
     tools: Arc<Tools>,
-    secrets: Secrets,
+    secrets: GatewaySecrets,
     /// What `list_tools` says, written once.
     listed: String,
     answers: Arc<Answers>,

@@ -3,7 +3,7 @@
 use countersign_core::call::AgentRequest;
 use countersign_policy_admin::service_tools::{self, Asked, Tools};
 use countersign_protocol::agent_gate::{JsonRpcError, code};
-use countersign_runtime::tools::Secrets;
+use countersign_runtime::tools::GatewaySecrets;
 use serde_json::{Map, Value, json};
 
 /// What `list_tools` says.
@@ -35,7 +35,7 @@ pub(super) fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, J
 }
 
 /// The request, if the secrets that it names are to be had.
-pub(super) fn check(secrets: &Secrets, request: AgentRequest) -> Result<AgentRequest, JsonRpcError> {
+pub(super) fn check(secrets: &GatewaySecrets, request: AgentRequest) -> Result<AgentRequest, JsonRpcError> {
     if request.service.is_some() {
         let filled = secrets.fill_arguments(&request.arguments);
         filled.map_err(|problem| JsonRpcError::new(code::INVALID, problem))?;

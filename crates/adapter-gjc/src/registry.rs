@@ -13,7 +13,7 @@ use std::{
 use countersign_adapter_omp::is_alive;
 use countersign_agent_dir::AgentDir;
 use countersign_config::yaml::LARGEST;
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_protocol::{
     encode_line,
     gjc::registry::{SessionRecord, file_name},
@@ -79,7 +79,7 @@ impl Registry {
         let Some(name) = file_name(&record.session_id) else { return Ok(()) };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let _held = self.lock()?;
-        replace(&self.folder.join(name), &encode_line(record), Access::Private)
+        replace_file(&self.folder.join(name), &encode_line(record), FileAccess::Private)
     }
 
     /// Removes records, each if nobody has written another one in its place.
@@ -106,7 +106,7 @@ impl Registry {
     /// Waits for the lock, which ends with the file or the process.
     fn lock(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        let file = regular::open(&self.folder.join(LOCK), options.write(true).create(true).mode(0o600))?;
+        let file = regular::open_file(&self.folder.join(LOCK), options.write(true).create(true).mode(0o600))?;
         let begun = Instant::now();
         loop {
             match file.try_lock() {
@@ -168,7 +168,7 @@ fn look(path: &Path) -> Look {
 
 /// The record at `path`, if it says something.
 fn read(path: &Path) -> io::Result<Option<SessionRecord>> {
-    let bytes = regular::read(path, LARGEST)?;
+    let bytes = regular::read_bytes(path, LARGEST)?;
     let record: Option<SessionRecord> = serde_json::from_slice(&bytes).ok();
     // A name that is not the session's own would be found again under another one.
     Ok(record

@@ -49,7 +49,7 @@ fn system_prompt(door: &Door) -> Option<JoinHandle<String>> {
     let cwd = door.shelf.cwd.display().to_string();
     Some(tokio::task::spawn_blocking(move || {
         let registry = workshop.tools(&session);
-        let specs: Vec<_> = registry.specs().collect();
+        let specs: Vec<_> = registry.tool_specs().collect();
         workshop.system_prompt(&session, &cwd, &specs)
     }))
 }
@@ -57,7 +57,7 @@ fn system_prompt(door: &Door) -> Option<JoinHandle<String>> {
 fn dumped_tools(door: &Door) -> Vec<DumpedTool> {
     let Some(seat) = door.seat() else { return Vec::new() };
     let registry = seat.workshop.tools(&seat.id);
-    let specs = registry.specs().map(|spec| DumpedTool {
+    let specs = registry.tool_specs().map(|spec| DumpedTool {
         name: spec.name.clone(),
         description: spec.description.clone(),
         parameters: spec.schema.clone().into(),

@@ -13,7 +13,7 @@ use countersign_core::{
     session::ModelRef,
     tool::ToolSpec,
 };
-use countersign_files::objects::{self, Store};
+use countersign_files::objects::{self, ObjectStore};
 use countersign_protocol::gsv::{
     GsvError,
     key::{self, SessionKeyScheme},
@@ -21,7 +21,7 @@ use countersign_protocol::gsv::{
 use countersign_runtime::{
     Chosen, Fired, Host, Memories, Peers, SilentRetries, SummaryPrompts, Wing,
     models::{Failure, FailureKind},
-    tools::{Context, Registry},
+    tools::{ToolContext, ToolRegistry},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
@@ -88,12 +88,12 @@ impl Host for OfSession {
         self.door.context.chats.models().usable(has_key)
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
         let mut tools = native::tools(&self.door, &self.place);
         // What people's own machines do is theirs: of the tools of other doors only the question to a person is here.
         tools.extend(self.rooms.registry().get("ask").cloned());
         tools.extend(self.door.toolbox.tools());
-        Arc::new(Registry::of(tools))
+        Arc::new(ToolRegistry::from_tools(tools))
     }
 
     fn no_tool(&self, _: &SessionId, name: &str) -> String {
@@ -126,13 +126,13 @@ impl Host for OfSession {
         prompt::build(&Facts { own: own.as_deref(), agent, key, tools, files: &files, skills: &skills, now, zone })
     }
 
-    fn context(&self, session: &SessionId, cwd: &str) -> Context {
+    fn context(&self, session: &SessionId, cwd: &str) -> ToolContext {
         self.rooms.context(session, cwd)
     }
 
     fn picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {
-        let store = Store::of(&self.door.context.config.storage.folder);
-        async move { store.base64(objects::referred(reference)?).await }.boxed()
+        let store = ObjectStore::for_data_dir(&self.door.context.config.storage.folder);
+        async move { store.read_base64(objects::parse_reference(reference)?).await }.boxed()
     }
 
     fn silence(&self) -> Duration {

@@ -25,7 +25,7 @@ use countersign_core::{
     tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gsv::tool::{NATIVE, ToolDefinition};
-use countersign_runtime::tools::{Context, Failure, Output, Route, Tool};
+use countersign_runtime::tools::{AgentTool, CallFailure, CallOutput, CallRoute, ToolContext};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use super::Door;
 
 /// What a call of a native tool comes to: what the model reads, or what went wrong, in words.
-pub(super) type Outcome = Result<String, Failure>;
+pub(super) type Outcome = Result<String, CallFailure>;
 
 /// A tool of the gateway's own.
 pub(super) struct Native {
@@ -49,7 +49,7 @@ pub(super) struct Native {
     /// Whether it changes anything.
     pub(super) effect: ToolEffect,
     /// Puts arguments into the one form in which they are judged and done.
-    pub(super) form: fn(&mut Map<String, Value>) -> Result<(), Failure>,
+    pub(super) form: fn(&mut Map<String, Value>) -> Result<(), CallFailure>,
     /// Does it.
     pub(super) run: fn(Call) -> BoxFuture<'static, Outcome>,
 }
@@ -71,7 +71,7 @@ const TABLE: &[Native] = &[
 ];
 
 /// For tools whose arguments are judged as they come.
-pub(super) const fn as_it_is(_: &mut Map<String, Value>) -> Result<(), Failure> {
+pub(super) const fn as_it_is(_: &mut Map<String, Value>) -> Result<(), CallFailure> {
     Ok(())
 }
 
@@ -94,9 +94,9 @@ impl Call {
     ///
     /// # Errors
     /// [`Failure::Invalid`] that names what is wrong.
-    pub(super) fn read<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+    pub(super) fn read<T: DeserializeOwned>(&mut self) -> Result<T, CallFailure> {
         let arguments = Value::Object(std::mem::take(&mut self.arguments));
-        serde_json::from_value(arguments).map_err(|error| Failure::Invalid(format!("Invalid arguments: {error}")))
+        serde_json::from_value(arguments).map_err(|error| CallFailure::Invalid(format!("Invalid arguments: {error}")))
     }
 }
 
@@ -144,9 +144,9 @@ pub fn known<'a>() -> impl Iterator<Item = Known<'a>> {
 }
 
 /// All of them for a run in a session.
-pub(super) fn tools(door: &Arc<Door>, place: &Place) -> Vec<Arc<dyn Tool>> {
+pub(super) fn tools(door: &Arc<Door>, place: &Place) -> Vec<Arc<dyn AgentTool>> {
     let tool = |(native, spec)| Arc::new(InSession { native, spec, door: Arc::clone(door), place: place.clone() });
-    TABLE.iter().zip(SPECS.iter()).map(|pair| tool(pair) as Arc<dyn Tool>).collect()
+    TABLE.iter().zip(SPECS.iter()).map(|pair| tool(pair) as Arc<dyn AgentTool>).collect()
 }
 
 /// Where a run works.
@@ -167,33 +167,37 @@ struct InSession {
     place: Place,
 }
 
-impl Tool for InSession {
+impl AgentTool for InSession {
     fn spec(&self) -> &ToolSpec {
         self.spec
     }
 
-    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+    fn route_call(&self, arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
         (self.native.form)(arguments).map_err(in_words)?;
-        Ok(Route::Here)
+        Ok(CallRoute::Here)
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         let Place { key, agent, .. } = self.place.clone();
         let call = Call { door: Arc::clone(&self.door), key, agent, arguments, cancel: cx.cancel.clone() };
         let work = (self.native.run)(call);
-        Box::pin(async move { work.await.map(Output::text).map_err(in_words) })
+        Box::pin(async move { work.await.map(CallOutput::from_text).map_err(in_words) })
     }
 }
 
 /// Errors of tools begin alike on this wire, whoever did them.
-fn in_words(failure: Failure) -> Failure {
+fn in_words(failure: CallFailure) -> CallFailure {
     let told = |text: String| format!("Error: {text}");
     match failure {
-        Failure::Invalid(text) => Failure::Invalid(told(text)),
-        Failure::NotBegun(text) => Failure::NotBegun(told(text)),
-        Failure::Failed(text) => Failure::Failed(told(text)),
-        Failure::Cancelled(text) => Failure::Cancelled(told(text)),
-        in_doubt @ Failure::InDoubt(_) => in_doubt,
+        CallFailure::Invalid(text) => CallFailure::Invalid(told(text)),
+        CallFailure::NotBegun(text) => CallFailure::NotBegun(told(text)),
+        CallFailure::Failed(text) => CallFailure::Failed(told(text)),
+        CallFailure::Cancelled(text) => CallFailure::Cancelled(told(text)),
+        in_doubt @ CallFailure::InDoubt(_) => in_doubt,
     }
 }
 

@@ -10,7 +10,7 @@ use countersign_protocol::{
     RawJson, encode_line,
     omp::{OmpRequestId, OmpResponse, UiMethod, UiRequest, ui::NotifyType},
 };
-use countersign_runtime::{models::Providers, tools::exec::Launcher};
+use countersign_runtime::{models::Providers, tools::exec::ExecLauncher};
 use serde_json::Value;
 
 use super::{
@@ -113,7 +113,7 @@ async fn open_attached(
     let process_of_host = Process { cwd, temporary, variables };
     let surroundings = Surroundings {
         environment: environment(&process_of_host),
-        launcher: Launcher::new(&hall.program),
+        launcher: ExecLauncher::new(&hall.program),
         clock: hall.clock.clone(),
         models: Arc::new(Providers::default()),
         process: process_of_host,

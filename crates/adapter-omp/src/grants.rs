@@ -12,7 +12,7 @@ use std::{
 };
 
 use countersign_core::policy::Grant;
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 
 /// Its name in the agent directory.
@@ -38,7 +38,7 @@ struct Read {
 /// # Errors
 /// What the system said, other than that there is no file.
 pub fn load(path: &Path) -> io::Result<Vec<Grant>> {
-    let found = match regular::open(path, OpenOptions::new().read(true)) {
+    let found = match regular::open_file(path, OpenOptions::new().read(true)) {
         Ok(file) => read(file)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -49,7 +49,7 @@ pub fn load(path: &Path) -> io::Result<Vec<Grant>> {
     // Again under the lock, so that nothing which is added meanwhile is lost.
     let healed = locked(path).and_then(|file| {
         let found = read(&file)?;
-        replace(path, &found.lines, Access::Private)
+        replace_file(path, &found.lines, FileAccess::Private)
     });
     if let Err(failed) = healed {
         tracing::warn!(error = %failed, "the file of grants has lines that say nothing, and was not rewritten");
@@ -94,7 +94,7 @@ fn ends_well(file: &mut File) -> io::Result<bool> {
 fn locked(path: &Path) -> io::Result<File> {
     let begun = Instant::now();
     loop {
-        let file = regular::open(path, OpenOptions::new().read(true).append(true).create(true))?;
+        let file = regular::open_file(path, OpenOptions::new().read(true).append(true).create(true))?;
         match file.try_lock() {
             Ok(()) if is_at(&file, path) => return Ok(file),
             Ok(()) => {}

@@ -8,7 +8,7 @@ use countersign_core::{
     message::{self, ExtensionMessage, MessageBlock, StopReason, StoredMessage, estimate_tokens, text_of},
     session::{Command, ImportedEntry, MessageContent, SessionEntryKind, Settings},
 };
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_protocol::{
     RawJson,
     gjc::state::HandoffResult,
@@ -165,7 +165,7 @@ async fn begin(
     if let Some(path) = saved.clone() {
         let bytes = format!("{text}\n").into_bytes();
         let kept = tokio::task::spawn_blocking(move || {
-            replace(&path, &bytes, Access::Private).map_err(|error| format!("{}: {error}", path.display()))
+            replace_file(&path, &bytes, FileAccess::Private).map_err(|error| format!("{}: {error}", path.display()))
         });
         kept.await.map_err(|error| error.to_string())??;
     }

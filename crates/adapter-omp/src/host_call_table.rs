@@ -20,7 +20,7 @@ use countersign_protocol::{
 };
 use countersign_runtime::{
     Errand, Exchange, Link, Order, Peers, Source, Words,
-    tools::{Output, read},
+    tools::{CallOutput, read},
 };
 use serde_json::{Value, json};
 
@@ -273,12 +273,12 @@ fn fresh() -> String {
     host_tool::frame_id(u64::from_be_bytes(bits))
 }
 
-fn failed(text: String) -> Output {
-    Output { is_error: true, ..Output::text(text).with_details(json!({})) }
+fn failed(text: String) -> CallOutput {
+    CallOutput { is_error: true, ..CallOutput::from_text(text).with_details(json!({})) }
 }
 
 /// What a host gave back, as the model is told it. A block of a kind that models do not know is its JSON.
-fn of_wire(output: ToolOutput) -> Output {
+fn of_wire(output: ToolOutput) -> CallOutput {
     let block = |block: OmpContentBlock| match block {
         OmpContentBlock::Text(text) => MessageBlock::from_text(text.text),
         OmpContentBlock::Image(image) => match image::check(&image) {
@@ -293,14 +293,14 @@ fn of_wire(output: ToolOutput) -> Output {
         },
         OmpContentBlock::Other(json) => MessageBlock::from_text(json.as_text()),
     };
-    Output {
+    CallOutput {
         content: output.content.into_iter().map(block).collect(),
         details: output.details.and_then(|details| details.decode_as().ok()),
         is_error: false,
     }
 }
 
-fn was_read(result: HostUriResult, url: &str, is_immutable: bool, content: &CallDetails) -> Output {
+fn was_read(result: HostUriResult, url: &str, is_immutable: bool, content: &CallDetails) -> CallOutput {
     let text = result.content.unwrap_or_default();
     let mut output = match read::part_of(&text, content.arguments.clone(), url) {
         Ok(output) => output,
@@ -323,7 +323,7 @@ fn was_read(result: HostUriResult, url: &str, is_immutable: bool, content: &Call
     output
 }
 
-fn was_written(url: &str, content: &CallDetails) -> Output {
+fn was_written(url: &str, content: &CallDetails) -> CallOutput {
     let bytes = content.arguments.get("content").and_then(Value::as_str).map_or(0, str::len);
-    Output::text(format!("Wrote {bytes} bytes to {url}")).with_details(json!({ "resolvedPath": url }))
+    CallOutput::from_text(format!("Wrote {bytes} bytes to {url}")).with_details(json!({ "resolvedPath": url }))
 }

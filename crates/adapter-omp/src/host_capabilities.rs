@@ -18,7 +18,7 @@ use countersign_protocol::gjc::{
 };
 use countersign_runtime::{
     Peers,
-    tools::{Registry, Tool},
+    tools::{AgentTool, ToolRegistry},
 };
 use parking_lot::Mutex;
 
@@ -31,7 +31,7 @@ use countersign_agent_dir::restrictions::is_named;
 
 /// What the hosts of one process lend. It outlives sessions, as the process does.
 pub(crate) struct HostCapabilities {
-    own: Arc<Registry>,
+    own: Arc<ToolRegistry>,
     /// Names and patterns of tools that no run has, those of hosts included.
     excluded: BTreeSet<String>,
     peers: Peers,
@@ -44,7 +44,7 @@ struct State {
     tools: Vec<(Arc<HostTool>, bool)>,
     schemes: Arc<Schemes>,
     /// The tools of the session that asked last.
-    made: Option<(SessionId, Arc<Registry>)>,
+    made: Option<(SessionId, Arc<ToolRegistry>)>,
 }
 
 /// The schemes of a host by name.
@@ -62,7 +62,7 @@ pub(super) fn uris_of(session: &SessionId) -> PeerId {
 
 impl HostCapabilities {
     /// Nothing yet, beside the tools that are the agent's own.
-    pub(crate) fn new(own: Arc<Registry>) -> Self {
+    pub(crate) fn new(own: Arc<ToolRegistry>) -> Self {
         Self { own, excluded: BTreeSet::new(), peers: Peers::default(), state: Mutex::default() }
     }
 
@@ -77,7 +77,7 @@ impl HostCapabilities {
     }
 
     /// The tools of a session: the agent's own, then the host's.
-    pub(crate) fn registry(&self, session: &SessionId) -> Arc<Registry> {
+    pub(crate) fn registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
         let mut state = self.state.lock();
         if let Some((_, made)) = state.made.as_ref().filter(|(of, _)| of == session) {
             return Arc::clone(made);
@@ -87,13 +87,13 @@ impl HostCapabilities {
         made
     }
 
-    fn make(&self, state: &State, session: &SessionId) -> Registry {
+    fn make(&self, state: &State, session: &SessionId) -> ToolRegistry {
         let (tools, uris) = (tools_of(session), uris_of(session));
         let own = self.own.tools().map(|tool| Addressed::around(tool, &state.schemes, &uris));
         let is_excluded = |name: &str| self.excluded.iter().any(|pattern| is_named(pattern, name));
         let active = state.tools.iter().filter(|(tool, is_active)| *is_active && !is_excluded(&tool.name));
-        let of_host = active.map(|(tool, _)| Arc::new(Lend::new(tool, tools.clone())) as Arc<dyn Tool>);
-        Registry::of(own.chain(of_host).collect())
+        let of_host = active.map(|(tool, _)| Arc::new(Lend::new(tool, tools.clone())) as Arc<dyn AgentTool>);
+        ToolRegistry::from_tools(own.chain(of_host).collect())
     }
 
     /// Takes a set of tools in the place of the one before. One that stays is shown or hidden as it was.
@@ -151,13 +151,13 @@ mod tests {
         RawJson,
         gjc::{host_tool, host_uri},
     };
-    use countersign_runtime::tools::{Away, Registry, Route};
+    use countersign_runtime::tools::{CallRoute, PeerRoute, ToolRegistry};
     use serde_json::{Value, json};
 
     use super::{HostCapabilities, tools_of, uris_of};
 
     fn lent() -> HostCapabilities {
-        HostCapabilities::new(Arc::new(Registry::standard()))
+        HostCapabilities::new(Arc::new(ToolRegistry::standard()))
     }
 
     fn session() -> SessionId {
@@ -177,7 +177,7 @@ mod tests {
 
     fn of_host(lent: &HostCapabilities) -> Vec<String> {
         let registry = lent.registry(&session());
-        registry.specs().skip(9).map(|spec| spec.name.clone()).collect()
+        registry.tool_specs().skip(9).map(|spec| spec.name.clone()).collect()
     }
 
     fn tool(name: &str, hidden: bool) -> Value {
@@ -225,7 +225,7 @@ mod tests {
             [("run_shell", Shell::Line { argument: "command".into(), machine }), ("run", Shell::Perhaps { machine })]
         {
             let mut arguments = json!({"command": "ls"}).as_object().cloned().unwrap();
-            let Ok(Route::Peer(away)) = registry.get(name).unwrap().route(&mut arguments) else { panic!() };
+            let Ok(CallRoute::Peer(away)) = registry.get(name).unwrap().route_call(&mut arguments) else { panic!() };
             assert_eq!(away.shell, want, "{name}");
         }
     }
@@ -236,19 +236,22 @@ mod tests {
         tools(&lent, &[tool("look_up", false)]).unwrap();
         let registry = lent.registry(&session());
         let tool = registry.get("look_up").unwrap();
-        assert_eq!(tool.check(&json!({})).unwrap_err().to_string(), "Invalid arguments for look_up:\n- id is required");
-        let mut arguments = tool.check(&json!({"id": 1, "path": "/etc"})).unwrap();
-        let away = Away { peer: tools_of(&session()), class: Class::HostToolInvoke, shell: Shell::Nothing };
-        assert_eq!(tool.route(&mut arguments), Ok(Route::Peer(away)));
+        assert_eq!(
+            tool.check_arguments(&json!({})).unwrap_err().to_string(),
+            "Invalid arguments for look_up:\n- id is required"
+        );
+        let mut arguments = tool.check_arguments(&json!({"id": 1, "path": "/etc"})).unwrap();
+        let away = PeerRoute { peer: tools_of(&session()), class: Class::HostToolInvoke, shell: Shell::Nothing };
+        assert_eq!(tool.route_call(&mut arguments), Ok(CallRoute::Peer(away)));
         assert_eq!(tool.spec().signature_of(&arguments), "look_up(1, /etc)");
         assert_eq!(tool.spec().schema["type"], "object");
     }
 
     /// Where a call of one of the agent's own tools goes, with the path as it is decided.
-    fn goes(lent: &HostCapabilities, tool: &str, path: &str) -> Result<(Route, String), String> {
+    fn goes(lent: &HostCapabilities, tool: &str, path: &str) -> Result<(CallRoute, String), String> {
         let registry = lent.registry(&session());
         let mut arguments = json!({ "path": path }).as_object().cloned().unwrap();
-        let route = registry.get(tool).unwrap().route(&mut arguments).map_err(|failure| failure.to_string())?;
+        let route = registry.get(tool).unwrap().route_call(&mut arguments).map_err(|failure| failure.to_string())?;
         Ok((route, arguments["path"].as_str().unwrap().to_owned()))
     }
 
@@ -257,7 +260,10 @@ mod tests {
         let lent = lent();
         schemes(&lent, &[json!({"scheme": "db", "writable": true}), json!({"scheme": "ro"})]);
         let at = |class, path: &str| {
-            Ok((Route::Peer(Away { peer: uris_of(&session()), class, shell: Shell::Nothing }), path.to_owned()))
+            Ok((
+                CallRoute::Peer(PeerRoute { peer: uris_of(&session()), class, shell: Shell::Nothing }),
+                path.to_owned(),
+            ))
         };
         let refused = |text: &str| Err(text.to_owned());
         for (tool, path, want) in [
@@ -271,8 +277,8 @@ mod tests {
             ("ls", "db://a", refused("db://a is a URI of the host: ls works on files of this machine")),
             ("grep", "db://a", refused("db://a is a URI of the host: grep works on files of this machine")),
             ("find", "x://a", refused("x://a is a URI of the host: find works on files of this machine")),
-            ("read", "./db://a", Ok((Route::Here, "./db://a".to_owned()))),
-            ("write", "db:a", Ok((Route::Here, "db:a".to_owned()))),
+            ("read", "./db://a", Ok((CallRoute::Here, "./db://a".to_owned()))),
+            ("write", "db:a", Ok((CallRoute::Here, "db:a".to_owned()))),
         ] {
             assert_eq!(goes(&lent, tool, path), want, "{tool} {path}");
         }
@@ -285,7 +291,7 @@ mod tests {
         let registry = lent().registry(&session());
         for member in ["rename", "move"] {
             let mut arguments = json!({"path": "f", member: "db://a"}).as_object().cloned().unwrap();
-            assert!(registry.get("edit").unwrap().route(&mut arguments).is_err(), "{member}");
+            assert!(registry.get("edit").unwrap().route_call(&mut arguments).is_err(), "{member}");
         }
     }
 

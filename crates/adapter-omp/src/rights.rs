@@ -6,7 +6,7 @@ use countersign_agent_dir::{
     restrictions::{is_named, near},
 };
 use countersign_core::policy::ApprovalMode;
-use countersign_runtime::tools::Registry;
+use countersign_runtime::tools::ToolRegistry;
 
 use super::flags::Flags;
 
@@ -44,10 +44,10 @@ pub(super) fn approval(flags: &Flags, settings: &Settings, notice: &impl Fn(&str
 pub(super) fn tools(
     flags: &Flags,
     settings: &Settings,
-    whole: &Registry,
+    whole: &ToolRegistry,
     notice: &impl Fn(&str),
-) -> Result<Registry, String> {
-    let names: Vec<String> = whole.specs().map(|spec| spec.name.clone()).collect();
+) -> Result<ToolRegistry, String> {
+    let names: Vec<String> = whole.tool_specs().map(|spec| spec.name.clone()).collect();
     let is_unknown = |pattern: &&String| !names.iter().any(|name| is_named(pattern, name));
     // Hosts of gjc name the tools of the original, and expect silence.
     let listed = flags.tools.iter().flatten().filter(|_| flags.product == Product::Omp);
@@ -72,7 +72,7 @@ pub(super) fn tools(
             && !flags.excluded_tools.iter().any(|excluded| is_named(excluded, name))
             && !withheld.contains(*name)
     };
-    Ok(whole.only(&names.iter().map(String::as_str).filter(is_left).collect::<Vec<_>>()))
+    Ok(whole.only_named(&names.iter().map(String::as_str).filter(is_left).collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use std::{cell::RefCell, fs};
 
     use countersign_core::policy::ApprovalMode;
-    use countersign_runtime::tools::Registry;
+    use countersign_runtime::tools::ToolRegistry;
 
     use super::{approval, tell, tools};
     use crate::flags;
@@ -135,8 +135,8 @@ mod tests {
             let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
             let mut settings = Settings::default();
             settings.restrictions.withheld = [withheld.to_owned()].into();
-            let left = tools(&flags, &settings, &Registry::standard(), &|_: &str| {}).unwrap();
-            let names: Vec<&str> = left.specs().map(|spec| spec.name.as_str()).collect();
+            let left = tools(&flags, &settings, &ToolRegistry::standard(), &|_: &str| {}).unwrap();
+            let names: Vec<&str> = left.tool_specs().map(|spec| spec.name.as_str()).collect();
             assert_eq!(names, want, "{flags:?} {withheld}");
         }
     }
@@ -148,7 +148,7 @@ mod tests {
             let flags = ["--exclude-tools", list].map(str::to_owned);
             let flags = flags::parse_for(product, flags).unwrap();
             let notice = |line: &str| told.borrow_mut().push(line.to_owned());
-            tools(&flags, &Settings::default(), &Registry::standard(), &notice).map(|_| ())
+            tools(&flags, &Settings::default(), &ToolRegistry::standard(), &notice).map(|_| ())
         };
         for product in [Product::Omp, Product::Gjc] {
             let problem = of(product, "bsah").unwrap_err();

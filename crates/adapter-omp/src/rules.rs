@@ -16,7 +16,7 @@ use countersign_core::{
     },
 };
 use countersign_files::paths;
-use countersign_runtime::tools::Registry;
+use countersign_runtime::tools::ToolRegistry;
 use countersign_view::Protocol;
 
 /// Why rules were not taken.
@@ -104,7 +104,7 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
     let of_files = sources.len();
     sources.extend(place.restrictions.sources());
     // A host may bring tools of its own, also of these names.
-    let own = Registry::arguments();
+    let own = ToolRegistry::argument_names();
     let tools: Vec<Known<'_>> = own.iter().map(|tool| Known { others: Others::Perhaps, ..Known::own(tool) }).collect();
     // A gateway knows people.
     let lonely = sources.iter().filter(|_| place.gateway.is_none());
@@ -143,7 +143,7 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
     } = *place;
     let own = protected(records, folder, cwd, named, sessions);
     let of_gateway = |of: fn(&PathContext) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
-    let unreadable = paths::both(folder.root().to_owned());
+    let unreadable = paths::path_variants(folder.root().to_owned());
     let surroundings = PathContext {
         home: Some(text(folder.home())),
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
@@ -210,7 +210,8 @@ pub(crate) fn protected(
     let ours = [folder.root().to_owned(), folder.sessions(), folder.blobs(), cwd.join(".countersign")];
     let records = records.iter().map(|folder| cwd.join(folder));
     let named = named.into_iter().chain(sessions).map(|named| cwd.join(named));
-    let mut protected: Vec<PathBuf> = ours.into_iter().chain(records).chain(named).flat_map(paths::both).collect();
+    let mut protected: Vec<PathBuf> =
+        ours.into_iter().chain(records).chain(named).flat_map(paths::path_variants).collect();
     protected.sort_unstable();
     protected.dedup();
     protected

@@ -19,7 +19,7 @@ use countersign_protocol::omp::session_file::{
 };
 use countersign_runtime::{
     Handle, Lane, Refused, Source, Subscriber, store,
-    tools::{Todos, todo},
+    tools::{TodoList, todo},
 };
 
 use super::{
@@ -61,7 +61,7 @@ pub struct Seat {
     pub subscriber: Subscriber,
     pub workshop: Arc<Workshop>,
     /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
-    pub(crate) told_tasks: Todos,
+    pub(crate) told_tasks: TodoList,
     pub(crate) keeper: Option<Keeper>,
     /// What follows its log beside the door, where the dialect has such work.
     pub follower: Option<LogFollower>,
@@ -76,7 +76,7 @@ impl Seat {
     pub async fn begin(shelf: &Shelf, beginning: Beginning) -> Result<Self, SeatError> {
         let id = fresh_id(shelf).map_err(|error| SeatError::Owner(error.to_string()))?;
         let listed = listed(&beginning.entries);
-        let told_tasks = Todos::new(todo::Storage::Session, listed.get());
+        let told_tasks = TodoList::new(todo::TodoStorage::Session, listed.get());
         let Open { handle, workshop, stay } = shelf.open(&id, listed).await?;
         let planned = shelf.folder.as_ref().map(|folder| {
             let now = shelf.common.clock.now();
@@ -153,15 +153,15 @@ impl Seat {
                 // Its file is written now.
                 return Box::pin(Self::reopen(shelf, path, settings)).await;
             }
-            let open = shelf.open(&id, Todos::default()).await?;
+            let open = shelf.open(&id, TodoList::default()).await?;
             let header = session_file::open::header(&id, shelf.common.clock.now(), &shelf.cwd, None);
             let file = Origin::Log(path.to_owned());
-            return Self::take_up(shelf, open, id, file, header, Todos::default(), settings).await.map(Some);
+            return Self::take_up(shelf, open, id, file, header, TodoList::default(), settings).await.map(Some);
         };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
         let listed = todos(opened.file.entries.iter());
-        let told = Todos::new(todo::Storage::Session, listed.get());
+        let told = TodoList::new(todo::TodoStorage::Session, listed.get());
         if moving::come(shelf, &id, path).await? {
             return Box::pin(Self::reopen(shelf, path, settings)).await;
         }
@@ -196,7 +196,7 @@ impl Seat {
         id: SessionId,
         file: Origin,
         header: SessionHeader,
-        told_tasks: Todos,
+        told_tasks: TodoList,
         settings: impl FnOnce(&[SessionEntry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Self, SeatError> {
         let Open { handle, workshop, stay } = open;

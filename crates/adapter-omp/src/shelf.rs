@@ -13,7 +13,7 @@ use countersign_runtime::{
     Handle, Lane, Options,
     store::{self, AnyLog, MemoryLog, SqliteLog},
     system_dice,
-    tools::{Todos, artifacts},
+    tools::{TodoList, artifacts},
 };
 
 use super::{
@@ -89,14 +89,14 @@ impl Shelf {
     }
 
     /// Opens the log of a session: its own, or that of the gateway, where it is one of the guests then.
-    pub(super) async fn open(&self, id: &SessionId, todos: Todos) -> Result<Open, SeatError> {
+    pub(super) async fn open(&self, id: &SessionId, todos: TodoList) -> Result<Open, SeatError> {
         match &self.abroad {
             None => self.open_own(id, todos).await,
             Some(abroad) => self.open_abroad(abroad, id, todos).await,
         }
     }
 
-    async fn open_own(&self, id: &SessionId, todos: Todos) -> Result<Open, SeatError> {
+    async fn open_own(&self, id: &SessionId, todos: TodoList) -> Result<Open, SeatError> {
         let elsewhere = |gateway: PathBuf| SeatError::Elsewhere { id: id.clone(), gateway };
         if let Some(home) = self.home(id)? {
             return Err(elsewhere(home.gateway));
@@ -115,7 +115,7 @@ impl Shelf {
         Ok(open)
     }
 
-    async fn open_abroad(&self, abroad: &Abroad, id: &SessionId, todos: Todos) -> Result<Open, SeatError> {
+    async fn open_abroad(&self, abroad: &Abroad, id: &SessionId, todos: TodoList) -> Result<Open, SeatError> {
         if !home::is_plain(id) {
             return Err(SeatError::BadId(id.to_string()));
         }
@@ -180,11 +180,11 @@ impl Shelf {
         }
     }
 
-    fn workshop(&self, todos: Todos) -> Workshop {
+    fn workshop(&self, todos: TodoList) -> Workshop {
         // A name that nobody can guess cannot be taken before us.
         let mut name = [0; 12];
         let _ = getrandom::fill(&mut name);
-        let artifacts = artifacts::folder(&self.temporary, name);
+        let artifacts = artifacts::session_folder(&self.temporary, name);
         Workshop::new(Arc::clone(&self.common), todos, Some(artifacts))
     }
 

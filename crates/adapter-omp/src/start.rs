@@ -21,7 +21,7 @@ use countersign_protocol::gjc::{
 use countersign_runtime::{
     Clock, SilentRetries,
     models::{Model, Providers, catalogue},
-    tools::{self, Registry, Roots, Sandbox},
+    tools::{self, AllowedRoots, Sandbox, ToolRegistry},
 };
 use countersign_view::time;
 use parking_lot::Mutex;
@@ -62,7 +62,7 @@ pub struct Surroundings {
     /// The variables that settings, keys and folders are read from. Commands of the agent inherit those of the process.
     pub environment: Environment,
     /// What starts the child that runs commands.
-    pub launcher: tools::exec::Launcher,
+    pub launcher: tools::exec::ExecLauncher,
     /// Where `now` comes from.
     pub clock: Clock,
     /// What reaches the models of every provider, the demo's apart.
@@ -107,7 +107,7 @@ impl Surroundings {
     pub fn of_process(program: &Program) -> std::io::Result<Self> {
         Ok(Self {
             environment: Environment::of_process(),
-            launcher: tools::exec::Launcher::new(&program.path),
+            launcher: tools::exec::ExecLauncher::new(&program.path),
             clock: Clock::system(),
             models: Arc::new(Providers::default()),
             process: Process::own()?,
@@ -264,7 +264,7 @@ pub(super) async fn open_in(
         settings.reset_for_hosts();
     }
     let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
-    if let Some(dir) = kept.filter(|dir| paths::holds(&cwd.join(dir), &cwd)) {
+    if let Some(dir) = kept.filter(|dir| paths::contains_path(&cwd.join(dir), &cwd)) {
         let problem = "the working folder lies in it, and tools may not write where session files are";
         return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
     }
@@ -305,7 +305,7 @@ pub(super) async fn open_in(
     let kit = Kit { launcher, sandbox, clock, models, variables, denied, dialect: options };
     let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice)?);
     // A file may bring tasks to a model that has no tool for them; its host may keep the list itself.
-    let can_tick = options.hosts_keep_tasks || common.registry.specs().any(|spec| spec.name == "todo_write");
+    let can_tick = options.hosts_keep_tasks || common.registry.tool_specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
         || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
         |dir| cwd.join(dir),
@@ -358,7 +358,7 @@ pub(super) async fn open_in(
 
 /// What sessions work with and the flags do not say.
 struct Kit {
-    launcher: tools::exec::Launcher,
+    launcher: tools::exec::ExecLauncher,
     sandbox: Sandbox,
     clock: Clock,
     models: Arc<dyn Model>,
@@ -378,7 +378,7 @@ fn common(
 ) -> Result<Common, StartError> {
     let mode = edit_mode(settings.edit_mode);
     let secrets = folder.secrets();
-    let registry = Registry::with_edit(mode);
+    let registry = ToolRegistry::with_edit(mode);
     let registry = if kit.dialect.workflow_tools { registry.with_workflow() } else { registry };
     let registry = rights::tools(flags, settings, &registry, notice).map_err(StartError::new)?;
     let withheld = variables().chain([TOKEN_VARIABLE]).map(str::to_owned);
@@ -392,8 +392,8 @@ fn common(
         models: kit.models,
         lent: Arc::new(HostCapabilities::new(Arc::clone(&registry)).without(flags.excluded_tools.clone())),
         registry,
-        environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
-        roots: Roots::whole(kit.denied),
+        environment: tools::CommandEnvironment::inherit_from(kit.variables, move |name| withheld.contains(name)),
+        roots: AllowedRoots::whole_filesystem(kit.denied),
         launcher: kit.launcher,
         sandbox: kit.sandbox,
         secrets,

@@ -9,14 +9,14 @@ use countersign_core::{
 use countersign_protocol::omp::session_file::SessionFileEntry as FileEntry;
 use countersign_runtime::{
     Source,
-    tools::{Todos, todo},
+    tools::{TodoList, todo},
 };
 
 use super::{entries, seat_error::SeatError, todos::kept};
 use crate::session_file;
 
 /// The list of tasks that a session begins with: it may be a branch of one that has tasks.
-pub(super) fn listed(beginning: &[ImportedEntry]) -> Todos {
+pub(super) fn listed(beginning: &[ImportedEntry]) -> TodoList {
     let may_list =
         |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ToolResult { .. } | SessionEntryKind::Other);
     let line = |imported: &ImportedEntry| {
@@ -37,7 +37,7 @@ pub(super) fn listed(beginning: &[ImportedEntry]) -> Todos {
 }
 
 /// The list of tasks as the conversation that ends with the last of `entries` has it: from a result of the model's, or from a person.
-pub(super) fn todos<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>) -> Todos {
+pub(super) fn todos<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>) -> TodoList {
     let mut entries = entries.rev().peekable();
     let mut wanted = entries.peek().map(|entry| entry.id.as_str());
     // What an entry follows stands before it. Others are of branches that were left.
@@ -51,18 +51,18 @@ pub(super) fn todos<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>)
     list(on_path.filter_map(phases).next())
 }
 
-fn phases(entry: &FileEntry) -> Option<Vec<todo::Phase>> {
+fn phases(entry: &FileEntry) -> Option<Vec<todo::TaskPhase>> {
     match session_file::convert::of_entry(entry) {
         Some((StoredMessage::ToolResult(result), _)) if result.tool_name == "todo_write" => {
-            todo::Todos::phases_of(&result.details?)
+            todo::TodoList::phases_of(&result.details?)
         }
         Some(_) => None,
         None => kept(entry),
     }
 }
 
-fn list(phases: Option<Vec<todo::Phase>>) -> Todos {
-    let todos = Todos::default();
+fn list(phases: Option<Vec<todo::TaskPhase>>) -> TodoList {
+    let todos = TodoList::default();
     if let Some(phases) = phases {
         todos.set(phases);
     }
@@ -70,7 +70,7 @@ fn list(phases: Option<Vec<todo::Phase>>) -> Todos {
 }
 
 /// Says how many tasks of the list that came with a session are open: the agent is reminded of them.
-pub(super) async fn count_tasks(requests: &Source, id: &SessionId, list: &Todos) -> Result<(), SeatError> {
+pub(super) async fn count_tasks(requests: &Source, id: &SessionId, list: &TodoList) -> Result<(), SeatError> {
     let open = u32::try_from(list.open_count()).unwrap_or(u32::MAX);
     requests.ask(Command::Session(id.clone(), session::Command::CountTasks { open })).await?;
     Ok(())

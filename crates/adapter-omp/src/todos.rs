@@ -19,15 +19,15 @@ use serde_json::json;
 const ENTRY: &str = "user_todo_edit";
 
 /// A phase as a host sees it.
-pub fn wire(phase: &todo::Phase) -> TodoPhase {
-    let task = |task: &todo::Task| TodoTask {
+pub fn wire(phase: &todo::TaskPhase) -> TodoPhase {
+    let task = |task: &todo::PhaseTask| TodoTask {
         id: Some(task.id.clone()),
         content: task.content.clone(),
         status: match task.status {
-            todo::Status::Pending => TodoStatus::Pending,
-            todo::Status::InProgress => TodoStatus::InProgress,
-            todo::Status::Completed => TodoStatus::Completed,
-            todo::Status::Abandoned => TodoStatus::Abandoned,
+            todo::TaskStatus::Pending => TodoStatus::Pending,
+            todo::TaskStatus::InProgress => TodoStatus::InProgress,
+            todo::TaskStatus::Completed => TodoStatus::Completed,
+            todo::TaskStatus::Abandoned => TodoStatus::Abandoned,
         },
         notes: task.notes.as_ref().map(|notes| notes.split('\n').map(str::to_owned).collect()),
     };
@@ -35,7 +35,7 @@ pub fn wire(phase: &todo::Phase) -> TodoPhase {
 }
 
 /// The phases with an id for each of them and their tasks: the one that was given, unless it is there already.
-pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
+pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::TaskPhase> {
     let given = phases.iter().flat_map(|phase| phase.tasks.iter().map(|task| &task.id).chain([&phase.id]));
     let given: BTreeSet<String> = given.flatten().cloned().collect();
     let mut taken = BTreeSet::new();
@@ -49,25 +49,25 @@ pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
     let mut numbered = Vec::with_capacity(phases.len());
     for TodoPhase { id, name, tasks } in phases {
         let id = id_of(id, "phase");
-        let tasks = tasks.into_iter().map(|TodoTask { id, content, status, notes }| todo::Task {
+        let tasks = tasks.into_iter().map(|TodoTask { id, content, status, notes }| todo::PhaseTask {
             id: id_of(id, "task"),
             content,
             status: match status {
-                TodoStatus::Pending => todo::Status::Pending,
-                TodoStatus::InProgress => todo::Status::InProgress,
-                TodoStatus::Completed => todo::Status::Completed,
-                TodoStatus::Abandoned => todo::Status::Abandoned,
+                TodoStatus::Pending => todo::TaskStatus::Pending,
+                TodoStatus::InProgress => todo::TaskStatus::InProgress,
+                TodoStatus::Completed => todo::TaskStatus::Completed,
+                TodoStatus::Abandoned => todo::TaskStatus::Abandoned,
             },
             notes: notes.map(|notes| notes.join("\n")).filter(|notes| !notes.is_empty()),
             details: None,
         });
-        numbered.push(todo::Phase { id, name, tasks: tasks.collect() });
+        numbered.push(todo::TaskPhase { id, name, tasks: tasks.collect() });
     }
     numbered
 }
 
 /// The line of a session file that keeps `phases`. Its ids are those that it gets there.
-pub(crate) fn content(phases: &[todo::Phase], now: Millis) -> MessageContent {
+pub(crate) fn content(phases: &[todo::TaskPhase], now: Millis) -> MessageContent {
     let body = SessionEntryBody::Custom(CustomEntry {
         custom_type: ENTRY.to_owned(),
         data: Some(json!({ "phases": phases }).into()),
@@ -78,14 +78,14 @@ pub(crate) fn content(phases: &[todo::Phase], now: Millis) -> MessageContent {
 }
 
 /// The list that an entry of a session file keeps, if it is one of these.
-pub fn kept(entry: &SessionFileEntry) -> Option<Vec<todo::Phase>> {
+pub fn kept(entry: &SessionFileEntry) -> Option<Vec<todo::TaskPhase>> {
     let SessionEntryBody::Custom(custom) = &entry.body else { return None };
     let data = custom.data.as_ref().filter(|_| custom.custom_type == ENTRY)?;
-    todo::Todos::phases_of(&data.decode_as().ok()?)
+    todo::TodoList::phases_of(&data.decode_as().ok()?)
 }
 
 /// The same, of the entry's content in the log.
-pub(crate) fn kept_in(content: &str) -> Option<Vec<todo::Phase>> {
+pub(crate) fn kept_in(content: &str) -> Option<Vec<todo::TaskPhase>> {
     content.contains(ENTRY).then(|| SessionFileEntry::parse(content).ok()).flatten().as_ref().and_then(kept)
 }
 

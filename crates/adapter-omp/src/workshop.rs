@@ -9,7 +9,10 @@ use countersign_runtime::{
     Chosen, Clock, Host, Peers, SilentRetries, SummaryPrompts,
     models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
     reference,
-    tools::{self, Context, EditMode, Environment, Interceptor, Registry, Roots, Sandbox, Secrets, Shells, Todos},
+    tools::{
+        self, AllowedRoots, CommandEnvironment, CommandInterceptor, EditFormat, GatewaySecrets, Sandbox, SessionShell,
+        TodoList, ToolContext, ToolRegistry,
+    },
 };
 use futures_util::{
     StreamExt as _, future,
@@ -29,15 +32,15 @@ pub struct Common {
     pub dialect: DialectOptions,
     pub(crate) roster: Mutex<Roster>,
     pub models: Arc<dyn Model>,
-    pub registry: Arc<Registry>,
+    pub registry: Arc<ToolRegistry>,
     /// What the host lends beside that.
     pub(crate) lent: Arc<HostCapabilities>,
-    pub environment: Environment,
-    pub(crate) roots: Roots,
-    pub launcher: tools::exec::Launcher,
+    pub environment: CommandEnvironment,
+    pub(crate) roots: AllowedRoots,
+    pub launcher: tools::exec::ExecLauncher,
     pub sandbox: Sandbox,
     /// What commands may be given by name.
-    pub secrets: Secrets,
+    pub secrets: GatewaySecrets,
     pub system_prompt: Option<String>,
     pub(crate) append_system_prompt: Option<String>,
     /// Whether instructions are read from `AGENTS.md` and its kin.
@@ -49,9 +52,9 @@ pub struct Common {
     /// The longest that a command of the agent may take.
     pub(crate) bash_longest: Option<Duration>,
     /// Which of them are blocked in favour of a tool.
-    pub(crate) interceptor: Interceptor,
+    pub(crate) interceptor: CommandInterceptor,
     /// The form of `edit`, by which `read` marks lines.
-    pub(crate) edit_mode: EditMode,
+    pub(crate) edit_mode: EditFormat,
     /// Whether images stay here, whatever a model takes.
     pub(crate) block_images: bool,
     /// How long a provider may send nothing of an answer.
@@ -63,16 +66,16 @@ pub struct Common {
 /// What one session works with.
 pub struct Workshop {
     common: Arc<Common>,
-    shells: Shells,
-    todos: Todos,
+    shells: SessionShell,
+    todos: TodoList,
     artifacts: Option<PathBuf>,
     /// Stops what works, and what is begun from then on, where the log cannot be told to.
     brake: Mutex<CancellationToken>,
 }
 
 impl Workshop {
-    pub fn new(common: Arc<Common>, todos: Todos, artifacts: Option<PathBuf>) -> Self {
-        let shells = Shells::held(common.launcher.clone(), common.sandbox.clone());
+    pub fn new(common: Arc<Common>, todos: TodoList, artifacts: Option<PathBuf>) -> Self {
+        let shells = SessionShell::with_sandbox(common.launcher.clone(), common.sandbox.clone());
         Self { common, shells, todos, artifacts, brake: Mutex::default() }
     }
 
@@ -87,7 +90,7 @@ impl Workshop {
         }
     }
 
-    pub fn todos(&self) -> &Todos {
+    pub fn todos(&self) -> &TodoList {
         &self.todos
     }
 
@@ -121,11 +124,11 @@ impl Common {
 }
 
 /// Returns the form of edits that a setting names.
-pub(super) const fn edit_mode(mode: settings::EditMode) -> EditMode {
+pub(super) const fn edit_mode(mode: settings::EditMode) -> EditFormat {
     match mode {
-        settings::EditMode::Replace => EditMode::Replace,
-        settings::EditMode::Hashline => EditMode::Hashline,
-        settings::EditMode::Patch => EditMode::Patch,
+        settings::EditMode::Replace => EditFormat::Replace,
+        settings::EditMode::Hashline => EditFormat::Hashline,
+        settings::EditMode::Patch => EditFormat::Patch,
     }
 }
 
@@ -198,7 +201,7 @@ impl Host for Workshop {
         self.common.roster.lock().available().into_iter().map(reference).collect()
     }
 
-    fn tools(&self, session: &SessionId) -> Arc<Registry> {
+    fn tools(&self, session: &SessionId) -> Arc<ToolRegistry> {
         self.common.lent.registry(session)
     }
 
@@ -232,8 +235,8 @@ impl Host for Workshop {
         prompt.text
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> Context {
-        let mut context = Context::new(
+    fn context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+        let mut context = ToolContext::new(
             PathBuf::from(cwd),
             self.common.roots.clone(),
             self.common.environment.clone(),

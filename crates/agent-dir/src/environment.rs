@@ -28,7 +28,7 @@ impl Environment {
 
     /// Adds the variables of the `.env` file at `path` that are not set yet. A file that cannot be read adds nothing.
     pub fn add_file(&mut self, path: &Path) {
-        let Ok(bytes) = regular::read(path, LARGEST) else { return };
+        let Ok(bytes) = regular::read_bytes(path, LARGEST) else { return };
         for (name, value) in parse(&String::from_utf8_lossy(&bytes)) {
             if self.get(&name).is_none() {
                 self.0.insert(name, value);

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_runtime::tools::{Secrets, secrets::FOLDER};
+use countersign_runtime::tools::{GatewaySecrets, secrets::FOLDER};
 
 use super::Environment;
 
@@ -111,9 +111,9 @@ impl AgentDir {
     }
 
     /// The secrets that commands may be given by name; none where the directory has no folder for them yet.
-    pub fn secrets(&self) -> Secrets {
+    pub fn secrets(&self) -> GatewaySecrets {
         let folder = self.root.join(FOLDER);
-        if folder.is_dir() { Secrets::at(folder, BTreeMap::new()) } else { Secrets::default() }
+        if folder.is_dir() { GatewaySecrets::from_folder(folder, BTreeMap::new()) } else { GatewaySecrets::default() }
     }
 
     /// The home directory of the user, or the agent directory if there is none.

@@ -14,7 +14,7 @@ use countersign_config::{
     yaml::{Place, WrongType},
 };
 use countersign_core::policy::{ApprovalMode, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
-use countersign_runtime::tools::{InterceptRule, Interceptor, Registry};
+use countersign_runtime::tools::{CommandInterceptor, InterceptRule, ToolRegistry};
 
 use super::{
     LoadError,
@@ -249,7 +249,7 @@ impl Restrictions {
             InterceptRule::new(pattern, text("flags")?.unwrap_or_default(), tool, text("message")?.unwrap_or(&usual));
         let place = item.at("pattern")?;
         let rule = rule.map_err(|problem| refused(&place, &format!("it cannot be used here: {problem}")))?;
-        if !tools().iter().any(|known| known == rule.tool()) {
+        if !tools().iter().any(|known| known == rule.tool_name()) {
             self.notice(&place, &format!("blocks nothing: there is no tool {named:?} here"));
         }
         self.intercepted.push(rule);
@@ -281,9 +281,9 @@ impl Restrictions {
     }
 
     /// Which commands are blocked in favour of a tool that `is_there`. Patterns add to what is blocked anyway.
-    pub fn interceptor(&self, is_there: impl Fn(&str) -> bool) -> Interceptor {
-        let rules = InterceptRule::standard().chain(self.intercepted.iter().cloned());
-        Interceptor::new(rules.filter(|_| self.intercepts), is_there)
+    pub fn interceptor(&self, is_there: impl Fn(&str) -> bool) -> CommandInterceptor {
+        let rules = InterceptRule::standard_rules().chain(self.intercepted.iter().cloned());
+        CommandInterceptor::new(rules.filter(|_| self.intercepts), is_there)
     }
 
     /// Whether models of `provider` may be used.
@@ -325,7 +325,7 @@ pub fn near<'a>(name: &str, tools: &'a [String]) -> Option<&'a str> {
 
 /// The names of all tools of the agent.
 fn tools() -> Vec<String> {
-    Registry::standard().with_workflow().specs().map(|spec| spec.name.clone()).collect()
+    ToolRegistry::standard().with_workflow().tool_specs().map(|spec| spec.name.clone()).collect()
 }
 
 /// The values of a setting, however the levels of its name are joined.
@@ -493,7 +493,7 @@ mod tests {
             "bashInterceptor: { patterns: [ { pattern: '^LS ', flags: i, tool: glob, message: Use find. } ] }";
         let blocked = |texts: &[&str], command: &str| {
             let interceptor = read(texts).unwrap().interceptor(|tool| ["read", "find"].contains(&tool));
-            interceptor.check(command).err()
+            interceptor.check_command(command).err()
         };
         assert_eq!(blocked(&[patterns], "ls -R"), None, "they are not switched on");
         assert_eq!(blocked(&["bashInterceptor.enabled: false"], "cat x"), None);

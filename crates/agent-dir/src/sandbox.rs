@@ -5,21 +5,25 @@
 use std::path::PathBuf;
 
 use countersign_config::yaml::{Place, WrongType};
-use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings, Unlisted};
+use countersign_runtime::tools::sandbox::{
+    HostPattern, NetworkAccess, OnMissingKernel, SandboxMode, SandboxSettings, UnlistedHosts,
+};
 
-pub(super) fn take(settings: &mut Settings, place: &Place<'_>) -> Result<(), WrongType> {
+pub(super) fn take(settings: &mut SandboxSettings, place: &Place<'_>) -> Result<(), WrongType> {
     if place.is_absent() {
         return Ok(());
     }
     // Whoever writes the section means one.
-    settings.mode = word(&place.at("mode")?, Mode::named, "off, guard or workspace")?.unwrap_or(Mode::Workspace);
+    settings.mode =
+        word(&place.at("mode")?, SandboxMode::from_name, "off, guard or workspace")?.unwrap_or(SandboxMode::Workspace);
     let of_network = place.at("network")?;
     settings.network = network(&of_network)?.unwrap_or_default();
-    if let Network::Hosts(_) = settings.network {
+    if let NetworkAccess::Hosts(_) = settings.network {
         let unlisted = of_network.at("unlisted")?;
-        settings.unlisted = word(&unlisted, Unlisted::named, "ask or refuse")?.unwrap_or_default();
+        settings.unlisted = word(&unlisted, UnlistedHosts::from_name, "ask or refuse")?.unwrap_or_default();
     }
-    settings.on_missing = word(&place.at("on_missing")?, OnMissing::named, "refuse or warn")?.unwrap_or_default();
+    settings.on_missing =
+        word(&place.at("on_missing")?, OnMissingKernel::from_name, "refuse or warn")?.unwrap_or_default();
     settings.write = paths(&place.at("write")?)?.unwrap_or_default();
     settings.temporary = paths(&place.at("temporary")?)?;
     settings.read = paths(&place.at("read")?)?;
@@ -27,20 +31,20 @@ pub(super) fn take(settings: &mut Settings, place: &Place<'_>) -> Result<(), Wro
 }
 
 /// `on`, `off`, or hosts.
-fn network(place: &Place<'_>) -> Result<Option<Network>, WrongType> {
+fn network(place: &Place<'_>) -> Result<Option<NetworkAccess>, WrongType> {
     if place.members().is_err() {
-        return word(place, Network::named, "on, off or a mapping with hosts");
+        return word(place, NetworkAccess::from_name, "on, off or a mapping with hosts");
     }
     if place.is_absent() {
         return Ok(None);
     }
     let hosts = place.at("hosts")?;
     let items = hosts.items()?.ok_or_else(|| hosts.wrong("a list of hosts"))?;
-    let host = |item: &Place<'_>| match item.text()?.map(str::parse::<Host>) {
+    let host = |item: &Place<'_>| match item.text()?.map(str::parse::<HostPattern>) {
         Some(Ok(host)) => Ok(host),
-        Some(Err(_)) | None => Err(item.wrong(Host::EXPECTED)),
+        Some(Err(_)) | None => Err(item.wrong(HostPattern::EXPECTED)),
     };
-    items.iter().map(host).collect::<Result<_, _>>().map(|hosts| Some(Network::Hosts(hosts)))
+    items.iter().map(host).collect::<Result<_, _>>().map(|hosts| Some(NetworkAccess::Hosts(hosts)))
 }
 
 /// One of a few words. YAML reads two of them as flags.

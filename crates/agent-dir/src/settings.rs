@@ -117,7 +117,7 @@ pub struct Ours {
     /// `countersign.gates`: how long gates wait that runs open, and what follows.
     pub gates: Gates,
     /// `countersign.sandbox`: what commands may touch.
-    pub sandbox: sandbox::Settings,
+    pub sandbox: sandbox::SandboxSettings,
     /// `countersign.attach`: whether sessions live in the gateway of this machine.
     pub attach: When,
     /// `countersign.data`: the data directory of that gateway.
@@ -204,7 +204,7 @@ impl Default for Settings {
                 host_timeout: Duration::from_secs(3600),
                 bash_timeout: Duration::from_secs(300),
                 gates: Gates::default(),
-                sandbox: sandbox::Settings::default(),
+                sandbox: sandbox::SandboxSettings::default(),
                 attach: When::Never,
                 data: None,
             },
@@ -230,7 +230,7 @@ impl Settings {
         let usual = [(folder.config(), Owner::User), (folder.project_config(cwd), Owner::Project)];
         let overlays = overlays
             .iter()
-            .map(|file| (cwd.join(paths::expanded(&file.to_string_lossy(), folder.home())), Owner::Host));
+            .map(|file| (cwd.join(paths::expand_home(&file.to_string_lossy(), folder.home())), Owner::Host));
         for (file, owner) in usual.into_iter().chain(overlays) {
             if owner == Owner::Host && !file.exists() {
                 return Err(LoadError::Absent(file));
@@ -488,12 +488,12 @@ countersign:
         let (within, remind) = (Some(Duration::from_secs(5)), Some(Duration::from_secs(2)));
         want.ours.gates.question = AskTimeouts { within, remind, otherwise: NoAnswerRule::Default };
         want.ours.gates.approval.otherwise = NoAnswerRule::Default;
-        want.ours.sandbox = sandbox::Settings {
-            mode: sandbox::Mode::Workspace,
+        want.ours.sandbox = sandbox::SandboxSettings {
+            mode: sandbox::SandboxMode::Workspace,
             write: vec!["~/.cache".into(), "/srv/x".into()],
-            network: sandbox::Network::Off,
-            on_missing: sandbox::OnMissing::Warn,
-            ..sandbox::Settings::default()
+            network: sandbox::NetworkAccess::Off,
+            on_missing: sandbox::OnMissingKernel::Warn,
+            ..sandbox::SandboxSettings::default()
         };
         assert_eq!(load(user, ""), Ok(want));
     }

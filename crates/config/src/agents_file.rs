@@ -11,7 +11,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 use serde_json::{Value, json};
 
@@ -163,7 +163,7 @@ pub fn change_agents(path: &Path, change: Change<'_>) -> Result<bool, AgentsErro
         // Before there is a secret in it.
         fs::set_permissions(path, Permissions::from_mode(shut(found))).map_err(io)?;
     }
-    let replaced = replace(path, edited.as_bytes(), Access::Private);
+    let replaced = replace_file(path, edited.as_bytes(), FileAccess::Private);
     if let (Err(_), Some(before)) = (&replaced, &open) {
         fs::set_permissions(path, before.permissions()).map_err(io)?;
     }

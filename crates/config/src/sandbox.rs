@@ -1,6 +1,8 @@
 //! Reads `sandbox`: what commands of runs may touch.
 
-use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings, Unlisted};
+use countersign_runtime::tools::sandbox::{
+    HostPattern, NetworkAccess, OnMissingKernel, SandboxMode, SandboxSettings, UnlistedHosts,
+};
 use serde_json::{Value, json};
 
 use super::at::At;
@@ -9,11 +11,11 @@ const KEYS: &[&str] = &["mode", "write", "temporary", "read", "network", "on_mis
 
 /// What holds where nothing is said: a gateway's runs have a workspace, and people who start one on an older kernel are
 /// told rather than left without a shell.
-pub(super) fn usual() -> Settings {
-    Settings { mode: Mode::Workspace, on_missing: OnMissing::Warn, ..Settings::default() }
+pub(super) fn usual() -> SandboxSettings {
+    SandboxSettings { mode: SandboxMode::Workspace, on_missing: OnMissingKernel::Warn, ..SandboxSettings::default() }
 }
 
-pub(super) fn read(place: &At<'_>) -> Settings {
+pub(super) fn read(place: &At<'_>) -> SandboxSettings {
     if !place.mapping(KEYS) {
         return usual();
     }
@@ -23,21 +25,24 @@ pub(super) fn read(place: &At<'_>) -> Settings {
     let of_network = place.at("network");
     let unlisted =
         Some(of_network.at("unlisted")).filter(|unlisted| of_network.is_mapping() && !unlisted.has_no_value());
-    Settings {
-        mode: word(&place.at("mode"), Mode::named, "off, guard or workspace").unwrap_or(usual.mode),
+    SandboxSettings {
+        mode: word(&place.at("mode"), SandboxMode::from_name, "off, guard or workspace").unwrap_or(usual.mode),
         write: paths("write"),
         temporary: listed("temporary"),
         read: listed("read"),
         network: network(&of_network).unwrap_or(usual.network),
-        unlisted: unlisted.and_then(|said| word(&said, Unlisted::named, "ask or refuse")).unwrap_or(usual.unlisted),
-        on_missing: word(&place.at("on_missing"), OnMissing::named, "refuse or warn").unwrap_or(usual.on_missing),
+        unlisted: unlisted
+            .and_then(|said| word(&said, UnlistedHosts::from_name, "ask or refuse"))
+            .unwrap_or(usual.unlisted),
+        on_missing: word(&place.at("on_missing"), OnMissingKernel::from_name, "refuse or warn")
+            .unwrap_or(usual.on_missing),
     }
 }
 
 /// `on`, `off`, or hosts.
-fn network(place: &At<'_>) -> Option<Network> {
+fn network(place: &At<'_>) -> Option<NetworkAccess> {
     if !place.is_mapping() {
-        return word(place, Network::named, "on, off or a mapping with hosts");
+        return word(place, NetworkAccess::from_name, "on, off or a mapping with hosts");
     }
     let hosts = place.at("hosts");
     // Nothing that was meant as a bound is read as the whole network.
@@ -47,9 +52,9 @@ fn network(place: &At<'_>) -> Option<Network> {
     }
     let read = |item: &At<'_>| {
         let text = item.text()?;
-        text.parse::<Host>().map_err(|error| item.refused(error.to_string())).ok()
+        text.parse::<HostPattern>().map_err(|error| item.refused(error.to_string())).ok()
     };
-    Some(Network::Hosts(hosts.items().iter().filter_map(read).collect()))
+    Some(NetworkAccess::Hosts(hosts.items().iter().filter_map(read).collect()))
 }
 
 /// One of a few words. YAML reads two of them as flags.
@@ -67,13 +72,13 @@ fn word<T>(place: &At<'_>, named: impl Fn(&str) -> Option<T>, expected: &str) ->
 }
 
 /// As `config show` has it.
-pub(super) fn shown(settings: &Settings) -> Value {
+pub(super) fn shown(settings: &SandboxSettings) -> Value {
     let mut shown = json!({
         "mode": settings.mode.name(),
         "write": settings.write,
         "network": match &settings.network {
-            Network::Hosts(hosts) => json!({ "hosts": hosts, "unlisted": settings.unlisted.name() }),
-            Network::On | Network::Off => json!(settings.network.name()),
+            NetworkAccess::Hosts(hosts) => json!({ "hosts": hosts, "unlisted": settings.unlisted.name() }),
+            NetworkAccess::On | NetworkAccess::Off => json!(settings.network.name()),
         },
         "on_missing": settings.on_missing.name(),
     });
@@ -89,11 +94,13 @@ pub(super) fn shown(settings: &Settings) -> Value {
 mod tests {
     use std::path::Path;
 
-    use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings, Unlisted};
+    use countersign_runtime::tools::sandbox::{
+        NetworkAccess, OnMissingKernel, SandboxMode, SandboxSettings, UnlistedHosts,
+    };
 
     use crate::{Flags, load_config};
 
-    fn settings(text: &str) -> Result<Settings, String> {
+    fn settings(text: &str) -> Result<SandboxSettings, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         std::fs::write(&path, text).unwrap();
@@ -104,31 +111,34 @@ mod tests {
         };
         loaded.map_err(|errors| errors.to_string()).map(|loaded| {
             let found = loaded.config.sandbox;
-            Settings { write: relative(found.write), read: found.read.map(relative), ..found }
+            SandboxSettings { write: relative(found.write), read: found.read.map(relative), ..found }
         })
     }
 
     #[test]
     fn the_sandbox_is_what_is_said_and_a_workspace_where_nothing_is() {
         assert_eq!(settings(""), Ok(super::usual()));
-        assert_eq!(settings("sandbox: { mode: off }"), Ok(Settings { mode: Mode::Off, ..super::usual() }));
+        assert_eq!(
+            settings("sandbox: { mode: off }"),
+            Ok(SandboxSettings { mode: SandboxMode::Off, ..super::usual() })
+        );
         let all = "sandbox: { mode: guard, write: [cache, /var/cache], read: [~/src], temporary: [/scratch], network: off, on_missing: refuse }";
-        let want = Settings {
-            mode: Mode::Guard,
+        let want = SandboxSettings {
+            mode: SandboxMode::Guard,
             write: ["cache", "/var/cache"].map(|path| Path::new(path).to_owned()).into(),
             temporary: Some(vec!["/scratch".into()]),
             read: Some(vec!["~/src".into()]),
-            unlisted: Unlisted::Ask,
-            network: Network::Off,
-            on_missing: OnMissing::Refuse,
+            unlisted: UnlistedHosts::Ask,
+            network: NetworkAccess::Off,
+            on_missing: OnMissingKernel::Refuse,
         };
         assert_eq!(settings(all), Ok(want));
         let named = "sandbox: { network: { hosts: [crates.io, '*.Debian.org', 'a.org:8443'] } }";
         let hosts = ["crates.io", "*.debian.org", "a.org:8443"].map(|host| host.parse().unwrap());
-        let named_hosts = Settings { network: Network::Hosts(hosts.into()), ..super::usual() };
+        let named_hosts = SandboxSettings { network: NetworkAccess::Hosts(hosts.into()), ..super::usual() };
         assert_eq!(settings(named), Ok(named_hosts.clone()));
         let refusing = named.replace("] }", "], unlisted: refuse }");
-        assert_eq!(settings(&refusing), Ok(Settings { unlisted: Unlisted::Refuse, ..named_hosts }));
+        assert_eq!(settings(&refusing), Ok(SandboxSettings { unlisted: UnlistedHosts::Refuse, ..named_hosts }));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub struct Config {
     /// `agents_dir`, else `agents` in the data directory.
     pub agents_dir: PathBuf,
     /// `sandbox`: what commands of runs may touch.
-    pub sandbox: sandbox::Settings,
+    pub sandbox: sandbox::SandboxSettings,
     /// `secrets`: those that agents may use by name, beside those in the data directory.
     pub secrets: BTreeMap<String, SecretString>,
     /// `people`. No identity belongs to two of them.

@@ -13,7 +13,7 @@ use countersign_core::{
 };
 use countersign_http::web::Caller;
 use countersign_policy_admin::{explained::action, service_tools, trial};
-use countersign_runtime::{Lane, tools::Registry};
+use countersign_runtime::{Lane, tools::ToolRegistry};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -43,7 +43,7 @@ pub(super) struct Wanted {
 pub(super) fn form(console: &Console, wanted: &Wanted) -> Markup {
     let agents: Vec<String> = console.context.agents.all().into_iter().map(|(id, _)| id).collect();
     let tools = console.context.household.tools().keys().cloned();
-    let own: Vec<String> = Registry::standard().specs().map(|spec| spec.name.clone()).chain(tools).collect();
+    let own: Vec<String> = ToolRegistry::standard().tool_specs().map(|spec| spec.name.clone()).chain(tools).collect();
     html! {
         form.stack method="get" action="/console/explain" {
             label for="as" { "Who asks" }

@@ -43,14 +43,14 @@ pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::R
 
 /// Runs `serving` to its end, with commands of the agent kept from answering for the host.
 fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
-    exec::take_in()?;
+    exec::become_subreaper()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(crate::STACK).enable_all().build()?;
     let outcome = runtime.block_on(async {
-        tokio::spawn(exec::bury());
+        tokio::spawn(exec::reap());
         serving.await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    exec::leave_nobody();
+    exec::kill_remaining();
     outcome.map(|()| ExitCode::SUCCESS)
 }
 

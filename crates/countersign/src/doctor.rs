@@ -22,9 +22,9 @@ use countersign_runtime::{
     Clock,
     services::HealthFailure,
     tools::{
-        Environment, Shells,
-        exec::Launcher,
-        sandbox::{Network, OnMissing},
+        CommandEnvironment, SessionShell,
+        exec::ExecLauncher,
+        sandbox::{NetworkAccess, OnMissingKernel},
     },
 };
 use countersign_telegram::{ChatKind, Found, Unfit};
@@ -283,11 +283,11 @@ fn rules(config: &Config) -> Check {
 /// What holds the commands of runs, and whether this kernel can.
 fn sandbox(config: &Config) -> Check {
     let sandbox = checkup::sandbox(config);
-    let what = sandbox.summary();
-    match sandbox.lacks() {
+    let what = sandbox.settings_summary();
+    match sandbox.missing_support() {
         None if sandbox.is_on() => Check::ok("sandbox", what),
         None => Check::note("sandbox", what),
-        Some(lacks) if config.sandbox.on_missing == OnMissing::Refuse => {
+        Some(lacks) if config.sandbox.on_missing == OnMissingKernel::Refuse => {
             let advice = "run a kernel that has it, or set sandbox.on_missing: warn";
             Check::fix("sandbox", format!("{what}; but {lacks}, so that no command is run"), advice)
         }
@@ -304,7 +304,7 @@ fn crowded(config: &Config) -> Vec<Check> {
         let what = format!("commands make nothing new in {tree}, since {own} lies in it: keep that elsewhere");
         Check::note("sandbox", what)
     };
-    checkup::sandbox(config).crowded().into_iter().map(told).collect()
+    checkup::sandbox(config).crowded_folders().into_iter().map(told).collect()
 }
 
 /// Whether it can be told on this machine who answers.
@@ -321,21 +321,21 @@ fn processes() -> Option<Check> {
 fn named_hosts(config: &Config) -> Option<Check> {
     let sandbox = checkup::sandbox(config);
     // What runs no command needs no network for it, as the check of the sandbox says.
-    let is_refused = config.sandbox.on_missing == OnMissing::Refuse && sandbox.lacks().is_some();
-    if !matches!(sandbox.network(), Network::Hosts(_)) || is_refused {
+    let is_refused = config.sandbox.on_missing == OnMissingKernel::Refuse && sandbox.missing_support().is_some();
+    if !matches!(sandbox.network(), NetworkAccess::Hosts(_)) || is_refused {
         return None;
     }
     let lacks = block_on(async {
-        let shells = Shells::held(Launcher::new(&std::env::current_exe()?), sandbox);
-        Ok(shells.lacks_named_hosts(&std::env::temp_dir(), &Environment::clean([])).await)
+        let shells = SessionShell::with_sandbox(ExecLauncher::new(&std::env::current_exe()?), sandbox);
+        Ok(shells.lacks_named_hosts(&std::env::temp_dir(), &CommandEnvironment::clean_with([])).await)
     });
     let lacks = lacks.unwrap_or_else(|error| Some(format!("{error:#}")));
     let Some(lacks) = lacks else {
         return Some(Check::ok("named hosts", "commands reach what sandbox.network.hosts lists, and nothing else"));
     };
     let end = match config.sandbox.on_missing {
-        OnMissing::Refuse => "no command is run",
-        OnMissing::Warn => "commands have no network at all",
+        OnMissingKernel::Refuse => "no command is run",
+        OnMissingKernel::Warn => "commands have no network at all",
     };
     let advice =
         "let this user make namespaces of users and networks (docs/sandbox.md), or set sandbox.network to on or off";

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let called = arguments.next().unwrap_or_default();
     let mut arguments: Vec<String> = arguments.collect();
-    if arguments.first().is_some_and(|first| first == countersign_tools::exec::Launcher::ARGUMENT) {
+    if arguments.first().is_some_and(|first| first == countersign_tools::exec::ExecLauncher::ARGUMENT) {
         return countersign_tools::exec::child_main();
     }
     // The name that the binary is called by chooses the door, so that hosts which insist on a name find it.

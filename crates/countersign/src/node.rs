@@ -21,9 +21,9 @@ use countersign_protocol::gsv::{
     tool::check_node,
 };
 use countersign_tools::{
-    Environment,
-    exec::{self, Launcher},
-    node::{Became, Occurrence, Site, Teller, Toolbox, login_path},
+    CommandEnvironment,
+    exec::{self, ExecLauncher},
+    node::{ExecutionChange, ExecutionEvent, ExecutionListener, NodeToolOptions, NodeToolRunner, login_path},
 };
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
@@ -72,7 +72,7 @@ struct Ready {
     workspace: PathBuf,
     token: TokenFrom,
     data: Data,
-    environment: Environment,
+    environment: CommandEnvironment,
     /// Names of the variables that commands start with, less those that only keep them quiet.
     variables: Vec<String>,
     own: Vec<PathBuf>,
@@ -105,7 +105,7 @@ impl Options {
             own.push(path.clone());
         }
         let hidden = |name: &str| token.hides(name);
-        let environment = Environment::inherit_less(hidden);
+        let environment = CommandEnvironment::inherit_less(hidden);
         let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let variables = variables.filter(|name| !token.hides(name)).collect();
         Ok(Ready { id, address, workspace, token, data, environment, variables, own, rules })
@@ -118,20 +118,20 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let ready = options.check()?;
     log(form, &ready.data)?;
-    exec::take_in()?;
+    exec::become_subreaper()?;
     let program = std::env::current_exe()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(async {
-        tokio::spawn(exec::bury());
-        serve(ready, Launcher::new(&program)).await
+        tokio::spawn(exec::reap());
+        serve(ready, ExecLauncher::new(&program)).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    exec::leave_nobody();
+    exec::kill_remaining();
     outcome?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(ready: Ready, launcher: Launcher) -> anyhow::Result<()> {
+async fn serve(ready: Ready, launcher: ExecLauncher) -> anyhow::Result<()> {
     let Ready { id, address, workspace, token, data, mut environment, variables, own, rules } = ready;
     if let Some(warning) = token.warning() {
         tracing::warn!("{warning}");
@@ -151,13 +151,13 @@ async fn serve(ready: Ready, launcher: Launcher) -> anyhow::Result<()> {
     }
     // What starts at boot has few folders of programs; people expect theirs.
     if let Some(path) = login_path(&launcher, &environment, &workspace).await {
-        environment.set("PATH", path);
+        environment.set_variable("PATH", path);
     }
     let path = environment.get("PATH").map(OsString::from).unwrap_or_default();
     let noted = journal.clone();
-    let teller = Teller::new(move |occurrence| noted.happened(event(occurrence)));
-    let site = Site { workspace, own, environment, launcher, rules };
-    let toolbox = Arc::new(Toolbox::new(site, teller)?);
+    let teller = ExecutionListener::new(move |occurrence| noted.happened(event(occurrence)));
+    let site = NodeToolOptions { workspace, own, environment, launcher, rules };
+    let toolbox = Arc::new(NodeToolRunner::new(site, teller)?);
     let (calls, told) = Calls::new(toolbox, journal.clone());
     let desk = Desk { calls, journal, looks: Looks::new(path, data.log()) };
     let stop = CancellationToken::new();
@@ -177,16 +177,16 @@ async fn serve(ready: Ready, launcher: Launcher) -> anyhow::Result<()> {
 }
 
 /// What the gateway is told of something that happened to a command.
-fn event(occurrence: Occurrence) -> ExecEvent {
-    let Occurrence { id, session, call, became, exit_code, signal, tail, started_at, ended_at } = occurrence;
+fn event(occurrence: ExecutionEvent) -> ExecEvent {
+    let ExecutionEvent { id, session, call, became, exit_code, signal, tail, started_at, ended_at } = occurrence;
     ExecEvent {
         event_id: id,
         session_id: session,
         event: match became {
-            Became::Started => ExecState::Started,
-            Became::Finished => ExecState::Finished,
-            Became::Failed => ExecState::Failed,
-            Became::TimedOut => ExecState::TimedOut,
+            ExecutionChange::Started => ExecState::Started,
+            ExecutionChange::Finished => ExecState::Finished,
+            ExecutionChange::Failed => ExecState::Failed,
+            ExecutionChange::TimedOut => ExecState::TimedOut,
         },
         call_id: Some(call),
         exit_code: exit_code.map(i64::from),

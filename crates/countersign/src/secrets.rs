@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context as _;
 use countersign_tools::{
     regular,
-    secrets::{self as store, FOLDER, Kept, LONGEST},
+    secrets::{self as store, FOLDER, LONGEST, SecretEntry},
 };
 use countersign_view::{Lines, escape};
 use secrecy::SecretString;
@@ -35,7 +35,7 @@ pub(crate) fn run(data: &Path, what: &What, form: Form) -> anyhow::Result<ExitCo
     let folder = data.join(FOLDER);
     let (word, name) = match what {
         What::List => {
-            list(&store::list(&folder)?, &folder, form)?;
+            list(&store::list_secrets(&folder)?, &folder, form)?;
             return Ok(ExitCode::SUCCESS);
         }
         What::Set { name, from } => {
@@ -43,11 +43,11 @@ pub(crate) fn run(data: &Path, what: &What, form: Form) -> anyhow::Result<ExitCo
             anyhow::ensure!(countersign_core::secret::is_name(name), store::StoreError::Name(name.clone()));
             let value = read(name, from.as_deref())?;
             owner::become_of(data)?;
-            (if store::set(&folder, name, &value)? { "replaced" } else { "set" }, name)
+            (if store::set_secret(&folder, name, &value)? { "replaced" } else { "set" }, name)
         }
         What::Remove { name } => {
             owner::become_of(data)?;
-            store::remove(&folder, name)?;
+            store::remove_secret(&folder, name)?;
             ("removed", name)
         }
     };
@@ -93,17 +93,18 @@ fn unseen(name: &str) -> anyhow::Result<SecretString> {
     Ok(line.into())
 }
 
-fn list(kept: &[Kept], folder: &Path, form: Form) -> std::io::Result<()> {
+fn list(kept: &[SecretEntry], folder: &Path, form: Form) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
-        let row = |kept: &Kept| json!({ "name": kept.name, "problem": kept.lack.as_ref().map(ToString::to_string) });
+        let row =
+            |kept: &SecretEntry| json!({ "name": kept.name, "problem": kept.lack.as_ref().map(ToString::to_string) });
         return writeln!(out, "{:#}", kept.iter().map(row).collect::<Value>());
     }
     let paint = Paint::stdout();
     if kept.is_empty() {
         writeln!(out, "No secrets in {}. Keep one with `countersign secret set NAME < FILE`.", folder.display())?;
     }
-    for Kept { name, lack } in kept {
+    for SecretEntry { name, lack } in kept {
         write!(out, "{}", paint.tone(Tone::Strong, name))?;
         match lack {
             Some(lack) => writeln!(out, "  {}", paint.tone(Tone::Bad, escape(&lack.to_string(), Lines::One)))?,

@@ -28,7 +28,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     for lack in lacks(&loaded.config) {
         tracing::warn!("{lack}");
     }
-    exec::take_in()?;
+    exec::become_subreaper()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
     more_descriptors();
     let program = std::env::current_exe()?;
@@ -38,7 +38,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
         // Where a file may not grow, writing says so, and the signal does not end the process before it could tell.
         let _outgrown = signal(SignalKind::from_raw(nix::libc::SIGXFSZ));
         tokio::spawn(hang_ups(tell));
-        tokio::spawn(exec::bury());
+        tokio::spawn(exec::reap());
         let (tell_armed, armed) = oneshot::channel();
         let ready = |address: &str| {
             // Whoever reads the line may ask for the end at once. Until here a signal ends the process as it is.
@@ -52,7 +52,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
             .await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    exec::leave_nobody();
+    exec::kill_remaining();
     outcome?;
     Ok(ExitCode::SUCCESS)
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
         Ok(path) => path,
         Err(error) => return fail(&format!("the path of this program is not known: {error}")),
     };
-    if let Err(error) = exec::take_in() {
+    if let Err(error) = exec::become_subreaper() {
         return fail(&format!("what commands leave behind cannot be taken in: {error}"));
     }
     match place(&flags, &arguments) {
@@ -145,7 +145,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime could not be started: {error}")),
     };
-    runtime.spawn(exec::bury());
+    runtime.spawn(exec::reap());
     let product = flags.product;
     let (output, frames) = mpsc::channel(FRAMES);
     let door = match runtime.block_on(omp::open(flags.clone(), program, gjc::extension, output, notice)) {
@@ -189,7 +189,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     let outcome = runtime.block_on(running);
     drop(listed);
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    exec::leave_nobody();
+    exec::kill_remaining();
     // A host that does not read must not keep the process.
     let _ = is_written.recv_timeout(FAREWELL);
     match outcome {

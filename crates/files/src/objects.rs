@@ -18,22 +18,22 @@ const STORE: &str = "objects";
 const REFERENCE: &str = "r2:";
 
 /// The text that stands for an object in a message.
-pub fn reference(name: &str) -> String {
+pub fn object_reference(name: &str) -> String {
     format!("{REFERENCE}{name}")
 }
 
 /// The object that such a text stands for.
-pub fn referred(text: &str) -> Option<&str> {
+pub fn parse_reference(text: &str) -> Option<&str> {
     text.strip_prefix(REFERENCE)
 }
 
 /// The store of a gateway.
 #[derive(Clone, Debug)]
-pub struct Store(PathBuf);
+pub struct ObjectStore(PathBuf);
 
-impl Store {
+impl ObjectStore {
     /// The store in a gateway's data directory.
-    pub fn of(folder: &Path) -> Self {
+    pub fn for_data_dir(folder: &Path) -> Self {
         Self(folder.join(STORE))
     }
 
@@ -41,14 +41,14 @@ impl Store {
     ///
     /// # Errors
     /// What the system says, or that the name leads elsewhere.
-    pub async fn put(&self, name: String, bytes: Vec<u8>) -> std::io::Result<()> {
-        let path = self.path(&name)?;
-        tokio::task::spawn_blocking(move || replace(&path, &bytes)).await.map_err(std::io::Error::other)?
+    pub async fn put_object(&self, name: String, bytes: Vec<u8>) -> std::io::Result<()> {
+        let path = self.object_path(&name)?;
+        tokio::task::spawn_blocking(move || write_atomic(&path, &bytes)).await.map_err(std::io::Error::other)?
     }
 
     /// An object as base64. `None` if it is not there any more.
-    pub async fn base64(&self, name: &str) -> Option<String> {
-        let path = self.path(name).ok()?;
+    pub async fn read_base64(&self, name: &str) -> Option<String> {
+        let path = self.object_path(name).ok()?;
         let read = tokio::task::spawn_blocking(move || std::fs::read(path).map(|bytes| STANDARD.encode(bytes)));
         read.await.ok()?.ok()
     }
@@ -57,8 +57,8 @@ impl Store {
     ///
     /// # Errors
     /// What the system says.
-    pub async fn bytes(&self, name: &str) -> std::io::Result<Vec<u8>> {
-        let path = self.path(name)?;
+    pub async fn read_bytes(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        let path = self.object_path(name)?;
         tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(std::io::Error::other)?
     }
 
@@ -67,9 +67,11 @@ impl Store {
     /// # Errors
     /// What the system says.
     pub async fn clear_but(&self, folder: &str, stay: BTreeSet<String>, before: SystemTime) -> std::io::Result<usize> {
-        let (path, folder) = (self.path(folder)?, folder.to_owned());
+        let (path, folder) = (self.object_path(folder)?, folder.to_owned());
         let may_go = move |name: &str| !stay.contains(&format!("{folder}/{name}"));
-        tokio::task::spawn_blocking(move || clear(&path, Some(before), &may_go)).await.map_err(std::io::Error::other)?
+        tokio::task::spawn_blocking(move || remove_files(&path, Some(before), &may_go))
+            .await
+            .map_err(std::io::Error::other)?
     }
 
     /// Takes objects of a folder away by their names in it; how many there were.
@@ -81,13 +83,13 @@ impl Store {
         folder: &str,
         may_go: impl Fn(&str) -> bool + Send + 'static,
     ) -> std::io::Result<usize> {
-        let path = self.path(folder)?;
-        tokio::task::spawn_blocking(move || clear(&path, None, &may_go)).await.map_err(std::io::Error::other)?
+        let path = self.object_path(folder)?;
+        tokio::task::spawn_blocking(move || remove_files(&path, None, &may_go)).await.map_err(std::io::Error::other)?
     }
 
     /// Takes objects away that nobody has come to know of. What cannot be taken away stays: it is in nobody's way.
-    pub async fn discard(&self, names: Vec<String>) {
-        let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.path(name).ok()).collect();
+    pub async fn discard_objects(&self, names: Vec<String>) {
+        let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.object_path(name).ok()).collect();
         let discard = move || {
             for path in paths {
                 if let Err(error) = std::fs::remove_file(&path) {
@@ -103,8 +105,8 @@ impl Store {
     ///
     /// # Errors
     /// What the system says.
-    pub async fn clear(&self, folder: &str) -> std::io::Result<usize> {
-        let path = self.path(folder)?;
+    pub async fn clear_folder(&self, folder: &str) -> std::io::Result<usize> {
+        let path = self.object_path(folder)?;
         let clear = move || match std::fs::read_dir(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
             Err(error) => Err(error),
@@ -127,7 +129,7 @@ impl Store {
             .map_err(std::io::Error::other)?
     }
 
-    fn path(&self, name: &str) -> std::io::Result<PathBuf> {
+    fn object_path(&self, name: &str) -> std::io::Result<PathBuf> {
         let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if is_plain && !name.is_empty() {
             Ok(self.0.join(name))
@@ -138,7 +140,7 @@ impl Store {
 }
 
 /// Takes files of one folder away whose names may go, if they are old enough.
-fn clear(folder: &Path, before: Option<SystemTime>, may_go: &dyn Fn(&str) -> bool) -> std::io::Result<usize> {
+fn remove_files(folder: &Path, before: Option<SystemTime>, may_go: &dyn Fn(&str) -> bool) -> std::io::Result<usize> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
         entries => entries?,
@@ -180,7 +182,7 @@ fn clear_older(folder: &Path, before: SystemTime, but: &Path) -> std::io::Result
 }
 
 /// Writes a file that is there as a whole or not at all, for nobody but the gateway.
-pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let temporary: PathBuf = path.with_extension("part");
@@ -193,24 +195,27 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Store;
+    use super::ObjectStore;
 
     #[tokio::test]
     async fn an_object_is_there_until_its_folder_goes_and_no_name_leads_out() {
         let folder = std::env::temp_dir().join(format!("countersign-objects-{}", uuid::Uuid::new_v4()));
-        let store = Store(folder.clone());
-        store.put("media/a/1.bin".to_owned(), b"one".to_vec()).await.unwrap();
-        assert_eq!(store.base64("media/a/1.bin").await.as_deref(), Some("b25l"));
+        let store = ObjectStore(folder.clone());
+        store.put_object("media/a/1.bin".to_owned(), b"one".to_vec()).await.unwrap();
+        assert_eq!(store.read_base64("media/a/1.bin").await.as_deref(), Some("b25l"));
         for name in ["../x", "/x", "", "media/../../x", "./x"] {
-            assert!(store.put(name.to_owned(), Vec::new()).await.is_err(), "{name}");
+            assert!(store.put_object(name.to_owned(), Vec::new()).await.is_err(), "{name}");
         }
-        store.put("media/a/2.bin".to_owned(), b"two".to_vec()).await.unwrap();
-        store.discard(vec!["media/a/2.bin".to_owned(), "media/a/3.bin".to_owned(), "../x".to_owned()]).await;
-        assert_eq!(store.base64("media/a/2.bin").await, None);
-        assert_eq!((store.clear("media/a").await.unwrap(), store.clear("media/a").await.unwrap()), (1, 0));
-        assert_eq!(store.base64("media/a/1.bin").await, None);
-        store.put("media/b/2.bin".to_owned(), b"two".to_vec()).await.unwrap();
-        store.put("owed/3.bin".to_owned(), b"one".to_vec()).await.unwrap();
+        store.put_object("media/a/2.bin".to_owned(), b"two".to_vec()).await.unwrap();
+        store.discard_objects(vec!["media/a/2.bin".to_owned(), "media/a/3.bin".to_owned(), "../x".to_owned()]).await;
+        assert_eq!(store.read_base64("media/a/2.bin").await, None);
+        assert_eq!(
+            (store.clear_folder("media/a").await.unwrap(), store.clear_folder("media/a").await.unwrap()),
+            (1, 0)
+        );
+        assert_eq!(store.read_base64("media/a/1.bin").await, None);
+        store.put_object("media/b/2.bin".to_owned(), b"two".to_vec()).await.unwrap();
+        store.put_object("owed/3.bin".to_owned(), b"one".to_vec()).await.unwrap();
         let now = std::time::SystemTime::now();
         let hour = std::time::Duration::from_secs(3600);
         assert_eq!(
@@ -220,8 +225,8 @@ mod tests {
             ),
             (0, 1)
         );
-        assert_eq!(store.base64("owed/3.bin").await.as_deref(), Some("b25l"));
-        assert_eq!(store.base64("media/b/2.bin").await, None);
+        assert_eq!(store.read_base64("owed/3.bin").await.as_deref(), Some("b25l"));
+        assert_eq!(store.read_base64("media/b/2.bin").await, None);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

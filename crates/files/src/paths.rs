@@ -3,21 +3,21 @@
 use std::path::{Path, PathBuf};
 
 /// `path` without links as far as it exists, the rest as it is. `None` if the rest leads upwards or nothing of it exists.
-pub fn resolved(path: &Path) -> Option<PathBuf> {
+pub fn resolve_path(path: &Path) -> Option<PathBuf> {
     match path.canonicalize() {
         Ok(real) => Some(real),
-        Err(_) => Some(resolved(path.parent()?)?.join(path.file_name()?)),
+        Err(_) => Some(resolve_path(path.parent()?)?.join(path.file_name()?)),
     }
 }
 
 /// `path` as it is, and as [`resolved`] where that is another.
-pub fn both(path: PathBuf) -> impl Iterator<Item = PathBuf> {
-    let real = resolved(&path).filter(|real| *real != path);
+pub fn path_variants(path: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let real = resolve_path(&path).filter(|real| *real != path);
     std::iter::once(path).chain(real)
 }
 
 /// `given` with the home folder in place of a `~` that begins it.
-pub fn expanded(given: &str, home: &Path) -> PathBuf {
+pub fn expand_home(given: &str, home: &Path) -> PathBuf {
     let below = match given.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest.trim_start_matches('/')),
         Some(_) | None => None,
@@ -26,15 +26,15 @@ pub fn expanded(given: &str, home: &Path) -> PathBuf {
 }
 
 /// Whether `folder` is `inner` or above it.
-pub fn holds(folder: &Path, inner: &Path) -> bool {
-    resolved(folder).zip(resolved(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
+pub fn contains_path(folder: &Path, inner: &Path) -> bool {
+    resolve_path(folder).zip(resolve_path(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink, path::Path};
 
-    use super::{both, expanded, resolved};
+    use super::{expand_home, path_variants, resolve_path};
 
     #[test]
     fn a_path_is_resolved_as_far_as_it_exists() {
@@ -48,10 +48,10 @@ mod tests {
             ("link/../new", Some("new")),
             ("new/../../x", None),
         ] {
-            assert_eq!(resolved(&root.join(given)), want.map(|want| root.join(want)), "{given}");
+            assert_eq!(resolve_path(&root.join(given)), want.map(|want| root.join(want)), "{given}");
         }
-        assert_eq!(both(root.join("link")).collect::<Vec<_>>(), [root.join("link"), root.join("real")]);
-        assert_eq!(both(Path::new("/").to_owned()).count(), 1);
+        assert_eq!(path_variants(root.join("link")).collect::<Vec<_>>(), [root.join("link"), root.join("real")]);
+        assert_eq!(path_variants(Path::new("/").to_owned()).count(), 1);
     }
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
         for (given, want) in
             [("~", "/home/a/"), ("~/x.html", "/home/a/x.html"), ("~b/x", "~b/x"), ("a/~", "a/~"), ("/x", "/x")]
         {
-            assert_eq!(expanded(given, home), Path::new(want), "{given}");
+            assert_eq!(expand_home(given, home), Path::new(want), "{given}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 /// Who may read a file that is made anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum FileAccess {
     /// Its owner only.
     Private,
     /// Whoever the file mode mask allows.
@@ -25,8 +25,8 @@ pub enum Access {
 /// # Errors
 /// Whatever the file system says, also where the owner or the group cannot be kept, or [`io::ErrorKind::InvalidInput`] if
 /// there is something other than a regular file; what is there is then untouched and the temporary file removed.
-pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
-    sync_folder(&replace_with(path, bytes, access, Power::Survived, keep_owner)?)
+pub fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
+    sync_folder(&replace_with(path, bytes, access, Durability::Synced, keep_owner)?)
 }
 
 /// Does the same for a file that can be made anew from what is durable elsewhere: behind a power cut it may be the old one, or
@@ -34,19 +34,25 @@ pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
 ///
 /// # Errors
 /// As those of [`replace`].
-pub fn replace_copy(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
-    replace_with(path, bytes, access, Power::Ignored, keep_owner).map(drop)
+pub fn replace_copy(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
+    replace_with(path, bytes, access, Durability::Unsynced, keep_owner).map(drop)
 }
 
 /// Whether what is written survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Power {
-    Survived,
-    Ignored,
+enum Durability {
+    Synced,
+    Unsynced,
 }
 
 /// Replaces a file and gives the folder that it is in.
-fn replace_with(path: &Path, bytes: &[u8], access: Access, power: Power, keep: Keep) -> io::Result<PathBuf> {
+fn replace_with(
+    path: &Path,
+    bytes: &[u8],
+    access: FileAccess,
+    power: Durability,
+    keep: KeepOwnerFn,
+) -> io::Result<PathBuf> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_other = fs::metadata(&target).is_ok_and(|found| !found.is_file());
     if is_other {
@@ -58,8 +64,8 @@ fn replace_with(path: &Path, bytes: &[u8], access: Access, power: Power, keep: K
     getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}.tmp", hex::encode(salt)));
-    let written = write(&temporary, &target, bytes, access, keep)
-        .and_then(|file| if power == Power::Survived { file.sync_all() } else { Ok(()) })
+    let written = write_temporary(&temporary, &target, bytes, access, keep)
+        .and_then(|file| if power == Durability::Synced { file.sync_all() } else { Ok(()) })
         .and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -69,7 +75,7 @@ fn replace_with(path: &Path, bytes: &[u8], access: Access, power: Power, keep: K
 }
 
 /// Gives a new file to those whom the old one belongs to.
-type Keep = fn(&File, &Metadata) -> io::Result<()>;
+type KeepOwnerFn = fn(&File, &Metadata) -> io::Result<()>;
 
 /// Else a file that root edits would be taken away from the user whose program reads it.
 fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
@@ -88,11 +94,17 @@ fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access, keep: Keep) -> io::Result<File> {
+fn write_temporary(
+    temporary: &Path,
+    target: &Path,
+    bytes: &[u8],
+    access: FileAccess,
+    keep: KeepOwnerFn,
+) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    if access == Access::Private {
+    if access == FileAccess::Private {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     let mut file = options.open(temporary)?;
@@ -120,16 +132,16 @@ mod tests {
         os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
     };
 
-    use super::{Access, Power, replace, replace_copy, replace_with};
+    use super::{Durability, FileAccess, replace_copy, replace_file, replace_with};
 
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_mode() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/config.yml");
-        replace(&file, b"one", Access::Private).unwrap();
+        replace_file(&file, b"one", FileAccess::Private).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        replace(&file, b"two", Access::Private).unwrap();
+        replace_file(&file, b"two", FileAccess::Private).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
@@ -139,8 +151,8 @@ mod tests {
     fn a_copy_is_replaced_whole() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("copy.json");
-        replace_copy(&file, b"one", Access::Private).unwrap();
-        replace_copy(&file, b"two", Access::Private).unwrap();
+        replace_copy(&file, b"one", FileAccess::Private).unwrap();
+        replace_copy(&file, b"two", FileAccess::Private).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -157,7 +169,7 @@ mod tests {
         };
         chown(&file, Some(user), Some(group)).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        replace(&file, b"new", Access::Private).unwrap();
+        replace_file(&file, b"new", FileAccess::Private).unwrap();
         let found = fs::metadata(&file).unwrap();
         assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (user, group, 0o640));
     }
@@ -167,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.yaml");
         fs::write(&file, "old").unwrap();
-        let error = replace_with(&file, b"new", Access::Private, Power::Survived, |_, _| {
+        let error = replace_with(&file, b"new", FileAccess::Private, Durability::Synced, |_, _| {
             Err(io::ErrorKind::PermissionDenied.into())
         });
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
@@ -180,7 +192,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let error = replace(&pipe, b"x", Access::Private).unwrap_err();
+        let error = replace_file(&pipe, b"x", FileAccess::Private).unwrap_err();
         assert_eq!(error.to_string(), "it is not a regular file");
         assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -192,7 +204,7 @@ mod tests {
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::write(&real, "old").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        replace(&link, b"new", Access::Shared).unwrap();
+        replace_file(&link, b"new", FileAccess::Shared).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&real).unwrap(), b"new");
     }

@@ -21,7 +21,7 @@ use countersign_policy_admin::{household, service_tools};
 use countersign_runtime::{
     Chosen, Fired, Host, Served, SummaryPrompts, Wing,
     services::{self, Outcome, Services, ToolCall},
-    tools::{Context, Registry, Secrets},
+    tools::{GatewaySecrets, ToolContext, ToolRegistry},
 };
 use countersign_telegram as telegram;
 use countersign_view::connected::AgentStatus as _;
@@ -74,7 +74,7 @@ impl Host for House {
         self.models.usable(|_| false)
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::clone(self.rooms.registry())
     }
 
@@ -82,7 +82,7 @@ impl Host for House {
         self.rooms.system_prompt(cwd, tools)
     }
 
-    fn context(&self, session: &SessionId, cwd: &str) -> Context {
+    fn context(&self, session: &SessionId, cwd: &str) -> ToolContext {
         self.rooms.context(session, cwd)
     }
 
@@ -164,7 +164,7 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
     let agents = config.agents.iter();
     let listed = config.services.iter().flat_map(|service| &service.tools);
     agent_gate::Settings {
-        secrets: Secrets::default(),
+        secrets: GatewaySecrets::default(),
         agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
         listed: listed.map(|tool| tool.name.clone()).collect(),
         tools: Arc::new(service_tools::of(&config.services)),

@@ -22,7 +22,7 @@ use countersign_core::{
     gate::{self, Gate},
     id::PrincipalId,
 };
-use countersign_files::objects::Store;
+use countersign_files::objects::ObjectStore;
 use countersign_http::{
     listen::{Doors, Hosts},
     open_connections::OpenConnections,
@@ -241,7 +241,7 @@ impl Realm {
             tasks,
         };
         if realm.config.retention.is_any() {
-            let objects = Store::of(&realm.config.storage.folder);
+            let objects = ObjectStore::for_data_dir(&realm.config.storage.folder);
             let keep = retention::keep(realm.handle.clone(), clock, objects, realm.config.retention);
             let end = realm.closing();
             realm.tasks.spawn(async move {

@@ -11,7 +11,7 @@ use std::{
 use countersign_adapter_gsv::LETTERS;
 use countersign_config::Retention;
 use countersign_core::{engine::Engine, id::Lsn, time::Millis};
-use countersign_files::objects::Store;
+use countersign_files::objects::ObjectStore;
 use countersign_runtime::{
     Clock, Handle, Lane,
     store::{Log as _, Partition, ReadError, WriteError},
@@ -35,7 +35,7 @@ enum Broke {
 }
 
 /// Removes what is too old, and again after each interval, until the owner ends.
-pub(crate) async fn keep(handle: Handle, clock: Clock, objects: Store, settings: Retention) {
+pub(crate) async fn keep(handle: Handle, clock: Clock, objects: ObjectStore, settings: Retention) {
     // Up to there nothing is left to be removed.
     let mut done = Lsn(0);
     loop {

@@ -19,7 +19,7 @@ pub use crate::web::Scope;
 pub use watched::Watched;
 
 use countersign_config as config;
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 
 /// The file's name in the data directory.
 pub const FILE: &str = config::TOKENS_FILE;
@@ -176,7 +176,7 @@ fn change(folder: &Path, edit: impl FnOnce(&mut Vec<Token>) -> Result<(), Tokens
     edit(&mut tokens)?;
     let text = serde_json::to_vec_pretty(&Kept { version: VERSION, tokens })
         .map_err(|error| TokensError::Form { file: file.clone(), why: error.to_string() })?;
-    replace(&file, &text, Access::Private).map_err(failed)
+    replace_file(&file, &text, FileAccess::Private).map_err(failed)
 }
 
 fn lock(path: &Path) -> io::Result<File> {

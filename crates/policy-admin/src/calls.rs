@@ -6,13 +6,13 @@ use countersign_core::{
     policy::{Class, PolicySubject},
     tool::{Foreign, Machine, Shell, ToolEffect, ToolSpec},
 };
-use countersign_runtime::tools::Registry;
+use countersign_runtime::tools::ToolRegistry;
 use serde_json::{Map, Value};
 
 /// Returns what policy is asked about a call of a tool of runs; `None` if runs have none of this name.
 pub fn own(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
-    let registry = Registry::standard();
-    let spec = registry.specs().find(|spec| spec.name == tool)?;
+    let registry = ToolRegistry::standard();
+    let spec = registry.tool_specs().find(|spec| spec.name == tool)?;
     let effect = if spec.effect == ToolEffect::Reads { ToolEffect::Reads } else { ToolEffect::Changes };
     let content = content(spec.signature_of(arguments), spec.signature, tool, arguments);
     Some(subject(door, cwd, &content, effect))

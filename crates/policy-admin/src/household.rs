@@ -115,7 +115,7 @@ pub fn surroundings(places: &Places) -> PathContext {
     let keys = places.key.iter().cloned();
     let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
         let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
-        whole.flat_map(paths::both).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        whole.flat_map(paths::path_variants).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
     PathContext {
         protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),

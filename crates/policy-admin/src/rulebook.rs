@@ -16,7 +16,7 @@ use countersign_core::{
     id::PrincipalId,
     policy::Rule,
 };
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::{Handle, Lane, Refused, tools::regular};
 use tokio::sync::Semaphore;
 
@@ -305,7 +305,7 @@ impl Rulebook {
             return Err(SaveError::Changed);
         }
         let io = |source| DraftError::Io { file: self.path.clone(), source };
-        Ok(replace(&self.path, draft.after.as_bytes(), Access::Private).map_err(io)?)
+        Ok(replace_file(&self.path, draft.after.as_bytes(), FileAccess::Private).map_err(io)?)
     }
 }
 

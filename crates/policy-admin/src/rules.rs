@@ -10,7 +10,7 @@ use countersign_core::{
     engine::ActiveRules,
     policy::{self, DefaultPolicy, RuleLayer, RuleSource, RuleWarning, signature},
 };
-use countersign_runtime::tools::Registry;
+use countersign_runtime::tools::ToolRegistry;
 
 use super::{
     adapter::Adapter,
@@ -81,7 +81,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
         }
     }
     // Runs of the gateway have tools of their own beside those of services.
-    let own = Registry::arguments();
+    let own = ToolRegistry::argument_names();
     let tools: Vec<strangers::Known<'_>> =
         own.iter().map(strangers::Known::own).chain(household.runs.own()).chain(services(&household.tools)).collect();
     let mut told = strangers(&source, &tools, if household.tools.is_empty() { Named::Some } else { Named::All });
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn own_names() -> std::collections::BTreeSet<String> {
-        let own = countersign_runtime::tools::Registry::arguments().into_keys();
+        let own = countersign_runtime::tools::ToolRegistry::argument_names().into_keys();
         own.chain(Runs.own().iter().map(|known| known.name.to_owned()).collect::<Vec<_>>()).collect()
     }
 

@@ -7,7 +7,7 @@ use countersign_core::{
     message::{MessageBlock, StoredMessage, ToolResult, estimate_tokens},
     session::MessageContent,
 };
-use countersign_tools::Output;
+use countersign_tools::CallOutput;
 use serde_json::json;
 
 /// A message as content.
@@ -49,7 +49,7 @@ fn estimate(blocks: &[MessageBlock]) -> u64 {
 }
 
 /// What a tool gave back, as the model is told it.
-pub(crate) fn returned(tool: &str, tool_call_id: &str, output: Output) -> CallResult {
+pub(crate) fn returned(tool: &str, tool_call_id: &str, output: CallOutput) -> CallResult {
     let message = StoredMessage::ToolResult(ToolResult {
         tool_call_id: tool_call_id.to_owned(),
         tool_name: tool.to_owned(),

@@ -32,7 +32,7 @@ use countersign_core::{
     id::{CallId, PeerId, SessionId},
     peer::{self, PeerLine, PeerMemory},
 };
-use countersign_tools::Output;
+use countersign_tools::CallOutput;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -87,7 +87,7 @@ pub(crate) enum Taken {
     Sent {
         words: Words,
         patience: Option<Duration>,
-        updates: watch::Receiver<Option<Output>>,
+        updates: watch::Receiver<Option<CallOutput>>,
         end: oneshot::Receiver<Fate>,
     },
     Refused(String),
@@ -95,7 +95,7 @@ pub(crate) enum Taken {
 
 /// What a peer says that a call came to.
 pub(crate) enum Fate {
-    Done { output: Output, left_behind: Option<Arc<str>> },
+    Done { output: CallOutput, left_behind: Option<Arc<str>> },
     NotBegun(String),
     Lost(String),
 }
@@ -104,7 +104,7 @@ pub(crate) enum Fate {
 pub struct Exchange {
     call: CallId,
     content: Arc<CallDetails>,
-    latest: watch::Sender<Option<Output>>,
+    latest: watch::Sender<Option<CallOutput>>,
     end: oneshot::Sender<Fate>,
     results: Source,
 }
@@ -243,17 +243,17 @@ impl Exchange {
     }
 
     /// Hands on all output so far. Each one replaces the one before.
-    pub fn update(&self, output: Output) {
+    pub fn update(&self, output: CallOutput) {
         self.latest.send_replace(Some(output));
     }
 
     /// Ends the call with what the peer says it came to.
-    pub async fn end(self, output: Output) -> Heard {
+    pub async fn end(self, output: CallOutput) -> Heard {
         self.end_leaving(output, None).await
     }
 
     /// The same of a call of which something goes on at the peer, under the peer's name for it.
-    pub async fn end_leaving(self, output: Output, left_behind: Option<Arc<str>>) -> Heard {
+    pub async fn end_leaving(self, output: CallOutput, left_behind: Option<Arc<str>>) -> Heard {
         let Err(fate) = self.end.send(Fate::Done { output, left_behind }) else { return Heard::InTime };
         if let Fate::Done { output, .. } = fate {
             Late { call: self.call, of: Of::content(&self.content), results: self.results }.tell(output).await;
@@ -304,7 +304,7 @@ impl Late {
     }
 
     /// Records what the peer says of the call.
-    pub async fn tell(self, output: Output) {
+    pub async fn tell(self, output: CallOutput) {
         let progress = CallProgress::Returned(Box::new(returned(&self.of.tool, &self.of.tool_call_id, output)));
         self.results.tell(Command::Call(CallCommand::Ended { call: self.call, progress })).await;
     }

@@ -16,7 +16,7 @@ mod tls;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use countersign_tools::{Secrets, secrets::Veil};
+use countersign_tools::{GatewaySecrets, secrets::Redactor};
 use hyper::Method;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -224,7 +224,7 @@ pub enum BadService {
 #[derive(Debug)]
 pub struct Services {
     known: BTreeMap<String, Known>,
-    secrets: Secrets,
+    secrets: GatewaySecrets,
     pool: Pool,
 }
 
@@ -244,24 +244,24 @@ impl fmt::Debug for Known {
 #[derive(Clone, Copy)]
 struct Hiding<'a> {
     credentials: &'a Credentials,
-    veil: &'a Veil,
+    veil: &'a Redactor,
 }
 
 impl Hiding<'_> {
     fn hide(&self, text: &str) -> String {
-        self.veil.hide(&self.credentials.hide(text)).into_owned()
+        self.veil.redact_text(&self.credentials.hide(text)).into_owned()
     }
 
     fn hide_in(&self, value: &mut Value) {
         self.credentials.hide_in(value);
-        self.veil.hide_in(value);
+        self.veil.redact_value(value);
     }
 
     /// `url` as another origin may see it, or none if it holds what cannot be taken out.
     fn strip(&self, url: Url) -> Option<Url> {
         let url = self.credentials.strip(url)?;
         let decoded = percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy();
-        (!self.veil.is_told(url.as_str()) && !self.veil.is_told(&decoded)).then_some(url)
+        (!self.veil.contains_secret(url.as_str()) && !self.veil.contains_secret(&decoded)).then_some(url)
     }
 }
 
@@ -290,13 +290,13 @@ impl Services {
                 return Err(BadService::Twice(name));
             }
         }
-        Ok(Self { known, secrets: Secrets::default(), pool: Pool::default() })
+        Ok(Self { known, secrets: GatewaySecrets::default(), pool: Pool::default() })
     }
 
     /// The same, whose calls may name `secrets` in their arguments. They are put in when a call is sent, and hidden like
     /// credentials in what comes back.
     #[must_use]
-    pub fn releasing(self, secrets: Secrets) -> Self {
+    pub fn releasing(self, secrets: GatewaySecrets) -> Self {
         Self { secrets, ..self }
     }
 
@@ -317,7 +317,7 @@ impl Services {
             Ok(filled) => filled,
             Err(problem) => return Outcome::NotBegun { text: format!("Not sent: {problem}") },
         };
-        let veil = self.secrets.veil();
+        let veil = self.secrets.redactor();
         let hiding = Hiding { credentials: &known.credentials, veil: &veil };
         let target = match target(&known.base.path, &call.path, &arguments) {
             Ok(target) => with_query(target, &call.query, &arguments),
@@ -350,7 +350,7 @@ impl Services {
         let method = method.map_err(|_| invalid())?;
         let wanted = Wanted { method, target, body: None, idempotent: true };
         let limits = Limits { timeout: HEALTH_LIMIT, response: 0 };
-        let veil = self.secrets.veil();
+        let veil = self.secrets.redactor();
         let hiding = Hiding { credentials: &known.credentials, veil: &veil };
         match self.travel(known, &wanted, limits, hiding, &CancellationToken::new()).await {
             Ok(answer) if answer.status.as_u16() == health.expect_status => Ok(()),

@@ -66,7 +66,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 /// Returns what this kernel lacks to confine commands, if anything.
 pub fn sandbox_gap() -> Option<String> {
-    countersign_tools::sandbox::Kernel::here().lacks()
+    countersign_tools::sandbox::KernelSupport::running_kernel().missing_support()
 }
 
 /// Waits until the process `pid` has ended.

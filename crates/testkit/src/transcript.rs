@@ -36,7 +36,7 @@ mod stage;
 
 use std::path::Path;
 
-use countersign_tools::exec::Launcher;
+use countersign_tools::exec::ExecLauncher;
 
 /// Whether frames that differ are written into the transcript instead of being complained about.
 const UPDATE: &str = "UPDATE_TRANSCRIPTS";
@@ -47,7 +47,7 @@ const UPDATE: &str = "UPDATE_TRANSCRIPTS";
 ///
 /// # Errors
 /// The first line that is not as it should be, with file and line, for a person to read.
-pub fn check(path: &Path, launcher: Launcher) -> Result<(), String> {
+pub fn check(path: &Path, launcher: ExecLauncher) -> Result<(), String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let at = |(line, problem): (usize, String)| format!("{}:{line}: {problem}", path.display());
     let script = script::read(&text).map_err(at)?;

@@ -8,17 +8,20 @@ use countersign_core::policy::obeyed_by;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{outcome::Failure, roots::Place, tool::Context};
+use crate::{outcome::CallFailure, roots::AllowedPath, tool::ToolContext};
 
 /// Reads checked arguments; the intent is passed over.
-pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: Map<String, Value>) -> Result<T, Failure> {
+pub(crate) fn parse_arguments<T: DeserializeOwned>(
+    tool: &str,
+    arguments: Map<String, Value>,
+) -> Result<T, CallFailure> {
     serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| Failure::Invalid(format!("Invalid arguments for {tool}:\n- {error}")))
+        .map_err(|error| CallFailure::Invalid(format!("Invalid arguments for {tool}:\n- {error}")))
 }
 
 /// The path that an argument means: `~` is the home folder of the environment, the rest is relative to the working
 /// folder.
-pub(crate) fn expand(given: &str, cx: &Context) -> PathBuf {
+pub(crate) fn expand_home(given: &str, cx: &ToolContext) -> PathBuf {
     let home = || cx.environment.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let expanded = match given.strip_prefix('~') {
         Some("") => home(),
@@ -29,44 +32,44 @@ pub(crate) fn expand(given: &str, cx: &Context) -> PathBuf {
 }
 
 /// Decides whether a path argument may be used, and where it leads.
-pub(crate) fn locate(given: &str, cx: &Context) -> Result<Place, Failure> {
-    cx.roots.resolve(&cx.cwd, &expand(given, cx)).map_err(|error| Failure::Failed(error.to_string()))
+pub(crate) fn locate_path(given: &str, cx: &ToolContext) -> Result<AllowedPath, CallFailure> {
+    cx.roots.resolve_path(&cx.cwd, &expand_home(given, cx)).map_err(|error| CallFailure::Failed(error.to_string()))
 }
 
 /// The same for a path that is to be changed: where commands are held to folders, this is held to the same. A link must not hide from
 /// whoever judged the call by its text that another program obeys what it leads to.
-pub(crate) fn locate_to_change(given: &str, cx: &Context) -> Result<Place, Failure> {
-    let place = locate(given, cx)?;
+pub(crate) fn locate_to_change(given: &str, cx: &ToolContext) -> Result<AllowedPath, CallFailure> {
+    let place = locate_path(given, cx)?;
     if let Some(because) = obeyed_behind_link(given, place.path(), cx) {
-        let real = shown(place.path(), cx);
-        return Err(Failure::Failed(format!(
+        let real = display_path(place.path(), cx);
+        return Err(CallFailure::Failed(format!(
             "{given} was not changed: a link in it leads to {real}, which {because}; give that path instead"
         )));
     }
     match cx.shells.sandbox().forbids_writing(place.path(), &cx.cwd, &cx.environment) {
         None => Ok(place),
-        Some(reason) => Err(Failure::Failed(format!("{given} was not changed: {reason}"))),
+        Some(reason) => Err(CallFailure::Failed(format!("{given} was not changed: {reason}"))),
     }
 }
 
 /// Returns the absolute path that the argument `path` leads to, if links in it lead elsewhere than its text says. The working folder counts
 /// as its text says. `None` if there is no such argument, or the path may not be used.
-pub async fn leads_to(arguments: &Map<String, Value>, cx: &Context) -> Option<String> {
+pub async fn leads_to(arguments: &Map<String, Value>, cx: &ToolContext) -> Option<String> {
     let given = arguments.get("path")?.as_str()?.to_owned();
     let cx = cx.clone();
     let look = move || {
-        let said = plain(&cx.cwd.join(expand(&given, &cx)));
-        let real = locate(&given, &cx).ok()?.path().to_owned();
+        let lexical = normalise_path(&cx.cwd.join(expand_home(&given, &cx)));
+        let real = locate_path(&given, &cx).ok()?.path().to_owned();
         let working = std::fs::canonicalize(&cx.cwd).unwrap_or_else(|_| cx.cwd.clone());
         let real = real.strip_prefix(&working).map(|rest| cx.cwd.join(rest)).unwrap_or(real);
-        let real = plain(&real);
-        (real != said).then(|| real.to_string_lossy().into_owned())
+        let real = normalise_path(&real);
+        (real != lexical).then(|| real.to_string_lossy().into_owned())
     };
     tokio::task::spawn_blocking(look).await.ok().flatten()
 }
 
 /// An absolute path without `.` and `..`, as far as its text tells.
-fn plain(path: &Path) -> PathBuf {
+fn normalise_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -79,15 +82,15 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The reason for which a rule has to name `real`, where `given` does not show that it is such a file.
-fn obeyed_behind_link(given: &str, real: &Path, cx: &Context) -> Option<&'static str> {
+fn obeyed_behind_link(given: &str, real: &Path, cx: &ToolContext) -> Option<&'static str> {
     let obeyed = |working: &Path, path: &Path| obeyed_by(&working.to_string_lossy(), &path.to_string_lossy());
     let working = std::fs::canonicalize(&cx.cwd);
     let because = obeyed(working.as_deref().unwrap_or(&cx.cwd), real)?;
-    obeyed(&cx.cwd, &expand(given, cx)).is_none().then_some(because)
+    obeyed(&cx.cwd, &expand_home(given, cx)).is_none().then_some(because)
 }
 
 /// The path as results show it: relative where it lies in the working folder.
-pub(crate) fn shown(path: &Path, cx: &Context) -> String {
+pub(crate) fn display_path(path: &Path, cx: &ToolContext) -> String {
     let real = std::fs::canonicalize(&cx.cwd);
     let cwd = real.as_deref().unwrap_or(&cx.cwd);
     match path.strip_prefix(cwd) {
@@ -99,47 +102,47 @@ pub(crate) fn shown(path: &Path, cx: &Context) -> String {
 
 /// Runs `work` where it may block, until it is done or the call is cancelled; `work` sees the token and should end soon
 /// after.
-pub(crate) async fn blocking<T: Send + 'static>(
-    cx: &Context,
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    cx: &ToolContext,
+    work: impl FnOnce() -> Result<T, CallFailure> + Send + 'static,
+) -> Result<T, CallFailure> {
     let working = tokio::task::spawn_blocking(work);
     tokio::select! {
         biased;
-        done = working => done.unwrap_or_else(|error| Err(Failure::Failed(format!("the tool broke off: {error}")))),
-        () = cx.cancel.cancelled() => Err(Failure::Cancelled("Tool execution was aborted".to_owned())),
+        done = working => done.unwrap_or_else(|error| Err(CallFailure::Failed(format!("the tool broke off: {error}")))),
+        () = cx.cancel.cancelled() => Err(CallFailure::Cancelled("Tool execution was aborted".to_owned())),
     }
 }
 
 /// Does `work` on the disk where it may block. It is not broken off: a change is made or not, and that is told. Work that
 /// panics leaves that in doubt.
-pub(crate) async fn to_the_end<T: Send + 'static>(
-    cx: &Context,
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+pub(crate) async fn run_to_completion<T: Send + 'static>(
+    cx: &ToolContext,
+    work: impl FnOnce() -> Result<T, CallFailure> + Send + 'static,
+) -> Result<T, CallFailure> {
     if cx.cancel.is_cancelled() {
-        return Err(Failure::Cancelled("Tool execution was aborted".to_owned()));
+        return Err(CallFailure::Cancelled("Tool execution was aborted".to_owned()));
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Failure::InDoubt(format!("the tool broke off: {error}"))))
+    done.unwrap_or_else(|error| Err(CallFailure::InDoubt(format!("the tool broke off: {error}"))))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{blocking, leads_to, to_the_end};
-    use crate::{Roots, outcome::Failure, tool::testing::Case};
+    use super::{leads_to, run_blocking, run_to_completion};
+    use crate::{AllowedRoots, outcome::CallFailure, tool::testing::ToolFixture};
 
-    fn break_off() -> Result<(), Failure> {
+    fn break_off() -> Result<(), CallFailure> {
         // Not a panic: that would print into the output of the tests.
         std::panic::resume_unwind(Box::new("on purpose"));
     }
 
     #[tokio::test]
     async fn a_path_leads_elsewhere_through_a_link_alone() {
-        let mut case = Case::new();
-        case.cx.roots = Roots::whole([]);
+        let mut case = ToolFixture::new();
+        case.cx.roots = AllowedRoots::whole_filesystem([]);
         let cwd = case.cx.cwd.clone();
         std::fs::create_dir(cwd.join("src")).unwrap();
         std::os::unix::fs::symlink("src", cwd.join("link")).unwrap();
@@ -162,10 +165,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_that_breaks_off_is_in_doubt_and_a_look_is_not() {
-        let case = Case::new();
-        let changed = to_the_end(&case.cx, break_off).await;
-        assert!(matches!(changed, Err(Failure::InDoubt(_))), "{changed:?}");
-        let looked = blocking(&case.cx, break_off).await;
-        assert!(matches!(looked, Err(Failure::Failed(_))), "{looked:?}");
+        let case = ToolFixture::new();
+        let changed = run_to_completion(&case.cx, break_off).await;
+        assert!(matches!(changed, Err(CallFailure::InDoubt(_))), "{changed:?}");
+        let looked = run_blocking(&case.cx, break_off).await;
+        assert!(matches!(looked, Err(CallFailure::Failed(_))), "{looked:?}");
     }
 }

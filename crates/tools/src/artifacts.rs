@@ -19,7 +19,7 @@ const PREFIX: &str = "outputs-";
 const NAME: usize = 12;
 
 /// The folder of one session, in this user's folder below `temporary`. Nothing is made yet.
-pub fn folder(temporary: &Path, name: [u8; NAME]) -> PathBuf {
+pub fn session_folder(temporary: &Path, name: [u8; NAME]) -> PathBuf {
     temporary.join(format!("countersign-{}", Uid::effective())).join(format!("{PREFIX}{}", hex::encode(name)))
 }
 
@@ -28,19 +28,19 @@ pub fn folder(temporary: &Path, name: [u8; NAME]) -> PathBuf {
 ///
 /// # Errors
 /// What the system says; [`io::ErrorKind::PermissionDenied`] if somebody else made the folder around it.
-pub(crate) fn make(folder: &Path, now: SystemTime) -> io::Result<()> {
+pub(crate) fn create_folder(folder: &Path, now: SystemTime) -> io::Result<()> {
     if fs::symlink_metadata(folder).is_ok_and(|found| is_own_folder(&found)) {
         return Ok(());
     }
     let around = folder.parent().ok_or(io::ErrorKind::InvalidInput)?;
     DirBuilder::new().recursive(true).mode(0o700).create(around)?;
-    claim(around)?;
-    sweep(around, now);
+    claim_parent(around)?;
+    remove_expired(around, now);
     DirBuilder::new().mode(0o700).create(folder)
 }
 
 /// Makes sure that a folder whose name others can guess is ours, and closed to them.
-fn claim(around: &Path) -> io::Result<()> {
+fn claim_parent(around: &Path) -> io::Result<()> {
     let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
     let opened: File = OpenOptions::new().read(true).custom_flags(flags).open(around)?;
     let found = opened.metadata()?;
@@ -54,7 +54,7 @@ fn claim(around: &Path) -> io::Result<()> {
 }
 
 /// Removes what is old. What cannot be removed is left for the next time.
-fn sweep(around: &Path, now: SystemTime) {
+fn remove_expired(around: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(around) else { return };
     for entry in entries.flatten() {
         let is_ours = entry.file_name().to_str().is_some_and(is_name);
@@ -87,7 +87,7 @@ mod tests {
         time::{Duration, SystemTime},
     };
 
-    use super::{KEPT, claim, folder, make};
+    use super::{KEPT, claim_parent, create_folder, session_folder};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -99,9 +99,9 @@ mod tests {
     fn what_is_older_than_a_week_goes_when_a_new_folder_is_made() {
         let temporary = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
-        let [old, recent, new] = [1, 2, 3].map(|name| folder(temporary.path(), [name; 12]));
+        let [old, recent, new] = [1, 2, 3].map(|name| session_folder(temporary.path(), [name; 12]));
         let around = new.parent().unwrap();
-        let (elsewhere, link) = (temporary.path().join("elsewhere"), folder(temporary.path(), [4; 12]));
+        let (elsewhere, link) = (temporary.path().join("elsewhere"), session_folder(temporary.path(), [4; 12]));
         let (other, short) = (around.join("other"), around.join("outputs-01"));
         for made in [&old, &recent, &elsewhere, &other, &short] {
             fs::create_dir_all(made).unwrap();
@@ -114,7 +114,7 @@ mod tests {
         }
         age(&recent, now - KEPT + MINUTE);
 
-        make(&new, now).unwrap();
+        create_folder(&new, now).unwrap();
         let left = [&old, &recent, &new, &other, &short, &link, &elsewhere].map(|path| path.exists());
         assert_eq!(left, [false, true, true, true, true, true, true]);
         assert!(elsewhere.join("bash-1.log").exists());
@@ -123,25 +123,25 @@ mod tests {
         }
         // Nothing is swept for a folder that is there.
         age(&recent, now - KEPT - MINUTE);
-        make(&new, now).unwrap();
+        create_folder(&new, now).unwrap();
         assert!(recent.exists());
     }
 
     #[test]
     fn the_folder_around_must_be_ours_and_is_closed_to_others() {
         let temporary = tempfile::tempdir().unwrap();
-        let new = folder(temporary.path(), [5; 12]);
+        let new = session_folder(temporary.path(), [5; 12]);
         let around = new.parent().unwrap();
         fs::create_dir(around).unwrap();
         fs::set_permissions(around, Permissions::from_mode(0o777)).unwrap();
-        make(&new, SystemTime::now()).unwrap();
+        create_folder(&new, SystemTime::now()).unwrap();
         assert_eq!(fs::metadata(around).unwrap().mode() & 0o777, 0o700);
 
         let link = temporary.path().join("link");
         symlink(around, &link).unwrap();
-        assert_eq!(claim(&link).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(claim_parent(&link).unwrap_err().kind(), io::ErrorKind::NotADirectory);
         if !nix::unistd::Uid::effective().is_root() {
-            assert_eq!(claim(Path::new("/usr")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(claim_parent(Path::new("/usr")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
     }
 }

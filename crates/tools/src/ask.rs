@@ -7,18 +7,18 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    outcome::{Failure, Output},
-    schema::{known, validate},
-    tool::{Context, Route, Tool},
+    outcome::{CallFailure, CallOutput},
+    schema::{keep_known, validate_arguments},
+    tool::{AgentTool, CallRoute, ToolContext},
 };
 
 /// The tool `ask`, for its spec.
-pub struct Ask {
+pub struct AskTool {
     spec: ToolSpec,
 }
 
 /// JSON Schema of questions.
-pub(crate) fn schema() -> Value {
+pub(crate) fn questions_schema() -> Value {
     let option = json!({"type": "object", "required": ["label"], "properties": {"label": {"type": "string", "description": "Short text"}}});
     let question = json!({"type": "object", "required": ["id", "question", "options"], "properties": {
         "id": {"type": "string", "description": "Your name for the question"},
@@ -45,33 +45,33 @@ fn schema_of_workflows() -> Value {
         "stage": {"type": "string", "enum": ["deep-interview", "ralplan", "ultragoal"]},
         "kind": {"type": "string", "enum": ["question", "approval", "execution"]},
     }, "description": "The stage and the kind of the gate. For an approval the label of the option that approves begins with the word Approve"});
-    let mut schema = schema();
+    let mut schema = questions_schema();
     schema["properties"]["questions"]["items"]["properties"]["deepInterview"] = round;
     schema["properties"]["questions"]["items"]["properties"]["workflowGate"] = gate;
     schema
 }
 
 /// Checks the arguments of a call that asks. Fields that nobody knows are left out: skills bring some of their own.
-pub(crate) fn check(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-    validate(spec, &known(&spec.schema, arguments))
+pub(crate) fn check_known_fields(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+    validate_arguments(spec, &keep_known(&spec.schema, arguments))
 }
 
-impl Ask {
+impl AskTool {
     /// The same tool for sessions with a workflow: a question may name the stage and the kind of its gate.
-    pub fn of_workflows() -> Self {
+    pub fn for_workflow() -> Self {
         let mut ask = Self::default();
         ask.spec.schema = schema_of_workflows();
         ask
     }
 }
 
-impl Default for Ask {
+impl Default for AskTool {
     fn default() -> Self {
         Self {
             spec: ToolSpec {
                 name: "ask".to_owned(),
                 description: "Asks the person one or more questions and waits for the answers. Ask only what you cannot find out yourself.".to_owned(),
-                schema: schema(),
+                schema: questions_schema(),
                 lane: Lane::Exclusive,
                 repeat: RepeatMode::Once,
                 effect: ToolEffect::Reads,
@@ -81,21 +81,21 @@ impl Default for Ask {
     }
 }
 
-impl Tool for Ask {
+impl AgentTool for AskTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-        check(&self.spec, arguments)
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        check_known_fields(&self.spec, arguments)
     }
 
-    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
-        Ok(Route::Person)
+    fn route_call(&self, _: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
+        Ok(CallRoute::Person)
     }
 
-    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
-        Box::pin(async { Err(Failure::NotBegun("there is nobody to ask here".to_owned())) })
+    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a ToolContext) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
+        Box::pin(async { Err(CallFailure::NotBegun("there is nobody to ask here".to_owned())) })
     }
 }
 
@@ -103,13 +103,13 @@ impl Tool for Ask {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::Ask;
-    use crate::{outcome::Failure, tool::Tool as _};
+    use super::AskTool;
+    use crate::{outcome::CallFailure, tool::AgentTool as _};
 
-    fn checked(ask: &Ask, question: Value) -> Result<Value, String> {
-        match ask.check(&json!({"_i": "asking", "questions": [question], "mode": "x"})) {
+    fn checked(ask: &AskTool, question: Value) -> Result<Value, String> {
+        match ask.check_arguments(&json!({"_i": "asking", "questions": [question], "mode": "x"})) {
             Ok(mut arguments) => Ok(arguments["questions"][0].take()),
-            Err(Failure::Invalid(problem)) => Err(problem),
+            Err(CallFailure::Invalid(problem)) => Err(problem),
             Err(other) => panic!("{other}"),
         }
     }
@@ -119,7 +119,7 @@ mod tests {
         let question =
             json!({"id": "q", "question": "Which?", "options": [{"label": "a", "icon": "x"}], "allow_empty": true});
         let want = json!({"id": "q", "question": "Which?", "options": [{"label": "a"}]});
-        for ask in [Ask::default(), Ask::of_workflows()] {
+        for ask in [AskTool::default(), AskTool::for_workflow()] {
             assert_eq!(checked(&ask, question.clone()), Ok(want.clone()));
         }
     }
@@ -135,11 +135,11 @@ mod tests {
         let mut given = round.clone();
         given["confused_terms"] = json!(["gate"]);
         let gate = json!({"stage": "ralplan", "kind": "approval"});
-        let ask = Ask::of_workflows();
+        let ask = AskTool::for_workflow();
         assert_eq!(checked(&ask, with("deepInterview", given)), Ok(with("deepInterview", round)));
         assert_eq!(checked(&ask, with("workflowGate", gate.clone())), Ok(with("workflowGate", gate.clone())));
         let plain = json!({"id": "q", "question": "Go?", "options": []});
-        assert_eq!(checked(&Ask::default(), with("workflowGate", gate)), Ok(plain));
+        assert_eq!(checked(&AskTool::default(), with("workflowGate", gate)), Ok(plain));
         for (name, value, want) in [
             ("workflowGate", json!({"stage": "team", "kind": "question"}), "workflowGate.stage must be one of"),
             ("workflowGate", json!({"stage": "", "kind": "question"}), "workflowGate.stage must be one of"),

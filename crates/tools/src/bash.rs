@@ -23,15 +23,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments,
-    outcome::{Failure, Output},
+    outcome::{CallFailure, CallOutput},
     pins,
-    sandbox::{Needs, Network, Sandbox, Unlisted},
-    secrets::Secrets,
-    shell::{Event, Job, Lost, ShellError},
+    sandbox::{CallNeeds, NetworkAccess, Sandbox, UnlistedHosts},
+    secrets::GatewaySecrets,
+    shell::{ShellError, ShellEvent, ShellJob, ShellLoss},
     text,
-    tool::{Context, Tool},
+    tool::{AgentTool, ToolContext},
 };
-use output::{Collector, Shown, Window};
+use output::{LineWindow, OutputCollector, ShownOutput};
 
 /// The shortest time between two updates.
 const PACE: Duration = Duration::from_millis(50);
@@ -69,18 +69,18 @@ const REFUSED: &[&str] = &[
 const REFUSED_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GLIBC_"];
 
 /// The tool `bash`.
-pub struct Bash {
+pub struct BashTool {
     spec: ToolSpec,
     /// What calls may ask for by name, before anybody is asked about them. What is put in comes from the call's surroundings.
-    secrets: Secrets,
+    secrets: GatewaySecrets,
     /// What holds commands, before anybody is asked about what a call needs beyond it.
     sandbox: Sandbox,
 }
 
-impl Bash {
+impl BashTool {
     /// The same, whose variables may be given secrets.
     #[must_use]
-    pub fn releasing(mut self, secrets: Secrets) -> Self {
+    pub fn with_secrets(mut self, secrets: GatewaySecrets) -> Self {
         if secrets.is_kept() {
             self.spec.description.push_str(
                 " A secret is used by its name, as {{secret:NAME}} in a value of env, and nowhere else; its value is put in when the command starts, \
@@ -95,13 +95,13 @@ impl Bash {
     #[must_use]
     pub fn in_sandbox(mut self, sandbox: &Sandbox) -> Self {
         self.sandbox = sandbox.clone();
-        if let Network::Hosts(hosts) = sandbox.network() {
+        if let NetworkAccess::Hosts(hosts) = sandbox.network() {
             let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
             self.spec.description.push_str(&format!(
                 " They reach these hosts alone, through the proxy that http_proxy and https_proxy name: {}.",
                 hosts.join(", ")
             ));
-            if sandbox.unlisted() == Unlisted::Ask {
+            if sandbox.unlisted() == UnlistedHosts::Ask {
                 self.spec.description.push_str(" A person is asked about another one while the command waits for it.");
             }
         }
@@ -123,7 +123,7 @@ impl Bash {
     }
 }
 
-impl Default for Bash {
+impl Default for BashTool {
     fn default() -> Self {
         let description = "Runs a command in the session's shell. The working folder, variables and functions are kept between commands; \
             the command has no input. Output and error output are shown together; of a long output the last 50 KiB are shown and the rest is kept \
@@ -147,14 +147,14 @@ impl Default for Bash {
                 effect: ToolEffect::Changes,
                 signature: &["command"],
             },
-            secrets: Secrets::default(),
+            secrets: GatewaySecrets::default(),
             sandbox: Sandbox::default(),
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct BashArguments {
     command: String,
     timeout: Option<u64>,
     cwd: Option<String>,
@@ -164,35 +164,35 @@ struct Arguments {
     env: BTreeMap<String, String>,
     pty: Option<bool>,
     #[serde(default)]
-    needs: Needs,
+    needs: CallNeeds,
 }
 
-impl Tool for Bash {
+impl AgentTool for BashTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-        let arguments = crate::validate(&self.spec, arguments)?;
-        self.sandbox.check(arguments.get("needs")).map_err(Failure::Invalid)?;
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        let arguments = crate::validate_arguments(&self.spec, arguments)?;
+        self.sandbox.check_needs(arguments.get("needs")).map_err(CallFailure::Invalid)?;
         let names = arguments.get("env").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         names.map(String::as_str).try_for_each(check_variable)?;
-        match arguments.get("env").map(|variables| self.secrets.check(variables)) {
-            Some(Err(problem)) => Err(Failure::Invalid(format!("env: {problem}"))),
+        match arguments.get("env").map(|variables| self.secrets.check_fillable(variables)) {
+            Some(Err(problem)) => Err(CallFailure::Invalid(format!("env: {problem}"))),
             Some(Ok(())) | None => Ok(arguments),
         }
     }
 
-    fn look<'a>(
+    fn pin_files<'a>(
         &'a self,
         arguments: &'a Map<String, Value>,
-        cx: &'a Context,
-    ) -> BoxFuture<'a, Result<Option<Pins>, Failure>> {
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Option<Pins>, CallFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments::parse(&self.spec.name, arguments.clone())?;
-            cx.interceptor.check(&arguments.command).map_err(Failure::Invalid)?;
-            let at = cx.pinned.clone().or_else(|| cx.shells.folder()).unwrap_or_else(|| cx.cwd.clone());
-            let folder = match arguments.cwd.as_deref().map(|cwd| cx.roots.resolve(&at, Path::new(cwd))) {
+            let arguments: BashArguments = arguments::parse_arguments(&self.spec.name, arguments.clone())?;
+            cx.interceptor.check_command(&arguments.command).map_err(CallFailure::Invalid)?;
+            let at = cx.pinned.clone().or_else(|| cx.shells.last_folder()).unwrap_or_else(|| cx.cwd.clone());
+            let folder = match arguments.cwd.as_deref().map(|cwd| cx.roots.resolve_path(&at, Path::new(cwd))) {
                 None => at.clone(),
                 Some(Ok(place)) => place.path().to_owned(),
                 // It is refused when it is to run.
@@ -204,18 +204,19 @@ impl Tool for Bash {
                     (self.sandbox.clone(), cx.environment.clone(), arguments.needs.clone());
                 // A disk that hangs holds up nobody else.
                 let check = move || sandbox.check_written(&named, &environment, &needs);
-                let broke_off = |_| Failure::Invalid("the paths that it asks for could not be looked at".to_owned());
+                let broke_off =
+                    |_| CallFailure::Invalid("the paths that it asks for could not be looked at".to_owned());
                 let written = tokio::task::spawn_blocking(check).await.map_err(broke_off)?;
-                written.map_err(|refused| Failure::Invalid(refused.to_string()))?;
+                written.map_err(|refused| CallFailure::Invalid(refused.to_string()))?;
             }
             let is_apart = arguments.env.values().any(|value| secret::is_asked_for(value))
                 || cx.shells.sandbox().is_on() && !arguments.needs.is_empty();
             let given = |name: &str| cx.environment.get(name).and_then(|value| value.to_str()).map(str::to_owned);
             let path = if is_apart { given("PATH") } else { cx.shells.search_path(&cx.environment) };
             let home = arguments.env.get("HOME").cloned().or_else(|| given("HOME"));
-            let nothing = pins::nothing(&at, &folder);
+            let nothing = pins::unexamined_pins(&at, &folder);
             let look = move || {
-                pins::take(&pins::Line {
+                pins::take_pins(&pins::ShellLine {
                     command: &arguments.command,
                     at: &at,
                     folder: &folder,
@@ -228,24 +229,28 @@ impl Tool for Bash {
         })
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
-            cx.interceptor.check(&arguments.command).map_err(Failure::Invalid)?;
+            let arguments: BashArguments = arguments::parse_arguments(&self.spec.name, arguments)?;
+            cx.interceptor.check_command(&arguments.command).map_err(CallFailure::Invalid)?;
             for name in arguments.env.keys() {
                 check_variable(name)?;
             }
-            let cwd = arguments.cwd.as_deref().map(|cwd| folder(cwd, cx)).transpose()?;
+            let cwd = arguments.cwd.as_deref().map(|cwd| command_folder(cwd, cx)).transpose()?;
             if let Some((given, real)) = arguments.cwd.as_deref().zip(cwd.as_deref()) {
                 let named = cx.pinned.as_deref().unwrap_or(&cx.cwd).join(given);
                 let seen = self.sandbox.check_folder(&named, real, &arguments.needs);
-                seen.map_err(|refused| Failure::NotBegun(refused.to_string()))?;
+                seen.map_err(|refused| CallFailure::NotBegun(refused.to_string()))?;
             }
             let timeout =
                 arguments.timeout.map_or(cx.bash_timeout, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
             let timeout = timeout.min(cx.bash_longest);
-            let (env, uses_secrets) = variables(arguments.env, &cx.secrets)?;
-            let job = Job {
+            let (env, uses_secrets) = resolve_variables(arguments.env, &cx.secrets)?;
+            let job = ShellJob {
                 command: arguments.command,
                 cwd,
                 at: cx.pinned.clone(),
@@ -258,13 +263,13 @@ impl Tool for Bash {
                 call: cx.call.clone(),
                 asks: cx.asks.clone(),
             };
-            let window = Window { head: arguments.head, tail: arguments.tail };
-            let mut done = follow(job, timeout, window, cx).await?;
+            let window = LineWindow { head: arguments.head, tail: arguments.tail };
+            let mut done = follow_job(job, timeout, window, cx).await?;
             if arguments.pty == Some(true) {
                 done.notes.insert(0, "[pty was ignored: the command had no terminal]".to_owned());
             }
-            if matches!(done.end, End::Exited(1..)) {
-                done.notes.extend(cx.shells.sandbox().hint(&done.shown.text, &cx.cwd));
+            if matches!(done.end, CommandEnd::Exited(1..)) {
+                done.notes.extend(cx.shells.sandbox().failure_hint(&done.shown.text, &cx.cwd));
             }
             done.into_result(timeout)
         })
@@ -272,16 +277,19 @@ impl Tool for Bash {
 }
 
 /// The variables of a command with what they name put in, and whether that was a secret.
-fn variables(named: BTreeMap<String, String>, secrets: &Secrets) -> Result<(Vec<(String, String)>, bool), Failure> {
+fn resolve_variables(
+    named: BTreeMap<String, String>,
+    secrets: &GatewaySecrets,
+) -> Result<(Vec<(String, String)>, bool), CallFailure> {
     let mut uses_secrets = false;
     let filled = named.into_iter().map(|(name, text)| {
         let mut value = Value::String(text.clone());
-        secrets.fill(&mut value).map_err(|problem| Failure::NotBegun(format!("Not run: env: {problem}")))?;
+        secrets.fill_value(&mut value).map_err(|problem| CallFailure::NotBegun(format!("Not run: env: {problem}")))?;
         let value = value.as_str().unwrap_or_default().to_owned();
         uses_secrets |= value != text;
         Ok((name, value))
     });
-    let filled = filled.collect::<Result<Vec<_>, Failure>>()?;
+    let filled = filled.collect::<Result<Vec<_>, CallFailure>>()?;
     Ok((filled, uses_secrets))
 }
 
@@ -316,23 +324,23 @@ pub struct BashOutcome {
 ///
 /// # Errors
 /// [`Failure::NotBegun`] if no shell could be started, [`Failure::InDoubt`] if it broke off.
-pub async fn execute(command: &str, cx: &Context) -> Result<BashOutcome, Failure> {
-    let job = Job { command: command.to_owned(), ..Job::default() };
+pub async fn execute_command(command: &str, cx: &ToolContext) -> Result<BashOutcome, CallFailure> {
+    let job = ShellJob { command: command.to_owned(), ..ShellJob::default() };
     // What stops runs does not stop a person.
-    let cx = Context { halt: CancellationToken::new(), ..cx.clone() };
-    let done = follow(job, cx.bash_timeout, Window::default(), &cx).await?;
-    let Shown { text, truncated, total_lines, total_bytes, artifact, .. } = done.shown;
+    let cx = ToolContext { halt: CancellationToken::new(), ..cx.clone() };
+    let done = follow_job(job, cx.bash_timeout, LineWindow::default(), &cx).await?;
+    let ShownOutput { text, truncated, total_lines, total_bytes, artifact, .. } = done.shown;
     Ok(BashOutcome {
         exit_code: match done.end {
-            End::Exited(code) => Some(code),
-            End::Cancelled | End::TimedOut => None,
+            CommandEnd::Exited(code) => Some(code),
+            CommandEnd::Cancelled | CommandEnd::TimedOut => None,
         },
-        cancelled: done.end == End::Cancelled,
-        timed_out: done.end == End::TimedOut,
+        cancelled: done.end == CommandEnd::Cancelled,
+        timed_out: done.end == CommandEnd::TimedOut,
         truncated,
         total_lines,
         total_bytes,
-        output_lines: text::lines(&text),
+        output_lines: text::count_lines(&text),
         output_bytes: text.len(),
         output: text,
         artifact,
@@ -340,63 +348,70 @@ pub async fn execute(command: &str, cx: &Context) -> Result<BashOutcome, Failure
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum CommandEnd {
     Exited(i32),
     Cancelled,
     TimedOut,
 }
 
 /// A command that ended one way or another.
-struct Done {
-    end: End,
-    shown: Shown,
+struct CompletedCommand {
+    end: CommandEnd,
+    shown: ShownOutput,
     notes: Vec<String>,
 }
 
-impl Done {
-    fn into_result(self, timeout: Duration) -> Result<Output, Failure> {
+impl CompletedCommand {
+    fn into_result(self, timeout: Duration) -> Result<CallOutput, CallFailure> {
         let mut text = self.shown.text.clone();
         if text.trim().is_empty() {
             "(no output)".clone_into(&mut text);
         }
         let mut paragraphs = self.notes;
-        paragraphs.splice(0..0, self.shown.note());
-        let is_error = self.end != End::Exited(0);
+        paragraphs.splice(0..0, self.shown.truncation_note());
+        let is_error = self.end != CommandEnd::Exited(0);
         match self.end {
-            End::Exited(0) => {}
+            CommandEnd::Exited(0) => {}
             // What a shell says of SIGKILL, which the kernel sends where memory runs out.
-            End::Exited(code @ KILLED) => paragraphs.push(format!(
+            CommandEnd::Exited(code @ KILLED) => paragraphs.push(format!(
                 "Command exited with code {code}: it was killed, by itself, by somebody else, or because memory ran out"
             )),
-            End::Exited(code) => paragraphs.push(format!("Command exited with code {code}")),
-            End::Cancelled => paragraphs.push("Command aborted".to_owned()),
-            End::TimedOut => paragraphs.push(format!("Command timed out after {} seconds", timeout.as_secs_f64())),
+            CommandEnd::Exited(code) => paragraphs.push(format!("Command exited with code {code}")),
+            CommandEnd::Cancelled => paragraphs.push("Command aborted".to_owned()),
+            CommandEnd::TimedOut => {
+                paragraphs.push(format!("Command timed out after {} seconds", timeout.as_secs_f64()))
+            }
         }
         for paragraph in paragraphs {
             let gap = if text.ends_with('\n') { "\n" } else { "\n\n" };
             text.push_str(gap);
             text.push_str(&paragraph);
         }
-        if self.end == End::Cancelled {
-            return Err(Failure::Cancelled(text));
+        if self.end == CommandEnd::Cancelled {
+            return Err(CallFailure::Cancelled(text));
         }
-        Ok(Output { is_error, ..Output::text(text).with_details(self.shown.details()) })
+        Ok(CallOutput { is_error, ..CallOutput::from_text(text).with_details(self.shown.truncation_details()) })
     }
 }
 
 /// Runs `job` and follows it to its end, with updates on the way.
-async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Result<Done, Failure> {
-    let mut collector = Collector::new(window, cx.artifacts.clone());
+async fn follow_job(
+    job: ShellJob,
+    timeout: Duration,
+    window: LineWindow,
+    cx: &ToolContext,
+) -> Result<CompletedCommand, CallFailure> {
+    let mut collector = OutputCollector::new(window, cx.artifacts.clone());
     // Of every command: one that was given nothing may read what another left behind.
-    let mut veiled = cx.secrets.veil().stream();
+    let mut veiled = cx.secrets.redactor().redacting_stream();
     let mut running = tokio::select! {
         biased;
-        () = cx.stopped() => {
-            return Ok(Done { end: End::Cancelled, shown: collector.finish().await, notes: Vec::new() });
+        () = cx.wait_stopped() => {
+            return Ok(CompletedCommand { end: CommandEnd::Cancelled, shown: collector.finish().await, notes: Vec::new() });
         }
         running = cx.shells.run(job, &cx.cwd, &cx.environment) => running?,
     };
-    let mut notes: Vec<String> = running.lost().map(fresh_note).into_iter().collect();
+    let mut notes: Vec<String> = running.shell_loss().map(fresh_note).into_iter().collect();
     let (began, deadline) = (Instant::now(), sleep(timeout));
     tokio::pin!(deadline);
     let mut stopped = None;
@@ -406,49 +421,49 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
         let due = last_update.map_or_else(Instant::now, |last| last + PACE);
         tokio::select! {
             biased;
-            () = cx.stopped(), if stopped.is_none() => {
-                stopped = Some(End::Cancelled);
+            () = cx.wait_stopped(), if stopped.is_none() => {
+                stopped = Some(CommandEnd::Cancelled);
                 running.stop().await;
             }
             () = &mut deadline, if stopped.is_none() => {
                 // What people take for an answer is not the command's time.
-                let left = (began + timeout + cx.asks.waited()).saturating_duration_since(Instant::now());
+                let left = (began + timeout + cx.asks.time_waited()).saturating_duration_since(Instant::now());
                 if !left.is_zero() {
                     deadline.as_mut().reset(Instant::now() + left.max(PACE));
                     continue;
                 }
-                stopped = Some(End::TimedOut);
+                stopped = Some(CommandEnd::TimedOut);
                 running.stop().await;
             }
             () = sleep_until(due), if owed => {
-                cx.updates.send(|| collector.partial());
+                cx.updates.send_update(|| collector.partial_output());
                 last_update = Some(Instant::now());
                 owed = false;
             }
             event = running.next() => match event? {
-                Event::Output(bytes) => {
+                ShellEvent::Output(bytes) => {
                     collector.push(&veiled.push(&bytes)).await;
-                    owed = cx.updates.heard();
+                    owed = cx.updates.has_listener();
                 }
                 // It was given nothing.
-                Event::Taken(_) => {}
-                Event::Exited(code) => break End::Exited(code),
-                Event::Stopped => break stopped.unwrap_or(End::Cancelled),
+                ShellEvent::Taken(_) => {}
+                ShellEvent::Exited(code) => break CommandEnd::Exited(code),
+                ShellEvent::Stopped => break stopped.unwrap_or(CommandEnd::Cancelled),
             },
         }
     };
     collector.push(&veiled.finish()).await;
     notes.extend(running.take_notes());
     if running.shell_is_gone() {
-        let place = running.cwd().unwrap_or(&cx.cwd).display().to_string();
+        let place = running.next_cwd().unwrap_or(&cx.cwd).display().to_string();
         notes.push(format!(
             "[The shell ended with this command: the next one starts in a new shell in {place}, without the variables and functions of this one]"
         ));
     }
-    Ok(Done { end, shown: collector.finish().await, notes })
+    Ok(CompletedCommand { end, shown: collector.finish().await, notes })
 }
 
-impl From<ShellError> for Failure {
+impl From<ShellError> for CallFailure {
     fn from(error: ShellError) -> Self {
         match &error {
             ShellError::Start(_) | ShellError::Moved(_) | ShellError::Sandbox(_) | ShellError::Changed(_) => {
@@ -461,37 +476,38 @@ impl From<ShellError> for Failure {
     }
 }
 
-fn fresh_note(lost: Lost) -> String {
+fn fresh_note(lost: ShellLoss) -> String {
     let why = match lost {
-        Lost::Stopped => "the command before was stopped",
-        Lost::Exited => "the shell of the command before ended",
+        ShellLoss::Stopped => "the command before was stopped",
+        ShellLoss::Exited => "the shell of the command before ended",
     };
     format!("[This ran in a new shell, because {why}: earlier variables and functions are lost]")
 }
 
-fn folder(given: &str, cx: &Context) -> Result<PathBuf, Failure> {
+fn command_folder(given: &str, cx: &ToolContext) -> Result<PathBuf, CallFailure> {
     let base = cx.pinned.as_deref().unwrap_or(&cx.cwd);
-    let place = cx.roots.resolve(base, Path::new(given)).map_err(|error| Failure::NotBegun(error.to_string()))?;
+    let place =
+        cx.roots.resolve_path(base, Path::new(given)).map_err(|error| CallFailure::NotBegun(error.to_string()))?;
     if place.path().is_dir() {
         Ok(place.path().to_owned())
     } else {
-        Err(Failure::NotBegun(format!("cwd: {given} is not a folder")))
+        Err(CallFailure::NotBegun(format!("cwd: {given} is not a folder")))
     }
 }
 
-fn check_variable(name: &str) -> Result<(), Failure> {
+fn check_variable(name: &str) -> Result<(), CallFailure> {
     let mut bytes = name.bytes();
     let valid = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !valid {
-        return Err(Failure::Invalid(format!("env: {name:?} is not a variable's name")));
+        return Err(CallFailure::Invalid(format!("env: {name:?} is not a variable's name")));
     }
     let refused = REFUSED.contains(&name)
         || name.ends_with("_PAGER")
         || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || name.starts_with("__countersign");
     if refused {
-        return Err(Failure::Invalid(format!("env: {name} may not be set here; set it in the command itself")));
+        return Err(CallFailure::Invalid(format!("env: {name} may not be set here; set it in the command itself")));
     }
     Ok(())
 }

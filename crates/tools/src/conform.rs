@@ -7,8 +7,8 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::{
-    outcome::Failure,
-    schema::{brief, joined},
+    outcome::CallFailure,
+    schema::{brief_value, join_path},
 };
 
 /// How many steps a check may take. Schemas can name themselves.
@@ -16,16 +16,16 @@ const STEPS: u32 = 100_000;
 /// How deep one form may lie in another.
 const DEPTH: u32 = 128;
 /// How many problems are told.
-const TOLD: usize = 20;
+const MOST_PROBLEMS: usize = 20;
 
 /// Checks `arguments` of `tool` against `schema` and gives them back.
 ///
 /// # Errors
 /// [`Failure::Invalid`] that names every path and what is wrong with it.
-pub fn conform(tool: &str, schema: &Value, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-    let mut check = Check { root: schema, steps: STEPS, depth: 0, problems: Vec::new() };
+pub fn conform_arguments(tool: &str, schema: &Value, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+    let mut check = SchemaChecker { root: schema, steps: STEPS, depth: 0, problems: Vec::new() };
     match arguments {
-        Value::Object(_) => check.value(schema, arguments, ""),
+        Value::Object(_) => check.check_value(schema, arguments, ""),
         _ => check.problems.push("arguments must be an object".to_owned()),
     }
     if check.steps == 0 {
@@ -34,35 +34,35 @@ pub fn conform(tool: &str, schema: &Value, arguments: &Value) -> Result<Map<Stri
     match arguments {
         Value::Object(members) if check.problems.is_empty() => Ok(members.clone()),
         _ => {
-            let lines = check.problems.iter().take(TOLD).map(|problem| format!("\n- {problem}"));
-            Err(Failure::Invalid(format!("Invalid arguments for {tool}:{}", lines.collect::<String>())))
+            let lines = check.problems.iter().take(MOST_PROBLEMS).map(|problem| format!("\n- {problem}"));
+            Err(CallFailure::Invalid(format!("Invalid arguments for {tool}:{}", lines.collect::<String>())))
         }
     }
 }
 
-struct Check<'a> {
+struct SchemaChecker<'a> {
     root: &'a Value,
     steps: u32,
     depth: u32,
     problems: Vec<String>,
 }
 
-impl<'a> Check<'a> {
-    fn wrong(&mut self, path: &str, what: impl std::fmt::Display) {
+impl<'a> SchemaChecker<'a> {
+    fn report_problem(&mut self, path: &str, what: impl std::fmt::Display) {
         let path = if path.is_empty() { "arguments" } else { path };
         self.problems.push(format!("{path} {what}"));
     }
 
     /// Whether `value` fits, without a word about it.
-    fn fits(&mut self, schema: &'a Value, value: &Value) -> bool {
+    fn fits_schema(&mut self, schema: &'a Value, value: &Value) -> bool {
         let before = self.problems.len();
-        self.value(schema, value, "");
+        self.check_value(schema, value, "");
         let fits = self.problems.len() == before;
         self.problems.truncate(before);
         fits
     }
 
-    fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
+    fn check_value(&mut self, schema: &'a Value, value: &Value, path: &str) {
         if self.depth == DEPTH {
             self.steps = 0;
         }
@@ -71,18 +71,18 @@ impl<'a> Check<'a> {
         }
         self.steps -= 1;
         self.depth += 1;
-        self.form(schema, value, path);
+        self.check_form(schema, value, path);
         self.depth -= 1;
     }
 
-    fn form(&mut self, schema: &'a Value, value: &Value, path: &str) {
+    fn check_form(&mut self, schema: &'a Value, value: &Value, path: &str) {
         let keywords = match schema {
-            Value::Bool(false) => return self.wrong(path, "is not allowed"),
+            Value::Bool(false) => return self.report_problem(path, "is not allowed"),
             Value::Object(keywords) => keywords,
             _ => return,
         };
-        if let Some(target) = keywords.get("$ref").and_then(Value::as_str).and_then(|name| self.target(name)) {
-            self.value(target, value, path);
+        if let Some(target) = keywords.get("$ref").and_then(Value::as_str).and_then(|name| self.resolve_ref(name)) {
+            self.check_value(target, value, path);
         }
         let kinds: Vec<&str> = match keywords.get("type") {
             Some(Value::String(kind)) => vec![kind],
@@ -90,60 +90,61 @@ impl<'a> Check<'a> {
             _ => Vec::new(),
         };
         if !kinds.is_empty() && !kinds.iter().any(|kind| is_of(kind, value)) {
-            return self.wrong(path, format_args!("must be {}, not {}", kinds.join(" or "), brief(value)));
+            return self
+                .report_problem(path, format_args!("must be {}, not {}", kinds.join(" or "), brief_value(value)));
         }
         if let Some(Value::Array(words)) = keywords.get("enum")
-            && !words.iter().any(|word| same(word, value))
+            && !words.iter().any(|word| is_same_value(word, value))
         {
             let words: Vec<String> = words.iter().map(Value::to_string).collect();
-            self.wrong(path, format_args!("must be one of {}, not {}", words.join(", "), brief(value)));
+            self.report_problem(path, format_args!("must be one of {}, not {}", words.join(", "), brief_value(value)));
         }
-        if let Some(constant) = keywords.get("const").filter(|constant| !same(constant, value)) {
-            self.wrong(path, format_args!("must be {constant}, not {}", brief(value)));
+        if let Some(constant) = keywords.get("const").filter(|constant| !is_same_value(constant, value)) {
+            self.report_problem(path, format_args!("must be {constant}, not {}", brief_value(value)));
         }
         match value {
-            Value::Object(members) => self.object(keywords, members, path),
-            Value::Array(items) => self.array(keywords, items, path),
-            Value::String(text) => self.text(keywords, text, path),
-            Value::Number(number) => self.number(keywords, number.as_f64().unwrap_or_default(), path),
+            Value::Object(members) => self.check_object(keywords, members, path),
+            Value::Array(items) => self.check_array(keywords, items, path),
+            Value::String(text) => self.check_text(keywords, text, path),
+            Value::Number(number) => self.check_number(keywords, number.as_f64().unwrap_or_default(), path),
             Value::Null | Value::Bool(_) => {}
         }
-        self.combined(keywords, value, path);
+        self.check_combined(keywords, value, path);
     }
 
     /// A part of the same schema, by its place there.
-    fn target(&self, name: &str) -> Option<&'a Value> {
+    fn resolve_ref(&self, name: &str) -> Option<&'a Value> {
         let pointer = name.strip_prefix('#')?;
         self.root.pointer(&pointer.replace("%25", "%"))
     }
 
-    fn combined(&mut self, keywords: &'a Map<String, Value>, value: &Value, path: &str) {
+    fn check_combined(&mut self, keywords: &'a Map<String, Value>, value: &Value, path: &str) {
         let forms = |name| keywords.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for form in forms("allOf") {
-            self.value(form, value, path);
+            self.check_value(form, value, path);
         }
         let any = forms("anyOf");
-        if !any.is_empty() && !any.iter().any(|form| self.fits(form, value)) {
-            self.closest(any, value, path);
+        if !any.is_empty() && !any.iter().any(|form| self.fits_schema(form, value)) {
+            self.report_closest(any, value, path);
         }
         let one = forms("oneOf");
-        let fitting = one.iter().filter(|form| self.fits(form, value)).count();
+        let fitting = one.iter().filter(|form| self.fits_schema(form, value)).count();
         if !one.is_empty() && fitting == 0 {
-            self.closest(one, value, path);
+            self.report_closest(one, value, path);
         } else if fitting > 1 {
-            self.wrong(path, format_args!("fits {fitting} of the forms of which it may have one"));
+            self.report_problem(path, format_args!("fits {fitting} of the forms of which it may have one"));
         }
-        if keywords.get("not").is_some_and(|form| self.fits(form, value)) {
-            self.wrong(path, "has a form that is not allowed");
+        if keywords.get("not").is_some_and(|form| self.fits_schema(form, value)) {
+            self.report_problem(path, "has a form that is not allowed");
         }
     }
 
     /// What is wrong with the form that comes closest.
-    fn closest(&mut self, forms: &'a [Value], value: &Value, path: &str) {
+    fn report_closest(&mut self, forms: &'a [Value], value: &Value, path: &str) {
         let before = self.problems.len();
         let mut best: Option<Vec<String>> = None;
         for form in forms {
-            self.value(form, value, path);
+            self.check_value(form, value, path);
             let found = self.problems.split_off(before);
             // One that is wrong inside says more than one of another kind.
             let is_inside = |found: &[String]| !found.iter().any(|problem| problem.contains("must be"));
@@ -154,11 +155,11 @@ impl<'a> Check<'a> {
         self.problems.extend(best.unwrap_or_default());
     }
 
-    fn object(&mut self, keywords: &'a Map<String, Value>, members: &Map<String, Value>, path: &str) {
+    fn check_object(&mut self, keywords: &'a Map<String, Value>, members: &Map<String, Value>, path: &str) {
         let required = keywords.get("required").and_then(Value::as_array);
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             if !members.contains_key(name) {
-                self.wrong(&joined(path, name), "is required");
+                self.report_problem(&join_path(path, name), "is required");
             }
         }
         let properties = keywords.get("properties").and_then(Value::as_object);
@@ -169,81 +170,90 @@ impl<'a> Check<'a> {
             .filter_map(|(pattern, form)| Some((Regex::new(pattern).ok()?, form)))
             .collect();
         for (name, value) in members {
-            let at = joined(path, name);
+            let at = join_path(path, name);
             let mut is_known = false;
             if let Some(form) = properties.and_then(|properties| properties.get(name)) {
                 is_known = true;
-                self.value(form, value, &at);
+                self.check_value(form, value, &at);
             }
             for (_, form) in patterns.iter().filter(|(pattern, _)| pattern.is_match(name)) {
                 is_known = true;
-                self.value(form, value, &at);
+                self.check_value(form, value, &at);
             }
             match keywords.get("additionalProperties") {
                 Some(Value::Bool(false)) if !is_known => {
                     let known: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-                    self.wrong(&at, format_args!("is not an argument; known: {}", known.join(", ")));
+                    self.report_problem(&at, format_args!("is not an argument; known: {}", known.join(", ")));
                 }
-                Some(form @ Value::Object(_)) if !is_known => self.value(form, value, &at),
+                Some(form @ Value::Object(_)) if !is_known => self.check_value(form, value, &at),
                 _ => {}
             }
         }
-        self.count(keywords, members.len(), ["minProperties", "maxProperties"], "members", path);
+        self.check_count(keywords, members.len(), ["minProperties", "maxProperties"], "members", path);
     }
 
-    fn array(&mut self, keywords: &'a Map<String, Value>, items: &[Value], path: &str) {
+    fn check_array(&mut self, keywords: &'a Map<String, Value>, items: &[Value], path: &str) {
         let first = keywords.get("prefixItems").or_else(|| keywords.get("items")).and_then(Value::as_array);
         let first = first.map_or(&[][..], Vec::as_slice);
         let rest = keywords.get("items").filter(|form| !form.is_array()).or_else(|| keywords.get("additionalItems"));
         for (at, item) in items.iter().enumerate() {
             if let Some(form) = first.get(at).or(rest) {
-                self.value(form, item, &format!("{path}[{at}]"));
+                self.check_value(form, item, &format!("{path}[{at}]"));
             }
         }
         let is_set = keywords.get("uniqueItems") == Some(&Value::Bool(true));
-        if is_set && items.iter().enumerate().any(|(at, item)| items[..at].iter().any(|before| same(before, item))) {
-            self.wrong(path, "must not hold anything twice");
+        if is_set
+            && items.iter().enumerate().any(|(at, item)| items[..at].iter().any(|before| is_same_value(before, item)))
+        {
+            self.report_problem(path, "must not hold anything twice");
         }
-        self.count(keywords, items.len(), ["minItems", "maxItems"], "items", path);
+        self.check_count(keywords, items.len(), ["minItems", "maxItems"], "items", path);
     }
 
-    fn text(&mut self, keywords: &'a Map<String, Value>, text: &str, path: &str) {
-        self.count(keywords, text.chars().count(), ["minLength", "maxLength"], "characters", path);
+    fn check_text(&mut self, keywords: &'a Map<String, Value>, text: &str, path: &str) {
+        self.check_count(keywords, text.chars().count(), ["minLength", "maxLength"], "characters", path);
         let pattern = keywords.get("pattern").and_then(Value::as_str);
         if let Some(pattern) = pattern.filter(|pattern| Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))) {
-            self.wrong(path, format_args!("must match {pattern}"));
+            self.report_problem(path, format_args!("must match {pattern}"));
         }
     }
 
-    fn count(&mut self, keywords: &Map<String, Value>, count: usize, [least, most]: [&str; 2], of: &str, path: &str) {
+    fn check_count(
+        &mut self,
+        keywords: &Map<String, Value>,
+        count: usize,
+        [least, most]: [&str; 2],
+        of: &str,
+        path: &str,
+    ) {
         let bound = |name: &str| keywords.get(name).and_then(Value::as_u64);
         let count = count as u64;
         if let Some(least) = bound(least).filter(|least| count < *least) {
-            self.wrong(path, format_args!("must have at least {least} {of}, not {count}"));
+            self.report_problem(path, format_args!("must have at least {least} {of}, not {count}"));
         }
         if let Some(most) = bound(most).filter(|most| count > *most) {
-            self.wrong(path, format_args!("must have at most {most} {of}, not {count}"));
+            self.report_problem(path, format_args!("must have at most {most} {of}, not {count}"));
         }
     }
 
-    fn number(&mut self, keywords: &'a Map<String, Value>, number: f64, path: &str) {
+    fn check_number(&mut self, keywords: &'a Map<String, Value>, number: f64, path: &str) {
         let bound = |name: &str| keywords.get(name).and_then(Value::as_f64);
         if let Some(least) = bound("minimum").filter(|least| number < *least) {
-            self.wrong(path, format_args!("must be at least {least}, not {number}"));
+            self.report_problem(path, format_args!("must be at least {least}, not {number}"));
         }
         if let Some(most) = bound("maximum").filter(|most| number > *most) {
-            self.wrong(path, format_args!("must be at most {most}, not {number}"));
+            self.report_problem(path, format_args!("must be at most {most}, not {number}"));
         }
         if let Some(least) = bound("exclusiveMinimum").filter(|least| number <= *least) {
-            self.wrong(path, format_args!("must be more than {least}, not {number}"));
+            self.report_problem(path, format_args!("must be more than {least}, not {number}"));
         }
         if let Some(most) = bound("exclusiveMaximum").filter(|most| number >= *most) {
-            self.wrong(path, format_args!("must be less than {most}, not {number}"));
+            self.report_problem(path, format_args!("must be less than {most}, not {number}"));
         }
         if let Some(step) = bound("multipleOf").filter(|step| *step > 0.0)
             && ((number / step) - (number / step).round()).abs() > 1e-9
         {
-            self.wrong(path, format_args!("must be a multiple of {step}, not {number}"));
+            self.report_problem(path, format_args!("must be a multiple of {step}, not {number}"));
         }
     }
 }
@@ -262,7 +272,7 @@ fn is_of(kind: &str, value: &Value) -> bool {
 }
 
 /// Whether two values are the same: 1 is 1.0.
-fn same(one: &Value, other: &Value) -> bool {
+fn is_same_value(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
         _ => one == other,
@@ -273,11 +283,11 @@ fn same(one: &Value, other: &Value) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::conform;
+    use super::conform_arguments;
 
     #[track_caller]
-    fn told(schema: &Value, given: &Value) -> String {
-        match conform("t", schema, given) {
+    fn checked_text(schema: &Value, given: &Value) -> String {
+        match conform_arguments("t", schema, given) {
             Ok(members) => Value::Object(members).to_string(),
             Err(failure) => failure.to_string().replace("Invalid arguments for t:\n- ", ""),
         }
@@ -307,7 +317,7 @@ mod tests {
             (json!({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}), json!({"a": 1})),
             (tree.clone(), json!({"v": 1, "next": {"v": 2, "next": null}})),
         ] {
-            assert_eq!(told(&schema, &given), given.to_string(), "{schema}");
+            assert_eq!(checked_text(&schema, &given), given.to_string(), "{schema}");
         }
     }
 
@@ -347,15 +357,15 @@ mod tests {
                 "a must be at least 2, not 1",
             ),
         ] {
-            assert_eq!(told(&schema, &given), want, "{schema}");
+            assert_eq!(checked_text(&schema, &given), want, "{schema}");
         }
-        assert_eq!(told(&json!({}), &json!([])), "arguments must be an object");
+        assert_eq!(checked_text(&json!({}), &json!([])), "arguments must be an object");
     }
 
     #[test]
     fn a_schema_that_names_itself_without_end_is_given_up() {
         for schema in [json!({"$ref": "#"}), json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]})] {
-            assert!(told(&schema, &json!({})).contains("too deep"), "{schema}");
+            assert!(checked_text(&schema, &json!({})).contains("too deep"), "{schema}");
         }
     }
 }

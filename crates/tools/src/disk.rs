@@ -20,20 +20,20 @@ use nix::{
     unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat},
 };
 
-use crate::roots::Place;
+use crate::roots::AllowedPath;
 
 /// What a file was when it was read: another stamp means that somebody wrote it since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     /// The stamp of an open file.
-    pub fn of(found: &Metadata) -> Self {
+    pub fn from_metadata(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
             inode: found.ino(),
@@ -45,18 +45,18 @@ impl Stamp {
 
 /// What a replacement expects to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum ReplaceCondition {
     /// Whatever is there.
     Anything,
     /// A file that nobody wrote since it was read.
-    Unchanged(Stamp),
+    Unchanged(FileStamp),
 }
 
 /// Opens a file or folder for reading. Does not wait for the other end of a pipe.
 ///
 /// # Errors
 /// What the kernel says; a link that was put on the way since is `ELOOP`.
-pub fn open(place: &Place) -> io::Result<File> {
+pub fn open_file(place: &AllowedPath) -> io::Result<File> {
     Ok(File::from(open_straight(place.path(), OFlag::O_RDONLY | OFlag::O_NONBLOCK)?))
 }
 
@@ -76,11 +76,11 @@ pub fn open_walked(path: &Path) -> io::Result<File> {
 /// # Errors
 /// What the kernel says; [`io::ErrorKind::InvalidInput`] if something other than a regular file is there; [`io::ErrorKind::ResourceBusy`] if it
 /// is not what `before` expects.
-pub fn replace(place: &Place, bytes: &[u8], before: Before) -> io::Result<Replaced> {
+pub fn replace_file(place: &AllowedPath, bytes: &[u8], before: ReplaceCondition) -> io::Result<ReplaceOutcome> {
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is a folder");
     let name = place.path().file_name().ok_or_else(no_name)?;
     let folder = open_folder(place.path().parent().ok_or_else(no_name)?)?;
-    let old = stat(&folder, name)?;
+    let old = stat_entry(&folder, name)?;
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
@@ -94,8 +94,8 @@ pub fn replace(place: &Place, bytes: &[u8], before: Before) -> io::Result<Replac
             keep_owner_and_mode(&file, old)?;
         }
         file.sync_all()?;
-        if let Before::Unchanged(stamp) = before
-            && stat(&folder, name)?.as_ref().map(Stamp::of) != Some(stamp)
+        if let ReplaceCondition::Unchanged(stamp) = before
+            && stat_entry(&folder, name)?.as_ref().map(FileStamp::from_metadata) != Some(stamp)
         {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "it was changed by somebody else meanwhile"));
         }
@@ -109,14 +109,14 @@ pub fn replace(place: &Place, bytes: &[u8], before: Before) -> io::Result<Replac
     }
     // Not every file system can flush a folder.
     let _ = File::from(folder).sync_all();
-    Ok(if old.is_some() { Replaced::Old } else { Replaced::Nothing })
+    Ok(if old.is_some() { ReplaceOutcome::Replaced } else { ReplaceOutcome::Created })
 }
 
 /// Removes the file at `place`.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn remove(place: &Place) -> io::Result<()> {
+pub fn remove_file(place: &AllowedPath) -> io::Result<()> {
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is a folder");
     let name = place.path().file_name().ok_or_else(no_name)?;
     let folder = open_straight(place.path().parent().ok_or_else(no_name)?, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
@@ -125,11 +125,11 @@ pub fn remove(place: &Place) -> io::Result<()> {
 
 /// What was there before a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replaced {
+pub enum ReplaceOutcome {
     /// No file.
-    Nothing,
+    Created,
     /// A file.
-    Old,
+    Replaced,
 }
 
 fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
@@ -180,7 +180,7 @@ fn open_straight(path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
     }
 }
 
-fn stat(folder: impl AsFd, name: &OsStr) -> io::Result<Option<Metadata>> {
+fn stat_entry(folder: impl AsFd, name: &OsStr) -> io::Result<Option<Metadata>> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     match openat(folder, name, flags, Mode::empty()) {
         Ok(found) => Ok(Some(File::from(found).metadata()?)),
@@ -211,8 +211,8 @@ mod tests {
         path::Path,
     };
 
-    use super::{Before, Replaced, Stamp, open, replace};
-    use crate::roots::Roots;
+    use super::{FileStamp, ReplaceCondition, ReplaceOutcome, open_file, replace_file};
+    use crate::roots::AllowedRoots;
 
     #[test]
     fn a_link_put_there_after_the_decision_is_not_followed() {
@@ -222,12 +222,12 @@ mod tests {
         fs::create_dir(world.path().join("outside")).unwrap();
         fs::write(work.join("sub/a"), "inside").unwrap();
         fs::write(world.path().join("outside/a"), "outside").unwrap();
-        let roots = Roots::new(&work, []).unwrap();
-        let file = roots.resolve(&work, Path::new("sub/a")).unwrap();
+        let roots = AllowedRoots::new(&work, []).unwrap();
+        let file = roots.resolve_path(&work, Path::new("sub/a")).unwrap();
         fs::rename(work.join("sub"), work.join("moved")).unwrap();
         symlink(world.path().join("outside"), work.join("sub")).unwrap();
-        assert!(open(&file).is_err());
-        assert!(replace(&file, b"x", Before::Anything).is_err());
+        assert!(open_file(&file).is_err());
+        assert!(replace_file(&file, b"x", ReplaceCondition::Anything).is_err());
         assert_eq!(fs::read_to_string(world.path().join("outside/a")).unwrap(), "outside");
     }
 
@@ -237,8 +237,8 @@ mod tests {
         let path = folder.path().join("run.sh");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
-        let place = Roots::whole([]).resolve(folder.path(), Path::new("run.sh")).unwrap();
-        assert_eq!(replace(&place, b"new", Before::Anything).unwrap(), Replaced::Old);
+        let place = AllowedRoots::whole_filesystem([]).resolve_path(folder.path(), Path::new("run.sh")).unwrap();
+        assert_eq!(replace_file(&place, b"new", ReplaceCondition::Anything).unwrap(), ReplaceOutcome::Replaced);
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o751);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -249,10 +249,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "read").unwrap();
-        let stamp = Stamp::of(&fs::metadata(&path).unwrap());
+        let stamp = FileStamp::from_metadata(&fs::metadata(&path).unwrap());
         fs::write(&path, "written since").unwrap();
-        let place = Roots::whole([]).resolve(folder.path(), Path::new("a")).unwrap();
-        let error = replace(&place, b"mine", Before::Unchanged(stamp)).unwrap_err();
+        let place = AllowedRoots::whole_filesystem([]).resolve_path(folder.path(), Path::new("a")).unwrap();
+        let error = replace_file(&place, b"mine", ReplaceCondition::Unchanged(stamp)).unwrap_err();
         assert_eq!(error.to_string(), "it was changed by somebody else meanwhile");
         assert_eq!(fs::read(&path).unwrap(), b"written since");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -14,31 +14,31 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     arguments, diff,
-    disk::{self, Before},
-    outcome::{Failure, Output},
-    tool::{Context, EditMode, Tool},
+    disk::{self, ReplaceCondition},
+    outcome::{CallFailure, CallOutput},
+    tool::{AgentTool, EditFormat, ToolContext},
 };
-use content::Content;
+use content::FileText;
 
 /// The tool `edit`.
-pub struct Edit {
+pub struct EditTool {
     spec: ToolSpec,
-    mode: EditMode,
+    mode: EditFormat,
 }
 
-impl Default for Edit {
+impl Default for EditTool {
     fn default() -> Self {
-        Self::new(EditMode::default())
+        Self::new(EditFormat::default())
     }
 }
 
-impl Edit {
+impl EditTool {
     /// The tool in one of its forms.
-    pub fn new(mode: EditMode) -> Self {
+    pub fn new(mode: EditFormat) -> Self {
         let (description, schema) = match mode {
-            EditMode::Replace => (replace::DESCRIPTION, replace::schema()),
-            EditMode::Hashline => (hashline::DESCRIPTION, hashline::schema()),
-            EditMode::Patch => (patch::DESCRIPTION, patch::schema()),
+            EditFormat::Replace => (replace::DESCRIPTION, replace::arguments_schema()),
+            EditFormat::Hashline => (hashline::DESCRIPTION, hashline::arguments_schema()),
+            EditFormat::Patch => (patch::DESCRIPTION, patch::arguments_schema()),
         };
         let spec = ToolSpec {
             name: "edit".to_owned(),
@@ -53,27 +53,38 @@ impl Edit {
     }
 }
 
-impl Tool for Edit {
+impl AgentTool for EditTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
             let name = &self.spec.name;
             let given = cx.clone();
             match self.mode {
-                EditMode::Replace => {
-                    let arguments = arguments::parse(name, arguments)?;
-                    arguments::to_the_end(cx, move || apply(&replace::plan(&arguments, &given)?, &given)).await
+                EditFormat::Replace => {
+                    let arguments = arguments::parse_arguments(name, arguments)?;
+                    arguments::run_to_completion(cx, move || {
+                        apply_plan(&replace::plan_edit(&arguments, &given)?, &given)
+                    })
+                    .await
                 }
-                EditMode::Hashline => {
-                    let arguments = arguments::parse(name, arguments)?;
-                    arguments::to_the_end(cx, move || apply(&hashline::plan(&arguments, &given)?, &given)).await
+                EditFormat::Hashline => {
+                    let arguments = arguments::parse_arguments(name, arguments)?;
+                    arguments::run_to_completion(cx, move || {
+                        apply_plan(&hashline::plan_edit(&arguments, &given)?, &given)
+                    })
+                    .await
                 }
-                EditMode::Patch => {
-                    let arguments = arguments::parse(name, arguments)?;
-                    arguments::to_the_end(cx, move || apply(&patch::plan(&arguments, &given)?, &given)).await
+                EditFormat::Patch => {
+                    let arguments = arguments::parse_arguments(name, arguments)?;
+                    arguments::run_to_completion(cx, move || apply_plan(&patch::plan_edit(&arguments, &given)?, &given))
+                        .await
                 }
             }
         })
@@ -81,11 +92,11 @@ impl Tool for Edit {
 }
 
 /// What an edit comes to, decided before anything is written.
-struct Plan {
+struct EditPlan {
     /// As it was asked for.
     path: String,
     /// What is there; absent if the file is to be made.
-    old: Option<Content>,
+    old: Option<FileText>,
     /// All that the file is to hold, as written to the disk; absent if it is to be removed.
     new: Option<String>,
     /// Another name that the file is to have.
@@ -93,41 +104,42 @@ struct Plan {
 }
 
 /// Carries a plan out.
-fn apply(plan: &Plan, cx: &Context) -> Result<Output, Failure> {
-    let Plan { path, old, new, rename } = plan;
-    let failed = |path: &str, error: std::io::Error| Failure::Failed(format!("{path} was not changed: {error}"));
+fn apply_plan(plan: &EditPlan, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
+    let EditPlan { path, old, new, rename } = plan;
+    let failed = |path: &str, error: std::io::Error| CallFailure::Failed(format!("{path} was not changed: {error}"));
     let place = arguments::locate_to_change(path, cx)?;
     let target = rename.as_deref().map(|rename| arguments::locate_to_change(rename, cx)).transpose()?;
     if let (Some(target), Some(rename)) = (&target, rename)
         && target.exists()
     {
-        return Err(Failure::Failed(format!("{rename} exists already: nothing was changed")));
+        return Err(CallFailure::Failed(format!("{rename} exists already: nothing was changed")));
     }
-    let before = old.as_ref().map_or("", |old| old.text());
+    let before = old.as_ref().map_or("", |old| old.normalised_text());
     let Some(new) = new else {
-        disk::remove(&place).map_err(|error| failed(path, error))?;
-        let shown = diff::between(before, "");
+        disk::remove_file(&place).map_err(|error| failed(path, error))?;
+        let shown = diff::compute_diff(before, "");
         let details = json!({"diff": shown.text, "firstChangedLine": shown.first_changed_line, "op": "delete"});
-        return Ok(Output::text(format!("Deleted {path}")).with_details(details));
+        return Ok(CallOutput::from_text(format!("Deleted {path}")).with_details(details));
     };
-    let expected = old.as_ref().map_or(Before::Anything, |old| Before::Unchanged(old.stamp()));
+    let expected = old.as_ref().map_or(ReplaceCondition::Anything, |old| ReplaceCondition::Unchanged(old.file_stamp()));
     let text = match (&target, rename) {
         (Some(target), Some(rename)) => {
-            disk::replace(target, new.as_bytes(), Before::Anything).map_err(|error| failed(rename, error))?;
+            disk::replace_file(target, new.as_bytes(), ReplaceCondition::Anything)
+                .map_err(|error| failed(rename, error))?;
             if old.is_some() {
-                disk::remove(&place).map_err(|error| {
-                    Failure::Failed(format!("{rename} was written, but {path} could not be removed: {error}"))
+                disk::remove_file(&place).map_err(|error| {
+                    CallFailure::Failed(format!("{rename} was written, but {path} could not be removed: {error}"))
                 })?;
             }
             format!("Edited {path} and moved it to {rename}")
         }
         _ => {
-            disk::replace(&place, new.as_bytes(), expected).map_err(|error| failed(path, error))?;
+            disk::replace_file(&place, new.as_bytes(), expected).map_err(|error| failed(path, error))?;
             let verb = if old.is_some() { "Edited" } else { "Created" };
             format!("{verb} {path}")
         }
     };
-    let shown = diff::between(before, &content::normalised(new));
+    let shown = diff::compute_diff(before, &content::normalise_text(new));
     let mut details = json!({"diff": shown.text});
     if let Some(line) = shown.first_changed_line {
         details["firstChangedLine"] = line.into();
@@ -138,7 +150,7 @@ fn apply(plan: &Plan, cx: &Context) -> Result<Output, Failure> {
     if let Some(rename) = rename {
         details["move"] = rename.as_str().into();
     }
-    Ok(Output::text(text).with_details(details))
+    Ok(CallOutput::from_text(text).with_details(details))
 }
 
 #[cfg(test)]

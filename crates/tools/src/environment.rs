@@ -47,9 +47,9 @@ const TRACES: &str = "OTEL_EXPORTER_OTLP_";
 
 /// The variables that commands start with. Printing it shows the names only.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Environment(BTreeMap<OsString, OsString>);
+pub struct CommandEnvironment(BTreeMap<OsString, OsString>);
 
-impl Environment {
+impl CommandEnvironment {
     /// The gateway's own variables less those that `withheld` names, made quiet: for doors whose host starts us.
     pub fn inherit_less(withheld: impl Fn(&str) -> bool) -> Self {
         Self::inherit_from(std::env::vars_os(), withheld)
@@ -61,11 +61,11 @@ impl Environment {
         withheld: impl Fn(&str) -> bool,
     ) -> Self {
         let kept = variables.into_iter().filter(|(name, _)| !withheld(&name.to_string_lossy()));
-        Self::quiet(kept.collect())
+        Self::make_quiet(kept.collect())
     }
 
     /// `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `TMPDIR`, `USER` and `SHELL`, and what `extra` adds: for the server.
-    pub fn clean(extra: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub fn clean_with(extra: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::clean_from(std::env::vars_os(), extra)
     }
 
@@ -75,12 +75,12 @@ impl Environment {
         extra: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
         let plain = |name: &OsStr| name.to_str().is_some_and(|name| PLAIN.contains(&name) || name.starts_with("LC_"));
-        let mut made = Self::quiet(variables.into_iter().filter(|(name, _)| plain(name)).collect());
+        let mut made = Self::make_quiet(variables.into_iter().filter(|(name, _)| plain(name)).collect());
         made.0.extend(extra.into_iter().map(|(name, value)| (name.into(), value.into())));
         made
     }
 
-    fn quiet(mut variables: BTreeMap<OsString, OsString>) -> Self {
+    fn make_quiet(mut variables: BTreeMap<OsString, OsString>) -> Self {
         variables.retain(|name, _| {
             !NEVER.iter().any(|never| name == never) && !name.as_encoded_bytes().starts_with(TRACES.as_bytes())
         });
@@ -89,7 +89,7 @@ impl Environment {
     }
 
     /// Gives a variable another value.
-    pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
+    pub fn set_variable(&mut self, name: &str, value: impl Into<OsString>) {
         self.0.insert(name.into(), value.into());
     }
 
@@ -104,7 +104,7 @@ impl Environment {
     }
 }
 
-impl fmt::Debug for Environment {
+impl fmt::Debug for CommandEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
@@ -114,7 +114,7 @@ impl fmt::Debug for Environment {
 mod tests {
     use std::ffi::OsString;
 
-    use super::Environment;
+    use super::CommandEnvironment;
 
     fn given() -> Vec<(OsString, OsString)> {
         [
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_host_hands_on_everything_but_the_withheld_keys() {
-        let made = Environment::inherit_from(given(), |name| name.ends_with("_KEY"));
+        let made = CommandEnvironment::inherit_from(given(), |name| name.ends_with("_KEY"));
         let seen = |name| made.get(name).and_then(std::ffi::OsStr::to_str);
         for (name, want) in [
             ("PATH", Some("/bin")),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_server_hands_on_the_named_variables_only() {
-        let made = Environment::clean_from(given(), [("MINE".to_owned(), "2".to_owned())]);
+        let made = CommandEnvironment::clean_from(given(), [("MINE".to_owned(), "2".to_owned())]);
         let seen = |name| made.get(name).and_then(std::ffi::OsStr::to_str);
         for (name, want) in [
             ("PATH", Some("/bin")),
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn printing_an_environment_shows_no_value() {
-        let made = Environment::inherit_from(given(), |_| false);
+        let made = CommandEnvironment::inherit_from(given(), |_| false);
         assert!(!format!("{made:?}").contains("secret"));
     }
 }

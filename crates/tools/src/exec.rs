@@ -5,18 +5,18 @@
 //! even by `kill -9`, it kills all its descendants at once and ends. There is no death signal on it: that would fire
 //! when the *thread* that started it ends. If the child itself is killed, the gateway kills what is left of it.
 
-mod acting;
+mod agent_processes;
 pub(crate) mod child;
 pub(crate) mod descendants;
-mod first_to_go;
 pub(crate) mod frame;
 mod input;
 mod mark;
 pub(crate) mod namespace;
+mod oom_score;
 mod pinned;
+mod reaper;
 mod script;
-mod starting;
-mod wards;
+mod shell_process;
 
 use std::{
     ffi::OsString,
@@ -25,24 +25,24 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-pub use acting::{acting, acts, is_door, is_hidden, nobody_acts};
-pub(crate) use script::quote;
-pub(crate) use wards::spawn;
-pub use wards::{bury, leave_nobody, take_in};
+pub use agent_processes::{acting_processes, acts_for_agent, is_gateway_process, is_hidden, nobody_acts};
+pub(crate) use reaper::spawn_tracked;
+pub use reaper::{become_subreaper, kill_remaining, reap};
+pub(crate) use script::shell_quote;
 
 /// How to start the exec child: a program, usually the gateway's own, that calls [`child_main`].
 ///
 /// A test binary serves too: a test that calls [`child_main`] when an argument says so, started with `--exact NAME`.
 /// What the harness prints goes nowhere, for the child talks over its standard input alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launcher {
+pub struct ExecLauncher {
     /// The program, absolute.
     pub program: PathBuf,
     /// What makes the program call [`child_main`].
     pub leading_args: Vec<OsString>,
 }
 
-impl Launcher {
+impl ExecLauncher {
     /// The hidden argument of the gateway's binary.
     pub const ARGUMENT: &'static str = "__exec";
 
@@ -56,7 +56,7 @@ impl Launcher {
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Notes that an exec child is started.
-pub(crate) fn begun() {
+pub(crate) fn note_started() {
     BEGUN.store(true, Ordering::SeqCst);
 }
 
@@ -68,7 +68,7 @@ pub fn has_begun() -> bool {
 /// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no
 /// configuration.
 pub fn child_main() -> ExitCode {
-    match mark::put_on().and_then(|()| child::serve()) {
+    match mark::put_on().and_then(|()| child::serve_gateway()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the exec child gave up");

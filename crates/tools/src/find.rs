@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     arguments, grep,
-    outcome::{Failure, Output},
+    outcome::{CallFailure, CallOutput},
     text,
-    tool::{Context, Tool},
+    tool::{AgentTool, ToolContext},
 };
 
 /// Paths that are shown where nothing is said.
@@ -23,11 +23,11 @@ const LIMIT: usize = 1000;
 const SORTED: usize = 200_000;
 
 /// The tool `find`.
-pub struct Find {
+pub struct FindTool {
     spec: ToolSpec,
 }
 
-impl Default for Find {
+impl Default for FindTool {
     fn default() -> Self {
         let description = "Finds files and folders by a glob, the last changed first; folders end in /. A pattern without / matches names at any depth (*.rs), one with / matches \
             paths from the working folder, or from the folder that it begins with (src/**/*.rs, /etc/*.conf). A folder's path alone means all below it. .git and what \
@@ -51,29 +51,33 @@ impl Default for Find {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct FindArguments {
     pattern: String,
     hidden: Option<bool>,
     limit: Option<usize>,
 }
 
-impl Tool for Find {
+impl AgentTool for FindTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
+            let arguments: FindArguments = arguments::parse_arguments(&self.spec.name, arguments)?;
             let given = cx.clone();
-            arguments::blocking(cx, move || find(&arguments, &given)).await
+            arguments::run_blocking(cx, move || find_paths(&arguments, &given)).await
         })
     }
 }
 
 /// A pattern taken apart.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct PatternParts {
     /// The folder to start in, as given; empty is the working folder.
     folder: String,
     /// What paths below it must match.
@@ -81,35 +85,35 @@ struct Wanted {
 }
 
 /// Splits off the leading parts that name a folder literally.
-fn take_apart(pattern: &str, is_folder: impl Fn(&str) -> bool) -> Wanted {
+fn split_pattern(pattern: &str, is_folder: impl Fn(&str) -> bool) -> PatternParts {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let special = pattern.find(['*', '?', '[', '{']);
     if special.is_none() && is_folder(pattern) {
-        return Wanted { folder: pattern.to_owned(), glob: "**/*".to_owned() };
+        return PatternParts { folder: pattern.to_owned(), glob: "**/*".to_owned() };
     }
     let literal = &pattern[..special.unwrap_or(pattern.len())];
     match literal.rfind('/') {
-        None if pattern.contains('/') => Wanted { folder: String::new(), glob: pattern.to_owned() },
-        None => Wanted { folder: String::new(), glob: format!("**/{pattern}") },
-        Some(end) => Wanted { folder: pattern[..=end].to_owned(), glob: pattern[end + 1..].to_owned() },
+        None if pattern.contains('/') => PatternParts { folder: String::new(), glob: pattern.to_owned() },
+        None => PatternParts { folder: String::new(), glob: format!("**/{pattern}") },
+        Some(end) => PatternParts { folder: pattern[..=end].to_owned(), glob: pattern[end + 1..].to_owned() },
     }
 }
 
-fn find(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
+fn find_paths(arguments: &FindArguments, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
     let pattern = arguments.pattern.trim();
     if pattern.is_empty() {
-        return Err(Failure::Failed("the pattern is empty".to_owned()));
+        return Err(CallFailure::Failed("the pattern is empty".to_owned()));
     }
-    let is_folder = |path: &str| arguments::locate(path, cx).is_ok_and(|place| place.path().is_dir());
-    let wanted = take_apart(pattern, is_folder);
-    let folder = if wanted.folder.is_empty() { "." } else { &wanted.folder };
-    let place = arguments::locate(folder, cx)?;
+    let is_folder = |path: &str| arguments::locate_path(path, cx).is_ok_and(|place| place.path().is_dir());
+    let parts = split_pattern(pattern, is_folder);
+    let folder = if parts.folder.is_empty() { "." } else { &parts.folder };
+    let place = arguments::locate_path(folder, cx)?;
     if !place.path().is_dir() {
-        return Err(Failure::Failed(format!("{folder} is not a folder")));
+        return Err(CallFailure::Failed(format!("{folder} is not a folder")));
     }
-    let glob = GlobBuilder::new(&wanted.glob).literal_separator(true).build();
-    let glob = glob.map_err(|error| Failure::Failed(format!("the pattern cannot be used: {error}")))?;
-    let mut found = matching(place.path(), &glob.compile_matcher(), arguments.hidden != Some(false), cx)?;
+    let glob = GlobBuilder::new(&parts.glob).literal_separator(true).build();
+    let glob = glob.map_err(|error| CallFailure::Failed(format!("the pattern cannot be used: {error}")))?;
+    let mut found = matching_paths(place.path(), &glob.compile_matcher(), arguments.hidden != Some(false), cx)?;
     // The newest first, and by name where the times are equal.
     found.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
     let limit = arguments.limit.unwrap_or(LIMIT);
@@ -127,29 +131,34 @@ fn find(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
     let mut details = json!({
         "fileCount": files.len(),
         "files": files,
-        "scopePath": arguments::shown(place.path(), cx),
+        "scopePath": arguments::display_path(place.path(), cx),
         "truncated": truncated,
     });
     if all > limit {
         details["resultLimitReached"] = limit.into();
     }
     if files.is_empty() {
-        return Ok(Output::text("No files found matching pattern").with_details(details));
+        return Ok(CallOutput::from_text("No files found matching pattern").with_details(details));
     }
     let mut text = files.join("\n");
     if truncated {
         text.push_str(&format!("\n\n[{} of {all} shown; use a narrower pattern or another limit]", files.len()));
     }
-    Ok(Output::text(text).with_details(details))
+    Ok(CallOutput::from_text(text).with_details(details))
 }
 
-fn matching(root: &Path, glob: &GlobMatcher, hidden: bool, cx: &Context) -> Result<Vec<(String, SystemTime)>, Failure> {
-    let mut builder = grep::walker(root, cx, true);
+fn matching_paths(
+    root: &Path,
+    glob: &GlobMatcher,
+    hidden: bool,
+    cx: &ToolContext,
+) -> Result<Vec<(String, SystemTime)>, CallFailure> {
+    let mut builder = grep::walk_builder(root, cx, true);
     builder.hidden(!hidden);
     let mut found = Vec::new();
     for entry in builder.build().flatten() {
         if cx.cancel.is_cancelled() {
-            return Err(Failure::Cancelled("Tool execution was aborted".to_owned()));
+            return Err(CallFailure::Cancelled("Tool execution was aborted".to_owned()));
         }
         let Ok(below) = entry.path().strip_prefix(root) else { continue };
         if entry.depth() == 0 || !glob.is_match(below) {
@@ -157,7 +166,7 @@ fn matching(root: &Path, glob: &GlobMatcher, hidden: bool, cx: &Context) -> Resu
         }
         let changed = entry.metadata().ok().and_then(|found| found.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
         let slash = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
-        found.push((format!("{}{slash}", arguments::shown(entry.path(), cx)), changed));
+        found.push((format!("{}{slash}", arguments::display_path(entry.path(), cx)), changed));
         if found.len() == SORTED {
             break;
         }
@@ -175,11 +184,11 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Find, Wanted, take_apart};
-    use crate::tool::testing::{Case, failure, text};
+    use super::{FindTool, PatternParts, split_pattern};
+    use crate::tool::testing::{ToolFixture, failure, text};
 
-    fn case() -> Case {
-        let case = Case::new();
+    fn case() -> ToolFixture {
+        let case = ToolFixture::new();
         for (age, name) in
             ["src/a.rs", "src/deep/b.rs", "top.rs", "src/c.py", ".hidden/d.rs", "own/e.rs", ".git/f.rs", "no/g.rs"]
                 .iter()
@@ -215,10 +224,10 @@ mod tests {
                 "src/a.rs\n\n[1 of 4 shown; use a narrower pattern or another limit]",
             ),
         ] {
-            let got = case.run(&Find::default(), arguments.clone()).await;
+            let got = case.run(&FindTool::default(), arguments.clone()).await;
             assert_eq!(text(&got), want, "{arguments}");
         }
-        let got = case.run(&Find::default(), json!({"pattern": "src/*.rs"})).await.unwrap();
+        let got = case.run(&FindTool::default(), json!({"pattern": "src/*.rs"})).await.unwrap();
         let want = json!({"fileCount": 1, "files": ["src/a.rs"], "scopePath": "src", "truncated": false});
         assert_eq!(got.details, Some(want));
     }
@@ -235,7 +244,7 @@ mod tests {
             ("[", "the pattern cannot be used: "),
             ("", "the pattern is empty"),
         ] {
-            let got = case.run(&Find::default(), json!({"pattern": pattern})).await;
+            let got = case.run(&FindTool::default(), json!({"pattern": pattern})).await;
             assert!(failure(&got).starts_with(want), "{pattern}: {got:?}");
         }
     }
@@ -251,8 +260,8 @@ mod tests {
             ("a/b.c", "a/", "b.c"),
             ("/*", "/", "*"),
         ] {
-            let want = Wanted { folder: folder.to_owned(), glob: glob.to_owned() };
-            assert_eq!(take_apart(pattern, |path| path == "known"), want, "{pattern}");
+            let want = PatternParts { folder: folder.to_owned(), glob: glob.to_owned() };
+            assert_eq!(split_pattern(pattern, |path| path == "known"), want, "{pattern}");
         }
     }
 }

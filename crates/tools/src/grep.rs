@@ -19,11 +19,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     arguments, disk,
-    outcome::{Failure, Output},
+    outcome::{CallFailure, CallOutput},
     text,
-    tool::{Context, Tool},
+    tool::{AgentTool, ToolContext},
 };
-use sink::{Budget, FileSink};
+use sink::{FileSink, MatchBudget};
 
 /// Matches that are shown where nothing is said.
 const LIMIT: usize = 20;
@@ -31,11 +31,11 @@ const LIMIT: usize = 20;
 const HEAP: usize = 64 << 20;
 
 /// The tool `grep`.
-pub struct Grep {
+pub struct GrepTool {
     spec: ToolSpec,
 }
 
-impl Default for Grep {
+impl Default for GrepTool {
     fn default() -> Self {
         let description = "Searches files for a regular expression (Rust syntax). Results are grouped by file, in the order of paths, with line numbers: 12:match, 13-context. \
             Hidden files are searched, .git and what git ignores are not, binary files neither. 20 matches are shown unless limit says otherwise; offset skips matches.";
@@ -66,7 +66,7 @@ impl Default for Grep {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct GrepArguments {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
@@ -86,36 +86,40 @@ struct Arguments {
     offset: usize,
 }
 
-impl Tool for Grep {
+impl AgentTool for GrepTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
+            let arguments: GrepArguments = arguments::parse_arguments(&self.spec.name, arguments)?;
             let given = cx.clone();
-            arguments::blocking(cx, move || search(&arguments, &given)).await
+            arguments::run_blocking(cx, move || search_files(&arguments, &given)).await
         })
     }
 }
 
-fn search(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
-    let matcher = matcher(arguments)?;
+fn search_files(arguments: &GrepArguments, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
+    let matcher = build_matcher(arguments)?;
     let path = arguments.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(".");
-    let place = arguments::locate(path, cx)?;
+    let place = arguments::locate_path(path, cx)?;
     if !place.exists() {
-        return Err(Failure::Failed(format!("{path} does not exist")));
+        return Err(CallFailure::Failed(format!("{path} does not exist")));
     }
     let limit = arguments.limit.unwrap_or(LIMIT);
-    let mut budget = Budget { skip: arguments.offset, left: limit, bytes: text::SHOWN_BYTES, exceeded: false };
-    let mut searcher = searcher(arguments);
+    let mut budget = MatchBudget { skip: arguments.offset, left: limit, bytes: text::SHOWN_BYTES, exceeded: false };
+    let mut searcher = build_searcher(arguments);
     let mut text = String::new();
     let mut files: Vec<(String, usize)> = Vec::new();
     let mut unread = 0_usize;
-    for file in walk(arguments, place.path(), cx)? {
+    for file in files_to_search(arguments, place.path(), cx)? {
         if cx.cancel.is_cancelled() {
-            return Err(Failure::Cancelled("Tool execution was aborted".to_owned()));
+            return Err(CallFailure::Cancelled("Tool execution was aborted".to_owned()));
         }
         let open = match disk::open_walked(&file) {
             Ok(open) => open,
@@ -133,9 +137,9 @@ fn search(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
         if searcher.search_file(&matcher, &open, &mut sink).is_err() {
             unread += 1;
         }
-        let (lines, matches) = sink.found();
+        let (lines, matches) = sink.into_lines();
         if matches > 0 {
-            let name = arguments::shown(&file, cx);
+            let name = arguments::display_path(&file, cx);
             if !text.is_empty() {
                 text.push('\n');
             }
@@ -146,17 +150,17 @@ fn search(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
             break;
         }
     }
-    Ok(result(arguments, path, text, &files, unread, &budget))
+    Ok(search_result(arguments, path, text, &files, unread, &budget))
 }
 
-fn result(
-    arguments: &Arguments,
+fn search_result(
+    arguments: &GrepArguments,
     path: &str,
     mut text: String,
     files: &[(String, usize)],
     unread: usize,
-    budget: &Budget,
-) -> Output {
+    budget: &MatchBudget,
+) -> CallOutput {
     let unread =
         if unread > 0 { format!("\n[{unread} files could not be searched to their end]") } else { String::new() };
     let count: usize = files.iter().map(|(_, matches)| matches).sum();
@@ -173,7 +177,7 @@ fn result(
         } else {
             String::new()
         };
-        return Output::text(format!("No matches found for {} in {path}{behind}{unread}", arguments.pattern))
+        return CallOutput::from_text(format!("No matches found for {} in {path}{behind}{unread}", arguments.pattern))
             .with_details(details);
     }
     if budget.exceeded {
@@ -183,21 +187,21 @@ fn result(
         ));
     }
     text.push_str(&unread);
-    Output::text(text).with_details(details)
+    CallOutput::from_text(text).with_details(details)
 }
 
-fn matcher(arguments: &Arguments) -> Result<RegexMatcher, Failure> {
+fn build_matcher(arguments: &GrepArguments) -> Result<RegexMatcher, CallFailure> {
     let mut builder = RegexMatcherBuilder::new();
     // The end of a line is before its \r\n; only where matches may span lines, the pattern may name a line end.
     builder.case_insensitive(arguments.i).multi_line(true).crlf(true);
     builder.line_terminator((!arguments.multiline).then_some(b'\n'));
     builder.build(&arguments.pattern).map_err(|error| {
         let hint = if arguments.multiline { "" } else { " (a match over several lines needs multiline)" };
-        Failure::Failed(format!("the pattern cannot be used: {error}{hint}"))
+        CallFailure::Failed(format!("the pattern cannot be used: {error}{hint}"))
     })
 }
 
-fn searcher(arguments: &Arguments) -> Searcher {
+fn build_searcher(arguments: &GrepArguments) -> Searcher {
     SearcherBuilder::new()
         .line_number(true)
         .before_context(arguments.pre)
@@ -209,26 +213,30 @@ fn searcher(arguments: &Arguments) -> Searcher {
 }
 
 /// The files to search, in the order of their paths.
-fn walk(arguments: &Arguments, root: &Path, cx: &Context) -> Result<impl Iterator<Item = PathBuf>, Failure> {
-    let mut builder = walker(root, cx, arguments.gitignore != Some(false));
+fn files_to_search(
+    arguments: &GrepArguments,
+    root: &Path,
+    cx: &ToolContext,
+) -> Result<impl Iterator<Item = PathBuf>, CallFailure> {
+    let mut builder = walk_builder(root, cx, arguments.gitignore != Some(false));
     builder.sort_by_file_path(Ord::cmp);
     if let Some(glob) = &arguments.glob {
         let mut globs = OverrideBuilder::new(if root.is_dir() { root } else { root.parent().unwrap_or(root) });
-        let unusable = |error| Failure::Failed(format!("the glob cannot be used: {error}"));
+        let unusable = |error| CallFailure::Failed(format!("the glob cannot be used: {error}"));
         globs.add(glob).map_err(unusable)?;
         builder.overrides(globs.build().map_err(unusable)?);
     }
     if let Some(kind) = &arguments.kind {
         let mut types = TypesBuilder::new();
         types.add_defaults().select(kind);
-        builder.types(types.build().map_err(|error| Failure::Failed(format!("the type cannot be used: {error}")))?);
+        builder.types(types.build().map_err(|error| CallFailure::Failed(format!("the type cannot be used: {error}")))?);
     }
     let files = builder.build().flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
     Ok(files.map(ignore::DirEntry::into_path))
 }
 
 /// A walk that shows hidden files, and neither `.git` nor what the roots deny.
-pub(crate) fn walker(root: &Path, cx: &Context, gitignore: bool) -> WalkBuilder {
+pub(crate) fn walk_builder(root: &Path, cx: &ToolContext, gitignore: bool) -> WalkBuilder {
     let boundary = cx.roots.boundary();
     let mut builder = WalkBuilder::new(root);
     builder
@@ -252,14 +260,14 @@ mod tests {
 
     use serde_json::json;
 
-    use super::Grep;
+    use super::GrepTool;
     use crate::{
-        outcome::Failure,
-        tool::testing::{Case, failure, text},
+        outcome::CallFailure,
+        tool::testing::{ToolFixture, failure, text},
     };
 
-    fn case() -> Case {
-        let case = Case::new();
+    fn case() -> ToolFixture {
+        let case = ToolFixture::new();
         case.write("a.rs", "fn one() {}\nfn two() {}\n// end\n");
         case.write("sub/b.py", "def one():\r\n    pass\r\n");
         case.write(".hidden/c.rs", "fn one() {}\n");
@@ -295,26 +303,26 @@ mod tests {
             (json!({"pattern": "fn", "limit": 2, "offset": 1}), "a.rs\n1:fn one() {}\n2:fn two() {}\n"),
             (json!({"pattern": "nothing"}), "No matches found for nothing in ."),
         ] {
-            let got = case.run(&Grep::default(), arguments.clone()).await;
+            let got = case.run(&GrepTool::default(), arguments.clone()).await;
             assert_eq!(text(&got), want, "{arguments}");
         }
     }
 
     #[tokio::test]
     async fn a_second_name_of_a_reserved_file_is_not_searched() {
-        let case = Case::new();
+        let case = ToolFixture::new();
         case.write("own/rules", "a secret");
         case.write("b/c", "no secret");
         fs::hard_link(case.path("own/rules"), case.path("alias")).unwrap();
         fs::hard_link(case.path("own/rules"), case.path("b/alias")).unwrap();
         fs::hard_link(case.path("b/c"), case.path("free")).unwrap();
-        let got = case.run(&Grep::default(), json!({"pattern": "secret"})).await;
+        let got = case.run(&GrepTool::default(), json!({"pattern": "secret"})).await;
         assert_eq!(text(&got), "b/c\n1:no secret\n\nfree\n1:no secret\n");
     }
 
     #[tokio::test]
     async fn the_details_count_what_is_shown() {
-        let got = case().run(&Grep::default(), json!({"pattern": "fn", "path": "a.rs"})).await.unwrap();
+        let got = case().run(&GrepTool::default(), json!({"pattern": "fn", "path": "a.rs"})).await.unwrap();
         let want = json!({
             "matchCount": 2, "fileCount": 1, "files": ["a.rs"], "fileMatches": [{"path": "a.rs", "count": 2}], "truncated": false,
         });
@@ -332,7 +340,7 @@ mod tests {
             (json!({"pattern": "root", "path": "etc"}), "etc is outside of the allowed folder"),
             (json!({"pattern": "one", "path": "own"}), "own is reserved"),
         ] {
-            let got = case.run(&Grep::default(), arguments.clone()).await;
+            let got = case.run(&GrepTool::default(), arguments.clone()).await;
             assert!(failure(&got).starts_with(want), "{arguments}: {got:?}");
         }
     }
@@ -341,15 +349,15 @@ mod tests {
     async fn a_cancelled_search_ends() {
         let case = case();
         case.cx.cancel.cancel();
-        let got = case.run(&Grep::default(), json!({"pattern": "one"})).await;
-        assert!(matches!(got, Err(Failure::Cancelled(_))), "{got:?}");
+        let got = case.run(&GrepTool::default(), json!({"pattern": "one"})).await;
+        assert!(matches!(got, Err(CallFailure::Cancelled(_))), "{got:?}");
     }
 
     #[tokio::test]
     async fn a_long_line_is_cut_and_the_whole_stays_under_50_kib() {
-        let case = Case::new();
+        let case = ToolFixture::new();
         fs::write(case.path("wide"), format!("{}\n", "x".repeat(2000)).repeat(200)).unwrap();
-        let got = case.run(&Grep::default(), json!({"pattern": "x", "limit": 1000})).await;
+        let got = case.run(&GrepTool::default(), json!({"pattern": "x", "limit": 1000})).await;
         assert!(text(&got).len() < 52_000);
         assert_eq!(got.unwrap().details.unwrap()["truncated"], true);
     }

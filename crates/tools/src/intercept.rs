@@ -9,33 +9,33 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use segments::{Segment, segments};
+use segments::{CommandSegment, split_segments};
 
 /// Rules by which commands are blocked. Without rules none is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Interceptor(Arc<[InterceptRule]>);
+pub struct CommandInterceptor(Arc<[InterceptRule]>);
 
 /// Blocks some commands in favour of one tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterceptRule {
     tool: String,
-    matcher: Matcher,
+    matcher: RuleMatcher,
 }
 
 #[derive(Clone, Debug)]
-enum Matcher {
+enum RuleMatcher {
     /// Commands of the kind for which the tool is made.
-    Standard(Kind),
+    Standard(CommandKind),
     /// Texts of commands, with what is said of them.
     Pattern { pattern: Regex, message: String },
 }
 
-impl PartialEq for Matcher {
+impl PartialEq for RuleMatcher {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Standard(one), Self::Standard(other)) => one == other,
-            (Self::Pattern { pattern, message }, Self::Pattern { pattern: other, message: said }) => {
-                pattern.as_str() == other.as_str() && message == said
+            (Self::Pattern { pattern, message }, Self::Pattern { pattern: other, message: other_message }) => {
+                pattern.as_str() == other.as_str() && message == other_message
             }
             (Self::Standard(_), Self::Pattern { .. }) | (Self::Pattern { .. }, Self::Standard(_)) => false,
         }
@@ -43,7 +43,7 @@ impl PartialEq for Matcher {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CommandKind {
     /// Shows files.
     Show,
     /// Searches in files.
@@ -56,7 +56,7 @@ enum Kind {
     Write,
 }
 
-impl Kind {
+impl CommandKind {
     const ALL: [(Self, &str); 5] = [
         (Self::Show, "read"),
         (Self::Search, "grep"),
@@ -65,7 +65,7 @@ impl Kind {
         (Self::Write, "write"),
     ];
 
-    fn fits(self, segment: &Segment) -> bool {
+    fn matches_segment(self, segment: &CommandSegment) -> bool {
         let Some((program, arguments)) = segment.words.split_first() else { return false };
         let program = program.rsplit('/').next().unwrap_or(program);
         let has = |test: fn(&str) -> bool| arguments.iter().any(|word| test(word));
@@ -93,8 +93,10 @@ impl Kind {
 
 impl InterceptRule {
     /// Returns the rules that hold unless others are added: for programs that show, search, find, change and write files.
-    pub fn standard() -> impl Iterator<Item = Self> {
-        Kind::ALL.into_iter().map(|(kind, tool)| Self { tool: tool.to_owned(), matcher: Matcher::Standard(kind) })
+    pub fn standard_rules() -> impl Iterator<Item = Self> {
+        CommandKind::ALL
+            .into_iter()
+            .map(|(kind, tool)| Self { tool: tool.to_owned(), matcher: RuleMatcher::Standard(kind) })
     }
 
     /// Blocks commands that `pattern` matches anywhere, in favour of `tool`; `message` says why.
@@ -109,19 +111,19 @@ impl InterceptRule {
         let mut builder = RegexBuilder::new(pattern);
         builder.case_insensitive(has('i')).multi_line(has('m')).dot_matches_new_line(has('s'));
         let pattern = builder.build().map_err(|error| error.to_string())?;
-        Ok(Self { tool: tool.to_owned(), matcher: Matcher::Pattern { pattern, message: message.to_owned() } })
+        Ok(Self { tool: tool.to_owned(), matcher: RuleMatcher::Pattern { pattern, message: message.to_owned() } })
     }
 
     /// The tool in whose favour it blocks.
-    pub fn tool(&self) -> &str {
+    pub fn tool_name(&self) -> &str {
         &self.tool
     }
 
-    fn fits(&self, command: &str, segments: &[Segment]) -> bool {
+    fn matches_command(&self, command: &str, segments: &[CommandSegment]) -> bool {
         let mut apart = segments.iter().filter(|segment| !segment.is_fed);
         match &self.matcher {
-            Matcher::Standard(kind) => apart.any(|segment| kind.fits(segment)),
-            Matcher::Pattern { pattern, .. } => {
+            RuleMatcher::Standard(kind) => apart.any(|segment| kind.matches_segment(segment)),
+            RuleMatcher::Pattern { pattern, .. } => {
                 pattern.is_match(command.trim())
                     || apart.any(|segment| pattern.is_match(&segment.text) || pattern.is_match(&segment.call))
             }
@@ -129,7 +131,7 @@ impl InterceptRule {
     }
 }
 
-impl Interceptor {
+impl CommandInterceptor {
     /// Keeps those of `rules` whose tool is there.
     pub fn new(rules: impl IntoIterator<Item = InterceptRule>, is_there: impl Fn(&str) -> bool) -> Self {
         Self(rules.into_iter().filter(|rule| is_there(&rule.tool)).collect())
@@ -139,17 +141,17 @@ impl Interceptor {
     ///
     /// # Errors
     /// The tool to use instead, for the model.
-    pub fn check(&self, command: &str) -> Result<(), String> {
-        let segments = if self.0.is_empty() { Vec::new() } else { segments(command) };
-        let Some(rule) = self.0.iter().find(|rule| rule.fits(command, &segments)) else { return Ok(()) };
+    pub fn check_command(&self, command: &str) -> Result<(), String> {
+        let segments = if self.0.is_empty() { Vec::new() } else { split_segments(command) };
+        let Some(rule) = self.0.iter().find(|rule| rule.matches_command(command, &segments)) else { return Ok(()) };
         let tool = &rule.tool;
         let message = match &rule.matcher {
-            Matcher::Pattern { message, .. } => message.clone(),
-            Matcher::Standard(Kind::Show) => format!("use the {tool} tool to show a file."),
-            Matcher::Standard(Kind::Search) => format!("use the {tool} tool to search in files."),
-            Matcher::Standard(Kind::Find) => format!("use the {tool} tool to look for files."),
-            Matcher::Standard(Kind::Change) => format!("use the {tool} tool to change a file."),
-            Matcher::Standard(Kind::Write) => format!("use the {tool} tool to write a file."),
+            RuleMatcher::Pattern { message, .. } => message.clone(),
+            RuleMatcher::Standard(CommandKind::Show) => format!("use the {tool} tool to show a file."),
+            RuleMatcher::Standard(CommandKind::Search) => format!("use the {tool} tool to search in files."),
+            RuleMatcher::Standard(CommandKind::Find) => format!("use the {tool} tool to look for files."),
+            RuleMatcher::Standard(CommandKind::Change) => format!("use the {tool} tool to change a file."),
+            RuleMatcher::Standard(CommandKind::Write) => format!("use the {tool} tool to write a file."),
         };
         Err(format!("Blocked: {message}\n\nOriginal command: {command}"))
     }
@@ -157,18 +159,18 @@ impl Interceptor {
 
 #[cfg(test)]
 mod tests {
-    use super::{InterceptRule, Interceptor};
+    use super::{CommandInterceptor, InterceptRule};
 
     /// The tool that a command is blocked for.
-    fn blocked(interceptor: &Interceptor, command: &str) -> Option<String> {
-        let text = interceptor.check(command).err()?;
+    fn blocked(interceptor: &CommandInterceptor, command: &str) -> Option<String> {
+        let text = interceptor.check_command(command).err()?;
         assert!(text.starts_with("Blocked: ") && text.ends_with(&format!("\n\nOriginal command: {command}")), "{text}");
         Some(text.split(' ').nth(3)?.to_owned())
     }
 
     #[test]
     fn a_command_that_has_a_tool_of_its_own_is_blocked_with_the_name_of_the_tool() {
-        let interceptor = Interceptor::new(InterceptRule::standard(), |_| true);
+        let interceptor = CommandInterceptor::new(InterceptRule::standard_rules(), |_| true);
         for (command, want) in [
             ("cat a.txt", Some("read")),
             ("  head -n 3 a.txt", Some("read")),
@@ -212,16 +214,16 @@ mod tests {
 
     #[test]
     fn a_rule_holds_only_where_its_tool_is_there() {
-        let interceptor = Interceptor::new(InterceptRule::standard(), |tool| tool == "grep");
-        assert_eq!(interceptor.check("cat a.txt"), Ok(()));
-        assert!(interceptor.check("cat a.txt; grep x a").is_err());
-        assert_eq!(Interceptor::default().check("grep x a"), Ok(()));
+        let interceptor = CommandInterceptor::new(InterceptRule::standard_rules(), |tool| tool == "grep");
+        assert_eq!(interceptor.check_command("cat a.txt"), Ok(()));
+        assert!(interceptor.check_command("cat a.txt; grep x a").is_err());
+        assert_eq!(CommandInterceptor::default().check_command("grep x a"), Ok(()));
     }
 
     #[test]
     fn a_pattern_blocks_the_commands_that_it_matches() {
         let rule = InterceptRule::new("^git\\s+push", "i", "deploy", "Use deploy.").unwrap();
-        let interceptor = Interceptor::new([rule], |_| true);
+        let interceptor = CommandInterceptor::new([rule], |_| true);
         for (command, is_blocked) in [
             ("GIT push", true),
             ("cd x && git push", true),
@@ -229,9 +231,9 @@ mod tests {
             ("echo git push", false),
             ("echo x | git push", false),
         ] {
-            assert_eq!(interceptor.check(command).is_err(), is_blocked, "{command}");
+            assert_eq!(interceptor.check_command(command).is_err(), is_blocked, "{command}");
         }
-        let text = interceptor.check("git push").unwrap_err();
+        let text = interceptor.check_command("git push").unwrap_err();
         assert_eq!(text, "Blocked: Use deploy.\n\nOriginal command: git push");
         assert!(InterceptRule::new("(?<!a)b", "", "x", "y").is_err(), "look-behind");
         assert_eq!(

@@ -11,20 +11,20 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     arguments,
-    outcome::{Failure, Output},
+    outcome::{CallFailure, CallOutput},
     text,
-    tool::{Context, Tool},
+    tool::{AgentTool, ToolContext},
 };
 
 /// The most entries that are shown.
 const ENTRIES: usize = 1000;
 
 /// The tool `ls`.
-pub struct Ls {
+pub struct LsTool {
     spec: ToolSpec,
 }
 
-impl Default for Ls {
+impl Default for LsTool {
     fn default() -> Self {
         Self {
             spec: ToolSpec {
@@ -44,25 +44,29 @@ impl Default for Ls {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct LsArguments {
     path: Option<String>,
 }
 
-impl Tool for Ls {
+impl AgentTool for LsTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
-            let Arguments { path } = arguments::parse(&self.spec.name, arguments)?;
+            let LsArguments { path } = arguments::parse_arguments(&self.spec.name, arguments)?;
             let given = cx.clone();
-            arguments::blocking(cx, move || {
+            arguments::run_blocking(cx, move || {
                 let path = path.as_deref().filter(|path| !path.is_empty()).unwrap_or(".");
-                let place = arguments::locate(path, &given)?;
-                let Listing { text, entries, truncated } =
-                    list(place.path(), &given).map_err(|error| Failure::Failed(format!("{path}: {error}")))?;
-                Ok(Output::text(text).with_details(json!({"entryCount": entries, "truncated": truncated})))
+                let place = arguments::locate_path(path, &given)?;
+                let FolderListing { text, entries, truncated } = list_folder(place.path(), &given)
+                    .map_err(|error| CallFailure::Failed(format!("{path}: {error}")))?;
+                Ok(CallOutput::from_text(text).with_details(json!({"entryCount": entries, "truncated": truncated})))
             })
             .await
         })
@@ -70,14 +74,14 @@ impl Tool for Ls {
 }
 
 /// A folder in words.
-pub(crate) struct Listing {
+pub(crate) struct FolderListing {
     pub(crate) text: String,
     pub(crate) entries: usize,
     pub(crate) truncated: bool,
 }
 
 /// Lists an allowed folder. Entries that tools may not touch are left out.
-pub(crate) fn list(folder: &Path, cx: &Context) -> std::io::Result<Listing> {
+pub(crate) fn list_folder(folder: &Path, cx: &ToolContext) -> std::io::Result<FolderListing> {
     let boundary = cx.roots.boundary();
     let mut names: Vec<_> = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     names.retain(|entry| boundary.allows_entry(&entry.path()));
@@ -91,7 +95,7 @@ pub(crate) fn list(folder: &Path, cx: &Context) -> std::io::Result<Listing> {
                 text.push_str(" -> ");
                 text.push_str(&fs::read_link(entry.path()).unwrap_or_default().to_string_lossy());
             }
-            Ok(found) if found.is_file() => text.push_str(&format!(" ({})", text::size(found.len()))),
+            Ok(found) if found.is_file() => text.push_str(&format!(" ({})", text::format_size(found.len()))),
             Ok(_) => text.push_str(" (special file)"),
             Err(_) => {}
         }
@@ -104,7 +108,7 @@ pub(crate) fn list(folder: &Path, cx: &Context) -> std::io::Result<Listing> {
     if truncated {
         text.push_str(&format!("[{ENTRIES} of {} entries shown; use find with a pattern for the others]", names.len()));
     }
-    Ok(Listing { text: text.trim_end().to_owned(), entries: names.len(), truncated })
+    Ok(FolderListing { text: text.trim_end().to_owned(), entries: names.len(), truncated })
 }
 
 #[cfg(test)]
@@ -113,27 +117,27 @@ mod tests {
 
     use serde_json::json;
 
-    use super::Ls;
-    use crate::tool::testing::{Case, failure, text};
+    use super::LsTool;
+    use crate::tool::testing::{ToolFixture, failure, text};
 
     #[tokio::test]
     async fn a_folder_is_listed_by_name_without_what_is_reserved() {
-        let case = Case::new();
-        assert_eq!(text(&case.run(&Ls::default(), json!({})).await), "(empty folder)");
+        let case = ToolFixture::new();
+        assert_eq!(text(&case.run(&LsTool::default(), json!({})).await), "(empty folder)");
         case.write("b.txt", "12345");
         case.write(".hidden", "");
         fs::create_dir(case.path("a")).unwrap();
         symlink("b.txt", case.path("link")).unwrap();
         case.write("own/rules", "a secret");
         fs::hard_link(case.path("own/rules"), case.path("alias")).unwrap();
-        let listed = case.run(&Ls::default(), json!({"path": "."})).await;
+        let listed = case.run(&LsTool::default(), json!({"path": "."})).await;
         assert_eq!(text(&listed), ".hidden (0 B)\na/\nb.txt (5 B)\nlink -> b.txt");
         assert_eq!(listed.unwrap().details, Some(json!({"entryCount": 4, "truncated": false})));
     }
 
     #[tokio::test]
     async fn what_is_no_folder_is_an_error() {
-        let case = Case::new();
+        let case = ToolFixture::new();
         case.write("file", "");
         for (path, want) in [
             ("file", "file: Not a directory (os error 20)"),
@@ -141,7 +145,7 @@ mod tests {
             ("..", ".. is outside of the allowed folder"),
             ("own", "own is reserved"),
         ] {
-            let got = case.run(&Ls::default(), json!({"path": path})).await;
+            let got = case.run(&LsTool::default(), json!({"path": path})).await;
             assert!(failure(&got).starts_with(want), "{path}: {got:?}");
         }
     }

@@ -26,51 +26,54 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use execution::{Became, Occurrence};
-pub use executions::{Executions, Teller};
-pub use guard::{Guard, Unfit, fit};
-pub use offer::{Need, OFFERED, Offer, Sort};
-pub use programs::{has, login_path};
+pub use execution::{ExecutionChange, ExecutionEvent};
+pub use executions::{ExecutionListener, NodeExecutions};
+pub use guard::{NodeGuard, NodeRulesError, compile_node_rules};
+pub use offer::{NodeCapability, NodeToolKind, NodeToolOffer, OFFERED};
+pub use programs::{has_program, login_path};
 
-use crate::{environment::Environment, exec::Launcher, outcome::Failure, roots::Roots, shell::Shells, tool::Context};
+use crate::{
+    environment::CommandEnvironment, exec::ExecLauncher, outcome::CallFailure, roots::AllowedRoots,
+    shell::SessionShell, tool::ToolContext,
+};
 
 /// How many calls look into files at once. More of them wait.
 const AT_THE_DISK: usize = 16;
 
 /// What a node works with.
 #[derive(Debug)]
-pub struct Site {
+pub struct NodeToolOptions {
     /// The folder that paths are confined to, without links.
     pub workspace: PathBuf,
     /// Files and folders of the node itself, which no tool may touch, whether they exist or not.
     pub own: Vec<PathBuf>,
     /// What commands start with.
-    pub environment: Environment,
+    pub environment: CommandEnvironment,
     /// How to start the exec child.
-    pub launcher: Launcher,
+    pub launcher: ExecLauncher,
     /// What is denied here, from [`fit`].
     pub rules: CompiledRules,
 }
 
 /// The tools, ready to be called. One serves all calls of a node.
-pub struct Toolbox {
-    cx: Context,
-    guard: Guard,
-    executions: Executions,
+pub struct NodeToolRunner {
+    cx: ToolContext,
+    guard: NodeGuard,
+    executions: NodeExecutions,
     disk: Arc<Semaphore>,
 }
 
-impl Toolbox {
+impl NodeToolRunner {
     /// Makes the tools ready. `tell` hears what becomes of commands in the background, before anybody else does; it must not block.
     ///
     /// # Errors
     /// What the file system says if the workspace is not there.
-    pub fn new(site: Site, tell: Teller) -> std::io::Result<Self> {
-        let Site { workspace, own, environment, launcher, rules } = site;
-        let roots = Roots::new(&workspace, own.clone())?;
-        let guard = Guard::new(rules, &own, &environment);
-        let executions = Executions::new(launcher.clone(), environment.clone(), tell);
-        let cx = Context::new(roots.root().to_owned(), roots, environment, Shells::new(launcher));
+    pub fn new(site: NodeToolOptions, tell: ExecutionListener) -> std::io::Result<Self> {
+        let NodeToolOptions { workspace, own, environment, launcher, rules } = site;
+        let roots = AllowedRoots::new(&workspace, own.clone())?;
+        let guard = NodeGuard::new(rules, &own, &environment);
+        let executions = NodeExecutions::new(launcher.clone(), environment.clone(), tell);
+        let cx = ToolContext::new(roots.root().to_owned(), roots, environment, SessionShell::new(launcher));
         Ok(Self { cx, guard, executions, disk: Arc::new(Semaphore::new(AT_THE_DISK)) })
     }
 
@@ -88,31 +91,34 @@ impl Toolbox {
         arguments: Map<String, Value>,
         cancel: CancellationToken,
     ) -> Result<Value, String> {
-        let offer = Offer::named(tool).ok_or_else(|| format!("Tool not found: {tool}"))?;
-        let arguments = offer.check(arguments)?;
-        let cx = Context { cancel, ..self.cx.clone() };
+        let offer = NodeToolOffer::by_name(tool).ok_or_else(|| format!("Tool not found: {tool}"))?;
+        let arguments = offer.check_arguments(arguments)?;
+        let cx = ToolContext { cancel, ..self.cx.clone() };
         self.guard.refusal(offer.sort, &arguments, &cx.cwd).map_or(Ok(()), Err)?;
         let done = match offer.sort {
-            Sort::Bash => return bash::run(arguments, call, &self.executions, &cx).await,
-            Sort::Process => return process::run(arguments, &self.executions).await,
-            Sort::Read => self.at_the_disk(files::read(arguments, &cx)).await,
-            Sort::Write => self.at_the_disk(files::write(arguments, &cx)).await,
-            Sort::Edit => self.at_the_disk(editing::edit(arguments, &cx)).await,
-            Sort::Glob => self.at_the_disk(search::glob(arguments, &cx)).await,
-            Sort::Grep => self.at_the_disk(search::grep(arguments, &cx)).await,
+            NodeToolKind::Bash => return bash::run(arguments, call, &self.executions, &cx).await,
+            NodeToolKind::Process => return process::run(arguments, &self.executions).await,
+            NodeToolKind::Read => self.with_disk_permit(files::read_file(arguments, &cx)).await,
+            NodeToolKind::Write => self.with_disk_permit(files::write_file(arguments, &cx)).await,
+            NodeToolKind::Edit => self.with_disk_permit(editing::edit_file(arguments, &cx)).await,
+            NodeToolKind::Glob => self.with_disk_permit(search::glob_paths(arguments, &cx)).await,
+            NodeToolKind::Grep => self.with_disk_permit(search::grep_files(arguments, &cx)).await,
         };
         done.map_err(|failure| failure.to_string())
     }
 
     /// Does work that looks into files, when it is its turn.
-    async fn at_the_disk(&self, work: impl Future<Output = Result<Value, Failure>>) -> Result<Value, Failure> {
+    async fn with_disk_permit(
+        &self,
+        work: impl Future<Output = Result<Value, CallFailure>>,
+    ) -> Result<Value, CallFailure> {
         // Nobody closes it.
         let _turn = self.disk.acquire().await;
         work.await
     }
 
     /// Ends every command, those in the background too, and waits until all of it is told.
-    pub async fn end(&self) {
-        self.executions.end().await;
+    pub async fn end_commands(&self) {
+        self.executions.end_all().await;
     }
 }

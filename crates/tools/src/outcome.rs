@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What a call gave back.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Output {
+pub struct CallOutput {
     /// Text and image blocks for the model.
     pub content: Vec<MessageBlock>,
     /// Facts for a program; the shape is the tool's own.
@@ -16,9 +16,9 @@ pub struct Output {
     pub is_error: bool,
 }
 
-impl Output {
+impl CallOutput {
     /// A result of one text block.
-    pub fn text(text: impl Into<String>) -> Self {
+    pub fn from_text(text: impl Into<String>) -> Self {
         Self { content: vec![MessageBlock::from_text(text)], details: None, is_error: false }
     }
 
@@ -31,7 +31,7 @@ impl Output {
 
 /// Why a call gave nothing back. The text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum CallFailure {
     /// The arguments do not fit; nothing was done.
     #[error("{0}")]
     Invalid(String),

@@ -4,7 +4,7 @@
 //! [`countersign_core::policy::files`], which touches no disk.
 
 mod file;
-mod place;
+mod locate;
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use countersign_core::{
     policy::files::{Named, Where, files},
 };
 
-use file::{Budget, Looked};
+use file::{ExaminedFile, ReadBudget};
 
 /// The most files that are pinned of one line.
 const MOST: usize = 256;
@@ -22,7 +22,7 @@ const DEEPEST: usize = 4;
 
 /// A line, and where it runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct ShellLine<'a> {
     /// Shell text.
     pub command: &'a str,
     /// Where the session's shell is.
@@ -36,7 +36,7 @@ pub struct Line<'a> {
 }
 
 /// What is kept of a line of which nothing could be looked at: nobody can approve it.
-pub fn nothing(at: &Path, folder: &Path) -> Pins {
+pub fn unexamined_pins(at: &Path, folder: &Path) -> Pins {
     let folder = folder.display().to_string();
     Pins {
         at: at.display().to_string(),
@@ -47,27 +47,30 @@ pub fn nothing(at: &Path, folder: &Path) -> Pins {
 }
 
 /// Looks at everything on disk that `line` would run. Blocks: it reads files.
-pub fn take(line: &Line<'_>) -> Pins {
-    look(line, None)
+pub fn take_pins(line: &ShellLine<'_>) -> Pins {
+    collect_pins(line, None)
 }
 
 /// Looks at it again to compare it with what was `approved`. Blocks: it reads files.
-pub fn again(line: &Line<'_>, approved: &Pins) -> Pins {
-    look(line, Some(approved))
+pub fn retake_pins(line: &ShellLine<'_>, approved: &Pins) -> Pins {
+    collect_pins(line, Some(approved))
 }
 
-fn look(line: &Line<'_>, approved: Option<&Pins>) -> Pins {
+fn collect_pins(line: &ShellLine<'_>, approved: Option<&Pins>) -> Pins {
     let folder = line.folder.display().to_string();
-    let mut taking =
-        Taking { files: Vec::new(), unpinned: Vec::new(), budget: Budget::new(&[line.at, line.folder], approved) };
-    let found = file::look(line.folder, &mut taking.budget).found;
+    let mut taking = PinCollector {
+        files: Vec::new(),
+        unpinned: Vec::new(),
+        budget: ReadBudget::new(&[line.at, line.folder], approved),
+    };
+    let found = file::examine_path(line.folder, &mut taking.budget).found;
     let is_there = matches!(found, PathState::Folder { .. });
     if is_there {
         let place =
             Where { folder: folder.clone(), home: line.home.map(str::to_owned), path: line.path.map(str::to_owned) };
-        let wanted = files(line.command, &place);
-        taking.unpinned = wanted.unknown;
-        wanted.named.iter().for_each(|named| taking.pin(named));
+        let referenced = files(line.command, &place);
+        taking.unpinned = referenced.unknown;
+        referenced.named.iter().for_each(|named| taking.pin_file(named));
     }
     Pins {
         at: line.at.display().to_string(),
@@ -77,28 +80,28 @@ fn look(line: &Line<'_>, approved: Option<&Pins>) -> Pins {
     }
 }
 
-struct Taking {
+struct PinCollector {
     files: Vec<Pin>,
     unpinned: Vec<String>,
-    budget: Budget,
+    budget: ReadBudget,
 }
 
-impl Taking {
-    fn pin(&mut self, named: &Named) {
-        let Some(at) = place::of(named) else { return self.absent(named) };
-        let looked = file::look(&at, &mut self.budget);
+impl PinCollector {
+    fn pin_file(&mut self, named: &Named) {
+        let Some(at) = locate::locate_named(named) else { return self.pin_absent(named) };
+        let looked = file::examine_path(&at, &mut self.budget);
         if named.is_perhaps && !matches!(looked.found, PathState::File { .. }) {
             return;
         }
         let is_program = named.role == Role::Program;
         let interpreter = looked.interpreter.clone().filter(|_| is_program);
-        self.note(&named.name, named.role, looked);
+        self.add_pin(&named.name, named.role, looked);
         if let Some(line) = interpreter {
-            self.interpreter(&line, named, 0);
+            self.pin_interpreter(&line, named, 0);
         }
     }
 
-    fn note(&mut self, name: &str, role: Role, looked: Looked) {
+    fn add_pin(&mut self, name: &str, role: Role, looked: ExaminedFile) {
         let pin = Pin { name: name.to_owned(), path: looked.path.display().to_string(), role, found: looked.found };
         if self.files.contains(&pin) {
             return;
@@ -106,77 +109,77 @@ impl Taking {
         if self.files.len() < MOST {
             self.files.push(pin);
         } else {
-            self.unknown(format!("more than {MOST} files"));
+            self.add_unpinned(format!("more than {MOST} files"));
         }
     }
 
-    fn unknown(&mut self, what: String) {
+    fn add_unpinned(&mut self, what: String) {
         if !self.unpinned.contains(&what) {
             self.unpinned.push(what);
         }
     }
 
     /// Nothing is there: that is so, or the line makes it.
-    fn absent(&mut self, named: &Named) {
+    fn pin_absent(&mut self, named: &Named) {
         if named.is_perhaps {
             return;
         }
         if named.may_be_made {
-            return self.unknown(format!("{}: not there yet, and a command before it may make it", named.name));
+            return self.add_unpinned(format!("{}: not there yet, and a command before it may make it", named.name));
         }
         let path = match named.tried.first().filter(|_| !named.is_searched) {
-            Some(path) => place::tidy(path),
+            Some(path) => locate::tidy_path(path),
             None => named.name.clone().into(),
         };
-        self.note(&named.name, named.role, Looked { path, found: PathState::Absent, interpreter: None });
+        self.add_pin(&named.name, named.role, ExaminedFile { path, found: PathState::Absent, interpreter: None });
     }
 
     /// What the first line of a program says that runs it.
-    fn interpreter(&mut self, line: &str, named: &Named, depth: usize) {
+    fn pin_interpreter(&mut self, line: &str, named: &Named, depth: usize) {
         let mut words = line.split_ascii_whitespace();
         let Some(program) = words.next().filter(|_| depth < DEEPEST) else { return };
         if !program.starts_with('/') {
             // It is looked for where the file is run, which may be anywhere.
-            return self.unknown(format!("{}: what its first line says that runs it, {program}", named.name));
+            return self.add_unpinned(format!("{}: what its first line says that runs it, {program}", named.name));
         }
         let is_env = program.rsplit('/').next() == Some("env");
         if !is_env && words.clone().any(|word| !word.starts_with('-')) {
-            self.unknown(format!("{}: what its first line has {program} run", named.name));
+            self.add_unpinned(format!("{}: what its first line has {program} run", named.name));
         }
-        let looked = file::look(Path::new(program), &mut self.budget);
+        let looked = file::examine_path(Path::new(program), &mut self.budget);
         let next = looked.interpreter.clone();
-        self.note(program, Role::Interpreter, looked);
+        self.add_pin(program, Role::Interpreter, looked);
         if let Some(line) = next {
-            self.interpreter(&line, named, depth + 1);
+            self.pin_interpreter(&line, named, depth + 1);
         }
         if !is_env {
             return;
         }
         let Some(name) = words.find(|word| !word.starts_with('-') && !word.contains('=')) else { return };
         if words.any(|word| !word.starts_with('-')) {
-            self.unknown(format!("{}: what its first line has {name} run", named.name));
+            self.add_unpinned(format!("{}: what its first line has {name} run", named.name));
         }
         if !name.starts_with('/') && name.contains('/') {
             // As above.
-            return self.unknown(format!("{}: what its first line says that runs it, {name}", named.name));
+            return self.add_unpinned(format!("{}: what its first line says that runs it, {name}", named.name));
         }
         let found = match (&named.path, name.starts_with('/')) {
             (_, true) => Some(name.into()),
-            (Some(path), false) => place::searched(path.split(':').filter(|entry| entry.starts_with('/')), name),
-            (None, false) => return self.unknown(format!("{name}, which runs {}", named.name)),
+            (Some(path), false) => locate::search_folders(path.split(':').filter(|entry| entry.starts_with('/')), name),
+            (None, false) => return self.add_unpinned(format!("{name}, which runs {}", named.name)),
         };
         match found {
             Some(at) => {
-                let looked = file::look(&at, &mut self.budget);
+                let looked = file::examine_path(&at, &mut self.budget);
                 let next = looked.interpreter.clone();
-                self.note(name, Role::Interpreter, looked);
+                self.add_pin(name, Role::Interpreter, looked);
                 if let Some(line) = next {
-                    self.interpreter(&line, named, depth + 1);
+                    self.pin_interpreter(&line, named, depth + 1);
                 }
             }
             None => {
-                let looked = Looked { path: name.into(), found: PathState::Absent, interpreter: None };
-                self.note(name, Role::Interpreter, looked);
+                let looked = ExaminedFile { path: name.into(), found: PathState::Absent, interpreter: None };
+                self.add_pin(name, Role::Interpreter, looked);
             }
         }
     }

@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::{asking::Asks, sandbox::Host};
+use crate::{live_questions::CallQuestions, sandbox::HostPattern};
 pub(crate) use serve::ASK;
 
 /// Connections of one shell at a time. More wait until one ends.
@@ -33,103 +33,103 @@ const WAITING: usize = 64;
 /// What passes when no connection could be taken, before the next is tried.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Refused hosts of one call that are told of.
-const TOLD: usize = 20;
+const MOST_NOTED: usize = 20;
 
 /// A proxy that runs until this is dropped, and serves while a call runs.
 #[derive(Debug)]
-pub(crate) struct Proxy {
-    desk: Desk,
+pub(crate) struct HostProxy {
+    desk: CurrentCall,
     _task: AbortOnDropHandle<()>,
 }
 
 /// Which call runs, if one does.
 #[derive(Clone, Debug, Default)]
-struct Desk(Arc<Mutex<Option<Served>>>);
+struct CurrentCall(Arc<Mutex<Option<ServedCall>>>);
 
 /// A call as its connections know it.
 #[derive(Clone, Debug)]
-struct Served {
+struct ServedCall {
     call: Arc<str>,
-    asks: Asks,
+    asks: CallQuestions,
     /// Of each host what is told of it, and whether a call may ask for it.
     refused: Arc<Mutex<BTreeMap<String, (String, bool)>>>,
     over: CancellationToken,
 }
 
-impl Proxy {
+impl HostProxy {
     /// Answers `listener` for those who may reach `hosts`. Inside a Tokio runtime.
-    pub(crate) fn start(listener: std::net::TcpListener, hosts: Vec<Host>) -> io::Result<Self> {
+    pub(crate) fn start(listener: std::net::TcpListener, hosts: Vec<HostPattern>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
-        let desk = Desk::default();
-        let task = tokio::spawn(answer(listener, hosts.into(), desk.clone()));
+        let desk = CurrentCall::default();
+        let task = tokio::spawn(accept_connections(listener, hosts.into(), desk.clone()));
         Ok(Self { desk, _task: AbortOnDropHandle::new(task) })
     }
 
     /// Connections from now on are those of `call`.
-    pub(crate) fn begin(&self, call: &str, asks: Asks) {
-        let served = Served { call: call.into(), asks, refused: Arc::default(), over: CancellationToken::new() };
-        if let Some(before) = self.desk.lock().replace(served) {
+    pub(crate) fn begin_call(&self, call: &str, asks: CallQuestions) {
+        let served = ServedCall { call: call.into(), asks, refused: Arc::default(), over: CancellationToken::new() };
+        if let Some(before) = self.desk.lock_call().replace(served) {
             before.over.cancel();
         }
     }
 
     /// Cuts every connection of the call, and says what was refused to it, and of what another call may ask for it.
-    pub(crate) fn end(&self) -> BTreeMap<String, bool> {
-        let Some(served) = self.desk.lock().take() else { return BTreeMap::new() };
+    pub(crate) fn end_call(&self) -> BTreeMap<String, bool> {
+        let Some(served) = self.desk.lock_call().take() else { return BTreeMap::new() };
         served.over.cancel();
-        std::mem::take(&mut *served.refused()).into_values().collect()
+        std::mem::take(&mut *served.lock_refused()).into_values().collect()
     }
 }
 
-impl Drop for Proxy {
+impl Drop for HostProxy {
     fn drop(&mut self) {
-        self.end();
+        self.end_call();
     }
 }
 
-impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Option<Served>> {
+impl CurrentCall {
+    fn lock_call(&self) -> MutexGuard<'_, Option<ServedCall>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Served {
-    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, (String, bool)>> {
+impl ServedCall {
+    fn lock_refused(&self) -> MutexGuard<'_, BTreeMap<String, (String, bool)>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what was refused, for the log and for whoever reads the output.
-    fn note(&self, host: String, what: &str, may_ask: bool) {
+    fn note_refused(&self, host: String, what: &str, may_ask: bool) {
         tracing::info!(call = %self.call, "refused to a command: {what}");
-        let mut refused = self.refused();
-        if refused.len() < TOLD || refused.contains_key(&host) {
+        let mut refused = self.lock_refused();
+        if refused.len() < MOST_NOTED || refused.contains_key(&host) {
             refused.insert(host, (what.to_owned(), may_ask));
         }
     }
 
     /// Notes what is told of a host if nothing else is until the call ends.
     fn note_unanswered(&self, host: String, what: String) {
-        let mut refused = self.refused();
-        if refused.len() < TOLD {
+        let mut refused = self.lock_refused();
+        if refused.len() < MOST_NOTED {
             refused.entry(host).or_insert((what, true));
         }
     }
 
     /// Nothing is told of a host that is reached.
-    fn forget(&self, host: &str) {
-        self.refused().remove(host);
+    fn forget_refused(&self, host: &str) {
+        self.lock_refused().remove(host);
     }
 }
 
 /// The place of one connection among those of its shell.
-struct Seat {
+struct ConnectionSlot {
     seats: Arc<Semaphore>,
     rooms: Arc<Semaphore>,
     held: Option<OwnedSemaphorePermit>,
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// Gives the place to others until `answered` is there, for a person may take long; `None` if too many wait already.
     async fn leave_until<T>(&mut self, answered: impl Future<Output = T>) -> Option<T> {
         let _room = Arc::clone(&self.rooms).try_acquire_owned().ok()?;
@@ -140,7 +140,7 @@ impl Seat {
     }
 }
 
-async fn answer(listener: TcpListener, hosts: Arc<[Host]>, desk: Desk) {
+async fn accept_connections(listener: TcpListener, hosts: Arc<[HostPattern]>, desk: CurrentCall) {
     let (seats, rooms) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(WAITING)));
     let mut open = JoinSet::new();
     loop {
@@ -154,12 +154,12 @@ async fn answer(listener: TcpListener, hosts: Arc<[Host]>, desk: Desk) {
             continue;
         };
         // What was left in the background has no call that somebody allowed.
-        let Some(served) = desk.lock().clone() else { continue };
+        let Some(served) = desk.lock_call().clone() else { continue };
         let hosts = Arc::clone(&hosts);
-        let mut seat = Seat { seats: Arc::clone(&seats), rooms: Arc::clone(&rooms), held: Some(held) };
+        let mut seat = ConnectionSlot { seats: Arc::clone(&seats), rooms: Arc::clone(&rooms), held: Some(held) };
         open.spawn(async move {
             let over = served.over.clone();
-            over.run_until_cancelled(serve::serve(client, &hosts, &served, &mut seat)).await;
+            over.run_until_cancelled(serve::serve_client(client, &hosts, &served, &mut seat)).await;
         });
     }
 }

@@ -23,12 +23,12 @@ use crate::{
     arguments, disk,
     edit::hashline,
     ls,
-    outcome::{Failure, Output},
+    outcome::{CallFailure, CallOutput},
     text,
-    tool::{Context, EditMode, Tool},
+    tool::{AgentTool, EditFormat, ToolContext},
 };
-use kind::Kind;
-use part::{Part, Wanted};
+use kind::ContentKind;
+use part::{LineRange, TextExcerpt};
 
 /// The lines that are shown where nothing is said.
 const LINES: usize = 300;
@@ -41,18 +41,18 @@ const SAMPLE: u64 = 8 << 10;
 
 /// The media type of an image that models see, by its first bytes.
 pub fn image_type(sample: &[u8]) -> Option<&'static str> {
-    match kind::of(sample) {
-        Kind::Image(mime) => Some(mime),
-        Kind::Text | Kind::Binary(_) => None,
+    match kind::detect_kind(sample) {
+        ContentKind::Image(mime) => Some(mime),
+        ContentKind::Text | ContentKind::Binary(_) => None,
     }
 }
 
 /// The tool `read`.
-pub struct Read {
+pub struct ReadTool {
     spec: ToolSpec,
 }
 
-impl Default for Read {
+impl Default for ReadTool {
     fn default() -> Self {
         let description = "Reads a text file, an image (png, jpeg, gif, webp) or a folder. Of a text 300 lines are shown unless limit says otherwise, at most 3000 \
             lines or 50 KiB; the result says how to read on. Other binary files are refused.";
@@ -77,7 +77,7 @@ impl Default for Read {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct ReadArguments {
     path: String,
     offset: Option<usize>,
     limit: Option<usize>,
@@ -86,98 +86,104 @@ struct Arguments {
     raw: bool,
 }
 
-impl Wanted {
-    fn of(arguments: &Arguments) -> Self {
+impl LineRange {
+    fn from_arguments(arguments: &ReadArguments) -> Self {
         let first = arguments.offset.unwrap_or(1).max(1);
         Self { first, lines: arguments.limit.unwrap_or(LINES).clamp(1, MOST_LINES), bytes: text::SHOWN_BYTES }
     }
 }
 
-impl Tool for Read {
+impl AgentTool for ReadTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
+            let arguments: ReadArguments = arguments::parse_arguments(&self.spec.name, arguments)?;
             let given = cx.clone();
             let patience = arguments.timeout.map(Duration::from_secs);
-            let reading = arguments::blocking(cx, move || read(&arguments, &given));
+            let reading = arguments::run_blocking(cx, move || read_path(&arguments, &given));
             match patience {
                 None => reading.await,
                 Some(patience) => tokio::time::timeout(patience, reading).await.unwrap_or_else(|_| {
-                    Err(Failure::Failed(format!("reading took longer than {} seconds", patience.as_secs())))
+                    Err(CallFailure::Failed(format!("reading took longer than {} seconds", patience.as_secs())))
                 }),
             }
         })
     }
 }
 
-fn read(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
+fn read_path(arguments: &ReadArguments, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
     let path = &arguments.path;
-    let failed = |error: io::Error| Failure::Failed(format!("{path}: {error}"));
-    let place = arguments::locate(path, cx)?;
+    let failed = |error: io::Error| CallFailure::Failed(format!("{path}: {error}"));
+    let place = arguments::locate_path(path, cx)?;
     if !place.exists() {
-        return Err(Failure::Failed(format!("{path} does not exist")));
+        return Err(CallFailure::Failed(format!("{path} does not exist")));
     }
-    let mut file = disk::open(&place).map_err(failed)?;
+    let mut file = disk::open_file(&place).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     let resolved = place.path().display().to_string();
     if found.is_dir() {
-        let listing = ls::list(place.path(), cx).map_err(failed)?;
-        return Ok(Output::text(listing.text).with_details(json!({"isDirectory": true, "resolvedPath": resolved})));
+        let listing = ls::list_folder(place.path(), cx).map_err(failed)?;
+        return Ok(
+            CallOutput::from_text(listing.text).with_details(json!({"isDirectory": true, "resolvedPath": resolved}))
+        );
     }
     if !found.is_file() {
-        return Err(Failure::Failed(format!("{path} is a device, pipe or socket, which cannot be read")));
+        return Err(CallFailure::Failed(format!("{path} is a device, pipe or socket, which cannot be read")));
     }
     let mut sample = Vec::new();
     file.by_ref().take(SAMPLE).read_to_end(&mut sample).map_err(failed)?;
-    match kind::of(&sample) {
-        Kind::Text => {}
-        Kind::Image(mime) => {
+    match kind::detect_kind(&sample) {
+        ContentKind::Text => {}
+        ContentKind::Image(mime) => {
             if found.len() > IMAGE {
-                let size = text::size(found.len());
-                return Err(Failure::Failed(format!("{path} is an image of {size}, above the limit of 20 MiB")));
+                let size = text::format_size(found.len());
+                return Err(CallFailure::Failed(format!("{path} is an image of {size}, above the limit of 20 MiB")));
             }
             let mut bytes = sample;
             file.take(IMAGE).read_to_end(&mut bytes).map_err(failed)?;
-            let note = format!("Read image file {path} [{mime}, {}]", text::size(bytes.len() as u64));
+            let note = format!("Read image file {path} [{mime}, {}]", text::format_size(bytes.len() as u64));
             let image = ImageBlock { data: STANDARD.encode(&bytes), mime_type: mime.to_owned() };
-            return Ok(Output {
+            return Ok(CallOutput {
                 content: vec![MessageBlock::from_text(note), MessageBlock::Image(image)],
                 details: Some(json!({"kind": "image", "resolvedPath": resolved})),
                 is_error: false,
             });
         }
-        Kind::Binary(what) => {
-            let size = text::size(found.len());
-            return Err(Failure::Failed(format!(
+        ContentKind::Binary(what) => {
+            let size = text::format_size(found.len());
+            return Err(CallFailure::Failed(format!(
                 "{path} is not text but {what} ({size}); use a command that understands it"
             )));
         }
     }
-    let wanted = Wanted::of(arguments);
+    let range = LineRange::from_arguments(arguments);
     let stopped = || cx.cancel.is_cancelled();
-    let part = part::take(io::Cursor::new(sample).chain(file), wanted, stopped).map_err(failed)?;
-    shown(&part, wanted, arguments, &resolved, Marks::of(cx))
+    let part = part::read_excerpt(io::Cursor::new(sample).chain(file), range, stopped).map_err(failed)?;
+    render_part(&part, range, arguments, &resolved, LineMarks::for_context(cx))
 }
 
 /// What stands before each line.
 #[derive(Clone, Copy)]
-enum Marks {
+enum LineMarks {
     None,
     Numbers,
     /// By which `edit` knows it.
     Anchors,
 }
 
-impl Marks {
-    const fn of(cx: &Context) -> Self {
+impl LineMarks {
+    const fn for_context(cx: &ToolContext) -> Self {
         match cx.edit_mode {
-            EditMode::Hashline => Self::Anchors,
-            EditMode::Replace | EditMode::Patch if cx.line_numbers => Self::Numbers,
-            EditMode::Replace | EditMode::Patch => Self::None,
+            EditFormat::Hashline => Self::Anchors,
+            EditFormat::Replace | EditFormat::Patch if cx.line_numbers => Self::Numbers,
+            EditFormat::Replace | EditFormat::Patch => Self::None,
         }
     }
 }
@@ -187,33 +193,39 @@ impl Marks {
 ///
 /// # Errors
 /// [`Failure`] for arguments that do not fit, and for a line that is not there.
-pub fn part_of(text: &str, arguments: Map<String, Value>, from: &str) -> Result<Output, Failure> {
-    let arguments: Arguments = arguments::parse("read", arguments)?;
-    let wanted = Wanted::of(&arguments);
-    let part = part::take(io::Cursor::new(text), wanted, || false)
-        .map_err(|error| Failure::Failed(format!("{from}: {error}")))?;
-    shown(&part, wanted, &arguments, from, Marks::None)
+pub fn part_of(text: &str, arguments: Map<String, Value>, from: &str) -> Result<CallOutput, CallFailure> {
+    let arguments: ReadArguments = arguments::parse_arguments("read", arguments)?;
+    let range = LineRange::from_arguments(&arguments);
+    let part = part::read_excerpt(io::Cursor::new(text), range, || false)
+        .map_err(|error| CallFailure::Failed(format!("{from}: {error}")))?;
+    render_part(&part, range, &arguments, from, LineMarks::None)
 }
 
-fn shown(part: &Part, wanted: Wanted, arguments: &Arguments, resolved: &str, marks: Marks) -> Result<Output, Failure> {
+fn render_part(
+    part: &TextExcerpt,
+    range: LineRange,
+    arguments: &ReadArguments,
+    resolved: &str,
+    marks: LineMarks,
+) -> Result<CallOutput, CallFailure> {
     let mut details = json!({"resolvedPath": resolved});
     if part.total == Some(0) {
         let text = if arguments.raw { String::new() } else { "(empty file)".to_owned() };
-        return Ok(Output::text(text).with_details(details));
+        return Ok(CallOutput::from_text(text).with_details(details));
     }
     if part.lines.is_empty() {
         let total = part.total.map_or_else(String::new, |total| format!(": it has {total}"));
-        return Err(Failure::Failed(format!("{} has no line {}{total}", arguments.path, wanted.first)));
+        return Err(CallFailure::Failed(format!("{} has no line {}{total}", arguments.path, range.first)));
     }
-    let last = wanted.first + part.lines.len() - 1;
+    let last = range.first + part.lines.len() - 1;
     let mut text = String::new();
     for (at, line) in part.lines.iter().enumerate() {
-        let number = wanted.first + at;
+        let number = range.first + at;
         match marks {
             _ if arguments.raw => {}
-            Marks::Anchors => text.push_str(&format!("{}:", hashline::anchor(number, line))),
-            Marks::Numbers => text.push_str(&format!("{number:>6}\t")),
-            Marks::None => {}
+            LineMarks::Anchors => text.push_str(&format!("{}:", hashline::line_anchor(number, line))),
+            LineMarks::Numbers => text.push_str(&format!("{number:>6}\t")),
+            LineMarks::None => {}
         }
         text.push_str(line);
         text.push('\n');
@@ -222,17 +234,17 @@ fn shown(part: &Part, wanted: Wanted, arguments: &Arguments, resolved: &str, mar
         text.pop();
     }
     if part.total == Some(last) && !part.is_cut {
-        return Ok(Output::text(text).with_details(details));
+        return Ok(CallOutput::from_text(text).with_details(details));
     }
     let total = part.total.map_or_else(|| "more".to_owned(), |total| total.to_string());
     if !arguments.raw {
         let more = if part.is_cut {
             format!(
                 "[Line {last} is longer than {}: its beginning is shown; use bash for the rest]",
-                text::size(text::SHOWN_BYTES as u64)
+                text::format_size(text::SHOWN_BYTES as u64)
             )
         } else {
-            format!("[Showing lines {}-{last} of {total}. Use offset={} to continue]", wanted.first, last + 1)
+            format!("[Showing lines {}-{last} of {total}. Use offset={} to continue]", range.first, last + 1)
         };
         text.push('\n');
         text.push_str(&more);
@@ -242,9 +254,9 @@ fn shown(part: &Part, wanted: Wanted, arguments: &Arguments, resolved: &str, mar
         "truncatedBy": if part.by_bytes || part.is_cut { "bytes" } else { "lines" },
         "totalLines": part.total,
         "outputLines": part.lines.len(),
-        "shownRange": {"start": wanted.first, "end": last},
+        "shownRange": {"start": range.first, "end": last},
     });
-    Ok(Output::text(text).with_details(details))
+    Ok(CallOutput::from_text(text).with_details(details))
 }
 
 #[cfg(test)]

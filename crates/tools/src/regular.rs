@@ -18,15 +18,15 @@ use crate::text;
 ///
 /// # Errors
 /// What the system says; [`io::ErrorKind::InvalidInput`] if something else is there.
-pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+pub fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // To open a device may do something already: it is looked at first, and again in case it was put there since.
     match fs::metadata(path) {
-        Ok(found) => check(&found)?,
+        Ok(found) => check_regular(&found)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     let file = options.custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
-    check(&file.metadata()?)?;
+    check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
@@ -34,10 +34,10 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 ///
 /// # Errors
 /// As [`open`]; [`io::ErrorKind::FileTooLarge`] if it has more, or still grows.
-pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open(path, OpenOptions::new().read(true))?;
+pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_file(path, OpenOptions::new().read(true))?;
     let length = file.metadata()?.len();
-    bounded(file, length, limit)
+    read_bounded(file, length, limit)
 }
 
 /// As [`read`], for text.
@@ -45,17 +45,18 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read(path, limit)?)
+    String::from_utf8(read_bytes(path, limit)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
-fn check(found: &Metadata) -> io::Result<()> {
+fn check_regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }
 
 /// Reads a file that says that it has `length` bytes. One that is made on the fly says 0 and may never end.
-fn bounded(file: impl Read, length: u64, limit: u64) -> io::Result<Vec<u8>> {
-    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", text::size(limit)));
+fn read_bounded(file: impl Read, length: u64, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large =
+        || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", text::format_size(limit)));
     if length > limit {
         return Err(too_large());
     }
@@ -73,7 +74,7 @@ mod tests {
         os::unix::{fs::symlink, net::UnixListener},
     };
 
-    use super::{bounded, open, read, read_text};
+    use super::{open_file, read_bounded, read_bytes, read_text};
 
     #[test]
     fn only_a_regular_file_is_opened_and_nothing_is_waited_for() {
@@ -97,10 +98,10 @@ mod tests {
         ] {
             let got = read_text(&at(name), 4).map_err(|error| error.kind());
             assert_eq!(got.as_deref().map_err(|kind| *kind), want, "{name}");
-            let appended = open(&at(name), OpenOptions::new().append(true));
+            let appended = open_file(&at(name), OpenOptions::new().append(true));
             assert_eq!(appended.is_ok(), want.is_ok(), "{name}");
         }
-        open(&at("made"), OpenOptions::new().append(true).create(true)).unwrap();
+        open_file(&at("made"), OpenOptions::new().append(true).create(true)).unwrap();
         assert!(at("made").exists());
     }
 
@@ -109,13 +110,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sparse");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
-        let error = read(&path, 1 << 20).unwrap_err();
+        let error = read_bytes(&path, 1 << 20).unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string().as_str()),
             (io::ErrorKind::FileTooLarge, "it is larger than 1.0 MiB")
         );
         // It says that it is empty, as the files in /proc do.
-        assert_eq!(bounded(io::repeat(0), 0, 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(bounded(&[7; 9][..], 0, 9).unwrap(), [7; 9]);
+        assert_eq!(read_bounded(io::repeat(0), 0, 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read_bounded(&[7; 9][..], 0, 9).unwrap(), [7; 9]);
     }
 }

@@ -20,19 +20,19 @@ const LINKS: usize = 40;
 
 /// An allowed root less denied trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roots {
+pub struct AllowedRoots {
     root: PathBuf,
     denied: Vec<PathBuf>,
 }
 
 /// A path with every link followed, allowed at the time of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct AllowedPath {
     path: PathBuf,
     exists: bool,
 }
 
-impl Place {
+impl AllowedPath {
     /// The path, absolute and without links.
     pub fn path(&self) -> &Path {
         &self.path
@@ -80,7 +80,7 @@ pub enum RootsError {
     },
 }
 
-impl Roots {
+impl AllowedRoots {
     /// Everything below `root` but the trees in `denied`, which need not exist.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Roots {
     }
 
     /// The whole file system but the trees in `denied`, which need not exist.
-    pub fn whole(denied: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn whole_filesystem(denied: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { root: PathBuf::from("/"), denied: denied.into_iter().collect() }
     }
 
@@ -103,49 +103,49 @@ impl Roots {
     ///
     /// # Errors
     /// [`RootsError`], whose text is fit for a model.
-    pub fn resolve(&self, cwd: &Path, given: &Path) -> Result<Place, RootsError> {
-        self.boundary().resolve(cwd, given)
+    pub fn resolve_path(&self, cwd: &Path, given: &Path) -> Result<AllowedPath, RootsError> {
+        self.boundary().resolve_path(cwd, given)
     }
 
     /// The decision prepared for many paths of one moment, such as those of a walk.
-    pub fn boundary(&self) -> Boundary {
-        let denied = self.denied.iter().filter_map(|tree| follow(tree).ok()).collect::<Vec<_>>();
+    pub fn boundary(&self) -> PathBoundary {
+        let denied = self.denied.iter().filter_map(|tree| follow_links(tree).ok()).collect::<Vec<_>>();
         let found = denied.iter().filter_map(|place| fs::symlink_metadata(&place.path).ok());
-        let identities = found.map(|found| identity(&found)).collect();
+        let identities = found.map(|found| device_inode(&found)).collect();
         let denied = denied.into_iter().map(|place| place.path).collect();
-        Boundary { root: self.root.clone(), denied, identities, linked: OnceLock::new() }
+        PathBoundary { root: self.root.clone(), denied, identities, linked: OnceLock::new() }
     }
 }
 
 /// [`Roots`] of one moment.
 #[derive(Debug)]
-pub struct Boundary {
+pub struct PathBoundary {
     root: PathBuf,
     denied: Vec<PathBuf>,
     /// The denied trees themselves, as far as they are there.
-    identities: Vec<Identity>,
+    identities: Vec<DeviceInode>,
     /// The files in them that have another name somewhere. Made when it is first asked for.
-    linked: OnceLock<BTreeSet<Identity>>,
+    linked: OnceLock<BTreeSet<DeviceInode>>,
 }
 
 /// Device and inode: the same for every name of a file.
-type Identity = (u64, u64);
+type DeviceInode = (u64, u64);
 
-impl Boundary {
+impl PathBoundary {
     /// See [`Roots::resolve`].
     ///
     /// # Errors
     /// [`RootsError`], whose text is fit for a model.
-    pub fn resolve(&self, cwd: &Path, given: &Path) -> Result<Place, RootsError> {
+    pub fn resolve_path(&self, cwd: &Path, given: &Path) -> Result<AllowedPath, RootsError> {
         let shown = given.display().to_string();
         if given.as_os_str().is_empty() {
             return Err(RootsError::Empty);
         }
         let absolute = cwd.join(given);
-        let place = follow(&absolute).map_err(|error| match error {
-            Unfollowed::Nul => RootsError::Nul,
-            Unfollowed::Links => RootsError::Links(shown.clone()),
-            Unfollowed::Io(source) => RootsError::Io { given: shown.clone(), source },
+        let place = follow_links(&absolute).map_err(|error| match error {
+            FollowError::Nul => RootsError::Nul,
+            FollowError::Links => RootsError::Links(shown.clone()),
+            FollowError::Io(source) => RootsError::Io { given: shown.clone(), source },
         })?;
         if is_process(&place.path) {
             return Err(RootsError::Process(shown));
@@ -169,25 +169,26 @@ impl Boundary {
             return true;
         }
         fs::symlink_metadata(path)
-            .map_or(true, |found| !self.identities.contains(&identity(&found)) && !self.is_linked(&found))
+            .map_or(true, |found| !self.identities.contains(&device_inode(&found)) && !self.is_linked(&found))
     }
 
     /// By name, and by identity of every folder on the way: another spelling or a bind mount is the same tree.
     fn is_denied(&self, path: &Path) -> bool {
-        let same = |at: &Path| fs::symlink_metadata(at).is_ok_and(|found| self.identities.contains(&identity(&found)));
+        let same =
+            |at: &Path| fs::symlink_metadata(at).is_ok_and(|found| self.identities.contains(&device_inode(&found)));
         self.denied.iter().any(|tree| path.starts_with(tree))
             || (!self.identities.is_empty() && path.ancestors().any(same))
     }
 
     /// Whether `found` is a second name of a file in a denied tree.
     fn is_linked(&self, found: &Metadata) -> bool {
-        has_names(found) && self.linked.get_or_init(|| self.linked()).contains(&identity(found))
+        has_names(found) && self.linked.get_or_init(|| self.linked_identities()).contains(&device_inode(found))
     }
 
-    fn linked(&self) -> BTreeSet<Identity> {
+    fn linked_identities(&self) -> BTreeSet<DeviceInode> {
         let walk = |tree| ignore::WalkBuilder::new(tree).standard_filters(false).build().flatten();
         let found = self.denied.iter().flat_map(walk).filter_map(|entry| fs::symlink_metadata(entry.path()).ok());
-        found.filter(has_names).map(|found| identity(&found)).collect()
+        found.filter(has_names).map(|found| device_inode(&found)).collect()
     }
 }
 
@@ -205,11 +206,11 @@ fn is_process(path: &Path) -> bool {
     })
 }
 
-fn identity(found: &Metadata) -> Identity {
+fn device_inode(found: &Metadata) -> DeviceInode {
     (found.dev(), found.ino())
 }
 
-enum Unfollowed {
+enum FollowError {
     Nul,
     Links,
     Io(io::Error),
@@ -217,11 +218,11 @@ enum Unfollowed {
 
 /// Follows every link of an absolute path as the kernel would. Behind the first part that is not there the rest is
 /// taken as written.
-fn follow(path: &Path) -> Result<Place, Unfollowed> {
+fn follow_links(path: &Path) -> Result<AllowedPath, FollowError> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
-        return Err(Unfollowed::Nul);
+        return Err(FollowError::Nul);
     }
-    let mut ahead: VecDeque<OsString> = parts(path).collect();
+    let mut ahead: VecDeque<OsString> = path_parts(path).collect();
     let mut made = PathBuf::from("/");
     let mut links = 0;
     let mut missing = 0_usize;
@@ -240,26 +241,26 @@ fn follow(path: &Path) -> Result<Place, Unfollowed> {
             Ok(found) if found.is_symlink() => {
                 links += 1;
                 if links > LINKS {
-                    return Err(Unfollowed::Links);
+                    return Err(FollowError::Links);
                 }
-                let target = fs::read_link(&made).map_err(Unfollowed::Io)?;
+                let target = fs::read_link(&made).map_err(FollowError::Io)?;
                 made.pop();
                 if target.is_absolute() {
                     made = PathBuf::from("/");
                 }
-                for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
+                for part in path_parts(&target).collect::<Vec<_>>().into_iter().rev() {
                     ahead.push_front(part);
                 }
             }
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => missing = 1,
-            Err(error) => return Err(Unfollowed::Io(error)),
+            Err(error) => return Err(FollowError::Io(error)),
         }
     }
-    Ok(Place { path: made, exists: missing == 0 })
+    Ok(AllowedPath { path: made, exists: missing == 0 })
 }
 
-fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+fn path_parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
@@ -270,7 +271,7 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
 mod tests {
     use std::{fs, os::unix::fs::symlink, path::Path};
 
-    use super::Roots;
+    use super::AllowedRoots;
 
     /// A workspace with links that lead out of it, beside a secret and a tree of the gateway.
     fn world() -> tempfile::TempDir {
@@ -297,7 +298,7 @@ mod tests {
         let world = world();
         let work = world.path().join("work");
         let absent = work.join("reserved");
-        let roots = Roots::new(&work, [work.join("own"), absent]).unwrap();
+        let roots = AllowedRoots::new(&work, [work.join("own"), absent]).unwrap();
         for (given, want) in [
             ("a.txt", Ok("work/a.txt")),
             ("./sub/../a.txt", Ok("work/a.txt")),
@@ -325,7 +326,7 @@ mod tests {
             ("", Err("is empty")),
             ("a\0b", Err("NUL")),
         ] {
-            match (roots.resolve(&work, Path::new(given)), want) {
+            match (roots.resolve_path(&work, Path::new(given)), want) {
                 (Ok(place), Ok(want)) => {
                     let want = fs::canonicalize(world.path()).unwrap().join(want);
                     assert_eq!(place.path(), want, "{given}");
@@ -353,18 +354,18 @@ mod tests {
             ("own", "absent", true),
             ("absent", "second-name", true),
         ] {
-            let boundary = Roots::new(&work, [work.join(denied)]).unwrap().boundary();
+            let boundary = AllowedRoots::new(&work, [work.join(denied)]).unwrap().boundary();
             assert_eq!(boundary.allows_entry(&work.join(name)), want, "{name} beside {denied}");
         }
     }
 
     #[test]
     fn the_state_of_processes_is_closed_even_where_everything_is_open() {
-        let roots = Roots::whole([]);
+        let roots = AllowedRoots::whole_filesystem([]);
         for given in ["/proc/self/environ", "/proc/1/environ", "/dev/fd/9999", "/proc/thread-self/maps"] {
-            let error = roots.resolve(Path::new("/"), Path::new(given)).unwrap_err();
+            let error = roots.resolve_path(Path::new("/"), Path::new(given)).unwrap_err();
             assert!(error.to_string().contains("state of a process"), "{given}: {error}");
         }
-        assert!(roots.resolve(Path::new("/"), Path::new("/proc/meminfo")).is_ok());
+        assert!(roots.resolve_path(Path::new("/"), Path::new("/proc/meminfo")).is_ok());
     }
 }

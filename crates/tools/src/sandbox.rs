@@ -4,15 +4,15 @@
 //! under landlock and seccomp before they run anything. Landlock only allows, so a tree that is kept out of a writable
 //! one leaves a rule for each of its neighbours: what is new beside it, or on the way to it, cannot be made.
 
-mod asked;
 pub(crate) mod bounds;
-mod calls;
 mod devices;
 pub(crate) mod hosts;
 mod kernel;
+mod messages;
+mod requested_path;
 mod rights;
+mod syscalls;
 mod trees;
-mod words;
 
 use std::{
     path::{Path, PathBuf},
@@ -22,16 +22,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::environment::Environment;
-use asked::{Asked, Gap};
-pub(crate) use bounds::Bounds;
-pub use hosts::{Host, HostError};
-pub use kernel::Kernel;
-use trees::expanded;
+use crate::environment::CommandEnvironment;
+pub(crate) use bounds::SandboxBounds;
+pub use hosts::{HostError, HostPattern};
+pub use kernel::KernelSupport;
+use requested_path::{MissingFile, RequestedPath};
+use trees::expand_home;
 
 /// How far commands are held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum SandboxMode {
     /// They have the rights of the user.
     #[default]
     Off,
@@ -43,11 +43,11 @@ pub enum Mode {
 
 /// Whether commands reach other machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
+pub enum NetworkAccess {
     /// They make no socket but those of this machine's own kind, `AF_UNIX`.
     Off,
     /// Some, through the gateway: they are in a network of their own, in which there is nothing else.
-    Hosts(Vec<Host>),
+    Hosts(Vec<HostPattern>),
     /// As the user.
     #[default]
     On,
@@ -55,7 +55,7 @@ pub enum Network {
 
 /// What becomes of a host that a command wants and that is not listed, where hosts are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unlisted {
+pub enum UnlistedHosts {
     /// A person is asked while the command waits, wherever one can be.
     #[default]
     Ask,
@@ -65,7 +65,7 @@ pub enum Unlisted {
 
 /// What becomes of commands where the kernel cannot hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnMissing {
+pub enum OnMissingKernel {
     /// They are not run.
     #[default]
     Refuse,
@@ -75,9 +75,9 @@ pub enum OnMissing {
 
 /// The settings. Paths may begin with `~/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct SandboxSettings {
     /// How far commands are held back.
-    pub mode: Mode,
+    pub mode: SandboxMode,
     /// What they may write beyond what the mode gives.
     pub write: Vec<PathBuf>,
     /// Folders for temporary files, which they may write; none means `TMPDIR`, `/tmp`, `/var/tmp` and `/dev/shm`.
@@ -85,16 +85,16 @@ pub struct Settings {
     /// What they may read beside what they may write and the system's folders; none means everything.
     pub read: Option<Vec<PathBuf>>,
     /// Whether they reach other machines.
-    pub network: Network,
+    pub network: NetworkAccess,
     /// What becomes of hosts that are not listed.
-    pub unlisted: Unlisted,
+    pub unlisted: UnlistedHosts,
     /// What becomes of them where the kernel cannot hold them.
-    pub on_missing: OnMissing,
+    pub on_missing: OnMissingKernel,
 }
 
 /// What one call asks for beyond what every call has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Needs {
+pub struct CallNeeds {
     /// Files and folders to be written, absolute or relative to the folder of the command.
     #[serde(default)]
     pub write: Vec<String>,
@@ -106,7 +106,7 @@ pub struct Needs {
     pub hosts: Vec<String>,
 }
 
-impl Mode {
+impl SandboxMode {
     /// What the settings call it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -117,12 +117,12 @@ impl Mode {
     }
 
     /// The one of a name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Off, Self::Guard, Self::Workspace].into_iter().find(|mode| mode.name() == name)
     }
 }
 
-impl Network {
+impl NetworkAccess {
     /// What the settings call it.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -133,12 +133,12 @@ impl Network {
     }
 
     /// The one of a name; hosts are not named by one.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Off, Self::On].into_iter().find(|network| network.name() == name)
     }
 
     /// The same and `hosts`.
-    fn and(&self, hosts: Vec<Host>) -> Self {
+    fn with_hosts(&self, hosts: Vec<HostPattern>) -> Self {
         match self {
             Self::On => Self::On,
             Self::Off if hosts.is_empty() => Self::Off,
@@ -148,7 +148,7 @@ impl Network {
     }
 }
 
-impl Unlisted {
+impl UnlistedHosts {
     /// What the settings call it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -158,12 +158,12 @@ impl Unlisted {
     }
 
     /// The one of a name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Ask, Self::Refuse].into_iter().find(|unlisted| unlisted.name() == name)
     }
 }
 
-impl OnMissing {
+impl OnMissingKernel {
     /// What the settings call it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -173,12 +173,12 @@ impl OnMissing {
     }
 
     /// The one of a name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Refuse, Self::Warn].into_iter().find(|what| what.name() == name)
     }
 }
 
-impl Needs {
+impl CallNeeds {
     /// Whether it asks for nothing.
     pub const fn is_empty(&self) -> bool {
         self.write.is_empty() && !self.network && self.hosts.is_empty()
@@ -188,8 +188,8 @@ impl Needs {
     ///
     /// # Errors
     /// [`HostError`]. What stands for many is none of them: a person decides about exactly what is asked for.
-    pub(crate) fn hosts(&self) -> Result<Vec<Host>, HostError> {
-        self.hosts.iter().map(|text| Host::exactly(text)).collect()
+    pub(crate) fn parse_hosts(&self) -> Result<Vec<HostPattern>, HostError> {
+        self.hosts.iter().map(|text| HostPattern::parse_exact(text)).collect()
     }
 }
 
@@ -227,27 +227,27 @@ pub enum SandboxError {
 
 /// A sandbox: settings, and the trees that are nobody's to touch. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Sandbox(Arc<Inner>);
+pub struct Sandbox(Arc<SandboxInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    settings: Settings,
+struct SandboxInner {
+    settings: SandboxSettings,
     protected: Vec<PathBuf>,
     unreadable: Vec<PathBuf>,
-    kernel: Option<Kernel>,
+    kernel: Option<KernelSupport>,
 }
 
 impl Sandbox {
     /// Commands are held back as `settings` say; none of them writes to `protected`, or reads `unreadable`.
-    pub fn new(settings: Settings, protected: Vec<PathBuf>, unreadable: Vec<PathBuf>) -> Self {
-        Self(Arc::new(Inner { settings, protected, unreadable, kernel: None }))
+    pub fn new(settings: SandboxSettings, protected: Vec<PathBuf>, unreadable: Vec<PathBuf>) -> Self {
+        Self(Arc::new(SandboxInner { settings, protected, unreadable, kernel: None }))
     }
 
     /// The same on another kernel.
     #[must_use]
-    pub fn on(&self, kernel: Kernel) -> Self {
-        let Inner { settings, protected, unreadable, .. } = &*self.0;
-        Self(Arc::new(Inner {
+    pub fn on_kernel(&self, kernel: KernelSupport) -> Self {
+        let SandboxInner { settings, protected, unreadable, .. } = &*self.0;
+        Self(Arc::new(SandboxInner {
             settings: settings.clone(),
             protected: protected.clone(),
             unreadable: unreadable.clone(),
@@ -257,21 +257,21 @@ impl Sandbox {
 
     /// Whether commands are held back at all.
     pub fn is_on(&self) -> bool {
-        self.0.settings.mode != Mode::Off
+        self.0.settings.mode != SandboxMode::Off
     }
 
     /// What the kernel lacks for it, if it lacks something.
-    pub fn lacks(&self) -> Option<String> {
-        if self.is_on() { self.0.kernel.unwrap_or_else(Kernel::here).lacks() } else { None }
+    pub fn missing_support(&self) -> Option<String> {
+        if self.is_on() { self.0.kernel.unwrap_or_else(KernelSupport::running_kernel).missing_support() } else { None }
     }
 
     /// Which network commands have.
-    pub fn network(&self) -> &Network {
-        if self.is_on() { &self.0.settings.network } else { &Network::On }
+    pub fn network(&self) -> &NetworkAccess {
+        if self.is_on() { &self.0.settings.network } else { &NetworkAccess::On }
     }
 
     /// What becomes of hosts that are not listed.
-    pub fn unlisted(&self) -> Unlisted {
+    pub fn unlisted(&self) -> UnlistedHosts {
         self.0.settings.unlisted
     }
 
@@ -279,16 +279,18 @@ impl Sandbox {
     ///
     /// # Errors
     /// What is wrong, for the model.
-    pub(crate) fn check(&self, needs: Option<&Value>) -> Result<(), String> {
-        if let Some(lacks) = self.lacks().filter(|_| self.is_on() && self.0.settings.on_missing == OnMissing::Refuse) {
+    pub(crate) fn check_needs(&self, needs: Option<&Value>) -> Result<(), String> {
+        if let Some(lacks) =
+            self.missing_support().filter(|_| self.is_on() && self.0.settings.on_missing == OnMissingKernel::Refuse)
+        {
             return Err(SandboxError::Missing(lacks).to_string());
         }
         let Some(named) = needs.and_then(|needs| needs.get("hosts")) else { return Ok(()) };
-        let hosts: Vec<String> =
-            Vec::deserialize(named).map_err(|_| format!("needs.hosts: expected a list, each {}", Host::EXPECTED))?;
-        let needs = Needs { hosts, ..Needs::default() };
-        needs.hosts().map_err(|error| format!("needs.hosts: {error}"))?;
-        if !needs.is_empty() && *self.network() == Network::On {
+        let hosts: Vec<String> = Vec::deserialize(named)
+            .map_err(|_| format!("needs.hosts: expected a list, each {}", HostPattern::EXPECTED))?;
+        let needs = CallNeeds { hosts, ..CallNeeds::default() };
+        needs.parse_hosts().map_err(|error| format!("needs.hosts: {error}"))?;
+        if !needs.is_empty() && *self.network() == NetworkAccess::On {
             return Err(
                 "needs.hosts is not necessary: commands reach every host here. Call again without it".to_owned()
             );
@@ -303,88 +305,94 @@ impl Sandbox {
     pub(crate) fn check_written(
         &self,
         from: &Path,
-        environment: &Environment,
-        needs: &Needs,
+        environment: &CommandEnvironment,
+        needs: &CallNeeds,
     ) -> Result<(), SandboxError> {
-        if self.is_on() { self.asked(from, environment, needs).map(drop) } else { Ok(()) }
+        if self.is_on() { self.requested_paths(from, environment, needs).map(drop) } else { Ok(()) }
     }
 
     /// Looks at the folder that a call with `needs` named as `given` and that led to `real`, from which its paths are named.
     ///
     /// # Errors
     /// [`SandboxError::Link`].
-    pub(crate) fn check_folder(&self, given: &Path, real: &Path, needs: &Needs) -> Result<(), SandboxError> {
-        let is_named_from = self.0.settings.mode == Mode::Workspace && !needs.write.is_empty();
-        if is_named_from { asked::leads(given, real) } else { Ok(()) }
+    pub(crate) fn check_folder(&self, given: &Path, real: &Path, needs: &CallNeeds) -> Result<(), SandboxError> {
+        let is_named_from = self.0.settings.mode == SandboxMode::Workspace && !needs.write.is_empty();
+        if is_named_from { requested_path::check_leads_to(given, real) } else { Ok(()) }
     }
 
-    fn asked(&self, from: &Path, environment: &Environment, needs: &Needs) -> Result<Vec<Asked>, SandboxError> {
+    fn requested_paths(
+        &self,
+        from: &Path,
+        environment: &CommandEnvironment,
+        needs: &CallNeeds,
+    ) -> Result<Vec<RequestedPath>, SandboxError> {
         // Most calls ask for nothing, and what is the gateway's own need not be looked for then.
         if needs.write.is_empty() {
             return Ok(Vec::new());
         }
         let home = environment.get("HOME").map(PathBuf::from);
-        let asked: Vec<Asked> =
-            needs.write.iter().map(|path| Asked::new(Path::new(path), from, home.as_deref())).collect();
-        let protected: Vec<PathBuf> = self.0.protected.iter().map(|path| trees::real(path)).collect();
-        for one in &asked {
-            if protected.iter().any(|own| one.real().starts_with(own)) {
-                return Err(SandboxError::Reserved(one.real().to_owned()));
+        let requested: Vec<RequestedPath> =
+            needs.write.iter().map(|path| RequestedPath::new(Path::new(path), from, home.as_deref())).collect();
+        let protected: Vec<PathBuf> = self.0.protected.iter().map(|path| trees::real_path(path)).collect();
+        for one in &requested {
+            if protected.iter().any(|own| one.real_path().starts_with(own)) {
+                return Err(SandboxError::Reserved(one.real_path().to_owned()));
             }
-            if self.0.settings.mode == Mode::Workspace {
-                one.check()?;
+            if self.0.settings.mode == SandboxMode::Workspace {
+                one.check_link()?;
             }
         }
-        Ok(asked)
+        Ok(requested)
     }
 
     /// What holds a command for which `needs` was granted, named from the folder `from`; `None` where nothing does.
     ///
     /// # Errors
     /// [`SandboxError`], which is for the model and for people.
-    pub(crate) fn widened(
+    pub(crate) fn widened_bounds(
         &self,
         cwd: &Path,
         from: &Path,
-        environment: &Environment,
-        needs: &Needs,
-    ) -> Result<Option<Bounds>, SandboxError> {
-        let Inner { settings, protected, unreadable, .. } = &*self.0;
-        if settings.mode == Mode::Off {
+        environment: &CommandEnvironment,
+        needs: &CallNeeds,
+    ) -> Result<Option<SandboxBounds>, SandboxError> {
+        let SandboxInner { settings, protected, unreadable, .. } = &*self.0;
+        if settings.mode == SandboxMode::Off {
             return Ok(None);
         }
-        if let Some(lacks) = self.lacks() {
+        if let Some(lacks) = self.missing_support() {
             match settings.on_missing {
-                OnMissing::Refuse => return Err(SandboxError::Missing(lacks)),
-                OnMissing::Warn => tracing::warn!(lacks, "commands are held by less than the settings ask for"),
+                OnMissingKernel::Refuse => return Err(SandboxError::Missing(lacks)),
+                OnMissingKernel::Warn => tracing::warn!(lacks, "commands are held by less than the settings ask for"),
             }
         }
         let home = environment.get("HOME").map(PathBuf::from);
-        let protected: Vec<PathBuf> = protected.iter().map(|path| trees::real(path)).collect();
+        let protected: Vec<PathBuf> = protected.iter().map(|path| trees::real_path(path)).collect();
         // The working folder may lie in the data directory; what is written in addition may not.
         let is_own = |path: &PathBuf| protected.iter().any(|own| path.starts_with(own));
-        let mut extra: Vec<PathBuf> = settings.write.iter().map(|path| expanded(path, home.as_deref())).collect();
+        let mut extra: Vec<PathBuf> = settings.write.iter().map(|path| expand_home(path, home.as_deref())).collect();
         extra.retain(|path| !is_own(path));
-        let asked = self.asked(from, environment, needs)?;
+        let requested = self.requested_paths(from, environment, needs)?;
         // All of them were looked at, and only here the kernel needs them to be there.
-        if settings.mode == Mode::Workspace {
-            let gaps = asked.iter().map(Asked::gap).collect::<Result<Vec<_>, _>>()?;
-            gaps.iter().flatten().try_for_each(Gap::fill)?;
+        if settings.mode == SandboxMode::Workspace {
+            let gaps = requested.iter().map(RequestedPath::missing_file).collect::<Result<Vec<_>, _>>()?;
+            gaps.iter().flatten().try_for_each(MissingFile::create_file)?;
         }
-        extra.extend(asked.iter().map(|asked| asked.real().to_owned()));
+        extra.extend(requested.iter().map(|path| path.real_path().to_owned()));
         let write = match settings.mode {
-            Mode::Off | Mode::Guard => vec![PathBuf::from("/")],
-            Mode::Workspace => self.temporary(environment).chain(extra).collect(),
+            SandboxMode::Off | SandboxMode::Guard => vec![PathBuf::from("/")],
+            SandboxMode::Workspace => self.temporary_folders(environment).chain(extra).collect(),
         };
-        let read = settings.read.as_ref().map(|read| read.iter().map(|path| expanded(path, home.as_deref())).collect());
-        Ok(Some(Bounds {
-            workspace: (settings.mode == Mode::Workspace).then(|| trees::real(cwd)),
+        let read =
+            settings.read.as_ref().map(|read| read.iter().map(|path| expand_home(path, home.as_deref())).collect());
+        Ok(Some(SandboxBounds {
+            workspace: (settings.mode == SandboxMode::Workspace).then(|| trees::real_path(cwd)),
             write,
             read,
             protected,
-            unreadable: unreadable.iter().map(|path| trees::real(path)).collect(),
-            network: if needs.network { Network::On } else { settings.network.and(needs.hosts()?) },
-            must_hold: settings.on_missing == OnMissing::Refuse,
+            unreadable: unreadable.iter().map(|path| trees::real_path(path)).collect(),
+            network: if needs.network { NetworkAccess::On } else { settings.network.with_hosts(needs.parse_hosts()?) },
+            must_hold: settings.on_missing == OnMissingKernel::Refuse,
         }))
     }
 
@@ -392,30 +400,34 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`SandboxError::Missing`].
-    pub(crate) fn bounds(&self, cwd: &Path, environment: &Environment) -> Result<Option<Bounds>, SandboxError> {
-        self.widened(cwd, cwd, environment, &Needs::default())
+    pub(crate) fn base_bounds(
+        &self,
+        cwd: &Path,
+        environment: &CommandEnvironment,
+    ) -> Result<Option<SandboxBounds>, SandboxError> {
+        self.widened_bounds(cwd, cwd, environment, &CallNeeds::default())
     }
 
     /// Why a tool that runs in this process may not write to `path`, which is real, if it may not.
-    pub(crate) fn forbids_writing(&self, path: &Path, cwd: &Path, environment: &Environment) -> Option<String> {
+    pub(crate) fn forbids_writing(&self, path: &Path, cwd: &Path, environment: &CommandEnvironment) -> Option<String> {
         let settings = &self.0.settings;
-        if settings.mode != Mode::Workspace {
+        if settings.mode != SandboxMode::Workspace {
             return None;
         }
         let home = environment.get("HOME").map(PathBuf::from);
-        let own = [trees::real(cwd)].into_iter().chain(self.temporary(environment));
-        let mut open = own.chain(settings.write.iter().map(|path| expanded(path, home.as_deref())));
+        let own = [trees::real_path(cwd)].into_iter().chain(self.temporary_folders(environment));
+        let mut open = own.chain(settings.write.iter().map(|path| expand_home(path, home.as_deref())));
         if open.any(|tree| path.starts_with(tree)) {
             return None;
         }
-        Some(format!("it lies outside of what the sandbox lets tools write: {}", self.shown(cwd)))
+        Some(format!("it lies outside of what the sandbox lets tools write: {}", self.writable_summary(cwd)))
     }
 
     /// Folders for temporary files.
-    fn temporary(&self, environment: &Environment) -> impl Iterator<Item = PathBuf> + use<> {
+    fn temporary_folders(&self, environment: &CommandEnvironment) -> impl Iterator<Item = PathBuf> + use<> {
         let own = || environment.get("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
         let usual = || own().into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from)).collect();
-        self.0.settings.temporary.clone().unwrap_or_else(usual).into_iter().map(|path| trees::real(&path))
+        self.0.settings.temporary.clone().unwrap_or_else(usual).into_iter().map(|path| trees::real_path(&path))
     }
 }
 

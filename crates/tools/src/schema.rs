@@ -6,7 +6,7 @@
 use countersign_core::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
-use crate::outcome::Failure;
+use crate::outcome::CallFailure;
 
 /// The argument in which a model says what it wants with a call.
 pub const INTENT: &str = "_i";
@@ -46,37 +46,37 @@ pub fn strip_intent(mut arguments: Map<String, Value>) -> (Map<String, Value>, O
 ///
 /// # Errors
 /// [`Failure::Invalid`] that names every path and what is wrong with it.
-pub fn validate(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+pub fn validate_arguments(spec: &ToolSpec, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
     let mut problems = Vec::new();
-    let checked = check(&spec.schema, arguments, "", &mut problems);
+    let checked = check_value(&spec.schema, arguments, "", &mut problems);
     match checked {
         Value::Object(map) if problems.is_empty() => Ok(map),
         _ if problems.is_empty() => {
-            Err(Failure::Invalid(refusal(&spec.name, &["arguments must be an object".to_owned()])))
+            Err(CallFailure::Invalid(refusal_text(&spec.name, &["arguments must be an object".to_owned()])))
         }
-        _ => Err(Failure::Invalid(refusal(&spec.name, &problems))),
+        _ => Err(CallFailure::Invalid(refusal_text(&spec.name, &problems))),
     }
 }
 
 /// Gives `value` back without the members of objects that `schema` does not name.
-pub(crate) fn known(schema: &Value, value: &Value) -> Value {
+pub(crate) fn keep_known(schema: &Value, value: &Value) -> Value {
     match (value, schema.get("properties").and_then(Value::as_object)) {
         (Value::Object(members), Some(properties)) => {
             let kept = members.iter().filter_map(|(name, value)| match properties.get(name) {
-                Some(form) => Some((name.clone(), known(form, value))),
+                Some(form) => Some((name.clone(), keep_known(form, value))),
                 None => (name == INTENT).then(|| (name.clone(), value.clone())),
             });
             Value::Object(kept.collect())
         }
         (Value::Array(items), _) => match schema.get("items") {
-            Some(form) => Value::Array(items.iter().map(|item| known(form, item)).collect()),
+            Some(form) => Value::Array(items.iter().map(|item| keep_known(form, item)).collect()),
             None => value.clone(),
         },
         (other, _) => other.clone(),
     }
 }
 
-fn refusal(tool: &str, problems: &[String]) -> String {
+fn refusal_text(tool: &str, problems: &[String]) -> String {
     let mut text = format!("Invalid arguments for {tool}:");
     for problem in problems {
         text.push_str("\n- ");
@@ -86,7 +86,7 @@ fn refusal(tool: &str, problems: &[String]) -> String {
 }
 
 /// Gives `value` back as it is to be used; whatever is wrong goes to `problems`.
-fn check(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) -> Value {
+fn check_value(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) -> Value {
     if let Some(Value::Array(forms)) = schema.get("anyOf") {
         return check_any(forms, value, path, problems);
     }
@@ -94,7 +94,7 @@ fn check(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) 
         && !words.contains(value)
     {
         let words: Vec<String> = words.iter().map(Value::to_string).collect();
-        problems.push(format!("{} must be one of {}, not {}", shown(path), words.join(", "), brief(value)));
+        problems.push(format!("{} must be one of {}, not {}", path_label(path), words.join(", "), brief_value(value)));
         return value.clone();
     }
     let Some(kind) = schema.get("type").and_then(Value::as_str) else { return value.clone() };
@@ -102,7 +102,7 @@ fn check(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) 
         ("object", Value::Object(members)) => Value::Object(check_object(schema, members, path, problems)),
         ("array", Value::Array(items)) => {
             let form = schema.get("items").unwrap_or(&Value::Null);
-            let check_item = |(at, item)| check(form, item, &format!("{path}[{at}]"), problems);
+            let check_item = |(at, item)| check_value(form, item, &format!("{path}[{at}]"), problems);
             Value::Array(items.iter().enumerate().map(check_item).collect())
         }
         ("integer", Value::Number(_)) => check_integer(schema, value, path, problems),
@@ -113,7 +113,7 @@ fn check(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) 
         ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("null", Value::Null) => value.clone(),
         (kind, value) => {
             let article = if kind.starts_with(['a', 'i', 'o']) { "an" } else { "a" };
-            problems.push(format!("{} must be {article} {kind}, not {}", shown(path), brief(value)));
+            problems.push(format!("{} must be {article} {kind}, not {}", path_label(path), brief_value(value)));
             value.clone()
         }
     }
@@ -123,13 +123,14 @@ fn check_any(forms: &[Value], value: &Value, path: &str, problems: &mut Vec<Stri
     let mut closest: Option<Vec<String>> = None;
     for form in forms {
         let mut found = Vec::new();
-        let checked = check(form, value, path, &mut found);
+        let checked = check_value(form, value, path, &mut found);
         if found.is_empty() {
             return checked;
         }
         // A form of the right kind with something wrong inside explains more than one of another kind.
-        let inside =
-            |found: &[String]| found.iter().all(|problem| !problem.starts_with(&format!("{} must be a", shown(path))));
+        let inside = |found: &[String]| {
+            found.iter().all(|problem| !problem.starts_with(&format!("{} must be a", path_label(path))))
+        };
         if closest.as_ref().is_none_or(|closest| !inside(closest) && inside(&found)) {
             closest = Some(found);
         }
@@ -151,30 +152,30 @@ fn check_object(
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     for name in &required {
         if *name != INTENT && !members.contains_key(*name) {
-            problems.push(format!("{} is required", shown(&joined(path, name))));
+            problems.push(format!("{} is required", path_label(&join_path(path, name))));
         }
     }
     let mut made = Map::new();
     for (name, value) in members {
-        let at = joined(path, name);
+        let at = join_path(path, name);
         match properties.get(name) {
             _ if path.is_empty() && name == INTENT => {
                 made.insert(name.clone(), value.clone());
             }
             Some(_) if value.is_null() && !required.contains(&name.as_str()) => {}
             Some(form) => {
-                made.insert(name.clone(), check(form, value, &at, problems));
+                made.insert(name.clone(), check_value(form, value, &at, problems));
             }
             None => match open {
                 Some(form @ Value::Object(_)) => {
-                    made.insert(name.clone(), check(form, value, &at, problems));
+                    made.insert(name.clone(), check_value(form, value, &at, problems));
                 }
                 Some(Value::Bool(true)) => {
                     made.insert(name.clone(), value.clone());
                 }
                 Some(_) | None => {
                     let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-                    problems.push(format!("{} is not an argument; known: {}", shown(&at), known.join(", ")));
+                    problems.push(format!("{} is not an argument; known: {}", path_label(&at), known.join(", ")));
                 }
             },
         }
@@ -190,7 +191,7 @@ fn check_integer(schema: &Value, value: &Value, path: &str, problems: &mut Vec<S
         #[expect(clippy::cast_possible_truncation, reason = "whole and within the exact range")]
         Some(float) if float.fract() == 0.0 && float.abs() < EXACT => Value::from(float as i64),
         Some(_) | None => {
-            problems.push(format!("{} must be an integer, not {}", shown(path), brief(value)));
+            problems.push(format!("{} must be an integer, not {}", path_label(path), brief_value(value)));
             return value.clone();
         }
     };
@@ -204,26 +205,26 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, problems: &mut Vec<St
     if let Some(least) = bound("minimum")
         && number < least
     {
-        problems.push(format!("{} must be at least {least}, not {value}", shown(path)));
+        problems.push(format!("{} must be at least {least}, not {value}", path_label(path)));
     }
     if let Some(most) = bound("maximum")
         && number > most
     {
-        problems.push(format!("{} must be at most {most}, not {value}", shown(path)));
+        problems.push(format!("{} must be at most {most}, not {value}", path_label(path)));
     }
 }
 
 /// The path of a member.
-pub(crate) fn joined(path: &str, name: &str) -> String {
+pub(crate) fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-fn shown(path: &str) -> &str {
+fn path_label(path: &str) -> &str {
     if path.is_empty() { "arguments" } else { path }
 }
 
 /// The value for a message, short.
-pub(crate) fn brief(value: &Value) -> String {
+pub(crate) fn brief_value(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".to_owned(),
         Value::Array(_) => "an array".to_owned(),
@@ -239,8 +240,8 @@ mod tests {
     use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
     use serde_json::{Value, json};
 
-    use super::{strip_intent, validate, with_intent};
-    use crate::outcome::Failure;
+    use super::{strip_intent, validate_arguments, with_intent};
+    use crate::outcome::CallFailure;
 
     fn spec() -> ToolSpec {
         ToolSpec {
@@ -275,7 +276,7 @@ mod tests {
             (json!({"path": "x", "loc": {"pos": 4.0}}), json!({"path": "x", "loc": {"pos": 4}})),
             (json!({"path": "x", "mode": "b"}), json!({"path": "x", "mode": "b"})),
         ] {
-            assert_eq!(validate(&spec(), &given).map(Value::Object), Ok(want), "{given}");
+            assert_eq!(validate_arguments(&spec(), &given).map(Value::Object), Ok(want), "{given}");
         }
     }
 
@@ -301,8 +302,8 @@ mod tests {
                 "colour is not an argument; known: path, limit, mode, env, items, free, loc",
             ),
         ] {
-            let want = Failure::Invalid(format!("Invalid arguments for t:\n- {want}"));
-            assert_eq!(validate(&spec(), &given), Err(want), "{given}");
+            let want = CallFailure::Invalid(format!("Invalid arguments for t:\n- {want}"));
+            assert_eq!(validate_arguments(&spec(), &given), Err(want), "{given}");
         }
     }
 

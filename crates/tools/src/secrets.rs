@@ -3,12 +3,12 @@
 //! It must not know who may use one. A value leaves this module to be put into a request or the environment of a command,
 //! and for nothing else.
 
-mod ever;
 mod finder;
 mod forms;
-mod shelf;
+mod known_secrets;
+mod redactor;
+mod secret_store;
 mod stream;
-mod veil;
 mod view;
 
 use std::{collections::BTreeMap, fmt, io, path::PathBuf, sync::Arc};
@@ -17,11 +17,11 @@ use countersign_core::secret::{self, FillError};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
-use self::shelf::Shelf;
+use self::secret_store::SecretStore;
 pub use self::{
-    shelf::{Kept, StoreError, list, remove, set},
-    stream::Stream,
-    veil::Veil,
+    redactor::Redactor,
+    secret_store::{SecretEntry, StoreError, list_secrets, remove_secret, set_secret},
+    stream::RedactingStream,
 };
 
 /// The fewest bytes of a value. A shorter one is found in anything, and to hide it would show it.
@@ -33,7 +33,7 @@ pub const FOLDER: &str = "secrets";
 
 /// Why a secret is not released. Its text holds nothing of it.
 #[derive(Debug, thiserror::Error)]
-pub enum Lack {
+pub enum SecretRefused {
     /// Nobody set it.
     #[error("there is no secret called {0}")]
     Unknown(String),
@@ -65,19 +65,19 @@ pub enum Lack {
 
 /// The secrets of one gateway. Clones share them.
 #[derive(Clone, Default)]
-pub struct Secrets(Option<Arc<Shelf>>);
+pub struct GatewaySecrets(Option<Arc<SecretStore>>);
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for GatewaySecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Secrets").field(&self.0.is_some()).finish()
     }
 }
 
-impl Secrets {
+impl GatewaySecrets {
     /// Those in the files of `folder`, which need not exist, and those that a configuration gives. A file counts before
     /// the configuration.
-    pub fn at(folder: PathBuf, given: BTreeMap<String, SecretString>) -> Self {
-        Self(Some(Arc::new(Shelf::new(folder, given))))
+    pub fn from_folder(folder: PathBuf, given: BTreeMap<String, SecretString>) -> Self {
+        Self(Some(Arc::new(SecretStore::new(folder, given))))
     }
 
     /// Whether there is a place for secrets at all.
@@ -89,10 +89,10 @@ impl Secrets {
     ///
     /// # Errors
     /// [`Lack`], and nothing may be sent.
-    pub fn value(&self, name: &str) -> Result<SecretString, Lack> {
+    pub fn secret_value(&self, name: &str) -> Result<SecretString, SecretRefused> {
         match &self.0 {
-            Some(shelf) => shelf.value(name),
-            None => Err(Lack::Unknown(name.to_owned())),
+            Some(shelf) => shelf.secret_value(name),
+            None => Err(SecretRefused::Unknown(name.to_owned())),
         }
     }
 
@@ -100,18 +100,19 @@ impl Secrets {
     ///
     /// # Errors
     /// Why not, for whoever wants it.
-    pub fn check(&self, value: &Value) -> Result<(), String> {
-        self.fill(&mut value.clone())
+    pub fn check_fillable(&self, value: &Value) -> Result<(), String> {
+        self.fill_value(&mut value.clone())
     }
 
     /// Puts secrets into `value`. How it is to be hidden is [`Secrets::veil`] afterwards.
     ///
     /// # Errors
     /// Why one is not to be had; `value` must not be used then.
-    pub fn fill(&self, value: &mut Value) -> Result<(), String> {
-        let filled =
-            secret::fill_value(value, &mut |name| self.value(name).map(|value| value.expose_secret().to_owned()));
-        filled.map_err(|unfilled: FillError<Lack>| unfilled.to_string())
+    pub fn fill_value(&self, value: &mut Value) -> Result<(), String> {
+        let filled = secret::fill_value(value, &mut |name| {
+            self.secret_value(name).map(|value| value.expose_secret().to_owned())
+        });
+        filled.map_err(|unfilled: FillError<SecretRefused>| unfilled.to_string())
     }
 
     /// The same for arguments.
@@ -120,7 +121,7 @@ impl Secrets {
     /// As [`Secrets::fill`].
     pub fn fill_arguments(&self, arguments: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         let mut value = Value::Object(arguments.clone());
-        self.fill(&mut value)?;
+        self.fill_value(&mut value)?;
         match value {
             Value::Object(filled) => Ok(filled),
             _ => Err("arguments are an object".to_owned()),
@@ -129,8 +130,8 @@ impl Secrets {
 
     /// What hides every secret that this process has seen, those that were changed or removed since among them: of these the
     /// last ones, a mebibyte in all.
-    pub fn veil(&self) -> Arc<Veil> {
-        self.0.as_ref().map_or_else(Arc::default, |shelf| shelf.veil())
+    pub fn redactor(&self) -> Arc<Redactor> {
+        self.0.as_ref().map_or_else(Arc::default, |shelf| shelf.redactor())
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! It must not know tools or results: it hands on bytes and ends.
 
-mod way;
+mod network_proxy;
 
 use std::{
     io::{self, Write as _},
@@ -25,15 +25,15 @@ use tokio::{
 };
 
 use crate::{
-    asking::Asks,
-    environment::Environment,
+    environment::CommandEnvironment,
     exec::{
-        Launcher, descendants,
-        frame::{self, Order, Report},
+        ExecLauncher, descendants,
+        frame::{self, ChildOrder, ChildReport},
     },
-    sandbox::{Bounds, Needs, Network, Sandbox, SandboxError, Unlisted},
+    live_questions::CallQuestions,
+    sandbox::{CallNeeds, NetworkAccess, Sandbox, SandboxBounds, SandboxError, UnlistedHosts},
 };
-use way::Way;
+use network_proxy::ProxyState;
 
 /// What the exec child has to end everything before it is given up: more than its own grace and patience.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -43,19 +43,19 @@ const PATIENCE: Duration = Duration::from_secs(8);
 ///
 /// Dropping the last handle kills what still runs, in the background too.
 #[derive(Clone, Debug)]
-pub struct Shells {
-    launcher: Launcher,
+pub struct SessionShell {
+    launcher: ExecLauncher,
     sandbox: Sandbox,
-    session: Arc<Mutex<Session>>,
+    session: Arc<Mutex<ShellSession>>,
     /// Where the shell was after the last command, for those who must not wait for it.
     folder: Arc<watch::Sender<Option<PathBuf>>>,
     /// Where it looked for programs then.
-    path: Arc<watch::Sender<SearchPath>>,
+    path: Arc<watch::Sender<SearchPathState>>,
 }
 
 /// Where the shell looks for programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum SearchPath {
+enum SearchPathState {
     /// Where its surroundings say.
     #[default]
     Given,
@@ -66,17 +66,17 @@ enum SearchPath {
 }
 
 #[derive(Debug, Default)]
-struct Session {
-    link: Option<Link>,
+struct ShellSession {
+    link: Option<ChildLink>,
     /// Where a new shell starts; absent before the first one.
     cwd: Option<PathBuf>,
     /// What the next command has to be told.
-    lost: Option<Lost>,
+    lost: Option<ShellLoss>,
 }
 
 /// Why the shell of the command before is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum ShellLoss {
     /// A command was stopped.
     Stopped,
     /// A command ended the shell.
@@ -85,16 +85,16 @@ pub enum Lost {
 
 /// A connection to an exec child. Closing it is the order to kill everything.
 #[derive(Debug)]
-struct Link {
+struct ChildLink {
     stream: UnixStream,
     received: BytesMut,
     child: Child,
-    way: Way,
+    proxy: ProxyState,
 }
 
 /// What a command is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Job {
+pub struct ShellJob {
     /// Shell text.
     pub command: String,
     /// The folder for this command alone; absent means where the shell is.
@@ -106,7 +106,7 @@ pub struct Job {
     /// Whether it is given something to read while it runs; otherwise its input is empty.
     pub input: bool,
     /// What it was granted beyond the sandbox. It then runs in a shell of its own, which ends with it.
-    pub needs: Needs,
+    pub needs: CallNeeds,
     /// Whether it runs in a shell of its own for another reason.
     pub alone: bool,
     /// What was approved: where anything of it is otherwise by now, nothing is run.
@@ -114,12 +114,12 @@ pub struct Job {
     /// On behalf of which call, for the log; empty for a person's own.
     pub call: String,
     /// What that call asks people.
-    pub asks: Asks,
+    pub asks: CallQuestions,
 }
 
 /// What a command that runs does next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ShellEvent {
     /// It wrote something, to either output.
     Output(Vec<u8>),
     /// So many more bytes of its input are where it can read them.
@@ -150,14 +150,14 @@ pub enum ShellError {
     Broken(#[source] io::Error),
 }
 
-impl Shells {
+impl SessionShell {
     /// A session without a shell yet: nothing is started here.
-    pub fn new(launcher: Launcher) -> Self {
-        Self::held(launcher, Sandbox::default())
+    pub fn new(launcher: ExecLauncher) -> Self {
+        Self::with_sandbox(launcher, Sandbox::default())
     }
 
     /// The same, whose commands a sandbox holds.
-    pub fn held(launcher: Launcher, sandbox: Sandbox) -> Self {
+    pub fn with_sandbox(launcher: ExecLauncher, sandbox: Sandbox) -> Self {
         Self {
             launcher,
             sandbox,
@@ -173,16 +173,16 @@ impl Shells {
     }
 
     /// The folder that the shell was in after the last command; absent before the first.
-    pub fn folder(&self) -> Option<PathBuf> {
+    pub fn last_folder(&self) -> Option<PathBuf> {
         self.folder.borrow().clone()
     }
 
     /// Where the shell looked for programs after the last command; none if nobody knows.
-    pub fn search_path(&self, environment: &Environment) -> Option<String> {
+    pub fn search_path(&self, environment: &CommandEnvironment) -> Option<String> {
         match &*self.path.borrow() {
-            SearchPath::Given => environment.get("PATH").and_then(|path| path.to_str()).map(str::to_owned),
-            SearchPath::Is(path) => Some(path.clone()),
-            SearchPath::Unknown => None,
+            SearchPathState::Given => environment.get("PATH").and_then(|path| path.to_str()).map(str::to_owned),
+            SearchPathState::Is(path) => Some(path.clone()),
+            SearchPathState::Unknown => None,
         }
     }
 
@@ -193,7 +193,12 @@ impl Shells {
     /// # Errors
     /// [`ShellError::Start`] if there is no shell to be had, [`ShellError::Sandbox`] if it cannot be held as it must be,
     /// [`ShellError::Moved`] if it is not where it must be. That something is not what was approved is told by [`Running::next`].
-    pub async fn run(&self, job: Job, cwd: &Path, environment: &Environment) -> Result<Running, ShellError> {
+    pub async fn run(
+        &self,
+        job: ShellJob,
+        cwd: &Path,
+        environment: &CommandEnvironment,
+    ) -> Result<RunningCommand, ShellError> {
         let mut session = Arc::clone(&self.session).lock_owned().await;
         if job.command.contains('\0') {
             return Err(ShellError::Start("the command holds a NUL character".to_owned()));
@@ -204,10 +209,11 @@ impl Shells {
         }
         let is_widened = self.sandbox.is_on() && !job.needs.is_empty();
         let is_apart = is_widened || job.alone;
-        let bounds = || self.sandbox.bounds(cwd, environment);
-        let open = |session: &Session, bounds| {
+        let bounds = || self.sandbox.base_bounds(cwd, environment);
+        let open = |session: &ShellSession, bounds| {
             let start = session.cwd.as_deref().filter(|last| last.is_dir()).unwrap_or(cwd);
-            launch(&self.launcher, start, environment, bounds).map_err(|error| ShellError::Start(error.to_string()))
+            launch_child(&self.launcher, start, environment, bounds)
+                .map_err(|error| ShellError::Start(error.to_string()))
         };
         let mut link = match session.link.take_if(|_| !is_apart) {
             Some(link) if link.is_open() => link,
@@ -215,27 +221,41 @@ impl Shells {
             _ if is_apart => {
                 // What it needs is named from where it runs.
                 let from = job.cwd.as_deref().unwrap_or(&place);
-                open(&session, self.sandbox.widened(cwd, from, environment, &job.needs)?)?
+                open(&session, self.sandbox.widened_bounds(cwd, from, environment, &job.needs)?)?
             }
             stale => {
                 if stale.is_some() {
-                    session.lost = Some(Lost::Exited);
+                    session.lost = Some(ShellLoss::Exited);
                 }
                 open(&session, bounds()?)?
             }
         };
-        link.open_way().await?;
+        link.open_proxy().await?;
         let cwd = job.cwd.map(|cwd| cwd.to_str().map(str::to_owned).ok_or(())).transpose();
         let cwd = cwd.map_err(|()| ShellError::Start("the folder's name is not UTF-8".to_owned()))?;
-        let order =
-            Order::Run(frame::Run { command: job.command, cwd, env: job.env, input: job.input, pins: job.pins });
-        let lost = if is_apart { None } else { session.lost.replace(Lost::Stopped) };
-        let asks = if self.sandbox.unlisted() == Unlisted::Ask { job.asks } else { Asks::default() };
+        let order = ChildOrder::Run(frame::ShellCommand {
+            command: job.command,
+            cwd,
+            env: job.env,
+            input: job.input,
+            pins: job.pins,
+        });
+        let lost = if is_apart { None } else { session.lost.replace(ShellLoss::Stopped) };
+        let asks = if self.sandbox.unlisted() == UnlistedHosts::Ask { job.asks } else { CallQuestions::default() };
         link.begin_call(&job.call, asks);
         // An order that was not taken whole is not run.
         link.stream.write_all(&order.encode()).await.map_err(|error| ShellError::Start(error.to_string()))?;
         let (folder, path) = (Arc::clone(&self.folder), Arc::clone(&self.path));
-        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder, path, is_apart, notes: Vec::new() })
+        Ok(RunningCommand {
+            session,
+            link: Some(link),
+            lost,
+            stop: StopState::No,
+            folder,
+            path,
+            is_apart,
+            notes: Vec::new(),
+        })
     }
 
     /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same
@@ -243,7 +263,7 @@ impl Shells {
     pub async fn close(&self) {
         let mut session = self.session.lock().await;
         if let Some(mut link) = session.link.take() {
-            session.lost = Some(Lost::Stopped);
+            session.lost = Some(ShellLoss::Stopped);
             // The end of what it reads is the order to end.
             let _ = link.stream.shutdown().await;
             let ended = async {
@@ -260,32 +280,32 @@ impl Shells {
 
 /// A command that runs. Nobody else can use the shell while this is there.
 #[derive(Debug)]
-pub struct Running {
-    session: OwnedMutexGuard<Session>,
-    link: Option<Link>,
-    lost: Option<Lost>,
-    stop: Stop,
+pub struct RunningCommand {
+    session: OwnedMutexGuard<ShellSession>,
+    link: Option<ChildLink>,
+    lost: Option<ShellLoss>,
+    stop: StopState,
     folder: Arc<watch::Sender<Option<PathBuf>>>,
-    path: Arc<watch::Sender<SearchPath>>,
+    path: Arc<watch::Sender<SearchPathState>>,
     /// In a shell of its own, which leaves the session's as it is.
     is_apart: bool,
     notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stop {
+enum StopState {
     No,
     Until(tokio::time::Instant),
 }
 
-impl Running {
+impl RunningCommand {
     /// Why this command has a new shell, if it replaced another.
-    pub const fn lost(&self) -> Option<Lost> {
+    pub const fn shell_loss(&self) -> Option<ShellLoss> {
         self.lost
     }
 
     /// Where the next new shell will start.
-    pub fn cwd(&self) -> Option<&Path> {
+    pub fn next_cwd(&self) -> Option<&Path> {
         self.session.cwd.as_deref()
     }
 
@@ -295,7 +315,7 @@ impl Running {
     }
 
     /// The process that leads everything that runs here; absent once it was waited for.
-    pub fn leader(&self) -> Option<u32> {
+    pub fn leader_pid(&self) -> Option<u32> {
         self.link.as_ref()?.child.id()
     }
 
@@ -304,9 +324,9 @@ impl Running {
     ///
     /// # Errors
     /// [`ShellError::Broken`] if the exec child is gone.
-    pub async fn give(&mut self, bytes: Vec<u8>) -> Result<(), ShellError> {
+    pub async fn write_input(&mut self, bytes: Vec<u8>) -> Result<(), ShellError> {
         let link = self.link.as_mut().ok_or_else(|| ShellError::Broken(io::ErrorKind::NotConnected.into()))?;
-        link.stream.write_all(&Order::Input(bytes).encode()).await.map_err(ShellError::Broken)
+        link.stream.write_all(&ChildOrder::Input(bytes).encode()).await.map_err(ShellError::Broken)
     }
 
     /// Whether the shell is gone since the last event: the next command gets a new one.
@@ -316,10 +336,10 @@ impl Running {
 
     /// Tells the command to end, and everything with it. [`Running::next`] goes on until [`Event::Stopped`].
     pub async fn stop(&mut self) {
-        let (Stop::No, Some(link)) = (self.stop, &mut self.link) else { return };
-        self.stop = Stop::Until(tokio::time::Instant::now() + PATIENCE);
+        let (StopState::No, Some(link)) = (self.stop, &mut self.link) else { return };
+        self.stop = StopState::Until(tokio::time::Instant::now() + PATIENCE);
         // An exec child that does not take it is gone, which the next read shows.
-        let _ = link.stream.write_all(&Order::Stop.encode()).await;
+        let _ = link.stream.write_all(&ChildOrder::Stop.encode()).await;
     }
 
     /// Waits for what the command does next; not to be asked after its end.
@@ -328,32 +348,32 @@ impl Running {
     ///
     /// # Errors
     /// [`ShellError`], after which everything was killed.
-    pub async fn next(&mut self) -> Result<Event, ShellError> {
+    pub async fn next(&mut self) -> Result<ShellEvent, ShellError> {
         let link = self.link.as_mut().ok_or_else(|| ShellError::Broken(io::ErrorKind::NotConnected.into()))?;
         let report = match self.stop {
-            Stop::No => link.next().await,
-            Stop::Until(deadline) => match tokio::time::timeout_at(deadline, link.next()).await {
+            StopState::No => link.next().await,
+            StopState::Until(deadline) => match tokio::time::timeout_at(deadline, link.next()).await {
                 Ok(report) => report,
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
         };
-        if matches!(report, Ok(Report::Ended(_))) {
+        if matches!(report, Ok(ChildReport::Ended(_))) {
             self.notes = link.end_call();
         }
         match report {
-            Ok(Report::Output(bytes)) => Ok(Event::Output(bytes)),
-            Ok(Report::Taken(count)) => Ok(Event::Taken(count)),
-            Ok(Report::Ended(ended)) if self.is_apart => {
+            Ok(ChildReport::Output(bytes)) => Ok(ShellEvent::Output(bytes)),
+            Ok(ChildReport::Taken(count)) => Ok(ShellEvent::Taken(count)),
+            Ok(ChildReport::Ended(ended)) if self.is_apart => {
                 // Closing it ends what it left behind.
                 self.link = None;
-                let is_stopped = matches!(self.stop, Stop::Until(_)) && !ended.alive;
-                Ok(if is_stopped { Event::Stopped } else { Event::Exited(ended.code) })
+                let is_stopped = matches!(self.stop, StopState::Until(_)) && !ended.alive;
+                Ok(if is_stopped { ShellEvent::Stopped } else { ShellEvent::Exited(ended.code) })
             }
-            Ok(Report::Failed(reason)) if self.is_apart => {
+            Ok(ChildReport::Failed(reason)) if self.is_apart => {
                 self.link = None;
                 Err(ShellError::Start(reason))
             }
-            Ok(Report::Changed(what)) => {
+            Ok(ChildReport::Changed(what)) => {
                 link.end_call();
                 if !self.is_apart {
                     // The shell is as it was, and so is what the next command has to be told.
@@ -363,42 +383,42 @@ impl Running {
                 self.link = None;
                 Err(ShellError::Changed(what))
             }
-            Ok(Report::Ended(ended)) => {
+            Ok(ChildReport::Ended(ended)) => {
                 self.session.link = self.link.take();
                 self.path.send_replace(match (ended.alive, ended.path) {
                     // The next one is new.
-                    (false, _) => SearchPath::Given,
-                    (true, Some(path)) => SearchPath::Is(path),
-                    (true, None) => SearchPath::Unknown,
+                    (false, _) => SearchPathState::Given,
+                    (true, Some(path)) => SearchPathState::Is(path),
+                    (true, None) => SearchPathState::Unknown,
                 });
                 if let Some(cwd) = ended.cwd {
                     let cwd = PathBuf::from(cwd);
                     self.folder.send_replace(Some(cwd.clone()));
                     self.session.cwd = Some(cwd);
                 }
-                let stopped = matches!(self.stop, Stop::Until(_)) && !ended.alive;
+                let stopped = matches!(self.stop, StopState::Until(_)) && !ended.alive;
                 self.session.lost = match (ended.alive, stopped) {
                     (true, _) => None,
-                    (false, true) => Some(Lost::Stopped),
-                    (false, false) => Some(Lost::Exited),
+                    (false, true) => Some(ShellLoss::Stopped),
+                    (false, false) => Some(ShellLoss::Exited),
                 };
-                Ok(if stopped { Event::Stopped } else { Event::Exited(ended.code) })
+                Ok(if stopped { ShellEvent::Stopped } else { ShellEvent::Exited(ended.code) })
             }
-            Ok(Report::Network(_)) => {
+            Ok(ChildReport::Network(_)) => {
                 self.link = None;
                 Err(ShellError::Broken(io::Error::other("the exec child spoke of its network twice")))
             }
-            Ok(Report::Failed(reason)) => {
+            Ok(ChildReport::Failed(reason)) => {
                 link.end_call();
                 self.session.link = self.link.take();
-                self.session.lost = Some(Lost::Exited);
-                self.path.send_replace(SearchPath::Given);
+                self.session.lost = Some(ShellLoss::Exited);
+                self.path.send_replace(SearchPathState::Given);
                 Err(ShellError::Start(reason))
             }
             Err(error) => {
                 self.link = None;
                 if !self.is_apart {
-                    self.path.send_replace(SearchPath::Given);
+                    self.path.send_replace(SearchPathState::Given);
                 }
                 Err(ShellError::Broken(error))
             }
@@ -406,7 +426,7 @@ impl Running {
     }
 }
 
-impl Link {
+impl ChildLink {
     /// Whether the exec child is still there, as far as is known.
     fn is_open(&self) -> bool {
         let mut byte = [0];
@@ -424,9 +444,9 @@ impl Link {
         }
     }
 
-    async fn next(&mut self) -> io::Result<Report> {
+    async fn next(&mut self) -> io::Result<ChildReport> {
         loop {
-            if let Some((report, length)) = Report::decode(&self.received).map_err(io::Error::other)? {
+            if let Some((report, length)) = ChildReport::decode(&self.received).map_err(io::Error::other)? {
                 self.received.advance(length);
                 return Ok(report);
             }
@@ -437,22 +457,27 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for ChildLink {
     fn drop(&mut self) {
         self.kill_orphans();
     }
 }
 
-fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment, bounds: Option<Bounds>) -> io::Result<Link> {
-    crate::exec::begun();
+fn launch_child(
+    launcher: &ExecLauncher,
+    cwd: &Path,
+    environment: &CommandEnvironment,
+    bounds: Option<SandboxBounds>,
+) -> io::Result<ChildLink> {
+    crate::exec::note_started();
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     // Less than a socket holds, unless thousands of paths are named: then it is not started.
     ours.set_nonblocking(true)?;
-    let way = match bounds.as_ref().map(|bounds| &bounds.network) {
-        Some(Network::Hosts(hosts)) => Way::Awaited(hosts.clone()),
-        Some(Network::Off | Network::On) | None => Way::None,
+    let proxy = match bounds.as_ref().map(|bounds| &bounds.network) {
+        Some(NetworkAccess::Hosts(hosts)) => ProxyState::Awaited(hosts.clone()),
+        Some(NetworkAccess::Off | NetworkAccess::On) | None => ProxyState::None,
     };
-    ours.write_all(&Order::Begin(bounds).encode())?;
+    ours.write_all(&ChildOrder::Begin(bounds).encode())?;
     let mut command = Command::new(&launcher.program);
     command
         .args(&launcher.leading_args)
@@ -463,9 +488,9 @@ fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment, bounds: Op
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .stderr(Stdio::inherit());
-    if matches!(way, Way::Awaited(_)) {
-        way::point_at_proxy(&mut command);
+    if matches!(proxy, ProxyState::Awaited(_)) {
+        network_proxy::point_at_proxy(&mut command);
     }
-    let child = crate::exec::spawn(&mut command)?;
-    Ok(Link { stream: UnixStream::from_std(ours)?, received: BytesMut::new(), child, way })
+    let child = crate::exec::spawn_tracked(&mut command)?;
+    Ok(ChildLink { stream: UnixStream::from_std(ours)?, received: BytesMut::new(), child, proxy })
 }

@@ -20,12 +20,12 @@ pub(crate) fn start_of(text: &str, most: usize) -> &str {
 }
 
 /// Counts lines as hosts do: one more than there are line ends, none in an empty text.
-pub(crate) fn lines(text: &str) -> usize {
+pub(crate) fn count_lines(text: &str) -> usize {
     if text.is_empty() { 0 } else { text.bytes().filter(|byte| *byte == b'\n').count() + 1 }
 }
 
 /// A size for people.
-pub(crate) fn size(bytes: u64) -> String {
+pub(crate) fn format_size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
     let kib = bytes as f64 / 1024.0;
     match bytes {
@@ -37,7 +37,7 @@ pub(crate) fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{end_of, lines, size, start_of};
+    use super::{count_lines, end_of, format_size, start_of};
 
     #[test]
     fn a_cut_leaves_whole_characters() {
@@ -47,11 +47,11 @@ mod tests {
 
     #[test]
     fn a_trailing_line_end_counts_one_more_line() {
-        assert_eq!(["", "a", "done\n", "a\nb"].map(lines), [0, 1, 2, 2]);
+        assert_eq!(["", "a", "done\n", "a\nb"].map(count_lines), [0, 1, 2, 2]);
     }
 
     #[test]
     fn a_size_has_a_unit() {
-        assert_eq!([0, 51_200, 3 << 20].map(size), ["0 B", "50.0 KiB", "3.0 MiB"]);
+        assert_eq!([0, 51_200, 3 << 20].map(format_size), ["0 B", "50.0 KiB", "3.0 MiB"]);
     }
 }

@@ -9,17 +9,17 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     arguments,
-    outcome::{Failure, Output},
-    todo::{Phase, Status, Task},
-    tool::{Context, Tool},
+    outcome::{CallFailure, CallOutput},
+    todo::{PhaseTask, TaskPhase, TaskStatus},
+    tool::{AgentTool, ToolContext},
 };
 
 /// The tool `todo_write`.
-pub struct TodoWrite {
+pub struct TodoWriteTool {
     spec: ToolSpec,
 }
 
-impl Default for TodoWrite {
+impl Default for TodoWriteTool {
     fn default() -> Self {
         let text = |description: &str| json!({"type": "string", "description": description});
         let status = json!({"type": "string", "enum": ["pending", "in_progress", "completed", "abandoned"]});
@@ -58,13 +58,13 @@ impl Default for TodoWrite {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
-    ops: Vec<Op>,
+struct TodoWriteArguments {
+    ops: Vec<TodoOp>,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-enum Op {
+enum TodoOp {
     Replace {
         phases: Vec<NewPhase>,
     },
@@ -77,7 +77,7 @@ enum Op {
     Update {
         id: String,
         #[serde(flatten)]
-        change: Change,
+        change: TaskChange,
     },
     RemoveTask {
         id: String,
@@ -95,63 +95,67 @@ struct NewPhase {
 struct NewTask {
     content: String,
     #[serde(default)]
-    status: Status,
+    status: TaskStatus,
     notes: Option<String>,
     details: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Change {
+struct TaskChange {
     content: Option<String>,
-    status: Option<Status>,
+    status: Option<TaskStatus>,
     notes: Option<String>,
     details: Option<String>,
 }
 
-impl Tool for TodoWrite {
+impl AgentTool for TodoWriteTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
-            let Arguments { ops } = arguments::parse(&self.spec.name, arguments)?;
+            let TodoWriteArguments { ops } = arguments::parse_arguments(&self.spec.name, arguments)?;
             let mut phases = cx.todos.get();
             for (at, op) in ops.into_iter().enumerate() {
-                apply(&mut phases, op)
-                    .map_err(|problem| Failure::Failed(format!("ops[{at}]: {problem}; nothing was changed")))?;
+                apply_op(&mut phases, op)
+                    .map_err(|problem| CallFailure::Failed(format!("ops[{at}]: {problem}; nothing was changed")))?;
             }
             begin_one(&mut phases);
             cx.todos.set(phases.clone());
             let details = json!({"phases": phases, "storage": cx.todos.storage});
-            Ok(Output::text(shown(&phases)).with_details(details))
+            Ok(CallOutput::from_text(render_phases(&phases)).with_details(details))
         })
     }
 }
 
-fn apply(phases: &mut Vec<Phase>, op: Op) -> Result<(), String> {
+fn apply_op(phases: &mut Vec<TaskPhase>, op: TodoOp) -> Result<(), String> {
     match op {
-        Op::Replace { phases: new } => {
+        TodoOp::Replace { phases: new } => {
             phases.clear();
-            new.into_iter().for_each(|phase| add(phases, phase));
+            new.into_iter().for_each(|phase| add_phase(phases, phase));
         }
-        Op::AddPhase(phase) => add(phases, phase),
-        Op::AddTask { phase, task } => {
-            let task = numbered(task, next_id("task", task_ids(phases)));
+        TodoOp::AddPhase(phase) => add_phase(phases, phase),
+        TodoOp::AddTask { phase, task } => {
+            let task = with_id(task, next_id("task", task_ids(phases)));
             let known = phases.iter().map(|phase| phase.id.as_str()).collect::<Vec<_>>().join(", ");
             let phase = phases.iter_mut().find(|known| known.id == phase || known.name == phase);
             phase.ok_or_else(|| format!("there is no such phase; known: {known}"))?.tasks.push(task);
         }
-        Op::Update { id, change } => {
+        TodoOp::Update { id, change } => {
             let task = phases.iter_mut().flat_map(|phase| &mut phase.tasks).find(|task| task.id == id);
             let task = task.ok_or_else(|| format!("there is no task {id}"))?;
-            let Change { content, status, notes, details } = change;
+            let TaskChange { content, status, notes, details } = change;
             task.content = content.unwrap_or_else(|| std::mem::take(&mut task.content));
             task.status = status.unwrap_or(task.status);
             task.notes = notes.or_else(|| task.notes.take());
             task.details = details.or_else(|| task.details.take());
         }
-        Op::RemoveTask { id } => {
+        TodoOp::RemoveTask { id } => {
             let phase = phases.iter_mut().find(|phase| phase.tasks.iter().any(|task| task.id == id));
             phase.ok_or_else(|| format!("there is no task {id}"))?.tasks.retain(|task| task.id != id);
         }
@@ -160,35 +164,35 @@ fn apply(phases: &mut Vec<Phase>, op: Op) -> Result<(), String> {
 }
 
 /// Leaves one task in progress, as long as one is open: the first that is, else the first that is pending.
-fn begin_one(phases: &mut [Phase]) {
-    let mut tasks: Vec<&mut Task> = phases.iter_mut().flat_map(|phase| &mut phase.tasks).collect();
-    let of = |tasks: &[&mut Task], status| tasks.iter().position(|task| task.status == status);
-    let Some(begun) = of(&tasks, Status::InProgress).or_else(|| of(&tasks, Status::Pending)) else { return };
+fn begin_one(phases: &mut [TaskPhase]) {
+    let mut tasks: Vec<&mut PhaseTask> = phases.iter_mut().flat_map(|phase| &mut phase.tasks).collect();
+    let of = |tasks: &[&mut PhaseTask], status| tasks.iter().position(|task| task.status == status);
+    let Some(begun) = of(&tasks, TaskStatus::InProgress).or_else(|| of(&tasks, TaskStatus::Pending)) else { return };
     for (at, task) in tasks.iter_mut().enumerate() {
         if at == begun {
-            task.status = Status::InProgress;
-        } else if task.status == Status::InProgress {
-            task.status = Status::Pending;
+            task.status = TaskStatus::InProgress;
+        } else if task.status == TaskStatus::InProgress {
+            task.status = TaskStatus::Pending;
         }
     }
 }
 
-fn add(phases: &mut Vec<Phase>, NewPhase { name, tasks }: NewPhase) {
+fn add_phase(phases: &mut Vec<TaskPhase>, NewPhase { name, tasks }: NewPhase) {
     let id = next_id("phase", phases.iter().map(|phase| phase.id.as_str()));
-    phases.push(Phase { id, name, tasks: Vec::new() });
+    phases.push(TaskPhase { id, name, tasks: Vec::new() });
     for task in tasks {
-        let task = numbered(task, next_id("task", task_ids(phases)));
+        let task = with_id(task, next_id("task", task_ids(phases)));
         if let Some(phase) = phases.last_mut() {
             phase.tasks.push(task);
         }
     }
 }
 
-fn numbered(NewTask { content, status, notes, details }: NewTask, id: String) -> Task {
-    Task { id, content, status, notes, details }
+fn with_id(NewTask { content, status, notes, details }: NewTask, id: String) -> PhaseTask {
+    PhaseTask { id, content, status, notes, details }
 }
 
-fn task_ids(phases: &[Phase]) -> impl Iterator<Item = &str> {
+fn task_ids(phases: &[TaskPhase]) -> impl Iterator<Item = &str> {
     phases.iter().flat_map(|phase| &phase.tasks).map(|task| task.id.as_str())
 }
 
@@ -198,7 +202,7 @@ fn next_id<'a>(kind: &str, used: impl Iterator<Item = &'a str>) -> String {
     format!("{kind}-{}", numbers.max().unwrap_or(0) + 1)
 }
 
-fn shown(phases: &[Phase]) -> String {
+fn render_phases(phases: &[TaskPhase]) -> String {
     let tasks = || phases.iter().flat_map(|phase| &phase.tasks);
     if phases.is_empty() {
         return "The list is empty".to_owned();
@@ -209,10 +213,10 @@ fn shown(phases: &[Phase]) -> String {
         text.push_str(&format!("\n\n{} ({})", phase.name, phase.id));
         for task in &phase.tasks {
             let mark = match task.status {
-                Status::Pending => ' ',
-                Status::InProgress => '>',
-                Status::Completed => 'x',
-                Status::Abandoned => '-',
+                TaskStatus::Pending => ' ',
+                TaskStatus::InProgress => '>',
+                TaskStatus::Completed => 'x',
+                TaskStatus::Abandoned => '-',
             };
             text.push_str(&format!("\n[{mark}] {}: {}", task.id, task.content));
         }
@@ -224,19 +228,19 @@ fn shown(phases: &[Phase]) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::TodoWrite;
+    use super::TodoWriteTool;
     use crate::{
-        todo::Todos,
-        tool::testing::{Case, failure, text},
+        todo::TodoList,
+        tool::testing::{ToolFixture, failure, text},
     };
 
-    async fn listed(case: &Case, ops: Value) -> String {
-        text(&case.run(&TodoWrite::default(), json!({"ops": ops})).await).to_owned()
+    async fn listed(case: &ToolFixture, ops: Value) -> String {
+        text(&case.run(&TodoWriteTool::default(), json!({"ops": ops})).await).to_owned()
     }
 
     #[tokio::test]
     async fn operations_change_the_list_in_order() {
-        let case = Case::new();
+        let case = ToolFixture::new();
         let tasks = json!([{"content": "look"}, {"content": "think", "status": "in_progress"}]);
         for (ops, want) in [
             (json!([]), "The list is empty"),
@@ -263,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_task_is_in_progress_as_long_as_one_is_open() {
-        let case = Case::new();
+        let case = ToolFixture::new();
         let begins = |status: &str| json!({"content": status, "status": status});
         let list = |of: &[&str]| {
             let tasks: Vec<Value> = of.iter().map(|status| begins(status)).collect();
@@ -285,18 +289,18 @@ mod tests {
 
     #[tokio::test]
     async fn the_list_is_in_the_details_and_reads_back() {
-        let case = Case::new();
+        let case = ToolFixture::new();
         let ops = json!([{"op": "add_phase", "name": "A", "tasks": [{"content": "x", "notes": "n"}]}]);
-        let details = case.run(&TodoWrite::default(), json!({"ops": ops})).await.unwrap().details.unwrap();
+        let details = case.run(&TodoWriteTool::default(), json!({"ops": ops})).await.unwrap().details.unwrap();
         let task = json!({"id": "task-1", "content": "x", "status": "in_progress", "notes": "n"});
         assert_eq!(details, json!({"phases": [{"id": "phase-1", "name": "A", "tasks": [task]}], "storage": "session"}));
-        assert_eq!(Todos::phases_of(&details), Some(case.cx.todos.get()));
+        assert_eq!(TodoList::phases_of(&details), Some(case.cx.todos.get()));
         assert_eq!(case.cx.todos.open_count(), 1);
     }
 
     #[tokio::test]
     async fn an_operation_that_fails_leaves_the_list_as_it_was() {
-        let case = Case::new();
+        let case = ToolFixture::new();
         for (ops, want) in [
             (
                 json!([{"op": "add_phase", "name": "A"}, {"op": "remove_task", "id": "task-9"}]),
@@ -309,7 +313,7 @@ mod tests {
             ),
             (json!([{"op": "add_task"}]), "Invalid arguments for todo_write:\n- missing field `phase`"),
         ] {
-            let got = case.run(&TodoWrite::default(), json!({"ops": ops})).await;
+            let got = case.run(&TodoWriteTool::default(), json!({"ops": ops})).await;
             assert_eq!(failure(&got), want);
             assert!(case.cx.todos.get().is_empty());
         }

@@ -15,14 +15,14 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    asking::Asks,
-    environment::Environment,
-    intercept::Interceptor,
-    outcome::{Failure, Output},
-    roots::Roots,
-    secrets::Secrets,
-    shell::Shells,
-    todo::Todos,
+    environment::CommandEnvironment,
+    intercept::CommandInterceptor,
+    live_questions::CallQuestions,
+    outcome::{CallFailure, CallOutput},
+    roots::AllowedRoots,
+    secrets::GatewaySecrets,
+    shell::SessionShell,
+    todo::TodoList,
 };
 
 /// How long a command may take where nothing is said, not by the settings either.
@@ -30,18 +30,18 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Who does a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum CallRoute {
     /// This process, by [`Tool::run`].
     Here,
     /// A person: the engine asks what the arguments say.
     Person,
     /// Somebody at the other end of a connection. It is sent at most once, whatever the spec says of repeating.
-    Peer(Away),
+    Peer(PeerRoute),
 }
 
 /// A call that somebody else does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Away {
+pub struct PeerRoute {
     /// Who.
     pub peer: PeerId,
     /// What it is for policy and contracts.
@@ -51,7 +51,7 @@ pub struct Away {
 }
 
 /// Something that a run can call.
-pub trait Tool: Send + Sync {
+pub trait AgentTool: Send + Sync {
     /// What it is called, takes and does. The schema is without the intent; see [`crate::with_intent`].
     fn spec(&self) -> &ToolSpec;
 
@@ -59,27 +59,27 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     /// [`Failure::Invalid`] that names what is wrong.
-    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-        crate::validate(self.spec(), arguments)
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        crate::validate_arguments(self.spec(), arguments)
     }
 
     /// Says who does a call with these arguments, and puts them into the one form in which they are judged and done.
     ///
     /// # Errors
     /// Why nobody can do it.
-    fn route(&self, _arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
-        Ok(Route::Here)
+    fn route_call(&self, _arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
+        Ok(CallRoute::Here)
     }
 
     /// Looks at what a call with these arguments would run from disk, before it is judged. None for a tool that runs nothing.
     ///
     /// # Errors
     /// Why it cannot be done whoever allows it, so that nobody is asked.
-    fn look<'a>(
+    fn pin_files<'a>(
         &'a self,
         _arguments: &'a Map<String, Value>,
-        _cx: &'a Context,
-    ) -> BoxFuture<'a, Result<Option<Pins>, Failure>> {
+        _cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Option<Pins>, CallFailure>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
@@ -87,40 +87,44 @@ pub trait Tool: Send + Sync {
     ///
     /// *Cancellation*: ends with [`Failure::Cancelled`] soon after `cx.cancel`. Dropping the future stops a command as well; a file is
     /// either as it was or as it was to be.
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>>;
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>>;
 }
 
 /// The surroundings of one call.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct ToolContext {
     /// The folder that relative paths start from, absolute.
     pub cwd: PathBuf,
     /// Which paths may be touched.
-    pub roots: Roots,
+    pub roots: AllowedRoots,
     /// The variables that commands start with.
-    pub environment: Environment,
+    pub environment: CommandEnvironment,
     /// The session's shell.
-    pub shells: Shells,
+    pub shells: SessionShell,
     /// The session's list of tasks.
-    pub todos: Todos,
+    pub todos: TodoList,
     /// The folder for outputs that are too long to show, from [`crate::artifacts::folder`]; without it they are cut only.
     pub artifacts: Option<PathBuf>,
     /// What may be released by name, and is kept out of what comes back.
-    pub secrets: Secrets,
+    pub secrets: GatewaySecrets,
     /// How long a command may take where nothing is said.
     pub bash_timeout: Duration,
     /// The longest that a command of the agent may take, whatever it asks for.
     pub bash_longest: Duration,
     /// Which commands of the agent are blocked, since there is a tool for them.
-    pub interceptor: Interceptor,
+    pub interceptor: CommandInterceptor,
     /// Stops the call.
     pub cancel: CancellationToken,
     /// Stops the commands of a run as well, for whoever made the surroundings.
     pub halt: CancellationToken,
     /// Where partial results go.
-    pub updates: Updates,
+    pub updates: UpdateSink,
     /// The form of `edit`, which decides how `read` marks lines.
-    pub edit_mode: EditMode,
+    pub edit_mode: EditFormat,
     /// Whether `read` numbers lines where the form of `edit` does not ask for marks.
     pub line_numbers: bool,
     /// Where the session's shell must be when a command of a run begins; absent means wherever it is.
@@ -130,39 +134,39 @@ pub struct Context {
     /// Which call it is, for the log; empty for what a person does.
     pub call: String,
     /// What it asks people while it works.
-    pub asks: Asks,
+    pub asks: CallQuestions,
 }
 
-impl Context {
+impl ToolContext {
     /// Surroundings with plain lines, no listener, no tasks, no folder for long outputs, and nobody to stop the call.
-    pub fn new(cwd: PathBuf, roots: Roots, environment: Environment, shells: Shells) -> Self {
+    pub fn new(cwd: PathBuf, roots: AllowedRoots, environment: CommandEnvironment, shells: SessionShell) -> Self {
         Self {
             cwd,
             roots,
             environment,
             shells,
-            todos: Todos::default(),
+            todos: TodoList::default(),
             artifacts: None,
-            secrets: Secrets::default(),
+            secrets: GatewaySecrets::default(),
             bash_timeout: COMMAND_TIMEOUT,
             bash_longest: Duration::MAX,
-            interceptor: Interceptor::default(),
+            interceptor: CommandInterceptor::default(),
             cancel: CancellationToken::new(),
             halt: CancellationToken::new(),
-            updates: Updates::default(),
-            edit_mode: EditMode::default(),
+            updates: UpdateSink::default(),
+            edit_mode: EditFormat::default(),
             line_numbers: false,
             pinned: None,
             pins: None,
             call: String::new(),
-            asks: Asks::default(),
+            asks: CallQuestions::default(),
         }
     }
 }
 
-impl Context {
+impl ToolContext {
     /// Waits until the call is to stop.
-    pub async fn stopped(&self) {
+    pub async fn wait_stopped(&self) {
         tokio::select! {
             () = self.cancel.cancelled() => {}
             () = self.halt.cancelled() => {}
@@ -173,7 +177,7 @@ impl Context {
 /// The form of `edit` (`edit.mode` in the settings).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EditMode {
+pub enum EditFormat {
     /// Exact text is replaced.
     #[default]
     Replace,
@@ -185,30 +189,30 @@ pub enum EditMode {
 
 /// Where the partial results of a call go. Each one replaces the one before.
 #[derive(Clone, Default)]
-pub struct Updates(Option<Arc<dyn Fn(Output) + Send + Sync>>);
+pub struct UpdateSink(Option<Arc<dyn Fn(CallOutput) + Send + Sync>>);
 
-impl Updates {
+impl UpdateSink {
     /// Hands every partial result to `listener`, which must not block.
-    pub fn new(listener: impl Fn(Output) + Send + Sync + 'static) -> Self {
+    pub fn new(listener: impl Fn(CallOutput) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
     /// Whether anybody listens; without a listener no partial result needs to be made.
-    pub const fn heard(&self) -> bool {
+    pub const fn has_listener(&self) -> bool {
         self.0.is_some()
     }
 
     /// Makes and hands on a partial result if somebody listens.
-    pub fn send(&self, output: impl FnOnce() -> Output) {
+    pub fn send_update(&self, output: impl FnOnce() -> CallOutput) {
         if let Some(listener) = &self.0 {
             listener(output());
         }
     }
 }
 
-impl fmt::Debug for Updates {
+impl fmt::Debug for UpdateSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Updates").field(&self.heard()).finish()
+        f.debug_tuple("Updates").field(&self.has_listener()).finish()
     }
 }
 
@@ -219,25 +223,25 @@ pub(crate) mod testing {
 
     use serde_json::Value;
 
-    use super::{Context, Failure, Output, Tool};
-    use crate::{Environment, Roots, Shells, exec::Launcher, validate};
+    use super::{AgentTool, CallFailure, CallOutput, ToolContext};
+    use crate::{AllowedRoots, CommandEnvironment, SessionShell, exec::ExecLauncher, validate_arguments};
 
-    pub(crate) struct Case {
+    pub(crate) struct ToolFixture {
         folder: tempfile::TempDir,
-        pub(crate) cx: Context,
+        pub(crate) cx: ToolContext,
     }
 
-    impl Case {
+    impl ToolFixture {
         /// An empty folder to which everything is confined, less `own`.
         pub(crate) fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let cwd = std::fs::canonicalize(folder.path()).unwrap();
-            let roots = Roots::new(&cwd, [cwd.join("own")]).unwrap();
-            let launcher = Launcher {
+            let roots = AllowedRoots::new(&cwd, [cwd.join("own")]).unwrap();
+            let launcher = ExecLauncher {
                 program: std::env::current_exe().unwrap(),
                 leading_args: crate::exec::tests::AS_CHILD.map(Into::into).to_vec(),
             };
-            let cx = Context::new(cwd, roots, Environment::clean([]), Shells::new(launcher));
+            let cx = ToolContext::new(cwd, roots, CommandEnvironment::clean_with([]), SessionShell::new(launcher));
             Self { folder, cx }
         }
 
@@ -254,16 +258,16 @@ pub(crate) mod testing {
             std::fs::read_to_string(self.path(name)).unwrap()
         }
 
-        pub(crate) async fn run(&self, tool: &impl Tool, arguments: Value) -> Result<Output, Failure> {
-            tool.run(validate(tool.spec(), &arguments)?, &self.cx).await
+        pub(crate) async fn run(&self, tool: &impl AgentTool, arguments: Value) -> Result<CallOutput, CallFailure> {
+            tool.run(validate_arguments(tool.spec(), &arguments)?, &self.cx).await
         }
     }
 
-    pub(crate) fn text(result: &Result<Output, Failure>) -> &str {
+    pub(crate) fn text(result: &Result<CallOutput, CallFailure>) -> &str {
         result.as_ref().unwrap().content[0].as_text().unwrap()
     }
 
-    pub(crate) fn failure(result: &Result<Output, Failure>) -> String {
+    pub(crate) fn failure(result: &Result<CallOutput, CallFailure>) -> String {
         result.as_ref().unwrap_err().to_string()
     }
 }

@@ -8,19 +8,19 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     ask,
-    outcome::{Failure, Output},
-    tool::{Context, Route, Tool},
+    outcome::{CallFailure, CallOutput},
+    tool::{AgentTool, CallRoute, ToolContext},
 };
 
 /// One of the tools of a workflow, for its spec.
-pub struct Workflow {
+pub struct WorkflowTool {
     spec: ToolSpec,
 }
 
-impl Workflow {
+impl WorkflowTool {
     /// `workflow_interview`, `workflow_plan`, `workflow_execution`.
-    pub fn all() -> [Self; 3] {
-        [interview(), plan(), execution()].map(|(name, description, schema)| Self {
+    pub fn all_tools() -> [Self; 3] {
+        [interview_tool(), plan_tool(), execution_tool()].map(|(name, description, schema)| Self {
             spec: ToolSpec {
                 name: name.to_owned(),
                 description: description.to_owned(),
@@ -34,9 +34,9 @@ impl Workflow {
     }
 }
 
-type Told = (&'static str, &'static str, Value);
+type ToolDescription = (&'static str, &'static str, Value);
 
-fn interview() -> Told {
+fn interview_tool() -> ToolDescription {
     let round = json!({"type": "object", "required": ["number", "component", "dimension", "ambiguity"], "properties": {
         "id": {"type": "string", "description": "Your name for the round"},
         "number": {"type": "integer", "minimum": 0, "description": "Counts the rounds"},
@@ -44,20 +44,20 @@ fn interview() -> Told {
         "dimension": {"type": "string", "description": "The side of it, such as goal or constraints"},
         "ambiguity": {"type": "number", "minimum": 0, "maximum": 1, "description": "How much is still open, from 0 to 1"},
     }, "description": "Where in the interview the question stands"});
-    let mut schema = ask::schema();
+    let mut schema = ask::questions_schema();
     schema["properties"]["questions"]["items"]["properties"]["round"] = round;
     let description = "Asks the person questions in an interview before the work, round by round, and waits for the answers. Say with \
                        each where in the interview it stands.";
     ("workflow_interview", description, schema)
 }
 
-fn plan() -> Told {
+fn plan_tool() -> ToolDescription {
     let description = "Puts a plan to the person and waits until it is approved, changes are requested, or it is rejected. Carry it \
                        out only once it is approved; revise it and ask again where changes are requested.";
     ("workflow_plan", description, sign_off("plan", "The whole plan, in Markdown"))
 }
 
-fn execution() -> Told {
+fn execution_tool() -> ToolDescription {
     let description = "Asks the person to sign off an execution, and waits for it. Go on only once it is approved.";
     let text = "What is to be done or was done, and how it was verified, in Markdown";
     ("workflow_execution", description, sign_off("execution", text))
@@ -74,20 +74,20 @@ fn sign_off(name: &str, text: &str) -> Value {
     schema
 }
 
-impl Tool for Workflow {
+impl AgentTool for WorkflowTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-        ask::check(&self.spec, arguments)
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        ask::check_known_fields(&self.spec, arguments)
     }
 
-    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
-        Ok(Route::Person)
+    fn route_call(&self, _: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
+        Ok(CallRoute::Person)
     }
 
-    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
-        Box::pin(async { Err(Failure::NotBegun("there is nobody to ask here".to_owned())) })
+    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a ToolContext) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
+        Box::pin(async { Err(CallFailure::NotBegun("there is nobody to ask here".to_owned())) })
     }
 }

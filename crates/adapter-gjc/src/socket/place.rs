@@ -123,7 +123,7 @@ fn lock(path: &Path) -> Result<File, SocketError> {
     name.push(".lock");
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false).mode(0o600);
-    let file = regular::open(&path.with_file_name(name), options).map_err(system)?;
+    let file = regular::open_file(&path.with_file_name(name), options).map_err(system)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(SocketError::Taken(path.to_owned())),

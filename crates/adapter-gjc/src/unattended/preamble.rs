@@ -22,7 +22,7 @@ pub(super) async fn measure(door: &mut Door) {
     });
     let Some((Some((cwd, own, known)), _)) = read.await else { return };
     let registry = seat.workshop.tools(&seat.id);
-    let specs: Vec<&ToolSpec> = registry.specs().collect();
+    let specs: Vec<&ToolSpec> = registry.tool_specs().collect();
     let told = seat.workshop.system_prompt(&seat.id, &cwd, &specs).len().saturating_add(own);
     let tools = specs.iter().map(|spec| spec.name.len() + spec.description.len() + spec.schema.to_string().len());
     let tokens = estimate_tokens(told.saturating_add(tools.sum()));

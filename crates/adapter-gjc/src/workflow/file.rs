@@ -16,7 +16,7 @@ use countersign_core::{
     id::{CallId, GateId, SessionId},
     time::Millis,
 };
-use countersign_files::replace::{Access, replace_copy};
+use countersign_files::replace::{FileAccess, replace_copy};
 use countersign_protocol::gjc::{
     gate_file::{GateFile, GateRecord, GateStatus},
     gate_id::body_hash,
@@ -177,7 +177,7 @@ impl Work {
             if let Some(now) = look {
                 move_aside(&path, now)?;
             }
-            replace_copy(&path, text.as_bytes(), Access::Private)
+            replace_copy(&path, text.as_bytes(), FileAccess::Private)
         });
         let written = written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         match written {
@@ -231,7 +231,7 @@ fn stays_below(cwd: &Path, path: &Path) -> io::Result<()> {
 
 /// Moves what lies at `path` aside if it is no file of gates.
 fn move_aside(path: &Path, now: Millis) -> io::Result<()> {
-    let is_one = match regular::read(path, LARGEST) {
+    let is_one = match regular::read_bytes(path, LARGEST) {
         // Behind a power cut ours can be empty.
         Ok(bytes) => bytes.is_empty() || serde_json::from_slice::<GateFile>(&bytes).is_ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_core::channel::OutboundMedia;
-use countersign_files::objects::Store;
+use countersign_files::objects::ObjectStore;
 use countersign_runtime::Lane;
 use countersign_telegram::transport::Enclosed;
 
@@ -24,7 +24,7 @@ const UNNAMED: Duration = Duration::from_secs(600);
 /// What the system says.
 pub(crate) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Result<OutboundMedia> {
     let object = format!("{LETTERS}/{}", uuid::Uuid::new_v4());
-    Store::of(&door.context.config.storage.folder).put(object.clone(), bytes).await?;
+    ObjectStore::for_data_dir(&door.context.config.storage.folder).put_object(object.clone(), bytes).await?;
     Ok(OutboundMedia { object, name: name.to_owned(), mime_type: media::type_of(name).to_owned() })
 }
 
@@ -33,14 +33,14 @@ pub(crate) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Res
 /// # Errors
 /// In words, why it is not to be had.
 pub(super) async fn open(door: &Door, media: &OutboundMedia) -> Result<Enclosed, String> {
-    let bytes = Store::of(&door.context.config.storage.folder).bytes(&media.object).await;
+    let bytes = ObjectStore::for_data_dir(&door.context.config.storage.folder).read_bytes(&media.object).await;
     let bytes = bytes.map_err(|error| format!("{} cannot be read any more: {error}", media.name))?;
     Ok(Enclosed { name: media.name.clone(), mime_type: media.mime_type.clone(), bytes })
 }
 
 /// Takes a file out of the store whose letter has ended.
 pub(crate) async fn release(door: &Door, object: String) {
-    Store::of(&door.context.config.storage.folder).discard(vec![object]).await;
+    ObjectStore::for_data_dir(&door.context.config.storage.folder).discard_objects(vec![object]).await;
 }
 
 /// Takes out what no letter names: those that a crash left, and those of letters that were dropped. `None` if the gateway
@@ -53,7 +53,9 @@ pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
     });
     let (named, _) = read.await?;
     let before = SystemTime::now().checked_sub(UNNAMED)?;
-    if let Err(problem) = Store::of(&door.context.config.storage.folder).clear_but(LETTERS, named, before).await {
+    if let Err(problem) =
+        ObjectStore::for_data_dir(&door.context.config.storage.folder).clear_but(LETTERS, named, before).await
+    {
         tracing::warn!(%problem, "files of messages that ended could not be taken out of the store");
     }
     Some(())

@@ -85,11 +85,11 @@ async fn one(
     let ending =
         picture.or_else(|| ENDINGS.iter().find(|(known, _)| *known == mime)).map_or("bin", |(_, ending)| ending);
     let name = format!("{}/{}.{ending}", media_folder(key), uuid::Uuid::new_v4());
-    let store = objects::Store::of(&door.context.config.storage.folder);
-    let put = store.put(name.clone(), bytes).await;
+    let store = objects::ObjectStore::for_data_dir(&door.context.config.storage.folder);
+    let put = store.put_object(name.clone(), bytes).await;
     put.map_err(|error| super::failed(format!("{within} could not be stored: {error}")))?;
     let picture =
-        picture.map(|(mime, _)| ImageBlock { data: objects::reference(&name), mime_type: (*mime).to_owned() });
+        picture.map(|(mime, _)| ImageBlock { data: objects::object_reference(&name), mime_type: (*mime).to_owned() });
     Ok((picture, noted(item, Some(&name))))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
-use countersign_files::objects::Store;
+use countersign_files::objects::ObjectStore;
 use countersign_protocol::{
     RawJson,
     gsv::{GsvError, message::GsvMessage, session::ArchiveNote},
@@ -28,7 +28,9 @@ pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<Gsv
 
 /// Takes an archive away that was put there for something that came to nothing.
 pub(super) async fn discard(door: &Arc<Door>, name: &str) {
-    Store::of(&door.context.config.storage.folder).discard(vec![name.to_owned(), note_name(name)]).await;
+    ObjectStore::for_data_dir(&door.context.config.storage.folder)
+        .discard_objects(vec![name.to_owned(), note_name(name)])
+        .await;
 }
 
 fn note_name(name: &str) -> String {
@@ -54,7 +56,7 @@ pub(super) async fn put(
     };
     let failed = |error: std::io::Error| unreadable(format!("{name}: {error}"));
     let packed = tokio::task::spawn_blocking(pack).await.map_err(unreadable)?.map_err(failed)?;
-    let store = Store::of(&door.context.config.storage.folder);
-    store.put(name.clone(), packed).await.map_err(failed)?;
-    store.put(note_name(&name), RawJson::from_wire(&note).as_text().as_bytes().to_vec()).await.map_err(failed)
+    let store = ObjectStore::for_data_dir(&door.context.config.storage.folder);
+    store.put_object(name.clone(), packed).await.map_err(failed)?;
+    store.put_object(note_name(&name), RawJson::from_wire(&note).as_text().as_bytes().to_vec()).await.map_err(failed)
 }

@@ -10,7 +10,7 @@ use countersign_core::{
     run,
     session::{self, SessionProfile, SessionSetting},
 };
-use countersign_files::objects::Store;
+use countersign_files::objects::ObjectStore;
 use countersign_protocol::gsv::{
     GsvError,
     chat::{CANCELLED, ChatEventState},
@@ -211,7 +211,10 @@ pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Re
         return Err(refused);
     }
     // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
-    let media_deleted = match Store::of(&door.context.config.storage.folder).clear(&media_folder(&seen.key)).await {
+    let media_deleted = match ObjectStore::for_data_dir(&door.context.config.storage.folder)
+        .clear_folder(&media_folder(&seen.key))
+        .await
+    {
         Ok(count) => count,
         Err(problem) => {
             tracing::warn!(%problem, "what came with the messages of a session could not be deleted");

@@ -65,7 +65,7 @@ fn user(content: &[MessageBlock]) -> UserContent {
     let parts = content.iter().filter_map(|block| match block {
         MessageBlock::Text(text) => Some(UserPart::Text { text: text.text.clone() }),
         MessageBlock::Image(image) => {
-            let r2_key = objects::referred(&image.data).map(str::to_owned);
+            let r2_key = objects::parse_reference(&image.data).map(str::to_owned);
             let data = r2_key.is_none().then(|| image.data.clone());
             Some(UserPart::Image { data, r2_key, mime_type: image.mime_type.clone() })
         }

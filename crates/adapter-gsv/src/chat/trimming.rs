@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_files::objects::Store;
+use countersign_files::objects::ObjectStore;
 use countersign_protocol::gsv::{key, session as wire};
 use parking_lot::Mutex;
 
@@ -45,7 +45,8 @@ pub(super) fn look_after(door: &Arc<Door>, seen: &Seen) {
     let keep = door.settings.tree()["cron"]["maxRunsPerJobHistory"].as_u64().unwrap_or(200);
     let keep = u32::try_from(keep).unwrap_or(u32::MAX).max(1);
     let Some((from, to)) = door.trimmed.next(&seen.key, seen.renewals, keep) else { return };
-    let (store, seen, agent) = (Store::of(&door.context.config.storage.folder), seen.clone(), lives::agent(door, seen));
+    let (store, seen, agent) =
+        (ObjectStore::for_data_dir(&door.context.config.storage.folder), seen.clone(), lives::agent(door, seen));
     tokio::spawn(async move {
         let old: BTreeSet<String> = seen.previous(from..to).into_iter().collect();
         let is_old = move |name: &str| wire::archived_session(name).is_some_and(|id| old.contains(id));

@@ -5,7 +5,7 @@ use countersign_protocol::{
     RawJson,
     gsv::settings::{SettingPath, get_masked},
 };
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -33,6 +33,6 @@ struct Arguments {
 async fn run(mut call: Call) -> Outcome {
     let Arguments { path } = call.read()?;
     let path = path.filter(|path| !path.trim().is_empty()).map(|path| SettingPath::from_text(&path)).transpose();
-    let path = path.map_err(|fault| Failure::Invalid(fault.message))?;
+    let path = path.map_err(|fault| CallFailure::Invalid(fault.message))?;
     Ok(RawJson::from_wire(&get_masked(&call.door.settings.tree(), path.as_ref())).as_text().to_owned())
 }

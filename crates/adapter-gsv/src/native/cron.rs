@@ -5,7 +5,7 @@ use countersign_protocol::{
     RawJson,
     gsv::{GsvError, GsvRequest, Method},
 };
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -89,7 +89,7 @@ async fn run(mut call: Call) -> Outcome {
         }
         Action::Runs => (Method::CronRuns, Value::Object(rest)),
     };
-    let told = |fault: GsvError| Failure::Failed(fault.message);
+    let told = |fault: GsvError| CallFailure::Failed(fault.message);
     let params = RawJson::from(params);
     let request =
         GsvRequest::from_params(method, Some(&params).filter(|_| method != Method::CronStatus)).map_err(told)?;
@@ -97,6 +97,6 @@ async fn run(mut call: Call) -> Outcome {
     Ok(answer.as_text().to_owned())
 }
 
-fn spoken(job: &mut Value, now: countersign_core::time::Millis, zone: Zone) -> Result<(), Failure> {
-    automation::in_wire_form(job, now, zone).map_err(Failure::Invalid)
+fn spoken(job: &mut Value, now: countersign_core::time::Millis, zone: Zone) -> Result<(), CallFailure> {
+    automation::in_wire_form(job, now, zone).map_err(CallFailure::Invalid)
 }

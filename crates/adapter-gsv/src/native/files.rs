@@ -1,7 +1,7 @@
 //! What the tools for files have in common: the agent's folder, and the form of paths.
 
 use countersign_protocol::gsv::workspace::WorkspacePath;
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde_json::{Map, Value, json};
 
 use super::{super::workspace::Folder, Call};
@@ -12,9 +12,9 @@ pub(super) fn path_schema(what: &str) -> Value {
 }
 
 /// Writes `path` as policy judges it and as it is done: from the agent's folder on, without `/` in front.
-pub(super) fn path_form(arguments: &mut Map<String, Value>) -> Result<(), Failure> {
+pub(super) fn path_form(arguments: &mut Map<String, Value>) -> Result<(), CallFailure> {
     if let Some(Value::String(given)) = arguments.get_mut("path") {
-        let path = WorkspacePath::from_text(given).map_err(|fault| Failure::Invalid(fault.message))?;
+        let path = WorkspacePath::from_text(given).map_err(|fault| CallFailure::Invalid(fault.message))?;
         let text = path.as_text();
         *given = if text.is_empty() { ".".to_owned() } else { text.to_owned() };
     }
@@ -26,9 +26,9 @@ pub(super) async fn in_folder<T: Send + 'static>(
     call: &Call,
     path: &str,
     work: impl FnOnce(Folder, WorkspacePath) -> Result<T, String> + Send + 'static,
-) -> Result<T, Failure> {
-    let path = WorkspacePath::from_text(path).map_err(|fault| Failure::Invalid(fault.message))?;
+) -> Result<T, CallFailure> {
+    let path = WorkspacePath::from_text(path).map_err(|fault| CallFailure::Invalid(fault.message))?;
     let folder = Folder::of(&call.door.context.config.agents_dir, &call.agent);
     let done = tokio::task::spawn_blocking(move || work(folder, path)).await;
-    done.map_err(|error| Failure::Failed(error.to_string()))?.map_err(Failure::Failed)
+    done.map_err(|error| CallFailure::Failed(error.to_string()))?.map_err(CallFailure::Failed)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::tool::ToolEffect;
 use countersign_protocol::{RawJson, gsv::node};
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
@@ -44,8 +44,8 @@ async fn run(mut call: Call) -> Outcome {
     let wanted =
         node::LogsGet { node_id, lines: lines.unwrap_or(node::LogsGet::DEFAULT).clamp(1, node::LogsGet::MOST) };
     let read = timeout(PATIENCE, nodes::logs::read(&call.door, &wanted));
-    let late = || Failure::Failed(format!("the node did not answer within {} seconds", PATIENCE.as_secs()));
-    let mut logs = read.await.map_err(|_| late())?.map_err(|fault| Failure::Failed(fault.message))?;
+    let late = || CallFailure::Failed(format!("the node did not answer within {} seconds", PATIENCE.as_secs()));
+    let mut logs = read.await.map_err(|_| late())?.map_err(|fault| CallFailure::Failed(fault.message))?;
     let lines = nodes::logs::newest(logs.lines, usize::MAX, LONGEST);
     (logs.count, logs.truncated) = (lines.kept.len(), logs.truncated || lines.is_cut);
     logs.lines = lines.kept;

@@ -2,7 +2,7 @@
 
 use countersign_core::{channel::OutboundMedia, tool::ToolEffect};
 use countersign_protocol::gsv::channel::PeerKind;
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ impl Place {
     ///
     /// # Errors
     /// [`Failure::Invalid`] where only half of a place is named.
-    pub(super) fn target(self) -> Result<(Target, Option<String>), Failure> {
+    pub(super) fn target(self) -> Result<(Target, Option<String>), CallFailure> {
         let target = match (given(self.channel), given(self.to)) {
             (None, None) => Target::Last,
             (Some(channel), Some(to)) => {
@@ -65,7 +65,7 @@ impl Place {
             }
             (Some(_), None) | (None, Some(_)) => {
                 let why = "channel and to go together; without both it goes to who last spoke";
-                return Err(Failure::Invalid(why.to_owned()));
+                return Err(CallFailure::Invalid(why.to_owned()));
             }
         };
         Ok((target, given(self.reply_to_id)))
@@ -93,7 +93,7 @@ pub(super) async fn say(
             if let Some(object) = object.filter(|_| !matches!(problem, Undelivered::Failed(_))) {
                 enclosed::release(&call.door, object).await;
             }
-            return Err(Failure::NotBegun(problem.to_string()));
+            return Err(CallFailure::NotBegun(problem.to_string()));
         }
     };
     let peer = channels::peer(&sent);

@@ -1,7 +1,7 @@
 //! `gsv__ReadFile`: a file of the agent's, or of everybody's skills.
 
 use countersign_core::tool::ToolEffect;
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -33,7 +33,7 @@ async fn run(mut call: Call) -> Outcome {
     let found = in_folder(&call, &path, |folder, path| folder.read(&path).map_err(|error| error.to_string())).await?;
     if found.text.len() > LARGEST {
         let size = found.text.len();
-        return Err(Failure::Failed(format!("{path} has {size} bytes, at most {LARGEST} are shown")));
+        return Err(CallFailure::Failed(format!("{path} has {size} bytes, at most {LARGEST} are shown")));
     }
     Ok(found.text)
 }

@@ -4,7 +4,7 @@
 
 use countersign_core::tool::ToolEffect;
 use countersign_protocol::gsv::{LARGEST_MEDIA, workspace::WorkspacePath};
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -44,10 +44,10 @@ async fn run(mut call: Call) -> Outcome {
     });
     let bytes = found.await?;
     if bytes.is_empty() {
-        return Err(Failure::Failed(format!("{path} is empty")));
+        return Err(CallFailure::Failed(format!("{path} is empty")));
     }
     let name = path.rsplit('/').next().unwrap_or(&path);
     let kept = enclosed::put(&call.door, name, bytes).await;
-    let media = kept.map_err(|error| Failure::Failed(format!("{path} could not be kept: {error}")))?;
+    let media = kept.map_err(|error| CallFailure::Failed(format!("{path} could not be kept: {error}")))?;
     message::say(&call, text.as_deref().unwrap_or_default(), to, Some(media)).await
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{id::PrincipalId, tool::ToolEffect};
 use countersign_protocol::gsv::{chat::ChatSendResult, command::ReplyStyle};
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
@@ -47,11 +47,11 @@ struct Arguments {
 
 async fn run(mut call: Call) -> Outcome {
     let Arguments { session_key, message, wait_seconds } = call.read()?;
-    let key = chat::canonical(&call.door, &session_key).map_err(|fault| Failure::Invalid(fault.message))?;
+    let key = chat::canonical(&call.door, &session_key).map_err(|fault| CallFailure::Invalid(fault.message))?;
     let wait = Duration::from_secs(wait_seconds.unwrap_or(USUAL).min(LONGEST));
     if key == call.key && !wait.is_zero() {
         // What is said there waits for this run, which would wait for it.
-        return Err(Failure::Invalid(
+        return Err(CallFailure::Invalid(
             "this is your own session: it answers once you are done (waitSeconds: 0)".to_owned(),
         ));
     }
@@ -60,15 +60,17 @@ async fn run(mut call: Call) -> Outcome {
     let speaker = Speaker { by, origin: None, style: ReplyStyle::Plain, came: call.door.cards.now() };
     let before = format!("[{}] ", call.key);
     let said = chat::say_only(&call.door, &key, &message, before, &speaker).await;
-    let said = said.map_err(|fault| Failure::NotBegun(fault.message))?;
-    let ChatSendResult::Started { run_id, .. } = said else { return Err(Failure::Failed("nothing began".to_owned())) };
+    let said = said.map_err(|fault| CallFailure::NotBegun(fault.message))?;
+    let ChatSendResult::Started { run_id, .. } = said else {
+        return Err(CallFailure::Failed("nothing began".to_owned()));
+    };
     if wait.is_zero() {
         return Ok(json!({ "status": "accepted", "sessionKey": key, "runId": run_id }).to_string());
     }
     let end = tokio::select! {
         end = tokio::time::timeout(wait, end_of(&mut told, &key, &run_id)) => end.ok().flatten(),
         () = call.cancel.cancelled() => {
-            return Err(Failure::Cancelled("it was said, and its answer is not waited for".to_owned()));
+            return Err(CallFailure::Cancelled("it was said, and its answer is not waited for".to_owned()));
         }
     };
     Ok(match end {

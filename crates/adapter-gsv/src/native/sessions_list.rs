@@ -2,7 +2,7 @@
 
 use countersign_core::tool::ToolEffect;
 use countersign_protocol::RawJson;
-use countersign_runtime::tools::Failure;
+use countersign_runtime::tools::CallFailure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ struct Arguments {
 
 async fn run(mut call: Call) -> Outcome {
     let Arguments { limit, offset, message_limit } = call.read()?;
-    let failed = |why: &dyn std::fmt::Display| Failure::Failed(why.to_string());
+    let failed = |why: &dyn std::fmt::Display| CallFailure::Failed(why.to_string());
     let rows = registry::list(call.door.context.handle.log()).await.map_err(|error| failed(&error))?;
     let count = rows.len();
     let messages = message_limit.unwrap_or(0).min(MOST_MESSAGES);

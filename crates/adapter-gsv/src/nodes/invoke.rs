@@ -16,7 +16,7 @@ use countersign_protocol::{
         tool::{NoResultReason, ToolInvokeParams, ToolInvokeResult, ToolRequestParams, ToolRequestResult},
     },
 };
-use countersign_runtime::{Lane, Refused, tools::Tool as _};
+use countersign_runtime::{Lane, Refused, tools::AgentTool as _};
 use countersign_view::protocol::peer_of;
 use serde_json::{Map, Value};
 

@@ -9,7 +9,7 @@ use countersign_protocol::gsv::{
     runtime::{MachineCapability, RuntimeInfo},
     tool::{ParsedToolName, ToolDefinition},
 };
-use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
+use countersign_runtime::tools::{AgentTool, CallFailure, CallOutput, CallRoute, PeerRoute, ToolContext};
 use countersign_view::protocol::peer_of;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -125,23 +125,23 @@ fn ends_like_a_digest(text: &str) -> bool {
     end.is_some_and(|end| end.len() == DIGEST && end.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-impl Tool for NodeTool {
+impl AgentTool for NodeTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     /// The node checks its arguments itself: its schema is for models.
-    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-        arguments.as_object().cloned().ok_or_else(|| Failure::Invalid("the arguments must be an object".to_owned()))
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        arguments.as_object().cloned().ok_or_else(|| CallFailure::Invalid("the arguments must be an object".to_owned()))
     }
 
-    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+    fn route_call(&self, arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
         let shell = self.shell(arguments);
-        Ok(Route::Peer(Away { peer: peer_of(&self.node), class: Class::HostToolInvoke, shell }))
+        Ok(CallRoute::Peer(PeerRoute { peer: peer_of(&self.node), class: Class::HostToolInvoke, shell }))
     }
 
-    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
-        Box::pin(async { Err(Failure::NotBegun("this is done by a node".to_owned())) })
+    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a ToolContext) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
+        Box::pin(async { Err(CallFailure::NotBegun("this is done by a node".to_owned())) })
     }
 }
 

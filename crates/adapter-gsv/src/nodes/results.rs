@@ -10,7 +10,7 @@ use countersign_protocol::{
         tool::{AckResult, NoResultReason, ToolResultParams},
     },
 };
-use countersign_runtime::{Exchange, Heard, tools::Output};
+use countersign_runtime::{Exchange, Heard, tools::CallOutput};
 use serde_json::{Value, json};
 
 use super::{
@@ -115,7 +115,7 @@ fn left_behind(outcome: &ToolResultParams) -> Option<String> {
 }
 
 /// What models are told of it, and the record holds.
-fn output(outcome: &ToolResultParams) -> Output {
+fn output(outcome: &ToolResultParams) -> CallOutput {
     let mut text = outcome.model_text();
     if text.len() > LONGEST {
         let all = text.len();
@@ -123,7 +123,7 @@ fn output(outcome: &ToolResultParams) -> Output {
         text.push_str(&format!("\n[{} bytes more were left out]", all - text.len()));
     }
     let is_error = outcome.error.is_some();
-    Output { content: vec![MessageBlock::from_text(text)], details: Some(json!({})), is_error }
+    CallOutput { content: vec![MessageBlock::from_text(text)], details: Some(json!({})), is_error }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use countersign_protocol::gsv::{
     runtime::RuntimeInfo,
     tool::{ParsedToolName, ToolDefinition},
 };
-use countersign_runtime::{Peers, tools::Tool};
+use countersign_runtime::{Peers, tools::AgentTool};
 use parking_lot::RwLock;
 
 use super::node_tool::NodeTool;
@@ -28,9 +28,9 @@ impl Toolbox {
     }
 
     /// The tools of all nodes.
-    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+    pub(crate) fn tools(&self) -> Vec<Arc<dyn AgentTool>> {
         let offers = self.offers.read();
-        offers.values().flatten().map(|tool| Arc::clone(tool) as Arc<dyn Tool>).collect()
+        offers.values().flatten().map(|tool| Arc::clone(tool) as Arc<dyn AgentTool>).collect()
     }
 
     /// The same as they are listed, under their full names.
@@ -74,7 +74,7 @@ pub(super) fn parts(name: &str) -> impl Iterator<Item = (&str, &str)> {
 #[cfg(test)]
 mod tests {
     use countersign_protocol::gsv::tool::ToolDefinition;
-    use countersign_runtime::tools::Tool as _;
+    use countersign_runtime::tools::AgentTool as _;
 
     use super::Toolbox;
 

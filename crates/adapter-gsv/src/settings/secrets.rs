@@ -11,7 +11,7 @@ use std::{
 };
 
 use countersign_core::{digest::Digest, settings::SettingsPath};
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -137,7 +137,7 @@ impl Secrets {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.wrong(&error)),
             Ok(()) | Err(_) => {}
         }
-        replace(&self.file, text.as_bytes(), Access::Private).map_err(|error| self.wrong(&error))?;
+        replace_file(&self.file, text.as_bytes(), FileAccess::Private).map_err(|error| self.wrong(&error))?;
         *self.known.lock() = known;
         Ok(())
     }

@@ -11,9 +11,9 @@ use chrono::{DateTime, Utc};
 use countersign_config::{SKILLS, shared_skills};
 use countersign_protocol::gsv::workspace::{LARGEST_FILE, WorkspacePath};
 use countersign_runtime::tools::{
-    Roots,
-    disk::{self, Before, Stamp},
-    roots::{Place, RootsError},
+    AllowedRoots,
+    disk::{self, FileStamp, ReplaceCondition},
+    roots::{AllowedPath, RootsError},
 };
 
 /// Where skills lie in an agent's folder, and everybody's beside the folder of all agents.
@@ -148,8 +148,8 @@ impl Folder {
     /// [`WorkspaceError`].
     pub(crate) fn append(&self, path: &WorkspacePath, text: &str, mark: &str) -> Result<(), WorkspaceError> {
         let (mut whole, before) = match read(&self.root, path.as_text(), path.as_text()) {
-            Err(WorkspaceError::Missing(_)) => (String::new(), Before::Anything),
-            found => found.map(|(found, stamp)| (found.text, Before::Unchanged(stamp)))?,
+            Err(WorkspaceError::Missing(_)) => (String::new(), ReplaceCondition::Anything),
+            found => found.map(|(found, stamp)| (found.text, ReplaceCondition::Unchanged(stamp)))?,
         };
         if whole.contains(mark) {
             return Ok(());
@@ -170,7 +170,7 @@ impl Folder {
     /// # Errors
     /// [`WorkspaceError`].
     pub(crate) fn write(&self, path: &WorkspacePath, text: &str) -> Result<(), WorkspaceError> {
-        self.put(path, text, Before::Anything)
+        self.put(path, text, ReplaceCondition::Anything)
     }
 
     /// Changes the text of a file.
@@ -187,11 +187,11 @@ impl Folder {
             // A copy of the agent's own is made of what is everybody's.
             (Err(WorkspaceError::Missing(_)), Some(shared)) => {
                 let (found, _) = read(&self.skills, shared, path.as_text()).map_err(|error| error.to_string())?;
-                (found, Before::Anything)
+                (found, ReplaceCondition::Anything)
             }
-            (own, _) => {
-                own.map(|(found, stamp)| (found, Before::Unchanged(stamp))).map_err(|error| error.to_string())?
-            }
+            (own, _) => own
+                .map(|(found, stamp)| (found, ReplaceCondition::Unchanged(stamp)))
+                .map_err(|error| error.to_string())?,
         };
         let (text, told) = change(&found.text)?;
         if text.len() > LARGEST_FILE {
@@ -213,15 +213,15 @@ impl Folder {
         if !found.is_file() {
             return Err(WorkspaceError::NotAFile(path.as_text().to_owned()));
         }
-        disk::remove(&place).map_err(|error| io_at(path.as_text(), error))
+        disk::remove_file(&place).map_err(|error| io_at(path.as_text(), error))
     }
 
-    fn put(&self, path: &WorkspacePath, text: &str, before: Before) -> Result<(), WorkspaceError> {
+    fn put(&self, path: &WorkspacePath, text: &str, before: ReplaceCondition) -> Result<(), WorkspaceError> {
         let shown = path.as_text();
         fs::create_dir_all(&self.root).map_err(|error| io_at(shown, error))?;
-        let roots = Roots::new(&self.root, []).map_err(|error| io_at(shown, error))?;
-        let place = roots.resolve(roots.root(), FilePath::new(shown)).map_err(|error| refused(shown, error))?;
-        match disk::replace(&place, text.as_bytes(), before) {
+        let roots = AllowedRoots::new(&self.root, []).map_err(|error| io_at(shown, error))?;
+        let place = roots.resolve_path(roots.root(), FilePath::new(shown)).map_err(|error| refused(shown, error))?;
+        match disk::replace_file(&place, text.as_bytes(), before) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 Err(WorkspaceError::NotAFile(shown.to_owned()))
@@ -242,7 +242,7 @@ impl Listing {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
             entries => entries.map_err(|error| io_at(shown, error))?,
         };
-        let roots = Roots::new(root, []).map_err(|error| io_at(shown, error))?;
+        let roots = AllowedRoots::new(root, []).map_err(|error| io_at(shown, error))?;
         let boundary = roots.boundary();
         for (count, entry) in entries.enumerate() {
             if count >= MOST_ENTRIES {
@@ -251,7 +251,7 @@ impl Listing {
             let entry = entry.map_err(|error| io_at(shown, error))?;
             // A name that is no text cannot be asked for either, and what leads out of the folder is not there.
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let Ok(place) = boundary.resolve(roots.root(), &entry.path()) else { continue };
+            let Ok(place) = boundary.resolve_path(roots.root(), &entry.path()) else { continue };
             let Ok(found) = fs::symlink_metadata(place.path()) else { continue };
             let full = if shown.is_empty() { name } else { format!("{shown}/{name}") };
             if found.is_dir() {
@@ -264,24 +264,24 @@ impl Listing {
     }
 }
 
-fn place(root: &FilePath, path: &str, shown: &str) -> Result<Place, WorkspaceError> {
-    let roots = Roots::new(root, []).map_err(|error| io_at(shown, error))?;
+fn place(root: &FilePath, path: &str, shown: &str) -> Result<AllowedPath, WorkspaceError> {
+    let roots = AllowedRoots::new(root, []).map_err(|error| io_at(shown, error))?;
     let path = if path.is_empty() { "." } else { path };
-    let place = roots.resolve(roots.root(), FilePath::new(path)).map_err(|error| refused(shown, error))?;
+    let place = roots.resolve_path(roots.root(), FilePath::new(path)).map_err(|error| refused(shown, error))?;
     if place.exists() { Ok(place) } else { Err(WorkspaceError::Missing(shown.to_owned())) }
 }
 
-fn read(root: &FilePath, path: &str, shown: &str) -> Result<(Found, Stamp), WorkspaceError> {
+fn read(root: &FilePath, path: &str, shown: &str) -> Result<(Found, FileStamp), WorkspaceError> {
     let (bytes, found) = bytes(root, path, shown, LARGEST_FILE)?;
     let size = bytes.len();
     let text = String::from_utf8(bytes).map_err(|_| WorkspaceError::NotText(shown.to_owned()))?;
     let modified = found.modified().ok().map(DateTime::from);
-    Ok((Found { text, size, modified }, Stamp::of(&found)))
+    Ok((Found { text, size, modified }, FileStamp::from_metadata(&found)))
 }
 
 fn bytes(root: &FilePath, path: &str, shown: &str, most: usize) -> Result<(Vec<u8>, fs::Metadata), WorkspaceError> {
     let place = place(root, path, shown)?;
-    let mut file = disk::open(&place).map_err(|error| io_at(shown, error))?;
+    let mut file = disk::open_file(&place).map_err(|error| io_at(shown, error))?;
     let found = file.metadata().map_err(|error| io_at(shown, error))?;
     if !found.is_file() {
         return Err(WorkspaceError::NotAFile(shown.to_owned()));

@@ -9,7 +9,7 @@ use std::{
 
 use countersign_config::yaml::LARGEST;
 use countersign_core::{digest::Digest, id::SessionId};
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub fn read(root: &Path, id: &SessionId) -> io::Result<Option<Home>> {
 
 /// What the file at `path` says.
 pub(crate) fn read_at(path: &Path) -> io::Result<Option<Home>> {
-    let bytes = match regular::read(path, LARGEST) {
+    let bytes = match regular::read_bytes(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(named(path, &error)),
@@ -72,7 +72,7 @@ pub(crate) fn read_at(path: &Path) -> io::Result<Option<Home>> {
 pub fn write(root: &Path, id: &SessionId, home: &Home) -> io::Result<()> {
     let path = path(root, id);
     let text = serde_json::to_string(home)?;
-    replace(&path, format!("{text}\n").as_bytes(), Access::Private).map_err(|error| named(&path, &error))
+    replace_file(&path, format!("{text}\n").as_bytes(), FileAccess::Private).map_err(|error| named(&path, &error))
 }
 
 /// Takes that back: the session was never anything.

@@ -19,7 +19,7 @@ use countersign_protocol::omp::{
 use countersign_runtime::{
     Refused,
     models::Modality,
-    tools::{Todos, disk, read, roots::Boundary, todo},
+    tools::{TodoList, disk, read, roots::PathBoundary, todo},
 };
 use serde_json::{Value, json};
 
@@ -149,7 +149,7 @@ async fn submit(
 }
 
 /// The list of tasks, if all of them are done: it goes when the next prompt starts.
-fn finished_tasks(door: &Door) -> Option<(Todos, Vec<todo::Phase>)> {
+fn finished_tasks(door: &Door) -> Option<(TodoList, Vec<todo::TaskPhase>)> {
     let todos = door.seat().filter(|_| !door.teller.is_running())?.workshop.todos().clone();
     let list = todos.get();
     (!list.is_empty() && todos.open_count() == 0).then_some((todos, list))
@@ -270,9 +270,9 @@ fn mentioned(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A file that is mentioned. What tools may not read is not read for a mention either.
-fn file(name: &str, boundary: &Boundary, cwd: &Path, left: &mut Left) -> Option<Value> {
-    let place = boundary.resolve(cwd, Path::new(name)).ok()?;
-    let mut file = disk::open(&place).ok()?;
+fn file(name: &str, boundary: &PathBoundary, cwd: &Path, left: &mut Left) -> Option<Value> {
+    let place = boundary.resolve_path(cwd, Path::new(name)).ok()?;
+    let mut file = disk::open_file(&place).ok()?;
     let found = file.metadata().ok()?;
     if !found.is_file() {
         return None;
@@ -322,7 +322,7 @@ mod tests {
     use std::{fs, io, path::Path, process::Command};
 
     use countersign_protocol::{ExtraMembers, omp::message::ImageContent};
-    use countersign_runtime::tools::Roots;
+    use countersign_runtime::tools::AllowedRoots;
     use serde_json::{Value, json};
 
     use super::{
@@ -403,7 +403,7 @@ mod tests {
         fs::write(at("image"), [0xff, 0xfe]).unwrap();
         fs::write(at("large"), "x".repeat(MENTIONED + 1)).unwrap();
         assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
-        let boundary = Roots::whole([at("own")]).boundary();
+        let boundary = AllowedRoots::whole_filesystem([at("own")]).boundary();
         let one = json!({ "path": "a", "content": "one\ntwo\n", "lineCount": 2, "byteSize": 8 });
         let left_out = |name: &str, size: usize, why: &str| json!({ "path": name, "content": "", "byteSize": size, "skippedReason": why });
         for (name, most, want) in [

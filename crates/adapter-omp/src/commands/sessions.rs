@@ -15,7 +15,7 @@ use countersign_core::{
 };
 use countersign_files::{
     paths,
-    replace::{Access, replace},
+    replace::{FileAccess, replace_file},
 };
 use countersign_protocol::{
     RawJson,
@@ -25,7 +25,7 @@ use countersign_protocol::{
         ui::NotifyType,
     },
 };
-use countersign_runtime::tools::Roots;
+use countersign_runtime::tools::AllowedRoots;
 use countersign_view::{Lines, escape, export};
 
 use super::{acknowledge, conversation::user_text, not_sent, stop_run};
@@ -137,7 +137,7 @@ async fn reload(door: &mut Door, id: Option<OmpRequestId>) {
 }
 
 pub(super) async fn switch_session(door: &mut Door, id: Option<OmpRequestId>, path: String) {
-    let path = door.shelf.cwd.join(paths::expanded(&path, door.shelf.common.folder.home()));
+    let path = door.shelf.cwd.join(paths::expand_home(&path, door.shelf.common.folder.home()));
     if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
         return reload(door, id).await;
     }
@@ -274,12 +274,12 @@ fn may_open(door: &Door, path: &Path) -> Result<(), String> {
     }
     let refused = || Err(format!("{}: there is no session, and none can begin there", path.display()));
     let is_link = path.symlink_metadata().is_ok();
-    let Some(folder) = path.parent().and_then(paths::resolved) else { return refused() };
+    let Some(folder) = path.parent().and_then(paths::resolve_path) else { return refused() };
     if is_link || path.extension().is_none_or(|extension| extension != "jsonl") {
         return refused();
     }
-    let is = |ours: &Path| paths::resolved(ours).is_some_and(|ours| ours == folder);
-    let sessions = paths::resolved(&door.shelf.common.folder.sessions());
+    let is = |ours: &Path| paths::resolve_path(ours).is_some_and(|ours| ours == folder);
+    let sessions = paths::resolve_path(&door.shelf.common.folder.sessions());
     let is_below = sessions.is_some() && folder.parent() == sessions.as_deref();
     let is_ours = door.shelf.folder.as_deref().is_some_and(is) || is_below || is(&door.shelf.cwd);
     if is_ours { Ok(()) } else { refused() }
@@ -397,7 +397,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<OmpRequestId>, path:
     let shown =
         path.unwrap_or_else(|| format!("{product}-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
     let target = Target {
-        given: paths::expanded(&shown, door.shelf.common.folder.home()).display().to_string(),
+        given: paths::expand_home(&shown, door.shelf.common.folder.home()).display().to_string(),
         cwd: door.shelf.cwd.clone(),
         roots: door.shelf.common.roots.clone(),
         own: seat.path().map(Path::to_owned),
@@ -436,7 +436,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<OmpRequestId>, path:
 struct Target {
     given: String,
     cwd: PathBuf,
-    roots: Roots,
+    roots: AllowedRoots,
     /// The session's own file.
     own: Option<PathBuf>,
 }
@@ -444,12 +444,13 @@ struct Target {
 impl Target {
     /// Writes the page, but not over anything that tools may not touch, over a device, or over the session itself.
     fn write(&self, html: &str) -> Result<(), String> {
-        let place = self.roots.resolve(&self.cwd, Path::new(&self.given)).map_err(|error| error.to_string())?;
-        let real = |path: &Path| Roots::whole([]).resolve(&self.cwd, path).ok();
+        let place = self.roots.resolve_path(&self.cwd, Path::new(&self.given)).map_err(|error| error.to_string())?;
+        let real = |path: &Path| AllowedRoots::whole_filesystem([]).resolve_path(&self.cwd, path).ok();
         if self.own.as_deref().and_then(real).is_some_and(|own| own.path() == place.path()) {
             return Err(format!("{} is the file of this session", self.given));
         }
-        replace(place.path(), html.as_bytes(), Access::Private).map_err(|error| format!("{}: {error}", self.given))
+        replace_file(place.path(), html.as_bytes(), FileAccess::Private)
+            .map_err(|error| format!("{}: {error}", self.given))
     }
 }
 
@@ -478,7 +479,7 @@ mod tests {
         process::Command,
     };
 
-    use countersign_runtime::tools::Roots;
+    use countersign_runtime::tools::AllowedRoots;
 
     use super::Target;
 
@@ -507,7 +508,7 @@ mod tests {
             let target = Target {
                 given: given.to_owned(),
                 cwd: folder.path().to_owned(),
-                roots: Roots::whole([at("own")]),
+                roots: AllowedRoots::whole_filesystem([at("own")]),
                 own: Some(at("own.jsonl")),
             };
             match (target.write("page"), want) {

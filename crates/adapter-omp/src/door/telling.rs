@@ -156,7 +156,7 @@ impl Door {
             }
             Happened::Session(session::Event::Named { name }) => self.title(name),
             Happened::Session(session::Event::Reminded { attempt }) => {
-                let todos = self.seat.as_ref().map(|seat| seat.told_tasks.open().iter().map(wire_todo).collect());
+                let todos = self.seat.as_ref().map(|seat| seat.told_tasks.open_tasks().iter().map(wire_todo).collect());
                 let reminder = Teller::reminder(todos.unwrap_or_default(), *attempt, self.shelf.reminders);
                 self.write(&reminder);
             }
@@ -253,27 +253,27 @@ pub fn frames<'a>(events: &'a [OmpEvent], mut tell: impl FnMut(Frame<'a>)) {
 }
 
 /// The list of tasks that a call left, if it was one that writes it, or that a person set.
-fn written_tasks(content: &str) -> Option<Vec<todo::Phase>> {
+fn written_tasks(content: &str) -> Option<Vec<todo::TaskPhase>> {
     if !content.contains("todo_write") {
         return todos::kept_in(content);
     }
     match serde_json::from_str(content) {
         Ok(StoredMessage::ToolResult(result)) if result.tool_name == "todo_write" && !result.is_error => {
-            todo::Todos::phases_of(&result.details?)
+            todo::TodoList::phases_of(&result.details?)
         }
         _ => None,
     }
 }
 
-fn wire_todo(task: &todo::Task) -> TodoItem {
+fn wire_todo(task: &todo::PhaseTask) -> TodoItem {
     TodoItem {
         id: task.id.clone(),
         content: task.content.clone(),
         status: match task.status {
-            todo::Status::Pending => TodoStatus::Pending,
-            todo::Status::InProgress => TodoStatus::InProgress,
-            todo::Status::Completed => TodoStatus::Completed,
-            todo::Status::Abandoned => TodoStatus::Abandoned,
+            todo::TaskStatus::Pending => TodoStatus::Pending,
+            todo::TaskStatus::InProgress => TodoStatus::InProgress,
+            todo::TaskStatus::Completed => TodoStatus::Completed,
+            todo::TaskStatus::Abandoned => TodoStatus::Abandoned,
         },
     }
 }

@@ -11,7 +11,7 @@ use countersign_core::{
     tool::{Shell, ToolSpec},
 };
 use countersign_protocol::gjc::host_uri::{normalize_url, not_writable};
-use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
+use countersign_runtime::tools::{AgentTool, CallFailure, CallOutput, CallRoute, PeerRoute, ToolContext};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ enum Use {
 
 /// A tool for files around which URIs are looked for.
 pub(super) struct Addressed {
-    inner: Arc<dyn Tool>,
+    inner: Arc<dyn AgentTool>,
     spec: ToolSpec,
     at_uris: Use,
     schemes: Arc<Schemes>,
@@ -40,7 +40,7 @@ pub(super) struct Addressed {
 
 impl Addressed {
     /// The tool itself, if it takes no path.
-    pub(super) fn around(inner: &Arc<dyn Tool>, schemes: &Arc<Schemes>, peer: &PeerId) -> Arc<dyn Tool> {
+    pub(super) fn around(inner: &Arc<dyn AgentTool>, schemes: &Arc<Schemes>, peer: &PeerId) -> Arc<dyn AgentTool> {
         let mut spec = inner.spec().clone();
         let at_uris = match spec.name.as_str() {
             "read" => Use::Reads,
@@ -68,43 +68,49 @@ impl Addressed {
     }
 }
 
-impl Tool for Addressed {
+impl AgentTool for Addressed {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-        self.inner.check(arguments)
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        self.inner.check_arguments(arguments)
     }
 
-    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+    fn route_call(&self, arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
         let found = PLACES.iter().find_map(|name| {
             let given = arguments.get(*name).and_then(Value::as_str)?;
             Some((*name, normalize_url(given)?))
         });
-        let Some((member, (scheme, url))) = found else { return self.inner.route(arguments) };
+        let Some((member, (scheme, url))) = found else { return self.inner.route_call(arguments) };
         let class = match self.at_uris {
             Use::Reads => Class::HostUriRead,
             Use::Writes => Class::HostUriWrite,
             Use::Edits => {
-                return Err(Failure::NotBegun(format!("{url} cannot be edited in place: read it and write the whole")));
+                return Err(CallFailure::NotBegun(format!(
+                    "{url} cannot be edited in place: read it and write the whole"
+                )));
             }
             Use::Nothing => {
                 let name = &self.spec.name;
                 let text = format!("{url} is a URI of the host: {name} works on files of this machine");
-                return Err(Failure::NotBegun(text));
+                return Err(CallFailure::NotBegun(text));
             }
         };
         let known = self.schemes.get(&scheme);
-        let Some(known) = known else { return Err(Failure::NotBegun(unknown(class, &url, &scheme))) };
+        let Some(known) = known else { return Err(CallFailure::NotBegun(unknown(class, &url, &scheme))) };
         if class == Class::HostUriWrite && !known.writable {
-            return Err(Failure::NotBegun(not_writable(&scheme)));
+            return Err(CallFailure::NotBegun(not_writable(&scheme)));
         }
         arguments.insert(member.to_owned(), Value::String(url));
-        Ok(Route::Peer(Away { peer: self.peer.clone(), class, shell: Shell::Nothing }))
+        Ok(CallRoute::Peer(PeerRoute { peer: self.peer.clone(), class, shell: Shell::Nothing }))
     }
 
-    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         self.inner.run(arguments, cx)
     }
 }

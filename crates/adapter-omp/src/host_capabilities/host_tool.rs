@@ -8,7 +8,9 @@ use countersign_core::{
     tool::{Foreign, Lane, Machine, RepeatMode, Shell, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gjc::host_tool::HostTool;
-use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool, conform_arguments};
+use countersign_runtime::tools::{
+    AgentTool, CallFailure, CallOutput, CallRoute, PeerRoute, ToolContext, conform_arguments,
+};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
@@ -43,16 +45,16 @@ impl Lend {
     }
 }
 
-impl Tool for Lend {
+impl AgentTool for Lend {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
-        conform(&self.spec.name, &self.schema, arguments)
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        conform_arguments(&self.spec.name, &self.schema, arguments)
     }
 
-    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+    fn route_call(&self, arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
         let none = Map::new();
         let foreign = Foreign {
             name: &self.spec.name,
@@ -62,10 +64,10 @@ impl Tool for Lend {
             machine: Machine::This,
         };
         let shell = Shell::of_foreign(&foreign, arguments);
-        Ok(Route::Peer(Away { peer: self.peer.clone(), class: Class::HostToolInvoke, shell }))
+        Ok(CallRoute::Peer(PeerRoute { peer: self.peer.clone(), class: Class::HostToolInvoke, shell }))
     }
 
-    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
-        Box::pin(async { Err(Failure::NotBegun("this is done by the host".to_owned())) })
+    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a ToolContext) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
+        Box::pin(async { Err(CallFailure::NotBegun("this is done by the host".to_owned())) })
     }
 }

@@ -7,7 +7,7 @@ use countersign_core::{
     id::{EntryId, SessionId},
     session::{self, SessionEntry, Settings},
 };
-use countersign_runtime::tools::Todos;
+use countersign_runtime::tools::TodoList;
 
 use super::Seat;
 use crate::{attach::home, seat_error::SeatError, shelf::Shelf};
@@ -24,7 +24,7 @@ pub(super) async fn come(shelf: &Shelf, id: &SessionId, path: &Path) -> Result<b
         return Err(SeatError::Own(id.clone()));
     }
     let shelf_of_own = Shelf { abroad: None, ..shelf.clone() };
-    match shelf_of_own.open(id, Todos::default()).await {
+    match shelf_of_own.open(id, TodoList::default()).await {
         // It came once before, and only its own log still says so.
         Err(SeatError::Elsewhere { gateway, .. }) if gateway == abroad.hall.folder => {
             return shelf.come_home(id, path).map(|_| true);

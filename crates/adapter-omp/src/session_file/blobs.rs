@@ -12,7 +12,7 @@ use countersign_core::{
     digest::Digest,
     message::{MessageBlock, StoredMessage},
 };
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ impl Blobs {
     /// The base64 behind a reference. `None` if `data` is none, or the blob is not there or not what its name says.
     pub fn resolve(&self, data: &str) -> Option<String> {
         let digest: Digest = data.strip_prefix(PREFIX)?.parse().ok()?;
-        let bytes = regular::read(&self.0.join(digest.to_string()), LARGEST).ok()?;
+        let bytes = regular::read_bytes(&self.0.join(digest.to_string()), LARGEST).ok()?;
         (Digest::hash_bytes(&bytes) == digest).then(|| STANDARD.encode(bytes))
     }
 
@@ -105,7 +105,7 @@ impl Blobs {
         let digest = Digest::hash_bytes(bytes);
         let path = self.0.join(digest.to_string());
         if !is_whole(&path, bytes.len()) {
-            replace(&path, bytes, Access::Private)?;
+            replace_file(&path, bytes, FileAccess::Private)?;
         }
         Ok(digest)
     }

@@ -26,7 +26,7 @@ pub struct Found {
 
 /// Reads the header of the file at `path`. `None` if it is no session's.
 pub fn header(path: &Path) -> Option<SessionHeader> {
-    let file = regular::open(path, OpenOptions::new().read(true)).ok()?;
+    let file = regular::open_file(path, OpenOptions::new().read(true)).ok()?;
     SessionHeader::parse(&mut BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok))
 }
 

@@ -123,7 +123,7 @@ pub enum OpenError {
 /// # Errors
 /// [`OpenError`], with the file untouched.
 pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
-    let bytes = match regular::read(path, LARGEST) {
+    let bytes = match regular::read_bytes(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(source) => {
             return match source.kind() {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_core::{digest::Digest, time::Millis};
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_protocol::{
     encode_line,
     omp::{
@@ -98,19 +98,19 @@ impl Writer {
     /// [`WriteError::Io`]; [`WriteError::Changed`] if the file is shorter.
     pub fn resume(path: PathBuf, header: SessionHeader, blobs: Blobs, keep: u64) -> Result<Self, WriteError> {
         let failed = |source| WriteError::Io { path: path.clone(), source };
-        let mut bytes = regular::read(&path, LARGEST).map_err(failed)?;
+        let mut bytes = regular::read_bytes(&path, LARGEST).map_err(failed)?;
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         if bytes.len() < keep {
             return Err(WriteError::Changed(path));
         }
         if bytes.len() > keep {
             bytes.truncate(keep);
-            let file = regular::open(&path, OpenOptions::new().write(true)).map_err(failed)?;
+            let file = regular::open_file(&path, OpenOptions::new().write(true)).map_err(failed)?;
             file.set_len(keep as u64).and_then(|()| file.sync_all()).map_err(failed)?;
         }
         if bytes.last().is_some_and(|last| *last != b'\n') {
             bytes.push(b'\n');
-            let mut file = regular::open(&path, OpenOptions::new().append(true)).map_err(failed)?;
+            let mut file = regular::open_file(&path, OpenOptions::new().append(true)).map_err(failed)?;
             file.write_all(b"\n").map_err(failed)?;
         }
         let file = State::There { length: bytes.len() as u64, hash: Sha256::new_with_prefix(&bytes) };
@@ -194,7 +194,7 @@ impl Writer {
                 }
                 let mut all = vec![self.header.encode()];
                 all.extend(self.waiting.iter().cloned());
-                replace(&self.path, &all.concat(), Access::Private).map_err(failed)?;
+                replace_file(&self.path, &all.concat(), FileAccess::Private).map_err(failed)?;
                 let (marks, file) = marked(0, Sha256::new(), &all);
                 self.file = file;
                 self.waiting.clear();
@@ -205,7 +205,7 @@ impl Writer {
         }
         let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
         let mut file =
-            regular::open(&self.path, OpenOptions::new().append(true)).map_err(|source| match source.kind() {
+            regular::open_file(&self.path, OpenOptions::new().append(true)).map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound => WriteError::Changed(self.path.clone()),
                 _ => failed(source),
             })?;
@@ -241,7 +241,7 @@ impl Writer {
     fn rewrite_header(&mut self) -> Result<Vec<Mark>, WriteError> {
         let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
         let failed = |source| WriteError::Io { path: self.path.clone(), source };
-        let bytes = match regular::read(&self.path, LARGEST) {
+        let bytes = match regular::read_bytes(&self.path, LARGEST) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Err(WriteError::Changed(self.path.clone())),
             read => read.map_err(failed)?,
         };
@@ -258,7 +258,7 @@ impl Writer {
         // The title line and the header count as one, as they are written.
         let beginning = 1 + usize::from(self.header.title_line.is_some());
         lines.splice(..beginning.min(lines.len()), [self.header.encode()]);
-        replace(&self.path, &lines.concat(), Access::Private).map_err(failed)?;
+        replace_file(&self.path, &lines.concat(), FileAccess::Private).map_err(failed)?;
         let (marks, file) = marked(0, Sha256::new(), &lines);
         self.file = file;
         Ok(marks)
@@ -274,7 +274,7 @@ impl Writer {
             lines.push(self.line(entry)?);
         }
         let failed = |source| WriteError::Io { path: self.path.clone(), source };
-        replace(&self.path, &lines.concat(), Access::Private).map_err(failed)?;
+        replace_file(&self.path, &lines.concat(), FileAccess::Private).map_err(failed)?;
         self.waiting.clear();
         let (marks, file) = marked(0, Sha256::new(), &lines);
         self.file = file;

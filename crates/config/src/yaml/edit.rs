@@ -8,7 +8,7 @@
 
 use std::{io, path::Path};
 
-use countersign_files::replace::{Access, replace};
+use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 use serde_json::{Map, Value};
 
@@ -54,7 +54,7 @@ pub fn set(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError> {
         key: key.join("."),
         why,
     })?;
-    if edited == text { Ok(()) } else { replace(path, edited.as_bytes(), Access::Private).map_err(io) }
+    if edited == text { Ok(()) } else { replace_file(path, edited.as_bytes(), FileAccess::Private).map_err(io) }
 }
 
 /// `text` with `key` set to `value`, or why that cannot be done.

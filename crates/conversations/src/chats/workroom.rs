@@ -11,7 +11,10 @@ use countersign_agent_dir::AgentDir;
 use countersign_core::{id::SessionId, tool::ToolSpec};
 use countersign_runtime::{
     Clock,
-    tools::{Context, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos, exec::Launcher},
+    tools::{
+        AllowedRoots, CommandEnvironment, GatewaySecrets, Sandbox, SessionShell, TodoList, ToolContext, ToolRegistry,
+        exec::ExecLauncher,
+    },
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,18 +25,18 @@ use crate::prompt;
 const IDLE: Duration = Duration::from_secs(1800);
 
 struct Room {
-    shells: Shells,
-    todos: Todos,
+    shells: SessionShell,
+    todos: TodoList,
     used: Instant,
 }
 
 /// The rooms of all sessions.
 pub struct Workrooms {
-    launcher: Launcher,
+    launcher: ExecLauncher,
     sandbox: Sandbox,
-    environment: Environment,
-    secrets: Secrets,
-    registry: Arc<Registry>,
+    environment: CommandEnvironment,
+    secrets: GatewaySecrets,
+    registry: Arc<ToolRegistry>,
     instructions: AgentDir,
     clock: Clock,
     rooms: Mutex<BTreeMap<SessionId, Room>>,
@@ -42,11 +45,11 @@ pub struct Workrooms {
 impl Workrooms {
     /// With the program's own binary for commands, which `sandbox` holds and which may be given `secrets`, and instructions of
     /// people from `folder`.
-    pub fn new(program: &Path, sandbox: Sandbox, secrets: Secrets, folder: &Path, clock: Clock) -> Self {
+    pub fn new(program: &Path, sandbox: Sandbox, secrets: GatewaySecrets, folder: &Path, clock: Clock) -> Self {
         Self {
-            launcher: Launcher::new(program),
-            environment: Environment::clean([]),
-            registry: Arc::new(Registry::standard().with_bash(&sandbox, secrets.clone())),
+            launcher: ExecLauncher::new(program),
+            environment: CommandEnvironment::clean_with([]),
+            registry: Arc::new(ToolRegistry::standard().with_bash(&sandbox, secrets.clone())),
             sandbox,
             secrets,
             instructions: AgentDir::at(folder.to_owned()),
@@ -56,7 +59,7 @@ impl Workrooms {
     }
 
     /// The tools that runs have.
-    pub fn registry(&self) -> &Arc<Registry> {
+    pub fn registry(&self) -> &Arc<ToolRegistry> {
         &self.registry
     }
 
@@ -78,26 +81,26 @@ impl Workrooms {
     }
 
     /// Where the tools of a session work. A workspace that is gone confines them to nothing.
-    pub fn context(&self, session: &SessionId, cwd: &str) -> Context {
+    pub fn context(&self, session: &SessionId, cwd: &str) -> ToolContext {
         let (shells, todos) = self.room(session);
-        let roots = Roots::new(Path::new(cwd), []).unwrap_or_else(|error| {
+        let roots = AllowedRoots::new(Path::new(cwd), []).unwrap_or_else(|error| {
             tracing::error!(%error, cwd, "a workspace cannot be used");
-            Roots::whole([PathBuf::from("/")])
+            AllowedRoots::whole_filesystem([PathBuf::from("/")])
         });
-        let mut context = Context::new(cwd.into(), roots, self.environment.clone(), shells);
+        let mut context = ToolContext::new(cwd.into(), roots, self.environment.clone(), shells);
         context.todos = todos;
         context.secrets = self.secrets.clone();
         context
     }
 
-    fn room(&self, session: &SessionId) -> (Shells, Todos) {
+    fn room(&self, session: &SessionId) -> (SessionShell, TodoList) {
         let now = Instant::now();
         let mut rooms = self.rooms.lock();
         // Dropping a shell ends whatever it left in the background.
         rooms.retain(|id, room| id == session || now.duration_since(room.used) < IDLE);
         let room = rooms.entry(session.clone()).or_insert_with(|| Room {
-            shells: Shells::held(self.launcher.clone(), self.sandbox.clone()),
-            todos: Todos::default(),
+            shells: SessionShell::with_sandbox(self.launcher.clone(), self.sandbox.clone()),
+            todos: TodoList::default(),
             used: now,
         });
         room.used = now;

@@ -18,7 +18,9 @@ use countersign_core::{
 };
 use countersign_models::{Event, Failure, Model, Request, demo as script};
 use countersign_runtime::{Chosen, Host};
-use countersign_tools::{Context, Environment, Registry, Roots, Shells, exec::Launcher};
+use countersign_tools::{
+    AllowedRoots, CommandEnvironment, SessionShell, ToolContext, ToolRegistry, exec::ExecLauncher,
+};
 use futures_util::{StreamExt as _, stream::BoxStream};
 
 /// The rules for people: what, and what becomes of it.
@@ -42,10 +44,10 @@ pub(crate) enum Pace {
 
 /// Models, tools and texts of the demo.
 pub(crate) struct House {
-    registry: Arc<Registry>,
-    environment: Environment,
-    roots: Roots,
-    shells: Shells,
+    registry: Arc<ToolRegistry>,
+    environment: CommandEnvironment,
+    roots: AllowedRoots,
+    shells: SessionShell,
     model: Arc<dyn Model>,
 }
 
@@ -56,10 +58,10 @@ impl House {
     /// What the system says if `project` is not there.
     pub(crate) fn new(program: &Path, project: &Path, pace: Pace) -> std::io::Result<Self> {
         Ok(Self {
-            registry: Arc::new(Registry::standard()),
-            environment: Environment::clean([]),
-            roots: Roots::new(project, [])?,
-            shells: Shells::new(Launcher::new(program)),
+            registry: Arc::new(ToolRegistry::standard()),
+            environment: CommandEnvironment::clean_with([]),
+            roots: AllowedRoots::new(project, [])?,
+            shells: SessionShell::new(ExecLauncher::new(program)),
             model: match pace {
                 Pace::AtOnce => Arc::new(script::Demo),
                 Pace::Readable(delay) => Arc::new(Paced(delay)),
@@ -111,7 +113,7 @@ impl Host for House {
         Ok(Chosen { entry: Arc::new(script::entry()), key: None, model: Arc::clone(&self.model) })
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::clone(&self.registry)
     }
 
@@ -119,8 +121,8 @@ impl Host for House {
         "You are the scripted model of the demo.".to_owned()
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> Context {
-        Context::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
+    fn context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+        ToolContext::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
     }
 }
 

@@ -8,7 +8,7 @@ use countersign_protocol::{
     RawJson,
     gsv::tool::{NoResultReason, ToolInvokeEvent, ToolResultParams},
 };
-use countersign_tools::node::Toolbox;
+use countersign_tools::node::NodeToolRunner;
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -26,7 +26,7 @@ const COMING: usize = 256;
 /// The calls. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Calls {
-    toolbox: Arc<Toolbox>,
+    toolbox: Arc<NodeToolRunner>,
     journal: Journal,
     room: Arc<Semaphore>,
     tasks: TaskTracker,
@@ -36,7 +36,10 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// None yet. What comes of calls goes to the receiver, each once.
-    pub(crate) fn new(toolbox: Arc<Toolbox>, journal: Journal) -> (Self, mpsc::UnboundedReceiver<ToolResultParams>) {
+    pub(crate) fn new(
+        toolbox: Arc<NodeToolRunner>,
+        journal: Journal,
+    ) -> (Self, mpsc::UnboundedReceiver<ToolResultParams>) {
         // Bounded by how many calls there may be at once.
         let (tell, told) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(IN_HAND));
@@ -141,7 +144,7 @@ impl Calls {
     /// Ends all of them and every command, and waits until that is noted.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
-        self.toolbox.end().await;
+        self.toolbox.end_commands().await;
         self.tasks.close();
         self.tasks.wait().await;
         self.journal.flush().await;

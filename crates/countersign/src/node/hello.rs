@@ -9,7 +9,7 @@ use countersign_protocol::gsv::{
     runtime::{HostRole, MachineCapability, RuntimeInfo},
     tool::ToolDefinition,
 };
-use countersign_tools::node::{Need, OFFERED, Offer};
+use countersign_tools::node::{NodeCapability, NodeToolOffer, OFFERED};
 use serde_json::{Map, Value};
 
 /// Everything that the gateway is told but the token.
@@ -25,10 +25,17 @@ impl Hello {
     pub(crate) fn new(id: &str, mut variables: Vec<String>, journal: u64) -> Self {
         variables.sort();
         let tools = OFFERED.iter().map(definition).collect();
-        let needs = |offer: &Offer| offer.needs.iter().map(|need| capability(*need)).collect::<Vec<_>>();
+        let needs = |offer: &NodeToolOffer| offer.needs.iter().map(|need| capability(*need)).collect::<Vec<_>>();
         let tool_capabilities: BTreeMap<_, _> =
             OFFERED.iter().map(|offer| (offer.spec.name.clone(), needs(offer))).collect();
-        let all = [Need::List, Need::Read, Need::Write, Need::Edit, Need::Search, Need::Exec];
+        let all = [
+            NodeCapability::List,
+            NodeCapability::Read,
+            NodeCapability::Write,
+            NodeCapability::Edit,
+            NodeCapability::Search,
+            NodeCapability::Exec,
+        ];
         let runtime = RuntimeInfo {
             host_role: Some(HostRole::Execution),
             host_capabilities: all.map(capability).to_vec(),
@@ -61,7 +68,7 @@ impl Hello {
     }
 }
 
-fn definition(offer: &Offer) -> ToolDefinition {
+fn definition(offer: &NodeToolOffer) -> ToolDefinition {
     let schema = match &offer.spec.schema {
         Value::Object(schema) => schema.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
@@ -69,13 +76,13 @@ fn definition(offer: &Offer) -> ToolDefinition {
     ToolDefinition { name: offer.spec.name.clone(), description: offer.spec.description.clone(), input_schema: schema }
 }
 
-const fn capability(need: Need) -> MachineCapability {
+const fn capability(need: NodeCapability) -> MachineCapability {
     match need {
-        Need::List => MachineCapability::FilesystemList,
-        Need::Read => MachineCapability::FilesystemRead,
-        Need::Write => MachineCapability::FilesystemWrite,
-        Need::Edit => MachineCapability::FilesystemEdit,
-        Need::Search => MachineCapability::TextSearch,
-        Need::Exec => MachineCapability::ShellExec,
+        NodeCapability::List => MachineCapability::FilesystemList,
+        NodeCapability::Read => MachineCapability::FilesystemRead,
+        NodeCapability::Write => MachineCapability::FilesystemWrite,
+        NodeCapability::Edit => MachineCapability::FilesystemEdit,
+        NodeCapability::Search => MachineCapability::TextSearch,
+        NodeCapability::Exec => MachineCapability::ShellExec,
     }
 }

@@ -5,7 +5,7 @@
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use countersign_protocol::gsv::node::{LogsGetEvent, LogsResult, NodeProbe, NodeProbeResult, is_program};
-use countersign_tools::node::has;
+use countersign_tools::node::has_program;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::logs;
@@ -51,7 +51,7 @@ impl Looks {
                 return refused(probe_id, &format!("Unknown probe kind: {kind}"));
             }
             let names = bins.into_iter().filter(|name| is_program(name)).take(PROGRAMS);
-            let found = names.map(|name| (has(&path, &name), name)).map(|(found, name)| (name, found));
+            let found = names.map(|name| (has_program(&path, &name), name)).map(|(found, name)| (name, found));
             Answer::Probed(NodeProbeResult { probe_id, ok: true, bins: Some(found.collect()), error: None })
         });
     }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_config as config;
 use countersign_core::policy::{CompiledRules, RuleLayer};
-use countersign_tools::{node::fit, regular};
+use countersign_tools::{node::compile_node_rules, regular};
 use countersign_view::pasted;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -158,6 +158,6 @@ pub(crate) fn rules(given: Option<&Path>, data: &Data) -> anyhow::Result<(Compil
     if read.is_none() && given.is_some() {
         bail!("--permissions {} is not there", path.display());
     }
-    let compiled = fit(read.map(|read| read.source)).map_err(|unfit| anyhow::anyhow!("{unfit}"))?;
+    let compiled = compile_node_rules(read.map(|read| read.source)).map_err(|unfit| anyhow::anyhow!("{unfit}"))?;
     Ok((compiled, path))
 }

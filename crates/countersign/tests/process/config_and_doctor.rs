@@ -6,7 +6,7 @@ use countersign_testkit::process::{
     AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, SERVICE_TOKEN, agent_gate::AgentClient, run_command,
     service::Behavior,
 };
-use countersign_tools::sandbox::Kernel;
+use countersign_tools::sandbox::KernelSupport;
 use serde_json::{Value, json};
 
 /// What `doctor` has to say of one thing.
@@ -129,7 +129,7 @@ fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
         fs::write(place.folder.join("config.yaml"), format!("{config}{section}")).unwrap();
         let (_, told) = doctor(&place);
         let found = check(&told, "sandbox");
-        let want = match (is_on, Kernel::here().lacks()) {
+        let want = match (is_on, KernelSupport::running_kernel().missing_support()) {
             (false, _) => "note",
             (true, None) => "ok",
             (true, Some(_)) if section.contains("refuse") => "fix",

@@ -13,7 +13,7 @@ use countersign_testkit::process::{
     http::Http,
     provider::{Part, Reply, bash, call, say},
 };
-use countersign_tools::sandbox::Kernel;
+use countersign_tools::sandbox::KernelSupport;
 use serde_json::{Value, json};
 
 /// A server on this machine that notes the heads of what it is asked.
@@ -64,7 +64,7 @@ impl Stage {
     /// Nothing where this machine cannot hold commands so.
     #[allow(clippy::print_stderr, reason = "what this machine cannot show is said")]
     fn with(network: &str) -> Option<Self> {
-        if let Some(lacks) = Kernel::here().lacks() {
+        if let Some(lacks) = KernelSupport::running_kernel().missing_support() {
             eprintln!("not shown here: {lacks}");
             return None;
         }

@@ -13,7 +13,7 @@ use countersign_http::listen;
 use countersign_policy_admin::{household::Household, loaded_rules::LoadedRules, rules};
 use countersign_runtime::{
     services::Services,
-    tools::{Secrets, secrets::FOLDER},
+    tools::{GatewaySecrets, secrets::FOLDER},
 };
 
 use crate::{adapter::GsvTools, control::Owned, hints::no_folder, house, serve_error::ServeError};
@@ -28,7 +28,7 @@ pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct PreparedRealm {
     pub(super) config: Arc<Config>,
     pub(super) notice: Notice,
-    pub(super) secrets: Secrets,
+    pub(super) secrets: GatewaySecrets,
     pub(super) agents: agent_gate::Settings,
     pub(super) household: Household,
     pub(super) loaded: LoadedRules,
@@ -48,7 +48,7 @@ impl PreparedRealm {
         let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
         front_end.map_err(ServeError::FrontEnd)?;
         let config = Arc::new(config);
-        let secrets = Secrets::at(config.storage.folder.join(FOLDER), config.secrets.clone());
+        let secrets = GatewaySecrets::from_folder(config.storage.folder.join(FOLDER), config.secrets.clone());
         let agents = agent_gate::Settings { secrets: secrets.clone(), ..house::agents(&config) };
         let household = Household::of(&config, &agents.tools, Arc::new(GsvTools));
         let loaded = rules::load(&config.permissions, &household)?;

@@ -109,14 +109,14 @@ fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
 fn is_a_persons(socket: Socket, us: u32, wanted: &str, among: Among) -> bool {
     // A command's socket has the command's user: ours unless we are root, who can become anybody, or one that our user may become.
     if us != 0 && socket.user != us && !users::may_be_a_commands(socket.user) {
-        let is_nobodys = || exec::acting().is_ok_and(|acting| is_open_in_none(&acting, socket, wanted));
+        let is_nobodys = || exec::acting_processes().is_ok_and(|acting| is_open_in_none(&acting, socket, wanted));
         return among == Among::All && socket.inode != 0 && is_nobodys();
     }
     match holder(wanted, among) {
         // Its own connections are those of commands.
         Some(held) if held.pid == getpid().as_raw() => !exec::has_begun(),
         // It still has it behind the look: its number has not come to mean somebody else.
-        Some(held) => exec::acts(held.pid) == Some(false) && held.is_there(wanted),
+        Some(held) => exec::acts_for_agent(held.pid) == Some(false) && held.is_there(wanted),
         // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
         // namespace or lets nobody look. Without a command there is nobody whom this could be.
         None => among == Among::All && exec::nobody_acts(),

@@ -15,17 +15,19 @@ use countersign_core::{
     tool::ToolSpec,
 };
 use countersign_runtime::{Chosen, Host};
-use countersign_tools::{Context, Environment, Registry, Roots, Shells, exec::Launcher};
+use countersign_tools::{
+    AllowedRoots, CommandEnvironment, SessionShell, ToolContext, ToolRegistry, exec::ExecLauncher,
+};
 
 /// Calls that the rules allow. Any other call raises a gate.
 const ALLOWED: [&str; 7] = ["read(*)", "ls(*)", "grep(*)", "find(*)", "edit(*)", "write(*)", "bash(sh test.sh)"];
 
 /// The standard tools, confined to one folder.
 pub(super) struct IdleEnvironment {
-    registry: Arc<Registry>,
-    environment: Environment,
-    roots: Roots,
-    shells: Shells,
+    registry: Arc<ToolRegistry>,
+    environment: CommandEnvironment,
+    roots: AllowedRoots,
+    shells: SessionShell,
 }
 
 impl IdleEnvironment {
@@ -35,10 +37,10 @@ impl IdleEnvironment {
     /// The system's error if `folder` is not there.
     pub(super) fn new(folder: &Path) -> anyhow::Result<Self> {
         Ok(Self {
-            registry: Arc::new(Registry::standard()),
-            environment: Environment::clean([]),
-            roots: Roots::new(folder, [])?,
-            shells: Shells::new(Launcher::new(&std::env::current_exe()?)),
+            registry: Arc::new(ToolRegistry::standard()),
+            environment: CommandEnvironment::clean_with([]),
+            roots: AllowedRoots::new(folder, [])?,
+            shells: SessionShell::new(ExecLauncher::new(&std::env::current_exe()?)),
         })
     }
 }
@@ -48,7 +50,7 @@ impl Host for IdleEnvironment {
         Err(format!("a measurement has no model {}/{}", model.provider, model.id))
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::clone(&self.registry)
     }
 
@@ -56,8 +58,8 @@ impl Host for IdleEnvironment {
         String::new()
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> Context {
-        Context::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
+    fn context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+        ToolContext::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
     }
 }
 

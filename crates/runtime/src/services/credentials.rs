@@ -1,7 +1,7 @@
 //! The credentials of one service: put into its requests, and hidden in everything that comes out.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use countersign_tools::secrets::Veil;
+use countersign_tools::secrets::Redactor;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub(super) struct Credentials {
     header: Option<(HeaderName, HeaderValue)>,
     query: Option<(String, SecretString)>,
     /// Over every form in which a service could read them back to us.
-    veil: Veil,
+    veil: Redactor,
 }
 
 impl Credentials {
@@ -74,7 +74,7 @@ impl Credentials {
                 (Some((AUTHORIZATION, value(&format!("Basic {pair}"))?)), None, vec![password.to_owned(), pair])
             }
         };
-        Ok(Self { header, query, veil: Veil::over(secrets.iter().map(String::as_str), HIDDEN) })
+        Ok(Self { header, query, veil: Redactor::for_secrets(secrets.iter().map(String::as_str), HIDDEN) })
     }
 
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
@@ -100,7 +100,7 @@ impl Credentials {
             url.set_query(query.strip_prefix('?').filter(|query| !query.is_empty()));
         }
         let decoded = percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy();
-        (!self.veil.is_told(url.as_str()) && !self.veil.is_told(&decoded)).then_some(url)
+        (!self.veil.contains_secret(url.as_str()) && !self.veil.contains_secret(&decoded)).then_some(url)
     }
 
     fn without_parameter(&self, target: &str) -> String {
@@ -117,12 +117,12 @@ impl Credentials {
 
     /// `text` without anything that is secret here.
     pub(super) fn hide(&self, text: &str) -> String {
-        self.veil.hide(text).into_owned()
+        self.veil.redact_text(text).into_owned()
     }
 
     /// Hides in every text of `value`, names included.
     pub(super) fn hide_in(&self, value: &mut Value) {
-        self.veil.hide_in(value);
+        self.veil.redact_value(value);
     }
 }
 

@@ -13,7 +13,7 @@ use countersign_core::{
     gate::GateResolution,
     id::{CallId, GateId},
 };
-use countersign_tools::{Answered, People};
+use countersign_tools::{HostAccessAnswer, HostApprover};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
@@ -84,11 +84,11 @@ fn fresh() -> Option<GateId> {
     GateId::parse(&format!("{:032x}", u128::from_be_bytes(bits)))
 }
 
-impl People for Asker {
-    fn host(&self, host: Arc<str>) -> BoxFuture<'_, Answered> {
+impl HostApprover for Asker {
+    fn approve_host(&self, host: Arc<str>) -> BoxFuture<'_, HostAccessAnswer> {
         Box::pin(async move {
             let Some(gate) = fresh() else {
-                return Answered::No("nobody can be asked: the system has no randomness".to_owned());
+                return HostAccessAnswer::No("nobody can be asked: the system has no randomness".to_owned());
             };
             let (tx, answer) = oneshot::channel();
             self.asked.lock().insert(gate, tx);
@@ -96,22 +96,24 @@ impl People for Asker {
             let reach = CallCommand::Reach { call: self.call, gate, host };
             match self.results.ask(Command::Call(reach)).await {
                 Ok(_) => {}
-                Err(Refused::Refusal(CommandError::Denied(why))) => return Answered::No(why),
-                Err(error) => return Answered::No(format!("nobody was asked: {error}")),
+                Err(Refused::Refusal(CommandError::Denied(why))) => return HostAccessAnswer::No(why),
+                Err(error) => return HostAccessAnswer::No(format!("nobody was asked: {error}")),
             }
             match answer.await {
-                Ok((GateResolution::Allowed { .. } | GateResolution::Granted, _)) => Answered::Yes,
+                Ok((GateResolution::Allowed { .. } | GateResolution::Granted, _)) => HostAccessAnswer::Yes,
                 Ok((GateResolution::Denied | GateResolution::Declined | GateResolution::Answered, reason)) => {
                     // In one line, whatever was said.
                     let reason = reason.filter(|reason| !reason.trim().is_empty());
                     let saying = reason.map_or_else(String::new, |reason| format!(", saying {reason:?}"));
-                    Answered::No(format!("a person refused it{saying}; do not try it again, in this way or another"))
+                    HostAccessAnswer::No(format!(
+                        "a person refused it{saying}; do not try it again, in this way or another"
+                    ))
                 }
                 Ok((GateResolution::Expired, _)) => {
-                    Answered::No("a person was asked, and nobody answered in time".to_owned())
+                    HostAccessAnswer::No("a person was asked, and nobody answered in time".to_owned())
                 }
                 Ok((GateResolution::Withdrawn, _)) | Err(_) => {
-                    Answered::No("a person was asked, and the question was withdrawn".to_owned())
+                    HostAccessAnswer::No("a person was asked, and the question was withdrawn".to_owned())
                 }
             }
         })

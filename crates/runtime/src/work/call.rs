@@ -11,7 +11,7 @@ use countersign_core::{
     peer::PeerLine,
     session::MessageContent,
 };
-use countersign_tools::{self as tools, Asks, Failure, Output, Secrets, Updates};
+use countersign_tools::{self as tools, CallFailure, CallOutput, CallQuestions, GatewaySecrets, UpdateSink};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -51,17 +51,17 @@ pub(super) struct CallWork {
 }
 
 /// What a tool gave back, without any secret: a file that a command wrote may hold one as well as its output.
-fn veiled(mut output: Output, secrets: &Secrets) -> Output {
-    let veil = secrets.veil();
+fn veiled(mut output: CallOutput, secrets: &GatewaySecrets) -> CallOutput {
+    let veil = secrets.redactor();
     for block in &mut output.content {
         if let Some(text) = block.as_text()
-            && veil.is_told(text)
+            && veil.contains_secret(text)
         {
-            *block = MessageBlock::from_text(veil.hide(text));
+            *block = MessageBlock::from_text(veil.redact_text(text));
         }
     }
     if let Some(details) = &mut output.details {
-        veil.hide_in(details);
+        veil.redact_value(details);
     }
     output
 }
@@ -121,10 +121,10 @@ impl CallWork {
         cx.pins = content.pins.clone().filter(|_| self.is_approved);
         cx.call = self.call.to_string();
         cx.cancel = cancel;
-        cx.asks = Asks::new(self.asked.clone().of(self.call, results.clone()));
+        cx.asks = CallQuestions::new(self.asked.clone().of(self.call, results.clone()));
         let (line, latest) = tokio::sync::watch::channel(None);
         let secrets = cx.secrets.clone();
-        cx.updates = Updates::new(move |output: Output| {
+        cx.updates = UpdateSink::new(move |output: CallOutput| {
             line.send_replace(Some(veiled(output, &secrets)));
         });
         let mut arguments = content.arguments.clone();
@@ -135,8 +135,8 @@ impl CallWork {
         let outcome = self.with_progress(work, latest, results).await;
         let output = match outcome {
             Ok(output) => output,
-            Err(Failure::Failed(text) | Failure::Cancelled(text)) => {
-                Output { content: vec![MessageBlock::from_text(text)], details: Some(json!({})), is_error: true }
+            Err(CallFailure::Failed(text) | CallFailure::Cancelled(text)) => {
+                CallOutput { content: vec![MessageBlock::from_text(text)], details: Some(json!({})), is_error: true }
             }
             Err(failure) => return self.without_result(failure, &cx.secrets),
         };
@@ -145,7 +145,7 @@ impl CallWork {
             .then(|| u32::try_from(cx.todos.open_count()).unwrap_or(u32::MAX));
         CallProgress::Returned(Box::new(CallResult {
             open_tasks,
-            folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
+            folder: cx.shells.last_folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             ..returned(&content.tool, &content.tool_call_id, output)
         }))
     }
@@ -171,14 +171,15 @@ impl CallWork {
     }
 
     /// How far a call got that has nothing to show.
-    fn without_result(&self, failure: Failure, secrets: &Secrets) -> CallProgress {
-        let veil = secrets.veil();
+    fn without_result(&self, failure: CallFailure, secrets: &GatewaySecrets) -> CallProgress {
+        let veil = secrets.redactor();
         match failure {
-            Failure::Invalid(text) | Failure::NotBegun(text) | Failure::Failed(text) | Failure::Cancelled(text) => {
-                CallProgress::NotBegun(veil.hide(&text).into())
-            }
-            Failure::InDoubt(why) => {
-                let why = veil.hide(&why);
+            CallFailure::Invalid(text)
+            | CallFailure::NotBegun(text)
+            | CallFailure::Failed(text)
+            | CallFailure::Cancelled(text) => CallProgress::NotBegun(veil.redact_text(&text).into()),
+            CallFailure::InDoubt(why) => {
+                let why = veil.redact_text(&why);
                 tracing::warn!(call = %self.call, %why, "it is not known what became of a call");
                 CallProgress::Broke
             }
@@ -189,7 +190,7 @@ impl CallWork {
     async fn with_progress<T>(
         &self,
         work: impl Future<Output = T>,
-        mut latest: tokio::sync::watch::Receiver<Option<Output>>,
+        mut latest: tokio::sync::watch::Receiver<Option<CallOutput>>,
         results: &Source,
     ) -> T {
         tokio::pin!(work);
@@ -207,7 +208,7 @@ impl CallWork {
     }
 
     /// Hands on all output so far.
-    pub(super) async fn progress(&self, output: Output, results: &Source) {
+    pub(super) async fn progress(&self, output: CallOutput, results: &Source) {
         let kind =
             LiveKind::CallProgress { call: self.call, content: output.content, details: output.details.map(Arc::new) };
         results.live(Live { session: self.session.clone(), kind }).await;
@@ -217,11 +218,11 @@ impl CallWork {
         let command = content.arguments.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut cx = host.context(&self.session, &self.cwd);
         cx.cancel = cancel;
-        let outcome = match tools::bash::execute(&command, &cx).await {
+        let outcome = match tools::bash::execute_command(&command, &cx).await {
             Ok(outcome) => outcome,
             Err(failure) => return self.without_result(failure, &cx.secrets),
         };
-        let veil = cx.secrets.veil();
+        let veil = cx.secrets.redactor();
         let meta = outcome.truncated.then(|| {
             json!({ "truncation": {
                 "direction": "tail",
@@ -235,7 +236,7 @@ impl CallWork {
         });
         let message = BashMessage {
             command,
-            output: veil.hide(&outcome.output).into_owned(),
+            output: veil.redact_text(&outcome.output).into_owned(),
             exit_code: outcome.exit_code,
             cancelled: outcome.cancelled,
             truncated: outcome.truncated,
@@ -246,7 +247,7 @@ impl CallWork {
             message: said(&StoredMessage::BashExecution(message)),
             error: false,
             open_tasks: None,
-            folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
+            folder: cx.shells.last_folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             prunable: false,
             left_behind: None,
         }))

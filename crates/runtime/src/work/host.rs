@@ -12,7 +12,7 @@ use countersign_core::{
     tool::ToolSpec,
 };
 use countersign_models::{Entry, Failure, Model, SecretString};
-use countersign_tools::{Context, Registry};
+use countersign_tools::{ToolContext, ToolRegistry};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +129,7 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// The tools that runs of a session have.
-    fn tools(&self, session: &SessionId) -> Arc<Registry>;
+    fn tools(&self, session: &SessionId) -> Arc<ToolRegistry>;
 
     /// What the model is told of a call of a tool that the session does not have.
     fn no_tool(&self, _session: &SessionId, name: &str) -> String {
@@ -161,7 +161,7 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// Where tools of a session work.
-    fn context(&self, session: &SessionId, cwd: &str) -> Context;
+    fn context(&self, session: &SessionId, cwd: &str) -> ToolContext;
 
     /// A picture that lies beside the log, as base64: `reference` stands for it in a message. None if it is not there any more.
     fn picture<'a>(&'a self, _reference: &'a str) -> BoxFuture<'a, Option<String>> {

@@ -6,7 +6,7 @@ use countersign_core::{
     call::{CallDetails, CallProgress, CallResult, DoubtCause},
     id::PeerId,
 };
-use countersign_tools::Output;
+use countersign_tools::CallOutput;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -113,7 +113,7 @@ impl CallWork {
 }
 
 /// The latest update if nobody was told of it yet.
-fn unseen(updates: &mut watch::Receiver<Option<Output>>) -> Option<Output> {
+fn unseen(updates: &mut watch::Receiver<Option<CallOutput>>) -> Option<CallOutput> {
     let latest = updates.borrow_and_update();
     if latest.has_changed() { latest.clone() } else { None }
 }

@@ -12,7 +12,7 @@ use countersign_core::{
     tool::ToolSpec,
 };
 use countersign_models::{self as models, Entry, Event, FailureKind, Level, Part, PartKind, Request, Stop};
-use countersign_tools::{Registry, strip_intent, with_intent};
+use countersign_tools::{ToolRegistry, strip_intent, with_intent};
 use futures_util::{Stream, StreamExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -105,7 +105,7 @@ impl TurnWork {
         };
         conversation::with_pictures(&mut messages, host).await;
         let registry = host.tools(&self.session);
-        let specs: Vec<&ToolSpec> = registry.specs().collect();
+        let specs: Vec<&ToolSpec> = registry.tool_specs().collect();
         let request = Request {
             entry: Arc::clone(&chosen.entry),
             key: chosen.key,
@@ -351,7 +351,7 @@ impl<'a> Hearing<'a> {
         None
     }
 
-    async fn finish(mut self, outcome: Outcome, registry: &Registry, host: &dyn Host) -> ModelAnswer {
+    async fn finish(mut self, outcome: Outcome, registry: &ToolRegistry, host: &dyn Host) -> ModelAnswer {
         self.flush().await;
         let raw: Vec<Part> = self.parts.iter().map(Heard::part).collect();
         let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();

@@ -7,7 +7,7 @@ use countersign_core::{
     tool::{Lane, RepeatMode, ToolEffect},
 };
 use countersign_models::Part;
-use countersign_tools::{Failure, Registry, Route, leads_to, strip_intent};
+use countersign_tools::{CallFailure, CallRoute, ToolRegistry, leads_to, strip_intent};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ impl Place<'_> {
     pub(super) async fn pin(
         &self,
         host: &dyn Host,
-        registry: &Registry,
+        registry: &ToolRegistry,
         wanted: &mut [ResolvedCall],
         cancel: &CancellationToken,
     ) {
@@ -46,8 +46,8 @@ impl Place<'_> {
                 cx
             });
             let looked = async {
-                let pins = tool.look(&call.arguments, cx).await?;
-                Ok::<_, Failure>((pins, leads_to(&call.arguments, cx).await))
+                let pins = tool.pin_files(&call.arguments, cx).await?;
+                Ok::<_, CallFailure>((pins, leads_to(&call.arguments, cx).await))
             };
             tokio::select! {
                 looked = looked => match looked {
@@ -76,7 +76,7 @@ pub(super) fn object(raw: &str) -> Result<Map<String, Value>, String> {
 }
 
 /// Looks a wanted call up and checks what it brings.
-pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Option<ResolvedCall> {
+pub(super) fn want(call: &Part, registry: &ToolRegistry, no_tool: impl Fn(&str) -> String) -> Option<ResolvedCall> {
     let Part::ToolCall { id, name, arguments, .. } = call else { return None };
     let tool = registry.get(name);
     let spec = tool.map(|tool| tool.spec());
@@ -85,21 +85,21 @@ pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> S
         Err(problem) => (Map::new(), Some(format!("Invalid arguments for tool {name}: {problem}"))),
     };
     let (mut arguments, intent) = strip_intent(arguments);
-    let mut route = Route::Here;
+    let mut route = CallRoute::Here;
     let problem = match tool {
         None => Some(no_tool(name)),
         Some(tool) => problem.or_else(|| {
-            let checked = tool.check(&Value::Object(arguments.clone())).and_then(|valid| {
+            let checked = tool.check_arguments(&Value::Object(arguments.clone())).and_then(|valid| {
                 arguments = valid;
-                tool.route(&mut arguments)
+                tool.route_call(&mut arguments)
             });
             checked.map(|checked| route = checked).err().map(|problem| problem.to_string())
         }),
     };
     let (executor, class, shell) = match &route {
-        Route::Here => (Executor::Builtin, None, None),
-        Route::Person => (Executor::Person, None, None),
-        Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class), Some(away.shell.clone())),
+        CallRoute::Here => (Executor::Builtin, None, None),
+        CallRoute::Person => (Executor::Person, None, None),
+        CallRoute::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class), Some(away.shell.clone())),
     };
     let is_away = class.is_some();
     Some(ResolvedCall {

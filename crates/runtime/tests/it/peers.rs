@@ -14,7 +14,7 @@ use countersign_runtime::{
     Errand, Exchange, Handle, Heard, Lane, LiveKind, Order, Peers, Released, Source, Subscriber, Words,
     models::scripted::{Reply, Scripted},
     store::MemoryLog,
-    tools::Output,
+    tools::CallOutput,
 };
 
 use crate::stage::{FAR, at_rest, begin_with, eventually, name, open_with, prompt};
@@ -105,7 +105,7 @@ async fn a_call_waits_for_its_peer_and_ends_with_what_that_says() {
     eventually(&scene.owner, |engine| engine.state().next_deadline()).await;
     let mut link = scene.link().await;
     let exchange = sent(&mut link).await;
-    exchange.update(Output::text("half"));
+    exchange.update(CallOutput::from_text("half"));
     let progress = async {
         loop {
             if let Some(Released::Live(live)) = scene.released.next().await
@@ -117,7 +117,7 @@ async fn a_call_waits_for_its_peer_and_ends_with_what_that_says() {
     };
     let progress = tokio::time::timeout(Duration::from_secs(120), progress).await.unwrap();
     assert_eq!(progress.as_deref(), Some("half"));
-    assert_eq!(exchange.end(Output::text("whole")).await, Heard::InTime);
+    assert_eq!(exchange.end(CallOutput::from_text("whole")).await, Heard::InTime);
     let (text, end) = scene.result().await;
     assert!(text.contains("whole"), "{text}");
     assert_eq!(end, call::CallEnd::Done { error: false });
@@ -131,8 +131,8 @@ async fn an_update_that_comes_with_the_end_is_told_before_it() {
         let mut link = scene.link().await;
         scene.prompt().await;
         let exchange = sent(&mut link).await;
-        exchange.update(Output::text("half"));
-        exchange.end(Output::text("whole")).await;
+        exchange.update(CallOutput::from_text("half"));
+        exchange.end(CallOutput::from_text("whole")).await;
         let mut told = Vec::new();
         let until_the_end = async {
             loop {
@@ -173,7 +173,7 @@ async fn of_calls_that_a_peer_had_when_it_went_only_those_that_were_not_sent_go_
     let mut link = scene.link().await;
     let exchange = sent(&mut link).await;
     assert_ne!(exchange.content().tool_call_id, was_sent);
-    exchange.end(Output::text("done")).await;
+    exchange.end(CallOutput::from_text("done")).await;
     assert_eq!(scene.result().await.1, call::CallEnd::Done { error: false });
     scene.end().await;
 }
@@ -189,7 +189,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_what_comes_later_is_recorded_as
     let (text, end) = scene.result().await;
     assert!(text.contains("was stopped"), "{text}");
     assert_eq!(end, call::CallEnd::Unknown);
-    assert_eq!(exchange.end(Output::text("late")).await, Heard::TooLate);
+    assert_eq!(exchange.end(CallOutput::from_text("late")).await, Heard::TooLate);
     let dropped = async {
         loop {
             if let Some(Released::Fact(recorded)) = scene.released.next().await
@@ -254,7 +254,7 @@ async fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line_and
     let mut link = scene.noting().await;
     let exchange = asked(&mut link).await;
     assert_eq!(exchange.call(), call);
-    assert_eq!(exchange.end(Output::text("was done")).await, Heard::InTime);
+    assert_eq!(exchange.end(CallOutput::from_text("was done")).await, Heard::InTime);
     let (text, end) = scene.result().await;
     assert!(text.contains("was done"), "{text}");
     assert_eq!(end, call::CallEnd::Done { error: false });

@@ -16,7 +16,7 @@ use countersign_runtime::{
     models::{self, Model, demo, scripted::Scripted},
     store::{AnyLog, MemoryLog},
     system_dice,
-    tools::{self, Away, Failure, Registry, Route, Tool},
+    tools::{self, AgentTool, CallFailure, CallRoute, PeerRoute, ToolRegistry},
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -26,25 +26,29 @@ pub(crate) const FAR: &str = "far";
 
 struct Far(ToolSpec);
 
-impl Tool for Far {
+impl AgentTool for Far {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
-        Ok(Route::Peer(Away { peer: PeerId::new("p"), class: policy::Class::HostToolInvoke, shell: Shell::Nothing }))
+    fn route_call(&self, _: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
+        Ok(CallRoute::Peer(PeerRoute {
+            peer: PeerId::new("p"),
+            class: policy::Class::HostToolInvoke,
+            shell: Shell::Nothing,
+        }))
     }
 
     fn run<'a>(
         &'a self,
         _: Map<String, Value>,
-        _: &'a tools::Context,
-    ) -> BoxFuture<'a, Result<tools::Output, Failure>> {
-        Box::pin(async { Err(Failure::NotBegun("it is not done here".to_owned())) })
+        _: &'a tools::ToolContext,
+    ) -> BoxFuture<'a, Result<tools::CallOutput, CallFailure>> {
+        Box::pin(async { Err(CallFailure::NotBegun("it is not done here".to_owned())) })
     }
 }
 
-fn far() -> Arc<dyn Tool> {
+fn far() -> Arc<dyn AgentTool> {
     Arc::new(Far(ToolSpec {
         name: FAR.to_owned(),
         description: String::new(),
@@ -61,7 +65,7 @@ struct Room {
     peers: Peers,
     sees_to: SeesTo,
     /// What can be called beside the usual tools.
-    more: Vec<Arc<dyn Tool>>,
+    more: Vec<Arc<dyn AgentTool>>,
     attempts: Attempts,
 }
 
@@ -98,8 +102,10 @@ impl Host for Room {
         Ok(Chosen { entry: Arc::new(demo::entry()), key: None, model: Arc::clone(&self.model) })
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<Registry> {
-        Arc::new(Registry::of(Registry::standard().tools().cloned().chain(self.more.iter().cloned()).collect()))
+    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+        Arc::new(ToolRegistry::from_tools(
+            ToolRegistry::standard().tools().cloned().chain(self.more.iter().cloned()).collect(),
+        ))
     }
 
     fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
@@ -122,10 +128,15 @@ impl Host for Room {
         String::new()
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> tools::Context {
-        let launcher = tools::exec::Launcher::new(Path::new("/bin/false"));
-        let environment = tools::Environment::clean([]);
-        tools::Context::new(cwd.into(), tools::Roots::whole([]), environment, tools::Shells::new(launcher))
+    fn context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
+        let launcher = tools::exec::ExecLauncher::new(Path::new("/bin/false"));
+        let environment = tools::CommandEnvironment::clean_with([]);
+        tools::ToolContext::new(
+            cwd.into(),
+            tools::AllowedRoots::whole_filesystem([]),
+            environment,
+            tools::SessionShell::new(launcher),
+        )
     }
 }
 
@@ -227,7 +238,7 @@ pub(crate) async fn open_held(log: MemoryLog, model: &Scripted) -> Handle {
 pub(crate) async fn open_for_history(
     log: MemoryLog,
     model: Arc<dyn Model>,
-    more: Vec<Arc<dyn Tool>>,
+    more: Vec<Arc<dyn AgentTool>>,
     clock: Clock,
     dice: runtime::Dice,
     resume: ResumeMode,

@@ -26,7 +26,7 @@ use countersign_runtime::{
     models::{self, Model},
     store::MemoryLog,
     system_dice,
-    tools::{self, Registry},
+    tools::{self, ToolRegistry},
 };
 use futures_util::{
     StreamExt as _,
@@ -76,8 +76,8 @@ impl Host for House {
         Ok(Chosen { entry: Arc::new(models::demo::entry()), key: None, model: Arc::new(self.clone()) })
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<Registry> {
-        Arc::new(Registry::standard())
+    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+        Arc::new(ToolRegistry::standard())
     }
 
     fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String {
@@ -94,10 +94,15 @@ impl Host for House {
         })
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> tools::Context {
-        let launcher = tools::exec::Launcher::new(Path::new("/bin/false"));
-        let environment = tools::Environment::clean([]);
-        tools::Context::new(cwd.into(), tools::Roots::whole([]), environment, tools::Shells::new(launcher))
+    fn context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
+        let launcher = tools::exec::ExecLauncher::new(Path::new("/bin/false"));
+        let environment = tools::CommandEnvironment::clean_with([]);
+        tools::ToolContext::new(
+            cwd.into(),
+            tools::AllowedRoots::whole_filesystem([]),
+            environment,
+            tools::SessionShell::new(launcher),
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use countersign_tools::exec::Launcher;
+use countersign_tools::exec::ExecLauncher;
 
 use super::{
     names::Names,
@@ -15,7 +15,7 @@ use super::{
 type Problem = (usize, String);
 
 /// Plays a transcript up to the first line that is not as it should be.
-pub(super) fn check(script: &[Line], launcher: Launcher) -> Result<(), Problem> {
+pub(super) fn check(script: &[Line], launcher: ExecLauncher) -> Result<(), Problem> {
     let mut play = Play::new(launcher).map_err(|problem| (1, problem))?;
     let mut lines = script.iter().peekable();
     // The doors of which any frames may come before the next that is told.
@@ -93,7 +93,7 @@ fn differs(expected: &str, came: &str, more: &str) -> String {
 }
 
 /// Plays a transcript and gives it back with the frames that came. What was right stays as it was written.
-pub(super) fn update(script: &[Line], launcher: Launcher) -> Result<String, Problem> {
+pub(super) fn update(script: &[Line], launcher: ExecLauncher) -> Result<String, Problem> {
     let mut play = Play::new(launcher).map_err(|problem| (1, problem))?;
     let mut text = String::new();
     let mut rest = script;
@@ -174,7 +174,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(launcher: Launcher) -> Result<Self, String> {
+    fn new(launcher: ExecLauncher) -> Result<Self, String> {
         let stage = Stage::new(launcher).map_err(|error| error.to_string())?;
         let names = Names::new(&stage.root().display().to_string(), START);
         Ok(Self { stage, names, replies: Replies::default() })
@@ -265,14 +265,14 @@ impl Play {
 mod tests {
     use std::path::Path;
 
-    use countersign_tools::exec::Launcher;
+    use countersign_tools::exec::ExecLauncher;
 
     use super::{check, update};
     use crate::transcript::script::read;
 
     /// Nothing here runs a command.
-    fn launcher() -> Launcher {
-        Launcher::new(Path::new("/bin/false"))
+    fn launcher() -> ExecLauncher {
+        ExecLauncher::new(Path::new("/bin/false"))
     }
 
     const ASKED: &str = "> {\"id\":1,\"type\":\"get_last_assistant_text\"}\n";

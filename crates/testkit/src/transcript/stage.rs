@@ -18,7 +18,7 @@ use countersign_core::time::Millis;
 use countersign_models::scripted::Scripted;
 use countersign_protocol::lines::DecodedLine;
 use countersign_runtime::Clock;
-use countersign_tools::exec::Launcher;
+use countersign_tools::exec::ExecLauncher;
 use tempfile::TempDir;
 use tokio::{
     runtime::{Builder, Runtime},
@@ -53,7 +53,7 @@ const MODELS: &str = "providers:
 pub(super) struct Stage {
     _folder: TempDir,
     root: PathBuf,
-    launcher: Launcher,
+    launcher: ExecLauncher,
     pub(super) model: Scripted,
     pub(super) keeps_sessions: bool,
     /// Whose hosts the doors are for.
@@ -81,7 +81,7 @@ struct Door {
 }
 
 impl Stage {
-    pub(super) fn new(launcher: Launcher) -> std::io::Result<Self> {
+    pub(super) fn new(launcher: ExecLauncher) -> std::io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().canonicalize()?;
         for name in ["agent", "home", "sessions", "work"] {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_testkit::transcript;
-use countersign_tools::exec::{Launcher, child_main};
+use countersign_tools::exec::{ExecLauncher, child_main};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
@@ -15,9 +15,9 @@ fn folder() -> PathBuf {
 /// Starts this test binary as the exec child. The last name matches no test: it only says what is meant.
 const AS_CHILD: [&str; 3] = ["--exact", "transcripts::a_child_whose_gateway_is_gone_ends", "as-the-exec-child"];
 
-fn launcher() -> Launcher {
+fn launcher() -> ExecLauncher {
     let program = std::env::current_exe().expect("a test knows its own path");
-    Launcher { program, leading_args: AS_CHILD.map(Into::into).to_vec() }
+    ExecLauncher { program, leading_args: AS_CHILD.map(Into::into).to_vec() }
 }
 
 #[test]

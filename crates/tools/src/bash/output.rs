@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     artifacts,
-    outcome::Output,
+    outcome::CallOutput,
     text::{self, SHOWN_BYTES},
 };
 
@@ -23,14 +23,14 @@ const KEPT: u64 = 64 << 20;
 
 /// Which lines of an output are asked for: the first of them, the last, or both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct LineWindow {
     pub(crate) head: Option<usize>,
     pub(crate) tail: Option<usize>,
 }
 
 /// Takes an output in.
-pub(crate) struct Collector {
-    window: Window,
+pub(crate) struct OutputCollector {
+    window: LineWindow,
     folder: Option<PathBuf>,
     file: Option<(File, PathBuf)>,
     /// The end, or with `head` the beginning.
@@ -48,7 +48,7 @@ const GAP: &str = "[…]\n";
 
 /// What there is to show of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownOutput {
     pub(crate) text: String,
     /// True if `text` is not all.
     pub(crate) truncated: bool,
@@ -59,11 +59,11 @@ pub(crate) struct Shown {
     all: usize,
     /// How many lines stand before the gap, if both ends are shown and something is between them.
     gap_after: Option<usize>,
-    window: Window,
+    window: LineWindow,
 }
 
-impl Collector {
-    pub(crate) fn new(window: Window, folder: Option<PathBuf>) -> Self {
+impl OutputCollector {
+    pub(crate) fn new(window: LineWindow, folder: Option<PathBuf>) -> Self {
         Self {
             window,
             folder,
@@ -94,7 +94,7 @@ impl Collector {
             self.held.extend_from_slice(chunk);
         }
         if self.bytes > SHOWN_BYTES as u64 {
-            self.keep(chunk, before).await;
+            self.keep_in_file(chunk, before).await;
         }
         if self.window.head.is_none() && self.held.len() > HELD {
             self.held.drain(..self.held.len() - SHOWN_BYTES);
@@ -103,23 +103,23 @@ impl Collector {
 
     /// Writes to the file, which begins when the output is longer than what can be shown. Without it the output is only
     /// cut.
-    async fn keep(&mut self, chunk: &[u8], before: u64) {
+    async fn keep_in_file(&mut self, chunk: &[u8], before: u64) {
         if self.file.is_none()
             && let Some(folder) = self.folder.take()
         {
-            match create(folder).await {
+            match create_log_file(folder).await {
                 Ok(made) => self.file = Some(made),
                 Err(error) => tracing::warn!(%error, "a long output is not kept"),
             }
             // All that came before is still held.
             let all = usize::try_from(before).unwrap_or(usize::MAX).min(self.held.len());
             let earlier = self.held[..all].to_vec();
-            self.write(&earlier, 0).await;
+            self.write_bytes(&earlier, 0).await;
         }
-        self.write(chunk, before).await;
+        self.write_bytes(chunk, before).await;
     }
 
-    async fn write(&mut self, bytes: &[u8], at: u64) {
+    async fn write_bytes(&mut self, bytes: &[u8], at: u64) {
         let Some((file, path)) = &mut self.file else { return };
         let room = usize::try_from(KEPT.saturating_sub(at)).unwrap_or(usize::MAX);
         if let Err(error) = file.write_all(&bytes[..bytes.len().min(room)]).await {
@@ -129,90 +129,99 @@ impl Collector {
     }
 
     /// What there is so far, as an update.
-    pub(crate) fn partial(&self) -> Output {
+    pub(crate) fn partial_output(&self) -> CallOutput {
         let whole = match std::str::from_utf8(&self.held) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             Ok(_) | Err(_) => self.held.len(),
         };
-        let shown = self.shown(&self.held[..whole]);
-        Output::text(shown.text.clone()).with_details(shown.details())
+        let shown = self.shown_output(&self.held[..whole]);
+        CallOutput::from_text(shown.text.clone()).with_details(shown.truncation_details())
     }
 
-    pub(crate) async fn finish(mut self) -> Shown {
+    pub(crate) async fn finish(mut self) -> ShownOutput {
         if let Some((file, path)) = &mut self.file
             && let Err(error) = file.flush().await
         {
             tracing::warn!(%error, path = %path.display(), "a long output is not kept whole");
         }
-        self.shown(&self.held)
+        self.shown_output(&self.held)
     }
 
-    fn shown(&self, held: &[u8]) -> Shown {
+    fn shown_output(&self, held: &[u8]) -> ShownOutput {
         let total_lines = if self.bytes == 0 { 0 } else { self.line_ends + 1 };
         let all = self.line_ends + usize::from(self.is_in_line);
         let mut gap_after = None;
         let text = match self.window {
-            Window { head: None, tail } => last_lines(&end(held), tail).to_owned(),
-            Window { head: Some(head), tail: None } => {
+            LineWindow { head: None, tail } => last_lines(&tail_text(held), tail).to_owned(),
+            LineWindow { head: Some(head), tail: None } => {
                 text::start_of(first_lines(&String::from_utf8_lossy(held), head), SHOWN_BYTES).to_owned()
             }
-            Window { head: Some(head), tail: Some(tail) } => {
-                let (text, first) = self.ends(held, all, head, tail);
+            LineWindow { head: Some(head), tail: Some(tail) } => {
+                let (text, first) = self.first_and_last(held, all, head, tail);
                 gap_after = first;
                 text
             }
         };
         // Text is never shorter than the bytes that it stands for.
-        let truncated = gap_after.is_some() || counted(&text) < all || self.bytes > text.len() as u64;
+        let truncated = gap_after.is_some() || count_lines(&text) < all || self.bytes > text.len() as u64;
         let artifact = self.file.as_ref().map(|(_, path)| path.clone());
-        Shown { text, truncated, total_lines, total_bytes: self.bytes, artifact, all, gap_after, window: self.window }
+        ShownOutput {
+            text,
+            truncated,
+            total_lines,
+            total_bytes: self.bytes,
+            artifact,
+            all,
+            gap_after,
+            window: self.window,
+        }
     }
 
     /// The first and the last lines, with the number of the first; all of them, if nothing is between the two.
-    fn ends(&self, held: &[u8], all: usize, head: usize, tail: usize) -> (String, Option<usize>) {
+    fn first_and_last(&self, held: &[u8], all: usize, head: usize, tail: usize) -> (String, Option<usize>) {
         let beginning = String::from_utf8_lossy(held);
         if all <= head.saturating_add(tail) && self.bytes <= SHOWN_BYTES as u64 {
             return (beginning.into_owned(), None);
         }
-        let ending = end(&self.ending);
+        let ending = tail_text(&self.ending);
         let first = text::start_of(first_lines(&beginning, head), SHOWN_BYTES / 2);
         let last = text::end_of(last_lines(&ending, Some(tail)), SHOWN_BYTES / 2);
         let line_end = if first.ends_with('\n') { "" } else { "\n" };
-        (format!("{first}{line_end}{GAP}{last}"), Some(counted(first)))
+        (format!("{first}{line_end}{GAP}{last}"), Some(count_lines(first)))
     }
 }
 
 /// The lines of a text as people count them.
-fn counted(text: &str) -> usize {
+fn count_lines(text: &str) -> usize {
     text.lines().count()
 }
 
-impl Shown {
+impl ShownOutput {
     /// How many lines of the output are shown.
-    fn lines(&self) -> usize {
-        counted(&self.text) - usize::from(self.gap_after.is_some())
+    fn line_count(&self) -> usize {
+        count_lines(&self.text) - usize::from(self.gap_after.is_some())
     }
 
     /// How many bytes of the output are shown.
-    fn size(&self) -> usize {
+    fn byte_count(&self) -> usize {
         self.text.len() - self.gap_after.map_or(0, |_| GAP.len())
     }
 
     /// Says what is not shown, if anything.
-    pub(crate) fn note(&self) -> Option<String> {
+    pub(crate) fn truncation_note(&self) -> Option<String> {
         if !self.truncated {
             return None;
         }
         let what = match self.gap_after {
-            Some(first) => format!("first {first} and the last {}", self.lines().saturating_sub(first)),
-            None if self.window.head.is_none() => format!("last {}", self.lines()),
-            None => format!("first {}", self.lines()),
+            Some(first) => format!("first {first} and the last {}", self.line_count().saturating_sub(first)),
+            None if self.window.head.is_none() => format!("last {}", self.line_count()),
+            None => format!("first {}", self.line_count()),
         };
         let mut note = format!(
             "[Showing the {what} of {} lines ({} of {})",
             self.all,
-            text::size(self.size() as u64),
-            text::size(self.total_bytes)
+            text::format_size(self.byte_count() as u64),
+            text::format_size(self.total_bytes)
         );
         if let Some(path) = &self.artifact {
             let whole = if self.total_bytes > KEPT { "First 64 MiB of the output" } else { "Full output" };
@@ -223,19 +232,19 @@ impl Shown {
     }
 
     /// `{}` or `{"meta":{"truncation":…}}`.
-    pub(crate) fn details(&self) -> Value {
+    pub(crate) fn truncation_details(&self) -> Value {
         if !self.truncated {
             return json!({});
         }
-        let shown = self.lines();
-        let asked = self.window != Window::default() && self.total_bytes <= SHOWN_BYTES as u64;
+        let shown = self.line_count();
+        let is_line_limited = self.window != LineWindow::default() && self.total_bytes <= SHOWN_BYTES as u64;
         let mut truncation = json!({
             "direction": if self.window.head.is_none() { "tail" } else { "head" },
-            "truncatedBy": if asked { "lines" } else { "bytes" },
+            "truncatedBy": if is_line_limited { "lines" } else { "bytes" },
             "totalLines": self.all,
             "totalBytes": self.total_bytes,
             "outputLines": shown,
-            "outputBytes": self.size(),
+            "outputBytes": self.byte_count(),
         });
         // Two ends are no range.
         if self.gap_after.is_none() {
@@ -250,7 +259,7 @@ impl Shown {
 }
 
 /// The end of `bytes` as text, from a whole character on.
-fn end(bytes: &[u8]) -> Cow<'_, str> {
+fn tail_text(bytes: &[u8]) -> Cow<'_, str> {
     let from = bytes.len().saturating_sub(SHOWN_BYTES);
     // The rest of a character that began before; what is no character at all is shown as such.
     let rest =
@@ -278,9 +287,9 @@ fn last_lines(text: &str, count: Option<usize>) -> &str {
     }
 }
 
-async fn create(folder: PathBuf) -> std::io::Result<(File, PathBuf)> {
+async fn create_log_file(folder: PathBuf) -> std::io::Result<(File, PathBuf)> {
     let folder = tokio::task::spawn_blocking(move || {
-        artifacts::make(&folder, SystemTime::now())?;
+        artifacts::create_folder(&folder, SystemTime::now())?;
         Ok::<_, std::io::Error>(folder)
     });
     let folder = folder.await.map_err(std::io::Error::other)??;
@@ -295,10 +304,10 @@ async fn create(folder: PathBuf) -> std::io::Result<(File, PathBuf)> {
 mod tests {
     use std::fs;
 
-    use super::{Collector, Shown, Window};
+    use super::{LineWindow, OutputCollector, ShownOutput};
 
-    async fn collected(window: Window, chunks: &[&[u8]]) -> Shown {
-        let mut collector = Collector::new(window, None);
+    async fn collected(window: LineWindow, chunks: &[&[u8]]) -> ShownOutput {
+        let mut collector = OutputCollector::new(window, None);
         for chunk in chunks {
             collector.push(chunk).await;
         }
@@ -307,7 +316,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_window_shows_the_first_lines_the_last_or_both_ends() {
-        let of = |head, tail| Window { head, tail };
+        let of = |head, tail| LineWindow { head, tail };
         for (window, want) in [
             (of(None, None), "1\n2\n3\n4\n"),
             (of(Some(2), None), "1\n2\n"),
@@ -326,13 +335,17 @@ mod tests {
     async fn what_is_shown_is_counted_as_people_count_lines() {
         let ten = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10";
         for (window, end, want) in [
-            (Window { head: Some(3), tail: None }, "\n", Some("first 3 of 10 lines (6 B of 21 B)")),
-            (Window { head: None, tail: Some(2) }, "", Some("last 2 of 10 lines (4 B of 20 B)")),
-            (Window { head: Some(1), tail: Some(2) }, "\n", Some("first 1 and the last 2 of 10 lines (7 B of 21 B)")),
-            (Window { head: Some(10), tail: None }, "\n", None),
+            (LineWindow { head: Some(3), tail: None }, "\n", Some("first 3 of 10 lines (6 B of 21 B)")),
+            (LineWindow { head: None, tail: Some(2) }, "", Some("last 2 of 10 lines (4 B of 20 B)")),
+            (
+                LineWindow { head: Some(1), tail: Some(2) },
+                "\n",
+                Some("first 1 and the last 2 of 10 lines (7 B of 21 B)"),
+            ),
+            (LineWindow { head: Some(10), tail: None }, "\n", None),
         ] {
             let shown = collected(window, &[ten.as_bytes(), end.as_bytes()]).await;
-            assert_eq!(shown.note(), want.map(|want| format!("[Showing the {want}]")), "{window:?}");
+            assert_eq!(shown.truncation_note(), want.map(|want| format!("[Showing the {want}]")), "{window:?}");
         }
     }
 
@@ -340,32 +353,32 @@ mod tests {
     async fn the_last_50_kib_are_shown_from_a_whole_character_on() {
         let text = "ä".repeat(60_000);
         let chunks: Vec<&[u8]> = text.as_bytes().chunks(1001).collect();
-        let shown = collected(Window::default(), &chunks).await;
+        let shown = collected(LineWindow::default(), &chunks).await;
         assert_eq!(shown.text, "ä".repeat(25_600));
         assert!(shown.truncated);
         let odd = format!("{text}x");
-        assert_eq!(collected(Window::default(), &[odd.as_bytes()]).await.text, format!("{}x", "ä".repeat(25_599)));
+        assert_eq!(collected(LineWindow::default(), &[odd.as_bytes()]).await.text, format!("{}x", "ä".repeat(25_599)));
     }
 
     #[tokio::test]
     async fn what_is_not_text_is_marked_and_never_longer_than_the_limit() {
-        assert_eq!(collected(Window::default(), &[b"a\xFFb"]).await.text, "a\u{FFFD}b");
-        let shown = collected(Window::default(), &[&[0xFF; 51_200]]).await;
+        assert_eq!(collected(LineWindow::default(), &[b"a\xFFb"]).await.text, "a\u{FFFD}b");
+        let shown = collected(LineWindow::default(), &[&[0xFF; 51_200]]).await;
         assert!(shown.text.len() <= 51_200 && shown.text.chars().all(|letter| letter == '\u{FFFD}'));
     }
 
     #[tokio::test]
     async fn an_update_waits_for_the_rest_of_a_character() {
-        let mut collector = Collector::new(Window::default(), None);
+        let mut collector = OutputCollector::new(LineWindow::default(), None);
         collector.push(b"a\xC3").await;
-        assert_eq!(collector.partial().content[0].as_text(), Some("a"));
+        assert_eq!(collector.partial_output().content[0].as_text(), Some("a"));
     }
 
     #[tokio::test]
     async fn a_long_output_is_kept_whole_in_a_file() {
         let folder = tempfile::tempdir().unwrap();
-        for window in [Window::default(), Window { head: Some(1), tail: None }] {
-            let mut collector = Collector::new(window, Some(folder.path().join("made")));
+        for window in [LineWindow::default(), LineWindow { head: Some(1), tail: None }] {
+            let mut collector = OutputCollector::new(window, Some(folder.path().join("made")));
             let mut all = Vec::new();
             for at in 0..9000 {
                 let line = format!("line {at} of many\n");
@@ -374,7 +387,7 @@ mod tests {
             }
             let shown = collector.finish().await;
             assert!(fs::read(shown.artifact.as_ref().unwrap()).unwrap() == all);
-            assert!(shown.note().unwrap().contains("Full output: "));
+            assert!(shown.truncation_note().unwrap().contains("Full output: "));
         }
     }
 }

@@ -7,10 +7,10 @@ use std::{io::Read as _, ops::Range};
 
 use crate::{
     arguments,
-    disk::{self, Stamp},
-    outcome::Failure,
+    disk::{self, FileStamp},
+    outcome::CallFailure,
     text,
-    tool::Context,
+    tool::ToolContext,
 };
 
 /// The largest file that is edited.
@@ -19,59 +19,62 @@ const MARK: &str = "\u{FEFF}";
 
 /// The text of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Content {
+pub(crate) struct FileText {
     /// As on the disk, less the mark.
     original: String,
     has_mark: bool,
     text: String,
     /// Where in `text` a line end stands for two characters, in order.
     shortened: Vec<usize>,
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
-impl Content {
+impl FileText {
     /// Reads a file; [`None`] if there is none.
-    pub(crate) fn read(path: &str, cx: &Context) -> Result<Option<Self>, Failure> {
-        let failed = |error: std::io::Error| Failure::Failed(format!("{path}: {error}"));
+    pub(crate) fn read_if_exists(path: &str, cx: &ToolContext) -> Result<Option<Self>, CallFailure> {
+        let failed = |error: std::io::Error| CallFailure::Failed(format!("{path}: {error}"));
         let place = arguments::locate_to_change(path, cx)?;
         if !place.exists() {
             return Ok(None);
         }
-        let file = disk::open(&place).map_err(failed)?;
+        let file = disk::open_file(&place).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
-            return Err(Failure::Failed(format!("{path} is not a regular file")));
+            return Err(CallFailure::Failed(format!("{path} is not a regular file")));
         }
         if found.len() > MOST {
-            let size = text::size(found.len());
-            return Err(Failure::Failed(format!("{path} is too large to be edited: {size}, above 64 MiB")));
+            let size = text::format_size(found.len());
+            return Err(CallFailure::Failed(format!("{path} is too large to be edited: {size}, above 64 MiB")));
         }
         let mut bytes = Vec::new();
         file.take(MOST).read_to_end(&mut bytes).map_err(failed)?;
         let whole = String::from_utf8(bytes).map_err(|_| {
-            Failure::Failed(format!("{path} is not UTF-8 text and would be damaged by an edit; use a command instead"))
+            CallFailure::Failed(format!(
+                "{path} is not UTF-8 text and would be damaged by an edit; use a command instead"
+            ))
         })?;
-        Ok(Some(Self::new(&whole, Stamp::of(&found))))
+        Ok(Some(Self::new(&whole, FileStamp::from_metadata(&found))))
     }
 
     /// Reads a file that has to be there.
-    pub(crate) fn read_existing(path: &str, cx: &Context) -> Result<Self, Failure> {
-        Self::read(path, cx)?.ok_or_else(|| Failure::Failed(format!("{path} does not exist; use write to make it")))
+    pub(crate) fn read_existing(path: &str, cx: &ToolContext) -> Result<Self, CallFailure> {
+        Self::read_if_exists(path, cx)?
+            .ok_or_else(|| CallFailure::Failed(format!("{path} does not exist; use write to make it")))
     }
 
-    fn new(whole: &str, stamp: Stamp) -> Self {
+    fn new(whole: &str, stamp: FileStamp) -> Self {
         let (has_mark, original) = whole.strip_prefix(MARK).map_or((false, whole), |rest| (true, rest));
-        let text = normalised(original);
+        let text = normalise_text(original);
         let shortened = original.match_indices("\r\n").enumerate().map(|(before, (at, _))| at - before).collect();
         Self { original: original.to_owned(), has_mark, text, shortened, stamp }
     }
 
     /// The text that edits are matched against: its line ends are `\n` alone.
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn normalised_text(&self) -> &str {
         &self.text
     }
 
-    pub(crate) const fn stamp(&self) -> Stamp {
+    pub(crate) const fn file_stamp(&self) -> FileStamp {
         self.stamp
     }
 
@@ -84,7 +87,7 @@ impl Content {
         let mut from = 0;
         for (range, new) in edits {
             made.push_str(&self.original[from..self.original_at(range.start)]);
-            let new = normalised(new);
+            let new = normalise_text(new);
             made.push_str(&if long { new.replace('\n', "\r\n") } else { new });
             from = self.original_at(range.end);
         }
@@ -108,15 +111,15 @@ impl Content {
 }
 
 /// The text without byte-order mark and with `\n` as line ends.
-pub(crate) fn normalised(text: &str) -> String {
+pub(crate) fn normalise_text(text: &str) -> String {
     text.strip_prefix(MARK).unwrap_or(text).replace("\r\n", "\n")
 }
 
 #[cfg(test)]
-impl Content {
-    pub(super) fn of(whole: &str) -> Self {
+impl FileText {
+    pub(super) fn for_test(whole: &str) -> Self {
         let here = std::fs::metadata(".").unwrap();
-        Self::new(whole, Stamp::of(&here))
+        Self::new(whole, FileStamp::from_metadata(&here))
     }
 }
 
@@ -124,7 +127,7 @@ impl Content {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Content;
+    use super::FileText;
 
     proptest! {
         #[test]
@@ -133,8 +136,8 @@ mod tests {
         ) {
             let whole = lines.join(if long { "\r\n" } else { "\n" });
             let whole = if mark { format!("\u{FEFF}{whole}") } else { whole };
-            let content = Content::of(&whole);
-            let text = content.text();
+            let content = FileText::for_test(&whole);
+            let text = content.normalised_text();
             let from = text.floor_char_boundary(from);
             let to = text.floor_char_boundary(from + length).max(from);
             prop_assert_eq!(content.splice(&[(from..to, text[from..to].to_owned())]), whole);
@@ -151,8 +154,8 @@ mod tests {
             ("a\rb\n", "a\rb", "x", "x\n"),
             ("a\r\n", "\n", "", "a"),
         ] {
-            let content = Content::of(whole);
-            let at = content.text().find(old).unwrap();
+            let content = FileText::for_test(whole);
+            let at = content.normalised_text().find(old).unwrap();
             assert_eq!(content.splice(&[(at..at + old.len(), new.to_owned())]), want, "{whole:?}");
         }
     }
@@ -160,7 +163,7 @@ mod tests {
     #[test]
     fn lines_begin_behind_line_ends() {
         for (text, want) in [("", vec![0]), ("a", vec![0, 1]), ("a\n", vec![0, 2]), ("a\nb", vec![0, 2, 3])] {
-            assert_eq!(Content::of(text).line_starts(), want, "{text:?}");
+            assert_eq!(FileText::for_test(text).line_starts(), want, "{text:?}");
         }
     }
 }

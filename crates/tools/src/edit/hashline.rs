@@ -7,8 +7,8 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Plan, content::Content};
-use crate::{outcome::Failure, tool::Context};
+use super::{EditPlan, content::FileText};
+use crate::{outcome::CallFailure, tool::ToolContext};
 
 pub(super) const DESCRIPTION: &str = "Changes lines of a file, named by the anchors that read shows (12#XY). All anchors mean the file as it was read; the edits of one \
     call are applied together. loc: \"append\" or \"prepend\" for the end or the beginning of the file, {append: anchor} or {prepend: anchor} for the place \
@@ -18,7 +18,7 @@ pub(super) const DESCRIPTION: &str = "Changes lines of a file, named by the anch
 const LETTERS: [char; 16] = ['Z', 'P', 'M', 'Q', 'V', 'R', 'W', 'S', 'N', 'K', 'T', 'X', 'J', 'B', 'Y', 'H'];
 
 /// The name of a line: its number and a hash of what it holds, such as `12#XY`.
-pub(crate) fn anchor(number: usize, line: &str) -> String {
+pub(crate) fn line_anchor(number: usize, line: &str) -> String {
     // FNV-1a; a line without letters or digits is told apart from its like by its number.
     let line = line.trim_end();
     let mut hash: u32 = 0x811C_9DC5;
@@ -32,10 +32,10 @@ pub(crate) fn anchor(number: usize, line: &str) -> String {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Arguments {
+pub(super) struct HashlineArguments {
     path: String,
     #[serde(default)]
-    edits: Vec<Change>,
+    edits: Vec<AnchoredEdit>,
     #[serde(default)]
     delete: bool,
     #[serde(rename = "move")]
@@ -43,41 +43,41 @@ pub(super) struct Arguments {
 }
 
 #[derive(Deserialize)]
-struct Change {
-    loc: Location,
-    content: Option<Lines>,
+struct AnchoredEdit {
+    loc: EditLocation,
+    content: Option<LineContent>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Whole {
+enum FileEdge {
     Append,
     Prepend,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Location {
-    Whole(Whole),
+enum EditLocation {
+    Whole(FileEdge),
     After { append: String },
     Before { prepend: String },
-    Range { range: Ends },
+    Range { range: AnchorRange },
 }
 
 #[derive(Deserialize)]
-struct Ends {
+struct AnchorRange {
     pos: String,
     end: String,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Lines {
+enum LineContent {
     Text(String),
     List(Vec<String>),
 }
 
-pub(super) fn schema() -> Value {
+pub(super) fn arguments_schema() -> Value {
     let anchor = json!({"type": "string", "description": "Anchor, such as 12#XY"});
     let object = |name: &str, form: &Value| json!({"type": "object", "required": [name], "properties": {name: form}});
     let range = json!({"type": "object", "required": ["pos", "end"], "properties": {"pos": anchor, "end": anchor}});
@@ -97,62 +97,62 @@ pub(super) fn schema() -> Value {
     }})
 }
 
-pub(super) fn plan(arguments: &Arguments, cx: &Context) -> Result<Plan, Failure> {
-    let Arguments { path, edits, delete, target } = arguments;
+pub(super) fn plan_edit(arguments: &HashlineArguments, cx: &ToolContext) -> Result<EditPlan, CallFailure> {
+    let HashlineArguments { path, edits, delete, target } = arguments;
     if *delete {
-        let old = Content::read_existing(path, cx)?;
-        return Ok(Plan { path: path.clone(), old: Some(old), new: None, rename: None });
+        let old = FileText::read_existing(path, cx)?;
+        return Ok(EditPlan { path: path.clone(), old: Some(old), new: None, rename: None });
     }
     if edits.is_empty() && target.is_none() {
-        return Err(Failure::Failed("edits is empty: nothing to change".to_owned()));
+        return Err(CallFailure::Failed("edits is empty: nothing to change".to_owned()));
     }
-    let Some(content) = Content::read(path, cx)? else {
-        return create(path, edits);
+    let Some(content) = FileText::read_if_exists(path, cx)? else {
+        return plan_creation(path, edits);
     };
-    let mut changes = edits.iter().map(|change| located(change, &content)).collect::<Result<Vec<_>, _>>()?;
+    let mut changes = edits.iter().map(|change| locate_change(change, &content)).collect::<Result<Vec<_>, _>>()?;
     // Stable: insertions at one place keep the order of the call.
     changes.sort_by_key(|(range, _)| (range.start, range.end));
     if changes.windows(2).any(|pair| pair[0].0.end > pair[1].0.start) {
-        return Err(Failure::Failed("two edits change the same lines: put them into one".to_owned()));
+        return Err(CallFailure::Failed("two edits change the same lines: put them into one".to_owned()));
     }
     let new = content.splice(&changes);
-    Ok(Plan { path: path.clone(), old: Some(content), new: Some(new), rename: target.clone() })
+    Ok(EditPlan { path: path.clone(), old: Some(content), new: Some(new), rename: target.clone() })
 }
 
-fn create(path: &str, edits: &[Change]) -> Result<Plan, Failure> {
+fn plan_creation(path: &str, edits: &[AnchoredEdit]) -> Result<EditPlan, CallFailure> {
     let mut made = String::new();
     for change in edits {
         match &change.loc {
-            Location::Whole(Whole::Append) => made.push_str(&text_of(change.content.as_ref())),
-            Location::Whole(Whole::Prepend) => made.insert_str(0, &text_of(change.content.as_ref())),
-            Location::After { .. } | Location::Before { .. } | Location::Range { .. } => {
-                return Err(Failure::Failed(format!("{path} does not exist, so it has no lines to name")));
+            EditLocation::Whole(FileEdge::Append) => made.push_str(&text_of(change.content.as_ref())),
+            EditLocation::Whole(FileEdge::Prepend) => made.insert_str(0, &text_of(change.content.as_ref())),
+            EditLocation::After { .. } | EditLocation::Before { .. } | EditLocation::Range { .. } => {
+                return Err(CallFailure::Failed(format!("{path} does not exist, so it has no lines to name")));
             }
         }
     }
-    Ok(Plan { path: path.to_owned(), old: None, new: Some(made), rename: None })
+    Ok(EditPlan { path: path.to_owned(), old: None, new: Some(made), rename: None })
 }
 
 /// Where a change goes in the text, and what goes there.
-fn located(change: &Change, content: &Content) -> Result<(Range<usize>, String), Failure> {
+fn locate_change(change: &AnchoredEdit, content: &FileText) -> Result<(Range<usize>, String), CallFailure> {
     let starts = content.line_starts();
-    let text = content.text();
+    let text = content.normalised_text();
     let mut new = text_of(change.content.as_ref());
     let at = match &change.loc {
-        Location::Whole(Whole::Prepend) => 0..0,
-        Location::Whole(Whole::Append) => text.len()..text.len(),
-        Location::After { append } => {
-            let line = find(append, content, &starts)?;
+        EditLocation::Whole(FileEdge::Prepend) => 0..0,
+        EditLocation::Whole(FileEdge::Append) => text.len()..text.len(),
+        EditLocation::After { append } => {
+            let line = find_line(append, content, &starts)?;
             starts[line]..starts[line]
         }
-        Location::Before { prepend } => {
-            let line = find(prepend, content, &starts)?;
+        EditLocation::Before { prepend } => {
+            let line = find_line(prepend, content, &starts)?;
             starts[line - 1]..starts[line - 1]
         }
-        Location::Range { range } => {
-            let (first, last) = (find(&range.pos, content, &starts)?, find(&range.end, content, &starts)?);
+        EditLocation::Range { range } => {
+            let (first, last) = (find_line(&range.pos, content, &starts)?, find_line(&range.end, content, &starts)?);
             if first > last {
-                return Err(Failure::Failed(format!(
+                return Err(CallFailure::Failed(format!(
                     "the range {} to {} is the wrong way round",
                     range.pos, range.end
                 )));
@@ -173,33 +173,35 @@ fn located(change: &Change, content: &Content) -> Result<(Range<usize>, String),
 }
 
 /// The number of the line that an anchor names, from 1. What stands behind the hash is not looked at.
-fn find(given: &str, content: &Content, starts: &[usize]) -> Result<usize, Failure> {
+fn find_line(given: &str, content: &FileText, starts: &[usize]) -> Result<usize, CallFailure> {
     let malformed = || {
-        Failure::Failed(format!("{given:?} is not an anchor: it is a line number, # and two letters, such as 12#XY"))
+        CallFailure::Failed(format!(
+            "{given:?} is not an anchor: it is a line number, # and two letters, such as 12#XY"
+        ))
     };
     let short = given.trim().split(':').next().unwrap_or_default();
     let (number, hash) = short.split_once('#').ok_or_else(malformed)?;
     let number: usize = number.trim().parse().map_err(|_| malformed())?;
     let count = starts.len() - 1;
     if number == 0 || number > count {
-        return Err(Failure::Failed(format!("{given} names a line that is not there: the file has {count}")));
+        return Err(CallFailure::Failed(format!("{given} names a line that is not there: the file has {count}")));
     }
-    let line = |number: usize| content.text()[starts[number - 1]..starts[number]].trim_end_matches('\n');
-    if anchor(number, line(number)) == format!("{number}#{}", hash.trim()) {
+    let line = |number: usize| content.normalised_text()[starts[number - 1]..starts[number]].trim_end_matches('\n');
+    if line_anchor(number, line(number)) == format!("{number}#{}", hash.trim()) {
         return Ok(number);
     }
     let mut text = format!("{given} does not fit: the line has changed since it was read. The lines are now:");
     for near in number.saturating_sub(2).max(1)..=(number + 2).min(count) {
-        text.push_str(&format!("\n{}:{}", anchor(near, line(near)), line(near)));
+        text.push_str(&format!("\n{}:{}", line_anchor(near, line(near)), line(near)));
     }
-    Err(Failure::Failed(text))
+    Err(CallFailure::Failed(text))
 }
 
-fn text_of(lines: Option<&Lines>) -> String {
+fn text_of(lines: Option<&LineContent>) -> String {
     match lines {
         None => String::new(),
-        Some(Lines::Text(text)) if text.is_empty() || text.ends_with('\n') => text.clone(),
-        Some(Lines::Text(text)) => format!("{text}\n"),
-        Some(Lines::List(lines)) => lines.iter().map(|line| format!("{line}\n")).collect(),
+        Some(LineContent::Text(text)) if text.is_empty() || text.ends_with('\n') => text.clone(),
+        Some(LineContent::Text(text)) => format!("{text}\n"),
+        Some(LineContent::List(lines)) => lines.iter().map(|line| format!("{line}\n")).collect(),
     }
 }

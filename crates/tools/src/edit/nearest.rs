@@ -12,13 +12,13 @@ const LOOKED_AT: usize = 50_000;
 const SHOWN: usize = 12;
 
 /// Describes the place in `text` that is most like `wanted`, with line numbers; [`None`] if nothing is like it.
-pub(super) fn describe(text: &str, wanted: &str) -> Option<String> {
+pub(super) fn describe_nearest(text: &str, target: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().take(LOOKED_AT).collect();
-    let sought: Vec<&str> = wanted.lines().skip_while(|line| line.trim().is_empty()).take(COMPARED).collect();
-    let sought_pairs: Vec<HashSet<(char, char)>> = sought.iter().map(|line| pairs(line)).collect();
-    let pairs: Vec<HashSet<(char, char)>> = lines.iter().map(|line| pairs(line)).collect();
+    let sought: Vec<&str> = target.lines().skip_while(|line| line.trim().is_empty()).take(COMPARED).collect();
+    let sought_pairs: Vec<HashSet<(char, char)>> = sought.iter().map(|line| letter_pairs(line)).collect();
+    let pairs: Vec<HashSet<(char, char)>> = lines.iter().map(|line| letter_pairs(line)).collect();
     let score = |start: usize| -> f64 {
-        let likeness = sought_pairs.iter().zip(&pairs[start..]).map(|(sought, found)| alike(sought, found));
+        let likeness = sought_pairs.iter().zip(&pairs[start..]).map(|(sought, found)| pair_similarity(sought, found));
         likeness.sum()
     };
     let mut best = (0, 0.0);
@@ -32,10 +32,10 @@ pub(super) fn describe(text: &str, wanted: &str) -> Option<String> {
     if best.1 < 0.4 * sought.len() as f64 {
         return None;
     }
-    let count = wanted.lines().count().clamp(1, SHOWN);
+    let count = target.lines().count().clamp(1, SHOWN);
     let shown: Vec<&str> = lines[best.0..].iter().take(count).copied().collect();
-    let trimmed = |lines: &[&str]| -> Vec<String> { lines.iter().map(|line| squeezed(line)).collect() };
-    let whole: Vec<&str> = wanted.lines().skip_while(|line| line.trim().is_empty()).take(SHOWN).collect();
+    let trimmed = |lines: &[&str]| -> Vec<String> { lines.iter().map(|line| collapse_whitespace(line)).collect() };
+    let whole: Vec<&str> = target.lines().skip_while(|line| line.trim().is_empty()).take(SHOWN).collect();
     let reason = if trimmed(&shown) == trimmed(&whole) { " (they differ in white space only)" } else { "" };
     let mut made = format!("The nearest lines{reason}:");
     for (at, line) in shown.iter().enumerate() {
@@ -44,18 +44,18 @@ pub(super) fn describe(text: &str, wanted: &str) -> Option<String> {
     Some(made)
 }
 
-fn squeezed(line: &str) -> String {
+fn collapse_whitespace(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn pairs(line: &str) -> HashSet<(char, char)> {
+fn letter_pairs(line: &str) -> HashSet<(char, char)> {
     let line = line.trim();
     // With the first letter doubled, a line of one letter is not like every other such line.
     line.chars().take(1).chain(line.chars()).take(200).zip(line.chars()).collect()
 }
 
 /// Dice's coefficient: 1 for the same pairs of letters, 0 for none in common.
-fn alike(left: &HashSet<(char, char)>, right: &HashSet<(char, char)>) -> f64 {
+fn pair_similarity(left: &HashSet<(char, char)>, right: &HashSet<(char, char)>) -> f64 {
     if left.is_empty() || right.is_empty() {
         return f64::from(u8::from(left.is_empty() && right.is_empty()));
     }
@@ -66,13 +66,13 @@ fn alike(left: &HashSet<(char, char)>, right: &HashSet<(char, char)>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::describe;
+    use super::describe_nearest;
 
     const TEXT: &str = "fn one() {\n    first();\n}\n\nfn two() {\n    second();\n}\n";
 
     #[test]
     fn the_nearest_lines_are_shown_with_their_numbers() {
-        for (wanted, want) in [
+        for (target, want) in [
             ("fn two() {\n    secnd();\n", Some("The nearest lines:\n    5: fn two() {\n    6:     second();")),
             (
                 "fn two() {\n\tsecond();\n",
@@ -80,8 +80,8 @@ mod tests {
             ),
             ("quite something else", None),
         ] {
-            assert_eq!(describe(TEXT, wanted).as_deref(), want, "{wanted}");
+            assert_eq!(describe_nearest(TEXT, target).as_deref(), want, "{target}");
         }
-        assert_eq!(describe("", "a"), None);
+        assert_eq!(describe_nearest("", "a"), None);
     }
 }

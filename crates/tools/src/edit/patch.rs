@@ -5,8 +5,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Plan, content::Content, nearest};
-use crate::{outcome::Failure, tool::Context};
+use super::{EditPlan, content::FileText, nearest};
+use crate::{outcome::CallFailure, tool::ToolContext};
 
 pub(super) const DESCRIPTION: &str = "Applies a diff to a file. op: update (default), create or delete. diff for update: hunks that begin with @@, optionally with the text of a \
     line above the change, then lines that begin with a space (kept), - (removed) or + (added); for create: the whole content. A hunk must fit exactly one place \
@@ -14,7 +14,7 @@ pub(super) const DESCRIPTION: &str = "Applies a diff to a file. op: update (defa
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Op {
+enum PatchOp {
     Create,
     #[default]
     Update,
@@ -22,15 +22,15 @@ enum Op {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Arguments {
+pub(super) struct PatchArguments {
     path: String,
     #[serde(default)]
-    op: Op,
+    op: PatchOp,
     rename: Option<String>,
     diff: Option<String>,
 }
 
-pub(super) fn schema() -> Value {
+pub(super) fn arguments_schema() -> Value {
     json!({"type": "object", "required": ["path"], "properties": {
         "path": {"type": "string", "description": "File, absolute or relative to the working folder"},
         "op": {"type": "string", "enum": ["create", "update", "delete"], "description": "Default: update"},
@@ -39,30 +39,30 @@ pub(super) fn schema() -> Value {
     }})
 }
 
-pub(super) fn plan(arguments: &Arguments, cx: &Context) -> Result<Plan, Failure> {
-    let Arguments { path, op, rename, diff } = arguments;
+pub(super) fn plan_edit(arguments: &PatchArguments, cx: &ToolContext) -> Result<EditPlan, CallFailure> {
+    let PatchArguments { path, op, rename, diff } = arguments;
     let diff = diff.as_deref().unwrap_or_default().replace("\r\n", "\n");
-    let plan = |old, new| Plan { path: path.clone(), old, new, rename: rename.clone() };
+    let plan = |old, new| EditPlan { path: path.clone(), old, new, rename: rename.clone() };
     match op {
-        Op::Delete => Ok(Plan { rename: None, ..plan(Some(Content::read_existing(path, cx)?), None) }),
-        Op::Create => match Content::read(path, cx)? {
-            Some(_) => Err(Failure::Failed(format!("{path} exists already; use op update"))),
-            None => Ok(plan(None, Some(created(&diff)))),
+        PatchOp::Delete => Ok(EditPlan { rename: None, ..plan(Some(FileText::read_existing(path, cx)?), None) }),
+        PatchOp::Create => match FileText::read_if_exists(path, cx)? {
+            Some(_) => Err(CallFailure::Failed(format!("{path} exists already; use op update"))),
+            None => Ok(plan(None, Some(created_content(&diff)))),
         },
-        Op::Update => {
-            let content = Content::read_existing(path, cx)?;
-            let hunks = parse(&diff)?;
+        PatchOp::Update => {
+            let content = FileText::read_existing(path, cx)?;
+            let hunks = parse_hunks(&diff)?;
             if hunks.is_empty() && rename.is_none() {
-                return Err(Failure::Failed("diff has no hunk: nothing to change".to_owned()));
+                return Err(CallFailure::Failed("diff has no hunk: nothing to change".to_owned()));
             }
-            let new = apply(path, &content, &hunks)?;
+            let new = apply_hunks(path, &content, &hunks)?;
             Ok(plan(Some(content), Some(new)))
         }
     }
 }
 
 /// The content of a new file; a + before every line is taken off.
-fn created(diff: &str) -> String {
+fn created_content(diff: &str) -> String {
     let body: Vec<&str> = diff.lines().collect();
     if !body.is_empty() && body.iter().all(|line| line.starts_with('+')) {
         return body.iter().map(|line| format!("{}\n", &line[1..])).collect();
@@ -78,7 +78,7 @@ struct Hunk {
     new: Vec<String>,
 }
 
-fn parse(diff: &str) -> Result<Vec<Hunk>, Failure> {
+fn parse_hunks(diff: &str) -> Result<Vec<Hunk>, CallFailure> {
     let mut hunks: Vec<Hunk> = Vec::new();
     for (at, line) in diff.lines().enumerate() {
         if hunks.is_empty() && (line.starts_with("--- ") || line.starts_with("+++ ") || line.trim().is_empty()) {
@@ -88,7 +88,7 @@ fn parse(diff: &str) -> Result<Vec<Hunk>, Failure> {
             continue;
         }
         if let Some(header) = line.strip_prefix("@@") {
-            hunks.push(Hunk { above: above(header), ..Hunk::default() });
+            hunks.push(Hunk { above: header_context(header), ..Hunk::default() });
             continue;
         }
         if hunks.is_empty() {
@@ -108,7 +108,7 @@ fn parse(diff: &str) -> Result<Vec<Hunk>, Failure> {
                 hunk.new.push(String::new());
             }
             (Some(_), _) => {
-                return Err(Failure::Failed(format!(
+                return Err(CallFailure::Failed(format!(
                     "line {} of the diff begins with neither space, - nor +: {line}",
                     at + 1
                 )));
@@ -120,7 +120,7 @@ fn parse(diff: &str) -> Result<Vec<Hunk>, Failure> {
 }
 
 /// The text behind `@@`, without the line numbers that a unified diff has there.
-fn above(header: &str) -> Option<String> {
+fn header_context(header: &str) -> Option<String> {
     let rest = match header.split_once("@@") {
         Some((numbers, rest)) if numbers.trim_start().starts_with('-') => rest,
         Some(_) | None => header,
@@ -130,14 +130,14 @@ fn above(header: &str) -> Option<String> {
     (!rest.is_empty() && !numbers).then(|| rest.to_owned())
 }
 
-fn apply(path: &str, content: &Content, hunks: &[Hunk]) -> Result<String, Failure> {
+fn apply_hunks(path: &str, content: &FileText, hunks: &[Hunk]) -> Result<String, CallFailure> {
     let starts = content.line_starts();
     let lines: Vec<&str> =
-        starts.windows(2).map(|ends| content.text()[ends[0]..ends[1]].trim_end_matches('\n')).collect();
+        starts.windows(2).map(|ends| content.normalised_text()[ends[0]..ends[1]].trim_end_matches('\n')).collect();
     let mut edits = Vec::new();
     let mut from = 0;
     for (number, hunk) in hunks.iter().enumerate() {
-        let refuse = |why: String| Failure::Failed(format!("hunk {} does not fit {path}: {why}", number + 1));
+        let refuse = |why: String| CallFailure::Failed(format!("hunk {} does not fit {path}: {why}", number + 1));
         let start = match &hunk.above {
             None => from,
             Some(above) => {
@@ -145,21 +145,25 @@ fn apply(path: &str, content: &Content, hunks: &[Hunk]) -> Result<String, Failur
                 from + found.ok_or_else(|| refuse(format!("no line {above:?} behind line {from}")))?
             }
         };
-        let at = match place(&lines, start, hunk) {
-            Place::At(at) => at,
-            Place::Several(at) => {
+        let at = match find_position(&lines, start, hunk) {
+            HunkPosition::At(at) => at,
+            HunkPosition::Several(at) => {
                 let named: Vec<String> = at.iter().take(20).map(|at| (at + 1).to_string()).collect();
                 return Err(refuse(format!("it fits at lines {}; add lines around it", named.join(", "))));
             }
-            Place::Nowhere => {
-                let nearest = nearest::describe(content.text(), &hunk.old.join("\n")).unwrap_or_default();
+            HunkPosition::Nowhere => {
+                let nearest =
+                    nearest::describe_nearest(content.normalised_text(), &hunk.old.join("\n")).unwrap_or_default();
                 return Err(refuse(format!("its lines are not there. {nearest}").trim_end().to_owned()));
             }
         };
         let end = at + hunk.old.len();
         let (first, last) = (starts[at], starts[end]);
         let mut new: String = hunk.new.iter().map(|line| format!("{line}\n")).collect();
-        if last == content.text().len() && !content.text().is_empty() && !content.text().ends_with('\n') {
+        if last == content.normalised_text().len()
+            && !content.normalised_text().is_empty()
+            && !content.normalised_text().ends_with('\n')
+        {
             if first == last && !new.is_empty() {
                 new.insert(0, '\n');
             }
@@ -171,18 +175,18 @@ fn apply(path: &str, content: &Content, hunks: &[Hunk]) -> Result<String, Failur
     Ok(content.splice(&edits))
 }
 
-enum Place {
+enum HunkPosition {
     At(usize),
     Several(Vec<usize>),
     Nowhere,
 }
 
 /// Finds a hunk's old lines from `from` on: exactly, else but for white space at line ends.
-fn place(lines: &[&str], from: usize, hunk: &Hunk) -> Place {
+fn find_position(lines: &[&str], from: usize, hunk: &Hunk) -> HunkPosition {
     let count = hunk.old.len();
     if count == 0 {
         // Only additions: below the line of the header, else at the end.
-        return Place::At(if hunk.above.is_some() { from + 1 } else { lines.len() });
+        return HunkPosition::At(if hunk.above.is_some() { from + 1 } else { lines.len() });
     }
     let find = |same: fn(&str, &str) -> bool| -> Vec<usize> {
         let last = lines.len().checked_sub(count);
@@ -194,9 +198,9 @@ fn place(lines: &[&str], from: usize, hunk: &Hunk) -> Place {
         found = find(|line, old| line.trim_end() == old.trim_end());
     }
     match found.as_slice() {
-        [] => Place::Nowhere,
-        [at] => Place::At(*at),
-        [first, ..] if hunk.above.is_some() => Place::At(*first),
-        _ => Place::Several(found),
+        [] => HunkPosition::Nowhere,
+        [at] => HunkPosition::At(*at),
+        [first, ..] if hunk.above.is_some() => HunkPosition::At(*first),
+        _ => HunkPosition::Several(found),
     }
 }

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Plan,
-    content::{Content, normalised},
+    EditPlan,
+    content::{FileText, normalise_text},
     nearest,
 };
-use crate::{outcome::Failure, tool::Context};
+use crate::{outcome::CallFailure, tool::ToolContext};
 
 pub(super) const DESCRIPTION: &str = "Replaces exact text in a file. old_text must occur exactly once, unless all is set; include lines around it to \
     make it unique. Line ends of the file are kept and need not be matched. The file is left as it was if anything does not fit.";
@@ -19,7 +19,7 @@ pub(super) const DESCRIPTION: &str = "Replaces exact text in a file. old_text mu
 const NAMED: usize = 20;
 
 #[derive(Deserialize)]
-pub(super) struct Arguments {
+pub(super) struct ReplaceArguments {
     path: String,
     old_text: String,
     new_text: String,
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     all: bool,
 }
 
-pub(super) fn schema() -> Value {
+pub(super) fn arguments_schema() -> Value {
     json!({"type": "object", "required": ["path", "old_text", "new_text"], "properties": {
         "path": {"type": "string", "description": "File, absolute or relative to the working folder"},
         "old_text": {"type": "string", "description": "Text to replace, exactly as in the file"},
@@ -36,33 +36,33 @@ pub(super) fn schema() -> Value {
     }})
 }
 
-pub(super) fn plan(arguments: &Arguments, cx: &Context) -> Result<Plan, Failure> {
-    let Arguments { path, old_text, new_text, all } = arguments;
-    let content = Content::read_existing(path, cx)?;
-    let (old, new) = (normalised(old_text), normalised(new_text));
+pub(super) fn plan_edit(arguments: &ReplaceArguments, cx: &ToolContext) -> Result<EditPlan, CallFailure> {
+    let ReplaceArguments { path, old_text, new_text, all } = arguments;
+    let content = FileText::read_existing(path, cx)?;
+    let (old, new) = (normalise_text(old_text), normalise_text(new_text));
     if old.is_empty() {
-        return Err(Failure::Failed(
+        return Err(CallFailure::Failed(
             "old_text is empty: it must be text of the file; use write to replace a whole file".to_owned(),
         ));
     }
     if old == new {
-        return Err(Failure::Failed("old_text and new_text are the same: nothing to change".to_owned()));
+        return Err(CallFailure::Failed("old_text and new_text are the same: nothing to change".to_owned()));
     }
-    let found: Vec<usize> = content.text().match_indices(&old).map(|(at, _)| at).collect();
+    let found: Vec<usize> = content.normalised_text().match_indices(&old).map(|(at, _)| at).collect();
     match found.len() {
-        0 => return Err(Failure::Failed(not_found(path, &content, &old))),
+        0 => return Err(CallFailure::Failed(not_found(path, &content, &old))),
         1 => {}
         _ if *all => {}
-        _ => return Err(Failure::Failed(several(path, content.text(), &found))),
+        _ => return Err(CallFailure::Failed(not_unique(path, content.normalised_text(), &found))),
     }
     let edits: Vec<_> = found.into_iter().map(|at| (at..at + old.len(), new.clone())).collect();
     let made = content.splice(&edits);
-    Ok(Plan { path: path.clone(), old: Some(content), new: Some(made), rename: None })
+    Ok(EditPlan { path: path.clone(), old: Some(content), new: Some(made), rename: None })
 }
 
-fn not_found(path: &str, content: &Content, old: &str) -> String {
+fn not_found(path: &str, content: &FileText, old: &str) -> String {
     let mut text = format!("old_text was not found in {path}: it must match exactly, white space too.");
-    match nearest::describe(content.text(), old) {
+    match nearest::describe_nearest(content.normalised_text(), old) {
         Some(lines) => {
             text.push('\n');
             text.push_str(&lines);
@@ -72,7 +72,7 @@ fn not_found(path: &str, content: &Content, old: &str) -> String {
     text
 }
 
-fn several(path: &str, text: &str, found: &[usize]) -> String {
+fn not_unique(path: &str, text: &str, found: &[usize]) -> String {
     let mut lines = Vec::new();
     let (mut line, mut from) = (1, 0);
     for at in found.iter().take(NAMED) {

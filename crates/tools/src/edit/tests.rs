@@ -5,10 +5,10 @@ use std::{
 
 use serde_json::json;
 
-use super::{Edit, hashline::anchor};
+use super::{EditTool, hashline::line_anchor};
 use crate::tool::{
-    EditMode,
-    testing::{Case, failure, text},
+    EditFormat,
+    testing::{ToolFixture, failure, text},
 };
 
 #[tokio::test]
@@ -22,10 +22,10 @@ async fn exact_text_is_replaced_and_nothing_is_interpreted() {
         ("aaaa", "aa", "b", true, "bb"),
         ("tail", "tail", "", false, ""),
     ] {
-        let case = Case::new();
+        let case = ToolFixture::new();
         case.write("f", before);
         let arguments = json!({"path": "f", "old_text": old, "new_text": new, "all": all});
-        let got = case.run(&Edit::default(), arguments).await;
+        let got = case.run(&EditTool::default(), arguments).await;
         assert_eq!(text(&got), "Edited f", "{before:?}");
         assert_eq!(case.read("f"), after, "{before:?}");
     }
@@ -33,7 +33,7 @@ async fn exact_text_is_replaced_and_nothing_is_interpreted() {
 
 #[tokio::test]
 async fn an_edit_that_does_not_fit_is_explained_and_changes_nothing() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     let before = "fn main() {\n    print(1);\n    print(2);\n}\n";
     for (old, new, want) in [
         (
@@ -60,7 +60,7 @@ async fn an_edit_that_does_not_fit_is_explained_and_changes_nothing() {
         ("", "x", "old_text is empty: it must be text of the file; use write to replace a whole file"),
     ] {
         case.write("f", before);
-        let got = case.run(&Edit::default(), json!({"path": "f", "old_text": old, "new_text": new})).await;
+        let got = case.run(&EditTool::default(), json!({"path": "f", "old_text": old, "new_text": new})).await;
         assert_eq!(failure(&got), want);
         assert_eq!(case.read("f"), before);
     }
@@ -68,7 +68,7 @@ async fn an_edit_that_does_not_fit_is_explained_and_changes_nothing() {
 
 #[tokio::test]
 async fn files_that_cannot_be_edited_are_refused() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     case.write("bytes", b"\xFFa");
     case.write("own/rules", "a");
     symlink("/etc/hosts", case.path("leak")).unwrap();
@@ -79,17 +79,17 @@ async fn files_that_cannot_be_edited_are_refused() {
         ("leak", "leak is outside of the allowed folder"),
         ("own/rules", "own/rules is reserved"),
     ] {
-        let got = case.run(&Edit::default(), json!({"path": path, "old_text": "a", "new_text": "b"})).await;
+        let got = case.run(&EditTool::default(), json!({"path": path, "old_text": "a", "new_text": "b"})).await;
         assert!(failure(&got).starts_with(want), "{path}: {got:?}");
     }
 }
 
 #[tokio::test]
 async fn the_result_shows_what_changed_and_the_mode_is_kept() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     case.write("f.sh", "one\r\ntwo\r\nthree\r\n");
     fs::set_permissions(case.path("f.sh"), fs::Permissions::from_mode(0o755)).unwrap();
-    let got = case.run(&Edit::default(), json!({"path": "f.sh", "old_text": "two", "new_text": "2"})).await;
+    let got = case.run(&EditTool::default(), json!({"path": "f.sh", "old_text": "two", "new_text": "2"})).await;
     let details = json!({"diff": " 1 one\n-2 two\n+2 2\n 3 three", "firstChangedLine": 2});
     assert_eq!(got.unwrap().details, Some(details));
     assert_eq!(fs::metadata(case.path("f.sh")).unwrap().permissions().mode() & 0o777, 0o755);
@@ -97,7 +97,7 @@ async fn the_result_shows_what_changed_and_the_mode_is_kept() {
 
 #[tokio::test]
 async fn lines_are_changed_by_their_anchors() {
-    let (one, two, three) = (anchor(1, "one"), anchor(2, "two"), anchor(3, "three"));
+    let (one, two, three) = (line_anchor(1, "one"), line_anchor(2, "two"), line_anchor(3, "three"));
     for (before, edits, after) in [
         (
             "one\ntwo\nthree\n",
@@ -118,9 +118,9 @@ async fn lines_are_changed_by_their_anchors() {
         ("one\ntwo", json!([{"loc": "append", "content": "x"}]), "one\ntwo\nx"),
         ("one\ntwo", json!([{"loc": {"range": {"pos": two, "end": two}}, "content": "x\n"}]), "one\nx"),
     ] {
-        let case = Case::new();
+        let case = ToolFixture::new();
         case.write("f", before);
-        let got = case.run(&Edit::new(EditMode::Hashline), json!({"path": "f", "edits": edits})).await;
+        let got = case.run(&EditTool::new(EditFormat::Hashline), json!({"path": "f", "edits": edits})).await;
         assert_eq!(text(&got), "Edited f", "{before:?}");
         assert_eq!(case.read("f"), after, "{before:?}");
     }
@@ -128,23 +128,26 @@ async fn lines_are_changed_by_their_anchors() {
 
 #[tokio::test]
 async fn an_anchor_that_does_not_fit_is_refused_with_the_lines_as_they_are() {
-    let (one, two) = (anchor(1, "one"), anchor(2, "two"));
-    let case = Case::new();
+    let (one, two) = (line_anchor(1, "one"), line_anchor(2, "two"));
+    let case = ToolFixture::new();
     case.write("f", "one\nnew\n");
     let stale = format!(
         "{two} does not fit: the line has changed since it was read. The lines are now:\n{one}:one\n{}:new",
-        anchor(2, "new")
+        line_anchor(2, "new")
     );
     let range = |pos: &str, end: &str| json!([{"loc": {"range": {"pos": pos, "end": end}}, "content": null}]);
     for (edits, want) in [
         (range(&two, &two), stale.as_str()),
         (range("9#ZZ", "9#ZZ"), "9#ZZ names a line that is not there: the file has 2"),
         (range("line 2", &one), "\"line 2\" is not an anchor: it is a line number, # and two letters, such as 12#XY"),
-        (range(&anchor(2, "new"), &one), &format!("the range {} to {one} is the wrong way round", anchor(2, "new"))),
+        (
+            range(&line_anchor(2, "new"), &one),
+            &format!("the range {} to {one} is the wrong way round", line_anchor(2, "new")),
+        ),
         (json!([range(&one, &one)[0], range(&one, &one)[0]]), "two edits change the same lines: put them into one"),
         (json!([]), "edits is empty: nothing to change"),
     ] {
-        let got = case.run(&Edit::new(EditMode::Hashline), json!({"path": "f", "edits": edits})).await;
+        let got = case.run(&EditTool::new(EditFormat::Hashline), json!({"path": "f", "edits": edits})).await;
         assert_eq!(failure(&got), want);
         assert_eq!(case.read("f"), "one\nnew\n");
     }
@@ -161,9 +164,9 @@ async fn a_patch_is_applied_by_what_its_hunks_hold() {
         ("a\nb", "@@\n a\n-b\n+c\n", "a\nc"),
         ("a  \nb\n", "@@\n a\n-b\n+c\n", "a\nc\n"),
     ] {
-        let case = Case::new();
+        let case = ToolFixture::new();
         case.write("f", before);
-        let got = case.run(&Edit::new(EditMode::Patch), json!({"path": "f", "diff": diff})).await;
+        let got = case.run(&EditTool::new(EditFormat::Patch), json!({"path": "f", "diff": diff})).await;
         assert_eq!(text(&got), "Edited f", "{diff:?}");
         assert_eq!(case.read("f"), after, "{diff:?}");
     }
@@ -171,7 +174,7 @@ async fn a_patch_is_applied_by_what_its_hunks_hold() {
 
 #[tokio::test]
 async fn a_patch_whose_place_is_in_doubt_is_refused() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     case.write("f", "x\ny\nx\n");
     for (arguments, want) in [
         (json!({"diff": "@@\n-x\n+z\n"}), "hunk 1 does not fit f: it fits at lines 1, 3; add lines around it"),
@@ -183,7 +186,7 @@ async fn a_patch_whose_place_is_in_doubt_is_refused() {
     ] {
         let mut arguments = arguments;
         arguments["path"] = "f".into();
-        let got = case.run(&Edit::new(EditMode::Patch), arguments).await;
+        let got = case.run(&EditTool::new(EditFormat::Patch), arguments).await;
         assert_eq!(failure(&got), want);
         assert_eq!(case.read("f"), "x\ny\nx\n");
     }
@@ -191,8 +194,8 @@ async fn a_patch_whose_place_is_in_doubt_is_refused() {
 
 #[tokio::test]
 async fn a_patch_can_make_rename_and_delete_a_file() {
-    let case = Case::new();
-    let patch = Edit::new(EditMode::Patch);
+    let case = ToolFixture::new();
+    let patch = EditTool::new(EditFormat::Patch);
     case.run(&patch, json!({"path": "a/f", "op": "create", "diff": "+1\n+2\n"})).await.unwrap();
     assert_eq!(case.read("a/f"), "1\n2\n");
     let got = case.run(&patch, json!({"path": "a/f", "diff": "@@\n-1\n+one\n", "rename": "b/g"})).await;

@@ -28,13 +28,13 @@ use nix::{
 };
 
 use super::{
-    descendants, first_to_go,
-    frame::{Ended, Order, Report, Run},
-    input::Input,
-    namespace,
-    pinned::{self, Refusal, SearchPath},
-    script::{self, Ends},
-    starting::Shell,
+    descendants,
+    frame::{ChildOrder, ChildReport, CommandExit, ShellCommand},
+    input::CommandInput,
+    namespace, oom_score,
+    pinned::{self, PinnedRunError, SearchPath},
+    script::{self, ScriptPaths},
+    shell_process::ShellProcess,
 };
 
 /// What a command that was told to end has before it is killed.
@@ -45,13 +45,13 @@ const LOOK: Duration = Duration::from_millis(10);
 const DRAIN: usize = 2 << 20;
 
 /// Serves the gateway until it is gone.
-pub(super) fn serve() -> io::Result<()> {
+pub(super) fn serve_gateway() -> io::Result<()> {
     // Fails only for a process that leads a group already, which is as good.
     let _ = setsid();
     prctl::set_child_subreaper(true)?;
     // The shell opens our pipes through /proc, which a program that its user may not read would refuse.
     prctl::set_dumpable(true)?;
-    first_to_go::volunteer();
+    oom_score::raise_oom_score();
     let mut deaf = SigSet::empty();
     deaf.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP]);
     // Only the gateway's end ends us. What we start hears them (`starting.rs`).
@@ -60,19 +60,19 @@ pub(super) fn serve() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     control.peer_addr()?;
     // Before there is a second thread, which would not be held and shares our memory.
-    let Some(orders) = begin(&control)? else { return Ok(()) };
-    let served = Child::new(control, orders).and_then(|mut child| child.run());
+    let Some(orders) = receive_bounds(&control)? else { return Ok(()) };
+    let served = ExecChild::new(control, orders).and_then(|mut child| child.run());
     descendants::kill_all();
     served
 }
 
 /// Takes the first order and is held as it says; gives back what was read behind it. `None` if the gateway is gone. Where
 /// it cannot be held it says so and ends: nothing runs.
-fn begin(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
+fn receive_bounds(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut orders = Vec::new();
     let mut chunk = [0; 16 << 10];
     let (order, length) = loop {
-        if let Some(first) = Order::decode(&orders).map_err(io::Error::other)? {
+        if let Some(first) = ChildOrder::decode(&orders).map_err(io::Error::other)? {
             break first;
         }
         match control.read(&mut chunk) {
@@ -82,9 +82,9 @@ fn begin(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
             Err(_) => return Ok(None),
         }
     };
-    let Order::Begin(bounds) = order else { return Err(io::Error::other("the first order is another")) };
-    if let Some(Err(error)) = bounds.map(|bounds| namespace::hold(bounds, control)) {
-        let report = Report::Failed(format!("the sandbox cannot be had: {error}"));
+    let ChildOrder::Begin(bounds) = order else { return Err(io::Error::other("the first order is another")) };
+    if let Some(Err(error)) = bounds.map(|bounds| namespace::apply_bounds(bounds, control)) {
+        let report = ChildReport::Failed(format!("the sandbox cannot be had: {error}"));
         control.write_all(&report.encode())?;
         return Err(io::Error::other(error));
     }
@@ -92,7 +92,7 @@ fn begin(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(orders))
 }
 
-struct Child {
+struct ExecChild {
     control: UnixStream,
     orders: Vec<u8>,
     reaped: UnixStream,
@@ -100,29 +100,29 @@ struct Child {
     status: File,
     status_end: OwnedFd,
     status_text: Vec<u8>,
-    shell: Option<Shell>,
+    shell: Option<ShellProcess>,
     cwd: Option<PathBuf>,
     path: SearchPath,
-    running: Option<Running>,
+    running: Option<ActiveCommand>,
     leftover: Vec<File>,
     kill_at: Option<Instant>,
 }
 
-struct Running {
+struct ActiveCommand {
     nonce: String,
     /// Whether the shell has read it. Where it has not, nothing of it was run.
     has_begun: bool,
     output: File,
     /// Held so that the shell can open the pipe by its path.
     _end: OwnedFd,
-    input: Option<Input>,
+    input: Option<CommandInput>,
     /// Held so that the shell can enter the folder by it.
     _folder: Option<OwnedFd>,
 }
 
 /// What there is to do.
 #[derive(Clone, Copy)]
-enum Ready {
+enum PollSource {
     Orders,
     Reaped,
     Status,
@@ -134,12 +134,12 @@ enum Ready {
     Leftover(usize),
 }
 
-impl Child {
+impl ExecChild {
     fn new(control: UnixStream, orders: Vec<u8>) -> io::Result<Self> {
         let (reaped, reports) = UnixStream::pair()?;
         let (spawned, spawns) = mpsc::channel();
-        thread::spawn(move || reap(&reports, &spawns));
-        let (status, status_end) = pipe()?;
+        thread::spawn(move || reap_children(&reports, &spawns));
+        let (status, status_end) = open_pipe()?;
         Ok(Self {
             control,
             orders,
@@ -158,21 +158,21 @@ impl Child {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        self.obey()?;
+        self.handle_orders()?;
         loop {
-            for ready in self.wait()? {
+            for ready in self.wait_ready()? {
                 match ready {
-                    Ready::Orders => {
+                    PollSource::Orders => {
                         if !self.take_orders()? {
                             return Ok(());
                         }
                     }
-                    Ready::Reaped => self.take_reaped()?,
-                    Ready::Status => self.take_status()?,
-                    Ready::Text => self.feed(),
-                    Ready::Input => self.give_input()?,
-                    Ready::Output => self.take_output()?,
-                    Ready::Leftover(at) => self.drop_leftover(at),
+                    PollSource::Reaped => self.take_reaped()?,
+                    PollSource::Status => self.take_status()?,
+                    PollSource::Text => self.feed_shell(),
+                    PollSource::Input => self.give_input()?,
+                    PollSource::Output => self.take_output()?,
+                    PollSource::Leftover(at) => self.drop_leftover(at),
                 }
             }
             if let Some(kill_at) = self.kill_at
@@ -184,28 +184,28 @@ impl Child {
     }
 
     /// Waits for something to do. Leftovers come last and in falling order, so that one can be taken out.
-    fn wait(&self) -> io::Result<Vec<Ready>> {
-        let mut asked: Vec<(Ready, BorrowedFd<'_>, PollFlags)> = vec![
-            (Ready::Orders, self.control.as_fd(), PollFlags::POLLIN),
-            (Ready::Output, self.status.as_fd(), PollFlags::empty()),
-            (Ready::Status, self.status.as_fd(), PollFlags::POLLIN),
-            (Ready::Reaped, self.reaped.as_fd(), PollFlags::POLLIN),
+    fn wait_ready(&self) -> io::Result<Vec<PollSource>> {
+        let mut sources: Vec<(PollSource, BorrowedFd<'_>, PollFlags)> = vec![
+            (PollSource::Orders, self.control.as_fd(), PollFlags::POLLIN),
+            (PollSource::Output, self.status.as_fd(), PollFlags::empty()),
+            (PollSource::Status, self.status.as_fd(), PollFlags::POLLIN),
+            (PollSource::Reaped, self.reaped.as_fd(), PollFlags::POLLIN),
         ];
         if let Some(running) = &self.running {
-            asked[1] = (Ready::Output, running.output.as_fd(), PollFlags::POLLIN);
+            sources[1] = (PollSource::Output, running.output.as_fd(), PollFlags::POLLIN);
         }
         if let Some(shell) = &self.shell
             && !shell.pending.is_empty()
         {
-            asked.push((Ready::Text, shell.input.as_fd(), PollFlags::POLLOUT));
+            sources.push((PollSource::Text, shell.input.as_fd(), PollFlags::POLLOUT));
         }
-        if let Some(waiting) = self.running.as_ref().and_then(|running| running.input.as_ref()?.waiting()) {
-            asked.push((Ready::Input, waiting, PollFlags::POLLOUT));
+        if let Some(waiting) = self.running.as_ref().and_then(|running| running.input.as_ref()?.writable_pipe()) {
+            sources.push((PollSource::Input, waiting, PollFlags::POLLOUT));
         }
         for (at, file) in self.leftover.iter().enumerate().rev() {
-            asked.push((Ready::Leftover(at), file.as_fd(), PollFlags::POLLIN));
+            sources.push((PollSource::Leftover(at), file.as_fd(), PollFlags::POLLIN));
         }
-        let mut polled: Vec<PollFd<'_>> = asked.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
+        let mut polled: Vec<PollFd<'_>> = sources.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
         let patience = match self.kill_at {
             None => PollTimeout::NONE,
             Some(_) => PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO),
@@ -215,7 +215,7 @@ impl Child {
             Err(error) => return Err(error.into()),
         }
         let ready = polled.iter().map(|fd| fd.any().unwrap_or(false));
-        Ok(asked.iter().zip(ready).filter(|(_, ready)| *ready).map(|((what, ..), _)| *what).collect())
+        Ok(sources.iter().zip(ready).filter(|(_, ready)| *ready).map(|((what, ..), _)| *what).collect())
     }
 
     /// False if the gateway is gone.
@@ -228,94 +228,94 @@ impl Child {
             // A reset says that the gateway died before it read all.
             Err(_) => return Ok(false),
         }
-        self.obey()?;
+        self.handle_orders()?;
         Ok(true)
     }
 
     /// Does what has been read whole.
-    fn obey(&mut self) -> io::Result<()> {
-        while let Some((order, length)) = Order::decode(&self.orders).map_err(io::Error::other)? {
+    fn handle_orders(&mut self) -> io::Result<()> {
+        while let Some((order, length)) = ChildOrder::decode(&self.orders).map_err(io::Error::other)? {
             self.orders.drain(..length);
             match order {
-                Order::Begin(_) => return Err(io::Error::other("a first order that is not the first")),
-                Order::Run(run) => self.begin(&run)?,
-                Order::Input(bytes) => {
+                ChildOrder::Begin(_) => return Err(io::Error::other("a first order that is not the first")),
+                ChildOrder::Run(run) => self.begin_command(&run)?,
+                ChildOrder::Input(bytes) => {
                     if let Some(input) = self.running.as_mut().and_then(|running| running.input.as_mut()) {
-                        input.add(&bytes);
+                        input.add_bytes(&bytes);
                         self.give_input()?;
                     }
                 }
-                Order::Stop if self.running.is_some() && self.kill_at.is_none() => {
+                ChildOrder::Stop if self.running.is_some() && self.kill_at.is_none() => {
                     descendants::signal_all(Signal::SIGTERM);
                     // A stopped process would sit out its grace.
                     descendants::signal_all(Signal::SIGCONT);
                     self.kill_at = Some(Instant::now() + GRACE);
                 }
                 // It ended before the order came.
-                Order::Stop => {}
+                ChildOrder::Stop => {}
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, run: &Run) -> io::Result<()> {
-        match self.prepare(run) {
+    fn begin_command(&mut self, run: &ShellCommand) -> io::Result<()> {
+        match self.prepare_run(run) {
             Ok(running) => {
                 self.running = Some(running);
-                self.feed();
+                self.feed_shell();
                 Ok(())
             }
-            Err(Refusal::Failed(error)) => self.report(&Report::Failed(error.to_string())),
-            Err(Refusal::Changed(what)) => self.report(&Report::Changed(what)),
+            Err(PinnedRunError::Failed(error)) => self.send_report(&ChildReport::Failed(error.to_string())),
+            Err(PinnedRunError::Changed(what)) => self.send_report(&ChildReport::Changed(what)),
         }
     }
 
-    fn prepare(&mut self, run: &Run) -> Result<Running, Refusal> {
+    fn prepare_run(&mut self, run: &ShellCommand) -> Result<ActiveCommand, PinnedRunError> {
         let status = path_of(self.status_end.as_fd());
         let shell = match &mut self.shell {
             Some(shell) => shell,
             absent => {
-                let mut shell = Shell::start(self.cwd.as_deref())?;
+                let mut shell = ShellProcess::start(self.cwd.as_deref())?;
                 // The reaper is gone only if this process is ending.
                 let _ = self.spawned.send(());
-                shell.pending.extend_from_slice(script::prologue(&status).as_bytes());
+                shell.pending.extend_from_slice(script::shell_prologue(&status).as_bytes());
                 absent.insert(shell)
             }
         };
         let folder = match &run.pins {
             None => None,
-            Some(pins) => pinned::check(pins, run, shell.pid, self.path.known())?,
+            Some(pins) => pinned::check_pins(pins, run, shell.pid, self.path.known_path())?,
         };
-        let (output, end) = pipe()?;
+        let (output, end) = open_pipe()?;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let nonce = hex::encode(random);
-        let input = if run.input { Some(Input::new()?) } else { None };
-        let read = input.as_ref().map_or_else(|| script::NOTHING.to_owned(), |input| path_of(input.end()));
+        let input = if run.input { Some(CommandInput::new()?) } else { None };
+        let read = input.as_ref().map_or_else(|| script::NOTHING.to_owned(), |input| path_of(input.read_end()));
         let entered = folder.as_ref().map(|folder| path_of(folder.as_fd()));
-        let ends = Ends {
+        let ends = ScriptPaths {
             output: &path_of(end.as_fd()),
             input: &read,
             status: &status,
             nonce: &nonce,
             folder: entered.as_deref(),
         };
-        shell.pending.extend_from_slice(script::command(run, &ends).as_bytes());
+        shell.pending.extend_from_slice(script::command_script(run, &ends).as_bytes());
         // What it says of where it looks for programs counts from its end on.
-        self.path.forget();
-        Ok(Running { nonce, has_begun: false, output, _end: end, input, _folder: folder })
+        self.path.forget_path();
+        Ok(ActiveCommand { nonce, has_begun: false, output, _end: end, input, _folder: folder })
     }
 
     fn give_input(&mut self) -> io::Result<()> {
         let input = self.running.as_mut().and_then(|running| running.input.as_mut());
-        match input.map_or(0, Input::give) {
+        match input.map_or(0, CommandInput::write_pending) {
             0 => Ok(()),
-            count => self.report(&Report::Taken(count)),
+            count => self.send_report(&ChildReport::Taken(count)),
         }
     }
 
     /// Gives the shell as much of its text as it takes.
-    fn feed(&mut self) {
+    fn feed_shell(&mut self) {
         let Some(shell) = &mut self.shell else { return };
         while !shell.pending.is_empty() {
             match shell.input.write(&shell.pending) {
@@ -332,14 +332,14 @@ impl Child {
         let Some(running) = &mut self.running else { return Ok(()) };
         let mut chunk = [0; 64 << 10];
         match running.output.read(&mut chunk) {
-            Ok(count) if count > 0 => self.report(&Report::Output(chunk[..count].to_vec())),
+            Ok(count) if count > 0 => self.send_report(&ChildReport::Output(chunk[..count].to_vec())),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
     /// Reads what the shell says: `<nonce> begun` and `<nonce> <code>` of a command, its folder at its own end.
     fn take_status(&mut self) -> io::Result<()> {
-        drain(&mut self.status, DRAIN, |bytes| {
+        drain_pipe(&mut self.status, DRAIN, |bytes| {
             self.status_text.extend_from_slice(bytes);
             Ok(())
         })?;
@@ -351,19 +351,19 @@ impl Child {
                 continue;
             }
             let Some(running) = &mut self.running else { continue };
-            let Some(said) = line.strip_prefix(&running.nonce).and_then(|said| said.strip_prefix(' ')) else {
+            let Some(message) = line.strip_prefix(&running.nonce).and_then(|rest| rest.strip_prefix(' ')) else {
                 continue;
             };
-            running.has_begun |= said == script::BEGUN;
-            if let Some(path) = said.strip_prefix(script::PATH) {
-                self.path.is(path);
+            running.has_begun |= message == script::BEGUN;
+            if let Some(path) = message.strip_prefix(script::PATH) {
+                self.path.set_path(path);
                 continue;
             }
-            let code = said.parse().ok();
+            let code = message.parse().ok();
             // While it is being stopped the end waits for all that was started.
             if let (Some(code), None) = (code, self.kill_at) {
                 self.cwd = self.shell.as_ref().and_then(|shell| cwd_of(shell.pid)).or_else(|| self.cwd.take());
-                self.finish(code)?;
+                self.finish_command(code)?;
             }
         }
         Ok(())
@@ -381,10 +381,10 @@ impl Child {
         self.take_status()?;
         self.shell = None;
         match &self.running {
-            Some(running) if self.kill_at.is_none() && running.has_begun => self.finish(code),
+            Some(running) if self.kill_at.is_none() && running.has_begun => self.finish_command(code),
             Some(_) if self.kill_at.is_none() => {
                 self.running = None;
-                self.report(&Report::Failed(
+                self.send_report(&ChildReport::Failed(
                     "it ended before it read the command; the next one gets a new shell".to_owned(),
                 ))
             }
@@ -400,21 +400,23 @@ impl Child {
         self.take_status()?;
         self.shell = None;
         self.kill_at = None;
-        self.finish(128 + Signal::SIGKILL as i32)
+        self.finish_command(128 + Signal::SIGKILL as i32)
     }
 
     /// Reports the rest of the output and the end. What a background process writes from now on is read and dropped,
     /// lest it blocks.
-    fn finish(&mut self, code: i32) -> io::Result<()> {
+    fn finish_command(&mut self, code: i32) -> io::Result<()> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
-        drain(&mut running.output, DRAIN, |bytes| self.control.write_all(&Report::Output(bytes.to_vec()).encode()))?;
+        drain_pipe(&mut running.output, DRAIN, |bytes| {
+            self.control.write_all(&ChildReport::Output(bytes.to_vec()).encode())
+        })?;
         self.leftover.push(running.output);
         let cwd = self.cwd.as_ref().and_then(|cwd| cwd.to_str()).map(str::to_owned);
         if self.shell.is_none() {
             self.path = SearchPath::new();
         }
-        let path = self.path.known().map(str::to_owned);
-        self.report(&Report::Ended(Ended { code, cwd, path, alive: self.shell.is_some() }))
+        let path = self.path.known_path().map(str::to_owned);
+        self.send_report(&ChildReport::Ended(CommandExit { code, cwd, path, alive: self.shell.is_some() }))
     }
 
     fn drop_leftover(&mut self, at: usize) {
@@ -425,13 +427,13 @@ impl Child {
         }
     }
 
-    fn report(&mut self, report: &Report) -> io::Result<()> {
+    fn send_report(&mut self, report: &ChildReport) -> io::Result<()> {
         self.control.write_all(&report.encode())
     }
 }
 
 /// Waits for children for ever, adopted ones too, and tells which ended how.
-fn reap(mut reports: &UnixStream, spawns: &mpsc::Receiver<()>) {
+fn reap_children(mut reports: &UnixStream, spawns: &mpsc::Receiver<()>) {
     loop {
         let (pid, code) = match waitpid(None, None) {
             Ok(WaitStatus::Exited(pid, code)) => (pid, code),
@@ -453,7 +455,7 @@ fn reap(mut reports: &UnixStream, spawns: &mpsc::Receiver<()>) {
 }
 
 /// A pipe that does not block the reader and that nobody inherits.
-fn pipe() -> io::Result<(File, OwnedFd)> {
+fn open_pipe() -> io::Result<(File, OwnedFd)> {
     let (output, input) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     Ok((File::from(output), input))
 }
@@ -469,7 +471,7 @@ fn cwd_of(pid: Pid) -> Option<PathBuf> {
 }
 
 /// Reads what is there, at most about `most` bytes.
-fn drain(file: &mut File, most: usize, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+fn drain_pipe(file: &mut File, most: usize, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut chunk = [0; 64 << 10];
     let mut total = 0;
     while total < most {

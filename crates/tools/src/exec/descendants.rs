@@ -21,7 +21,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends `signal` to every living descendant and says whether there was one.
 pub(super) fn signal_all(signal: Signal) -> bool {
-    let found = living();
+    let found = living_descendants();
     for pid in &found {
         // It may have ended meanwhile.
         let _ = kill(*pid, signal);
@@ -39,7 +39,7 @@ pub(super) fn kill_all() {
 
 /// Whether any descendant lives.
 pub(super) fn any_living() -> bool {
-    !living().is_empty()
+    !living_descendants().is_empty()
 }
 
 /// Kills all that is left of the session that `leader` led, also what is born meanwhile. Nobody may have waited for the
@@ -47,7 +47,7 @@ pub(super) fn any_living() -> bool {
 pub(crate) fn kill_session(leader: i32) {
     let started = Instant::now();
     loop {
-        let left: Vec<i32> = all()
+        let left: Vec<i32> = all_processes()
             .iter()
             .filter(|process| process.session == leader && !process.ended)
             .map(|process| process.pid)
@@ -64,21 +64,21 @@ pub(crate) fn kill_session(leader: i32) {
 }
 
 /// A child of this process.
-pub(super) struct Own {
+pub(super) struct ChildInfo {
     pub(super) pid: Pid,
     /// Nobody waited for it yet.
     pub(super) ended: bool,
 }
 
 /// Those of which this process is the parent, also those that hide what else there is to know of them.
-pub(super) fn children() -> Vec<Own> {
+pub(super) fn child_processes() -> Vec<ChildInfo> {
     let own = Pid::this().as_raw();
-    let children = all().into_iter().filter(|process| process.parent == own);
-    let mut found: Vec<Own> =
-        children.map(|process| Own { pid: Pid::from_raw(process.pid), ended: process.ended }).collect();
+    let children = all_processes().into_iter().filter(|process| process.parent == own);
+    let mut found: Vec<ChildInfo> =
+        children.map(|process| ChildInfo { pid: Pid::from_raw(process.pid), ended: process.ended }).collect();
     for pid in named_as_children() {
         if found.iter().all(|child| child.pid != pid) {
-            found.push(Own { pid, ended: false });
+            found.push(ChildInfo { pid, ended: false });
         }
     }
     found
@@ -97,8 +97,8 @@ pub(super) fn named_as_children() -> Vec<Pid> {
 ///
 /// # Errors
 /// It cannot be told, as where no descriptor is left.
-pub(super) fn one(pid: i32) -> io::Result<Option<Process>> {
-    Ok(seen(pid, "stat")?.and_then(|stat| parse(pid, &String::from_utf8_lossy(&stat))))
+pub(super) fn read_process(pid: i32) -> io::Result<Option<ProcessInfo>> {
+    Ok(read_proc_file(pid, "stat")?.and_then(|stat| parse_stat(pid, &String::from_utf8_lossy(&stat))))
 }
 
 /// How much of what `/proc` has of a process is read: of its arguments it can make as many as it likes.
@@ -108,7 +108,7 @@ const MOST: u64 = 64 * 1024;
 ///
 /// # Errors
 /// It cannot be told, as where no descriptor is left.
-pub(super) fn seen(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn read_proc_file(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let read = || fs::File::open(format!("/proc/{pid}/{name}"))?.take(MOST).read_to_end(&mut bytes);
     match { read }() {
@@ -124,29 +124,29 @@ pub(super) fn says_nothing_is_there(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| known.contains(&number))
 }
 
-fn living() -> Vec<Pid> {
-    let mut found = below(Pid::this().as_raw(), &all());
-    let more = children().into_iter().filter(|child| !child.ended).map(|child| child.pid);
+fn living_descendants() -> Vec<Pid> {
+    let mut found = descendants_of(Pid::this().as_raw(), &all_processes());
+    let more = child_processes().into_iter().filter(|child| !child.ended).map(|child| child.pid);
     let more: Vec<Pid> = more.filter(|pid| !found.contains(pid)).collect();
     found.extend(more);
     found
 }
 
 /// All that can be seen.
-pub(super) fn all() -> Vec<Process> {
-    pids().unwrap_or_default().into_iter().filter_map(|pid| one(pid).ok()?).collect()
+pub(super) fn all_processes() -> Vec<ProcessInfo> {
+    all_pids().unwrap_or_default().into_iter().filter_map(|pid| read_process(pid).ok()?).collect()
 }
 
 /// The numbers of all processes that this one may see.
 ///
 /// # Errors
 /// They cannot be told.
-pub(super) fn pids() -> io::Result<Vec<i32>> {
+pub(super) fn all_pids() -> io::Result<Vec<i32>> {
     let names = fs::read_dir("/proc")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
-pub(super) struct Process {
+pub(super) struct ProcessInfo {
     pub(super) pid: i32,
     pub(super) parent: i32,
     session: i32,
@@ -158,7 +158,7 @@ pub(super) struct Process {
 
 /// Reads `pid (name) state parent group session terminal its-group flags …`, of which the 20th is how many threads there are; the name may hold anything, parentheses too. `None` for
 /// one that is just let go of: the kernel tells 0 for its parent then, which is nobody's.
-fn parse(pid: i32, stat: &str) -> Option<Process> {
+fn parse_stat(pid: i32, stat: &str) -> Option<ProcessInfo> {
     const ENDING: u32 = 4;
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
@@ -168,11 +168,11 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     let flags: u32 = fields.nth(2)?.parse().ok()?;
     let threads: u32 = fields.nth(10).and_then(|threads| threads.parse().ok()).unwrap_or(1);
     let goes_on = ended && threads > 1;
-    Some(Process { pid, parent, session, ended, is_ending: flags & ENDING != 0 && !goes_on })
+    Some(ProcessInfo { pid, parent, session, ended, is_ending: flags & ENDING != 0 && !goes_on })
 }
 
-fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
-    let mut children: BTreeMap<i32, Vec<&Process>> = BTreeMap::new();
+fn descendants_of(root: i32, processes: &[ProcessInfo]) -> Vec<Pid> {
+    let mut children: BTreeMap<i32, Vec<&ProcessInfo>> = BTreeMap::new();
     for process in processes {
         children.entry(process.parent).or_default().push(process);
     }
@@ -193,7 +193,7 @@ fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
 mod tests {
     use nix::unistd::Pid;
 
-    use super::{below, parse};
+    use super::{descendants_of, parse_stat};
 
     #[test]
     fn descendants_are_all_that_hang_below_and_live() {
@@ -207,8 +207,8 @@ mod tests {
             (8, "8 (without its first thread) Z 9 2 2 0 -1 4194564 0 0 0 0 0 0 0 0 20 0 2 0 99"),
             (9, "9 (gone) Z 1 2 2 0 -1 4194564 0 0 0 0 0 0 0 0 20 0 1 0 99"),
         ];
-        let processes: Vec<_> = stats.iter().filter_map(|(pid, stat)| parse(*pid, stat)).collect();
-        let mut found = below(1, &processes);
+        let processes: Vec<_> = stats.iter().filter_map(|(pid, stat)| parse_stat(*pid, stat)).collect();
+        let mut found = descendants_of(1, &processes);
         found.sort_unstable();
         // What hangs below one that has ended lives.
         assert_eq!(found, [2, 3, 5, 6].map(Pid::from_raw));

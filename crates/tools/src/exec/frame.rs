@@ -5,7 +5,7 @@
 use countersign_core::call::Pins;
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::Bounds;
+use crate::sandbox::SandboxBounds;
 
 /// The most that one payload may have.
 const LIMIT: usize = 64 << 20;
@@ -14,11 +14,11 @@ const HEAD: usize = 5;
 
 /// What the gateway says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum ChildOrder {
     /// Be held by this from now on, or by nothing; always the first.
-    Begin(Option<Bounds>),
+    Begin(Option<SandboxBounds>),
     /// Run this; sent only when nothing runs.
-    Run(Run),
+    Run(ShellCommand),
     /// Give this to what runs as input, if it was to have any.
     Input(Vec<u8>),
     /// End what runs, with everything that was ever started.
@@ -27,7 +27,7 @@ pub(crate) enum Order {
 
 /// A command for the shell.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub(crate) struct ShellCommand {
     /// Shell text, without NUL.
     pub(crate) command: String,
     /// The folder for this command alone.
@@ -44,13 +44,13 @@ pub(crate) struct Run {
 
 /// What the exec child says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum ChildReport {
     /// The command that runs wrote this.
     Output(Vec<u8>),
     /// So many more bytes of its input are where it can read them.
     Taken(u64),
     /// It ended, and all that it wrote before was reported.
-    Ended(Ended),
+    Ended(CommandExit),
     /// It was not run.
     Failed(String),
     /// It was not run, because something is not what was approved. The shell is as it was.
@@ -61,7 +61,7 @@ pub(crate) enum Report {
 
 /// How a command ended.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct CommandExit {
     /// Its code, or the shell's where the shell ended with it; 128 and the signal if a signal ended the shell.
     pub(crate) code: i32,
     /// The folder that the shell is in, or was in.
@@ -78,19 +78,19 @@ pub(crate) struct Ended {
 #[error("not a frame of the exec child")]
 pub(crate) struct FrameError;
 
-impl Order {
+impl ChildOrder {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Begin(bounds) => framed(b'B', &serde_json::to_vec(bounds).unwrap_or_default()),
-            Self::Run(run) => framed(b'R', &serde_json::to_vec(run).unwrap_or_default()),
-            Self::Input(bytes) => framed(b'I', bytes),
-            Self::Stop => framed(b'S', b""),
+            Self::Begin(bounds) => encode_frame(b'B', &serde_json::to_vec(bounds).unwrap_or_default()),
+            Self::Run(run) => encode_frame(b'R', &serde_json::to_vec(run).unwrap_or_default()),
+            Self::Input(bytes) => encode_frame(b'I', bytes),
+            Self::Stop => encode_frame(b'S', b""),
         }
     }
 
     /// Takes one frame off the front of `bytes` and says how long it was.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
-        let Some((kind, payload)) = split(bytes)? else { return Ok(None) };
+        let Some((kind, payload)) = split_frame(bytes)? else { return Ok(None) };
         let order = match kind {
             b'B' => Self::Begin(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'R' => Self::Run(serde_json::from_slice(payload).map_err(|_| FrameError)?),
@@ -102,22 +102,22 @@ impl Order {
     }
 }
 
-impl Report {
+impl ChildReport {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Output(bytes) => framed(b'O', bytes),
-            Self::Taken(count) => framed(b'T', &count.to_le_bytes()),
-            Self::Ended(ended) => framed(b'E', &serde_json::to_vec(ended).unwrap_or_default()),
-            Self::Failed(text) => framed(b'F', text.as_bytes()),
-            Self::Changed(text) => framed(b'C', text.as_bytes()),
-            Self::Network(None) => framed(b'N', b""),
-            Self::Network(Some(lacks)) => framed(b'L', lacks.as_bytes()),
+            Self::Output(bytes) => encode_frame(b'O', bytes),
+            Self::Taken(count) => encode_frame(b'T', &count.to_le_bytes()),
+            Self::Ended(ended) => encode_frame(b'E', &serde_json::to_vec(ended).unwrap_or_default()),
+            Self::Failed(text) => encode_frame(b'F', text.as_bytes()),
+            Self::Changed(text) => encode_frame(b'C', text.as_bytes()),
+            Self::Network(None) => encode_frame(b'N', b""),
+            Self::Network(Some(lacks)) => encode_frame(b'L', lacks.as_bytes()),
         }
     }
 
     /// Takes one frame off the front of `bytes` and says how long it was.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
-        let Some((kind, payload)) = split(bytes)? else { return Ok(None) };
+        let Some((kind, payload)) = split_frame(bytes)? else { return Ok(None) };
         let report = match kind {
             b'O' => Self::Output(payload.to_vec()),
             b'T' => Self::Taken(u64::from_le_bytes(payload.try_into().map_err(|_| FrameError)?)),
@@ -132,7 +132,7 @@ impl Report {
     }
 }
 
-fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
+fn encode_frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let mut made = Vec::with_capacity(HEAD + payload.len());
     made.push(kind);
@@ -141,7 +141,7 @@ fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
     made
 }
 
-fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, FrameError> {
+fn split_frame(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, FrameError> {
     let Some((&[kind, a, b, c, d], rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
     if length > LIMIT {
@@ -152,37 +152,42 @@ fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, FrameError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, FrameError, Order, Report, Run};
+    use super::{ChildOrder, ChildReport, CommandExit, FrameError, ShellCommand};
 
     #[test]
     fn a_frame_reads_back_and_a_part_of_it_waits() {
         for report in [
-            Report::Output(vec![0, 255, 10]),
-            Report::Taken(1 << 40),
-            Report::Ended(Ended { code: 3, cwd: Some("/a b".to_owned()), path: Some("/bin".to_owned()), alive: true }),
-            Report::Changed("a".to_owned()),
-            Report::Failed("no".to_owned()),
-            Report::Network(None),
-            Report::Network(Some("no".to_owned())),
+            ChildReport::Output(vec![0, 255, 10]),
+            ChildReport::Taken(1 << 40),
+            ChildReport::Ended(CommandExit {
+                code: 3,
+                cwd: Some("/a b".to_owned()),
+                path: Some("/bin".to_owned()),
+                alive: true,
+            }),
+            ChildReport::Changed("a".to_owned()),
+            ChildReport::Failed("no".to_owned()),
+            ChildReport::Network(None),
+            ChildReport::Network(Some("no".to_owned())),
         ] {
             let bytes = report.encode();
-            assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), Ok(None));
-            assert_eq!(Report::decode(&bytes), Ok(Some((report, bytes.len()))));
+            assert_eq!(ChildReport::decode(&bytes[..bytes.len() - 1]), Ok(None));
+            assert_eq!(ChildReport::decode(&bytes), Ok(Some((report, bytes.len()))));
         }
         for order in [
-            Order::Begin(None),
-            Order::Run(Run { command: "echo".to_owned(), input: true, ..Run::default() }),
-            Order::Input(b"a\0b".to_vec()),
+            ChildOrder::Begin(None),
+            ChildOrder::Run(ShellCommand { command: "echo".to_owned(), input: true, ..ShellCommand::default() }),
+            ChildOrder::Input(b"a\0b".to_vec()),
         ] {
             let bytes = order.encode();
-            assert_eq!(Order::decode(&bytes), Ok(Some((order, bytes.len()))));
+            assert_eq!(ChildOrder::decode(&bytes), Ok(Some((order, bytes.len()))));
         }
-        assert_eq!(Order::decode(&Order::Stop.encode()), Ok(Some((Order::Stop, 5))));
+        assert_eq!(ChildOrder::decode(&ChildOrder::Stop.encode()), Ok(Some((ChildOrder::Stop, 5))));
     }
 
     #[test]
     fn what_is_not_a_frame_is_an_error() {
-        assert_eq!(Report::decode(b"running 1 test"), Err(FrameError));
-        assert_eq!(Order::decode(&[b'?', 0, 0, 0, 0]), Err(FrameError));
+        assert_eq!(ChildReport::decode(b"running 1 test"), Err(FrameError));
+        assert_eq!(ChildOrder::decode(&[b'?', 0, 0, 0, 0]), Err(FrameError));
     }
 }

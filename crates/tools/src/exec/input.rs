@@ -14,14 +14,14 @@ use nix::{
 };
 
 /// The input of a command.
-pub(super) struct Input {
+pub(super) struct CommandInput {
     /// Held so that the shell can open the pipe by its path, and that nobody is told of a pipe without a reader.
     end: OwnedFd,
     pipe: File,
     pending: Vec<u8>,
 }
 
-impl Input {
+impl CommandInput {
     pub(super) fn new() -> io::Result<Self> {
         let (end, pipe) = pipe2(OFlag::O_CLOEXEC)?;
         // Only our end: a command expects to wait for its input.
@@ -30,21 +30,21 @@ impl Input {
     }
 
     /// What the command opens.
-    pub(super) fn end(&self) -> BorrowedFd<'_> {
+    pub(super) fn read_end(&self) -> BorrowedFd<'_> {
         self.end.as_fd()
     }
 
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(super) fn add_bytes(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
 
     /// The pipe, if something waits to be written to it.
-    pub(super) fn waiting(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn writable_pipe(&self) -> Option<BorrowedFd<'_>> {
         (!self.pending.is_empty()).then(|| self.pipe.as_fd())
     }
 
     /// Writes as much as the pipe takes, and says how much that was.
-    pub(super) fn give(&mut self) -> u64 {
+    pub(super) fn write_pending(&mut self) -> u64 {
         let mut given = 0;
         while !self.pending.is_empty() {
             match self.pipe.write(&self.pending) {

@@ -7,7 +7,7 @@ use std::{io, sync::OnceLock};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::descendants::seen;
+use super::descendants::read_proc_file;
 
 const LIMIT: Resource = Resource::RLIMIT_MSGQUEUE;
 /// What a process has that nobody gave another limit, in bytes.
@@ -25,7 +25,7 @@ pub(super) fn put_on() -> io::Result<()> {
 }
 
 /// What this process has, as it was first asked for: a command of the same user can lower it later.
-pub(super) fn unmarked() -> u64 {
+pub(super) fn unmarked_limit() -> u64 {
     static HARD: OnceLock<u64> = OnceLock::new();
     // Where this cannot be found out nobody is marked.
     *HARD.get_or_init(|| getrlimit(LIMIT).map_or(0, |(_, hard)| hard.min(USUAL)))
@@ -36,12 +36,12 @@ pub(super) fn unmarked() -> u64 {
 /// # Errors
 /// It cannot be told.
 pub(super) fn is_on(pid: i32) -> io::Result<bool> {
-    let text = seen(pid, "limits")?.unwrap_or_default();
-    Ok(hard(&String::from_utf8_lossy(&text)).is_some_and(|hard| hard < unmarked()))
+    let text = read_proc_file(pid, "limits")?.unwrap_or_default();
+    Ok(parse_hard_limit(&String::from_utf8_lossy(&text)).is_some_and(|hard| hard < unmarked_limit()))
 }
 
 /// Reads `Max msgqueue size   SOFT   HARD   bytes`.
-fn hard(text: &str) -> Option<u64> {
+fn parse_hard_limit(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Max msgqueue size"))?;
     match line.split_ascii_whitespace().nth(1)? {
         "unlimited" => Some(u64::MAX),
@@ -51,14 +51,14 @@ fn hard(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{hard, is_on, unmarked};
+    use super::{is_on, parse_hard_limit, unmarked_limit};
 
     #[test]
     fn the_limit_of_a_process_is_read() {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax pending signals  9  9  signals\nMax msgqueue size         819200               819199               bytes     \n";
-        assert_eq!(hard(text), Some(819_199));
-        assert_eq!(hard("Max msgqueue size  1  unlimited  bytes"), Some(u64::MAX));
-        assert_eq!(hard("Max msgqueue size  1"), None);
-        assert!(unmarked() > 0 && !is_on(std::process::id().cast_signed()).unwrap());
+        assert_eq!(parse_hard_limit(text), Some(819_199));
+        assert_eq!(parse_hard_limit("Max msgqueue size  1  unlimited  bytes"), Some(u64::MAX));
+        assert_eq!(parse_hard_limit("Max msgqueue size  1"), None);
+        assert!(unmarked_limit() > 0 && !is_on(std::process::id().cast_signed()).unwrap());
     }
 }

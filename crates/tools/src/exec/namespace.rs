@@ -24,8 +24,8 @@ use rustix::{
     thread::{CapabilitySet, CapabilitySets, set_capabilities},
 };
 
-use super::frame::Report;
-use crate::sandbox::{Bounds, Network};
+use super::frame::ChildReport;
+use crate::sandbox::{NetworkAccess, SandboxBounds};
 
 /// The port of the listener. The network has nobody else in it.
 pub(crate) const PORT: u16 = 3128;
@@ -34,29 +34,29 @@ pub(crate) const PORT: u16 = 3128;
 ///
 /// # Errors
 /// Why nothing may be started, in words.
-pub(super) fn hold(mut bounds: Bounds, control: &UnixStream) -> Result<(), String> {
-    let is_named = matches!(bounds.network, Network::Hosts(_));
-    let entered = is_named.then(enter);
+pub(super) fn apply_bounds(mut bounds: SandboxBounds, control: &UnixStream) -> Result<(), String> {
+    let is_named = matches!(bounds.network, NetworkAccess::Hosts(_));
+    let entered = is_named.then(enter_network);
     if let Some(Err(error)) = &entered {
         if bounds.must_hold {
             return Err(format!("a network of named hosts: {error}"));
         }
         // Less than what was asked for is nothing, not everything.
-        bounds.network = Network::Off;
+        bounds.network = NetworkAccess::Off;
     }
     bounds.put_on().map_err(|error| error.to_string())?;
     match entered {
         None => Ok(()),
         Some(Ok(listener)) => hand_over(control, &listener),
         Some(Err(error)) => {
-            let told = Report::Network(Some(error.to_string())).encode();
-            io::Write::write_all(&mut &*control, &told)
+            let report = ChildReport::Network(Some(error.to_string())).encode();
+            io::Write::write_all(&mut &*control, &report)
         }
     }
     .map_err(|error| error.to_string())
 }
 
-fn enter() -> io::Result<TcpListener> {
+fn enter_network() -> io::Result<TcpListener> {
     let (user, group) = (geteuid(), getegid());
     // Who may needs no namespace of users, in which the files of others would have no owner.
     let is_users = unshare(CloneFlags::CLONE_NEWNET).is_err();
@@ -83,18 +83,18 @@ fn raise_loopback() -> io::Result<()> {
     const REQUEST_AND_ANSWER: u16 = 1 | 4;
     const UP: u32 = 1;
     const LENGTH: u32 = 32;
-    let mut asked = Vec::with_capacity(LENGTH as usize);
-    asked.extend(LENGTH.to_ne_bytes());
-    asked.extend(NEW_LINK.to_ne_bytes());
-    asked.extend(REQUEST_AND_ANSWER.to_ne_bytes());
+    let mut request = Vec::with_capacity(LENGTH as usize);
+    request.extend(LENGTH.to_ne_bytes());
+    request.extend(NEW_LINK.to_ne_bytes());
+    request.extend(REQUEST_AND_ANSWER.to_ne_bytes());
     // Its number and the sender's; then the family and kind of the interface, which is the first.
-    asked.extend([0; 12]);
-    asked.extend(1_u32.to_ne_bytes());
-    asked.extend(UP.to_ne_bytes());
-    asked.extend(UP.to_ne_bytes());
+    request.extend([0; 12]);
+    request.extend(1_u32.to_ne_bytes());
+    request.extend(UP.to_ne_bytes());
+    request.extend(UP.to_ne_bytes());
     // No protocol is the first, which is that of routes and interfaces.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    send(&socket, &asked, SendFlags::empty())?;
+    send(&socket, &request, SendFlags::empty())?;
     let mut answer = [0; 256];
     let (_, length) = recv(&socket, &mut answer, RecvFlags::empty())?;
     match answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes) {
@@ -105,7 +105,7 @@ fn raise_loopback() -> io::Result<()> {
 }
 
 fn hand_over(control: &UnixStream, listener: &TcpListener) -> io::Result<()> {
-    let told = Report::Network(None).encode();
+    let report = ChildReport::Network(None).encode();
     let given = [listener.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = SendAncillaryBuffer::new(&mut space);
@@ -113,6 +113,6 @@ fn hand_over(control: &UnixStream, listener: &TcpListener) -> io::Result<()> {
         return Err(io::Error::other("no room for a listener"));
     }
     // A message of a few bytes on a socket that is empty goes whole.
-    let sent = sendmsg(control, &[IoSlice::new(&told)], &mut message, SendFlags::empty())?;
-    if sent == told.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    let sent = sendmsg(control, &[IoSlice::new(&report)], &mut message, SendFlags::empty())?;
+    if sent == report.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }

@@ -15,25 +15,25 @@ use nix::{
     unistd::Pid,
 };
 
-use super::frame::Run;
-use crate::pins::{self, Line};
+use super::frame::ShellCommand;
+use crate::pins::{self, ShellLine};
 
 /// Why a command is not run.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum PinnedRunError {
     /// It cannot be.
     Failed(io::Error),
     /// This is not what was approved.
     Changed(String),
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for PinnedRunError {
     fn from(error: io::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<nix::Error> for Refusal {
+impl From<nix::Error> for PinnedRunError {
     fn from(error: nix::Error) -> Self {
         Self::Failed(error.into())
     }
@@ -50,47 +50,52 @@ impl SearchPath {
     }
 
     /// The shell says it.
-    pub(super) fn is(&mut self, path: &str) {
+    pub(super) fn set_path(&mut self, path: &str) {
         // Without one a shell looks where it was built to look.
         self.0 = Some(path.to_owned()).filter(|path| !path.is_empty());
     }
 
     /// It may be anything until the shell says it.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget_path(&mut self) {
         self.0 = None;
     }
 
     /// What it is, if that is known.
-    pub(super) fn known(&self) -> Option<&str> {
+    pub(super) fn known_path(&self) -> Option<&str> {
         self.0.as_deref()
     }
 }
 
 /// Compares what is there with `approved`. Gives the folder back by which the shell has to enter it, where it is in another one
 /// or the command names it.
-pub(super) fn check(approved: &Pins, run: &Run, shell: Pid, path: Option<&str>) -> Result<Option<OwnedFd>, Refusal> {
+pub(super) fn check_pins(
+    approved: &Pins,
+    run: &ShellCommand,
+    shell: Pid,
+    path: Option<&str>,
+) -> Result<Option<OwnedFd>, PinnedRunError> {
     let folder = run.cwd.as_deref().unwrap_or(&approved.at);
     let given = |name: &str| run.env.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let home = given("HOME").or_else(|| std::env::var("HOME").ok());
-    let line = Line {
+    let line = ShellLine {
         command: &run.command,
         at: Path::new(&approved.at),
         folder: Path::new(folder),
         home: home.as_deref(),
         path,
     };
-    let now = pins::again(&line, approved);
+    let now = pins::retake_pins(&line, approved);
     if let Some(difference) = approved.describe_change(&now) {
-        return Err(Refusal::Changed(difference));
+        return Err(PinnedRunError::Changed(difference));
     }
     let PathState::Folder { device, inode } = approved.folder.found else {
-        return Err(Refusal::Changed(format!("{folder} was no folder when it was approved")));
+        return Err(PinnedRunError::Changed(format!("{folder} was no folder when it was approved")));
     };
     // From here on it is the descriptor that counts, whatever becomes of the name.
     let entered = open(Path::new(folder), OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let opened = fstat(&entered)?;
     if (opened.st_dev, opened.st_ino) != (device, inode) {
-        return Err(Refusal::Changed(format!("{folder} is not what was approved: another folder has its name")));
+        return Err(PinnedRunError::Changed(format!("{folder} is not what was approved: another folder has its name")));
     }
     let is_there =
         fs::metadata(format!("/proc/{shell}/cwd")).is_ok_and(|found| (found.dev(), found.ino()) == (device, inode));

@@ -4,13 +4,13 @@
 //! its input and one pipe for both outputs; how it ended goes to another pipe that the command does not hold, behind a
 //! nonce that it does not know.
 
-use super::frame::Run;
+use super::frame::ShellCommand;
 
 /// What a command reads that has no input.
 pub(super) const NOTHING: &str = "/dev/null";
 
 /// Where the shell writes, and the command reads.
-pub(super) struct Ends<'a> {
+pub(super) struct ScriptPaths<'a> {
     /// The path of the output pipe.
     pub(super) output: &'a str,
     /// The path of what the command reads.
@@ -24,8 +24,8 @@ pub(super) struct Ends<'a> {
 }
 
 /// What a new shell reads first: at its end it tells the folder that it was in.
-pub(super) fn prologue(status: &str) -> String {
-    format!("trap {} EXIT\n", quote(&format!("command pwd -P >{status}")))
+pub(super) fn shell_prologue(status: &str) -> String {
+    format!("trap {} EXIT\n", shell_quote(&format!("command pwd -P >{status}")))
 }
 
 /// The status line of a command that the shell has read: what follows the nonce.
@@ -36,27 +36,27 @@ pub(super) const PATH: &str = "path ";
 
 /// What the shell reads for `run`. The status lines are the nonce and [`BEGUN`], the nonce, [`PATH`] and where programs are looked
 /// for, if that has one line, and the nonce and the exit code.
-pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
-    let Ends { output, input, status, nonce, folder } = ends;
+pub(super) fn command_script(run: &ShellCommand, ends: &ScriptPaths<'_>) -> String {
+    let ScriptPaths { output, input, status, nonce, folder } = ends;
     let begun = format!("command printf '%s %s\\n' {nonce} {BEGUN} >{status}");
-    let eval = format!("eval {}", quote(&run.command));
+    let eval = format!("eval {}", shell_quote(&run.command));
     // Where it once found a program is not where it would find it now, which is what was looked at.
     let eval = if run.pins.is_some() { format!("command hash -r 2>/dev/null || :\n{eval}") } else { eval };
-    let told = format!(
+    let report = format!(
         "case ${{PATH-}} in *'\n'*) ;; *) command printf '%s {PATH}%s\\n' {nonce} \"${{PATH-}}\" >{status};; esac\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
     );
     // A folder that was approved is entered by its descriptor: its name may lead elsewhere by now.
     let eval = match folder.filter(|_| run.cwd.is_none()) {
-        Some(folder) => format!("command cd -P -- {} &&\n{{ {eval}\n}}", quote(folder)),
+        Some(folder) => format!("command cd -P -- {} &&\n{{ {eval}\n}}", shell_quote(folder)),
         None => eval,
     };
     if run.cwd.is_none() && run.env.is_empty() {
-        return format!("{begun}\n{{ {eval}\n}} <{input} >{output} 2>&1\n__countersign_code=$?\n{told}");
+        return format!("{begun}\n{{ {eval}\n}} <{input} >{output} 2>&1\n__countersign_code=$?\n{report}");
     }
     let (mut before, mut after) = (String::new(), String::new());
     for (at, (name, value)) in run.env.iter().enumerate() {
         let kept = format!("__countersign_{at}");
-        before.push_str(&format!("{kept}=${{{name}+x}}${{{name}-}}\nexport {name}={}\n", quote(value)));
+        before.push_str(&format!("{kept}=${{{name}+x}}${{{name}-}}\nexport {name}={}\n", shell_quote(value)));
         after.push_str(&format!(
             "if [ -n \"${kept}\" ]; then {name}=${{{kept}#x}}; else unset {name}; fi\nunset {kept}\n"
         ));
@@ -66,14 +66,15 @@ pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
         None => body,
         Some(cwd) => format!(
             "__countersign_from=$PWD\nif command cd {}; then\n{body}command cd -- \"$__countersign_from\"\nelse\n__countersign_code=1\nfi\nunset __countersign_from\n",
-            folder.map_or_else(|| format!("-- {}", quote(cwd)), |folder| format!("-P -- {}", quote(folder)))
+            folder
+                .map_or_else(|| format!("-- {}", shell_quote(cwd)), |folder| format!("-P -- {}", shell_quote(folder)))
         ),
     };
-    format!("{begun}\n{{ {body}}} <{input} >{output} 2>&1\n{told}")
+    format!("{begun}\n{{ {body}}} <{input} >{output} 2>&1\n{report}")
 }
 
 /// Writes `text` as one word that stands for itself.
-pub(crate) fn quote(text: &str) -> String {
+pub(crate) fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
@@ -85,8 +86,8 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use super::{Ends, NOTHING, command, prologue, quote};
-    use crate::exec::frame::Run;
+    use super::{NOTHING, ScriptPaths, command_script, shell_prologue, shell_quote};
+    use crate::exec::frame::ShellCommand;
 
     #[test]
     fn the_text_works_in_every_shell() {
@@ -96,28 +97,28 @@ mod tests {
             let (output, status) = (at("output"), at("status"));
             let mut given = String::new();
             for (index, run) in [
-                Run { command: "a='it'\\''s'; cd /; f() { return 5; }".to_owned(), ..Run::default() },
-                Run { command: "echo \"$a\"; pwd; f".to_owned(), ..Run::default() },
-                Run {
+                ShellCommand { command: "a='it'\\''s'; cd /; f() { return 5; }".to_owned(), ..ShellCommand::default() },
+                ShellCommand { command: "echo \"$a\"; pwd; f".to_owned(), ..ShellCommand::default() },
+                ShellCommand {
                     command: "echo \"$PWD $V\"; false".to_owned(),
                     cwd: Some("/usr".to_owned()),
                     env: vec![("V".to_owned(), "1 2".to_owned())],
-                    ..Run::default()
+                    ..ShellCommand::default()
                 },
-                Run { command: "echo \"$PWD ${V-unset}\"".to_owned(), ..Run::default() },
-                Run { command: ":".to_owned(), cwd: Some("/no/such".to_owned()), ..Run::default() },
+                ShellCommand { command: "echo \"$PWD ${V-unset}\"".to_owned(), ..ShellCommand::default() },
+                ShellCommand { command: ":".to_owned(), cwd: Some("/no/such".to_owned()), ..ShellCommand::default() },
             ]
             .iter()
             .enumerate()
             {
                 let (output, status) = (format!("{output}{index}"), format!("{status}{index}"));
-                given.push_str(&command(
+                given.push_str(&command_script(
                     run,
-                    &Ends { output: &output, input: NOTHING, status: &status, nonce: "n", folder: None },
+                    &ScriptPaths { output: &output, input: NOTHING, status: &status, nonce: "n", folder: None },
                 ));
             }
             let mut child = Command::new(shell).stdin(Stdio::piped()).spawn().unwrap();
-            let text = prologue(&at("folder")) + &given;
+            let text = shell_prologue(&at("folder")) + &given;
             child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
             child.wait().unwrap();
             let read = |name: String| fs::read_to_string(folder.path().join(name)).unwrap();
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn a_quoted_text_stands_for_itself() {
         for (given, want) in [("", "''"), ("a b$c", "'a b$c'"), ("it's", r"'it'\''s'"), ("a\nb", "'a\nb'")] {
-            assert_eq!(quote(given), want);
+            assert_eq!(shell_quote(given), want);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::text;
 const LINE: usize = 500;
 
 /// What may still be shown.
-pub(super) struct Budget {
+pub(super) struct MatchBudget {
     /// Matches to pass over.
     pub(super) skip: usize,
     /// Matches to show.
@@ -25,7 +25,7 @@ pub(super) struct Budget {
 }
 
 pub(super) struct FileSink<'a> {
-    budget: &'a mut Budget,
+    budget: &'a mut MatchBudget,
     cancel: &'a CancellationToken,
     /// Context that is shown only if a match of ours comes next to it.
     pending: String,
@@ -34,12 +34,12 @@ pub(super) struct FileSink<'a> {
 }
 
 impl<'a> FileSink<'a> {
-    pub(super) fn new(budget: &'a mut Budget, cancel: &'a CancellationToken) -> Self {
+    pub(super) fn new(budget: &'a mut MatchBudget, cancel: &'a CancellationToken) -> Self {
         Self { budget, cancel, pending: String::new(), lines: String::new(), matches: 0 }
     }
 
     /// The lines to show and how many of them are matches.
-    pub(super) fn found(self) -> (String, usize) {
+    pub(super) fn into_lines(self) -> (String, usize) {
         (self.lines, self.matches)
     }
 }

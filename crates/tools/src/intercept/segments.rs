@@ -6,7 +6,7 @@ use std::{iter::Peekable, str::Chars};
 
 /// One command of a line.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(super) struct CommandSegment {
     /// As it stands there.
     pub(super) text: String,
     /// The same without the variables that are set before it.
@@ -23,23 +23,23 @@ pub(super) struct Segment {
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/tty", "/dev/stdout", "/dev/stderr"];
 
 /// The commands of a line, in their order.
-pub(super) fn segments(command: &str) -> Vec<Segment> {
-    let mut reader = Reader {
+pub(super) fn split_segments(command: &str) -> Vec<CommandSegment> {
+    let mut reader = SegmentReader {
         chars: command.chars().peekable(),
         done: Vec::new(),
-        open: Segment::default(),
+        open: CommandSegment::default(),
         word: None,
         is_quoted: false,
-        role: Role::Word,
+        role: WordRole::Word,
         has_body: false,
     };
-    reader.read();
+    reader.read_segments();
     reader.done
 }
 
 /// What the next word is.
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+enum WordRole {
     /// A word of the command.
     Word,
     /// The file that output goes to.
@@ -48,32 +48,32 @@ enum Role {
     Input,
 }
 
-struct Reader<'a> {
+struct SegmentReader<'a> {
     chars: Peekable<Chars<'a>>,
-    done: Vec<Segment>,
-    open: Segment,
+    done: Vec<CommandSegment>,
+    open: CommandSegment,
     /// The word that is open.
     word: Option<String>,
     /// Whether anything of that word is quoted.
     is_quoted: bool,
-    role: Role,
+    role: WordRole,
     /// Whether the body of a here-document follows the line.
     has_body: bool,
 }
 
-impl Reader<'_> {
-    fn read(&mut self) {
+impl SegmentReader<'_> {
+    fn read_segments(&mut self) {
         while let Some(c) = self.next() {
             match c {
-                '\'' => self.quoted('\''),
-                '"' => self.quoted('"'),
-                '`' => self.quoted('`'),
+                '\'' => self.read_quoted('\''),
+                '"' => self.read_quoted('"'),
+                '`' => self.read_quoted('`'),
                 '\\' => {
                     if let Some(c) = self.next().filter(|c| *c != '\n') {
                         self.push(c);
                     }
                 }
-                '$' if self.chars.peek() == Some(&'(') => self.substituted(),
+                '$' if self.chars.peek() == Some(&'(') => self.read_substitution(),
                 ' ' | '\t' => self.end_word(),
                 '#' if self.word.is_none() => {
                     while self.chars.peek().is_some_and(|c| *c != '\n') {
@@ -89,20 +89,20 @@ impl Reader<'_> {
                 ';' | '(' | ')' => self.end_before(false),
                 '&' if self.chars.peek() == Some(&'>') => self.end_word(),
                 '&' => {
-                    self.skip('&');
+                    self.skip_char('&');
                     self.end_before(false);
                 }
                 '|' => {
-                    let is_fed = !self.skip('|');
-                    self.skip('&');
+                    let is_fed = !self.skip_char('|');
+                    self.skip_char('&');
                     self.end_before(is_fed);
                 }
-                '>' => self.output(),
-                '<' => self.input(),
+                '>' => self.begin_output_redirect(),
+                '<' => self.begin_input_redirect(),
                 c => self.push(c),
             }
         }
-        self.end(false);
+        self.end_segment(false);
     }
 
     fn next(&mut self) -> Option<char> {
@@ -113,20 +113,20 @@ impl Reader<'_> {
     }
 
     /// Takes the rest of an operator that stands between commands.
-    fn skip(&mut self, wanted: char) -> bool {
-        self.chars.next_if_eq(&wanted).is_some()
+    fn skip_char(&mut self, expected: char) -> bool {
+        self.chars.next_if_eq(&expected).is_some()
     }
 
     /// Takes the rest of an operator that is part of a command.
-    fn take(&mut self, wanted: char) -> bool {
-        self.chars.peek() == Some(&wanted) && self.next().is_some()
+    fn take_char(&mut self, expected: char) -> bool {
+        self.chars.peek() == Some(&expected) && self.next().is_some()
     }
 
     fn push(&mut self, c: char) {
         self.word.get_or_insert_default().push(c);
     }
 
-    fn quoted(&mut self, end: char) {
+    fn read_quoted(&mut self, end: char) {
         self.is_quoted = true;
         self.word.get_or_insert_default();
         while let Some(c) = self.next().filter(|c| *c != end) {
@@ -135,7 +135,7 @@ impl Reader<'_> {
         }
     }
 
-    fn substituted(&mut self) {
+    fn read_substitution(&mut self) {
         self.push('$');
         let mut depth = 0;
         while let Some(c) = self.next() {
@@ -151,34 +151,35 @@ impl Reader<'_> {
         }
     }
 
-    fn output(&mut self) {
+    fn begin_output_redirect(&mut self) {
         // A number here is no word but a descriptor. Only what goes out over the first one is the text of the command.
         let descriptor = self.word.take_if(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()));
         self.end_word();
-        self.take('>');
-        self.take('|');
-        let is_copy = self.take('&');
-        self.role = if is_copy || descriptor.is_some_and(|number| number != "1") { Role::Input } else { Role::Output };
+        self.take_char('>');
+        self.take_char('|');
+        let is_copy = self.take_char('&');
+        self.role =
+            if is_copy || descriptor.is_some_and(|number| number != "1") { WordRole::Input } else { WordRole::Output };
     }
 
-    fn input(&mut self) {
+    fn begin_input_redirect(&mut self) {
         self.end_word();
-        if self.take('<') && !self.take('<') {
-            self.take('-');
+        if self.take_char('<') && !self.take_char('<') {
+            self.take_char('-');
             self.has_body = true;
         }
-        self.role = Role::Input;
+        self.role = WordRole::Input;
     }
 
     fn end_word(&mut self) {
         let Some(word) = self.word.take() else { return };
         let is_quoted = std::mem::take(&mut self.is_quoted);
-        match std::mem::replace(&mut self.role, Role::Word) {
-            Role::Output => self.open.writes |= !DEVICES.contains(&word.as_str()),
-            Role::Input => {}
-            Role::Word if self.open.words.is_empty() && sets_variable(&word) => self.open.call.clear(),
-            Role::Word if word.is_empty() && !is_quoted => {}
-            Role::Word => self.open.words.push(word),
+        match std::mem::replace(&mut self.role, WordRole::Word) {
+            WordRole::Output => self.open.writes |= !DEVICES.contains(&word.as_str()),
+            WordRole::Input => {}
+            WordRole::Word if self.open.words.is_empty() && sets_variable(&word) => self.open.call.clear(),
+            WordRole::Word if word.is_empty() && !is_quoted => {}
+            WordRole::Word => self.open.words.push(word),
         }
     }
 
@@ -186,14 +187,15 @@ impl Reader<'_> {
     fn end_before(&mut self, feeds: bool) {
         self.open.text.pop();
         self.open.call.pop();
-        self.end(feeds);
+        self.end_segment(feeds);
     }
 
     /// Ends a command; `feeds` the next one if that reads what it wrote.
-    fn end(&mut self, feeds: bool) {
+    fn end_segment(&mut self, feeds: bool) {
         self.end_word();
-        self.role = Role::Word;
-        let mut ended = std::mem::replace(&mut self.open, Segment { is_fed: feeds, ..Segment::default() });
+        self.role = WordRole::Word;
+        let mut ended =
+            std::mem::replace(&mut self.open, CommandSegment { is_fed: feeds, ..CommandSegment::default() });
         for text in [&mut ended.text, &mut ended.call] {
             *text = text.trim().to_owned();
         }

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use super::{
-    execution::Execution,
-    executions::{Executions, Wanted},
-    files::named,
+    execution::NodeExecution,
+    executions::{CommandRequest, NodeExecutions},
+    files::resolve_path,
 };
-use crate::{arguments, tool::Context};
+use crate::{arguments, tool::ToolContext};
 
 /// How long a command may take where nothing is said, in milliseconds.
 const TIMEOUT: u64 = 5 * 60 * 1000;
@@ -22,7 +22,7 @@ const YIELD: (u64, u64) = (10, 120_000);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Arguments {
+struct NodeBashArguments {
     command: String,
     workdir: Option<String>,
     timeout: Option<u64>,
@@ -35,26 +35,27 @@ struct Arguments {
 pub(super) async fn run(
     arguments: Map<String, Value>,
     call: &str,
-    executions: &Executions,
-    cx: &Context,
+    executions: &NodeExecutions,
+    cx: &ToolContext,
 ) -> Result<Value, String> {
-    let arguments: Arguments = arguments::parse("Bash", arguments).map_err(|failure| failure.to_string())?;
+    let arguments: NodeBashArguments =
+        arguments::parse_arguments("Bash", arguments).map_err(|failure| failure.to_string())?;
     if arguments.command.trim().is_empty() {
         return Err("Invalid arguments: command must not be empty".to_owned());
     }
     let workdir = match &arguments.workdir {
         None => cx.cwd.clone(),
         Some(given) => {
-            let place = named(given, cx).map_err(|error| format!("Invalid arguments: workdir: {error}"))?;
+            let place = resolve_path(given, cx).map_err(|error| format!("Invalid arguments: workdir: {error}"))?;
             if !place.path().is_dir() {
                 return Err(format!("Invalid arguments: workdir: {given} is not a folder"));
             }
             place.path().to_owned()
         }
     };
-    let patience = arguments.yield_ms.map(|asked| asked.clamp(YIELD.0, YIELD.1));
+    let patience = arguments.yield_ms.map(|millis| millis.clamp(YIELD.0, YIELD.1));
     let timeout = Some(arguments.timeout.unwrap_or(TIMEOUT)).filter(|timeout| *timeout > 0);
-    let wanted = Wanted {
+    let request = CommandRequest {
         call: call.to_owned(),
         command: arguments.command,
         workdir,
@@ -62,39 +63,39 @@ pub(super) async fn run(
         // What is waited for can be given nothing, and would wait for it until its time is over.
         input: arguments.background || patience.is_some(),
     };
-    let execution = executions.start(wanted).await?;
-    if arguments.background && executions.leave(&execution) {
-        return Ok(running(&execution));
+    let execution = executions.start(request).await?;
+    if arguments.background && executions.move_to_background(&execution) {
+        return Ok(running_result(&execution));
     }
-    let waited = Waited(Some(Arc::clone(&execution)));
+    let waited = StopOnDrop(Some(Arc::clone(&execution)));
     let over = tokio::select! {
         biased;
-        () = execution.ended() => true,
+        () = execution.wait_ended() => true,
         () = cx.cancel.cancelled() => {
             execution.stop().await;
-            execution.ended().await;
+            execution.wait_ended().await;
             true
         }
         () = sleep(Duration::from_millis(patience.unwrap_or_default())), if patience.is_some() => false,
     };
-    waited.over();
-    if !over && executions.leave(&execution) {
-        return Ok(running(&execution));
+    waited.disarm();
+    if !over && executions.move_to_background(&execution) {
+        return Ok(running_result(&execution));
     }
-    executions.forget(&execution);
-    Ok(done(&execution))
+    executions.forget_execution(&execution);
+    Ok(finished_result(&execution))
 }
 
 /// A command that somebody waits for. It ends when that is given up.
-struct Waited(Option<Arc<Execution>>);
+struct StopOnDrop(Option<Arc<NodeExecution>>);
 
-impl Waited {
-    fn over(mut self) {
+impl StopOnDrop {
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Waited {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if let Some(execution) = &self.0 {
             execution.stop_soon();
@@ -102,19 +103,19 @@ impl Drop for Waited {
     }
 }
 
-fn running(execution: &Execution) -> Value {
+fn running_result(execution: &NodeExecution) -> Value {
     json!({
         "status": "running",
         "sessionId": execution.id,
         "pid": execution.leader,
         "startedAt": execution.started_at,
-        "tail": execution.look().tail,
+        "tail": execution.current_status().tail,
         "workdir": execution.workdir.display().to_string(),
     })
 }
 
-fn done(execution: &Execution) -> Value {
-    let look = execution.look();
+fn finished_result(execution: &NodeExecution) -> Value {
+    let look = execution.current_status();
     let ended_at = look.ended_at.unwrap_or(execution.started_at);
     json!({
         "status": if look.status == "completed" { "completed" } else { "failed" },
@@ -125,7 +126,7 @@ fn done(execution: &Execution) -> Value {
         "startedAt": execution.started_at,
         "endedAt": ended_at,
         "durationMs": ended_at.saturating_sub(execution.started_at),
-        "output": execution.output(),
+        "output": execution.kept_output(),
         "tail": look.tail,
         "truncated": look.truncated,
         "workdir": execution.workdir.display().to_string(),

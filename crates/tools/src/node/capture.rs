@@ -9,7 +9,7 @@ pub(super) const TAIL: usize = 4000;
 
 /// Takes an output in and keeps its end.
 #[derive(Debug, Default)]
-pub(super) struct Capture {
+pub(super) struct OutputCapture {
     text: String,
     chars: usize,
     /// The beginning of a character whose end has not come.
@@ -17,7 +17,7 @@ pub(super) struct Capture {
     truncated: bool,
 }
 
-impl Capture {
+impl OutputCapture {
     /// Takes more of the output in. What is no UTF-8 is marked.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.open.extend_from_slice(bytes);
@@ -26,15 +26,15 @@ impl Capture {
         loop {
             match std::str::from_utf8(rest) {
                 Ok(text) => {
-                    self.add(text);
+                    self.add_text(text);
                     break;
                 }
                 Err(error) => {
                     let (good, bad) = rest.split_at(error.valid_up_to());
-                    self.add(&String::from_utf8_lossy(good));
+                    self.add_text(&String::from_utf8_lossy(good));
                     match error.error_len() {
                         Some(length) => {
-                            self.add("\u{FFFD}");
+                            self.add_text("\u{FFFD}");
                             rest = &bad[length..];
                         }
                         None => {
@@ -47,49 +47,49 @@ impl Capture {
         }
         // Cut in large steps: each one moves all that is kept.
         if self.chars > KEPT + KEPT / 4 {
-            self.cut();
+            self.cut_to_limit();
         }
     }
 
     /// No more will come.
     pub(super) fn close(&mut self) {
         if !std::mem::take(&mut self.open).is_empty() {
-            self.add("\u{FFFD}");
+            self.add_text("\u{FFFD}");
         }
-        self.cut();
+        self.cut_to_limit();
     }
 
-    fn add(&mut self, text: &str) {
+    fn add_text(&mut self, text: &str) {
         self.text.push_str(text);
         self.chars += text.chars().count();
     }
 
-    fn cut(&mut self) {
+    fn cut_to_limit(&mut self) {
         if self.chars > KEPT {
-            self.text = last(&self.text, KEPT).to_owned();
+            self.text = last_chars(&self.text, KEPT).to_owned();
             self.chars = KEPT;
             self.truncated = true;
         }
     }
 
     /// What is kept.
-    pub(super) fn text(&self) -> &str {
-        last(&self.text, KEPT)
+    pub(super) fn kept_text(&self) -> &str {
+        last_chars(&self.text, KEPT)
     }
 
     /// The very end of it.
-    pub(super) fn tail(&self) -> &str {
-        last(&self.text, TAIL)
+    pub(super) fn tail_text(&self) -> &str {
+        last_chars(&self.text, TAIL)
     }
 
     /// Whether the beginning is not kept.
-    pub(super) const fn truncated(&self) -> bool {
+    pub(super) const fn is_truncated(&self) -> bool {
         self.truncated || self.chars > KEPT
     }
 }
 
 /// The last `count` characters of a text.
-fn last(text: &str, count: usize) -> &str {
+fn last_chars(text: &str, count: usize) -> &str {
     // None has more than four bytes: where there are fewer, nothing needs to be counted.
     if text.len() <= count {
         return text;
@@ -100,32 +100,32 @@ fn last(text: &str, count: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capture, KEPT, TAIL};
+    use super::{KEPT, OutputCapture, TAIL};
 
     #[test]
     fn characters_that_come_in_pieces_are_put_together_and_others_marked() {
-        let mut capture = Capture::default();
+        let mut capture = OutputCapture::default();
         for bytes in ["a\u{e4}".as_bytes(), &[0xE2], &[0x82], &[0xAC, b'b'], &[0xFF, b'c'], &[0xE2, 0x82]] {
             capture.push(bytes);
         }
-        assert_eq!(capture.text(), "aä€b\u{FFFD}c");
+        assert_eq!(capture.kept_text(), "aä€b\u{FFFD}c");
         capture.close();
-        assert_eq!(capture.text(), "aä€b\u{FFFD}c\u{FFFD}");
+        assert_eq!(capture.kept_text(), "aä€b\u{FFFD}c\u{FFFD}");
     }
 
     #[test]
     fn the_end_is_kept() {
-        let mut capture = Capture::default();
+        let mut capture = OutputCapture::default();
         for _ in 0..KEPT / 10 {
             capture.push("äbcdefghij".as_bytes());
         }
-        assert!(!capture.truncated());
-        assert_eq!((capture.text().chars().count(), capture.tail().chars().count()), (KEPT, TAIL));
+        assert!(!capture.is_truncated());
+        assert_eq!((capture.kept_text().chars().count(), capture.tail_text().chars().count()), (KEPT, TAIL));
         capture.push("end".as_bytes());
-        assert!(capture.truncated() && capture.text().ends_with("ijend"));
-        assert_eq!(capture.text().chars().count(), KEPT);
+        assert!(capture.is_truncated() && capture.kept_text().ends_with("ijend"));
+        assert_eq!(capture.kept_text().chars().count(), KEPT);
         capture.push(&vec![b'x'; KEPT]);
         capture.close();
-        assert_eq!((capture.text().len(), capture.truncated()), (KEPT, true));
+        assert_eq!((capture.kept_text().len(), capture.is_truncated()), (KEPT, true));
     }
 }

@@ -14,8 +14,8 @@ use tokio::{
     time::sleep,
 };
 
-use super::{capture::Capture, executions::Teller};
-use crate::shell::{Event, Running, Shells};
+use super::{capture::OutputCapture, executions::ExecutionListener};
+use crate::shell::{RunningCommand, SessionShell, ShellEvent};
 
 /// How much input may wait for a command to read it.
 const UNREAD: usize = 256 << 10;
@@ -24,7 +24,7 @@ const ENDED_BY: &str = "SIG15";
 
 /// What became of a command in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Became {
+pub enum ExecutionChange {
     /// It went on in the background.
     Started,
     /// It ended with 0.
@@ -37,7 +37,7 @@ pub enum Became {
 
 /// Something that happened to a command in the background.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Occurrence {
+pub struct ExecutionEvent {
     /// Always the same for the same occurrence.
     pub id: String,
     /// The command.
@@ -45,7 +45,7 @@ pub struct Occurrence {
     /// The call that began it.
     pub call: String,
     /// What happened.
-    pub became: Became,
+    pub became: ExecutionChange,
     /// Absent if it runs, or was ended.
     pub exit_code: Option<i32>,
     /// What it was ended by.
@@ -60,7 +60,7 @@ pub struct Occurrence {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum ExecutionEnd {
     Exited(i32),
     TimedOut,
     /// Somebody ended it, or the node did.
@@ -71,34 +71,34 @@ enum End {
 
 /// A command.
 #[derive(Debug)]
-pub(super) struct Execution {
+pub(super) struct NodeExecution {
     pub(super) id: String,
     pub(super) call: String,
     pub(super) command: String,
     pub(super) workdir: PathBuf,
     pub(super) leader: Option<u32>,
     pub(super) started_at: u64,
-    seen: Mutex<Seen>,
-    orders: mpsc::Sender<Order>,
+    seen: Mutex<ExecutionState>,
+    orders: mpsc::Sender<ExecutionOrder>,
     over: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    output: Capture,
-    end: Option<(End, u64)>,
+struct ExecutionState {
+    output: OutputCapture,
+    end: Option<(ExecutionEnd, u64)>,
     in_background: bool,
 }
 
 #[derive(Debug)]
-enum Order {
+enum ExecutionOrder {
     Give(Vec<u8>, oneshot::Sender<Result<(), String>>),
     Stop,
 }
 
 /// What is known of a command at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct ExecutionStatus {
     pub(super) status: &'static str,
     pub(super) exit_code: Option<i32>,
     pub(super) signal: Option<&'static str>,
@@ -109,31 +109,31 @@ pub(super) struct Look {
 }
 
 /// What a new command is.
-pub(super) struct Begun {
+pub(super) struct ExecutionSpec {
     pub(super) id: String,
     pub(super) call: String,
     pub(super) command: String,
     pub(super) workdir: PathBuf,
 }
 
-impl Execution {
+impl NodeExecution {
     /// Follows a command that was started, until it ends.
-    pub(super) fn follow(
-        begun: Begun,
-        running: Running,
-        shells: Shells,
+    pub(super) fn start_following(
+        begun: ExecutionSpec,
+        running: RunningCommand,
+        shells: SessionShell,
         timeout: Option<Duration>,
-        tell: Teller,
+        tell: ExecutionListener,
     ) -> Arc<Self> {
-        let Begun { id, call, command, workdir } = begun;
+        let ExecutionSpec { id, call, command, workdir } = begun;
         let (orders, given) = mpsc::channel(16);
         let execution = Arc::new(Self {
             id,
             call,
             command,
             workdir,
-            leader: running.leader(),
-            started_at: now(),
+            leader: running.leader_pid(),
+            started_at: now_millis(),
             seen: Mutex::default(),
             orders,
             over: watch::Sender::new(false),
@@ -144,11 +144,11 @@ impl Execution {
 
     async fn run(
         self: Arc<Self>,
-        mut running: Running,
-        shells: Shells,
-        mut orders: mpsc::Receiver<Order>,
+        mut running: RunningCommand,
+        shells: SessionShell,
+        mut orders: mpsc::Receiver<ExecutionOrder>,
         timeout: Option<Duration>,
-        tell: Teller,
+        tell: ExecutionListener,
     ) {
         let deadline = sleep(timeout.unwrap_or_default());
         tokio::pin!(deadline);
@@ -158,32 +158,32 @@ impl Execution {
             tokio::select! {
                 biased;
                 () = &mut deadline, if timeout.is_some() && stopped.is_none() => {
-                    stopped = Some(End::TimedOut);
+                    stopped = Some(ExecutionEnd::TimedOut);
                     running.stop().await;
                 }
                 Some(order) = orders.recv(), if stopped.is_none() => match order {
-                    Order::Stop => {
-                        stopped = Some(End::Stopped);
+                    ExecutionOrder::Stop => {
+                        stopped = Some(ExecutionEnd::Stopped);
                         running.stop().await;
                     }
-                    Order::Give(bytes, reply) if unread + bytes.len() > UNREAD => {
+                    ExecutionOrder::Give(bytes, reply) if unread + bytes.len() > UNREAD => {
                         let _ = reply.send(Err(format!("it does not read its input: {unread} bytes of it wait already")));
                         drop(bytes);
                     }
-                    Order::Give(bytes, reply) => {
+                    ExecutionOrder::Give(bytes, reply) => {
                         unread += bytes.len();
-                        let given = running.give(bytes).await.map_err(|error| error.to_string());
+                        let given = running.write_input(bytes).await.map_err(|error| error.to_string());
                         let _ = reply.send(given);
                     }
                 },
                 event = running.next() => match event {
-                    Ok(Event::Output(bytes)) => self.seen().output.push(&bytes),
-                    Ok(Event::Taken(count)) => unread = unread.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX)),
-                    Ok(Event::Exited(code)) => break stopped.unwrap_or(End::Exited(code)),
-                    Ok(Event::Stopped) => break stopped.unwrap_or(End::Stopped),
+                    Ok(ShellEvent::Output(bytes)) => self.lock_state().output.push(&bytes),
+                    Ok(ShellEvent::Taken(count)) => unread = unread.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX)),
+                    Ok(ShellEvent::Exited(code)) => break stopped.unwrap_or(ExecutionEnd::Exited(code)),
+                    Ok(ShellEvent::Stopped) => break stopped.unwrap_or(ExecutionEnd::Stopped),
                     Err(error) => {
-                        self.seen().output.push(format!("\n[{error}]\n").as_bytes());
-                        break stopped.unwrap_or(End::Broken);
+                        self.lock_state().output.push(format!("\n[{error}]\n").as_bytes());
+                        break stopped.unwrap_or(ExecutionEnd::Broken);
                     }
                 },
             }
@@ -191,87 +191,87 @@ impl Execution {
         drop(running);
         // What it left running ends with it, and before anybody is told that it ended.
         shells.close().await;
-        let mut seen = self.seen();
+        let mut seen = self.lock_state();
         seen.output.close();
-        seen.end = Some((end, now()));
+        seen.end = Some((end, now_millis()));
         if seen.in_background {
             let became = match end {
-                End::Exited(0) => Became::Finished,
-                End::TimedOut => Became::TimedOut,
-                End::Exited(_) | End::Stopped | End::Broken => Became::Failed,
+                ExecutionEnd::Exited(0) => ExecutionChange::Finished,
+                ExecutionEnd::TimedOut => ExecutionChange::TimedOut,
+                ExecutionEnd::Exited(_) | ExecutionEnd::Stopped | ExecutionEnd::Broken => ExecutionChange::Failed,
             };
-            tell.tell(self.occurrence(became, &seen));
+            tell.send_event(self.event_of_change(became, &seen));
         }
         drop(seen);
         self.over.send_replace(true);
     }
 
     /// Waits until it has ended.
-    pub(super) async fn ended(&self) {
+    pub(super) async fn wait_ended(&self) {
         // It holds the other end itself.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
     /// Has it go on in the background, and tells so. False if it has ended.
-    pub(super) fn leave(&self, tell: &Teller) -> bool {
-        let mut seen = self.seen();
+    pub(super) fn move_to_background(&self, tell: &ExecutionListener) -> bool {
+        let mut seen = self.lock_state();
         if seen.end.is_some() {
             return false;
         }
         seen.in_background = true;
         // Before the lock is given back: its end must not be told first.
-        tell.tell(self.occurrence(Became::Started, &seen));
+        tell.send_event(self.event_of_change(ExecutionChange::Started, &seen));
         true
     }
 
     /// Gives it something to read.
-    pub(super) async fn give(&self, bytes: Vec<u8>) -> Result<(), String> {
+    pub(super) async fn write_input(&self, bytes: Vec<u8>) -> Result<(), String> {
         let (reply, replied) = oneshot::channel();
         let gone = || "it has ended".to_owned();
-        self.orders.send(Order::Give(bytes, reply)).await.map_err(|_| gone())?;
+        self.orders.send(ExecutionOrder::Give(bytes, reply)).await.map_err(|_| gone())?;
         replied.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// Ends it, with everything that it started.
     pub(super) async fn stop(&self) {
         // One that has ended needs none.
-        let _ = self.orders.send(Order::Stop).await;
+        let _ = self.orders.send(ExecutionOrder::Stop).await;
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn lock_state(&self) -> MutexGuard<'_, ExecutionState> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends it without waiting until the order is taken.
     pub(super) fn stop_soon(&self) {
         // A full line of orders is one of input, which it is not given in the foreground.
-        let _ = self.orders.try_send(Order::Stop);
+        let _ = self.orders.try_send(ExecutionOrder::Stop);
     }
 
     /// When it ended, if it has.
     pub(super) fn ended_at(&self) -> Option<u64> {
-        self.seen().end.map(|(_, at)| at)
+        self.lock_state().end.map(|(_, at)| at)
     }
 
     /// Whether it went on in the background.
     pub(super) fn in_background(&self) -> bool {
-        self.seen().in_background
+        self.lock_state().in_background
     }
 
     /// What is known of it now.
-    pub(super) fn look(&self) -> Look {
-        Look::of(&self.seen())
+    pub(super) fn current_status(&self) -> ExecutionStatus {
+        ExecutionStatus::from_state(&self.lock_state())
     }
 
     /// All of its output that is kept.
-    pub(super) fn output(&self) -> String {
-        self.seen().output.text().to_owned()
+    pub(super) fn kept_output(&self) -> String {
+        self.lock_state().output.kept_text().to_owned()
     }
 
-    fn occurrence(&self, became: Became, seen: &Seen) -> Occurrence {
-        let look = Look::of(seen);
-        let part = if became == Became::Started { "started" } else { "ended" };
-        Occurrence {
+    fn event_of_change(&self, became: ExecutionChange, seen: &ExecutionState) -> ExecutionEvent {
+        let look = ExecutionStatus::from_state(seen);
+        let part = if became == ExecutionChange::Started { "started" } else { "ended" };
+        ExecutionEvent {
             id: format!("{}-{part}", self.id),
             session: self.id.clone(),
             call: self.call.clone(),
@@ -285,34 +285,34 @@ impl Execution {
     }
 }
 
-impl Look {
-    fn of(seen: &Seen) -> Self {
+impl ExecutionStatus {
+    fn from_state(seen: &ExecutionState) -> Self {
         let end = seen.end.map(|(end, _)| end);
         Self {
             status: match end {
                 None => "running",
-                Some(End::Exited(0)) => "completed",
-                Some(End::TimedOut) => "timed_out",
-                Some(End::Exited(_) | End::Stopped | End::Broken) => "failed",
+                Some(ExecutionEnd::Exited(0)) => "completed",
+                Some(ExecutionEnd::TimedOut) => "timed_out",
+                Some(ExecutionEnd::Exited(_) | ExecutionEnd::Stopped | ExecutionEnd::Broken) => "failed",
             },
             exit_code: match end {
-                Some(End::Exited(code)) => Some(code),
-                None | Some(End::TimedOut | End::Stopped | End::Broken) => None,
+                Some(ExecutionEnd::Exited(code)) => Some(code),
+                None | Some(ExecutionEnd::TimedOut | ExecutionEnd::Stopped | ExecutionEnd::Broken) => None,
             },
             signal: match end {
-                Some(End::TimedOut | End::Stopped) => Some(ENDED_BY),
-                None | Some(End::Exited(_) | End::Broken) => None,
+                Some(ExecutionEnd::TimedOut | ExecutionEnd::Stopped) => Some(ENDED_BY),
+                None | Some(ExecutionEnd::Exited(_) | ExecutionEnd::Broken) => None,
             },
-            timed_out: end == Some(End::TimedOut),
+            timed_out: end == Some(ExecutionEnd::TimedOut),
             ended_at: seen.end.map(|(_, at)| at),
-            tail: seen.output.tail().to_owned(),
-            truncated: seen.output.truncated(),
+            tail: seen.output.tail_text().to_owned(),
+            truncated: seen.output.is_truncated(),
         }
     }
 }
 
 /// Milliseconds since 1970.
-pub(super) fn now() -> u64 {
+pub(super) fn now_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use super::execution::{Begun, Execution, Occurrence, now};
+use super::execution::{ExecutionEvent, ExecutionSpec, NodeExecution, now_millis};
 use crate::{
-    environment::Environment,
-    exec::Launcher,
-    shell::{Job, Shells},
+    environment::CommandEnvironment,
+    exec::ExecLauncher,
+    shell::{SessionShell, ShellJob},
 };
 
 /// How many commands run at once.
@@ -26,20 +26,20 @@ const REMEMBERED_FOR: u64 = 30 * 60 * 1000;
 
 /// Who hears what becomes of commands in the background.
 #[derive(Clone)]
-pub struct Teller(Arc<dyn Fn(Occurrence) + Send + Sync>);
+pub struct ExecutionListener(Arc<dyn Fn(ExecutionEvent) + Send + Sync>);
 
-impl Teller {
+impl ExecutionListener {
     /// Hands every occurrence to `listener`, in the order of each command. It must not block.
-    pub fn new(listener: impl Fn(Occurrence) + Send + Sync + 'static) -> Self {
+    pub fn new(listener: impl Fn(ExecutionEvent) + Send + Sync + 'static) -> Self {
         Self(Arc::new(listener))
     }
 
-    pub(super) fn tell(&self, occurrence: Occurrence) {
+    pub(super) fn send_event(&self, occurrence: ExecutionEvent) {
         (self.0)(occurrence);
     }
 }
 
-impl fmt::Debug for Teller {
+impl fmt::Debug for ExecutionListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Teller")
     }
@@ -47,26 +47,26 @@ impl fmt::Debug for Teller {
 
 /// The commands. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Executions(Arc<Inner>);
+pub struct NodeExecutions(Arc<ExecutionsInner>);
 
 #[derive(Debug)]
-struct Inner {
-    launcher: Launcher,
-    environment: Environment,
-    tell: Teller,
-    table: Mutex<Table>,
+struct ExecutionsInner {
+    launcher: ExecLauncher,
+    environment: CommandEnvironment,
+    tell: ExecutionListener,
+    table: Mutex<ExecutionTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    all: BTreeMap<String, Arc<Execution>>,
+struct ExecutionTable {
+    all: BTreeMap<String, Arc<NodeExecution>>,
     /// Commands that are about to start.
     starting: usize,
     closed: bool,
 }
 
 /// What a command is to be.
-pub(super) struct Wanted {
+pub(super) struct CommandRequest {
     pub(super) call: String,
     pub(super) command: String,
     /// Resolved and there.
@@ -76,69 +76,69 @@ pub(super) struct Wanted {
     pub(super) input: bool,
 }
 
-impl Executions {
-    pub(super) fn new(launcher: Launcher, environment: Environment, tell: Teller) -> Self {
-        Self(Arc::new(Inner { launcher, environment, tell, table: Mutex::default() }))
+impl NodeExecutions {
+    pub(super) fn new(launcher: ExecLauncher, environment: CommandEnvironment, tell: ExecutionListener) -> Self {
+        Self(Arc::new(ExecutionsInner { launcher, environment, tell, table: Mutex::default() }))
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn lock_table(&self) -> MutexGuard<'_, ExecutionTable> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a command.
-    pub(super) async fn start(&self, wanted: Wanted) -> Result<Arc<Execution>, String> {
-        let Wanted { call, command, workdir, timeout, input } = wanted;
-        let _start = Start::of(self)?;
+    pub(super) async fn start(&self, request: CommandRequest) -> Result<Arc<NodeExecution>, String> {
+        let CommandRequest { call, command, workdir, timeout, input } = request;
+        let _start = StartPermit::acquire_from(self)?;
         let id = new_id()?;
-        let shells = Shells::new(self.0.launcher.clone());
-        let job = Job { command: command.clone(), input, ..Job::default() };
+        let shells = SessionShell::new(self.0.launcher.clone());
+        let job = ShellJob { command: command.clone(), input, ..ShellJob::default() };
         let running =
             shells.run(job, &workdir, &self.0.environment).await.map_err(|error| format!("not run: {error}"))?;
-        let begun = Begun { id, call, command, workdir };
-        let execution = Execution::follow(begun, running, shells, timeout, self.0.tell.clone());
-        if !self.enter(&execution) {
+        let begun = ExecutionSpec { id, call, command, workdir };
+        let execution = NodeExecution::start_following(begun, running, shells, timeout, self.0.tell.clone());
+        if !self.insert_execution(&execution) {
             execution.stop().await;
         }
         Ok(execution)
     }
 
     /// Lists a command. False if all of them end.
-    fn enter(&self, execution: &Arc<Execution>) -> bool {
-        let mut table = self.table();
+    fn insert_execution(&self, execution: &Arc<NodeExecution>) -> bool {
+        let mut table = self.lock_table();
         table.all.insert(execution.id.clone(), Arc::clone(execution));
         !table.closed
     }
 
     /// Has a command go on in the background. False if it has ended.
-    pub(super) fn leave(&self, execution: &Execution) -> bool {
-        execution.leave(&self.0.tell)
+    pub(super) fn move_to_background(&self, execution: &NodeExecution) -> bool {
+        execution.move_to_background(&self.0.tell)
     }
 
     /// Forgets a command that ended before anybody could ask about it.
-    pub(super) fn forget(&self, execution: &Execution) {
-        self.table().all.remove(&execution.id);
+    pub(super) fn forget_execution(&self, execution: &NodeExecution) {
+        self.lock_table().all.remove(&execution.id);
     }
 
     /// The command of this name.
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Execution>> {
-        let mut table = self.table();
-        table.prune();
+    pub(super) fn get(&self, id: &str) -> Option<Arc<NodeExecution>> {
+        let mut table = self.lock_table();
+        table.prune_ended();
         table.all.get(id).cloned()
     }
 
     /// All in the background and those that ended a while ago, the newest first.
-    pub(super) fn list(&self) -> Vec<Arc<Execution>> {
-        let mut table = self.table();
-        table.prune();
+    pub(super) fn list_background(&self) -> Vec<Arc<NodeExecution>> {
+        let mut table = self.lock_table();
+        table.prune_ended();
         let mut all: Vec<_> = table.all.values().filter(|one| one.in_background()).cloned().collect();
         all.sort_by(|left, right| right.started_at.cmp(&left.started_at).then_with(|| left.id.cmp(&right.id)));
         all
     }
 
     /// Ends all of them, starts none any more, and waits until they are over.
-    pub(super) async fn end(&self) {
+    pub(super) async fn end_all(&self) {
         let all: Vec<_> = {
-            let mut table = self.table();
+            let mut table = self.lock_table();
             table.closed = true;
             table.all.values().cloned().collect()
         };
@@ -146,15 +146,15 @@ impl Executions {
             execution.stop().await;
         }
         for execution in &all {
-            execution.ended().await;
+            execution.wait_ended().await;
         }
     }
 }
 
-impl Table {
+impl ExecutionTable {
     /// Forgets what ended long ago, and the oldest of what ended where that is more than is remembered.
-    fn prune(&mut self) {
-        let since = now().saturating_sub(REMEMBERED_FOR);
+    fn prune_ended(&mut self) {
+        let since = now_millis().saturating_sub(REMEMBERED_FOR);
         let mut ended: Vec<(u64, String)> =
             self.all.values().filter_map(|one| Some((one.ended_at()?, one.id.clone()))).collect();
         ended.sort();
@@ -166,22 +166,22 @@ impl Table {
         }
     }
 
-    fn running(&self) -> usize {
+    fn running_count(&self) -> usize {
         self.all.values().filter(|one| one.ended_at().is_none()).count()
     }
 }
 
 /// A place among those that run, while a command starts.
-struct Start<'a>(&'a Executions);
+struct StartPermit<'a>(&'a NodeExecutions);
 
-impl<'a> Start<'a> {
-    fn of(executions: &'a Executions) -> Result<Self, String> {
-        let mut table = executions.table();
+impl<'a> StartPermit<'a> {
+    fn acquire_from(executions: &'a NodeExecutions) -> Result<Self, String> {
+        let mut table = executions.lock_table();
         if table.closed {
             return Err("not run: the node ends".to_owned());
         }
-        table.prune();
-        if table.running() + table.starting >= AT_ONCE {
+        table.prune_ended();
+        if table.running_count() + table.starting >= AT_ONCE {
             return Err(format!(
                 "not run: {AT_ONCE} commands run already; Process lists those in the background and ends them"
             ));
@@ -192,9 +192,9 @@ impl<'a> Start<'a> {
     }
 }
 
-impl Drop for Start<'_> {
+impl Drop for StartPermit<'_> {
     fn drop(&mut self) {
-        self.0.table().starting -= 1;
+        self.0.lock_table().starting -= 1;
     }
 }
 

@@ -9,15 +9,15 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     arguments,
-    disk::{self, Before},
-    outcome::Failure,
+    disk::{self, ReplaceCondition},
+    outcome::CallFailure,
     read::{
-        kind::{self, Kind},
-        part::{self, Wanted},
+        kind::{self, ContentKind},
+        part::{self, LineRange},
     },
-    roots::{Place, RootsError},
+    roots::{AllowedPath, RootsError},
     text,
-    tool::Context,
+    tool::ToolContext,
 };
 
 /// The most that is shown of a file, in bytes.
@@ -26,12 +26,12 @@ const SHOWN: usize = 200_000;
 const SAMPLE: u64 = 8 << 10;
 
 /// Where a path leads, if that is in the workspace.
-pub(super) fn named(given: &str, cx: &Context) -> Result<Place, RootsError> {
-    cx.roots.resolve(&cx.cwd, &arguments::expand(given, cx))
+pub(super) fn resolve_path(given: &str, cx: &ToolContext) -> Result<AllowedPath, RootsError> {
+    cx.roots.resolve_path(&cx.cwd, &arguments::expand_home(given, cx))
 }
 
 #[derive(Deserialize)]
-struct Reading {
+struct NodeReadArguments {
     path: String,
     #[serde(default)]
     offset: usize,
@@ -39,16 +39,19 @@ struct Reading {
 }
 
 /// Shows lines of a file.
-pub(super) async fn read(arguments: Map<String, Value>, cx: &Context) -> Result<Value, Failure> {
-    let wanted: Reading = arguments::parse("Read", arguments)?;
+pub(super) async fn read_file(arguments: Map<String, Value>, cx: &ToolContext) -> Result<Value, CallFailure> {
+    let request: NodeReadArguments = arguments::parse_arguments("Read", arguments)?;
     let given = cx.clone();
-    arguments::blocking(cx, move || part_of(&wanted, &given)).await
+    arguments::run_blocking(cx, move || part_of(&request, &given)).await
 }
 
-fn part_of(Reading { path, offset, limit }: &Reading, cx: &Context) -> Result<Value, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("Failed to read '{path}': {error}"));
-    let place = named(path, cx).map_err(|error| failed(&error))?;
-    let mut file = disk::open(&place).map_err(|error| failed(&error))?;
+fn part_of(
+    NodeReadArguments { path, offset, limit }: &NodeReadArguments,
+    cx: &ToolContext,
+) -> Result<Value, CallFailure> {
+    let failed = |error: &dyn std::fmt::Display| CallFailure::Failed(format!("Failed to read '{path}': {error}"));
+    let place = resolve_path(path, cx).map_err(|error| failed(&error))?;
+    let mut file = disk::open_file(&place).map_err(|error| failed(&error))?;
     let found = file.metadata().map_err(|error| failed(&error))?;
     if found.is_dir() {
         return Err(failed(&"it is a folder; Glob lists it"));
@@ -58,48 +61,48 @@ fn part_of(Reading { path, offset, limit }: &Reading, cx: &Context) -> Result<Va
     }
     let mut sample = Vec::new();
     file.by_ref().take(SAMPLE).read_to_end(&mut sample).map_err(|error| failed(&error))?;
-    match kind::of(&sample) {
-        Kind::Text => {}
-        Kind::Image(what) | Kind::Binary(what) => {
-            let size = text::size(found.len());
+    match kind::detect_kind(&sample) {
+        ContentKind::Text => {}
+        ContentKind::Image(what) | ContentKind::Binary(what) => {
+            let size = text::format_size(found.len());
             return Err(failed(&format!("it is not text but {what} ({size})")));
         }
     }
     let first = offset.saturating_add(1);
-    let wanted = Wanted { first, lines: limit.unwrap_or(usize::MAX), bytes: SHOWN };
-    let part = part::take(io::Cursor::new(sample).chain(file), wanted, || cx.cancel.is_cancelled())
+    let range = LineRange { first, lines: limit.unwrap_or(usize::MAX), bytes: SHOWN };
+    let part = part::read_excerpt(io::Cursor::new(sample).chain(file), range, || cx.cancel.is_cancelled())
         .map_err(|error| failed(&error))?;
     let lines = part.lines.iter().enumerate().map(|(at, line)| format!("{:>6}\t{line}", first + at));
-    let mut told = json!({
+    let mut result = json!({
         "path": place.path().display().to_string(),
         "content": lines.collect::<Vec<_>>().join("\n"),
         "lines": part.lines.len(),
     });
     // Only where it is not all that was asked for.
     if part.by_bytes || part.is_cut {
-        told["truncated"] = true.into();
-        told["totalLines"] = part.total.into();
+        result["truncated"] = true.into();
+        result["totalLines"] = part.total.into();
     }
-    Ok(told)
+    Ok(result)
 }
 
 #[derive(Deserialize)]
-struct Writing {
+struct NodeWriteArguments {
     path: String,
     content: String,
 }
 
 /// Makes or replaces a file.
-pub(super) async fn write(arguments: Map<String, Value>, cx: &Context) -> Result<Value, Failure> {
-    let Writing { path, content } = arguments::parse("Write", arguments)?;
+pub(super) async fn write_file(arguments: Map<String, Value>, cx: &ToolContext) -> Result<Value, CallFailure> {
+    let NodeWriteArguments { path, content } = arguments::parse_arguments("Write", arguments)?;
     let given = cx.clone();
-    arguments::to_the_end(cx, move || {
-        let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("Failed to write '{path}': {error}"));
-        let place = named(&path, &given).map_err(|error| failed(&error))?;
+    arguments::run_to_completion(cx, move || {
+        let failed = |error: &dyn std::fmt::Display| CallFailure::Failed(format!("Failed to write '{path}': {error}"));
+        let place = resolve_path(&path, &given).map_err(|error| failed(&error))?;
         if path.ends_with('/') || place.path().is_dir() {
             return Err(failed(&"it is a folder"));
         }
-        disk::replace(&place, content.as_bytes(), Before::Anything).map_err(|error| failed(&error))?;
+        disk::replace_file(&place, content.as_bytes(), ReplaceCondition::Anything).map_err(|error| failed(&error))?;
         Ok(json!({"path": place.path().display().to_string(), "bytes": content.len()}))
     })
     .await

@@ -18,13 +18,13 @@ use countersign_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{offer::Sort, process::INPUT};
-use crate::environment::Environment;
+use super::{offer::NodeToolKind, process::INPUT};
+use crate::environment::CommandEnvironment;
 
 /// Rules that a node cannot have; each of its lines says where and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub struct Unfit(pub Vec<String>);
+pub struct NodeRulesError(pub Vec<String>);
 
 /// The names under which calls are judged.
 const NAMES: [&str; 7] = ["bash", "process", "read", "write", "edit", "find", "grep"];
@@ -35,7 +35,7 @@ const WIRE_NAMES: [&str; 7] = ["Bash", "Process", "Read", "Write", "Edit", "Glob
 ///
 /// # Errors
 /// Rules that allow or ask, that are about tools which a node does not have, or that make no sense.
-pub fn fit(source: Option<RuleSource>) -> Result<CompiledRules, Unfit> {
+pub fn compile_node_rules(source: Option<RuleSource>) -> Result<CompiledRules, NodeRulesError> {
     let Some(mut source) = source else { return Ok(CompiledRules::default()) };
     let mut problems = Vec::new();
     for rule in source.rules.rules.iter().chain(&source.rules.defaults) {
@@ -43,21 +43,21 @@ pub fn fit(source: Option<RuleSource>) -> Result<CompiledRules, Unfit> {
         if rule.action != RuleAction::Deny {
             problems.push(format!("{at}: a node can only deny; what is allowed or asked about is said at the gateway"));
         }
-        if let Some(problem) = unknown(rule) {
+        if let Some(problem) = unknown_tool(rule) {
             problems.push(format!("{at}: {problem}"));
         }
     }
     if !problems.is_empty() {
-        return Err(Unfit(problems));
+        return Err(NodeRulesError(problems));
     }
     // What they do not deny was decided elsewhere.
     source.rules.defaults.push(Rule::new("*", RuleAction::Allow));
     let compiled = compile_rules(vec![source]);
-    compiled.map_err(|errors| Unfit(errors.iter().map(ToString::to_string).collect()))
+    compiled.map_err(|errors| NodeRulesError(errors.iter().map(ToString::to_string).collect()))
 }
 
 /// What is wrong with the tool that a rule names. One that never matches would deny nothing.
-fn unknown(rule: &Rule) -> Option<String> {
+fn unknown_tool(rule: &Rule) -> Option<String> {
     let named = rule.tool.as_deref().or(rule.pattern.as_deref())?;
     let name = named.split('(').next().unwrap_or(named).trim();
     if let Some(at) = WIRE_NAMES.iter().position(|wire| *wire == name) {
@@ -68,14 +68,14 @@ fn unknown(rule: &Rule) -> Option<String> {
 }
 
 /// What says no.
-pub struct Guard {
+pub struct NodeGuard {
     rules: CompiledRules,
     surroundings: PathContext,
 }
 
-impl Guard {
+impl NodeGuard {
     /// With the rules of [`fit`], for commands that start with `environment`, and files of the node itself.
-    pub fn new(rules: CompiledRules, own: &[PathBuf], environment: &Environment) -> Self {
+    pub fn new(rules: CompiledRules, own: &[PathBuf], environment: &CommandEnvironment) -> Self {
         let own: Vec<String> = own.iter().map(|path| path.display().to_string()).collect();
         let home = environment.get("HOME").and_then(|home| home.to_str()).map(str::to_owned);
         let temporary = vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()];
@@ -85,8 +85,8 @@ impl Guard {
     }
 
     /// Why a call is not done here, if it is not.
-    pub(super) fn refusal(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Option<String> {
-        self.subjects(sort, arguments, cwd).iter().find_map(|subject| {
+    pub(super) fn refusal(&self, sort: NodeToolKind, arguments: &Map<String, Value>, cwd: &Path) -> Option<String> {
+        self.policy_subjects(sort, arguments, cwd).iter().find_map(|subject| {
             let layers = PolicyLayers {
                 compiled: &self.rules,
                 constraints: &Constraints::default(),
@@ -107,7 +107,7 @@ impl Guard {
     }
 
     /// What is judged of a call: itself, and what it hands to a command as input, which may well be a command.
-    fn subjects(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Vec<PolicySubject> {
+    fn policy_subjects(&self, sort: NodeToolKind, arguments: &Map<String, Value>, cwd: &Path) -> Vec<PolicySubject> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let home = self.surroundings.home.as_deref();
         let place = |given: Option<&str>| {
@@ -119,40 +119,54 @@ impl Guard {
         };
         let root = || cwd.display().to_string();
         let shell = |command: &str, cwd: String| {
-            subject("bash", &["command"], json!({"command": command}), ToolEffect::Changes, cwd)
+            build_subject("bash", &["command"], json!({"command": command}), ToolEffect::Changes, cwd)
         };
         match sort {
-            Sort::Bash => vec![shell(text("command").unwrap_or_default(), place(text("workdir")))],
-            Sort::Process => {
+            NodeToolKind::Bash => vec![shell(text("command").unwrap_or_default(), place(text("workdir")))],
+            NodeToolKind::Process => {
                 let itself = json!({
                     "action": text("action").unwrap_or_default(),
                     "sessionId": text("sessionId").unwrap_or_default(),
                     "data": text("data").unwrap_or_default(),
                 });
                 let named = &["action", "sessionId", "data"];
-                let mut all = vec![subject("process", named, itself, ToolEffect::Changes, root())];
+                let mut all = vec![build_subject("process", named, itself, ToolEffect::Changes, root())];
                 // Most input is no command, and what is too long is not taken anyway.
                 if let Some(data) = text("data").filter(|data| !data.trim().is_empty() && data.len() <= INPUT) {
                     all.push(shell(data, root()));
                 }
                 all
             }
-            Sort::Read => vec![subject("read", &["path"], picked(arguments, &["path"]), ToolEffect::Reads, root())],
-            Sort::Write => {
-                vec![subject("write", &["path"], picked(arguments, &["path", "content"]), ToolEffect::Changes, root())]
+            NodeToolKind::Read => {
+                vec![build_subject("read", &["path"], pick_arguments(arguments, &["path"]), ToolEffect::Reads, root())]
             }
-            Sort::Edit => vec![subject("edit", &["path"], picked(arguments, &["path"]), ToolEffect::Changes, root())],
-            Sort::Glob => vec![subject(
+            NodeToolKind::Write => {
+                vec![build_subject(
+                    "write",
+                    &["path"],
+                    pick_arguments(arguments, &["path", "content"]),
+                    ToolEffect::Changes,
+                    root(),
+                )]
+            }
+            NodeToolKind::Edit => vec![build_subject(
+                "edit",
+                &["path"],
+                pick_arguments(arguments, &["path"]),
+                ToolEffect::Changes,
+                root(),
+            )],
+            NodeToolKind::Glob => vec![build_subject(
                 "find",
                 &["pattern", "path"],
-                picked(arguments, &["pattern", "path"]),
+                pick_arguments(arguments, &["pattern", "path"]),
                 ToolEffect::Reads,
                 root(),
             )],
-            Sort::Grep => vec![subject(
+            NodeToolKind::Grep => vec![build_subject(
                 "grep",
                 &["pattern", "path"],
-                picked(arguments, &["pattern", "path"]),
+                pick_arguments(arguments, &["pattern", "path"]),
                 ToolEffect::Reads,
                 root(),
             )],
@@ -160,12 +174,12 @@ impl Guard {
     }
 }
 
-fn picked(arguments: &Map<String, Value>, names: &[&str]) -> Value {
+fn pick_arguments(arguments: &Map<String, Value>, names: &[&str]) -> Value {
     let picked = names.iter().filter_map(|name| Some(((*name).to_owned(), arguments.get(*name)?.clone())));
     Value::Object(picked.collect())
 }
 
-fn subject(tool: &str, named: &[&str], arguments: Value, effect: ToolEffect, cwd: String) -> PolicySubject {
+fn build_subject(tool: &str, named: &[&str], arguments: Value, effect: ToolEffect, cwd: String) -> PolicySubject {
     let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
     let arguments = match arguments {
         Value::Object(arguments) => arguments,
@@ -205,47 +219,59 @@ mod tests {
     use countersign_core::policy::{Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
     use serde_json::{Value, json};
 
-    use super::{Guard, Sort, fit};
-    use crate::environment::Environment;
+    use super::{NodeGuard, NodeToolKind, compile_node_rules};
+    use crate::environment::CommandEnvironment;
 
     fn source(rules: Vec<Rule>) -> RuleSource {
         RuleSource { name: "rules".to_owned(), layer: RuleLayer::Main, rules: RuleSet { rules, defaults: Vec::new() } }
     }
 
-    fn guard(rules: &[&str]) -> Guard {
+    fn guard(rules: &[&str]) -> NodeGuard {
         let rules = rules.iter().map(|pattern| Rule::new(*pattern, RuleAction::Deny)).collect();
-        let environment = Environment::clean_from([("HOME".into(), "/home/ana".into())], []);
-        Guard::new(fit(Some(source(rules))).unwrap(), &["/var/node".into()], &environment)
+        let environment = CommandEnvironment::clean_from([("HOME".into(), "/home/ana".into())], []);
+        NodeGuard::new(compile_node_rules(Some(source(rules))).unwrap(), &["/var/node".into()], &environment)
     }
 
     #[test]
     fn what_destroys_is_denied_or_touches_the_node_is_refused_and_the_rest_is_not() {
         let guard = guard(&["bash(git push*)", "write(*.lock)", "process(kill*)"]);
         for (sort, arguments, want) in [
-            (Sort::Bash, json!({"command": "ls -l"}), None),
-            (Sort::Bash, json!({"command": "rm -rf build"}), None),
-            (Sort::Bash, json!({"command": "rm -rf /"}), Some("where nobody can allow it")),
-            (Sort::Bash, json!({"command": "cd x && rm -rf ~"}), Some("where nobody can allow it")),
-            (Sort::Bash, json!({"command": "rm -rf ..", "workdir": "sub/deep"}), Some("where nobody can allow it")),
-            (Sort::Bash, json!({"command": "rm -rf *", "workdir": "~"}), Some("where nobody can allow it")),
-            (Sort::Bash, json!({"command": "rm -rf *", "workdir": "~/work/sub"}), None),
-            (Sort::Bash, json!({"command": "mkfs.ext4 /dev/sda"}), Some("where nobody can allow it")),
-            (Sort::Bash, json!({"command": "make && git  push origin"}), Some("denied by rule \"bash(git push*)\"")),
-            (Sort::Bash, json!({"command": "cat /var/node/node.db"}), Some("denied because")),
-            (Sort::Bash, json!({"command": "echo > /var/node/permissions.yaml"}), Some("denied because")),
-            (Sort::Process, json!({"action": "list"}), None),
-            (Sort::Process, json!({"action": "kill", "sessionId": "x"}), Some("denied by rule")),
-            (Sort::Process, json!({"action": "submit", "sessionId": "x", "data": "print('a')"}), None),
+            (NodeToolKind::Bash, json!({"command": "ls -l"}), None),
+            (NodeToolKind::Bash, json!({"command": "rm -rf build"}), None),
+            (NodeToolKind::Bash, json!({"command": "rm -rf /"}), Some("where nobody can allow it")),
+            (NodeToolKind::Bash, json!({"command": "cd x && rm -rf ~"}), Some("where nobody can allow it")),
             (
-                Sort::Process,
+                NodeToolKind::Bash,
+                json!({"command": "rm -rf ..", "workdir": "sub/deep"}),
+                Some("where nobody can allow it"),
+            ),
+            (NodeToolKind::Bash, json!({"command": "rm -rf *", "workdir": "~"}), Some("where nobody can allow it")),
+            (NodeToolKind::Bash, json!({"command": "rm -rf *", "workdir": "~/work/sub"}), None),
+            (NodeToolKind::Bash, json!({"command": "mkfs.ext4 /dev/sda"}), Some("where nobody can allow it")),
+            (
+                NodeToolKind::Bash,
+                json!({"command": "make && git  push origin"}),
+                Some("denied by rule \"bash(git push*)\""),
+            ),
+            (NodeToolKind::Bash, json!({"command": "cat /var/node/node.db"}), Some("denied because")),
+            (NodeToolKind::Bash, json!({"command": "echo > /var/node/permissions.yaml"}), Some("denied because")),
+            (NodeToolKind::Process, json!({"action": "list"}), None),
+            (NodeToolKind::Process, json!({"action": "kill", "sessionId": "x"}), Some("denied by rule")),
+            (NodeToolKind::Process, json!({"action": "submit", "sessionId": "x", "data": "print('a')"}), None),
+            (
+                NodeToolKind::Process,
                 json!({"action": "submit", "sessionId": "x", "data": "rm -rf /"}),
                 Some("nobody can allow"),
             ),
-            (Sort::Process, json!({"action": "write", "sessionId": "x", "data": "git push"}), Some("denied by rule")),
-            (Sort::Write, json!({"path": "a.lock", "content": ""}), Some("denied by rule")),
-            (Sort::Write, json!({"path": "/dev/sda", "content": ""}), Some("nobody can allow")),
-            (Sort::Write, json!({"path": "a", "content": "rm -rf /"}), None),
-            (Sort::Read, json!({"path": "a.lock"}), None),
+            (
+                NodeToolKind::Process,
+                json!({"action": "write", "sessionId": "x", "data": "git push"}),
+                Some("denied by rule"),
+            ),
+            (NodeToolKind::Write, json!({"path": "a.lock", "content": ""}), Some("denied by rule")),
+            (NodeToolKind::Write, json!({"path": "/dev/sda", "content": ""}), Some("nobody can allow")),
+            (NodeToolKind::Write, json!({"path": "a", "content": "rm -rf /"}), None),
+            (NodeToolKind::Read, json!({"path": "a.lock"}), None),
         ] {
             let Value::Object(arguments) = arguments else { panic!() };
             let got = guard.refusal(sort, &arguments, Path::new("/home/ana/work"));
@@ -268,10 +294,10 @@ mod tests {
             (Rule::new("ls(*)", RuleAction::Deny), "rules:0: a node has no tool ls"),
             (Rule { tool: Some("send".to_owned()), pattern: None, ..Rule::new("", RuleAction::Deny) }, "no tool send"),
         ] {
-            let got = fit(Some(source(vec![rule]))).unwrap_err().to_string();
+            let got = compile_node_rules(Some(source(vec![rule]))).unwrap_err().to_string();
             assert!(got.contains(want), "{got}, not {want}");
         }
-        assert!(fit(Some(source(vec![Rule::new("*secret*", RuleAction::Deny)]))).is_ok());
-        assert!(fit(None).is_ok());
+        assert!(compile_node_rules(Some(source(vec![Rule::new("*secret*", RuleAction::Deny)]))).is_ok());
+        assert!(compile_node_rules(None).is_ok());
     }
 }

@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use countersign_core::tool::{Lane, RepeatMode, ToolEffect, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use crate::schema::validate;
+use crate::schema::validate_arguments;
 
 /// The tools by what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum NodeToolKind {
     /// A command.
     Bash,
     /// Commands in the background.
@@ -30,7 +30,7 @@ pub enum Sort {
 
 /// What a tool needs of the machine. The wire has a name for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum NodeCapability {
     /// Listing files.
     List,
     /// Reading files.
@@ -47,22 +47,22 @@ pub enum Need {
 
 /// One tool as it is offered.
 #[derive(Debug)]
-pub struct Offer {
+pub struct NodeToolOffer {
     /// Which.
-    pub sort: Sort,
+    pub sort: NodeToolKind,
     /// Its name, what it does and takes.
     pub spec: ToolSpec,
     /// What it needs.
-    pub needs: &'static [Need],
+    pub needs: &'static [NodeCapability],
 }
 
 /// Every tool, always in the same order.
-pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
+pub static OFFERED: LazyLock<[NodeToolOffer; 7]> = LazyLock::new(|| {
     [
-        Offer {
-            sort: Sort::Bash,
-            needs: &[Need::Exec],
-            spec: spec(
+        NodeToolOffer {
+            sort: NodeToolKind::Bash,
+            needs: &[NodeCapability::Exec],
+            spec: tool_spec(
                 "Bash",
                 "Runs a command in a new shell in the workspace. A code other than 0 is a result with status failed. With background it is \
                  answered at once with a sessionId for Process, with yieldMs after so many milliseconds if the command still runs then. \
@@ -78,10 +78,10 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                 &["command"],
             ),
         },
-        Offer {
-            sort: Sort::Process,
-            needs: &[Need::Exec],
-            spec: spec(
+        NodeToolOffer {
+            sort: NodeToolKind::Process,
+            needs: &[NodeCapability::Exec],
+            spec: tool_spec(
                 "Process",
                 "Looks after commands in the background: list them, poll one, read its log, write to its input (submit adds a line end), kill it.",
                 json!({"type": "object", "required": ["action"], "properties": {
@@ -95,10 +95,10 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                 &["action", "sessionId", "data"],
             ),
         },
-        Offer {
-            sort: Sort::Read,
-            needs: &[Need::Read],
-            spec: spec(
+        NodeToolOffer {
+            sort: NodeToolKind::Read,
+            needs: &[NodeCapability::Read],
+            spec: tool_spec(
                 "Read",
                 "Reads a text file of the workspace, with line numbers.",
                 json!({"type": "object", "required": ["path"], "properties": {
@@ -110,10 +110,10 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                 &["path"],
             ),
         },
-        Offer {
-            sort: Sort::Write,
-            needs: &[Need::Write],
-            spec: spec(
+        NodeToolOffer {
+            sort: NodeToolKind::Write,
+            needs: &[NodeCapability::Write],
+            spec: tool_spec(
                 "Write",
                 "Writes a whole file of the workspace; missing folders are made, a file that is there is replaced.",
                 json!({"type": "object", "required": ["path", "content"], "properties": {
@@ -124,10 +124,10 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                 &["path"],
             ),
         },
-        Offer {
-            sort: Sort::Edit,
-            needs: &[Need::Read, Need::Edit],
-            spec: spec(
+        NodeToolOffer {
+            sort: NodeToolKind::Edit,
+            needs: &[NodeCapability::Read, NodeCapability::Edit],
+            spec: tool_spec(
                 "Edit",
                 "Replaces exact text in a file of the workspace. oldString must occur exactly once, unless replaceAll is set.",
                 json!({"type": "object", "required": ["path", "oldString", "newString"], "properties": {
@@ -140,10 +140,10 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                 &["path"],
             ),
         },
-        Offer {
-            sort: Sort::Glob,
-            needs: &[Need::List],
-            spec: spec(
+        NodeToolOffer {
+            sort: NodeToolKind::Glob,
+            needs: &[NodeCapability::List],
+            spec: tool_spec(
                 "Glob",
                 "Finds files and folders of the workspace by a glob, the last changed first. Links are shown and not followed; .git is left out.",
                 json!({"type": "object", "required": ["pattern"], "properties": {
@@ -154,10 +154,10 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
                 &["pattern", "path"],
             ),
         },
-        Offer {
-            sort: Sort::Grep,
-            needs: &[Need::Read, Need::Search],
-            spec: spec(
+        NodeToolOffer {
+            sort: NodeToolKind::Grep,
+            needs: &[NodeCapability::Read, NodeCapability::Search],
+            spec: tool_spec(
                 "Grep",
                 "Searches text files of the workspace for lines that match a regular expression (Rust syntax). At most 100 lines are shown.",
                 json!({"type": "object", "required": ["pattern"], "properties": {
@@ -172,7 +172,7 @@ pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
     ]
 });
 
-fn spec(
+fn tool_spec(
     name: &str,
     description: &str,
     schema: Value,
@@ -186,9 +186,9 @@ fn spec(
     ToolSpec { name: name.to_owned(), description: description.to_owned(), schema, lane, repeat, effect, signature }
 }
 
-impl Offer {
+impl NodeToolOffer {
     /// The tool of this name.
-    pub(super) fn named(name: &str) -> Option<&'static Self> {
+    pub(super) fn by_name(name: &str) -> Option<&'static Self> {
         OFFERED.iter().find(|offer| offer.spec.name == name)
     }
 
@@ -196,10 +196,10 @@ impl Offer {
     ///
     /// # Errors
     /// All that is wrong with them, on one line.
-    pub(super) fn check(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, String> {
-        validate(&self.spec, &Value::Object(arguments)).map_err(|failure| {
-            let told = failure.to_string();
-            let problems = told.split_once(":\n- ").map_or(told.as_str(), |(_, problems)| problems);
+    pub(super) fn check_arguments(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, String> {
+        validate_arguments(&self.spec, &Value::Object(arguments)).map_err(|failure| {
+            let text = failure.to_string();
+            let problems = text.split_once(":\n- ").map_or(text.as_str(), |(_, problems)| problems);
             format!("Invalid arguments: {}", problems.replace("\n- ", "; "))
         })
     }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    execution::{Execution, now},
-    executions::Executions,
+    execution::{NodeExecution, now_millis},
+    executions::NodeExecutions,
 };
 use crate::arguments;
 
@@ -18,7 +18,7 @@ pub(super) const INPUT: usize = 32 << 10;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Arguments {
+struct NodeProcessArguments {
     action: String,
     session_id: Option<String>,
     data: Option<String>,
@@ -27,24 +27,25 @@ struct Arguments {
 }
 
 /// Does what `action` says.
-pub(super) async fn run(arguments: Map<String, Value>, executions: &Executions) -> Result<Value, String> {
-    let arguments: Arguments = arguments::parse("Process", arguments).map_err(|failure| failure.to_string())?;
+pub(super) async fn run(arguments: Map<String, Value>, executions: &NodeExecutions) -> Result<Value, String> {
+    let arguments: NodeProcessArguments =
+        arguments::parse_arguments("Process", arguments).map_err(|failure| failure.to_string())?;
     let action = arguments.action.trim().to_lowercase();
     if action == "list" {
-        return Ok(list(executions));
+        return Ok(list_sessions(executions));
     }
     let Some(id) = arguments.session_id.as_deref().map(str::trim).filter(|id| !id.is_empty()) else {
         return Err("sessionId is required for this action".to_owned());
     };
-    let Some(execution) = executions.get(id) else { return Ok(failed(format!("No session found for {id}"))) };
+    let Some(execution) = executions.get(id) else { return Ok(failed_result(format!("No session found for {id}"))) };
     if !execution.in_background() {
-        return Ok(failed(format!("Session {id} is not in the background")));
+        return Ok(failed_result(format!("Session {id} is not in the background")));
     }
     let is_over = execution.ended_at().is_some();
     Ok(match action.as_str() {
         "poll" => poll(&execution),
-        "log" => log(&execution, arguments.offset.unwrap_or(0), arguments.limit.unwrap_or(LINES)),
-        "write" | "submit" | "kill" if is_over => failed(format!("Session {id} has ended already")),
+        "log" => read_log(&execution, arguments.offset.unwrap_or(0), arguments.limit.unwrap_or(LINES)),
+        "write" | "submit" | "kill" if is_over => failed_result(format!("Session {id} has ended already")),
         "write" | "submit" => {
             let mut data = arguments.data.unwrap_or_default();
             if action == "submit" {
@@ -52,11 +53,11 @@ pub(super) async fn run(arguments: Map<String, Value>, executions: &Executions) 
             }
             let bytes = data.len();
             if bytes > INPUT {
-                failed(format!("{bytes} bytes are more than can be written at once ({INPUT})"))
+                failed_result(format!("{bytes} bytes are more than can be written at once ({INPUT})"))
             } else {
-                match execution.give(data.into_bytes()).await {
+                match execution.write_input(data.into_bytes()).await {
                     Ok(()) => json!({"status": "running", "sessionId": id, "bytesWritten": bytes}),
-                    Err(error) => failed(format!("Session {id} was not written to: {error}")),
+                    Err(error) => failed_result(format!("Session {id} was not written to: {error}")),
                 }
             }
         }
@@ -64,21 +65,21 @@ pub(super) async fn run(arguments: Map<String, Value>, executions: &Executions) 
             execution.stop().await;
             json!({"status": "running", "sessionId": id, "message": "It is being ended"})
         }
-        _ => failed(format!("Unknown action {action}: one of list, poll, log, write, submit, kill is wanted")),
+        _ => failed_result(format!("Unknown action {action}: one of list, poll, log, write, submit, kill is wanted")),
     })
 }
 
-fn failed(error: String) -> Value {
+fn failed_result(error: String) -> Value {
     json!({"status": "failed", "error": error})
 }
 
-fn list(executions: &Executions) -> Value {
-    let now = now();
+fn list_sessions(executions: &NodeExecutions) -> Value {
+    let now = now_millis();
     let (mut sessions, mut lines) = (Vec::new(), Vec::new());
-    for execution in executions.list() {
-        let look = execution.look();
+    for execution in executions.list_background() {
+        let look = execution.current_status();
         let runtime = look.ended_at.unwrap_or(now).saturating_sub(execution.started_at);
-        let Execution { id, command, leader, started_at, .. } = &*execution;
+        let NodeExecution { id, command, leader, started_at, .. } = &*execution;
         lines.push(format!("{id} {:<9} {runtime}ms :: {command}", look.status));
         sessions.push(json!({
             "sessionId": id,
@@ -100,8 +101,8 @@ fn list(executions: &Executions) -> Value {
     json!({"status": "completed", "sessions": sessions, "text": text})
 }
 
-fn poll(execution: &Execution) -> Value {
-    let look = execution.look();
+fn poll(execution: &NodeExecution) -> Value {
+    let look = execution.current_status();
     json!({
         "status": look.status,
         "sessionId": execution.id,
@@ -113,16 +114,16 @@ fn poll(execution: &Execution) -> Value {
     })
 }
 
-fn log(execution: &Execution, offset: usize, limit: usize) -> Value {
-    let look = execution.look();
-    let output = execution.output();
+fn read_log(execution: &NodeExecution, offset: usize, limit: usize) -> Value {
+    let look = execution.current_status();
+    let output = execution.kept_output();
     let lines: Vec<&str> = output.lines().skip(offset).take(limit).collect();
     let shown = match (lines.is_empty(), look.ended_at) {
         (false, _) => lines.join("\n"),
         (true, None) => "(no output yet)".to_owned(),
         (true, Some(_)) => "(no output recorded)".to_owned(),
     };
-    let mut told = json!({
+    let mut result = json!({
         "status": look.status,
         "sessionId": execution.id,
         "log": shown,
@@ -131,8 +132,8 @@ fn log(execution: &Execution, offset: usize, limit: usize) -> Value {
         "truncated": look.truncated,
     });
     if look.ended_at.is_some() {
-        told["exitCode"] = look.exit_code.into();
-        told["signal"] = look.signal.into();
+        result["exitCode"] = look.exit_code.into();
+        result["signal"] = look.signal.into();
     }
-    told
+    result
 }

@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::{
-    environment::Environment,
-    exec::{Launcher, quote},
-    shell::{Event, Job, Shells},
+    environment::CommandEnvironment,
+    exec::{ExecLauncher, shell_quote},
+    shell::{SessionShell, ShellEvent, ShellJob},
 };
 
 /// How long a login shell may take to come up.
@@ -20,10 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What stands in front of the answer: profiles say things too.
 const MARK: &str = "countersign-path:";
 /// The most that is read of what it says.
-const SAID: usize = 1 << 20;
+const MOST_OUTPUT: usize = 1 << 20;
 
 /// Whether one of the folders in `path` has a program of this name.
-pub fn has(path: &OsStr, name: &str) -> bool {
+pub fn has_program(path: &OsStr, name: &str) -> bool {
     let runs = |program: PathBuf| {
         program.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
@@ -31,28 +31,33 @@ pub fn has(path: &OsStr, name: &str) -> bool {
 }
 
 /// The folders of programs of the user's login shell, which a service that starts at boot has not. `None` if it does not say.
-pub async fn login_path(launcher: &Launcher, environment: &Environment, home: &Path) -> Option<String> {
+pub async fn login_path(launcher: &ExecLauncher, environment: &CommandEnvironment, home: &Path) -> Option<String> {
     let shell = environment.get("SHELL").map(PathBuf::from).filter(|shell| shell.is_absolute() && shell.is_file());
     let shell = shell.unwrap_or_else(|| "/bin/sh".into());
-    let command = format!("{} -lc 'printf \"\\n{MARK}%s\\n\" \"$PATH\"'", quote(shell.to_str()?));
-    tokio::time::timeout(PATIENCE, said(launcher, environment, home, command)).await.ok()?
+    let command = format!("{} -lc 'printf \"\\n{MARK}%s\\n\" \"$PATH\"'", shell_quote(shell.to_str()?));
+    tokio::time::timeout(PATIENCE, read_login_path(launcher, environment, home, command)).await.ok()?
 }
 
-async fn said(launcher: &Launcher, environment: &Environment, home: &Path, command: String) -> Option<String> {
-    let job = Job { command, ..Job::default() };
-    let shells = Shells::new(launcher.clone());
+async fn read_login_path(
+    launcher: &ExecLauncher,
+    environment: &CommandEnvironment,
+    home: &Path,
+    command: String,
+) -> Option<String> {
+    let job = ShellJob { command, ..ShellJob::default() };
+    let shells = SessionShell::new(launcher.clone());
     let mut running = shells.run(job, home, environment).await.ok()?;
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     loop {
         match running.next().await {
-            Ok(Event::Output(bytes)) if said.len() < SAID => said.extend(bytes),
-            Ok(Event::Output(_) | Event::Taken(_)) => {}
-            Ok(Event::Exited(_) | Event::Stopped) => break,
+            Ok(ShellEvent::Output(bytes)) if output.len() < MOST_OUTPUT => output.extend(bytes),
+            Ok(ShellEvent::Output(_) | ShellEvent::Taken(_)) => {}
+            Ok(ShellEvent::Exited(_) | ShellEvent::Stopped) => break,
             Err(_) => return None,
         }
     }
-    let said = String::from_utf8_lossy(&said);
-    let path = said.lines().rev().find_map(|line| line.strip_prefix(MARK))?;
+    let text = String::from_utf8_lossy(&output);
+    let path = text.lines().rev().find_map(|line| line.strip_prefix(MARK))?;
     (!path.is_empty()).then(|| path.to_owned())
 }
 
@@ -60,7 +65,7 @@ async fn said(launcher: &Launcher, environment: &Environment, home: &Path, comma
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use super::has;
+    use super::has_program;
 
     #[test]
     fn a_program_is_a_file_that_may_be_run_in_an_absolute_folder() {
@@ -74,7 +79,7 @@ mod tests {
         for (name, want) in
             [("tool", true), ("text", false), ("folder", false), ("absent", false), ("Cargo.toml", false)]
         {
-            assert_eq!(has(&path, name), want, "{name}");
+            assert_eq!(has_program(&path, name), want, "{name}");
         }
     }
 }

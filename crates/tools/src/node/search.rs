@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::files::named;
-use crate::{arguments, disk, grep::walker, outcome::Failure, roots::Place, tool::Context};
+use super::files::resolve_path;
+use crate::{arguments, disk, grep::walk_builder, outcome::CallFailure, roots::AllowedPath, tool::ToolContext};
 
 /// The most paths of a glob.
 const PATHS: usize = 10_000;
@@ -32,23 +32,23 @@ const LINE: usize = 200;
 const HEAP: usize = 64 << 20;
 
 #[derive(Deserialize)]
-struct Globbing {
+struct NodeGlobArguments {
     pattern: String,
     path: Option<String>,
 }
 
 /// Finds paths.
-pub(super) async fn glob(arguments: Map<String, Value>, cx: &Context) -> Result<Value, Failure> {
-    let wanted: Globbing = arguments::parse("Glob", arguments)?;
+pub(super) async fn glob_paths(arguments: Map<String, Value>, cx: &ToolContext) -> Result<Value, CallFailure> {
+    let request: NodeGlobArguments = arguments::parse_arguments("Glob", arguments)?;
     let given = cx.clone();
-    arguments::blocking(cx, move || paths(&wanted, &given)).await
+    arguments::run_blocking(cx, move || find_paths(&request, &given)).await
 }
 
-fn paths(wanted: &Globbing, cx: &Context) -> Result<Value, Failure> {
-    let Globbing { pattern, path } = wanted;
-    let base = base(path.as_deref(), cx)?;
+fn find_paths(request: &NodeGlobArguments, cx: &ToolContext) -> Result<Value, CallFailure> {
+    let NodeGlobArguments { pattern, path } = request;
+    let base = search_base(path.as_deref(), cx)?;
     if !base.path().is_dir() {
-        return Err(Failure::Failed(format!("'{}' is not a folder", path.as_deref().unwrap_or("."))));
+        return Err(CallFailure::Failed(format!("'{}' is not a folder", path.as_deref().unwrap_or("."))));
     }
     // A pattern that is absolute is one below the folder, if it is within.
     let below = match Path::new(pattern).strip_prefix(base.path()) {
@@ -56,12 +56,12 @@ fn paths(wanted: &Globbing, cx: &Context) -> Result<Value, Failure> {
         Err(_) => pattern.strip_prefix("./").unwrap_or(pattern).to_owned(),
     };
     if below.starts_with('/') || Path::new(&below).components().any(|part| part == std::path::Component::ParentDir) {
-        return Err(Failure::Failed(format!("'{pattern}' leads out of '{}'", base.path().display())));
+        return Err(CallFailure::Failed(format!("'{pattern}' leads out of '{}'", base.path().display())));
     }
-    let invalid = |error| Failure::Failed(format!("Invalid pattern: {error}"));
+    let invalid = |error| CallFailure::Failed(format!("Invalid pattern: {error}"));
     let matcher = GlobBuilder::new(&below).literal_separator(true).build().map_err(invalid)?.compile_matcher();
     let mut found: Vec<(SystemTime, String)> = Vec::new();
-    for entry in walker(base.path(), cx, false).build().flatten() {
+    for entry in walk_builder(base.path(), cx, false).build().flatten() {
         stop_if(&cx.cancel)?;
         let is_named = entry.path().strip_prefix(base.path()).is_ok_and(|below| matcher.is_match(below));
         if entry.depth() > 0 && is_named {
@@ -81,69 +81,76 @@ fn paths(wanted: &Globbing, cx: &Context) -> Result<Value, Failure> {
         bytes <= BYTES
     };
     let matches: Vec<String> = found.into_iter().take(PATHS).take_while(fits).map(|(_, path)| path).collect();
-    let mut told = json!({
+    let mut result = json!({
         "pattern": pattern,
         "basePath": base.path().display().to_string(),
         "matches": matches,
         "count": matches.len(),
     });
     if matches.len() < all {
-        told["truncated"] = true.into();
+        result["truncated"] = true.into();
     }
-    Ok(told)
+    Ok(result)
 }
 
 #[derive(Deserialize)]
-struct Grepping {
+struct NodeGrepArguments {
     pattern: String,
     path: Option<String>,
     include: Option<String>,
 }
 
 /// Finds lines.
-pub(super) async fn grep(arguments: Map<String, Value>, cx: &Context) -> Result<Value, Failure> {
-    let wanted: Grepping = arguments::parse("Grep", arguments)?;
+pub(super) async fn grep_files(arguments: Map<String, Value>, cx: &ToolContext) -> Result<Value, CallFailure> {
+    let request: NodeGrepArguments = arguments::parse_arguments("Grep", arguments)?;
     let given = cx.clone();
-    arguments::blocking(cx, move || lines(&wanted, &given)).await
+    arguments::run_blocking(cx, move || matching_lines(&request, &given)).await
 }
 
-fn lines(Grepping { pattern, path, include }: &Grepping, cx: &Context) -> Result<Value, Failure> {
-    let invalid = |error| Failure::Failed(format!("Invalid regex pattern: {error}"));
+fn matching_lines(
+    NodeGrepArguments { pattern, path, include }: &NodeGrepArguments,
+    cx: &ToolContext,
+) -> Result<Value, CallFailure> {
+    let invalid = |error| CallFailure::Failed(format!("Invalid regex pattern: {error}"));
     let mut builder = RegexMatcherBuilder::new();
     builder.multi_line(true).crlf(true).line_terminator(Some(b'\n'));
     let matcher = builder.build(pattern).map_err(invalid)?;
     let include = include.as_deref().map(name_matcher).transpose()?;
-    let base = base(path.as_deref(), cx)?;
-    let mut searcher = searcher();
-    let mut found = Found { matches: Vec::new(), more: false, cancel: &cx.cancel };
-    for file in files(&base, include.as_ref(), cx) {
+    let base = search_base(path.as_deref(), cx)?;
+    let mut searcher = build_searcher();
+    let mut found = GrepMatches { matches: Vec::new(), more: false, cancel: &cx.cancel };
+    for file in files_to_search(&base, include.as_ref(), cx) {
         stop_if(&cx.cancel)?;
         // What has gone since, or cannot be read, has no lines.
         let Ok(open) = disk::open_walked(&file) else { continue };
         if open.metadata().is_ok_and(|found| found.is_file()) {
-            let mut sink = InFile { found: &mut found, path: file.display().to_string() };
+            let mut sink = GrepFileSink { found: &mut found, path: file.display().to_string() };
             let _ = searcher.search_file(&matcher, &open, &mut sink);
         }
         if found.more {
             break;
         }
     }
-    let Found { matches, more, .. } = found;
-    let mut told = json!({"matches": matches, "count": matches.len()});
+    let GrepMatches { matches, more, .. } = found;
+    let mut result = json!({"matches": matches, "count": matches.len()});
     if more {
-        told["truncated"] = true.into();
+        result["truncated"] = true.into();
     }
-    Ok(told)
+    Ok(result)
 }
 
-fn searcher() -> Searcher {
+fn build_searcher() -> Searcher {
     let mut builder = SearcherBuilder::new();
     builder.line_number(true).heap_limit(Some(HEAP)).binary_detection(BinaryDetection::quit(0)).build()
 }
 
 /// The files to search, in the order of their paths.
-fn files(base: &Place, include: Option<&GlobMatcher>, cx: &Context) -> impl Iterator<Item = PathBuf> {
-    let mut builder = walker(base.path(), cx, false);
+fn files_to_search(
+    base: &AllowedPath,
+    include: Option<&GlobMatcher>,
+    cx: &ToolContext,
+) -> impl Iterator<Item = PathBuf> {
+    let mut builder = walk_builder(base.path(), cx, false);
     builder.sort_by_file_path(Ord::cmp);
     let files = builder.build().flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
     files
@@ -151,35 +158,35 @@ fn files(base: &Place, include: Option<&GlobMatcher>, cx: &Context) -> impl Iter
         .map(ignore::DirEntry::into_path)
 }
 
-fn name_matcher(include: &str) -> Result<GlobMatcher, Failure> {
-    let invalid = |error| Failure::Failed(format!("Invalid include: {error}"));
+fn name_matcher(include: &str) -> Result<GlobMatcher, CallFailure> {
+    let invalid = |error| CallFailure::Failed(format!("Invalid include: {error}"));
     // With or without the folders that people write in front of it.
     Ok(Glob::new(include.strip_prefix("**/").unwrap_or(include)).map_err(invalid)?.compile_matcher())
 }
 
-fn base(path: Option<&str>, cx: &Context) -> Result<Place, Failure> {
+fn search_base(path: Option<&str>, cx: &ToolContext) -> Result<AllowedPath, CallFailure> {
     let given = path.filter(|path| !path.is_empty()).unwrap_or(".");
-    let place = named(given, cx).map_err(|error| Failure::Failed(error.to_string()))?;
-    if place.exists() { Ok(place) } else { Err(Failure::Failed(format!("'{given}' does not exist"))) }
+    let place = resolve_path(given, cx).map_err(|error| CallFailure::Failed(error.to_string()))?;
+    if place.exists() { Ok(place) } else { Err(CallFailure::Failed(format!("'{given}' does not exist"))) }
 }
 
-fn stop_if(cancel: &CancellationToken) -> Result<(), Failure> {
-    if cancel.is_cancelled() { Err(Failure::Cancelled("the node ends".to_owned())) } else { Ok(()) }
+fn stop_if(cancel: &CancellationToken) -> Result<(), CallFailure> {
+    if cancel.is_cancelled() { Err(CallFailure::Cancelled("the node ends".to_owned())) } else { Ok(()) }
 }
 
 /// What was found in all files.
-struct Found<'a> {
+struct GrepMatches<'a> {
     matches: Vec<Value>,
     more: bool,
     cancel: &'a CancellationToken,
 }
 
-struct InFile<'a, 'b> {
-    found: &'a mut Found<'b>,
+struct GrepFileSink<'a, 'b> {
+    found: &'a mut GrepMatches<'b>,
     path: String,
 }
 
-impl Sink for InFile<'_, '_> {
+impl Sink for GrepFileSink<'_, '_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {

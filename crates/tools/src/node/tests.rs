@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Became, Occurrence, Site, Teller, Toolbox};
+use super::{ExecutionChange, ExecutionEvent, ExecutionListener, NodeToolOptions, NodeToolRunner};
 use crate::{
-    Environment,
-    exec::{Launcher, tests::AS_CHILD},
+    CommandEnvironment,
+    exec::{ExecLauncher, tests::AS_CHILD},
 };
 
-struct Case {
+struct NodeToolFixture {
     folder: tempfile::TempDir,
-    tools: Arc<Toolbox>,
-    told: Mutex<mpsc::UnboundedReceiver<Occurrence>>,
+    tools: Arc<NodeToolRunner>,
+    events: Mutex<mpsc::UnboundedReceiver<ExecutionEvent>>,
 }
 
 /// A workspace beside a secret.
-fn case() -> Case {
+fn case() -> NodeToolFixture {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     for name in ["work/sub", "work/own", "outside"] {
@@ -32,22 +32,22 @@ fn case() -> Case {
     std::fs::write(root.join("work/own/key"), "secret\n").unwrap();
     symlink(root.join("outside"), root.join("work/out")).unwrap();
     symlink(root.join("outside/secret"), root.join("work/leak")).unwrap();
-    let (tell, told) = mpsc::unbounded_channel();
-    let site = Site {
+    let (tell, events) = mpsc::unbounded_channel();
+    let site = NodeToolOptions {
         workspace: root.join("work"),
         own: vec![root.join("work/own")],
-        environment: Environment::clean([]),
-        launcher: Launcher {
+        environment: CommandEnvironment::clean_with([]),
+        launcher: ExecLauncher {
             program: std::env::current_exe().unwrap(),
             leading_args: AS_CHILD.map(Into::into).to_vec(),
         },
         rules: CompiledRules::default(),
     };
-    let tell = Teller::new(move |occurrence| drop(tell.send(occurrence)));
-    Case { tools: Arc::new(Toolbox::new(site, tell).unwrap()), folder, told: Mutex::new(told) }
+    let tell = ExecutionListener::new(move |occurrence| drop(tell.send(occurrence)));
+    NodeToolFixture { tools: Arc::new(NodeToolRunner::new(site, tell).unwrap()), folder, events: Mutex::new(events) }
 }
 
-impl Case {
+impl NodeToolFixture {
     async fn call(&self, tool: &str, arguments: Value) -> Result<Value, String> {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
         self.tools.call("call-1", tool, arguments, CancellationToken::new()).await
@@ -57,8 +57,8 @@ impl Case {
         self.call(tool, arguments).await.unwrap()
     }
 
-    async fn told(&self) -> Occurrence {
-        std::future::poll_fn(|cx| self.told.lock().unwrap().poll_recv(cx)).await.unwrap()
+    async fn next_event(&self) -> ExecutionEvent {
+        std::future::poll_fn(|cx| self.events.lock().unwrap().poll_recv(cx)).await.unwrap()
     }
 
     fn at(&self, name: &str) -> String {
@@ -118,7 +118,7 @@ async fn no_path_leads_out_of_the_workspace_or_to_the_files_of_the_node() {
             let error = case.call(tool, arguments).await.unwrap_err();
             let is_told =
                 ["outside of the allowed folder", "is reserved", "the keys and rules", "belongs to the gateway"];
-            assert!(is_told.iter().any(|told| error.contains(told)), "{tool} {path}: {error}");
+            assert!(is_told.iter().any(|text| error.contains(text)), "{tool} {path}: {error}");
         }
     }
     for pattern in ["../*", "/etc/*", "sub/../../*"] {
@@ -216,8 +216,8 @@ async fn a_command_in_the_background_is_told_of_and_looked_after() {
     let id = begun["sessionId"].as_str().unwrap().to_owned();
     assert_eq!((&begun["status"], &begun["workdir"]), (&json!("running"), &json!(case.at("").trim_end_matches('/'))));
     assert!(begun["pid"].is_u64() && begun["startedAt"].is_u64());
-    let started = case.told().await;
-    assert_eq!((started.became, &started.session, started.call.as_str()), (Became::Started, &id, "call-1"));
+    let started = case.next_event().await;
+    assert_eq!((started.became, &started.session, started.call.as_str()), (ExecutionChange::Started, &id, "call-1"));
     let about = |action: &str| json!({"action": action, "sessionId": id});
     let listed = case.ok("Process", json!({"action": "list"})).await;
     assert_eq!(
@@ -232,8 +232,8 @@ async fn a_command_in_the_background_is_told_of_and_looked_after() {
     );
     submit["data"] = "end".into();
     case.ok("Process", submit.clone()).await;
-    let ended = case.told().await;
-    assert_eq!((ended.became, ended.exit_code, ended.signal), (Became::Failed, Some(7), None));
+    let ended = case.next_event().await;
+    assert_eq!((ended.became, ended.exit_code, ended.signal), (ExecutionChange::Failed, Some(7), None));
     assert_eq!((ended.tail.as_str(), ended.id), ("ready\ngot first\ngot end\n", format!("{id}-ended")));
     let polled = case.ok("Process", about("poll")).await;
     assert_eq!(
@@ -246,11 +246,11 @@ async fn a_command_in_the_background_is_told_of_and_looked_after() {
     let log = case.ok("Process", log).await;
     assert_eq!((&log["log"], &log["totalLines"], &log["totalChars"]), (&json!("got first"), &json!(3), &json!(24)));
     for action in ["write", "kill"] {
-        let told = case.ok("Process", about(action)).await;
-        assert_eq!(told, json!({"status": "failed", "error": format!("Session {id} has ended already")}));
+        let result = case.ok("Process", about(action)).await;
+        assert_eq!(result, json!({"status": "failed", "error": format!("Session {id} has ended already")}));
     }
-    let told = case.ok("Process", json!({"action": "poll", "sessionId": "none"})).await;
-    assert_eq!(told, json!({"status": "failed", "error": "No session found for none"}));
+    let result = case.ok("Process", json!({"action": "poll", "sessionId": "none"})).await;
+    assert_eq!(result, json!({"status": "failed", "error": "No session found for none"}));
 }
 
 #[tokio::test]
@@ -258,11 +258,14 @@ async fn a_command_that_takes_long_goes_on_in_the_background() {
     let case = case();
     let begun = case.ok("Bash", json!({"command": "sleep 600", "yieldMs": 1})).await;
     assert_eq!(begun["status"], "running");
-    assert_eq!(case.told().await.became, Became::Started);
+    assert_eq!(case.next_event().await.became, ExecutionChange::Started);
     let killed = case.ok("Process", json!({"action": "kill", "sessionId": begun["sessionId"]})).await;
     assert_eq!(killed["status"], "running");
-    let ended = case.told().await;
-    assert_eq!((ended.became, ended.exit_code, ended.signal.as_deref()), (Became::Failed, None, Some("SIG15")));
+    let ended = case.next_event().await;
+    assert_eq!(
+        (ended.became, ended.exit_code, ended.signal.as_deref()),
+        (ExecutionChange::Failed, None, Some("SIG15"))
+    );
     let quick = case.ok("Bash", json!({"command": "echo quick", "yieldMs": 60_000})).await;
     assert_eq!((&quick["status"], &quick["output"]), (&json!("completed"), &json!("quick\n")));
 }
@@ -274,9 +277,9 @@ async fn a_command_that_does_not_read_is_given_no_more_than_waits() {
     let write = json!({"action": "write", "sessionId": begun["sessionId"], "data": "x".repeat(32 << 10)});
     let mut taken = 0;
     let refused = loop {
-        let told = case.ok("Process", write.clone()).await;
-        if told["status"] == "failed" {
-            break told["error"].as_str().unwrap().to_owned();
+        let result = case.ok("Process", write.clone()).await;
+        if result["status"] == "failed" {
+            break result["error"].as_str().unwrap().to_owned();
         }
         taken += 32 << 10;
         assert!(taken <= 1 << 20, "it takes all");
@@ -284,7 +287,7 @@ async fn a_command_that_does_not_read_is_given_no_more_than_waits() {
     assert!(refused.contains("it does not read its input"), "{refused}");
     let long = json!({"action": "write", "sessionId": begun["sessionId"], "data": "x".repeat((32 << 10) + 1)});
     assert!(case.ok("Process", long).await["error"].as_str().unwrap().contains("at once"));
-    case.tools.end().await;
+    case.tools.end_commands().await;
 }
 
 #[tokio::test]
@@ -296,10 +299,10 @@ async fn commands_at_once_are_bounded_and_all_end_with_the_node() {
     }
     let error = case.call("Bash", sleep.clone()).await.unwrap_err();
     assert!(error.starts_with("not run: 64 commands run already"), "{error}");
-    case.tools.end().await;
+    case.tools.end_commands().await;
     let mut ended = 0;
     for _ in 0..128 {
-        ended += usize::from(case.told().await.became == Became::Failed);
+        ended += usize::from(case.next_event().await.became == ExecutionChange::Failed);
     }
     assert_eq!(ended, 64);
     assert_eq!(case.call("Bash", sleep).await, Err("not run: the node ends".to_owned()));
@@ -331,10 +334,10 @@ async fn what_cannot_be_called_is_explained() {
 #[tokio::test]
 async fn a_login_shell_says_where_programs_are() {
     let launcher =
-        Launcher { program: std::env::current_exe().unwrap(), leading_args: AS_CHILD.map(Into::into).to_vec() };
+        ExecLauncher { program: std::env::current_exe().unwrap(), leading_args: AS_CHILD.map(Into::into).to_vec() };
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join(".profile"), "echo hello; PATH=/from/profile:$PATH\n").unwrap();
-    let environment = Environment::clean_from(
+    let environment = CommandEnvironment::clean_from(
         [
             ("HOME".into(), home.path().into()),
             ("SHELL".into(), "/bin/sh".into()),

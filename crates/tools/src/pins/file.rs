@@ -27,7 +27,7 @@ const WRITTEN_BY_OTHERS: u32 = 0o022;
 
 /// What was found at a path.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct ExaminedFile {
     /// Where it is, with links followed.
     pub(super) path: PathBuf,
     pub(super) found: PathState,
@@ -37,7 +37,7 @@ pub(super) struct Looked {
 
 /// How many bytes were looked at so far, and where files are nobody's but the session's.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct ReadBudget {
     read: u64,
     /// What was known by its marks alone when it was decided: it is now, too. The child may see other owners, or read more.
     marked: BTreeMap<PathBuf, UnreadCause>,
@@ -45,7 +45,7 @@ pub(super) struct Budget {
     own: Vec<PathBuf>,
 }
 
-impl Budget {
+impl ReadBudget {
     /// Nothing was looked at, for a session that works in `folders`.
     pub(super) fn new(folders: &[&Path], approved: Option<&Pins>) -> Self {
         let own = folders.iter().filter_map(|folder| fs::canonicalize(folder).ok());
@@ -63,49 +63,49 @@ impl Budget {
 }
 
 /// Looks at what is at `path`.
-pub(super) fn look(path: &Path, budget: &mut Budget) -> Looked {
+pub(super) fn examine_path(path: &Path, budget: &mut ReadBudget) -> ExaminedFile {
     let Ok(real) = fs::canonicalize(path) else {
-        return Looked { path: path.to_owned(), found: PathState::Absent, interpreter: None };
+        return ExaminedFile { path: path.to_owned(), found: PathState::Absent, interpreter: None };
     };
     let (found, interpreter) = match fs::metadata(&real) {
         Err(_) => (PathState::Absent, None),
-        Ok(found) if found.is_file() => content(&real, &found, budget),
-        Ok(found) => (special(&found), None),
+        Ok(found) if found.is_file() => examine_content(&real, &found, budget),
+        Ok(found) => (special_file(&found), None),
     };
-    Looked { path: real, found, interpreter }
+    ExaminedFile { path: real, found, interpreter }
 }
 
-fn special(found: &Metadata) -> PathState {
+fn special_file(found: &Metadata) -> PathState {
     let (device, inode) = (found.dev(), found.ino());
     if found.is_dir() { PathState::Folder { device, inode } } else { PathState::Other { device, inode } }
 }
 
-fn content(path: &Path, found: &Metadata, budget: &mut Budget) -> (PathState, Option<String>) {
+fn examine_content(path: &Path, found: &Metadata, budget: &mut ReadBudget) -> (PathState, Option<String>) {
     if let Some(why) = budget.marked.get(path) {
-        return (unread(found, *why), None);
+        return (unread_file(found, *why), None);
     }
     if is_of_the_system(path, found) && !budget.own.iter().any(|folder| path.starts_with(folder)) {
-        return (unread(found, UnreadCause::System), None);
+        return (unread_file(found, UnreadCause::System), None);
     }
     // It is opened so that a pipe that took its place since does not make us wait.
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let Ok(mut file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else {
-        return (unread(found, UnreadCause::Unreadable), None);
+        return (unread_file(found, UnreadCause::Unreadable), None);
     };
     // From here on it is the descriptor that counts.
-    let Ok(opened) = file.metadata() else { return (unread(found, UnreadCause::Unreadable), None) };
+    let Ok(opened) = file.metadata() else { return (unread_file(found, UnreadCause::Unreadable), None) };
     if !opened.is_file() {
-        return (special(&opened), None);
+        return (special_file(&opened), None);
     }
     let size = opened.len();
     if size > LARGEST || budget.read.saturating_add(size) > MOST {
-        return (unread(&opened, UnreadCause::TooLarge), None);
+        return (unread_file(&opened, UnreadCause::TooLarge), None);
     }
-    digest(&mut file, &opened, budget)
+    digest_file(&mut file, &opened, budget)
 }
 
 /// Some files, such as those of `/proc`, say that they are empty and are not: it is what is read that counts.
-fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (PathState, Option<String>) {
+fn digest_file(file: &mut File, opened: &Metadata, budget: &mut ReadBudget) -> (PathState, Option<String>) {
     let mut digesting = DigestBuilder::default();
     let mut chunk = vec![0; 64 << 10];
     let (mut total, mut first) = (0, Vec::new());
@@ -114,7 +114,7 @@ fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (PathState
             Ok(0) => break,
             // What grows while it is read is no file that anybody can approve.
             Ok(count) if total + count as u64 > LARGEST || budget.read + count as u64 > MOST => {
-                return (unread(opened, UnreadCause::TooLarge), None);
+                return (unread_file(opened, UnreadCause::TooLarge), None);
             }
             Ok(count) => {
                 budget.read += count as u64;
@@ -125,20 +125,20 @@ fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (PathState
                 digesting.push(&chunk[..count]);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => return (unread(opened, UnreadCause::Unreadable), None),
+            Err(_) => return (unread_file(opened, UnreadCause::Unreadable), None),
         }
     }
     let (device, inode) = (opened.dev(), opened.ino());
-    (PathState::File { device, inode, size: total, sha256: digesting.finish() }, interpreter(&first))
+    (PathState::File { device, inode, size: total, sha256: digesting.finish() }, parse_interpreter(&first))
 }
 
-fn interpreter(first: &[u8]) -> Option<String> {
+fn parse_interpreter(first: &[u8]) -> Option<String> {
     let rest = first.strip_prefix(b"#!")?;
     let line = rest.split(|byte| *byte == b'\n').next()?;
     Some(String::from_utf8_lossy(line).trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-fn unread(found: &Metadata, why: UnreadCause) -> PathState {
+fn unread_file(found: &Metadata, why: UnreadCause) -> PathState {
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
     PathState::Unread {
         device: found.dev(),

@@ -6,13 +6,13 @@ use std::{
 
 use countersign_core::call::pins::{PathState, Pins, Role, UnreadCause};
 
-use super::{Line, MOST, again, take};
+use super::{MOST, ShellLine, retake_pins, take_pins};
 
-struct Case {
+struct PinFixture {
     folder: tempfile::TempDir,
 }
 
-impl Case {
+impl PinFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("bin")).unwrap();
@@ -31,7 +31,7 @@ impl Case {
     fn take(&self, command: &str) -> Pins {
         let folder = self.at("");
         let path = format!("{}:/usr/bin:/bin", self.at("bin").display());
-        take(&Line { command, at: &folder, folder: &folder, home: None, path: Some(&path) })
+        take_pins(&ShellLine { command, at: &folder, folder: &folder, home: None, path: Some(&path) })
     }
 }
 
@@ -41,8 +41,8 @@ fn script<'a>(pins: &'a Pins, name: &str) -> Option<&'a PathState> {
 
 #[test]
 fn every_way_to_change_what_is_run_is_seen() {
-    type Change = fn(&Case);
-    let changes: [(&str, &str, Change, &str); 12] = [
+    type FileChange = fn(&PinFixture);
+    let changes: [(&str, &str, FileChange, &str); 12] = [
         ("rewritten", "sh x.sh", |case| case.write("x.sh", "two"), "x.sh is not what was approved: it changed"),
         (
             "replaced",
@@ -105,7 +105,7 @@ fn every_way_to_change_what_is_run_is_seen() {
         ),
     ];
     for (name, command, change, want) in changes {
-        let case = Case::new();
+        let case = PinFixture::new();
         case.write("x.sh", "one");
         fs::hard_link(case.at("x.sh"), case.at("hard.sh")).unwrap();
         symlink("x.sh", case.at("link.sh")).unwrap();
@@ -117,14 +117,14 @@ fn every_way_to_change_what_is_run_is_seen() {
         let then = case.take(command);
         assert_eq!(then.describe_change(&case.take(command)), None, "{name}: nothing changed");
         change(&case);
-        let told = then.describe_change(&case.take(command)).unwrap_or_default();
-        assert!(told.contains(want), "{name}: {told}");
+        let difference = then.describe_change(&case.take(command)).unwrap_or_default();
+        assert!(difference.contains(want), "{name}: {difference}");
     }
 }
 
 #[test]
 fn what_is_no_file_is_told_and_never_waited_for() {
-    let case = Case::new();
+    let case = PinFixture::new();
     nix::unistd::mkfifo(&case.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::create_dir(case.at("folder")).unwrap();
     let pins = case.take("sh pipe; sh folder; sh /dev/zero; sh absent");
@@ -136,7 +136,7 @@ fn what_is_no_file_is_told_and_never_waited_for() {
 
 #[test]
 fn what_a_first_line_says_in_its_own_way_is_told() {
-    let case = Case::new();
+    let case = PinFixture::new();
     case.write("relative", "#!./interpreter\n");
     case.write("another", "#!/bin/sh ./other.sh\n");
     case.write("plain", "#!/bin/sh -eu\n");
@@ -158,7 +158,7 @@ fn what_a_first_line_says_in_its_own_way_is_told() {
 #[test]
 fn files_that_say_that_they_are_empty_are_read_no_further_than_is_bounded() {
     // These are regular files, some endless; a look ends all the same.
-    let case = Case::new();
+    let case = PinFixture::new();
     let pins = case
         .take("sh /proc/kcore; sh /proc/kmsg; sh /proc/1/mem; sh /proc/1/pagemap; sh /proc/1/maps; sh /proc/version");
     assert!(pins.files.len() >= 6, "{pins:?}");
@@ -166,7 +166,7 @@ fn files_that_say_that_they_are_empty_are_read_no_further_than_is_bounded() {
 
 #[test]
 fn what_links_to_itself_is_as_good_as_absent() {
-    let case = Case::new();
+    let case = PinFixture::new();
     symlink("loop.sh", case.at("loop.sh")).unwrap();
     assert_eq!(script(&case.take("sh loop.sh"), "loop.sh"), Some(&PathState::Absent));
 }
@@ -174,11 +174,11 @@ fn what_links_to_itself_is_as_good_as_absent() {
 #[test]
 fn what_was_known_by_its_marks_is_compared_by_its_marks() {
     // In a namespace of users the system's files look like nobody's, and in a sandbox less may be read.
-    let case = Case::new();
+    let case = PinFixture::new();
     case.write("x.sh", "one");
     let folder = case.at("");
-    let line = Line { command: "sh x.sh", at: &folder, folder: &folder, home: None, path: Some("/usr/bin:/bin") };
-    let mut then = take(&line);
+    let line = ShellLine { command: "sh x.sh", at: &folder, folder: &folder, home: None, path: Some("/usr/bin:/bin") };
+    let mut then = take_pins(&line);
     let marks = fs::metadata(case.at("x.sh")).unwrap();
     let nanos = |seconds: i64, nanos: i64| seconds * 1_000_000_000 + nanos;
     then.files.last_mut().unwrap().found = PathState::Unread {
@@ -189,9 +189,9 @@ fn what_was_known_by_its_marks_is_compared_by_its_marks() {
         changed: nanos(marks.ctime(), marks.ctime_nsec()),
         why: UnreadCause::System,
     };
-    assert_eq!(then.describe_change(&again(&line, &then)), None);
+    assert_eq!(then.describe_change(&retake_pins(&line, &then)), None);
     fs::write(case.at("x.sh"), "four").unwrap();
-    assert!(then.describe_change(&again(&line, &then)).is_some());
+    assert!(then.describe_change(&retake_pins(&line, &then)).is_some());
 }
 
 #[test]
@@ -207,8 +207,9 @@ fn a_folder_below_those_of_the_system_has_files_of_its_own() {
     let script = folder.path().join("x.sh");
     fs::write(&script, "one").unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let from =
-        |at: &Path, command: &str| take(&Line { command, at, folder: at, home: None, path: Some("/usr/bin:/bin") });
+    let from = |at: &Path, command: &str| {
+        take_pins(&ShellLine { command, at, folder: at, home: None, path: Some("/usr/bin:/bin") })
+    };
     let own = from(folder.path(), "sh x.sh");
     assert!(own.summary_lines().iter().any(|line| line.starts_with("x.sh, sha256 ")), "{:?}", own.summary_lines());
     let other = from(Path::new("/opt"), &format!("sh {}", script.display()));
@@ -217,7 +218,7 @@ fn a_folder_below_those_of_the_system_has_files_of_its_own() {
 
 #[test]
 fn a_file_that_is_too_large_is_known_by_its_marks() {
-    let case = Case::new();
+    let case = PinFixture::new();
     let huge = fs::File::create(case.at("huge.sh")).unwrap();
     huge.set_len(1 << 40).unwrap();
     let then = case.take("sh huge.sh");
@@ -229,7 +230,7 @@ fn a_file_that_is_too_large_is_known_by_its_marks() {
 
 #[test]
 fn no_more_files_are_pinned_than_are_bounded() {
-    let case = Case::new();
+    let case = PinFixture::new();
     let lines: Vec<String> = (0..400).map(|at| format!("sh s{at}.sh")).collect();
     (0..400).for_each(|at| case.write(&format!("s{at}.sh"), "true"));
     let pins = case.take(&lines.join("\n"));
@@ -239,7 +240,7 @@ fn no_more_files_are_pinned_than_are_bounded() {
 
 #[test]
 fn what_the_line_makes_is_not_pinned_and_said() {
-    let case = Case::new();
+    let case = PinFixture::new();
     for (command, want) in [
         ("echo true > x.sh && sh x.sh", "x.sh: the line itself writes it"),
         ("cp /etc/hostname x.sh && sh x.sh", "x.sh: not there yet, and a command before it may make it"),
@@ -253,9 +254,10 @@ fn what_the_line_makes_is_not_pinned_and_said() {
 
 #[test]
 fn a_folder_that_is_not_there_is_pinned_as_that() {
-    let case = Case::new();
+    let case = PinFixture::new();
     let folder = case.at("later");
-    let look = |command: &str| take(&Line { command, at: Path::new("/"), folder: &folder, home: None, path: None });
+    let look =
+        |command: &str| take_pins(&ShellLine { command, at: Path::new("/"), folder: &folder, home: None, path: None });
     let then = look("ls");
     assert_eq!(then.folder.found, PathState::Absent);
     fs::create_dir(&folder).unwrap();

@@ -12,14 +12,14 @@ use tokio::{
 };
 
 use super::{
-    Seat, Served, WAITING, addresses,
-    head::{self, Asked, Body, LONGEST},
+    ConnectionSlot, ServedCall, WAITING, addresses,
+    head::{self, BodyFraming, LONGEST, ProxyRequest},
 };
 use crate::{
-    asking::Answered,
+    live_questions::HostAccessAnswer,
     sandbox::{
-        Host,
-        hosts::{Place, Target},
+        HostPattern,
+        hosts::{HostAddress, HostTarget},
     },
 };
 
@@ -33,7 +33,7 @@ const FAREWELL: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// Why nothing is passed on.
-enum Refusal {
+enum ProxyRefusal {
     /// What was asked for cannot be understood.
     Malformed(&'static str),
     /// It may not be reached, as things are.
@@ -45,77 +45,82 @@ enum Refusal {
 }
 
 /// Serves one client to its end.
-pub(super) async fn serve(mut client: TcpStream, hosts: &[Host], served: &Served, seat: &mut Seat) {
-    let (asked, rest) = match timeout(HEAD, hear(&mut client)).await {
-        Ok(Ok(Some(heard))) => heard,
-        Ok(Ok(None) | Err(Refusal::Away(_))) | Err(_) => return,
-        Ok(Err(refusal)) => return refuse(client, &refusal, served).await,
+pub(super) async fn serve_client(
+    mut client: TcpStream,
+    hosts: &[HostPattern],
+    served: &ServedCall,
+    seat: &mut ConnectionSlot,
+) {
+    let (request, rest) = match timeout(HEAD, read_request(&mut client)).await {
+        Ok(Ok(Some(received))) => received,
+        Ok(Ok(None) | Err(ProxyRefusal::Away(_))) | Err(_) => return,
+        Ok(Err(refusal)) => return send_refusal(client, &refusal, served).await,
     };
-    let (Asked::Tunnel(target) | Asked::Page { target, .. }) = &asked;
-    let upstream = match reach(target, hosts, served, seat, &client).await {
+    let (ProxyRequest::Tunnel(target) | ProxyRequest::Page { target, .. }) = &request;
+    let upstream = match connect_upstream(target, hosts, served, seat, &client).await {
         Ok(upstream) => upstream,
         Err(refusal) => {
             match &refusal {
-                Refusal::Closed(why) => served.note(target.to_string(), why, true),
-                Refusal::Denied(why) => served.note(target.to_string(), why, false),
-                Refusal::Malformed(_) | Refusal::Away(_) => {}
+                ProxyRefusal::Closed(why) => served.note_refused(target.to_string(), why, true),
+                ProxyRefusal::Denied(why) => served.note_refused(target.to_string(), why, false),
+                ProxyRefusal::Malformed(_) | ProxyRefusal::Away(_) => {}
             }
-            return refuse(client, &refusal, served).await;
+            return send_refusal(client, &refusal, served).await;
         }
     };
     tracing::info!(call = %served.call, "a command reached {target}");
     // Either side may break off at any time, which the other one sees.
-    let _ = match asked {
-        Asked::Tunnel(_) => tunnel(client, upstream, &rest).await,
-        Asked::Page { head, body, .. } => page(client, upstream, &head, body, rest).await,
+    let _ = match request {
+        ProxyRequest::Tunnel(_) => run_tunnel(client, upstream, &rest).await,
+        ProxyRequest::Page { head, body, .. } => forward_page(client, upstream, &head, body, rest).await,
     };
 }
 
 /// What a client asks for, and what it sent behind that; `None` if it asked for nothing.
-async fn hear(client: &mut TcpStream) -> Result<Option<(Asked, Vec<u8>)>, Refusal> {
-    let mut heard = Vec::new();
+async fn read_request(client: &mut TcpStream) -> Result<Option<(ProxyRequest, Vec<u8>)>, ProxyRefusal> {
+    let mut received = Vec::new();
     loop {
-        let count = client.read_buf(&mut heard).await.map_err(|error| Refusal::Away(error.to_string()))?;
+        let count = client.read_buf(&mut received).await.map_err(|error| ProxyRefusal::Away(error.to_string()))?;
         if count == 0 {
             return Ok(None);
         }
-        if let Some((asked, length)) = head::read(&heard).map_err(Refusal::Malformed)? {
-            return Ok(Some((asked, heard.split_off(length))));
+        if let Some((request, length)) = head::parse_head(&received).map_err(ProxyRefusal::Malformed)? {
+            return Ok(Some((request, received.split_off(length))));
         }
-        if heard.len() > LONGEST {
-            return Err(Refusal::Malformed("the head is too long"));
+        if received.len() > LONGEST {
+            return Err(ProxyRefusal::Malformed("the head is too long"));
         }
     }
 }
 
-async fn reach(
-    target: &Target,
-    hosts: &[Host],
-    served: &Served,
-    seat: &mut Seat,
+async fn connect_upstream(
+    target: &HostTarget,
+    hosts: &[HostPattern],
+    served: &ServedCall,
+    seat: &mut ConnectionSlot,
     client: &TcpStream,
-) -> Result<TcpStream, Refusal> {
-    if !hosts.iter().any(|host| host.lets(target)) {
+) -> Result<TcpStream, ProxyRefusal> {
+    if !hosts.iter().any(|host| host.allows_target(target)) {
         // Not even its name is looked up before somebody has said so.
-        ask(target, served, seat, client).await?;
+        ask_people(target, served, seat, client).await?;
     }
-    let away = |why: &dyn std::fmt::Display| Refusal::Away(format!("{target} cannot be reached: {why}"));
+    let away = |why: &dyn std::fmt::Display| ProxyRefusal::Away(format!("{target} cannot be reached: {why}"));
     let addresses: Vec<SocketAddr> = match &target.place {
-        Place::Address(address) => vec![SocketAddr::new(*address, target.port)],
-        Place::Name(name) => {
+        HostAddress::Address(address) => vec![SocketAddr::new(*address, target.port)],
+        HostAddress::Name(name) => {
             let found = timeout(REACH, lookup_host((name.as_str(), target.port))).await;
             let found = found.map_err(|_| away(&"its name was not found in time"))?;
             found.map_err(|_| away(&"its name is not known"))?.collect()
         }
     };
     let is_open = |address: &SocketAddr| match target.place {
-        Place::Address(_) => true,
-        Place::Name(_) => addresses::is_public(address.ip()) && !addresses::is_ours(address.ip()),
+        HostAddress::Address(_) => true,
+        HostAddress::Name(_) => addresses::is_public(address.ip()) && !addresses::is_ours(address.ip()),
     };
     let open: Vec<SocketAddr> = addresses.into_iter().filter(is_open).collect();
     if open.is_empty() {
         // Who asks for the name has people decide about nothing.
-        return Err(Refusal::Denied(format!(
+        return Err(ProxyRefusal::Denied(format!(
             "{target} stands for an address of this machine or of a private network, which is reached only where the address itself is listed, or stands in needs.hosts in place of the name"
         )));
     }
@@ -127,28 +132,33 @@ async fn reach(
 }
 
 /// Has people say whether what is not listed may be reached.
-async fn ask(target: &Target, served: &Served, seat: &mut Seat, client: &TcpStream) -> Result<(), Refusal> {
+async fn ask_people(
+    target: &HostTarget,
+    served: &ServedCall,
+    seat: &mut ConnectionSlot,
+    client: &TcpStream,
+) -> Result<(), ProxyRefusal> {
     let (host, not_listed) = (target.to_string(), format!("{target} is not in sandbox.network.hosts"));
     if !served.asks.can_ask() {
-        return Err(Refusal::Closed(not_listed));
+        return Err(ProxyRefusal::Closed(not_listed));
     }
     let given_up = format!("{not_listed}, and the command gave up before a person had answered");
-    let asked = async {
+    let question = async {
         served.note_unanswered(host.clone(), given_up.clone());
-        served.asks.host(&host, hung_up(client)).await
+        served.asks.ask_host(&host, hung_up(client)).await
     };
-    let Some(answered) = seat.leave_until(asked).await else {
+    let Some(answered) = seat.leave_until(question).await else {
         let many = format!("{not_listed}, and {WAITING} connections of this command wait for a person already");
-        return Err(Refusal::Away(many));
+        return Err(ProxyRefusal::Away(many));
     };
     match answered {
-        Some(Answered::No(why)) => Err(Refusal::Denied(format!("{not_listed}, and {why}"))),
+        Some(HostAccessAnswer::No(why)) => Err(ProxyRefusal::Denied(format!("{not_listed}, and {why}"))),
         // What a program has given up, and may have asked for anew, is not done behind its back.
-        Some(Answered::Yes) if hung_up(client).now_or_never().is_none() => {
-            served.forget(&host);
+        Some(HostAccessAnswer::Yes) if hung_up(client).now_or_never().is_none() => {
+            served.forget_refused(&host);
             Ok(())
         }
-        Some(Answered::Yes) | None => Err(Refusal::Away(given_up)),
+        Some(HostAccessAnswer::Yes) | None => Err(ProxyRefusal::Away(given_up)),
     }
 }
 
@@ -162,18 +172,18 @@ async fn hung_up(client: &TcpStream) {
     }
 }
 
-async fn tunnel(mut client: TcpStream, mut upstream: TcpStream, rest: &[u8]) -> io::Result<()> {
+async fn run_tunnel(mut client: TcpStream, mut upstream: TcpStream, rest: &[u8]) -> io::Result<()> {
     client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
     upstream.write_all(rest).await?;
     copy_bidirectional(&mut client, &mut upstream).await.map(drop)
 }
 
 /// One request and its answer: the host was told to close behind it.
-async fn page(
+async fn forward_page(
     mut client: TcpStream,
     mut upstream: TcpStream,
     head: &[u8],
-    body: Body,
+    body: BodyFraming,
     rest: Vec<u8>,
 ) -> io::Result<()> {
     let (from_client, mut to_client) = client.split();
@@ -182,13 +192,13 @@ async fn page(
         to_host.write_all(head).await?;
         let mut sent = rest.chain(from_client);
         match body {
-            Body::Length(length) => {
+            BodyFraming::Length(length) => {
                 copy(&mut (&mut sent).take(length), &mut to_host).await?;
                 // A second request has to come over another connection. It is read and dropped: left unread it would have the
                 // kernel drop the answer to the first.
                 copy(&mut sent.take(FAREWELL.1), &mut tokio::io::sink()).await?;
             }
-            Body::Chunked => drop(copy(&mut sent, &mut to_host).await?),
+            BodyFraming::Chunked => drop(copy(&mut sent, &mut to_host).await?),
         }
         std::future::pending::<io::Result<()>>().await
     };
@@ -198,18 +208,18 @@ async fn page(
     };
     tokio::select! {
         answered = answering => answered,
-        asked = asking => asked,
+        outcome = asking => outcome,
     }
 }
 
-async fn refuse(mut client: TcpStream, refusal: &Refusal, served: &Served) {
+async fn send_refusal(mut client: TcpStream, refusal: &ProxyRefusal, served: &ServedCall) {
     let (status, text) = match refusal {
-        Refusal::Malformed(why) => ("400 Bad Request", (*why).to_owned()),
+        ProxyRefusal::Malformed(why) => ("400 Bad Request", (*why).to_owned()),
         // What a person runs by hand is no call, which could need something.
-        Refusal::Closed(why) if served.call.is_empty() => ("403 Forbidden", why.clone()),
-        Refusal::Closed(why) => ("403 Forbidden", format!("{why}. {ASK}")),
-        Refusal::Denied(why) => ("403 Forbidden", why.clone()),
-        Refusal::Away(why) => ("502 Bad Gateway", why.clone()),
+        ProxyRefusal::Closed(why) if served.call.is_empty() => ("403 Forbidden", why.clone()),
+        ProxyRefusal::Closed(why) => ("403 Forbidden", format!("{why}. {ASK}")),
+        ProxyRefusal::Denied(why) => ("403 Forbidden", why.clone()),
+        ProxyRefusal::Away(why) => ("502 Bad Gateway", why.clone()),
     };
     let length = text.len() + 1;
     let answer = format!(

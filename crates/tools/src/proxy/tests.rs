@@ -14,22 +14,22 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{CONNECTIONS, Proxy, WAITING};
-use crate::asking::{Answered, Asks, People};
+use super::{CONNECTIONS, HostProxy, WAITING};
+use crate::live_questions::{CallQuestions, HostAccessAnswer, HostApprover};
 
 /// A proxy for the listed hosts with a call that runs.
-struct Case {
-    proxy: Proxy,
+struct ProxyFixture {
+    proxy: HostProxy,
     port: u16,
 }
 
-impl Case {
-    fn new(hosts: &[&str], asks: Asks) -> Self {
+impl ProxyFixture {
+    fn new(hosts: &[&str], asks: CallQuestions) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        let proxy = Proxy::start(listener, hosts).unwrap();
-        proxy.begin("call", asks);
+        let proxy = HostProxy::start(listener, hosts).unwrap();
+        proxy.begin_call("call", asks);
         Self { proxy, port }
     }
 
@@ -51,9 +51,9 @@ impl Case {
 }
 
 async fn rest(client: &mut TcpStream) -> String {
-    let mut said = Vec::new();
-    client.read_to_end(&mut said).await.unwrap();
-    String::from_utf8(said).unwrap()
+    let mut bytes = Vec::new();
+    client.read_to_end(&mut bytes).await.unwrap();
+    String::from_utf8(bytes).unwrap()
 }
 
 /// A host with its address.
@@ -75,11 +75,11 @@ async fn head(connection: &mut TcpStream) -> String {
 #[tokio::test]
 async fn either_side_of_a_tunnel_may_say_that_it_is_done() {
     let (host, address) = host().await;
-    let case = Case::new(&[&address], Asks::default());
+    let case = ProxyFixture::new(&[&address], CallQuestions::default());
     let answering = async {
         let (mut connection, _) = host.accept().await.unwrap();
-        let heard = rest(&mut connection).await;
-        connection.write_all(format!("heard {}", heard.len()).as_bytes()).await.unwrap();
+        let received = rest(&mut connection).await;
+        connection.write_all(format!("heard {}", received.len()).as_bytes()).await.unwrap();
     };
     let asking = async {
         let mut client = case.tunnel(&address).await;
@@ -110,14 +110,14 @@ async fn bodies_arrive_whole_and_answers_come_back() {
         [(format!("Content-Length: {}", body.len()), &body), ("Transfer-Encoding: chunked".to_owned(), &parts)]
     {
         let (host, address) = host().await;
-        let case = Case::new(&[&address], Asks::default());
+        let case = ProxyFixture::new(&[&address], CallQuestions::default());
         let answering = async {
             let (mut connection, _) = host.accept().await.unwrap();
-            let said = head(&mut connection).await;
-            assert!(said.starts_with("POST /in?a=b HTTP/1.1\r\n") && said.contains(&field), "{said}");
-            let mut heard = vec![0; sent.len()];
-            connection.read_exact(&mut heard).await.unwrap();
-            assert_eq!(String::from_utf8(heard).unwrap(), *sent);
+            let request = head(&mut connection).await;
+            assert!(request.starts_with("POST /in?a=b HTTP/1.1\r\n") && request.contains(&field), "{request}");
+            let mut received = vec![0; sent.len()];
+            connection.read_exact(&mut received).await.unwrap();
+            assert_eq!(String::from_utf8(received).unwrap(), *sent);
             connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
         };
         let asking = async {
@@ -134,27 +134,27 @@ async fn bodies_arrive_whole_and_answers_come_back() {
 #[tokio::test]
 async fn a_second_request_of_a_connection_goes_nowhere() {
     let ((host, address), (other, elsewhere)) = (host().await, host().await);
-    let case = Case::new(&[&address, &elsewhere], Asks::default());
+    let case = ProxyFixture::new(&[&address, &elsewhere], CallQuestions::default());
     let second = format!("GET http://{elsewhere}/ HTTP/1.1\r\n\r\n");
     let mut client = case.says(&format!("GET http://{address}/ HTTP/1.1\r\n\r\n{second}")).await;
     let (mut connection, _) = host.accept().await.unwrap();
-    let said = head(&mut connection).await;
-    assert_eq!(said, format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"));
+    let request = head(&mut connection).await;
+    assert_eq!(request, format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"));
     connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst").await.unwrap();
     connection.shutdown().await.unwrap();
     assert!(rest(&mut client).await.ends_with("\r\n\r\nfirst"));
     drop(client);
     assert_eq!(rest(&mut connection).await, "", "nothing of the second request is told to the first host");
     // Whoever connects there now is the first.
-    let asked = case.tunnel(&elsewhere).await;
+    let tunnel = case.tunnel(&elsewhere).await;
     let (accepted, _) = other.accept().await.unwrap();
-    drop((asked, accepted));
+    drop((tunnel, accepted));
 }
 
 #[tokio::test]
 async fn no_more_connections_than_a_shell_may_have_are_open_at_a_time() {
     let (host, address) = host().await;
-    let case = Arc::new(Case::new(&[&address], Asks::default()));
+    let case = Arc::new(ProxyFixture::new(&[&address], CallQuestions::default()));
     let (open, most, done) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let all = CONNECTIONS + 40;
@@ -192,33 +192,33 @@ async fn no_more_connections_than_a_shell_may_have_are_open_at_a_time() {
 #[tokio::test]
 async fn the_end_of_a_call_cuts_its_connections_and_tells_what_was_refused() {
     let (host, address) = host().await;
-    let case = Case::new(&[&address], Asks::default());
+    let case = ProxyFixture::new(&[&address], CallQuestions::default());
     let mut client = case.tunnel(&address).await;
     let (mut connection, _) = host.accept().await.unwrap();
     let mut refused = case.says("CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n").await;
-    let said = rest(&mut refused).await;
-    assert!(said.starts_with("HTTP/1.1 403 Forbidden") && said.contains("\"hosts\""), "{said}");
-    let told = BTreeMap::from([("127.0.0.1:1 is not in sandbox.network.hosts".to_owned(), true)]);
-    assert_eq!(case.proxy.end(), told);
+    let answer = rest(&mut refused).await;
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden") && answer.contains("\"hosts\""), "{answer}");
+    let expected = BTreeMap::from([("127.0.0.1:1 is not in sandbox.network.hosts".to_owned(), true)]);
+    assert_eq!(case.proxy.end_call(), expected);
     assert_eq!((rest(&mut client).await, rest(&mut connection).await), (String::new(), String::new()));
     // What asks without a call is not heard.
     assert_eq!(rest(&mut case.says("").await).await, "");
 }
 
 /// Says the same to whoever asks.
-struct Says(Answered);
+struct FixedApprover(HostAccessAnswer);
 
-impl People for Says {
-    fn host(&self, _: Arc<str>) -> BoxFuture<'_, Answered> {
+impl HostApprover for FixedApprover {
+    fn approve_host(&self, _: Arc<str>) -> BoxFuture<'_, HostAccessAnswer> {
         Box::pin(std::future::ready(self.0.clone()))
     }
 }
 
 /// Never says anything.
-struct Silent;
+struct SilentApprover;
 
-impl People for Silent {
-    fn host(&self, _: Arc<str>) -> BoxFuture<'_, Answered> {
+impl HostApprover for SilentApprover {
+    fn approve_host(&self, _: Arc<str>) -> BoxFuture<'_, HostAccessAnswer> {
         Box::pin(std::future::pending())
     }
 }
@@ -226,39 +226,40 @@ impl People for Silent {
 #[tokio::test]
 async fn what_nobody_listed_is_for_people_to_say() {
     let (host, address) = host().await;
-    let case = Case::new(&["a.org"], Asks::new(Says(Answered::Yes)));
+    let case = ProxyFixture::new(&["a.org"], CallQuestions::new(FixedApprover(HostAccessAnswer::Yes)));
     let client = case.tunnel(&address).await;
     host.accept().await.unwrap();
     drop(client);
-    assert_eq!(case.proxy.end(), BTreeMap::new());
+    assert_eq!(case.proxy.end_call(), BTreeMap::new());
 
-    case.proxy.begin("next", Asks::new(Says(Answered::No("a person refused it".to_owned()))));
-    let said = rest(&mut case.says(&format!("GET http://{address}/ HTTP/1.1\r\n\r\n")).await).await;
-    assert!(said.starts_with("HTTP/1.1 403 Forbidden") && said.contains("a person refused it"), "{said}");
-    assert!(!said.contains("Ask for exactly"), "{said}");
-    let told = format!("{address} is not in sandbox.network.hosts, and a person refused it");
-    assert_eq!(case.proxy.end(), BTreeMap::from([(told, false)]));
+    case.proxy
+        .begin_call("next", CallQuestions::new(FixedApprover(HostAccessAnswer::No("a person refused it".to_owned()))));
+    let answer = rest(&mut case.says(&format!("GET http://{address}/ HTTP/1.1\r\n\r\n")).await).await;
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden") && answer.contains("a person refused it"), "{answer}");
+    assert!(!answer.contains("Ask for exactly"), "{answer}");
+    let expected = format!("{address} is not in sandbox.network.hosts, and a person refused it");
+    assert_eq!(case.proxy.end_call(), BTreeMap::from([(expected, false)]));
 
-    case.proxy.begin("last", Asks::new(Silent));
+    case.proxy.begin_call("last", CallQuestions::new(SilentApprover));
     let mut client = case.says(&format!("CONNECT {address} HTTP/1.1\r\n\r\n")).await;
     tokio::join!(async { assert_eq!(rest(&mut client).await, "") }, async {
         tokio::task::yield_now().await;
-        case.proxy.end();
+        case.proxy.end_call();
     });
 }
 
 /// Says yes once it has leave to.
-struct Late {
-    asked: Arc<Semaphore>,
+struct GatedApprover {
+    questions: Arc<Semaphore>,
     leave: Arc<Semaphore>,
 }
 
-impl People for Late {
-    fn host(&self, _: Arc<str>) -> BoxFuture<'_, Answered> {
+impl HostApprover for GatedApprover {
+    fn approve_host(&self, _: Arc<str>) -> BoxFuture<'_, HostAccessAnswer> {
         Box::pin(async {
-            self.asked.add_permits(1);
+            self.questions.add_permits(1);
             self.leave.acquire().await.unwrap().forget();
-            Answered::Yes
+            HostAccessAnswer::Yes
         })
     }
 }
@@ -266,11 +267,14 @@ impl People for Late {
 #[tokio::test]
 async fn what_a_program_gave_up_while_a_person_was_asked_is_not_done() {
     let ((host, address), (listed, open)) = (host().await, host().await);
-    let (asked, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let case = Case::new(&[&open], Asks::new(Late { asked: Arc::clone(&asked), leave: Arc::clone(&leave) }));
+    let (questions, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let case = ProxyFixture::new(
+        &[&open],
+        CallQuestions::new(GatedApprover { questions: Arc::clone(&questions), leave: Arc::clone(&leave) }),
+    );
     let pay = |number| format!("POST http://{address}/pay/{number} HTTP/1.1\r\nContent-Length: 1\r\n\r\nb");
     let first = case.says(&pay(0)).await;
-    asked.acquire().await.unwrap().forget();
+    questions.acquire().await.unwrap().forget();
     // Those that wait for their turn leave their seats to others when they go.
     let mut others = Vec::new();
     for number in 1..CONNECTIONS {
@@ -287,14 +291,14 @@ async fn what_a_program_gave_up_while_a_person_was_asked_is_not_done() {
     connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
     drop(connection);
     assert!(rest(&mut last).await.ends_with("ok"));
-    assert_eq!(asked.available_permits(), 0, "people were asked once");
-    assert_eq!(case.proxy.end(), BTreeMap::new());
+    assert_eq!(questions.available_permits(), 0, "people were asked once");
+    assert_eq!(case.proxy.end_call(), BTreeMap::new());
 }
 
 #[tokio::test]
 async fn whoever_waits_for_a_person_keeps_no_seat_and_too_many_are_refused() {
     let (host, address) = host().await;
-    let case = Case::new(&[&address], Asks::new(Silent));
+    let case = ProxyFixture::new(&[&address], CallQuestions::new(SilentApprover));
     let mut waiting = Vec::new();
     for _ in 0..WAITING + CONNECTIONS {
         waiting.push(case.says("CONNECT a.org:443 HTTP/1.1\r\n\r\n").await);
@@ -304,19 +308,22 @@ async fn whoever_waits_for_a_person_keeps_no_seat_and_too_many_are_refused() {
     host.accept().await.unwrap();
     drop(tunnel);
     for client in waiting.split_off(WAITING) {
-        let said = rest(&mut { client }).await;
-        assert!(said.starts_with("HTTP/1.1 502 Bad Gateway") && said.contains("wait for a person already"), "{said}");
+        let answer = rest(&mut { client }).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 502 Bad Gateway") && answer.contains("wait for a person already"),
+            "{answer}"
+        );
     }
 }
 
 #[tokio::test]
 async fn what_nobody_had_answered_is_told_at_the_end() {
-    let asked = Arc::new(Semaphore::new(0));
-    let people = Late { asked: Arc::clone(&asked), leave: Arc::new(Semaphore::new(0)) };
-    let case = Case::new(&[], Asks::new(people));
+    let questions = Arc::new(Semaphore::new(0));
+    let people = GatedApprover { questions: Arc::clone(&questions), leave: Arc::new(Semaphore::new(0)) };
+    let case = ProxyFixture::new(&[], CallQuestions::new(people));
     let client = case.says("CONNECT a.org:443 HTTP/1.1\r\n\r\n").await;
-    asked.acquire().await.unwrap().forget();
-    let told = "a.org:443 is not in sandbox.network.hosts, and the command gave up before a person had answered";
-    assert_eq!(case.proxy.end(), BTreeMap::from([(told.to_owned(), true)]));
+    questions.acquire().await.unwrap().forget();
+    let expected = "a.org:443 is not in sandbox.network.hosts, and the command gave up before a person had answered";
+    assert_eq!(case.proxy.end_call(), BTreeMap::from([(expected.to_owned(), true)]));
     drop(client);
 }

@@ -11,7 +11,7 @@ const COUNTED: u64 = 256 << 20;
 
 /// Which lines.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct LineRange {
     /// From 1.
     pub(crate) first: usize,
     pub(crate) lines: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Wanted {
 
 /// The lines that were wanted, as far as they fit.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct TextExcerpt {
     /// Without their ends; what is no UTF-8 is marked.
     pub(crate) lines: Vec<String>,
     /// Lines of the whole text, a line end at the very end counting no other; absent if it is too long to count.
@@ -34,21 +34,21 @@ pub(crate) struct Part {
 }
 
 /// Reads until enough is known, or until `stopped` says so.
-pub(crate) fn take(text: impl Read, wanted: Wanted, stopped: impl Fn() -> bool) -> io::Result<Part> {
+pub(crate) fn read_excerpt(text: impl Read, range: LineRange, stopped: impl Fn() -> bool) -> io::Result<TextExcerpt> {
     let mut text = BufReader::with_capacity(64 << 10, text);
-    let mut part = Part::default();
+    let mut part = TextExcerpt::default();
     let mut number = 0;
     let mut bytes = 0;
-    while let Some(line) = next_line(&mut text, wanted.bytes)? {
+    while let Some(line) = next_line(&mut text, range.bytes)? {
         if stopped() {
             return Err(io::Error::other("reading was stopped"));
         }
         number += 1;
         part.ends_with_line_end = line.ended;
-        if number < wanted.first || part.by_bytes || part.is_cut {
+        if number < range.first || part.by_bytes || part.is_cut {
             continue;
         }
-        if part.lines.len() == wanted.lines {
+        if part.lines.len() == range.lines {
             continue;
         }
         let mut start = line.start.as_slice();
@@ -56,18 +56,18 @@ pub(crate) fn take(text: impl Read, wanted: Wanted, stopped: impl Fn() -> bool) 
             start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
         }
         let content = String::from_utf8_lossy(start.strip_suffix(b"\r").unwrap_or(start)).into_owned();
-        if part.lines.is_empty() && (line.is_cut || content.len() > wanted.bytes) {
+        if part.lines.is_empty() && (line.is_cut || content.len() > range.bytes) {
             part.is_cut = true;
-            part.lines.push(start_of(&content, wanted.bytes).to_owned());
+            part.lines.push(start_of(&content, range.bytes).to_owned());
             continue;
         }
         bytes += content.len() + 1;
-        if line.is_cut || bytes > wanted.bytes {
+        if line.is_cut || bytes > range.bytes {
             part.by_bytes = true;
             continue;
         }
         part.lines.push(content);
-        if part.lines.len() == wanted.lines {
+        if part.lines.len() == range.lines {
             return count_rest(text, part, number, stopped);
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn take(text: impl Read, wanted: Wanted, stopped: impl Fn() -> bool) 
     Ok(part)
 }
 
-struct Line {
+struct BoundedLine {
     /// Without its end; no more than can be shown.
     start: Vec<u8>,
     is_cut: bool,
@@ -83,8 +83,8 @@ struct Line {
 }
 
 /// Reads a line but holds no more of it than can be shown.
-fn next_line(text: &mut impl BufRead, most: usize) -> io::Result<Option<Line>> {
-    let mut line = Line { start: Vec::new(), is_cut: false, ended: false };
+fn next_line(text: &mut impl BufRead, most: usize) -> io::Result<Option<BoundedLine>> {
+    let mut line = BoundedLine { start: Vec::new(), is_cut: false, ended: false };
     let mut any = false;
     loop {
         let chunk = text.fill_buf()?;
@@ -108,10 +108,10 @@ fn next_line(text: &mut impl BufRead, most: usize) -> io::Result<Option<Line>> {
 
 fn count_rest(
     mut text: impl BufRead,
-    mut part: Part,
+    mut part: TextExcerpt,
     mut number: usize,
     stopped: impl Fn() -> bool,
-) -> io::Result<Part> {
+) -> io::Result<TextExcerpt> {
     let mut counted = 0;
     let mut open = false;
     loop {

@@ -3,10 +3,10 @@ use std::os::unix::fs::symlink;
 use countersign_core::message::{ImageBlock, MessageBlock};
 use serde_json::json;
 
-use super::Read;
+use super::ReadTool;
 use crate::tool::{
-    EditMode,
-    testing::{Case, failure, text},
+    EditFormat,
+    testing::{ToolFixture, failure, text},
 };
 
 fn numbered(lines: usize) -> String {
@@ -15,7 +15,7 @@ fn numbered(lines: usize) -> String {
 
 #[tokio::test]
 async fn a_part_of_a_text_says_how_to_read_on() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     case.write("long", numbered(1000));
     case.write("short", "a\r\nb");
     case.write("bom", "\u{FEFF}x\n");
@@ -37,14 +37,14 @@ async fn a_part_of_a_text_says_how_to_read_on() {
         (json!({"path": "empty"}), "(empty file)", "(empty file)"),
         (json!({"path": "latin"}), "caf\u{FFFD}\n", "caf\u{FFFD}\n"),
     ] {
-        let got = case.run(&Read::default(), arguments.clone()).await;
+        let got = case.run(&ReadTool::default(), arguments.clone()).await;
         assert!(text(&got).starts_with(first) && text(&got).ends_with(last), "{arguments}: {got:?}");
     }
 }
 
 #[tokio::test]
 async fn no_more_than_50_kib_and_3000_lines_are_shown() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     case.write("many", "x\n".repeat(5000));
     case.write("wide", format!("{}\n", "w".repeat(1023)).repeat(100));
     case.write("endless", "ä".repeat(40_000));
@@ -53,7 +53,7 @@ async fn no_more_than_50_kib_and_3000_lines_are_shown() {
         ("wide", "[Showing lines 1-50 of 100. Use offset=51 to continue]"),
         ("endless", "[Line 1 is longer than 50.0 KiB: its beginning is shown; use bash for the rest]"),
     ] {
-        let got = case.run(&Read::default(), json!({"path": path, "limit": 9999})).await;
+        let got = case.run(&ReadTool::default(), json!({"path": path, "limit": 9999})).await;
         assert!(text(&got).ends_with(end), "{path}");
         assert!(text(&got).len() < 51_200 + 100, "{path}");
         assert!(got.unwrap().details.unwrap().get("truncation").is_some(), "{path}");
@@ -62,28 +62,28 @@ async fn no_more_than_50_kib_and_3000_lines_are_shown() {
 
 #[tokio::test]
 async fn lines_are_marked_as_the_settings_say() {
-    let mut case = Case::new();
+    let mut case = ToolFixture::new();
     case.write("a", "one\ntwo\n");
     case.cx.line_numbers = true;
-    assert_eq!(text(&case.run(&Read::default(), json!({"path": "a"})).await), "     1\tone\n     2\ttwo\n");
-    assert_eq!(text(&case.run(&Read::default(), json!({"path": "a", "raw": true})).await), "one\ntwo\n");
-    case.cx.edit_mode = EditMode::Hashline;
-    let got = case.run(&Read::default(), json!({"path": "a"})).await;
+    assert_eq!(text(&case.run(&ReadTool::default(), json!({"path": "a"})).await), "     1\tone\n     2\ttwo\n");
+    assert_eq!(text(&case.run(&ReadTool::default(), json!({"path": "a", "raw": true})).await), "one\ntwo\n");
+    case.cx.edit_mode = EditFormat::Hashline;
+    let got = case.run(&ReadTool::default(), json!({"path": "a"})).await;
     let first = text(&got).lines().next().unwrap().to_owned();
     assert!(first.starts_with("1#") && first.ends_with(":one"), "{first}");
 }
 
 #[tokio::test]
 async fn an_image_is_shown_and_a_folder_listed() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     case.write("sub/dot.png", b"\x89PNG\r\n\x1a\n\0");
-    let got = case.run(&Read::default(), json!({"path": "sub/dot.png"})).await.unwrap();
+    let got = case.run(&ReadTool::default(), json!({"path": "sub/dot.png"})).await.unwrap();
     let image = ImageBlock { data: "iVBORw0KGgoA".to_owned(), mime_type: "image/png".to_owned() };
     assert_eq!(
         got.content,
         [MessageBlock::from_text("Read image file sub/dot.png [image/png, 9 B]"), MessageBlock::Image(image)]
     );
-    let got = case.run(&Read::default(), json!({"path": "sub"})).await;
+    let got = case.run(&ReadTool::default(), json!({"path": "sub"})).await;
     assert_eq!(text(&got), "dot.png (9 B)");
     let resolved = case.cx.cwd.join("sub");
     assert_eq!(got.unwrap().details, Some(json!({"isDirectory": true, "resolvedPath": resolved})));
@@ -91,7 +91,7 @@ async fn an_image_is_shown_and_a_folder_listed() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_explained() {
-    let case = Case::new();
+    let case = ToolFixture::new();
     case.write("data", b"a\0b");
     case.write("a", "1\n2\n");
     case.write("own/rules", "r");
@@ -106,7 +106,7 @@ async fn what_cannot_be_read_is_explained() {
         (json!({"path": "own/rules"}), "own/rules is reserved"),
         (json!({"path": ""}), "the path is empty"),
     ] {
-        let got = case.run(&Read::default(), arguments.clone()).await;
+        let got = case.run(&ReadTool::default(), arguments.clone()).await;
         assert!(failure(&got).starts_with(want), "{arguments}: {got:?}");
     }
 }

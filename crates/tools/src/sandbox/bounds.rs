@@ -17,7 +17,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Network, calls, devices, rights, trees};
+use super::{NetworkAccess, devices, rights, syscalls, trees};
 
 /// What may be done in a folder that may be written to. No devices are made.
 const WRITE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
@@ -44,7 +44,7 @@ const SYSTEM: &[&str] = &[
 
 /// What a child and everything that it starts may touch. Paths are real.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Bounds {
+pub(crate) struct SandboxBounds {
     /// The working folder, which may lie in a protected one.
     pub(crate) workspace: Option<PathBuf>,
     /// What else may be written.
@@ -56,7 +56,7 @@ pub(crate) struct Bounds {
     /// What of all that may not be read.
     pub(crate) unreadable: Vec<PathBuf>,
     /// Whether other machines are reached.
-    pub(crate) network: Network,
+    pub(crate) network: NetworkAccess,
     /// Whether to give up where it does not hold.
     pub(crate) must_hold: bool,
 }
@@ -74,18 +74,18 @@ pub(crate) enum BoundsError {
     Rights(#[from] std::io::Error),
 }
 
-impl Bounds {
+impl SandboxBounds {
     /// Holds the calling thread and whatever it starts from now on, for good.
     ///
     /// # Errors
     /// [`BoundsError`], after which nothing may be started.
     pub(crate) fn put_on(&self) -> Result<(), BoundsError> {
         rights::give_up()?;
-        let held = self.files()?;
+        let held = self.restrict_files()?;
         if self.must_hold && !held {
             return Err(BoundsError::NotHeld);
         }
-        match calls::refuse(&self.network) {
+        match syscalls::refuse_syscalls(&self.network) {
             Err(error) if self.must_hold => Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "no system call is refused to commands");
@@ -95,7 +95,7 @@ impl Bounds {
         }
     }
 
-    fn files(&self) -> Result<bool, RulesetError> {
+    fn restrict_files(&self) -> Result<bool, RulesetError> {
         let mut unreadable = self.unreadable.clone();
         if !self.write.iter().any(|tree| Path::new(TERMINALS).starts_with(tree)) {
             unreadable.push(PathBuf::from(TERMINALS));
@@ -103,7 +103,7 @@ impl Bounds {
         let is_meant = |device: &PathBuf| {
             self.write.iter().any(|tree| tree.starts_with(devices::FOLDER) && device.starts_with(tree))
         };
-        let mut raw = devices::raw();
+        let mut raw = devices::raw_devices();
         raw.retain(|device| !is_meant(device));
         let is_read_held = self.read.is_some() || !unreadable.is_empty() || !raw.is_empty();
         let listed = self.read.is_some();
@@ -115,25 +115,25 @@ impl Bounds {
         };
         let making = AccessFs::MakeChar | AccessFs::MakeBlock;
         let mut ruleset = Ruleset::default().handle_access(WRITE | making | read)?.scope(Scope::Signal)?;
-        if self.network == Network::Off {
+        if self.network == NetworkAccess::Off {
             ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
         }
-        if self.network != Network::On {
+        if self.network != NetworkAccess::On {
             ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
         }
-        let mut rules = Rules(ruleset.create()?);
+        let mut rules = LandlockRules(ruleset.create()?);
         for tree in self.workspace.iter().chain(&self.write) {
-            let own: Vec<PathBuf> = self.beside(tree, &self.protected, &raw);
-            for part in trees::less(tree, &own) {
-                rules = rules.allow(&part, WRITE, WRITE_FILE)?;
+            let own: Vec<PathBuf> = self.excluded_within(tree, &self.protected, &raw);
+            for part in trees::without_trees(tree, &own) {
+                rules = rules.allow_path(&part, WRITE, WRITE_FILE)?;
             }
         }
         for device in DEVICES {
-            rules = rules.allow(Path::new(device), WRITE_FILE, WRITE_FILE)?;
+            rules = rules.allow_path(Path::new(device), WRITE_FILE, WRITE_FILE)?;
         }
         if is_read_held {
             let everything = vec![PathBuf::from("/")];
-            let system = SYSTEM.iter().map(|path| trees::real(Path::new(path)));
+            let system = SYSTEM.iter().map(|path| trees::real_path(Path::new(path)));
             let named = self.read.as_ref().map(|read| {
                 read.iter().cloned().chain(system).chain(self.workspace.clone()).chain(self.write.clone()).collect()
             });
@@ -141,9 +141,9 @@ impl Bounds {
             let mut trees_read: Vec<PathBuf> = named.unwrap_or(everything);
             trees_read.extend(self.workspace.clone());
             for tree in trees_read {
-                let own = self.beside(&tree, &unreadable, &raw);
-                for part in trees::less(&tree, &own) {
-                    rules = rules.allow(&part, read, read_file)?;
+                let own = self.excluded_within(&tree, &unreadable, &raw);
+                for part in trees::without_trees(&tree, &own) {
+                    rules = rules.allow_path(&part, read, read_file)?;
                 }
             }
         }
@@ -153,7 +153,7 @@ impl Bounds {
 
     /// What of `own` counts for `tree`: for the working folder only what lies inside. The `raw` devices do where it holds all of
     /// them.
-    fn beside(&self, tree: &PathBuf, own: &[PathBuf], raw: &[PathBuf]) -> Vec<PathBuf> {
+    fn excluded_within(&self, tree: &PathBuf, own: &[PathBuf], raw: &[PathBuf]) -> Vec<PathBuf> {
         let is_workspace = self.workspace.as_ref() == Some(tree);
         let of_own = own.iter().filter(|path| !is_workspace || (path.starts_with(tree) && *path != tree));
         let raw = if Path::new(devices::FOLDER).starts_with(tree) { raw } else { &[] };
@@ -161,19 +161,19 @@ impl Bounds {
     }
 }
 
-struct Rules(RulesetCreated);
+struct LandlockRules(RulesetCreated);
 
-impl Rules {
+impl LandlockRules {
     /// Allows something in the tree at `path`, or with the file there; what is not there is passed over.
-    fn allow(self, path: &Path, tree: BitFlags<AccessFs>, file: BitFlags<AccessFs>) -> Result<Self, RulesetError> {
-        let Some(found) = beneath(path) else { return Ok(self) };
+    fn allow_path(self, path: &Path, tree: BitFlags<AccessFs>, file: BitFlags<AccessFs>) -> Result<Self, RulesetError> {
+        let Some(found) = open_real(path) else { return Ok(self) };
         let rights = if path.is_dir() { tree } else { file };
         Ok(Self(self.0.add_rule(PathBeneath::new(found, rights))?))
     }
 }
 
 /// Opens what is at `path`, which is real, without following a link that was put there, or in the place of a folder above it, meanwhile.
-fn beneath(path: &Path) -> Option<OwnedFd> {
+fn open_real(path: &Path) -> Option<OwnedFd> {
     let found = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).ok()?;
     let is_link =
         nix::sys::stat::fstat(&found).is_ok_and(|stat| stat.st_mode & nix::libc::S_IFMT == nix::libc::S_IFLNK);

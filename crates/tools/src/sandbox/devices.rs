@@ -23,19 +23,19 @@ const OWN: &str = "tty";
 const ELSEWHERE: [&str; 4] = ["pts", "shm", "mqueue", "hugepages"];
 
 /// Those that are there.
-pub(super) fn raw() -> Vec<PathBuf> {
+pub(super) fn raw_devices() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    look(Path::new(FOLDER), "", &mut found);
+    collect_devices(Path::new(FOLDER), "", &mut found);
     found
 }
 
-fn look(folder: &Path, below: &str, found: &mut Vec<PathBuf>) {
+fn collect_devices(folder: &Path, below: &str, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let Ok(kind) = entry.file_type() else { continue };
         let name = format!("{below}{}", entry.file_name().to_string_lossy());
         if kind.is_dir() && !ELSEWHERE.contains(&name.as_str()) {
-            look(&entry.path(), &format!("{name}/"), found);
+            collect_devices(&entry.path(), &format!("{name}/"), found);
         } else if is_raw(&name, kind) {
             found.push(entry.path());
         }

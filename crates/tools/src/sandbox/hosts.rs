@@ -12,29 +12,29 @@ const USUAL: [u16; 2] = [80, 443];
 /// An entry: a name, all names below one, or an address, and perhaps a port. Without one it stands for 80 and 443.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Host {
-    named: Named,
+pub struct HostPattern {
+    named: HostMatcher,
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Named {
-    One(Place),
+enum HostMatcher {
+    One(HostAddress),
     /// Every name that ends with a dot and this.
     Below(String),
 }
 
 /// A name, lower-case and without a dot at its end, or an address that was written as one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum HostAddress {
     Name(String),
     Address(IpAddr),
 }
 
 /// Where somebody wants to go.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Target {
-    pub(crate) place: Place,
+pub(crate) struct HostTarget {
+    pub(crate) place: HostAddress,
     pub(crate) port: u16,
 }
 
@@ -48,55 +48,55 @@ pub struct HostError {
     why: Cow<'static, str>,
 }
 
-impl Host {
+impl HostPattern {
     /// What is expected where something else was found.
     pub const EXPECTED: &'static str = "a host such as crates.io, *.debian.org or api.example.com:8443";
 
     /// Reads an entry that stands for one host, in the one form in which rules are matched against it.
-    pub(crate) fn exactly(text: &str) -> Result<Self, HostError> {
+    pub(crate) fn parse_exact(text: &str) -> Result<Self, HostError> {
         let wrong = |why: Cow<'static, str>| HostError { text: text.to_owned(), why };
         match text.parse::<Self>()? {
-            Self { named: Named::Below(_), .. } => Err(wrong("a call asks for each host by its own name".into())),
+            Self { named: HostMatcher::Below(_), .. } => Err(wrong("a call asks for each host by its own name".into())),
             host if host.to_string() != text => Err(wrong(format!("it is written {host}").into())),
             host => Ok(host),
         }
     }
 
     /// Whether `target` may be reached because of it.
-    pub(crate) fn lets(&self, target: &Target) -> bool {
+    pub(crate) fn allows_target(&self, target: &HostTarget) -> bool {
         let port = self.port.map_or_else(|| USUAL.contains(&target.port), |port| port == target.port);
         port && match (&self.named, &target.place) {
-            (Named::One(place), wanted) => place == wanted,
-            (Named::Below(above), Place::Name(name)) => {
+            (HostMatcher::One(place), requested) => place == requested,
+            (HostMatcher::Below(above), HostAddress::Name(name)) => {
                 name.strip_suffix(above.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
-            (Named::Below(_), Place::Address(_)) => false,
+            (HostMatcher::Below(_), HostAddress::Address(_)) => false,
         }
     }
 }
 
-impl Target {
+impl HostTarget {
     /// Reads `host:port`, or `host` where `usual` says which port is meant then.
     pub(crate) fn parse(text: &str, usual: Option<u16>) -> Result<Self, HostError> {
         let wrong = |why: &'static str| HostError { text: text.to_owned(), why: why.into() };
-        let (host, port) = split(text).map_err(wrong)?;
+        let (host, port) = split_port(text).map_err(wrong)?;
         let port = port.or(usual).ok_or_else(|| wrong("a port is missing"))?;
-        Ok(Self { place: place(host).map_err(wrong)?, port })
+        Ok(Self { place: parse_host(host).map_err(wrong)?, port })
     }
 }
 
-impl FromStr for Host {
+impl FromStr for HostPattern {
     type Err = HostError;
 
     fn from_str(text: &str) -> Result<Self, HostError> {
         let wrong = |why: &'static str| HostError { text: text.to_owned(), why: why.into() };
-        let (host, port) = split(text).map_err(wrong)?;
+        let (host, port) = split_port(text).map_err(wrong)?;
         let named = match host.strip_prefix("*.") {
-            None => Named::One(place(host).map_err(wrong)?),
-            Some(above) => match place(above).map_err(wrong)? {
-                Place::Name(name) if name.contains('.') => Named::Below(name),
-                Place::Name(_) => return Err(wrong("it would be everything below a name without a dot")),
-                Place::Address(_) => return Err(wrong("there are no names below an address")),
+            None => HostMatcher::One(parse_host(host).map_err(wrong)?),
+            Some(above) => match parse_host(above).map_err(wrong)? {
+                HostAddress::Name(name) if name.contains('.') => HostMatcher::Below(name),
+                HostAddress::Name(_) => return Err(wrong("it would be everything below a name without a dot")),
+                HostAddress::Address(_) => return Err(wrong("there are no names below an address")),
             },
         };
         Ok(Self { named, port })
@@ -104,7 +104,7 @@ impl FromStr for Host {
 }
 
 /// Parts a host and a port, if there is one. An address of version 6 stands in brackets.
-fn split(text: &str) -> Result<(&str, Option<u16>), &'static str> {
+fn split_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     if text.contains("://") || text.contains('/') {
         return Err("it is an address of a page; write the host alone");
     }
@@ -129,14 +129,14 @@ fn split(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     }
 }
 
-fn place(text: &str) -> Result<Place, &'static str> {
+fn parse_host(text: &str) -> Result<HostAddress, &'static str> {
     if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let address = inner.parse().map_err(|_| "in the brackets there is no address of version 6")?;
         // One of version 4 in the form of version 6 leads to the same place, and is shown and ruled as that.
-        return Ok(Place::Address(IpAddr::V6(address).to_canonical()));
+        return Ok(HostAddress::Address(IpAddr::V6(address).to_canonical()));
     }
     if let Ok(address) = text.parse() {
-        return Ok(Place::Address(IpAddr::V4(address)));
+        return Ok(HostAddress::Address(IpAddr::V4(address)));
     }
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     if name.is_empty() {
@@ -162,10 +162,10 @@ fn place(text: &str) -> Result<Place, &'static str> {
     if last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x") {
         return Err("it looks like an address, but is not written as one");
     }
-    Ok(Place::Name(name))
+    Ok(HostAddress::Name(name))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HostAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => f.write_str(name),
@@ -175,23 +175,23 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for HostTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.place, self.port)
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.named {
-            Named::One(place) => place.fmt(f)?,
-            Named::Below(above) => write!(f, "*.{above}")?,
+            HostMatcher::One(place) => place.fmt(f)?,
+            HostMatcher::Below(above) => write!(f, "*.{above}")?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
-impl TryFrom<String> for Host {
+impl TryFrom<String> for HostPattern {
     type Error = HostError;
 
     fn try_from(text: String) -> Result<Self, HostError> {
@@ -199,15 +199,15 @@ impl TryFrom<String> for Host {
     }
 }
 
-impl From<Host> for String {
-    fn from(host: Host) -> Self {
+impl From<HostPattern> for String {
+    fn from(host: HostPattern) -> Self {
         host.to_string()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Host, Target};
+    use super::{HostPattern, HostTarget};
 
     #[test]
     fn an_entry_lets_what_it_names_and_nothing_else() {
@@ -227,8 +227,8 @@ mod tests {
             ("127.0.0.1:9", "[::7f00:1]:9", false),
             ("[::1]:443", "[0:0::1]:443", true),
         ] {
-            let entry: Host = entry.parse().unwrap();
-            assert_eq!(entry.lets(&Target::parse(target, None).unwrap()), want, "{entry} {target}");
+            let entry: HostPattern = entry.parse().unwrap();
+            assert_eq!(entry.allows_target(&HostTarget::parse(target, None).unwrap()), want, "{entry} {target}");
         }
     }
 
@@ -244,10 +244,11 @@ mod tests {
             ("[2001:DB8:0::7]:443", Some("[2001:db8::7]:443")),
             ("evil.org:0443", Some("evil.org:443")),
         ] {
-            let told = Host::exactly(text).err().map(|error| error.to_string());
-            let is_so =
-                told.as_ref().is_none_or(|told| told.contains(&format!("it is written {}.", written.unwrap_or("-"))));
-            assert!(is_so && told.is_some() == written.is_some(), "{text}: {told:?}");
+            let error = HostPattern::parse_exact(text).err().map(|error| error.to_string());
+            let is_so = error
+                .as_ref()
+                .is_none_or(|message| message.contains(&format!("it is written {}.", written.unwrap_or("-"))));
+            assert!(is_so && error.is_some() == written.is_some(), "{text}: {error:?}");
         }
     }
 
@@ -270,8 +271,8 @@ mod tests {
             ("0x7f000001", "looks like an address"),
             ("2130706433", "looks like an address"),
         ] {
-            let told = text.parse::<Host>().unwrap_err().to_string();
-            assert!(told.contains(why), "{text}: {told}");
+            let error = text.parse::<HostPattern>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 }

@@ -8,28 +8,28 @@ use landlock::{ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as
 
 /// What a kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kernel {
+pub struct KernelSupport {
     /// The first version of landlock's interface with all that it has; 0 is no landlock. Only 1, 3, 4 and 6 are told apart.
     pub landlock: u8,
     /// Whether system calls can be refused.
     pub seccomp: bool,
 }
 
-impl Kernel {
+impl KernelSupport {
     /// Without either.
     pub const NONE: Self = Self { landlock: 0, seccomp: false };
 
     /// The one that runs; looked at once.
-    pub fn here() -> Self {
-        static HERE: OnceLock<Kernel> = OnceLock::new();
+    pub fn running_kernel() -> Self {
+        static HERE: OnceLock<KernelSupport> = OnceLock::new();
         *HERE.get_or_init(|| {
             let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
-            Self { landlock: landlock(), seccomp: actions.split_whitespace().any(|action| action == "errno") }
+            Self { landlock: landlock_version(), seccomp: actions.split_whitespace().any(|action| action == "errno") }
         })
     }
 
     /// What it lacks, if anything, in words that follow "and".
-    pub fn lacks(self) -> Option<String> {
+    pub fn missing_support(self) -> Option<String> {
         let landlock = match self.landlock {
             0 => Some("this kernel has no landlock (it came with Linux 5.13, and can be turned off at boot)"),
             1 | 2 => Some("the landlock of this kernel is too old (version 3 came with Linux 6.2)"),
@@ -41,7 +41,7 @@ impl Kernel {
     }
 }
 
-fn landlock() -> u8 {
+fn landlock_version() -> u8 {
     let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let files = |version| strict().handle_access(AccessFs::from_all(version)).and_then(Ruleset::create).is_ok();
     let network = || strict().handle_access(AccessNet::from_all(ABI::V4)).and_then(Ruleset::create).is_ok();
@@ -57,7 +57,7 @@ fn landlock() -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::Kernel;
+    use super::KernelSupport;
 
     #[test]
     fn a_kernel_lacks_what_does_not_hold() {
@@ -68,7 +68,7 @@ mod tests {
             (0, true, Some("no landlock")),
             (6, false, Some("seccomp is missing")),
         ] {
-            let got = Kernel { landlock, seccomp }.lacks();
+            let got = KernelSupport { landlock, seccomp }.missing_support();
             assert_eq!(got.is_some(), want.is_some(), "{landlock} {seccomp}");
             assert!(want.is_none_or(|want| got.unwrap().contains(want)), "{landlock} {seccomp}");
         }

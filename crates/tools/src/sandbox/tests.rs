@@ -5,26 +5,26 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Kernel, Mode, Network, OnMissing, Sandbox, Settings};
+use super::{KernelSupport, NetworkAccess, OnMissingKernel, Sandbox, SandboxMode, SandboxSettings};
 use crate::{
-    Shells,
-    bash::Bash,
-    exec::{Launcher, tests::AS_CHILD},
+    SessionShell,
+    bash::BashTool,
+    exec::{ExecLauncher, tests::AS_CHILD},
     tool::{
-        Tool as _,
-        testing::{Case, failure, text},
+        AgentTool as _,
+        testing::{ToolFixture, failure, text},
     },
-    write::Write,
+    write::WriteTool,
 };
 
 /// A workspace, and beside it what is the gateway's own, what is temporary and what is neither.
-struct World {
-    case: Case,
+struct SandboxFixture {
+    case: ToolFixture,
     beside: tempfile::TempDir,
 }
 
-impl World {
-    fn new(settings: Settings, kernel: Option<Kernel>) -> Self {
+impl SandboxFixture {
+    fn new(settings: SandboxSettings, kernel: Option<KernelSupport>) -> Self {
         let beside = tempfile::tempdir().unwrap();
         for folder in ["own", "temporary", "outside", "more"] {
             fs::create_dir(beside.path().join(folder)).unwrap();
@@ -32,18 +32,18 @@ impl World {
         fs::write(beside.path().join("own/rules"), "deny").unwrap();
         fs::write(beside.path().join("own/key"), "secret").unwrap();
         let at = |name: &str| beside.path().join(name);
-        let settings = Settings {
+        let settings = SandboxSettings {
             write: settings.write.iter().map(|path| beside.path().join(path)).collect(),
             temporary: Some(vec![at("temporary")]),
             read: settings.read.map(|read| read.iter().map(|path| beside.path().join(path)).collect()),
             ..settings
         };
         let sandbox = Sandbox::new(settings, vec![at("own")], vec![at("own/key")]);
-        let sandbox = kernel.map_or_else(|| sandbox.clone(), |kernel| sandbox.on(kernel));
-        let mut case = Case::new();
+        let sandbox = kernel.map_or_else(|| sandbox.clone(), |kernel| sandbox.on_kernel(kernel));
+        let mut case = ToolFixture::new();
         let launcher =
-            Launcher { program: std::env::current_exe().unwrap(), leading_args: AS_CHILD.map(Into::into).to_vec() };
-        case.cx.shells = Shells::held(launcher, sandbox);
+            ExecLauncher { program: std::env::current_exe().unwrap(), leading_args: AS_CHILD.map(Into::into).to_vec() };
+        case.cx.shells = SessionShell::with_sandbox(launcher, sandbox);
         Self { case, beside }
     }
 
@@ -52,7 +52,7 @@ impl World {
     }
 
     async fn run(&self, arguments: Value) -> String {
-        text(&self.case.run(&Bash::default().in_sandbox(self.case.cx.shells.sandbox()), arguments).await).to_owned()
+        text(&self.case.run(&BashTool::default().in_sandbox(self.case.cx.shells.sandbox()), arguments).await).to_owned()
     }
 
     async fn says(&self, command: &str) -> String {
@@ -62,15 +62,15 @@ impl World {
 
 /// Whether this kernel can hold commands. Where it cannot, that it is told is what is shown.
 async fn holds() -> bool {
-    let Some(lacks) = Kernel::here().lacks() else { return true };
-    let world = World::new(Settings { mode: Mode::Guard, ..Settings::default() }, None);
-    let result = world.case.run(&Bash::default(), json!({"command": "true"})).await;
+    let Some(lacks) = KernelSupport::running_kernel().missing_support() else { return true };
+    let world = SandboxFixture::new(SandboxSettings { mode: SandboxMode::Guard, ..SandboxSettings::default() }, None);
+    let result = world.case.run(&BashTool::default(), json!({"command": "true"})).await;
     assert!(failure(&result).contains(&lacks));
     false
 }
 
-fn workspace() -> Settings {
-    Settings { mode: Mode::Workspace, ..Settings::default() }
+fn workspace() -> SandboxSettings {
+    SandboxSettings { mode: SandboxMode::Workspace, ..SandboxSettings::default() }
 }
 
 const PROBES: &[(&str, &str)] = &[
@@ -101,23 +101,23 @@ async fn each_mode_gives_what_it_says_and_the_gateways_own_to_nobody() {
     if !holds().await {
         return;
     }
-    let guard = Settings { mode: Mode::Guard, ..Settings::default() };
-    let more = Settings { write: vec!["more".into(), "own/deep".into()], ..workspace() };
+    let guard = SandboxSettings { mode: SandboxMode::Guard, ..SandboxSettings::default() };
+    let more = SandboxSettings { write: vec!["more".into(), "own/deep".into()], ..workspace() };
     let always = ["the workspace", "temporary", "reading the rules", "a pipe"];
     for (case, settings, open) in [
         ("workspace", workspace(), vec![]),
         ("workspace and more", more, vec!["named"]),
         ("guard", guard, vec!["outside", "a folder outside", "named"]),
     ] {
-        let world = World::new(settings, None);
+        let world = SandboxFixture::new(settings, None);
         for (probe, command) in PROBES {
-            let said = world.says(&format!("( {command} ) 2>&1 && echo it-was-done")).await;
+            let output = world.says(&format!("( {command} ) 2>&1 && echo it-was-done")).await;
             let want = always.contains(probe) || open.contains(probe);
             // Scopes of signals came later than the rest.
-            if *probe == "the gateway by a signal" && Kernel::here().landlock < 6 {
+            if *probe == "the gateway by a signal" && KernelSupport::running_kernel().landlock < 6 {
                 continue;
             }
-            assert_eq!(said.contains("it-was-done"), want, "{case}, {probe}: {said}");
+            assert_eq!(output.contains("it-was-done"), want, "{case}, {probe}: {output}");
         }
         assert_eq!(fs::read_to_string(world.at("own/rules")).unwrap(), "deny", "{case}");
     }
@@ -128,13 +128,16 @@ async fn only_what_is_named_is_read_where_reading_is_held() {
     if !holds().await {
         return;
     }
-    let world = World::new(Settings { read: Some(vec!["more".into()]), ..workspace() }, None);
+    let world = SandboxFixture::new(SandboxSettings { read: Some(vec!["more".into()]), ..workspace() }, None);
     fs::write(world.at("more/a"), "may").unwrap();
     fs::write(world.at("outside/a"), "may-not").unwrap();
     assert_eq!(world.says("cat $at/more/a").await, "may");
     for command in ["cat $at/outside/a", "ls $at/outside", "cat $at/own/rules"] {
-        let said = world.says(command).await;
-        assert!(said.contains("Permission denied") && said.contains("[This ran in a sandbox"), "{command}: {said}");
+        let output = world.says(command).await;
+        assert!(
+            output.contains("Permission denied") && output.contains("[This ran in a sandbox"),
+            "{command}: {output}"
+        );
     }
 }
 
@@ -146,16 +149,16 @@ async fn without_network_there_are_no_sockets_but_of_this_machine() {
     let program = "import socket\nfor family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):\n  try:\n    socket.socket(family, socket.SOCK_DGRAM).close()\n    print(family.name, 'yes')\n  except OSError as error:\n    print(family.name, error.errno)\n";
     let bash = "exec 3<>/dev/udp/127.0.0.1/9 && echo connected";
     for (network, want, is_connected) in [
-        (Network::Off, "AF_UNIX yes\nAF_INET 13\nAF_INET6 13\nAF_NETLINK 13\n", false),
-        (Network::On, "AF_INET yes", true),
+        (NetworkAccess::Off, "AF_UNIX yes\nAF_INET 13\nAF_INET6 13\nAF_NETLINK 13\n", false),
+        (NetworkAccess::On, "AF_INET yes", true),
     ] {
-        let world = World::new(Settings { network, ..workspace() }, None);
-        let said = world.says(&format!("( {bash} ) 2>&1")).await;
-        assert_eq!(said.contains("connected"), is_connected, "{said}");
+        let world = SandboxFixture::new(SandboxSettings { network, ..workspace() }, None);
+        let output = world.says(&format!("( {bash} ) 2>&1")).await;
+        assert_eq!(output.contains("connected"), is_connected, "{output}");
         if world.says("command -v python3").await.contains("python3\n") {
             world.case.write("sockets.py", program);
-            let said = world.says("python3 sockets.py").await;
-            assert!(said.contains(want), "{said}");
+            let output = world.says("python3 sockets.py").await;
+            assert!(output.contains(want), "{output}");
         }
         let granted = world.run(json!({"command": format!("( {bash} ) 2>&1"), "needs": {"network": true}})).await;
         assert!(granted.contains("connected"), "{granted}");
@@ -167,7 +170,7 @@ async fn calls_that_lead_out_are_refused() {
     if !holds().await {
         return;
     }
-    let world = World::new(Settings { mode: Mode::Guard, ..Settings::default() }, None);
+    let world = SandboxFixture::new(SandboxSettings { mode: SandboxMode::Guard, ..SandboxSettings::default() }, None);
     for command in [
         "unshare -U true",
         "unshare -m true",
@@ -180,8 +183,8 @@ async fn calls_that_lead_out_are_refused() {
         "ionice -c 3 -p $PPID",
         "chrt --idle --pid 0 $PPID",
     ] {
-        let said = world.says(command).await;
-        assert!(said.contains("Command exited with code"), "{command}: {said}");
+        let output = world.says(command).await;
+        assert!(output.contains("Command exited with code"), "{command}: {output}");
     }
     // What it does to itself is its own business.
     assert_eq!(
@@ -198,11 +201,11 @@ async fn terminals_are_opened_where_they_are_named() {
         return;
     }
     let opens = "command -v python3 >/dev/null || { echo none; exit; }; python3 -c 'import os; print(os.path.exists(os.ttyname(os.openpty()[1])))'";
-    let said = World::new(workspace(), None).says(opens).await;
-    assert!(said.contains("Permission denied") || said == "none\n", "{said}");
-    let named = Settings { write: vec!["/dev/pts".into()], ..workspace() };
-    let said = World::new(named, None).says(opens).await;
-    assert!(said == "True\n" || said == "none\n", "{said}");
+    let output = SandboxFixture::new(workspace(), None).says(opens).await;
+    assert!(output.contains("Permission denied") || output == "none\n", "{output}");
+    let named = SandboxSettings { write: vec!["/dev/pts".into()], ..workspace() };
+    let output = SandboxFixture::new(named, None).says(opens).await;
+    assert!(output == "True\n" || output == "none\n", "{output}");
 }
 
 /// The files that no command may read lie on them.
@@ -218,13 +221,13 @@ async fn disks_are_closed_unless_they_are_named() {
         return;
     }
     let reads = format!("dd if={} of=/dev/null count=1 2>&1 | tail -1", disk.display());
-    for settings in [workspace(), Settings { mode: Mode::Guard, ..Settings::default() }] {
-        let said = World::new(settings, None).says(&reads).await;
-        assert!(said.contains("Permission denied") || said.contains("Operation not permitted"), "{said}");
+    for settings in [workspace(), SandboxSettings { mode: SandboxMode::Guard, ..SandboxSettings::default() }] {
+        let output = SandboxFixture::new(settings, None).says(&reads).await;
+        assert!(output.contains("Permission denied") || output.contains("Operation not permitted"), "{output}");
     }
-    let named = Settings { write: vec![disk.display().to_string().into()], ..workspace() };
-    let said = World::new(named, None).says(&reads).await;
-    assert!(said.contains("bytes") || said.contains("copied"), "{said}");
+    let named = SandboxSettings { write: vec![disk.display().to_string().into()], ..workspace() };
+    let output = SandboxFixture::new(named, None).says(&reads).await;
+    assert!(output.contains("bytes") || output.contains("copied"), "{output}");
 }
 
 #[tokio::test]
@@ -232,7 +235,7 @@ async fn programs_that_people_use_work_in_it() {
     if !holds().await {
         return;
     }
-    let world = World::new(Settings { network: Network::Off, ..workspace() }, None);
+    let world = SandboxFixture::new(SandboxSettings { network: NetworkAccess::Off, ..workspace() }, None);
     for (program, command) in [
         (
             "git",
@@ -251,12 +254,12 @@ async fn programs_that_people_use_work_in_it() {
         ("tar", "echo a >t && tar czf t.tgz t && rm t && tar xzf t.tgz && cat t"),
         ("perl", "perl -e 'open(F, q(>), q(p)) or die; system(q(true)) == 0 or die'"),
     ] {
-        let said = world
+        let output = world
             .says(&format!(
                 "if command -v {program} >/dev/null; then {command} && echo it-works; else echo it-works; fi 2>&1"
             ))
             .await;
-        assert!(said.contains("it-works"), "{program}: {said}");
+        assert!(output.contains("it-works"), "{program}: {output}");
     }
 }
 
@@ -265,13 +268,13 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
     if !holds().await {
         return;
     }
-    let world = World::new(workspace(), None);
+    let world = SandboxFixture::new(workspace(), None);
     let outside = world.at("outside");
     assert_eq!(world.says("mkdir sub && cd sub && x=kept").await, "(no output)");
-    let said = world
+    let output = world
         .run(json!({"command": format!("echo a >{0}/new; sleep 600 >/dev/null & pwd; cd /; x=lost", outside.display()), "needs": {"write": [outside]}}))
         .await;
-    assert_eq!(said, format!("{}\n", world.case.cx.cwd.join("sub").display()));
+    assert_eq!(output, format!("{}\n", world.case.cx.cwd.join("sub").display()));
     assert!(outside.join("new").exists());
     assert_eq!(
         world.says("echo $x; basename $PWD; rm $at/outside/new 2>/dev/null || echo no").await,
@@ -283,7 +286,7 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
         let result = world
             .case
             .run(
-                &Bash::default().in_sandbox(world.case.cx.shells.sandbox()),
+                &BashTool::default().in_sandbox(world.case.cx.shells.sandbox()),
                 json!({"command": "true", "needs": {"write": [world.at(own)]}}),
             )
             .await;
@@ -297,13 +300,13 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
     assert_eq!(fs::read_to_string(&new).unwrap(), "c\n");
     assert!(!world.at("outside/made-now-too").exists());
     let nowhere = json!({"command": "true", "needs": {"write": [world.at("nowhere/new")]}});
-    let result = world.case.run(&Bash::default().in_sandbox(world.case.cx.shells.sandbox()), nowhere).await;
+    let result = world.case.run(&BashTool::default().in_sandbox(world.case.cx.shells.sandbox()), nowhere).await;
     assert!(failure(&result).contains("is not there and cannot be made"), "{}", failure(&result));
     // Nor where a folder is meant, nor beside one that cannot be.
     let folder = format!("{}/", world.at("outside/folder").display());
-    for asked in [vec![folder], vec!["first".to_owned(), world.at("nowhere/second").display().to_string()]] {
-        let call = json!({"command": "true", "needs": {"write": asked}});
-        let result = world.case.run(&Bash::default().in_sandbox(world.case.cx.shells.sandbox()), call).await;
+    for paths in [vec![folder], vec!["first".to_owned(), world.at("nowhere/second").display().to_string()]] {
+        let call = json!({"command": "true", "needs": {"write": paths}});
+        let result = world.case.run(&BashTool::default().in_sandbox(world.case.cx.shells.sandbox()), call).await;
         assert!(failure(&result).contains("cannot be made"), "{}", failure(&result));
     }
     assert!(!world.at("outside/folder").exists() && !world.case.cx.cwd.join("first").exists());
@@ -314,46 +317,54 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
 
 #[tokio::test]
 async fn what_leads_elsewhere_is_not_given_by_the_name_that_a_person_saw() {
-    let world = World::new(workspace(), None);
-    let (bash, cx) = (Bash::default().in_sandbox(world.case.cx.shells.sandbox()), &world.case.cx);
+    let world = SandboxFixture::new(workspace(), None);
+    let (bash, cx) = (BashTool::default().in_sandbox(world.case.cx.shells.sandbox()), &world.case.cx);
     let (outside, home) = (world.at("outside"), PathBuf::from(cx.environment.get("HOME").unwrap()));
     fs::write(outside.join("there"), "").unwrap();
     fs::create_dir(cx.cwd.join("plain")).unwrap();
     for (link, to) in [("build", Path::new("/")), ("link", &outside), ("file", &outside.join("there"))] {
         std::os::unix::fs::symlink(to, cx.cwd.join(link)).unwrap();
     }
-    for (asked, real) in [
+    for (path, real) in [
         ("build", PathBuf::from("/")),
         ("./plain/../build", PathBuf::from("/")),
         ("link/there", outside.join("there")),
         ("link/new", outside.join("new")),
         ("file", outside.join("there")),
     ] {
-        let call = json!({"command": "true", "needs": {"write": [asked]}});
-        let told = bash.look(call.as_object().unwrap(), cx).await.unwrap_err().to_string();
-        assert!(told.contains(&format!("leads through a link to {}", real.display())), "{asked}: {told}");
+        let call = json!({"command": "true", "needs": {"write": [path]}});
+        let error = bash.pin_files(call.as_object().unwrap(), cx).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("leads through a link to {}", real.display())), "{path}: {error}");
         // Where it became a link after a person saw it, too.
         let run = world.case.run(&bash, call).await;
-        assert!(failure(&run).contains("leads through a link") || Kernel::here().lacks().is_some(), "{asked}");
+        assert!(
+            failure(&run).contains("leads through a link")
+                || KernelSupport::running_kernel().missing_support().is_some(),
+            "{path}"
+        );
     }
     // A folder of the agent's own, from which the command would run, and that it put a link in the place of.
     let call = json!({"command": "true", "cwd": "plain", "needs": {"write": ["there"]}});
-    assert!(bash.look(call.as_object().unwrap(), cx).await.is_ok());
+    assert!(bash.pin_files(call.as_object().unwrap(), cx).await.is_ok());
     std::os::unix::fs::symlink("plain", cx.cwd.join("other")).unwrap();
     let call = json!({"command": "true", "cwd": "other", "needs": {"write": ["there"]}});
     assert!(
-        bash.look(call.as_object().unwrap(), cx).await.unwrap_err().to_string().contains("leads through a link to")
+        bash.pin_files(call.as_object().unwrap(), cx)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("leads through a link to")
     );
     let run = world.case.run(&bash, call).await;
     assert!(failure(&run).contains("leads through a link to"), "{run:?}");
     let mut moved = cx.clone();
     moved.pinned = Some(cx.cwd.join("link"));
     let call = json!({"command": "true", "needs": {"write": ["there"]}});
-    let told = bash.look(call.as_object().unwrap(), &moved).await.unwrap_err().to_string();
-    assert!(told.contains("leads through a link to"), "{told}");
-    for asked in [cx.cwd.join("plain"), PathBuf::from("plain/../new"), PathBuf::from("~"), outside, home] {
-        let call = json!({"command": "true", "needs": {"write": [asked]}});
-        assert!(bash.look(call.as_object().unwrap(), cx).await.is_ok(), "{asked:?}");
+    let error = bash.pin_files(call.as_object().unwrap(), &moved).await.unwrap_err().to_string();
+    assert!(error.contains("leads through a link to"), "{error}");
+    for path in [cx.cwd.join("plain"), PathBuf::from("plain/../new"), PathBuf::from("~"), outside, home] {
+        let call = json!({"command": "true", "needs": {"write": [path]}});
+        assert!(bash.pin_files(call.as_object().unwrap(), cx).await.is_ok(), "{path:?}");
     }
 }
 
@@ -362,66 +373,72 @@ async fn a_command_that_the_sandbox_made_fail_says_how_to_ask() {
     if !holds().await {
         return;
     }
-    let world = World::new(workspace(), None);
-    let said = world.says("echo a >$at/outside/new").await;
-    assert!(said.contains("it may write only in") && said.contains("call again with needs"), "{said}");
+    let world = SandboxFixture::new(workspace(), None);
+    let output = world.says("echo a >$at/outside/new").await;
+    assert!(output.contains("it may write only in") && output.contains("call again with needs"), "{output}");
     let other = world.says("echo unrelated; false").await;
     assert_eq!(other, "unrelated\n\nCommand exited with code 1");
 }
 
 #[tokio::test]
 async fn what_can_never_be_given_is_refused_before_anybody_is_asked() {
-    let world = World::new(workspace(), None);
-    let bash = Bash::default().in_sandbox(world.case.cx.shells.sandbox());
+    let world = SandboxFixture::new(workspace(), None);
+    let bash = BashTool::default().in_sandbox(world.case.cx.shells.sandbox());
     let unset = json!({"command": "x", "env": {"BASH_ENV": "{{secret:KEY}}"}});
-    let told = format!("{:?}", bash.check(&unset).unwrap_err());
-    assert!(told.contains("BASH_ENV may not be set here") || Kernel::here().lacks().is_some(), "{told}");
+    let error = format!("{:?}", bash.check_arguments(&unset).unwrap_err());
+    assert!(
+        error.contains("BASH_ENV may not be set here") || KernelSupport::running_kernel().missing_support().is_some(),
+        "{error}"
+    );
     let (own, cx) = (world.at("own/rules"), &world.case.cx);
     // From the working folder, and whatever a link calls it.
     let up: PathBuf = cx.cwd.components().skip(1).map(|_| "..").collect();
     let beside = up.join(own.strip_prefix("/").unwrap());
     std::os::unix::fs::symlink(own.parent().unwrap(), cx.cwd.join("link")).unwrap();
-    for asked in [own.clone(), beside, PathBuf::from("link/rules"), PathBuf::from("link/new")] {
-        let arguments = json!({"command": "x", "needs": {"write": [asked]}});
-        let told = format!("{:?}", bash.look(arguments.as_object().unwrap(), cx).await.unwrap_err());
-        assert!(told.contains("is the gateway's own"), "{asked:?}: {told}");
+    for path in [own.clone(), beside, PathBuf::from("link/rules"), PathBuf::from("link/new")] {
+        let arguments = json!({"command": "x", "needs": {"write": [path]}});
+        let error = format!("{:?}", bash.pin_files(arguments.as_object().unwrap(), cx).await.unwrap_err());
+        assert!(error.contains("is the gateway's own"), "{path:?}: {error}");
     }
-    let world = World::new(workspace(), Some(Kernel::NONE));
-    let bash = Bash::default().in_sandbox(world.case.cx.shells.sandbox());
-    assert!(format!("{:?}", bash.check(&json!({"command": "x"})).unwrap_err()).contains("no command is run here"));
+    let world = SandboxFixture::new(workspace(), Some(KernelSupport::NONE));
+    let bash = BashTool::default().in_sandbox(world.case.cx.shells.sandbox());
+    assert!(
+        format!("{:?}", bash.check_arguments(&json!({"command": "x"})).unwrap_err()).contains("no command is run here")
+    );
 }
 
 #[tokio::test]
 async fn where_the_kernel_cannot_hold_them_the_settings_decide() {
     for (kernel, on_missing, mode, runs) in [
-        (Kernel::NONE, OnMissing::Refuse, Mode::Workspace, false),
-        (Kernel { landlock: 1, seccomp: true }, OnMissing::Refuse, Mode::Guard, false),
-        (Kernel { landlock: 6, seccomp: false }, OnMissing::Refuse, Mode::Guard, false),
-        (Kernel::NONE, OnMissing::Warn, Mode::Workspace, true),
-        (Kernel::NONE, OnMissing::Refuse, Mode::Off, true),
+        (KernelSupport::NONE, OnMissingKernel::Refuse, SandboxMode::Workspace, false),
+        (KernelSupport { landlock: 1, seccomp: true }, OnMissingKernel::Refuse, SandboxMode::Guard, false),
+        (KernelSupport { landlock: 6, seccomp: false }, OnMissingKernel::Refuse, SandboxMode::Guard, false),
+        (KernelSupport::NONE, OnMissingKernel::Warn, SandboxMode::Workspace, true),
+        (KernelSupport::NONE, OnMissingKernel::Refuse, SandboxMode::Off, true),
     ] {
-        let world = World::new(Settings { mode, on_missing, ..Settings::default() }, Some(kernel));
-        let result = world.case.run(&Bash::default(), json!({"command": "echo ran"})).await;
+        let world =
+            SandboxFixture::new(SandboxSettings { mode, on_missing, ..SandboxSettings::default() }, Some(kernel));
+        let result = world.case.run(&BashTool::default(), json!({"command": "echo ran"})).await;
         if runs {
             assert!(text(&result).starts_with("ran\n"), "{kernel:?} {on_missing:?}");
         } else {
-            let told = failure(&result);
-            assert!(told.contains("no command is run here") && told.contains("kernel"), "{told}");
+            let error = failure(&result);
+            assert!(error.contains("no command is run here") && error.contains("kernel"), "{error}");
         }
     }
 }
 
 #[tokio::test]
 async fn files_are_written_where_commands_may_write() {
-    let world = World::new(workspace(), None);
+    let world = SandboxFixture::new(workspace(), None);
     let mut case = world.case;
-    case.cx.roots = crate::Roots::whole([]);
+    case.cx.roots = crate::AllowedRoots::whole_filesystem([]);
     for (path, want) in [
         (Path::new("a").to_owned(), true),
         (world.beside.path().join("temporary/a"), true),
         (world.beside.path().join("outside/a"), false),
     ] {
-        let result = case.run(&Write::default(), json!({"path": path, "content": "a"})).await;
+        let result = case.run(&WriteTool::default(), json!({"path": path, "content": "a"})).await;
         assert_eq!(result.is_ok(), want, "{}: {result:?}", path.display());
         assert!(want || failure(&result).contains("sandbox"), "{result:?}");
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// `path` with every link followed as far as it is there; behind that as it is written, without `..`.
-pub(super) fn real(path: &Path) -> PathBuf {
+pub(super) fn real_path(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut at = path;
     loop {
@@ -25,15 +25,15 @@ pub(super) fn real(path: &Path) -> PathBuf {
 }
 
 /// The same, with the home folder in place of `~`.
-pub(super) fn expanded(path: &Path, home: Option<&Path>) -> PathBuf {
+pub(super) fn expand_home(path: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix("~"), home) {
-        (Ok(rest), Some(home)) => real(&home.join(rest)),
-        (Ok(_), None) | (Err(_), _) => real(path),
+        (Ok(rest), Some(home)) => real_path(&home.join(rest)),
+        (Ok(_), None) | (Err(_), _) => real_path(path),
     }
 }
 
 /// The largest trees of `root` that hold nothing of `without`. All are real paths; what is a link is left out.
-pub(super) fn less(root: &Path, without: &[PathBuf]) -> Vec<PathBuf> {
+pub(super) fn without_trees(root: &Path, without: &[PathBuf]) -> Vec<PathBuf> {
     if without.iter().any(|tree| root.starts_with(tree)) {
         return Vec::new();
     }
@@ -42,14 +42,14 @@ pub(super) fn less(root: &Path, without: &[PathBuf]) -> Vec<PathBuf> {
     }
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     let real = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
-    real.flat_map(|entry| less(&entry.path(), without)).collect()
+    real.flat_map(|entry| without_trees(&entry.path(), without)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
-    use super::{less, real};
+    use super::{real_path, without_trees};
 
     #[test]
     fn a_tree_less_another_is_its_neighbours_without_links() {
@@ -67,10 +67,10 @@ mod tests {
             (vec![""], vec![]),
         ] {
             let trees = |names: &[&str]| names.iter().map(|name| root.join(name)).collect::<Vec<PathBuf>>();
-            let without: Vec<PathBuf> = trees(&without).iter().map(|path| real(path)).collect();
-            let mut got = less(&root, &without);
+            let without: Vec<PathBuf> = trees(&without).iter().map(|path| real_path(path)).collect();
+            let mut got = without_trees(&root, &without);
             got.sort();
-            let want: Vec<PathBuf> = trees(&want).iter().map(|path| real(path)).collect();
+            let want: Vec<PathBuf> = trees(&want).iter().map(|path| real_path(path)).collect();
             assert_eq!(got, want, "{without:?}");
         }
     }
@@ -80,7 +80,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         symlink(&root, root.join("link")).unwrap();
-        assert_eq!(real(&root.join("link/new/deep")), root.join("new/deep"));
-        assert_eq!(real(&root.join("link/new/../own")), root.join("own"));
+        assert_eq!(real_path(&root.join("link/new/deep")), root.join("new/deep"));
+        assert_eq!(real_path(&root.join("link/new/../own")), root.join("own"));
     }
 }

@@ -3,15 +3,15 @@
 use std::ops::Range;
 
 use super::{
-    forms::Form,
-    view::{Next, Then, View},
+    forms::SecretForm,
+    view::{MoreInput, NextSymbol, TextEncoding},
 };
 
 /// The forms of one view. It keeps no copy of them, and is made in a time that hangs on how many they are.
-pub(super) struct Finder {
-    view: View,
+pub(super) struct FormFinder {
+    view: TextEncoding,
     /// By their text: those that begin alike stand together, the shorter before the longer. No two are the same.
-    forms: Vec<Form>,
+    forms: Vec<SecretForm>,
     /// For every byte how it is read, if a form begins with it: most bytes of an output are done with then.
     firsts: [Option<u8>; 256],
     /// A bit for the symbols with which each form begins, at [`place_of`] them, and few others: most places where forms could
@@ -24,16 +24,16 @@ const HEAD: usize = 4;
 
 /// What begins at one place of a text.
 #[derive(Default)]
-pub(super) struct Begun<'a> {
+pub(super) struct FormMatch<'a> {
     /// Where the longest form that does ends, and what stands in its place.
     pub(super) whole: Option<(usize, &'a str)>,
     /// Whether it could be the beginning of a longer one, if more text comes.
     pub(super) open: bool,
 }
 
-impl Finder {
+impl FormFinder {
     /// Over `forms`, which are those of one view, sorted and no two the same.
-    pub(super) fn over(forms: &[Form], view: View) -> Self {
+    pub(super) fn for_forms(forms: &[SecretForm], view: TextEncoding) -> Self {
         let (mut begins, mut heads) = ([false; 256], vec![0; (forms.len() / 4 + 1).next_power_of_two()]);
         for form in forms {
             let text = form.text.as_bytes();
@@ -43,7 +43,7 @@ impl Finder {
         }
         let mut firsts = [None; 256];
         for byte in 0..=u8::MAX {
-            firsts[usize::from(byte)] = view.symbol(byte).filter(|symbol| begins[usize::from(*symbol)]);
+            firsts[usize::from(byte)] = view.decode_symbol(byte).filter(|symbol| begins[usize::from(*symbol)]);
         }
         Self { view, forms: forms.to_vec(), firsts, heads }
     }
@@ -54,29 +54,29 @@ impl Finder {
     }
 
     /// What begins at `at`.
-    pub(super) fn begun(&self, text: &[u8], at: usize, then: Then) -> Begun<'_> {
-        let Some(first) = self.firsts[usize::from(text[at])] else { return Begun::default() };
+    pub(super) fn match_at(&self, text: &[u8], at: usize, then: MoreInput) -> FormMatch<'_> {
+        let Some(first) = self.firsts[usize::from(text[at])] else { return FormMatch::default() };
         let (mut head, mut end) = ([first; HEAD], at + 1);
         for place in &mut head[1..] {
             match self.view.next(text, end, then) {
-                Next::Symbol(symbol, behind) => (*place, end) = (symbol, behind),
-                Next::Break => return Begun::default(),
-                Next::End => return self.follow(first, text, at + 1, then),
+                NextSymbol::Symbol(symbol, behind) => (*place, end) = (symbol, behind),
+                NextSymbol::Break => return FormMatch::default(),
+                NextSymbol::End => return self.follow_forms(first, text, at + 1, then),
             }
         }
         let (word, bit) = place_of(head, self.heads.len());
         if self.heads[word] & bit == 0 {
-            return Begun::default();
+            return FormMatch::default();
         }
-        self.follow(first, text, at + 1, then)
+        self.follow_forms(first, text, at + 1, then)
     }
 
     /// Goes along `text` behind its symbol `first` for as long as there is a form that does.
-    fn follow(&self, first: u8, text: &[u8], behind: usize, then: Then) -> Begun<'_> {
+    fn follow_forms(&self, first: u8, text: &[u8], behind: usize, then: MoreInput) -> FormMatch<'_> {
         let (mut symbol, mut end, mut depth) = (first, behind, 0);
         let (mut range, mut whole) = (0..self.forms.len(), None);
         loop {
-            range = self.narrow(range, depth, symbol);
+            range = self.narrow_range(range, depth, symbol);
             depth += 1;
             // Of those that are left it is the shortest.
             if let Some(form) = self.forms[range.clone()].first()
@@ -86,20 +86,20 @@ impl Finder {
                 range.start += 1;
             }
             if range.is_empty() {
-                return Begun { whole, open: false };
+                return FormMatch { whole, open: false };
             }
             match self.view.next(text, end, then) {
-                Next::Symbol(next, behind) => (symbol, end) = (next, behind),
-                Next::Break => return Begun { whole, open: false },
-                Next::End => return Begun { whole, open: then == Then::Perhaps },
+                NextSymbol::Symbol(next, behind) => (symbol, end) = (next, behind),
+                NextSymbol::Break => return FormMatch { whole, open: false },
+                NextSymbol::End => return FormMatch { whole, open: then == MoreInput::Perhaps },
             }
         }
     }
 
     /// Those forms of `range` that have `symbol` at `depth`. They have the same before it, and all are longer.
-    fn narrow(&self, range: Range<usize>, depth: usize, symbol: u8) -> Range<usize> {
+    fn narrow_range(&self, range: Range<usize>, depth: usize, symbol: u8) -> Range<usize> {
         let forms = &self.forms[range.clone()];
-        let has = |form: &Form| form.text.as_bytes()[depth];
+        let has = |form: &SecretForm| form.text.as_bytes()[depth];
         // Mostly one form is left after a few symbols.
         if forms.first().map(has) == Some(symbol) && forms.last().map(has) == Some(symbol) {
             return range;

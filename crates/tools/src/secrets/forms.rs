@@ -5,16 +5,16 @@ use std::sync::Arc;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
-use super::view::View;
+use super::view::TextEncoding;
 
 /// Shorter forms are not looked for: they are found in anything, and hiding them would show them.
 const SHORTEST: usize = 6;
 
 /// One form of a secret.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Form {
+pub(super) struct SecretForm {
     /// How a text is read when this is looked for in it.
-    pub(super) view: View,
+    pub(super) view: TextEncoding,
     /// What is looked for.
     pub(super) text: Arc<str>,
     /// What stands in its place.
@@ -27,17 +27,17 @@ pub(super) struct Form {
 /// Of a text of several lines each line is a secret: outputs are seldom cut elsewhere, and quoted in many ways between them.
 ///
 /// *Size*: of plain letters and digits 7 bytes for each of them; never more than 36 for a byte, where all of them are quoted.
-pub(super) fn forms(secret: &str, shown: &str) -> Vec<Form> {
+pub(super) fn secret_forms(secret: &str, shown: &str) -> Vec<SecretForm> {
     let shown: Arc<str> = shown.into();
     let lines = secret.lines().map(str::trim).filter(|line| line.len() >= SHORTEST);
-    let mut forms: Vec<Form> = lines
+    let mut forms: Vec<SecretForm> = lines
         .flat_map(|line| {
-            let plain = plain(line).into_iter().map(|text| (View::Plain, text));
-            let base64 = in_base64(line).into_iter().map(|text| (View::Base64, text));
-            plain.chain(base64).chain([(View::Hex, hex::encode(line))])
+            let plain = plain_forms(line).into_iter().map(|text| (TextEncoding::Plain, text));
+            let base64 = in_base64(line).into_iter().map(|text| (TextEncoding::Base64, text));
+            plain.chain(base64).chain([(TextEncoding::Hex, hex::encode(line))])
         })
         .filter(|(_, text)| text.len() >= SHORTEST)
-        .map(|(view, text)| Form { view, text: text.into(), shown: Arc::clone(&shown) })
+        .map(|(view, text)| SecretForm { view, text: text.into(), shown: Arc::clone(&shown) })
         .collect();
     forms.sort_unstable();
     forms.dedup();
@@ -49,14 +49,14 @@ pub(super) fn can_be_hidden(secret: &str) -> bool {
     secret.lines().any(|line| line.trim().len() >= SHORTEST)
 }
 
-fn plain(line: &str) -> Vec<String> {
+fn plain_forms(line: &str) -> Vec<String> {
     let quoted = Value::from(line).to_string();
     // Not trimmed: a secret may end with quotes of its own.
     let quoted = quoted[1..quoted.len() - 1].to_owned();
-    let percent = percent(line, "", |byte| format!("%{byte:02X}"));
-    let small = self::percent(line, "", |byte| format!("%{byte:02x}"));
+    let percent = percent_encode(line, "", |byte| format!("%{byte:02X}"));
+    let small = self::percent_encode(line, "", |byte| format!("%{byte:02x}"));
     // What JavaScript and Python leave alone.
-    let kept = ["!'()*", "/"].map(|kept| self::percent(line, kept, |byte| format!("%{byte:02X}")));
+    let kept = ["!'()*", "/"].map(|kept| self::percent_encode(line, kept, |byte| format!("%{byte:02X}")));
     let mut forms = vec![line.to_owned(), quoted.replace('/', "\\/"), quoted, line.replace(' ', "+")];
     forms.extend([small, percent.replace("%20", "+"), percent]);
     forms.extend(kept);
@@ -73,34 +73,34 @@ fn plain(line: &str) -> Vec<String> {
 
 /// How numbers of characters are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Digits {
+enum HexDigits {
     Small,
     Capital,
 }
 
 /// What writers of JSON tell by its number that need not be: which characters, whether all beyond ASCII, and in which digits. Those of
 /// Go and Rails; of Gson; of Python and PHP; of Jackson; of both; of .NET.
-const UNICODE: [(&str, bool, Digits); 6] = [
-    ("<>&", false, Digits::Small),
-    ("<>&='", false, Digits::Small),
-    ("", true, Digits::Small),
-    ("", true, Digits::Capital),
-    ("<>&", true, Digits::Small),
-    ("<>&'\"+`", true, Digits::Capital),
+const UNICODE: [(&str, bool, HexDigits); 6] = [
+    ("<>&", false, HexDigits::Small),
+    ("<>&='", false, HexDigits::Small),
+    ("", true, HexDigits::Small),
+    ("", true, HexDigits::Capital),
+    ("<>&", true, HexDigits::Small),
+    ("<>&'\"+`", true, HexDigits::Capital),
 ];
 
 /// How writers of HTML quote both kinds of quotes.
 const QUOTES: [(&str, &str); 5] =
     [("\"", "'"), ("&quot;", "'"), ("&quot;", "&#39;"), ("&quot;", "&#x27;"), ("&#34;", "&#39;")];
 
-fn in_json(text: &str, characters: &str, is_ascii: bool, digits: Digits) -> String {
+fn in_json(text: &str, characters: &str, is_ascii: bool, digits: HexDigits) -> String {
     let mut quoted = String::new();
     for character in text.chars() {
         if characters.contains(character) || (is_ascii && !character.is_ascii()) {
             for unit in character.encode_utf16(&mut [0; 2]) {
                 quoted.push_str(&match digits {
-                    Digits::Small => format!("\\u{unit:04x}"),
-                    Digits::Capital => format!("\\u{unit:04X}"),
+                    HexDigits::Small => format!("\\u{unit:04x}"),
+                    HexDigits::Capital => format!("\\u{unit:04X}"),
                 });
             }
         } else {
@@ -126,7 +126,7 @@ fn in_html(text: &str, double: &str, single: &str) -> String {
     quoted
 }
 
-fn percent(text: &str, kept: &str, escape: impl Fn(u8) -> String) -> String {
+fn percent_encode(text: &str, kept: &str, escape: impl Fn(u8) -> String) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         match byte {

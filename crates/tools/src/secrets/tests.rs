@@ -5,23 +5,28 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::{Lack, Secrets, Veil, ever::Ever, forms::forms, list, remove, set};
+use super::{
+    GatewaySecrets, Redactor, SecretRefused, forms::secret_forms, known_secrets::KnownSecrets, list_secrets,
+    remove_secret, set_secret,
+};
 
 mod encoded;
 mod size;
 
 const VALUE: &str = "s3cr/t \"cänary\" 0815";
 
-fn veil(secrets: &[(&str, &str)]) -> Arc<Veil> {
-    Arc::new(Veil::of(secrets.iter().flat_map(|(name, value)| forms(value, &format!("[secret {name}]"))).collect()))
+fn veil(secrets: &[(&str, &str)]) -> Arc<Redactor> {
+    Arc::new(Redactor::from_forms(
+        secrets.iter().flat_map(|(name, value)| secret_forms(value, &format!("[secret {name}]"))).collect(),
+    ))
 }
 
-fn kept(secrets: &[(&str, &str)]) -> (tempfile::TempDir, Secrets) {
+fn kept(secrets: &[(&str, &str)]) -> (tempfile::TempDir, GatewaySecrets) {
     let folder = tempfile::tempdir().unwrap();
     for (name, value) in secrets {
-        set(&folder.path().join("secrets"), name, &(*value).into()).unwrap();
+        set_secret(&folder.path().join("secrets"), name, &(*value).into()).unwrap();
     }
-    let secrets = Secrets::at(folder.path().join("secrets"), BTreeMap::new());
+    let secrets = GatewaySecrets::from_folder(folder.path().join("secrets"), BTreeMap::new());
     (folder, secrets)
 }
 
@@ -29,7 +34,7 @@ fn kept(secrets: &[(&str, &str)]) -> (tempfile::TempDir, Secrets) {
 fn a_secret_is_hidden_in_every_form_that_it_is_usual_to_write_it_in() {
     let veil = veil(&[("KEY", VALUE)]);
     let percent: String = VALUE.bytes().map(|byte| format!("%{byte:02X}")).collect();
-    for (case, told) in [
+    for (case, text) in [
         ("as it is", format!("x{VALUE}y")),
         ("json", json!({ "a": VALUE }).to_string()),
         ("hex", hex::encode(VALUE)),
@@ -41,31 +46,31 @@ fn a_secret_is_hidden_in_every_form_that_it_is_usual_to_write_it_in() {
         ("a form", "s3cr%2Ft+%22c%C3%A4nary%22+0815".to_owned()),
         ("a query in small letters", "s3cr%2ft%20%22c%c3%a4nary%22%200815".to_owned()),
     ] {
-        let hidden = veil.hide(&told);
-        assert!(hidden.contains("[secret KEY]"), "{case}: {told} became {hidden}");
+        let hidden = veil.redact_text(&text);
+        assert!(hidden.contains("[secret KEY]"), "{case}: {text} became {hidden}");
         assert!(!hidden.contains("0815"), "{case}: {hidden}");
     }
-    assert_eq!(veil.hide("nothing here"), "nothing here");
+    assert_eq!(veil.redact_text("nothing here"), "nothing here");
     // What nobody writes: the limit is that whoever wants to can.
-    assert!(!veil.is_told(&percent));
+    assert!(!veil.contains_secret(&percent));
 }
 
 #[test]
 fn every_line_of_a_key_is_hidden() {
     let veil = veil(&[("PEM", "-----BEGIN X-----\nMIIBVgIBADANBgkqhkiG\nAbCdEf==\n-----END X-----\n")]);
-    assert_eq!(veil.hide("1 MIIBVgIBADANBgkqhkiG\r\n2 AbCdEf=="), "1 [secret PEM]\r\n2 [secret PEM]");
+    assert_eq!(veil.redact_text("1 MIIBVgIBADANBgkqhkiG\r\n2 AbCdEf=="), "1 [secret PEM]\r\n2 [secret PEM]");
 }
 
 #[test]
 fn secrets_are_hidden_in_names_texts_and_numbers_of_a_value() {
     let veil = veil(&[("A", "hunter2-hunter2"), ("PIN", "12345678")]);
     let mut value = json!({"hunter2-hunter2": ["x hunter2-hunter2", 12_345_678, true, null]});
-    veil.hide_in(&mut value);
+    veil.redact_value(&mut value);
     assert_eq!(value, json!({"[secret A]": ["x [secret A]", "[secret PIN]", true, null]}));
 }
 
-fn in_pieces(veil: &Arc<Veil>, mut rest: &[u8], sizes: &[usize]) -> Vec<u8> {
-    let (mut stream, mut shown) = (veil.stream(), Vec::new());
+fn in_pieces(veil: &Arc<Redactor>, mut rest: &[u8], sizes: &[usize]) -> Vec<u8> {
+    let (mut stream, mut shown) = (veil.redacting_stream(), Vec::new());
     for size in sizes.iter().cycle() {
         if rest.is_empty() {
             break;
@@ -90,13 +95,13 @@ proptest! {
     ) {
         let veil = veil(&[("A", "hunter2-hunter2"), ("B", "hunter2-hunter2-and-more"), ("C", "aaaaaaaa")]);
         let whole = parts.concat();
-        prop_assert_eq!(String::from_utf8(in_pieces(&veil, whole.as_bytes(), &sizes)).unwrap(), veil.hide(&whole));
+        prop_assert_eq!(String::from_utf8(in_pieces(&veil, whole.as_bytes(), &sizes)).unwrap(), veil.redact_text(&whole));
     }
 }
 
 #[test]
 fn an_output_is_held_no_longer_than_it_could_be_a_secret() {
-    let mut stream = veil(&[("A", "hunter2-hunter2")]).stream();
+    let mut stream = veil(&[("A", "hunter2-hunter2")]).redacting_stream();
     for (piece, want) in [("line\n", "line\n"), ("hunt", ""), ("er3", "hunter3"), ("hunter2-hunter2", "[secret A]")] {
         assert_eq!(String::from_utf8(stream.push(piece.as_bytes())).unwrap(), want, "{piece}");
     }
@@ -108,11 +113,11 @@ fn a_secret_lies_in_a_file_for_its_owner_alone() {
     let file = folder.path().join("secrets/KEY");
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
-    assert_eq!(secrets.value("KEY").unwrap().expose_secret(), "hunter2-hunter2");
+    assert_eq!(secrets.secret_value("KEY").unwrap().expose_secret(), "hunter2-hunter2");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-    let lack = secrets.value("KEY").unwrap_err();
+    let lack = secrets.secret_value("KEY").unwrap_err();
     assert_eq!(lack.to_string(), "the file of the secret KEY is open to others (mode 640); make it 600");
-    assert!(matches!(list(file.parent().unwrap()).unwrap()[0].lack, Some(Lack::Open { .. })));
+    assert!(matches!(list_secrets(file.parent().unwrap()).unwrap()[0].lack, Some(SecretRefused::Open { .. })));
 }
 
 #[test]
@@ -143,12 +148,12 @@ fn what_is_not_to_be_had_is_refused_with_its_name() {
             ),
         ),
     ] {
-        assert_eq!(secrets.check(&json!({ "a": [text] })), want.map_err(str::to_owned), "{text}");
+        assert_eq!(secrets.check_fillable(&json!({ "a": [text] })), want.map_err(str::to_owned), "{text}");
     }
-    assert!(Secrets::default().check(&json!("{{secret:KEY}}")).is_err());
+    assert!(GatewaySecrets::default().check_fillable(&json!("{{secret:KEY}}")).is_err());
     let folder = folder.path().join("secrets");
     for (name, value) in [("a/b", "hunter2-hunter2"), ("K", "short"), ("K", "with a \0 in it")] {
-        assert!(set(&folder, name, &value.into()).is_err(), "{name}");
+        assert!(set_secret(&folder, name, &value.into()).is_err(), "{name}");
     }
 }
 
@@ -156,13 +161,15 @@ fn what_is_not_to_be_had_is_refused_with_its_name() {
 fn what_was_released_is_hidden_after_it_was_changed_and_removed() {
     let (folder, secrets) = kept(&[("KEY", "the-first-value")]);
     let at = folder.path().join("secrets");
-    assert!(secrets.veil().is_told("the-first-value"));
-    assert!(set(&at, "KEY", &"the-second-value".into()).unwrap());
-    assert_eq!(secrets.value("KEY").unwrap().expose_secret(), "the-second-value");
-    assert_eq!(secrets.veil().hide("the-first-value the-second-value"), "[secret KEY] [secret KEY]");
-    remove(&at, "KEY").unwrap();
-    assert!(secrets.value("KEY").is_err() && remove(&at, "KEY").is_err());
-    assert!(secrets.veil().is_told("the-first-value") && secrets.veil().is_told("the-second-value"));
+    assert!(secrets.redactor().contains_secret("the-first-value"));
+    assert!(set_secret(&at, "KEY", &"the-second-value".into()).unwrap());
+    assert_eq!(secrets.secret_value("KEY").unwrap().expose_secret(), "the-second-value");
+    assert_eq!(secrets.redactor().redact_text("the-first-value the-second-value"), "[secret KEY] [secret KEY]");
+    remove_secret(&at, "KEY").unwrap();
+    assert!(secrets.secret_value("KEY").is_err() && remove_secret(&at, "KEY").is_err());
+    assert!(
+        secrets.redactor().contains_secret("the-first-value") && secrets.redactor().contains_secret("the-second-value")
+    );
 }
 
 #[test]
@@ -170,8 +177,8 @@ fn a_file_counts_before_what_the_configuration_gives() {
     let (folder, _) = kept(&[("KEY", "from-the-file")]);
     let given = [("KEY", "from-the-settings"), ("OTHER", "from-the-settings")];
     let given = given.map(|(name, value)| (name.to_owned(), value.into()));
-    let secrets = Secrets::at(folder.path().join("secrets"), given.into_iter().collect());
-    assert_eq!(secrets.value("KEY").unwrap().expose_secret(), "from-the-file");
-    assert_eq!(secrets.value("OTHER").unwrap().expose_secret(), "from-the-settings");
-    assert_eq!(format!("{secrets:?} {:?}", secrets.veil()).matches("from-the").count(), 0);
+    let secrets = GatewaySecrets::from_folder(folder.path().join("secrets"), given.into_iter().collect());
+    assert_eq!(secrets.secret_value("KEY").unwrap().expose_secret(), "from-the-file");
+    assert_eq!(secrets.secret_value("OTHER").unwrap().expose_secret(), "from-the-settings");
+    assert_eq!(format!("{secrets:?} {:?}", secrets.redactor()).matches("from-the").count(), 0);
 }

@@ -75,7 +75,7 @@ fn known(wanted: &OsStr) -> Option<(i32, u32)> {
 /// The socket in any process that acts for no agent, the youngest first: who connects to ask one thing has just begun. A command that
 /// has very many open keeps nobody waiting.
 fn anybody(wanted: &OsStr) -> Option<(i32, u32)> {
-    let acting = exec::acting().ok()?;
+    let acting = exec::acting_processes().ok()?;
     let pids = numbers("/proc")?.filter_map(|pid| i32::try_from(pid).ok());
     let mut pids: Vec<i32> = pids.filter(|pid| !acting.contains(pid)).collect();
     pids.sort_unstable_by(|one, other| other.cmp(one));

@@ -67,7 +67,7 @@ impl Local {
             Some(0) => true,
             // Commands have our user, unless we are root: one of another, whom `/proc` hides, is none.
             Some(pid) if self.is_anothers() && exec::is_hidden(pid) => self.is_there(),
-            Some(pid) => exec::acts(pid) == Some(false) && self.is_there(),
+            Some(pid) => exec::acts_for_agent(pid) == Some(false) && self.is_there(),
             None => false,
         });
         seen.await.unwrap_or(false)
@@ -77,7 +77,7 @@ impl Local {
     pub async fn comes_from_a_door(self) -> bool {
         // Nobody else takes the time of a look.
         self.user == geteuid().as_raw()
-            && looked(move || self.pid.is_some_and(exec::is_door) && self.is_there()).await.unwrap_or(false)
+            && looked(move || self.pid.is_some_and(exec::is_gateway_process) && self.is_there()).await.unwrap_or(false)
     }
 
     /// Whether its user is not ours, and nobody whom a command of ours may become.

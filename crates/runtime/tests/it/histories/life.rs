@@ -23,7 +23,7 @@ use countersign_runtime::{
         scripted::{Reply, Scripted, Step},
     },
     store::{AnyLog, Disk, Fault, Log as _, MemoryLog, Outcome as Became, Partition},
-    tools::{self, Tool},
+    tools::{self, AgentTool},
 };
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use serde_json::{Map, Value, json};
@@ -86,7 +86,7 @@ impl World {
 /// Does a thing, then takes its time to say so.
 struct Strike(ToolSpec, World);
 
-impl Tool for Strike {
+impl AgentTool for Strike {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -94,22 +94,22 @@ impl Tool for Strike {
     fn run<'a>(
         &'a self,
         arguments: Map<String, Value>,
-        cx: &'a tools::Context,
-    ) -> BoxFuture<'a, Result<tools::Output, tools::Failure>> {
+        cx: &'a tools::ToolContext,
+    ) -> BoxFuture<'a, Result<tools::CallOutput, tools::CallFailure>> {
         let thing = arguments["thing"].as_u64().unwrap();
         *self.1.lock().done.entry(thing).or_default() += 1;
         let pause = self.1.pause();
         async move {
             tokio::select! {
-                () = tokio::time::sleep(pause) => Ok(tools::Output::text(format!("did {thing}"))),
-                () = cx.cancel.cancelled() => Err(tools::Failure::Cancelled("stopped".to_owned())),
+                () = tokio::time::sleep(pause) => Ok(tools::CallOutput::from_text(format!("did {thing}"))),
+                () = cx.cancel.cancelled() => Err(tools::CallFailure::Cancelled("stopped".to_owned())),
             }
         }
         .boxed()
     }
 }
 
-fn strike(world: &World) -> Arc<dyn Tool> {
+fn strike(world: &World) -> Arc<dyn AgentTool> {
     let schema = json!({
         "type": "object", "properties": { "thing": { "type": "integer" } }, "required": ["thing"],
         "additionalProperties": false,

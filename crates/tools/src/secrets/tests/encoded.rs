@@ -35,7 +35,7 @@ fn encoded_secrets_are_hidden_however_programs_lay_them_out() {
     let veil = veil(&[("KEY", LONG)]);
     let base64 = BASE64_STANDARD.encode(format!("user:{LONG}\n"));
     let hex = hex::encode(LONG);
-    for (case, told) in [
+    for (case, text) in [
         ("base64", wrapped(&base64, 76, "\n", "")),
         ("mail", wrapped(&base64, 76, "\r\n", "")),
         ("openssl on another system", wrapped(&base64, 64, "\r\n", "")),
@@ -53,22 +53,22 @@ fn encoded_secrets_are_hidden_however_programs_lay_them_out() {
         ("xxd -i", format!("{{\n{}\n}}", wrapped(&bytes_in_hex(LONG, "0x", ", "), 72, "\n", "  "))),
         ("C", format!("\"{}\"", bytes_in_hex(LONG, "\\x", ""))),
     ] {
-        let hidden = veil.hide(&told);
-        assert!(hidden.contains("[secret KEY]") && is_gone(&told, &hidden), "{case}: {told} became {hidden}");
-        assert_eq!(in_pieces(&veil, told.as_bytes(), &[7]), hidden.as_bytes(), "{case}");
+        let hidden = veil.redact_text(&text);
+        assert!(hidden.contains("[secret KEY]") && is_gone(&text, &hidden), "{case}: {text} became {hidden}");
+        assert_eq!(in_pieces(&veil, text.as_bytes(), &[7]), hidden.as_bytes(), "{case}");
     }
 }
 
 #[test]
 fn what_stands_around_an_encoded_secret_stays() {
     let veil = veil(&[("KEY", LONG)]);
-    let told = format!("a {}\r\n\r\n  b 0x{}, 0", wrapped(&hex::encode(LONG), 20, "\r\n", " "), hex::encode(LONG));
-    assert_eq!(veil.hide(&told), "a  [secret KEY]\r\n\r\n  b 0x[secret KEY], 0");
+    let text = format!("a {}\r\n\r\n  b 0x{}, 0", wrapped(&hex::encode(LONG), 20, "\r\n", " "), hex::encode(LONG));
+    assert_eq!(veil.redact_text(&text), "a  [secret KEY]\r\n\r\n  b 0x[secret KEY], 0");
 }
 
 #[test]
 fn an_output_that_could_be_an_encoded_secret_is_held_for_no_more_than_a_gap() {
-    let mut stream = veil(&[("KEY", LONG)]).stream();
+    let mut stream = veil(&[("KEY", LONG)]).redacting_stream();
     let begun = hex::encode(LONG)[..40].to_owned();
     assert_eq!(stream.push(begun.as_bytes()), b"");
     assert_eq!(stream.push(&[b' '; GAP]), b"");
@@ -79,12 +79,12 @@ fn an_output_that_could_be_an_encoded_secret_is_held_for_no_more_than_a_gap() {
 fn a_long_secret_that_comes_byte_by_byte_is_hidden() {
     let value: String = (0..20_000_u32).map(|at| char::from(b'!' + (at * at % 89) as u8)).collect();
     let veil = veil(&[("KEY", &value)]);
-    let told = format!("<{}>", hex::encode(&value));
-    assert_eq!(in_pieces(&veil, told.as_bytes(), &[1]), b"<[secret KEY]>");
+    let text = format!("<{}>", hex::encode(&value));
+    assert_eq!(in_pieces(&veil, text.as_bytes(), &[1]), b"<[secret KEY]>");
 }
 
 #[derive(Clone, Debug)]
-enum Layout {
+enum EncodedLayout {
     Base64,
     Url,
     Hex,
@@ -92,7 +92,7 @@ enum Layout {
     Bytes(&'static str, &'static str),
 }
 
-impl Layout {
+impl EncodedLayout {
     /// Without lines, and with nothing between the bytes.
     fn bare(&self, text: &str) -> String {
         match self {
@@ -103,7 +103,7 @@ impl Layout {
         }
     }
 
-    fn of(&self, text: &str, width: usize, end: &str, indent: &str) -> String {
+    fn lay_out(&self, text: &str, width: usize, end: &str, indent: &str) -> String {
         match self {
             Self::Bytes(before, between) => {
                 // Nobody cuts a line within a byte then.
@@ -115,15 +115,15 @@ impl Layout {
     }
 }
 
-fn layouts() -> impl Strategy<Value = Layout> {
+fn layouts() -> impl Strategy<Value = EncodedLayout> {
     prop_oneof![
-        Just(Layout::Base64),
-        Just(Layout::Url),
-        Just(Layout::Hex),
-        Just(Layout::Upper),
+        Just(EncodedLayout::Base64),
+        Just(EncodedLayout::Url),
+        Just(EncodedLayout::Hex),
+        Just(EncodedLayout::Upper),
         (prop_oneof![Just(""), Just("0x"), Just("\\x")], prop_oneof![Just(":"), Just(", "), Just(" "), Just(",")])
-            .prop_map(|(before, between)| Layout::Bytes(before, between)),
-        Just(Layout::Bytes("\\x", "")),
+            .prop_map(|(before, between)| EncodedLayout::Bytes(before, between)),
+        Just(EncodedLayout::Bytes("\\x", "")),
     ]
 }
 
@@ -138,18 +138,18 @@ proptest! {
     ) {
         let veil = veil(&[("KEY", &secret)]);
         let whole = format!("{before}{secret}{behind}");
-        let encoded = layout.of(&whole, width, end, &indent);
-        let told = format!("first\n{encoded}\nlast {encoded}.");
-        let shown = veil.hide(&told).into_owned();
+        let encoded = layout.lay_out(&whole, width, end, &indent);
+        let text = format!("first\n{encoded}\nlast {encoded}.");
+        let shown = veil.redact_text(&text).into_owned();
         // As far as it is the secret's: what is around it may be shown.
         let (from, until) = (before.len(), before.len() + secret.len());
         let own = match layout {
-            Layout::Base64 | Layout::Url => layout.bare(&whole)[(from * 4).div_ceil(3)..until * 4 / 3].to_owned(),
-            Layout::Hex | Layout::Upper | Layout::Bytes(..) => layout.bare(&secret),
+            EncodedLayout::Base64 | EncodedLayout::Url => layout.bare(&whole)[(from * 4).div_ceil(3)..until * 4 / 3].to_owned(),
+            EncodedLayout::Hex | EncodedLayout::Upper | EncodedLayout::Bytes(..) => layout.bare(&secret),
         };
-        prop_assert!(is_gone(&own, &shown), "{} became {}", told, shown);
+        prop_assert!(is_gone(&own, &shown), "{} became {}", text, shown);
         prop_assert_eq!(shown.matches("[secret KEY]").count(), 2, "{}", shown);
-        prop_assert_eq!(in_pieces(&veil, told.as_bytes(), &sizes), shown.as_bytes());
+        prop_assert_eq!(in_pieces(&veil, text.as_bytes(), &sizes), shown.as_bytes());
     }
 
     #[test]
@@ -169,8 +169,8 @@ proptest! {
     ) {
         let veil = veil(&[("KEY", LONG)]);
         // No part goes on where the one before it ended.
-        let told = parts.join(&b'!');
-        prop_assert_eq!(in_pieces(&veil, &told, &sizes), told);
+        let bytes = parts.join(&b'!');
+        prop_assert_eq!(in_pieces(&veil, &bytes, &sizes), bytes);
     }
 }
 
@@ -187,9 +187,9 @@ fn secrets_are_hidden_as_writers_of_json_and_html_quote_them() {
         ("a page of Go", "pa&amp;ss&lt;wörd&gt;=&#39;1&#34;2&#39;"),
         ("Python, beyond 16 bits", r"smile-\ud83d\ude00-here"),
     ] {
-        let told = format!("{{\"a\": \"{quoted}\"}}");
-        let hidden = veil.hide(&told);
+        let text = format!("{{\"a\": \"{quoted}\"}}");
+        let hidden = veil.redact_text(&text);
         assert!(["{\"a\": \"[secret KEY]\"}", "{\"a\": \"[secret FACE]\"}"].contains(&&*hidden), "{case}: {hidden}");
-        assert_eq!(in_pieces(&veil, told.as_bytes(), &[5]), hidden.as_bytes(), "{case}");
+        assert_eq!(in_pieces(&veil, text.as_bytes(), &[5]), hidden.as_bytes(), "{case}");
     }
 }

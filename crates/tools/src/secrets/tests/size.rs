@@ -3,12 +3,12 @@
 use super::*;
 use crate::secrets::{
     LONGEST,
-    ever::{Change, PAST},
+    known_secrets::{PAST, RedactorChange},
 };
 
 /// How many forms there are, and the bytes of all of them.
 fn kept(value: &str) -> (usize, usize) {
-    let forms = forms(value, "");
+    let forms = secret_forms(value, "");
     (forms.len(), forms.iter().map(|form| form.text.len()).sum())
 }
 
@@ -31,15 +31,15 @@ fn of_a_secret_a_few_copies_are_kept_however_long_it_is() {
 #[test]
 fn of_values_that_are_gone_the_last_are_looked_for() {
     let value = |number: usize| format!("{number:08}") + &"a".repeat(LONGEST - 8);
-    let mut ever = Ever::default();
+    let mut ever = KnownSecrets::default();
     let many = 2 * PAST / LONGEST;
     for number in 0..many {
         let value = value(number).into();
-        assert_eq!(ever.look([("KEY", &value), ("STAYS", &"the-same-value".into())]), Change::Values);
+        assert_eq!(ever.refresh_values([("KEY", &value), ("STAYS", &"the-same-value".into())]), RedactorChange::Values);
     }
-    let veil = ever.veil();
-    let told: Vec<usize> = (0..many).filter(|number| veil.is_told(&value(*number))).collect();
+    let veil = ever.build_redactor();
+    let hidden: Vec<usize> = (0..many).filter(|number| veil.contains_secret(&value(*number))).collect();
     let first = many - 1 - PAST / LONGEST;
-    assert_eq!(told, (first..many).collect::<Vec<_>>());
-    assert!(veil.is_told("the-same-value"));
+    assert_eq!(hidden, (first..many).collect::<Vec<_>>());
+    assert!(veil.contains_secret("the-same-value"));
 }

@@ -6,26 +6,26 @@ use countersign_core::policy::files::Named;
 use nix::unistd::{AccessFlags, access};
 
 /// Where `named` leads; none if nothing is there.
-pub(super) fn of(named: &Named) -> Option<PathBuf> {
-    let tried = || named.tried.iter().map(|path| tidy(path));
+pub(super) fn locate_named(named: &Named) -> Option<PathBuf> {
+    let tried = || named.tried.iter().map(|path| tidy_path(path));
     if named.is_searched {
-        return first(tried());
+        return first_runnable(tried());
     }
     tried().find(|path| path.symlink_metadata().is_ok())
 }
 
 /// Where a program called `name` is in `folders`.
-pub(super) fn searched<'a>(folders: impl Iterator<Item = &'a str>, name: &str) -> Option<PathBuf> {
-    first(folders.map(|folder| Path::new(folder).join(name)).collect::<Vec<_>>().into_iter())
+pub(super) fn search_folders<'a>(folders: impl Iterator<Item = &'a str>, name: &str) -> Option<PathBuf> {
+    first_runnable(folders.map(|folder| Path::new(folder).join(name)).collect::<Vec<_>>().into_iter())
 }
 
 /// The first that may be run; where none may, the first file, which is what a shell then says that it may not run.
-fn first(tried: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+fn first_runnable(tried: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     let files: Vec<PathBuf> = tried.filter(|path| path.metadata().is_ok_and(|found| found.is_file())).collect();
     files.iter().find(|path| access(path.as_path(), AccessFlags::X_OK).is_ok()).or_else(|| files.first()).cloned()
 }
 
 /// A path without `.` and doubled slashes. `..` stays: behind a link it leads elsewhere.
-pub(super) fn tidy(path: &str) -> PathBuf {
+pub(super) fn tidy_path(path: &str) -> PathBuf {
     Path::new(path).components().filter(|part| *part != Component::CurDir).collect()
 }

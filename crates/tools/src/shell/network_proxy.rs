@@ -15,13 +15,13 @@ use bytes::Buf as _;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::{io::Interest, process::Command};
 
-use super::{Link, ShellError, Shells, launch};
+use super::{ChildLink, SessionShell, ShellError, launch_child};
 use crate::{
-    asking::Asks,
-    environment::Environment,
-    exec::{frame::Report, namespace::PORT},
-    proxy::Proxy,
-    sandbox::{Host, Network},
+    environment::CommandEnvironment,
+    exec::{frame::ChildReport, namespace::PORT},
+    live_questions::CallQuestions,
+    proxy::HostProxy,
+    sandbox::{HostPattern, NetworkAccess},
 };
 
 /// What an exec child has to make its network.
@@ -29,13 +29,13 @@ const OPENING: Duration = Duration::from_secs(60);
 
 /// Which way out a shell has.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum ProxyState {
     /// None of ours: as the sandbox says, or the whole network.
     None,
     /// To these, as soon as the exec child has said that it is in a network of its own.
-    Awaited(Vec<Host>),
+    Awaited(Vec<HostPattern>),
     /// Through this.
-    Open(Proxy),
+    Open(HostProxy),
     /// It was to be, but this machine lacks what that takes.
     Lacking(String),
 }
@@ -51,70 +51,74 @@ pub(super) fn point_at_proxy(command: &mut Command) {
     }
 }
 
-impl Shells {
+impl SessionShell {
     /// What this machine lacks for commands that reach named hosts alone; nothing where the sandbox names none. A shell is
     /// made ready for it, and ended.
-    pub async fn lacks_named_hosts(&self, cwd: &Path, environment: &Environment) -> Option<String> {
-        if !matches!(self.sandbox.network(), Network::Hosts(_)) {
+    pub async fn lacks_named_hosts(&self, cwd: &Path, environment: &CommandEnvironment) -> Option<String> {
+        if !matches!(self.sandbox.network(), NetworkAccess::Hosts(_)) {
             return None;
         }
-        let link = match self.sandbox.bounds(cwd, environment) {
-            Ok(bounds) => launch(&self.launcher, cwd, environment, bounds),
+        let link = match self.sandbox.base_bounds(cwd, environment) {
+            Ok(bounds) => launch_child(&self.launcher, cwd, environment, bounds),
             Err(error) => return Some(error.to_string()),
         };
         let mut link = match link {
             Ok(link) => link,
             Err(error) => return Some(error.to_string()),
         };
-        match (link.open_way().await, &link.way) {
+        match (link.open_proxy().await, &link.proxy) {
             (Err(error), _) => Some(error.to_string()),
-            (Ok(()), Way::Lacking(lacks)) => Some(lacks.clone()),
-            (Ok(()), Way::None | Way::Awaited(_) | Way::Open(_)) => None,
+            (Ok(()), ProxyState::Lacking(lacks)) => Some(lacks.clone()),
+            (Ok(()), ProxyState::None | ProxyState::Awaited(_) | ProxyState::Open(_)) => None,
         }
     }
 }
 
-impl Link {
+impl ChildLink {
     /// Waits for the way out, if there is to be one.
     ///
     /// # Errors
     /// [`ShellError::Start`].
-    pub(super) async fn open_way(&mut self) -> Result<(), ShellError> {
+    pub(super) async fn open_proxy(&mut self) -> Result<(), ShellError> {
         let late = |_| ShellError::Start("the exec child said nothing of its network in time".to_owned());
-        tokio::time::timeout(OPENING, self.await_way()).await.map_err(late)?
+        tokio::time::timeout(OPENING, self.await_proxy()).await.map_err(late)?
     }
 
-    async fn await_way(&mut self) -> Result<(), ShellError> {
-        let Way::Awaited(hosts) = &mut self.way else { return Ok(()) };
+    async fn await_proxy(&mut self) -> Result<(), ShellError> {
+        let ProxyState::Awaited(hosts) = &mut self.proxy else { return Ok(()) };
         let hosts = std::mem::take(hosts);
         let start = |error: io::Error| ShellError::Start(error.to_string());
         let mut handed = None;
         let report = loop {
             if let Some((report, length)) =
-                Report::decode(&self.received).map_err(|error| start(io::Error::other(error)))?
+                ChildReport::decode(&self.received).map_err(|error| start(io::Error::other(error)))?
             {
                 self.received.advance(length);
                 break report;
             }
             let stream = &self.stream;
-            let (bytes, with) = stream.async_io(Interest::READABLE, || receive(stream)).await.map_err(start)?;
+            let (bytes, with) = stream.async_io(Interest::READABLE, || receive_message(stream)).await.map_err(start)?;
             if bytes.is_empty() {
                 return Err(start(io::ErrorKind::UnexpectedEof.into()));
             }
             self.received.extend_from_slice(&bytes);
             handed = handed.or(with);
         };
-        self.way = match (report, handed) {
-            (Report::Network(None), Some(listener)) => {
-                Way::Open(Proxy::start(TcpListener::from(listener), hosts).map_err(start)?)
+        self.proxy = match (report, handed) {
+            (ChildReport::Network(None), Some(listener)) => {
+                ProxyState::Open(HostProxy::start(TcpListener::from(listener), hosts).map_err(start)?)
             }
-            (Report::Network(Some(lacks)), _) => {
+            (ChildReport::Network(Some(lacks)), _) => {
                 tracing::warn!(lacks, "commands have no network: hosts cannot be named on this machine");
-                Way::Lacking(lacks)
+                ProxyState::Lacking(lacks)
             }
-            (Report::Failed(reason), _) => return Err(ShellError::Start(reason)),
+            (ChildReport::Failed(reason), _) => return Err(ShellError::Start(reason)),
             (
-                Report::Network(None) | Report::Output(_) | Report::Taken(_) | Report::Ended(_) | Report::Changed(_),
+                ChildReport::Network(None)
+                | ChildReport::Output(_)
+                | ChildReport::Taken(_)
+                | ChildReport::Ended(_)
+                | ChildReport::Changed(_),
                 _,
             ) => {
                 return Err(start(io::Error::other("the exec child said nothing of its network")));
@@ -124,21 +128,21 @@ impl Link {
     }
 
     /// Hosts are reached on behalf of `call` from now on.
-    pub(super) fn begin_call(&self, call: &str, asks: Asks) {
-        if let Way::Open(proxy) = &self.way {
-            proxy.begin(call, asks);
+    pub(super) fn begin_call(&self, call: &str, asks: CallQuestions) {
+        if let ProxyState::Open(proxy) = &self.proxy {
+            proxy.begin_call(call, asks);
         }
     }
 
     /// Cuts what the call has open, and gives what has to be told of its network.
     pub(super) fn end_call(&self) -> Vec<String> {
-        match &self.way {
-            Way::None | Way::Awaited(_) => Vec::new(),
-            Way::Lacking(lacks) => vec![format!(
+        match &self.proxy {
+            ProxyState::None | ProxyState::Awaited(_) => Vec::new(),
+            ProxyState::Lacking(lacks) => vec![format!(
                 "[This ran without a network: the settings name hosts, but {lacks}. Tell the person; `countersign doctor` says what to do]"
             )],
-            Way::Open(proxy) => {
-                let refused = proxy.end();
+            ProxyState::Open(proxy) => {
+                let refused = proxy.end_call();
                 if refused.is_empty() {
                     return Vec::new();
                 }
@@ -151,7 +155,7 @@ impl Link {
 }
 
 /// Reads what is there, and a descriptor that came with it.
-fn receive(stream: &tokio::net::UnixStream) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+fn receive_message(stream: &tokio::net::UnixStream) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut bytes = vec![0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
-    SHORTEST, Veil,
-    forms::{Form, forms},
+    Redactor, SHORTEST,
+    forms::{SecretForm, secret_forms},
 };
 
 /// The most bytes of values, all together, that were changed or removed and are looked for still. What is kept of them takes
@@ -15,51 +15,54 @@ pub(super) const PAST: usize = 1 << 20;
 
 /// The values that are looked for.
 #[derive(Default)]
-pub(super) struct Ever {
-    values: Vec<Known>,
+pub(super) struct KnownSecrets {
+    values: Vec<KnownValue>,
     /// Counts the looks at everything that there is.
     looks: u64,
 }
 
-struct Known {
+struct KnownValue {
     value: SecretString,
-    forms: Vec<Form>,
+    forms: Vec<SecretForm>,
     /// At which look it was there last.
     look: u64,
 }
 
 /// Whether a veil has to be made anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum RedactorChange {
     /// It has not.
     None,
     /// Other values are looked for.
     Values,
 }
 
-impl Ever {
+impl KnownSecrets {
     /// Looks for `value` from here on. Its forms are made once, when it is new.
-    pub(super) fn note(&mut self, name: &str, value: &SecretString) -> Change {
+    pub(super) fn note_value(&mut self, name: &str, value: &SecretString) -> RedactorChange {
         let text = value.expose_secret();
         if text.len() < SHORTEST {
-            return Change::None;
+            return RedactorChange::None;
         }
         if let Some(known) = self.values.iter_mut().find(|known| known.value.expose_secret() == text) {
             known.look = self.looks;
-            return Change::None;
+            return RedactorChange::None;
         }
-        let forms = forms(text, &format!("[secret {name}]"));
-        self.values.push(Known { value: value.clone(), forms, look: self.looks });
-        Change::Values
+        let forms = secret_forms(text, &format!("[secret {name}]"));
+        self.values.push(KnownValue { value: value.clone(), forms, look: self.looks });
+        RedactorChange::Values
     }
 
     /// Takes `all` for what there is now, and forgets what was gone first where there is more than [`PAST`] that is not.
-    pub(super) fn look<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, &'a SecretString)>) -> Change {
+    pub(super) fn refresh_values<'a>(
+        &mut self,
+        all: impl IntoIterator<Item = (&'a str, &'a SecretString)>,
+    ) -> RedactorChange {
         self.looks += 1;
-        let mut change = Change::None;
+        let mut change = RedactorChange::None;
         for (name, value) in all {
-            if self.note(name, value) == Change::Values {
-                change = Change::Values;
+            if self.note_value(name, value) == RedactorChange::Values {
+                change = RedactorChange::Values;
             }
         }
         let (now, before, mut left) = (self.looks, self.values.len(), PAST);
@@ -72,11 +75,11 @@ impl Ever {
             left = rest.unwrap_or_default();
             rest.is_some()
         });
-        if self.values.len() < before { Change::Values } else { change }
+        if self.values.len() < before { RedactorChange::Values } else { change }
     }
 
     /// What hides all of them.
-    pub(super) fn veil(&self) -> Veil {
-        Veil::of(self.values.iter().flat_map(|known| known.forms.iter().cloned()).collect())
+    pub(super) fn build_redactor(&self) -> Redactor {
+        Redactor::from_forms(self.values.iter().flat_map(|known| known.forms.iter().cloned()).collect())
     }
 }

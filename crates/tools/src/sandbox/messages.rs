@@ -4,29 +4,31 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Mode, Network, Sandbox, trees};
-use crate::environment::Environment;
+use super::{NetworkAccess, Sandbox, SandboxMode, trees};
+use crate::environment::CommandEnvironment;
 
 impl Sandbox {
     /// What a model is told behind a command that failed, if the sandbox may be why.
-    pub(crate) fn hint(&self, output: &str, cwd: &Path) -> Option<String> {
+    pub(crate) fn failure_hint(&self, output: &str, cwd: &Path) -> Option<String> {
         let settings = &self.0.settings;
         let says = |words: &[&str]| words.iter().any(|word| output.contains(word));
         let refused =
             says(&["ermission denied", "not permitted", "EACCES", "EPERM", "ead-only file system", "cross-device"]);
-        let network = settings.network != Network::On
+        let network = settings.network != NetworkAccess::On
             && says(&["resolve", "ame resolution", "unreachable", "EAI_AGAIN", "ENOTFOUND", "onnect", "ocket"]);
         if !self.is_on() || !(refused || network) {
             return None;
         }
         let write = match settings.mode {
-            Mode::Workspace => format!("it may write only in {}", self.shown(cwd)),
-            Mode::Off | Mode::Guard => "it may write everywhere but to what is the gateway's own".to_owned(),
+            SandboxMode::Workspace => format!("it may write only in {}", self.writable_summary(cwd)),
+            SandboxMode::Off | SandboxMode::Guard => {
+                "it may write everywhere but to what is the gateway's own".to_owned()
+            }
         };
         let network = match settings.network {
-            Network::Off => ", and reaches no other machine",
-            Network::Hosts(_) => ", and reaches named hosts alone, through the proxy that http_proxy names",
-            Network::On => "",
+            NetworkAccess::Off => ", and reaches no other machine",
+            NetworkAccess::Hosts(_) => ", and reaches named hosts alone, through the proxy that http_proxy names",
+            NetworkAccess::On => "",
         };
         Some(format!(
             "[This ran in a sandbox: {write}{network}. If that is why it failed, ask for exactly what it needs: call again with needs, such as {{\"write\": [\"/path\"], \"hosts\": [\"example.org:443\"]}}. A person decides, for that call alone.]"
@@ -34,19 +36,19 @@ impl Sandbox {
     }
 
     /// One line for people who look after the machine.
-    pub fn summary(&self) -> String {
+    pub fn settings_summary(&self) -> String {
         let settings = &self.0.settings;
         let mode = match settings.mode {
-            Mode::Off => return "off: commands have the rights of the user".to_owned(),
-            Mode::Guard => "guard: commands write everywhere but to the gateway's own files",
-            Mode::Workspace => "workspace: commands write in their working folder and temporary folders",
+            SandboxMode::Off => return "off: commands have the rights of the user".to_owned(),
+            SandboxMode::Guard => "guard: commands write everywhere but to the gateway's own files",
+            SandboxMode::Workspace => "workspace: commands write in their working folder and temporary folders",
         };
         let more: Vec<String> = settings.write.iter().map(|path| path.display().to_string()).collect();
         let more = if more.is_empty() { String::new() } else { format!(", and in {}", more.join(", ")) };
         let network = match &settings.network {
-            Network::Off => "off".to_owned(),
-            Network::On => "on".to_owned(),
-            Network::Hosts(hosts) => {
+            NetworkAccess::Off => "off".to_owned(),
+            NetworkAccess::On => "on".to_owned(),
+            NetworkAccess::Hosts(hosts) => {
                 let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
                 format!("of named hosts ({})", hosts.join(", "))
             }
@@ -56,19 +58,19 @@ impl Sandbox {
 
     /// Folders in which commands may make nothing new, although they are for writing, because what is the gateway's own lies somewhere
     /// below them; with one that does.
-    pub fn crowded(&self) -> Vec<(PathBuf, PathBuf)> {
-        if self.0.settings.mode != Mode::Workspace {
+    pub fn crowded_folders(&self) -> Vec<(PathBuf, PathBuf)> {
+        if self.0.settings.mode != SandboxMode::Workspace {
             return Vec::new();
         }
-        let own: Vec<PathBuf> = self.0.protected.iter().map(|path| trees::real(path)).collect();
+        let own: Vec<PathBuf> = self.0.protected.iter().map(|path| trees::real_path(path)).collect();
         let home = std::env::home_dir();
-        let more = self.0.settings.write.iter().map(|path| trees::expanded(path, home.as_deref()));
-        let open = self.temporary(&Environment::clean([])).chain(more);
+        let more = self.0.settings.write.iter().map(|path| trees::expand_home(path, home.as_deref()));
+        let open = self.temporary_folders(&CommandEnvironment::clean_with([])).chain(more);
         open.filter_map(|tree| own.iter().find(|path| path.starts_with(&tree)).map(|path| (tree, path.clone())))
             .collect()
     }
 
-    pub(super) fn shown(&self, cwd: &Path) -> String {
+    pub(super) fn writable_summary(&self, cwd: &Path) -> String {
         let more = self.0.settings.write.iter().map(|path| path.display().to_string());
         let named: Vec<String> = std::iter::once(cwd.display().to_string()).chain(more).collect();
         format!("{} and folders for temporary files", named.join(", "))

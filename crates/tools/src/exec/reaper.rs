@@ -40,21 +40,21 @@ static BEFORE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Whether a child of this process was there before [`take_in`].
 pub(super) fn was_before(pid: i32) -> bool {
-    before().contains(&pid)
+    lock_before().contains(&pid)
 }
 
-fn before() -> MutexGuard<'static, BTreeSet<i32>> {
+fn lock_before() -> MutexGuard<'static, BTreeSet<i32>> {
     BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn own() -> MutexGuard<'static, BTreeSet<i32>> {
+fn lock_own() -> MutexGuard<'static, BTreeSet<i32>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts a process that [`bury`] leaves to whoever holds it. A process that takes others in starts all of its own here.
-pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+pub(crate) fn spawn_tracked(command: &mut Command) -> io::Result<Child> {
     // Held over the start: nobody may take for a stranger what ends before it is noted.
-    let mut own = own();
+    let mut own = lock_own();
     let child = command.spawn()?;
     own.extend(child.id().map(u32::cast_signed));
     Ok(child)
@@ -66,20 +66,20 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
 ///
 /// # Errors
 /// What the system says.
-pub fn take_in() -> io::Result<()> {
-    mark::unmarked();
-    before().extend(descendants::children().into_iter().map(|child| child.pid.as_raw()));
+pub fn become_subreaper() -> io::Result<()> {
+    mark::unmarked_limit();
+    lock_before().extend(descendants::child_processes().into_iter().map(|child| child.pid.as_raw()));
     prctl::set_dumpable(false)?;
     Ok(prctl::set_child_subreaper(true)?)
 }
 
 /// Kills all that this process started or took in and that is there still, but for what was there before. For its end, when nobody asks
 /// about any of it any more: an exec child that a command has stopped does not end by itself.
-pub fn leave_nobody() {
+pub fn kill_remaining() {
     kill_hoppers(was_before);
     let started = Instant::now();
     while started.elapsed() < descendants::PATIENCE {
-        let left: Vec<Pid> = descendants::children()
+        let left: Vec<Pid> = descendants::child_processes()
             .into_iter()
             .filter(|child| !child.ended && !was_before(child.pid.as_raw()))
             .map(|child| child.pid)
@@ -97,7 +97,7 @@ pub fn leave_nobody() {
 }
 
 /// Kills those whom [`take_in`] made children of this process, and waits for them, for ever. Inside a Tokio runtime.
-pub async fn bury() {
+pub async fn reap() {
     if let Err(error) = until_refused().await {
         tracing::error!(%error, "what commands leave behind goes on until this process ends");
     }
@@ -106,7 +106,7 @@ pub async fn bury() {
 async fn until_refused() -> io::Result<()> {
     let mut ends = signal(SignalKind::child())?;
     while ends.recv().await.is_some() {
-        tokio::task::spawn_blocking(bury_strangers).await?;
+        tokio::task::spawn_blocking(reap_strangers).await?;
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())
@@ -129,19 +129,19 @@ fn kill_hoppers(is_left_alone: impl Fn(i32) -> bool) {
     }
 }
 
-fn bury_strangers() {
-    let mut own = own();
+fn reap_strangers() {
+    let mut own = lock_own();
     // A number that nobody has belongs to nobody any more. That it is in no list would not say so: lists can fail.
     own.retain(|pid| kill(Pid::from_raw(*pid), None) != Err(Errno::ESRCH));
     kill_hoppers(|pid| own.contains(&pid) || was_before(pid));
-    for child in descendants::children() {
+    for child in descendants::child_processes() {
         if own.contains(&child.pid.as_raw()) {
             continue;
         }
         let pid = child.pid.as_raw();
         if was_before(pid) {
             // Its number may mean another as soon as somebody waited for it.
-            if child.ended && before().remove(&pid) {
+            if child.ended && lock_before().remove(&pid) {
                 let _ = waitpid(child.pid, Some(WaitPidFlag::WNOHANG));
             }
             continue;

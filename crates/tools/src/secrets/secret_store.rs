@@ -13,19 +13,19 @@ use countersign_core::secret::is_name;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
-    LONGEST, Lack, SHORTEST, Veil,
-    ever::{Change, Ever},
+    LONGEST, Redactor, SHORTEST, SecretRefused,
     forms::can_be_hidden,
+    known_secrets::{KnownSecrets, RedactorChange},
 };
 use crate::regular;
 
 /// A secret that is kept, without its value.
 #[derive(Debug)]
-pub struct Kept {
+pub struct SecretEntry {
     /// Its name.
     pub name: String,
     /// Why it would not be released, if it would not.
-    pub lack: Option<Lack>,
+    pub lack: Option<SecretRefused>,
 }
 
 /// Why a secret was not set or removed.
@@ -56,103 +56,104 @@ pub enum StoreError {
 }
 
 /// What tells one state of a file from another.
-type Stamp = (u64, i64, i64, u64, u32);
+type SecretFileStamp = (u64, i64, i64, u64, u32);
 
-type Files = BTreeMap<String, Stamp>;
+type FileStamps = BTreeMap<String, SecretFileStamp>;
 
-pub(super) struct Shelf {
+pub(super) struct SecretStore {
     folder: PathBuf,
     given: BTreeMap<String, SecretString>,
     /// Held while a veil is made. Who needs none other than the latest does not wait for it.
-    ever: Mutex<Ever>,
+    ever: Mutex<KnownSecrets>,
     /// Taken for a moment, also by who holds the other.
-    latest: Mutex<Latest>,
+    latest: Mutex<LatestRedactor>,
 }
 
 /// The veil that was made last.
 #[derive(Default)]
-struct Latest {
+struct LatestRedactor {
     /// The folder as it was; none before it was looked at.
-    files: Option<Files>,
-    veil: Arc<Veil>,
+    files: Option<FileStamps>,
+    redactor: Arc<Redactor>,
 }
 
-impl Shelf {
+impl SecretStore {
     pub(super) fn new(folder: PathBuf, given: BTreeMap<String, SecretString>) -> Self {
         Self { folder, given, ever: Mutex::default(), latest: Mutex::default() }
     }
 
     /// The value, which [`Shelf::veil`] hides from here on.
-    pub(super) fn value(&self, name: &str) -> Result<SecretString, Lack> {
-        let unknown = || Lack::Unknown(name.to_owned());
+    pub(super) fn secret_value(&self, name: &str) -> Result<SecretString, SecretRefused> {
+        let unknown = || SecretRefused::Unknown(name.to_owned());
         if !is_name(name) {
             return Err(unknown());
         }
-        let value = match read(&self.folder, name)? {
+        let value = match read_secret(&self.folder, name)? {
             Some(value) => value,
             None => self.given.get(name).cloned().ok_or_else(unknown)?,
         };
-        check(name, value.expose_secret())?;
-        let mut ever = locked(&self.ever);
-        if ever.note(name, &value) == Change::Values {
-            let veil = Arc::new(ever.veil());
-            locked(&self.latest).veil = veil;
+        check_secret(name, value.expose_secret())?;
+        let mut ever = lock_mutex(&self.ever);
+        if ever.note_value(name, &value) == RedactorChange::Values {
+            let veil = Arc::new(ever.build_redactor());
+            lock_mutex(&self.latest).redactor = veil;
         }
         Ok(value)
     }
 
-    pub(super) fn veil(&self) -> Arc<Veil> {
-        let files = stamps(&self.folder);
-        if let Some(veil) = self.latest(&files) {
+    pub(super) fn redactor(&self) -> Arc<Redactor> {
+        let files = file_stamps(&self.folder);
+        if let Some(veil) = self.latest_redactor(&files) {
             return veil;
         }
-        let mut ever = locked(&self.ever);
+        let mut ever = lock_mutex(&self.ever);
         // Somebody else may have been here first.
-        if let Some(veil) = self.latest(&files) {
+        if let Some(veil) = self.latest_redactor(&files) {
             return veil;
         }
         // A file that is open to others is not released, and hidden all the same.
         let read = |name: &String| {
             let text = regular::read_text(&self.folder.join(name), LONGEST as u64).ok()?;
-            Some((name.clone(), SecretString::from(trimmed(text))))
+            Some((name.clone(), SecretString::from(trim_line_end(text))))
         };
         let kept: Vec<(String, SecretString)> = files.keys().filter_map(read).collect();
         let kept = kept.iter().map(|(name, value)| (name.as_str(), value));
         let given = self.given.iter().map(|(name, value)| (name.as_str(), value));
-        let made = (ever.look(given.chain(kept)) == Change::Values).then(|| Arc::new(ever.veil()));
-        let mut latest = locked(&self.latest);
+        let made =
+            (ever.refresh_values(given.chain(kept)) == RedactorChange::Values).then(|| Arc::new(ever.build_redactor()));
+        let mut latest = lock_mutex(&self.latest);
         latest.files = Some(files);
         if let Some(made) = made {
-            latest.veil = made;
+            latest.redactor = made;
         }
-        Arc::clone(&latest.veil)
+        Arc::clone(&latest.redactor)
     }
 
     /// The latest veil, if it is one over `files`.
-    fn latest(&self, files: &Files) -> Option<Arc<Veil>> {
-        let latest = locked(&self.latest);
-        (latest.files.as_ref() == Some(files)).then(|| Arc::clone(&latest.veil))
+    fn latest_redactor(&self, files: &FileStamps) -> Option<Arc<Redactor>> {
+        let latest = lock_mutex(&self.latest);
+        (latest.files.as_ref() == Some(files)).then(|| Arc::clone(&latest.redactor))
     }
 }
 
-fn locked<T>(owned: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(owned: &Mutex<T>) -> MutexGuard<'_, T> {
     owned.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn check(name: &str, value: &str) -> Result<(), Lack> {
+fn check_secret(name: &str, value: &str) -> Result<(), SecretRefused> {
     if value.len() < SHORTEST || !can_be_hidden(value) {
-        return Err(Lack::Short(name.to_owned()));
+        return Err(SecretRefused::Short(name.to_owned()));
     }
     if value.contains('\0') {
-        return Err(Lack::Nul(name.to_owned()));
+        return Err(SecretRefused::Nul(name.to_owned()));
     }
     Ok(())
 }
 
 /// What a file of the folder holds; none if there is no such file.
-fn read(folder: &Path, name: &str) -> Result<Option<SecretString>, Lack> {
+fn read_secret(folder: &Path, name: &str) -> Result<Option<SecretString>, SecretRefused> {
     let path = folder.join(name);
-    let unreadable = |problem| Lack::Unreadable { name: name.to_owned(), problem };
+    let unreadable = |problem| SecretRefused::Unreadable { name: name.to_owned(), problem };
     let found = match fs::metadata(&path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -160,14 +161,14 @@ fn read(folder: &Path, name: &str) -> Result<Option<SecretString>, Lack> {
     };
     let mode = found.mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(Lack::Open { name: name.to_owned(), mode });
+        return Err(SecretRefused::Open { name: name.to_owned(), mode });
     }
     let text = regular::read_text(&path, LONGEST as u64).map_err(unreadable)?;
-    Ok(Some(trimmed(text).into()))
+    Ok(Some(trim_line_end(text).into()))
 }
 
 /// Without the line end that editors and `echo` put behind it.
-fn trimmed(mut text: String) -> String {
+fn trim_line_end(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();
         if text.ends_with('\r') {
@@ -178,7 +179,7 @@ fn trimmed(mut text: String) -> String {
 }
 
 /// The files that could be secrets, as they are now. A folder that cannot be read has none.
-fn stamps(folder: &Path) -> Files {
+fn file_stamps(folder: &Path) -> FileStamps {
     let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
     let named = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| is_name(name));
     named
@@ -193,33 +194,33 @@ fn stamps(folder: &Path) -> Files {
 ///
 /// # Errors
 /// [`StoreError::Io`] if it cannot be read.
-pub fn list(folder: &Path) -> Result<Vec<Kept>, StoreError> {
+pub fn list_secrets(folder: &Path) -> Result<Vec<SecretEntry>, StoreError> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(problem) => return Err(StoreError::Io { path: folder.to_owned(), problem }),
         Ok(_) => {}
     }
     let kept = |name: String| {
-        let lack = match read(folder, &name) {
-            Ok(Some(value)) => check(&name, value.expose_secret()).err(),
-            Ok(None) => Some(Lack::Unknown(name.clone())),
+        let lack = match read_secret(folder, &name) {
+            Ok(Some(value)) => check_secret(&name, value.expose_secret()).err(),
+            Ok(None) => Some(SecretRefused::Unknown(name.clone())),
             Err(lack) => Some(lack),
         };
-        Kept { name, lack }
+        SecretEntry { name, lack }
     };
-    Ok(stamps(folder).into_keys().map(kept).collect())
+    Ok(file_stamps(folder).into_keys().map(kept).collect())
 }
 
 /// Keeps `value` as the secret `name`, in place of one that was there. Gives whether there was one.
 ///
 /// # Errors
 /// [`StoreError`]; what was there is as it was.
-pub fn set(folder: &Path, name: &str, value: &SecretString) -> Result<bool, StoreError> {
+pub fn set_secret(folder: &Path, name: &str, value: &SecretString) -> Result<bool, StoreError> {
     if !is_name(name) {
         return Err(StoreError::Name(name.to_owned()));
     }
-    let text = trimmed(value.expose_secret().to_owned());
-    if check(name, &text).is_err() || text.len() > LONGEST {
+    let text = trim_line_end(value.expose_secret().to_owned());
+    if check_secret(name, &text).is_err() || text.len() > LONGEST {
         return Err(StoreError::Value);
     }
     let io = |path: &Path| {
@@ -250,7 +251,7 @@ pub fn set(folder: &Path, name: &str, value: &SecretString) -> Result<bool, Stor
 ///
 /// # Errors
 /// [`StoreError`], if there is none, too.
-pub fn remove(folder: &Path, name: &str) -> Result<(), StoreError> {
+pub fn remove_secret(folder: &Path, name: &str) -> Result<(), StoreError> {
     if !is_name(name) {
         return Err(StoreError::Name(name.to_owned()));
     }

@@ -17,7 +17,7 @@ use nix::{
 use super::{SandboxError, trees};
 
 /// A path that is asked for, from the folder that the command runs in.
-pub(super) struct Asked {
+pub(super) struct RequestedPath {
     /// As it is written, without dots.
     plain: PathBuf,
     /// With every link followed.
@@ -25,28 +25,28 @@ pub(super) struct Asked {
     is_folder: bool,
 }
 
-impl Asked {
+impl RequestedPath {
     /// The path that `given` names from the folder `from`, which may be a link by now; `~` is `home`.
     pub(super) fn new(given: &Path, from: &Path, home: Option<&Path>) -> Self {
         let path = match (given.strip_prefix("~"), home) {
-            (Ok(rest), Some(home)) => trees::real(home).join(rest),
+            (Ok(rest), Some(home)) => trees::real_path(home).join(rest),
             (Ok(_), None) | (Err(_), _) => from.join(given),
         };
         Self {
-            plain: plain(&path),
-            real: trees::real(&path),
+            plain: normalise_path(&path),
+            real: trees::real_path(&path),
             is_folder: given.as_os_str().as_encoded_bytes().ends_with(b"/"),
         }
     }
 
     /// Where it leads.
-    pub(super) fn real(&self) -> &Path {
+    pub(super) fn real_path(&self) -> &Path {
         &self.real
     }
 
     /// Fails where it does not lead to where it says: through a link of the agent's own it would be anywhere.
-    pub(super) fn check(&self) -> Result<(), SandboxError> {
-        leads(&self.plain, &self.real)
+    pub(super) fn check_link(&self) -> Result<(), SandboxError> {
+        check_leads_to(&self.plain, &self.real)
     }
 
     /// Where the file has to be made, if there is nothing yet: the kernel lets nobody write what is not there without the folder around it,
@@ -54,36 +54,37 @@ impl Asked {
     ///
     /// # Errors
     /// [`SandboxError::Absent`] where it cannot be, or a folder is meant.
-    pub(super) fn gap(&self) -> Result<Option<Gap<'_>>, SandboxError> {
+    pub(super) fn missing_file(&self) -> Result<Option<MissingFile<'_>>, SandboxError> {
         let path = self.plain.as_path();
         if path.symlink_metadata().is_ok() {
             return Ok(None);
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(absent(path, Errno::ENOENT));
+            return Err(absent_error(path, Errno::ENOENT));
         };
         if self.is_folder {
-            return Err(absent(path, Errno::EISDIR));
+            return Err(absent_error(path, Errno::EISDIR));
         }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let folder = open(parent, flags, Bits::empty()).map_err(|why| absent(path, why))?;
+        let folder = open(parent, flags, Bits::empty()).map_err(|why| absent_error(path, why))?;
         // Who swapped it for a link meanwhile has another one here.
-        let at = readlink(format!("/proc/self/fd/{}", folder.as_raw_fd()).as_str()).map_err(|why| absent(path, why))?;
+        let at = readlink(format!("/proc/self/fd/{}", folder.as_raw_fd()).as_str())
+            .map_err(|why| absent_error(path, why))?;
         if Path::new(&at) != parent {
-            return Err(absent(path, Errno::ENOTDIR));
+            return Err(absent_error(path, Errno::ENOTDIR));
         }
-        Ok(Some(Gap { folder, name, path }))
+        Ok(Some(MissingFile { folder, name, path }))
     }
 }
 
 /// Fails where `path` is not `real`, where it led.
-pub(super) fn leads(path: &Path, real: &Path) -> Result<(), SandboxError> {
-    let plain = plain(path);
+pub(super) fn check_leads_to(path: &Path, real: &Path) -> Result<(), SandboxError> {
+    let plain = normalise_path(path);
     if plain == real { Ok(()) } else { Err(SandboxError::Link { path: plain, real: real.to_owned() }) }
 }
 
 /// `path` as it is written, without dots.
-fn plain(path: &Path) -> PathBuf {
+fn normalise_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -96,26 +97,26 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The place of a file that is not there.
-pub(super) struct Gap<'a> {
+pub(super) struct MissingFile<'a> {
     folder: OwnedFd,
     name: &'a OsStr,
     path: &'a Path,
 }
 
-impl Gap<'_> {
+impl MissingFile<'_> {
     /// Makes it.
     ///
     /// # Errors
     /// [`SandboxError::Absent`].
-    pub(super) fn fill(&self) -> Result<(), SandboxError> {
+    pub(super) fn create_file(&self) -> Result<(), SandboxError> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(&self.folder, self.name, flags, Bits::from_bits_truncate(0o666)) {
             Ok(_) | Err(Errno::EEXIST) => Ok(()),
-            Err(why) => Err(absent(self.path, why)),
+            Err(why) => Err(absent_error(self.path, why)),
         }
     }
 }
 
-fn absent(path: &Path, why: Errno) -> SandboxError {
+fn absent_error(path: &Path, why: Errno) -> SandboxError {
     SandboxError::Absent { path: path.to_owned(), why: std::io::Error::from(why).kind() }
 }

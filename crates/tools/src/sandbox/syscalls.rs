@@ -10,7 +10,7 @@ use seccompiler::{
     TargetArch, sock_filter,
 };
 
-use super::Network;
+use super::NetworkAccess;
 
 /// Refused with EPERM: other processes, what is mounted, the kernel itself, clocks, keys, new namespaces.
 const REFUSED: &[libc::c_long] = &[
@@ -94,17 +94,17 @@ const NAMESPACES: &[libc::c_int] = &[
 ///
 /// # Errors
 /// What the kernel, or the making of a filter, says.
-pub(super) fn refuse(network: &Network) -> Result<(), seccompiler::Error> {
-    for filter in filters(network)? {
+pub(super) fn refuse_syscalls(network: &NetworkAccess) -> Result<(), seccompiler::Error> {
+    for filter in build_filters(network)? {
         seccompiler::apply_filter(&filter)?;
     }
     Ok(())
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn filters(network: &Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
-    let whole = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect::<Rules>();
+fn build_filters(network: &NetworkAccess) -> Result<Vec<BpfProgram>, seccompiler::Error> {
+    let whole = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect::<SyscallRules>();
     let mut refused = whole(REFUSED);
     let masked = |flag: &libc::c_int| {
         let flag = u64::from(flag.unsigned_abs());
@@ -120,9 +120,9 @@ fn filters(network: &Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
         };
         refused.insert(*call, own.iter().map(other).collect::<Result<_, _>>()?);
     }
-    let mut all = vec![filter(refused, libc::EPERM)?, filter(whole(ABSENT), libc::ENOSYS)?];
-    if let Some(rules) = sockets(network)? {
-        all.push(filter(Rules::from([(libc::SYS_socket, rules)]), libc::EACCES)?);
+    let mut all = vec![build_filter(refused, libc::EPERM)?, build_filter(whole(ABSENT), libc::ENOSYS)?];
+    if let Some(rules) = socket_rules(network)? {
+        all.push(build_filter(SyscallRules::from([(libc::SYS_socket, rules)]), libc::EACCES)?);
     }
     if cfg!(target_arch = "x86_64")
         && let Some(first) = all.first_mut()
@@ -133,7 +133,7 @@ fn filters(network: &Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
 }
 
 /// Which sockets are refused, if any.
-fn sockets(network: &Network) -> Result<Option<Vec<SeccompRule>>, seccompiler::Error> {
+fn socket_rules(network: &NetworkAccess) -> Result<Option<Vec<SeccompRule>>, seccompiler::Error> {
     let number = |constant: libc::c_int| u64::from(constant.unsigned_abs());
     let is = |argument, how, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, value);
     let other_than = |domains: &[libc::c_int]| {
@@ -141,9 +141,9 @@ fn sockets(network: &Network) -> Result<Option<Vec<SeccompRule>>, seccompiler::E
         SeccompRule::new(all.collect::<Result<Vec<_>, _>>()?)
     };
     match network {
-        Network::On => Ok(None),
-        Network::Off => Ok(Some(vec![other_than(&[libc::AF_UNIX])?])),
-        Network::Hosts(_) => {
+        NetworkAccess::On => Ok(None),
+        NetworkAccess::Off => Ok(Some(vec![other_than(&[libc::AF_UNIX])?])),
+        NetworkAccess::Hosts(_) => {
             let mut rules = vec![other_than(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6])?];
             for domain in [libc::AF_INET, libc::AF_INET6] {
                 // Streams are the one kind whose number has none of these bits.
@@ -157,7 +157,7 @@ fn sockets(network: &Network) -> Result<Option<Vec<SeccompRule>>, seccompiler::E
     }
 }
 
-fn filter(rules: Rules, error: libc::c_int) -> Result<BpfProgram, seccompiler::Error> {
+fn build_filter(rules: SyscallRules, error: libc::c_int) -> Result<BpfProgram, seccompiler::Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refused = SeccompAction::Errno(error.unsigned_abs());
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()?)

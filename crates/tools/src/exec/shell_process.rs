@@ -17,14 +17,14 @@ use nix::{
 };
 
 /// A shell that was started.
-pub(super) struct Shell {
+pub(super) struct ShellProcess {
     pub(super) pid: Pid,
     pub(super) input: File,
     /// Not yet taken by the shell.
     pub(super) pending: Vec<u8>,
 }
 
-impl Shell {
+impl ShellProcess {
     /// Starts a shell in `cwd` if that is there, else where this process is.
     pub(super) fn start(cwd: Option<&Path>) -> io::Result<Self> {
         let (program, arguments) = find_shell();
@@ -36,7 +36,7 @@ impl Shell {
         if let Some(cwd) = cwd.filter(|cwd| cwd.is_dir()) {
             command.current_dir(cwd).env("PWD", cwd);
         }
-        let child = hearing(|| command.spawn());
+        let child = with_signals_unblocked(|| command.spawn());
         let child = child.map_err(|error| io::Error::other(format!("{}: {error}", program.display())))?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         Ok(Self { pid: Pid::from_raw(pid), input: File::from(input), pending: Vec::new() })
@@ -44,7 +44,7 @@ impl Shell {
 }
 
 /// What is started within hears every signal: it has the mask of the thread that starts it, and this process hears few.
-fn hearing<T>(start: impl FnOnce() -> T) -> T {
+fn with_signals_unblocked<T>(start: impl FnOnce() -> T) -> T {
     let deaf = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK);
     let started = start();
     if let Ok(deaf) = deaf {

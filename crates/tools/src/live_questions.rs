@@ -19,7 +19,7 @@ const MOST_ASKED: usize = 20;
 
 /// What people said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum HostAccessAnswer {
     /// It may, while the call runs.
     Yes,
     /// It may not. Why, for whoever runs the command.
@@ -27,45 +27,49 @@ pub enum Answered {
 }
 
 /// Whoever asks people.
-pub trait People: Send + Sync + 'static {
+pub trait HostApprover: Send + Sync + 'static {
     /// Asks whether a command may reach `host`, such as `example.org:443`, and waits for the answer, however long that takes.
     ///
     /// *Cancellation*: nobody waits for the answer any more.
-    fn host(&self, host: Arc<str>) -> BoxFuture<'_, Answered>;
+    fn approve_host(&self, host: Arc<str>) -> BoxFuture<'_, HostAccessAnswer>;
 }
 
 /// What one call asks people. Each host is asked about once, one after the other.
 #[derive(Clone, Default)]
-pub struct Asks(Option<Arc<Asking>>);
+pub struct CallQuestions(Option<Arc<QuestionState>>);
 
-struct Asking {
-    people: Box<dyn People>,
-    answers: Mutex<BTreeMap<Arc<str>, Answered>>,
-    waited: Lock<Waited>,
+struct QuestionState {
+    people: Box<dyn HostApprover>,
+    answers: Mutex<BTreeMap<Arc<str>, HostAccessAnswer>>,
+    waited: Lock<WaitTime>,
 }
 
 #[derive(Debug, Default)]
-struct Waited {
+struct WaitTime {
     before: Duration,
     since: Option<Instant>,
 }
 
 /// Somebody waits for an answer for as long as this is there.
-struct Wait<'a>(&'a Asking);
+struct WaitGuard<'a>(&'a QuestionState);
 
-impl Drop for Wait<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        let mut waited = self.0.waited();
+        let mut waited = self.0.lock_waited();
         if let Some(since) = waited.since.take() {
             waited.before += since.elapsed();
         }
     }
 }
 
-impl Asks {
+impl CallQuestions {
     /// Of a call for which `people` are asked.
-    pub fn new(people: impl People) -> Self {
-        Self(Some(Arc::new(Asking { people: Box::new(people), answers: Mutex::default(), waited: Lock::default() })))
+    pub fn new(people: impl HostApprover) -> Self {
+        Self(Some(Arc::new(QuestionState {
+            people: Box::new(people),
+            answers: Mutex::default(),
+            waited: Lock::default(),
+        })))
     }
 
     /// Whether anybody can be asked.
@@ -75,7 +79,7 @@ impl Asks {
 
     /// Asks whether a command may reach `host`; `None` where nobody can be asked, and where `gone` comes before it is its turn:
     /// people are not asked for who has gone. A question that they see waits for its answer.
-    pub(crate) async fn host(&self, host: &str, gone: impl Future<Output = ()>) -> Option<Answered> {
+    pub(crate) async fn ask_host(&self, host: &str, gone: impl Future<Output = ()>) -> Option<HostAccessAnswer> {
         let asking = self.0.as_ref()?;
         let mut answers = tokio::select! {
             biased;
@@ -85,41 +89,41 @@ impl Asks {
         if let Some(answer) = answers.get(host) {
             return Some(answer.clone());
         }
-        let refused = answers.values().filter(|answer| matches!(answer, Answered::No(_))).count();
+        let refused = answers.values().filter(|answer| matches!(answer, HostAccessAnswer::No(_))).count();
         if refused >= MOST_REFUSED || answers.len() >= MOST_ASKED {
-            return Some(Answered::No("this command has asked people too often".to_owned()));
+            return Some(HostAccessAnswer::No("this command has asked people too often".to_owned()));
         }
         let host: Arc<str> = host.into();
-        asking.waited().since = Some(Instant::now());
-        let wait = Wait(asking);
-        let answer = asking.people.host(Arc::clone(&host)).await;
+        asking.lock_waited().since = Some(Instant::now());
+        let wait = WaitGuard(asking);
+        let answer = asking.people.approve_host(Arc::clone(&host)).await;
         drop(wait);
         answers.insert(host, answer.clone());
         Some(answer)
     }
 
     /// How long the call has waited for people so far.
-    pub(crate) fn waited(&self) -> Duration {
+    pub(crate) fn time_waited(&self) -> Duration {
         let Some(asking) = &self.0 else { return Duration::ZERO };
-        let waited = asking.waited();
+        let waited = asking.lock_waited();
         waited.before + waited.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
-impl Asking {
-    fn waited(&self) -> MutexGuard<'_, Waited> {
+impl QuestionState {
+    fn lock_waited(&self) -> MutexGuard<'_, WaitTime> {
         self.waited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Asks {
+impl fmt::Debug for CallQuestions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Asks").field(&self.0.is_some()).finish()
     }
 }
 
 /// The same call's.
-impl PartialEq for Asks {
+impl PartialEq for CallQuestions {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -129,7 +133,7 @@ impl PartialEq for Asks {
     }
 }
 
-impl Eq for Asks {}
+impl Eq for CallQuestions {}
 
 #[cfg(test)]
 mod tests {
@@ -140,66 +144,67 @@ mod tests {
 
     use futures_util::future::BoxFuture;
 
-    use super::{Answered, Asks, People};
+    use super::{CallQuestions, HostAccessAnswer, HostApprover};
 
     /// Takes ten seconds for an answer, which is yes to what begins with a "y".
     #[derive(Clone, Default)]
-    struct Slow(Arc<Mutex<Vec<String>>>);
+    struct SlowApprover(Arc<Mutex<Vec<String>>>);
 
-    impl People for Slow {
-        fn host(&self, host: Arc<str>) -> BoxFuture<'_, Answered> {
+    impl HostApprover for SlowApprover {
+        fn approve_host(&self, host: Arc<str>) -> BoxFuture<'_, HostAccessAnswer> {
             Box::pin(async move {
                 self.0.lock().unwrap().push(host.to_string());
                 tokio::time::sleep(Duration::from_secs(10)).await;
-                if host.starts_with('y') { Answered::Yes } else { Answered::No("no".to_owned()) }
+                if host.starts_with('y') { HostAccessAnswer::Yes } else { HostAccessAnswer::No("no".to_owned()) }
             })
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_host_is_asked_about_once_and_one_after_the_other() {
-        let people = Slow::default();
-        let asks = Asks::new(people.clone());
-        let ask = |host| asks.host(host, std::future::pending());
-        let said = tokio::join!(ask("y:1"), ask("n:1"), ask("y:1"), ask("n:1"));
-        let no = || Some(Answered::No("no".to_owned()));
-        assert_eq!(said, (Some(Answered::Yes), no(), Some(Answered::Yes), no()));
+        let people = SlowApprover::default();
+        let asks = CallQuestions::new(people.clone());
+        let ask = |host| asks.ask_host(host, std::future::pending());
+        let answers = tokio::join!(ask("y:1"), ask("n:1"), ask("y:1"), ask("n:1"));
+        let no = || Some(HostAccessAnswer::No("no".to_owned()));
+        assert_eq!(answers, (Some(HostAccessAnswer::Yes), no(), Some(HostAccessAnswer::Yes), no()));
         assert_eq!(*people.0.lock().unwrap(), ["y:1", "n:1"]);
-        assert_eq!(asks.waited(), Duration::from_secs(20));
+        assert_eq!(asks.time_waited(), Duration::from_secs(20));
     }
 
     #[tokio::test(start_paused = true)]
     async fn people_are_left_alone_after_some_refusals() {
-        let people = Slow::default();
-        let asks = Asks::new(people.clone());
+        let people = SlowApprover::default();
+        let asks = CallQuestions::new(people.clone());
         for host in ["n:1", "n:2", "n:3"] {
-            assert_eq!(asks.host(host, std::future::pending()).await, Some(Answered::No("no".to_owned())));
+            assert_eq!(asks.ask_host(host, std::future::pending()).await, Some(HostAccessAnswer::No("no".to_owned())));
         }
-        let more = asks.host("y:1", std::future::pending()).await;
-        assert!(matches!(more, Some(Answered::No(why)) if why.contains("too often")));
+        let more = asks.ask_host("y:1", std::future::pending()).await;
+        assert!(matches!(more, Some(HostAccessAnswer::No(why)) if why.contains("too often")));
         assert_eq!(people.0.lock().unwrap().len(), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_leaves_the_others_waiting_for_an_answer_of_their_own() {
-        let people = Slow::default();
-        let asks = Asks::new(people.clone());
-        let ask = |asks: Asks| async move { asks.host("y:1", std::future::pending()).await };
+        let people = SlowApprover::default();
+        let asks = CallQuestions::new(people.clone());
+        let ask = |asks: CallQuestions| async move { asks.ask_host("y:1", std::future::pending()).await };
         assert!(tokio::time::timeout(Duration::from_secs(4), ask(asks.clone())).await.is_err());
-        assert_eq!(asks.waited(), Duration::from_secs(4));
-        assert_eq!(ask(asks.clone()).await, Some(Answered::Yes));
-        assert_eq!(asks.waited(), Duration::from_secs(14));
-        assert_eq!(ask(Asks::default()).await, None);
+        assert_eq!(asks.time_waited(), Duration::from_secs(4));
+        assert_eq!(ask(asks.clone()).await, Some(HostAccessAnswer::Yes));
+        assert_eq!(asks.time_waited(), Duration::from_secs(14));
+        assert_eq!(ask(CallQuestions::default()).await, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_is_asked_for_who_has_gone_before_it_was_their_turn() {
-        let people = Slow::default();
-        let asks = Asks::new(people.clone());
+        let people = SlowApprover::default();
+        let asks = CallQuestions::new(people.clone());
         let gone = || tokio::time::sleep(Duration::from_secs(4));
-        let said = tokio::join!(asks.host("y:1", gone()), asks.host("y:2", gone()), asks.host("y:1", gone()));
+        let answers =
+            tokio::join!(asks.ask_host("y:1", gone()), asks.ask_host("y:2", gone()), asks.ask_host("y:1", gone()));
         // Whose question people see waits for the answer.
-        assert_eq!(said, (Some(Answered::Yes), None, None));
+        assert_eq!(answers, (Some(HostAccessAnswer::Yes), None, None));
         assert_eq!(*people.0.lock().unwrap(), ["y:1"]);
     }
 }

@@ -17,14 +17,14 @@ use std::{
 use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
 
 use super::{
-    Launcher,
-    descendants::{Process, one, pids, says_nothing_is_there, seen},
+    ExecLauncher,
+    descendants::{ProcessInfo, all_pids, read_proc_file, read_process, says_nothing_is_there},
     mark,
-    wards::was_before,
+    reaper::was_before,
 };
 
 /// What our program is told to be when it runs commands for agents.
-const DOORS: [&[u8]; 5] = [b"serve", b"node", b"omp", b"gjc", b"demo"];
+const GATEWAY_COMMANDS: [&[u8]; 5] = [b"serve", b"node", b"omp", b"gjc", b"demo"];
 /// The flags that have a value, and may stand before what it is told to be.
 const WITH_VALUE: [&[u8]; 2] = [b"--config", b"--data"];
 
@@ -32,35 +32,36 @@ const WITH_VALUE: [&[u8]; 2] = [b"--config", b"--data"];
 ///
 /// # Errors
 /// They cannot be told, as where no descriptor is left: that is not to say that there are none.
-pub fn acting() -> io::Result<BTreeSet<i32>> {
-    let mut table = Table::read()?;
+pub fn acting_processes() -> io::Result<BTreeSet<i32>> {
+    let mut table = ProcessTable::read_processes()?;
     let pids: Vec<i32> = table.all.keys().copied().collect();
-    Ok(pids.into_iter().filter(|pid| table.acts(*pid)).collect())
+    Ok(pids.into_iter().filter(|pid| table.acts_for_agent(*pid)).collect())
 }
 
 /// Whether a process is a gateway, door or node of ours that acts for no agent itself.
-pub fn is_door(pid: i32) -> bool {
-    kind(pid, Pid::this().as_raw()).is_ok_and(|kind| kind == Kind::Door) && acts(pid) == Some(false)
+pub fn is_gateway_process(pid: i32) -> bool {
+    process_kind(pid, Pid::this().as_raw()).is_ok_and(|kind| kind == ProcessKind::Gateway)
+        && acts_for_agent(pid) == Some(false)
 }
 
 /// Whether `pid` acts for an agent; one of which that cannot be told does. `None` if there is no such process any more.
-pub fn acts(pid: i32) -> Option<bool> {
+pub fn acts_for_agent(pid: i32) -> Option<bool> {
     acts_by(pid, Instant::now() + PATIENCE)
 }
 
 /// Whether it is sure that nobody acts: where `/proc` hides processes from their own user, that cannot be told.
 pub fn nobody_acts() -> bool {
-    !hides_processes() && acting().is_ok_and(|acting| acting.is_empty())
+    !hides_processes() && acting_processes().is_ok_and(|acting| acting.is_empty())
 }
 
 /// Whether `/proc` is mounted so that it hides processes, or that cannot be found out.
 fn hides_processes() -> bool {
     let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return true };
-    hides(&mounts)
+    is_proc_hiding(&mounts)
 }
 
 /// Reads `DEVICE PLACE KIND OPTIONS …`. Of several at one place the last counts.
-fn hides(mounts: &str) -> bool {
+fn is_proc_hiding(mounts: &str) -> bool {
     let at_proc = |line: &&str| line.split(' ').nth(1) == Some("/proc");
     let options = mounts.lines().rfind(at_proc).and_then(|line| line.split(' ').nth(3));
     options.is_none_or(|options| {
@@ -70,19 +71,19 @@ fn hides(mounts: &str) -> bool {
 
 /// Whether there is such a process, and its user lets nobody else see more of it.
 pub fn is_hidden(pid: i32) -> bool {
-    one(pid).is_ok_and(|process| process.is_none()) && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
+    read_process(pid).is_ok_and(|process| process.is_none()) && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
 }
 
 /// The same as [`acts`], with an end of the patience for those above it that are going.
 fn acts_by(pid: i32, end: Instant) -> Option<bool> {
     let own = Pid::this().as_raw();
     loop {
-        match walked(pid, own) {
-            Ok(Walk::Says(acts)) => return Some(acts),
-            Ok(Walk::Gone) => return None,
+        match walk_ancestors(pid, own) {
+            Ok(AncestorWalk::Says(acts)) => return Some(acts),
+            Ok(AncestorWalk::Gone) => return None,
             Err(_) => return Some(true),
-            Ok(Walk::Changing) if Instant::now() >= end => return Some(true),
-            Ok(Walk::Changing) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(AncestorWalk::Changing) if Instant::now() >= end => return Some(true),
+            Ok(AncestorWalk::Changing) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
@@ -94,65 +95,66 @@ const MOST_ROUNDS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What came of looking at all that are above a process.
-enum Walk {
+enum AncestorWalk {
     Says(bool),
     Gone,
     /// Somebody above is going: what is below has another parent then.
     Changing,
 }
 
-fn walked(pid: i32, own: i32) -> io::Result<Walk> {
+fn walk_ancestors(pid: i32, own: i32) -> io::Result<AncestorWalk> {
     if mark::is_on(pid)? {
-        return Ok(Walk::Says(true));
+        return Ok(AncestorWalk::Says(true));
     }
     let (mut at, mut child) = (pid, pid);
     while at > 0 {
         // What it is told to be comes first: one that ends has lost that, and says then that it ends.
-        let kind = kind(at, own)?;
+        let kind = process_kind(at, own)?;
         let is_self = at == pid;
-        let Some(process) = one(at)? else {
+        let Some(process) = read_process(at)? else {
             return Ok(match kill(Pid::from_raw(at), None) {
-                Err(Errno::ESRCH) if is_self => Walk::Gone,
+                Err(Errno::ESRCH) if is_self => AncestorWalk::Gone,
                 // It is another user's and lets nobody see more, as `/proc` can be set to: none of ours.
-                Err(Errno::EPERM) if !is_self => Walk::Says(false),
-                _ => Walk::Changing,
+                Err(Errno::EPERM) if !is_self => AncestorWalk::Says(false),
+                _ => AncestorWalk::Changing,
             });
         };
-        if kind == Kind::Exec || (kind == Kind::Door && !is_self && !(at == own && was_before(child))) {
-            return Ok(Walk::Says(true));
+        if kind == ProcessKind::Exec || (kind == ProcessKind::Gateway && !is_self && !(at == own && was_before(child)))
+        {
+            return Ok(AncestorWalk::Says(true));
         }
         if process.is_ending && !is_self {
-            return Ok(Walk::Changing);
+            return Ok(AncestorWalk::Changing);
         }
         child = at;
         at = process.parent;
     }
-    Ok(Walk::Says(false))
+    Ok(AncestorWalk::Says(false))
 }
 
 /// All processes, as they were read one after the other.
-struct Table {
+struct ProcessTable {
     own: i32,
-    all: BTreeMap<i32, (Kind, Process)>,
+    all: BTreeMap<i32, (ProcessKind, ProcessInfo)>,
     /// Whether what is below a process acts, of those that were asked about.
     below: BTreeMap<i32, bool>,
     /// Of the patience with all that are going, together.
     end: Instant,
 }
 
-impl Table {
-    fn read() -> io::Result<Self> {
+impl ProcessTable {
+    fn read_processes() -> io::Result<Self> {
         let (own, mut all, mut seen) = (Pid::this().as_raw(), BTreeMap::new(), BTreeSet::new());
         for _ in 0..MOST_ROUNDS {
             // Who came meanwhile may be the heir of one that was listed, and has gone before it was looked at.
-            let come: Vec<i32> = pids()?.into_iter().filter(|pid| seen.insert(*pid)).collect();
+            let come: Vec<i32> = all_pids()?.into_iter().filter(|pid| seen.insert(*pid)).collect();
             if come.is_empty() {
                 return Ok(Self { own, all, below: BTreeMap::new(), end: Instant::now() + PATIENCE });
             }
             for pid in come {
                 // In this order, as in `walked`.
-                let kind = if mark::is_on(pid)? { Kind::Exec } else { kind(pid, own)? };
-                if let Some(process) = one(pid)? {
+                let kind = if mark::is_on(pid)? { ProcessKind::Exec } else { process_kind(pid, own)? };
+                if let Some(process) = read_process(pid)? {
                     all.insert(pid, (kind, process));
                 }
             }
@@ -160,9 +162,9 @@ impl Table {
         Err(io::Error::other("processes come and go before they can be looked at"))
     }
 
-    fn acts(&mut self, pid: i32) -> bool {
+    fn acts_for_agent(&mut self, pid: i32) -> bool {
         let Some((kind, process)) = self.all.get(&pid) else { return acts_by(pid, self.end).unwrap_or(true) };
-        if *kind == Kind::Exec {
+        if *kind == ProcessKind::Exec {
             return true;
         }
         let (mut at, mut child, mut passed) = (process.parent, pid, Vec::new());
@@ -172,13 +174,13 @@ impl Table {
             }
             match self.all.get(&at) {
                 _ if at <= 0 => break false,
-                Some((Kind::Door, process)) if at == self.own && was_before(child) => {
+                Some((ProcessKind::Gateway, process)) if at == self.own && was_before(child) => {
                     (at, child) = (process.parent, at);
                     // What was there before is not all that is below.
                     continue;
                 }
-                Some((Kind::Door | Kind::Exec, _)) => break true,
-                Some((Kind::Other, process)) if !process.is_ending => {
+                Some((ProcessKind::Gateway | ProcessKind::Exec, _)) => break true,
+                Some((ProcessKind::Other, process)) if !process.is_ending => {
                     passed.push(at);
                     (at, child) = (process.parent, at);
                 }
@@ -195,33 +197,33 @@ impl Table {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ProcessKind {
     /// Runs commands for agents; what is below it acts for them. A person's host starts it, so that it itself does not.
-    Door,
+    Gateway,
     /// Holds such commands, or is one that is known by its mark.
     Exec,
     Other,
 }
 
-fn kind(pid: i32, own: i32) -> io::Result<Kind> {
+fn process_kind(pid: i32, own: i32) -> io::Result<ProcessKind> {
     if pid == own {
-        return Ok(Kind::Door);
+        return Ok(ProcessKind::Gateway);
     }
-    let line = seen(pid, "cmdline")?.unwrap_or_default();
+    let line = read_proc_file(pid, "cmdline")?.unwrap_or_default();
     let mut arguments = line.split(|byte| *byte == 0);
     let program = arguments.next().unwrap_or_default();
-    if arguments.clone().next() == Some(Launcher::ARGUMENT.as_bytes()) {
-        return Ok(Kind::Exec);
+    if arguments.clone().next() == Some(ExecLauncher::ARGUMENT.as_bytes()) {
+        return Ok(ProcessKind::Exec);
     }
     while let Some(argument) = arguments.next() {
         if WITH_VALUE.contains(&argument) {
             arguments.next();
         } else if !argument.starts_with(b"-") {
-            let is_door = DOORS.contains(&argument) && is_ours(pid, program)?;
-            return Ok(if is_door { Kind::Door } else { Kind::Other });
+            let is_door = GATEWAY_COMMANDS.contains(&argument) && is_ours(pid, program)?;
+            return Ok(if is_door { ProcessKind::Gateway } else { ProcessKind::Other });
         }
     }
-    Ok(Kind::Other)
+    Ok(ProcessKind::Other)
 }
 
 /// Whether a process runs our program: this file, or one of its name. The file of one that lets nobody look is not known.
@@ -257,7 +259,7 @@ mod tests {
         unistd::Pid,
     };
 
-    use super::{Kind, acting, acts, hides, is_door, kind};
+    use super::{ProcessKind, acting_processes, acts_for_agent, is_gateway_process, is_proc_hiding, process_kind};
 
     /// A shell under a name and with arguments, that runs one command in the background and says its number.
     fn started(program: &str, arguments: &[&str]) -> (tempfile::TempDir, Child, i32) {
@@ -269,23 +271,23 @@ mod tests {
         let mut child = Command::new(&shell);
         child.args(arguments).current_dir(place.path()).stdout(Stdio::piped());
         let mut child = child.spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        (place, child, said.trim().parse().unwrap())
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (place, child, line.trim().parse().unwrap())
     }
 
     #[test]
     fn what_a_door_or_an_exec_child_runs_acts_for_agents_whoever_started_it() {
         for (program, arguments, expected) in [
-            ("sh", &["__exec"][..], Kind::Exec),
-            ("countersign", &["node", "--url", "ws://a/ws"], Kind::Door),
-            ("countersign", &["omp", "--mode", "rpc"], Kind::Door),
-            ("countersign", &["gates", "node"], Kind::Other),
-            ("other", &["node"], Kind::Other),
+            ("sh", &["__exec"][..], ProcessKind::Exec),
+            ("countersign", &["node", "--url", "ws://a/ws"], ProcessKind::Gateway),
+            ("countersign", &["omp", "--mode", "rpc"], ProcessKind::Gateway),
+            ("countersign", &["gates", "node"], ProcessKind::Other),
+            ("other", &["node"], ProcessKind::Other),
         ] {
             let (_place, mut child, command) = started(program, arguments);
             let pid = child.id().cast_signed();
-            assert_eq!(kind(pid, 0).unwrap(), expected, "{program} {arguments:?}");
+            assert_eq!(process_kind(pid, 0).unwrap(), expected, "{program} {arguments:?}");
             kill(Pid::from_raw(command), Signal::SIGKILL).unwrap();
             child.kill().unwrap();
             child.wait().unwrap();
@@ -302,7 +304,7 @@ mod tests {
             (format!("{plain}proc /proc proc rw,hidepid=off 0 0\n"), false),
             ("tmpfs /tmp tmpfs rw 0 0\n".to_owned(), true),
         ] {
-            assert_eq!(hides(&mounts), want, "{mounts}");
+            assert_eq!(is_proc_hiding(&mounts), want, "{mounts}");
         }
     }
 
@@ -311,27 +313,27 @@ mod tests {
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         let inputs = 3;
         setrlimit(Resource::RLIMIT_NOFILE, inputs, hard).unwrap();
-        let found = (acting().is_err(), acts(1), is_door(1));
+        let found = (acting_processes().is_err(), acts_for_agent(1), is_gateway_process(1));
         setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
         assert_eq!(found, (true, Some(true), false));
-        assert_eq!(acts(1), Some(false));
+        assert_eq!(acts_for_agent(1), Some(false));
     }
 
     #[test]
     fn all_that_hangs_below_this_process_acts_until_it_is_gone_and_nobody_above_does() {
         let (_place, mut child, command) = started("sh", &["script"]);
         let pid = child.id().cast_signed();
-        let found = acting().unwrap();
+        let found = acting_processes().unwrap();
         for pid in [pid, command] {
-            assert!(acts(pid) == Some(true) && found.contains(&pid), "{pid}");
+            assert!(acts_for_agent(pid) == Some(true) && found.contains(&pid), "{pid}");
         }
         let own = Pid::this().as_raw();
-        assert!(acts(own) == Some(false) && !found.contains(&own));
-        assert!(acts(1) == Some(false) && !found.contains(&1));
+        assert!(acts_for_agent(own) == Some(false) && !found.contains(&own));
+        assert!(acts_for_agent(1) == Some(false) && !found.contains(&1));
         kill(Pid::from_raw(command), Signal::SIGKILL).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(acts(pid), None);
-        assert!(!acting().unwrap().contains(&pid));
+        assert_eq!(acts_for_agent(pid), None);
+        assert!(!acting_processes().unwrap().contains(&pid));
     }
 }

@@ -6,7 +6,7 @@ const SCORE: &str = "/proc/self/oom_score_adj";
 
 /// Has the kernel kill us and what we start, rather than the gateway, where memory runs out. Everybody may offer that of
 /// themselves; whoever stands there already stays. Where it cannot be done, a command works all the same.
-pub(super) fn volunteer() {
+pub(super) fn raise_oom_score() {
     let score = std::fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse::<i32>().ok());
     if score.is_none_or(|score| score < FIRST_TO_GO)
         && let Err(error) = std::fs::write(SCORE, FIRST_TO_GO.to_string())

@@ -5,25 +5,25 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    Stream,
-    finder::{Begun, Finder},
-    forms::{Form, forms},
-    view::Then,
+    RedactingStream,
+    finder::{FormFinder, FormMatch},
+    forms::{SecretForm, secret_forms},
+    view::MoreInput,
 };
 
 /// Finds every form of some secrets, and puts something else in its place.
 #[derive(Default)]
-pub struct Veil(Vec<Finder>);
+pub struct Redactor(Vec<FormFinder>);
 
-impl fmt::Debug for Veil {
+impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let forms: usize = self.0.iter().map(Finder::len).sum();
+        let forms: usize = self.0.iter().map(FormFinder::len).sum();
         f.debug_struct("Veil").field("forms", &forms).finish_non_exhaustive()
     }
 }
 
 /// The first thing in a text that has to do with secrets.
-pub(super) enum Found<'a> {
+pub(super) enum RedactionMatch<'a> {
     /// A form.
     Whole {
         /// Where it begins.
@@ -40,18 +40,18 @@ pub(super) enum Found<'a> {
     },
 }
 
-impl Veil {
+impl Redactor {
     /// Over `secrets`, in the place of which `shown` stands.
-    pub fn over<'a>(secrets: impl IntoIterator<Item = &'a str>, shown: &str) -> Self {
-        Self::of(secrets.into_iter().flat_map(|secret| forms(secret, shown)).collect())
+    pub fn for_secrets<'a>(secrets: impl IntoIterator<Item = &'a str>, shown: &str) -> Self {
+        Self::from_forms(secrets.into_iter().flat_map(|secret| secret_forms(secret, shown)).collect())
     }
 
     /// Over forms. It shares their texts.
-    pub(super) fn of(mut forms: Vec<Form>) -> Self {
+    pub(super) fn from_forms(mut forms: Vec<SecretForm>) -> Self {
         forms.sort_unstable();
         forms.dedup_by(|a, b| (a.view, &a.text) == (b.view, &b.text));
         let views = forms.chunk_by(|a, b| a.view == b.view);
-        Self(views.filter_map(|forms| Some(Finder::over(forms, forms.first()?.view))).collect())
+        Self(views.filter_map(|forms| Some(FormFinder::for_forms(forms, forms.first()?.view))).collect())
     }
 
     /// Whether there is nothing to hide.
@@ -60,16 +60,16 @@ impl Veil {
     }
 
     /// What comes first in `text` at `from` or behind it.
-    pub(super) fn next(&self, text: &[u8], from: usize, then: Then) -> Option<Found<'_>> {
+    pub(super) fn next(&self, text: &[u8], from: usize, then: MoreInput) -> Option<RedactionMatch<'_>> {
         if self.is_empty() {
             return None;
         }
         (from..text.len()).find_map(|start| {
             let mut longest: Option<(usize, &str)> = None;
             for finder in &self.0 {
-                let Begun { whole, open } = finder.begun(text, start, then);
+                let FormMatch { whole, open } = finder.match_at(text, start, then);
                 if open {
-                    return Some(Found::Begun { start });
+                    return Some(RedactionMatch::Begun { start });
                 }
                 if let Some((end, shown)) = whole
                     && longest.is_none_or(|(longest, _)| longest < end)
@@ -77,19 +77,21 @@ impl Veil {
                     longest = Some((end, shown));
                 }
             }
-            longest.map(|(end, shown)| Found::Whole { start, end, shown })
+            longest.map(|(end, shown)| RedactionMatch::Whole { start, end, shown })
         })
     }
 
     /// Whether `text` tells a secret.
-    pub fn is_told(&self, text: &str) -> bool {
-        self.next(text.as_bytes(), 0, Then::Nothing).is_some()
+    pub fn contains_secret(&self, text: &str) -> bool {
+        self.next(text.as_bytes(), 0, MoreInput::Nothing).is_some()
     }
 
     /// `text` without secrets.
-    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn redact_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let (mut hidden, mut from) = (String::new(), 0);
-        while let Some(Found::Whole { start, end, shown }) = self.next(text.as_bytes(), from, Then::Nothing) {
+        while let Some(RedactionMatch::Whole { start, end, shown }) =
+            self.next(text.as_bytes(), from, MoreInput::Nothing)
+        {
             hidden.push_str(&text[from..start]);
             hidden.push_str(shown);
             from = end;
@@ -102,27 +104,27 @@ impl Veil {
     }
 
     /// Hides in every text of `value`, names of members included.
-    pub fn hide_in(&self, value: &mut Value) {
+    pub fn redact_value(&self, value: &mut Value) {
         if self.is_empty() {
             return;
         }
         match value {
             Value::String(text) => {
-                if let Cow::Owned(hidden) = self.hide(text) {
+                if let Cow::Owned(hidden) = self.redact_text(text) {
                     *text = hidden;
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
             Value::Object(members) => {
-                members.values_mut().for_each(|member| self.hide_in(member));
-                if members.keys().any(|name| self.is_told(name)) {
-                    let told = std::mem::take(members).into_iter();
-                    *members = told.map(|(name, member)| (self.hide(&name).into_owned(), member)).collect();
+                members.values_mut().for_each(|member| self.redact_value(member));
+                if members.keys().any(|name| self.contains_secret(name)) {
+                    let entries = std::mem::take(members).into_iter();
+                    *members = entries.map(|(name, member)| (self.redact_text(&name).into_owned(), member)).collect();
                 }
             }
             // A secret of digits may come back as a number.
             Value::Number(number) => {
-                if let Cow::Owned(hidden) = self.hide(&number.to_string()) {
+                if let Cow::Owned(hidden) = self.redact_text(&number.to_string()) {
                     *value = Value::String(hidden);
                 }
             }
@@ -131,7 +133,7 @@ impl Veil {
     }
 
     /// Something that hides in an output which comes in pieces.
-    pub fn stream(self: &Arc<Self>) -> Stream {
-        Stream::over(Arc::clone(self))
+    pub fn redacting_stream(self: &Arc<Self>) -> RedactingStream {
+        RedactingStream::with_redactor(Arc::clone(self))
     }
 }
