@@ -10,7 +10,7 @@ use countersign_core::{
     engine::{Event, RecordedFact},
     id::CallId,
 };
-use countersign_runtime::Handle;
+use countersign_runtime::OwnerHandle;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
@@ -44,9 +44,9 @@ struct Inner {
 impl Answers {
     /// Follows what an owner releases, for as long as it does. When it can no longer be followed, `closing` is told:
     /// nobody would be answered any more.
-    pub(super) async fn follow(handle: &Handle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
+    pub(super) async fn follow(handle: &OwnerHandle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
         let answers = Arc::new(Self::default());
-        let mut ends = handle.follow(end_of_request).await?;
+        let mut ends = handle.follow_facts(end_of_request).await?;
         let follower = Arc::clone(&answers);
         tokio::spawn(async move {
             while let Some((call, end, content)) = ends.next().await {

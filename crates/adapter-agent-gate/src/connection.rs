@@ -17,7 +17,7 @@ use countersign_core::{
 use countersign_http::listen::{Place, pulse::Pulse};
 use countersign_policy_admin::service_tools::Asked;
 use countersign_protocol::agent_gate::{self as wire, AgentGateRequest, JsonRpcError, close, code};
-use countersign_runtime::{Lane, Refused, Reply, Source};
+use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerReply};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -87,13 +87,13 @@ async fn say_goodbye(socket: &mut WebSocket, end: &ConnectionEnd) {
 }
 
 /// A command that was sent, and the client's id of it.
-type Sent = BoxFuture<'static, (Arc<str>, Result<Reply, Refused>)>;
+type Sent = BoxFuture<'static, (Arc<str>, Result<OwnerReply, OwnerError>)>;
 
 struct Connection<'a> {
     door: &'a Arc<Door>,
     agent: &'a Known,
     socket: WebSocket,
-    source: Source,
+    source: CommandSource,
     knocks: mpsc::UnboundedReceiver<Knock>,
     told: mpsc::UnboundedSender<Told>,
     ends: mpsc::UnboundedReceiver<Told>,
@@ -127,7 +127,7 @@ impl<'a> Connection<'a> {
             door,
             agent,
             socket,
-            source: door.handle.source(Lane::Request),
+            source: door.handle.source(InboxLane::Request),
             knocks,
             told,
             ends,
@@ -278,8 +278,8 @@ impl<'a> Connection<'a> {
                     Ok(request) => {
                         self.open += 1;
                         let command = Command::Call(call::Command::Request(Box::new(request)));
-                        let reply = self.source.send(command).await;
-                        self.sent.push(async move { (id, reply.await.unwrap_or(Err(Refused::Closed))) }.boxed());
+                        let reply = self.source.submit_command(command).await;
+                        self.sent.push(async move { (id, reply.await.unwrap_or(Err(OwnerError::Closed))) }.boxed());
                         Ok(())
                     }
                 }
@@ -288,7 +288,7 @@ impl<'a> Connection<'a> {
     }
 
     /// A request was recorded, or was not.
-    async fn replied(&mut self, id: Arc<str>, replied: Result<Reply, Refused>) -> Result<(), ConnectionEnd> {
+    async fn replied(&mut self, id: Arc<str>, replied: Result<OwnerReply, OwnerError>) -> Result<(), ConnectionEnd> {
         match replied.map(|reply| reply.outcome) {
             Ok(engine::EngineReply::Requested { call, over: None }) => {
                 self.mine.insert(call);
@@ -303,7 +303,7 @@ impl<'a> Connection<'a> {
                 self.open -= 1;
                 self.fault(&id, &JsonRpcError::new(code::FAILED, "Internal error")).await
             }
-            Err(Refused::Refusal(refusal @ (CommandError::KeyTaken(_) | CommandError::TooLong { .. }))) => {
+            Err(OwnerError::Refusal(refusal @ (CommandError::KeyTaken(_) | CommandError::TooLong { .. }))) => {
                 self.open -= 1;
                 self.fault(&id, &JsonRpcError::new(code::INVALID, refusal.to_string())).await
             }
@@ -320,7 +320,7 @@ impl<'a> Connection<'a> {
             return Ok(());
         }
         let session = self.agent.session.clone();
-        let read = self.source.read(move |engine| {
+        let read = self.source.read_state(move |engine| {
             let results = engine.state().session(&session)?.agent_requests()?.results();
             results.get(&call).map(|result| (result.end, result.lsn))
         });
@@ -397,7 +397,7 @@ impl<'a> Connection<'a> {
         let calls = std::mem::take(&mut self.received);
         if !calls.is_empty() {
             let received = call::Command::Received { session: self.agent.session.clone(), calls };
-            self.source.tell(Command::Call(received)).await;
+            self.source.post_command(Command::Call(received)).await;
         }
     }
 

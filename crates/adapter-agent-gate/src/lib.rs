@@ -26,7 +26,7 @@ use countersign_http::{
     listen::Place,
 };
 use countersign_policy_admin::service_tools::Tools;
-use countersign_runtime::{Clock, Handle, Lane, Refused, tools::GatewaySecrets};
+use countersign_runtime::{Clock, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
 use countersign_view::{Protocol, connected::AgentStatus, principals};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -84,7 +84,7 @@ struct Known {
 
 /// The door. One serves all agents of a gateway.
 pub struct Door {
-    handle: Handle,
+    handle: OwnerHandle,
     clock: Clock,
     agents: Vec<Arc<Known>>,
     tools: Arc<Tools>,
@@ -112,8 +112,8 @@ impl Door {
     ///
     /// # Errors
     /// Why a session could not be opened.
-    pub async fn open(handle: Handle, clock: Clock, settings: Settings) -> Result<Arc<Self>, Refused> {
-        let requests = handle.source(Lane::Request);
+    pub async fn open(handle: OwnerHandle, clock: Clock, settings: Settings) -> Result<Arc<Self>, OwnerError> {
+        let requests = handle.source(InboxLane::Request);
         let mut agents = Vec::new();
         for agent in settings.agents {
             let session = SessionId::new(format!("agent:{}", agent.id));
@@ -129,11 +129,11 @@ impl Door {
                 door: Some(DOOR.to_owned()),
                 settings: Box::new(set.clone()),
             };
-            match requests.ask(Command::Session(session.clone(), open)).await {
+            match requests.send_command(Command::Session(session.clone(), open)).await {
                 Ok(_) => {}
-                Err(Refused::Refusal(CommandError::SessionExists(_))) => {
+                Err(OwnerError::Refusal(CommandError::SessionExists(_))) => {
                     let set = session::Command::Set { setting: SessionSetting::All(Box::new(set)), entry: None };
-                    requests.ask(Command::Session(session.clone(), set)).await?;
+                    requests.send_command(Command::Session(session.clone(), set)).await?;
                 }
                 Err(refused) => return Err(refused),
             }
@@ -146,7 +146,7 @@ impl Door {
             }));
         }
         let closing = tokio::sync::watch::Sender::new(false);
-        let answers = Answers::follow(&handle, closing.clone()).await.ok_or(Refused::Closed)?;
+        let answers = Answers::follow(&handle, closing.clone()).await.ok_or(OwnerError::Closed)?;
         let listed = requests::list(&settings.listed, &settings.tools);
         Ok(Arc::new(Self {
             handle,

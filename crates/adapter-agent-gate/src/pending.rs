@@ -10,7 +10,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::agent_gate::LARGEST_FRAME;
-use countersign_runtime::Source;
+use countersign_runtime::CommandSource;
 use countersign_view::time::iso;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ impl OwnReply {
 pub(super) async fn missed(
     door: &Door,
     agent: &Known,
-    requests: &Source,
+    requests: &CommandSource,
     (id, lowest): (&str, Option<u64>),
     told: &BTreeSet<CallId>,
 ) -> Option<Missed> {

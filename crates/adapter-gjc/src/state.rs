@@ -10,7 +10,7 @@ use countersign_protocol::{
     gjc::state::{DumpedTool, GjcSessionState, StateIncludes, shown_level},
     omp::OmpRequestId,
 };
-use countersign_runtime::Host as _;
+use countersign_runtime::RunEnvironment as _;
 use tokio::task::JoinHandle;
 
 pub(super) async fn get(door: &mut Door, id: Option<OmpRequestId>, include: StateIncludes) {
@@ -48,7 +48,7 @@ fn system_prompt(door: &Door) -> Option<JoinHandle<String>> {
     let (workshop, session) = (seat.workshop.clone(), seat.id.clone());
     let cwd = door.shelf.cwd.display().to_string();
     Some(tokio::task::spawn_blocking(move || {
-        let registry = workshop.tools(&session);
+        let registry = workshop.tool_registry(&session);
         let specs: Vec<_> = registry.tool_specs().collect();
         workshop.system_prompt(&session, &cwd, &specs)
     }))
@@ -56,7 +56,7 @@ fn system_prompt(door: &Door) -> Option<JoinHandle<String>> {
 
 fn dumped_tools(door: &Door) -> Vec<DumpedTool> {
     let Some(seat) = door.seat() else { return Vec::new() };
-    let registry = seat.workshop.tools(&seat.id);
+    let registry = seat.workshop.tool_registry(&seat.id);
     let specs = registry.tool_specs().map(|spec| DumpedTool {
         name: spec.name.clone(),
         description: spec.description.clone(),

@@ -25,7 +25,7 @@ use countersign_protocol::{
     },
     omp::{OmpCommand as Shared, OmpRequestId, OmpResponse, ui::NotifyType},
 };
-use countersign_runtime::{Host as _, Refused};
+use countersign_runtime::{OwnerError, RunEnvironment as _};
 use countersign_view::time;
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<OmpRequestId>, declara
     let accepted_at = time::iso(door.shelf.common.clock.now());
     let accepted = DeclarationAccepted { run_id: under, declaration, accepted_at };
     let requests = seat.requests.clone();
-    let replied = requests.ask(EngineCommand::Unattended(command)).await;
+    let replied = requests.send_command(EngineCommand::Unattended(command)).await;
     if let Ok(reply) = &replied {
         door.catch_up(reply.position).await;
     }
@@ -86,7 +86,7 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<OmpRequestId>, declara
             }
         }
         Ok(_) => door.write(&OmpResponse::success(id, NAME, &accepted)),
-        Err(Refused::Refusal(CommandError::Unattended(refusal))) => {
+        Err(OwnerError::Refusal(CommandError::Unattended(refusal))) => {
             return door.write(&OmpResponse::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
         }
         Err(refused) => return door.write(&OmpResponse::failure(id, NAME, problem(&refused))),
@@ -97,9 +97,9 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<OmpRequestId>, declara
 async fn metering(door: &mut Door) -> UsageMetering {
     let Some(seat) = door.seat() else { return UsageMetering::NoModel };
     let (session, requests, workshop) = (seat.id.clone(), seat.requests.clone(), Arc::clone(&seat.workshop));
-    let read = requests.read(move |engine| engine.state().session(&session)?.settings().model.clone());
+    let read = requests.read_state(move |engine| engine.state().session(&session)?.settings().model.clone());
     match read.await {
-        Some((Some(model), _)) => match workshop.model(&model) {
+        Some((Some(model), _)) => match workshop.resolve_model(&model) {
             Ok(chosen) if chosen.entry.tells_usage => UsageMetering::Reported,
             Ok(_) => UsageMetering::Unreported,
             Err(_) => UsageMetering::NoModel,
@@ -177,8 +177,8 @@ async fn refusal(door: &mut Door, need: HostCommandNeeds) -> Option<Error> {
     let seat = door.seat()?;
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let of_session = session.clone();
-    let read =
-        requests.read(move |engine| Some(engine.state().session(&of_session)?.unattended()?.declared_in().clone()));
+    let read = requests
+        .read_state(move |engine| Some(engine.state().session(&of_session)?.unattended()?.declared_in().clone()));
     let under = read.await?.0?;
     audit_writer::check(door);
     if let Some(Some(Err(problem))) = unattended_mut(door).map(|unattended| &unattended.audit) {
@@ -187,7 +187,7 @@ async fn refusal(door: &mut Door, need: HostCommandNeeds) -> Option<Error> {
     let whose = Of { run: under.to_string(), session: session.to_string() };
     let (name, line) = (need.command.clone(), need.line.clone());
     let command = EngineCommand::Unattended(OfContract::Admit { session, need });
-    let replied = requests.ask(command).await;
+    let replied = requests.send_command(command).await;
     // What was decided is told, and audited, before the command hears of it.
     if let Ok(reply) = &replied {
         door.catch_up(reply.position).await;
@@ -220,7 +220,7 @@ pub(crate) async fn take_up(door: &mut Door) {
     leave(door);
     let Some(seat) = door.seat() else { return };
     let session = seat.id.clone();
-    let read = seat.requests.read(move |engine| {
+    let read = seat.requests.read_state(move |engine| {
         engine.state().session(&session)?.unattended().map(|contract| contract.terms().actor.clone())
     });
     let Some((Some(actor), _)) = read.await else { return };
@@ -242,7 +242,7 @@ async fn open_audit(door: &mut Door, actor: Option<&str>) -> Result<String, Stri
     let Some(seat) = door.seat() else { return Err("the session is closed".to_owned()) };
     let (session, handle, requests) = (seat.id.clone(), seat.handle.clone(), seat.requests.clone());
     let of_session = session.clone();
-    let read = requests.read(move |engine| {
+    let read = requests.read_state(move |engine| {
         engine.state().session(&of_session)?.unattended().map(|contract| contract.declared_in().to_string())
     });
     let under = read.await.and_then(|(under, _)| under).unwrap_or_else(|| session.to_string());

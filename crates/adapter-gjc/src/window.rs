@@ -63,7 +63,7 @@ impl Window {
 
     /// What is behind the frame with the number `after`, some of it at a time.
     pub(crate) fn behind(&self, after: u64) -> Behind {
-        match self.0.page(after.saturating_add(1), AT_ONCE) {
+        match self.0.read_page(after.saturating_add(1), AT_ONCE) {
             Ok(frames) => Behind::Frames(frames),
             Err(RingGap { first }) => Behind::Lost(first),
         }
@@ -71,17 +71,17 @@ impl Window {
 
     /// The place before the first frame that is kept.
     pub(crate) fn oldest(&self) -> u64 {
-        self.0.oldest() - 1
+        self.0.oldest_number() - 1
     }
 
     /// Waits until nothing more comes.
     pub(crate) async fn ended(&self) {
-        self.0.ended().await;
+        self.0.wait_until_ended().await;
     }
 
     /// Waits until something is behind `after`, or until nothing more comes.
     pub(crate) async fn moves(&self, after: u64) {
-        self.0.reached(after.saturating_add(1)).await;
+        self.0.wait_until_reached(after.saturating_add(1)).await;
     }
 
     /// All that comes behind `after`, each with its number, and where frames are gone what `lost` makes of the first that is

@@ -20,7 +20,7 @@ use countersign_protocol::{
     },
     omp::{OmpRequestId, OmpResponse},
 };
-use countersign_runtime::Refused;
+use countersign_runtime::OwnerError;
 
 pub(crate) use self::file::{FOLDER as RECORDS, follow};
 use super::{
@@ -74,7 +74,7 @@ pub(super) async fn answer(
     }
     let Some(seat) = door.seat() else { return };
     let found = match find(&seat.id, &name) {
-        Some(find) => seat.answers.read(find).await.and_then(|(gate, _)| gate),
+        Some(find) => seat.answers.read_state(find).await.and_then(|(gate, _)| gate),
         None => None,
     };
     let given = gate_form::value(&given);
@@ -131,14 +131,15 @@ async fn send(
     let by = PrincipalId::new("host");
     let given = answer.form_digest().map(|digest| digest.to_string());
     let (shown, waited) = (name.clone(), request.is_some());
-    let replied = answers.send(EngineCommand::Gate(gate::Command::Answer { gate: gate_id, answer, by, key })).await;
+    let replied =
+        answers.submit_command(EngineCommand::Gate(gate::Command::Answer { gate: gate_id, answer, by, key })).await;
     door.later(async move {
-        let replied = replied.await.unwrap_or(Err(Refused::Closed));
+        let replied = replied.await.unwrap_or(Err(OwnerError::Closed));
         let position = replied.as_ref().map_or(0, |reply| reply.position);
         let told_of = match &replied {
             Ok(_) if waited => Some((AuditEvent::GateResponseAccepted, AuditOutcome::Accepted)),
             Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, AuditOutcome::Info)),
-            Err(Refused::Refusal(CommandError::Answer(refusal))) => Some(match refusal {
+            Err(OwnerError::Refusal(CommandError::Answer(refusal))) => Some(match refusal {
                 refusal if is_unanswered(refusal, &gate) => {
                     (AuditEvent::GateResponseUnknownGate, AuditOutcome::Rejected)
                 }
@@ -156,7 +157,7 @@ async fn send(
                 Some(resolution) => OmpResponse::success(id, RESPONSE, &resolution),
                 None => OmpResponse::failure(id, RESPONSE, "the gate's resolution cannot be read"),
             },
-            Err(Refused::Refusal(CommandError::Answer(refusal))) => match refusal {
+            Err(OwnerError::Refusal(CommandError::Answer(refusal))) => match refusal {
                 refusal if is_unanswered(&refusal, &gate) => typed(id, GateError::Unknown(name)),
                 AnswerError::AlreadyResolved { .. } => typed(id, GateError::AlreadyResolved(name)),
                 AnswerError::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),
@@ -198,8 +199,8 @@ fn typed(id: Option<OmpRequestId>, error: GateError) -> OmpResponse {
 
 /// What an answer to a gate that does not wait any more is told: the same as the first time.
 async fn told(
-    answers: &countersign_runtime::Source,
-    contents: &countersign_runtime::Contents,
+    answers: &countersign_runtime::CommandSource,
+    contents: &countersign_runtime::ContentCache,
     id: GateId,
 ) -> Option<AnswerResolution> {
     let read = answers.read_of(At::Gate(id), move |engine| engine.state().gate(id).cloned()).await?;
@@ -238,7 +239,7 @@ pub(super) async fn enter(door: &mut Door) {
     let Some(seat) = door.seat() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let set = session::Command::Set { setting: session::SessionSetting::Nobody(None), entry: None };
-    if let Err(refused) = requests.ask(EngineCommand::Session(session, set)).await {
+    if let Err(refused) = requests.send_command(EngineCommand::Session(session, set)).await {
         tracing::warn!(%refused, "that the host can be asked is not recorded");
     }
     let (gates, position) = waiting(door).await;
@@ -259,7 +260,7 @@ pub(super) async fn enter(door: &mut Door) {
 async fn waiting(door: &mut Door) -> (Vec<(Gate, GateRequest)>, u64) {
     let Some(seat) = door.seat() else { return (Vec::new(), 0) };
     let (session, answers) = (seat.id.clone(), seat.answers.clone());
-    let read = answers.read(move |engine| {
+    let read = answers.read_state(move |engine| {
         let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&session));
         let gates = gates.filter_map(|gate| Some((gate.clone(), GateRequest::at_hand(engine, gate.id())?)));
         gates.collect()

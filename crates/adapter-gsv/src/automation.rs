@@ -21,7 +21,7 @@ use countersign_core::{
     schedule::{self, JobLimits, ReplanMode},
 };
 use countersign_protocol::gsv::{GsvError, GsvRequest, Method, code};
-use countersign_runtime::{Fired, Lane, Refused};
+use countersign_runtime::{DueFiring, InboxLane, OwnerError};
 use tokio::sync::watch;
 
 use super::{
@@ -91,7 +91,7 @@ impl Bell {
     }
 
     /// Sees to a firing.
-    pub(super) async fn ring(&self, fired: &Fired) -> schedule::Command {
+    pub(super) async fn ring(&self, fired: &DueFiring) -> schedule::Command {
         let mut opened = self.0.subscribe();
         let door = opened.wait_for(Option::is_some).await.ok().and_then(|door| door.clone());
         let Some(door) = door else { return std::future::pending().await };
@@ -103,7 +103,7 @@ impl Bell {
 /// closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     let of_settings = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
-    let mut changes = door.context.handle.follow(of_settings).await?;
+    let mut changes = door.context.handle.follow_facts(of_settings).await?;
     bring_settings(door).await.ok()?;
     let door = Arc::clone(door);
     tokio::spawn(async move {
@@ -158,15 +158,15 @@ pub(super) fn connected(door: &Arc<Door>) {
 /// # Errors
 /// 500 with why it was refused.
 async fn ask(door: &Door, command: schedule::Command) -> Result<EngineReply, GsvError> {
-    let asked = door.context.handle.source(Lane::Request).ask(Command::Schedule(command)).await;
+    let asked = door.context.handle.source(InboxLane::Request).send_command(Command::Schedule(command)).await;
     asked.map(|reply| reply.outcome).map_err(|refused| fault(&refused))
 }
 
 /// What an answer says of a refusal.
-fn fault(refused: &Refused) -> GsvError {
+fn fault(refused: &OwnerError) -> GsvError {
     use countersign_protocol::gsv::cron;
     match refused {
-        Refused::Refusal(CommandError::Schedule(refusal)) => match refusal {
+        OwnerError::Refusal(CommandError::Schedule(refusal)) => match refusal {
             schedule::ScheduleError::NoJob(job) => cron::unknown_job(job.as_str()),
             schedule::ScheduleError::TooMany(most) => cron::too_many(usize::try_from(*most).unwrap_or(usize::MAX)),
             schedule::ScheduleError::Never => failed("schedule is never due"),

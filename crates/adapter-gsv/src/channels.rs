@@ -28,7 +28,7 @@ use countersign_protocol::{
     RawJson,
     gsv::{GsvError, GsvRequest, Method, code, connect},
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_telegram::transport::Carrier;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -99,7 +99,7 @@ fn account_of(peer: &Peer) -> Option<ChannelAccount> {
 pub(super) async fn came(door: &Arc<Door>, peer: &Peer) -> Result<(), GsvError> {
     let Some(account) = account_of(peer) else { return Ok(()) };
     let met = Command::Channel(Network::Meet(account.clone()));
-    let asked = door.context.handle.source(Lane::Request).ask(met).await;
+    let asked = door.context.handle.source(InboxLane::Request).send_command(met).await;
     asked.map_err(|refused| GsvError::new(code::UNAVAILABLE, refused.to_string()))?;
     door.networks.connected.lock().insert(account.clone(), door.context.clock.now());
     door.networks.kick(account);

@@ -9,7 +9,7 @@ use countersign_core::{
     engine::{Command, CommandError, EngineReply},
     time::Millis,
 };
-use countersign_runtime::{Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError};
 
 use super::{Door, registry::session_of};
 
@@ -71,8 +71,8 @@ pub(super) enum Undelivered {
 /// Who last spoke with an agent, and when.
 pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(ChatAddress, Millis)> {
     let agent = agent.to_owned();
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| {
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(move |engine| {
         engine.state().channels().active_chat(&agent).map(|active| (active.at.clone(), active.time))
     });
     read.await?.0
@@ -106,9 +106,9 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
 /// [`Undelivered`], and then nothing is.
 pub(super) async fn send(door: &Arc<Door>, message: OutboundRequest) -> Result<bool, Undelivered> {
     let command = Command::Channel(channel::Command::Send(Box::new(message)));
-    match door.context.handle.source(Lane::Result).ask(command).await {
+    match door.context.handle.source(InboxLane::Result).send_command(command).await {
         Ok(reply) => Ok(reply.outcome != EngineReply::Repeated),
-        Err(Refused::Refusal(CommandError::Channel(channel::ChannelError::Unknown { network, .. }))) => {
+        Err(OwnerError::Refusal(CommandError::Channel(channel::ChannelError::Unknown { network, .. }))) => {
             Err(Undelivered::Unknown(network))
         }
         Err(refused) => Err(Undelivered::Failed(refused.to_string())),
@@ -126,8 +126,8 @@ async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<ChatAd
         (None, Some(last)) => last.account.name,
         (None, None) => {
             let of = channel.clone();
-            let source = door.context.handle.source(Lane::Request);
-            let read = source.read(move |engine| {
+            let source = door.context.handle.source(InboxLane::Request);
+            let read = source.read_state(move |engine| {
                 let known = engine.state().channels().accounts().map(|known| &known.account);
                 known.filter(|account| account.network == of).map(|account| account.name.clone()).collect::<Vec<_>>()
             });

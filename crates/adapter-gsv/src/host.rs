@@ -19,7 +19,8 @@ use countersign_protocol::gsv::{
     key::{self, SessionKeyScheme},
 };
 use countersign_runtime::{
-    Chosen, Fired, Host, Memories, Peers, SilentRetries, SummaryPrompts, Wing,
+    DueFiring, EnvironmentFor, MemoryRequest, PeerRegistry, ResolvedModel, RunEnvironment, SilentRetries,
+    SummaryPrompts,
     models::{Failure, FailureKind},
     tools::{ToolContext, ToolRegistry},
 };
@@ -51,22 +52,22 @@ impl Wings {
     }
 
     /// Sees to a firing of a job. It waits until the door is open.
-    pub async fn fire(&self, fired: &Fired) -> schedule::Command {
+    pub async fn fire(&self, fired: &DueFiring) -> schedule::Command {
         self.bell.ring(fired).await
     }
 
     /// Who works for a session.
-    pub fn of(&self, session: &SessionId, run: Option<RunId>) -> Wing {
+    pub fn of(&self, session: &SessionId, run: Option<RunId>) -> EnvironmentFor {
         // What clients have nodes do stands in sessions of its own, which have no key.
         let key = match key_of(session) {
             Some(key) => key,
             None if nodes::is_acts(session) => "",
-            None => return Wing::Here,
+            None => return EnvironmentFor::Here,
         };
-        let Some((door, rooms)) = self.opened.get() else { return Wing::NotYet };
+        let Some((door, rooms)) = self.opened.get() else { return EnvironmentFor::NotYet };
         let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
         let place = native::Place { key: key.to_owned(), agent, run };
-        Wing::Other(Arc::new(OfSession { door: Arc::clone(door), rooms: Arc::clone(rooms), place }))
+        EnvironmentFor::Other(Arc::new(OfSession { door: Arc::clone(door), rooms: Arc::clone(rooms), place }))
     }
 }
 
@@ -77,18 +78,18 @@ struct OfSession {
     place: native::Place,
 }
 
-impl Host for OfSession {
-    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+impl RunEnvironment for OfSession {
+    fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         let key = self.door.settings.secret(&format!("apiKeys.{}", model.provider));
         self.door.context.chats.models().choose_with(model, key).map_err(|unasked| unasked.to_string())
     }
 
-    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+    fn usable_models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
         let has_key = |provider: &str| self.door.settings.secret(&format!("apiKeys.{provider}")).is_some();
         self.door.context.chats.models().usable(has_key)
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
         let mut tools = native::tools(&self.door, &self.place);
         // What people's own machines do is theirs: of the tools of other doors only the question to a person is here.
         tools.extend(self.rooms.registry().get("ask").cloned());
@@ -104,14 +105,14 @@ impl Host for OfSession {
         true
     }
 
-    fn peers(&self) -> Peers {
+    fn peer_registry(&self) -> PeerRegistry {
         self.door.toolbox.peers().clone()
     }
 
     fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&ToolSpec]) -> String {
         let native::Place { key, agent, run } = &self.place;
         let settings = &self.door.settings;
-        let (now, zone) = (self.door.context.clock.wall(), settings.zone());
+        let (now, zone) = (self.door.context.clock.wall_time(), settings.zone());
         let folder = workspace::of(&self.door, Some(agent));
         let occasion = if *key == settings.keys().main_session_key(agent) {
             Occasion::Main
@@ -126,21 +127,21 @@ impl Host for OfSession {
         prompt::build(&Facts { own: own.as_deref(), agent, key, tools, files: &files, skills: &skills, now, zone })
     }
 
-    fn context(&self, session: &SessionId, cwd: &str) -> ToolContext {
+    fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
         self.rooms.context(session, cwd)
     }
 
-    fn picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {
+    fn load_picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {
         let store = ObjectStore::for_data_dir(&self.door.context.config.storage.folder);
         async move { store.read_base64(objects::parse_reference(reference)?).await }.boxed()
     }
 
-    fn silence(&self) -> Duration {
+    fn silence_timeout(&self) -> Duration {
         self.door.settings.silence()
     }
 
     // Clients end a run with the error of an empty answer, and `timeouts.llmMs` says when they are told of silence.
-    fn repeats(&self, failure: &Failure) -> bool {
+    fn may_retry(&self, failure: &Failure) -> bool {
         failure.kind.is_retryable() && !matches!(failure.kind, FailureKind::Empty | FailureKind::Silence)
     }
 
@@ -157,11 +158,11 @@ impl Host for OfSession {
         Box::pin(memory::put_away(&self.door, &self.place.key, first_kept))
     }
 
-    fn memories(&self, history: &[StoredMessage], turn: &[StoredMessage]) -> Option<Memories> {
+    fn memory_request(&self, history: &[StoredMessage], turn: &[StoredMessage]) -> Option<MemoryRequest> {
         memory::is_wanted(&self.door).then(|| memory::request(history, turn))
     }
 
-    fn remember<'a>(&'a self, first_kept: &'a EntryId, text: String) -> BoxFuture<'a, ()> {
+    fn save_memories<'a>(&'a self, first_kept: &'a EntryId, text: String) -> BoxFuture<'a, ()> {
         Box::pin(async move { memory::remember(&self.door, &self.place.agent, first_kept, &text).await })
     }
 }

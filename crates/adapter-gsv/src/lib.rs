@@ -38,7 +38,7 @@ use countersign_conversations::chats::{Chats, Workrooms};
 use countersign_core::{engine::Command, id::Lsn};
 use countersign_http::{limits::FailedAuth, listen::Guest};
 use countersign_protocol::gsv::{chat::ChatEventState, message::GsvMessage};
-use countersign_runtime::{Clock, Handle, Lane};
+use countersign_runtime::{Clock, InboxLane, OwnerHandle};
 use countersign_telegram::{Ear, Reporter, Telegram};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
@@ -72,7 +72,7 @@ pub enum OpenError {
 /// The parts of a gateway that the adapter works with.
 pub struct GsvContext {
     /// The owner of the record.
-    pub handle: Handle,
+    pub handle: OwnerHandle,
     /// The time.
     pub clock: Clock,
     /// The configuration.
@@ -147,7 +147,7 @@ impl Door {
         nodes::follow(&door).await.ok_or(OpenError::Closing)?;
         wings.open(&door, rooms);
         // What was owed to sessions of this door is begun now.
-        context.handle.source(Lane::Request).tell(Command::Tick).await;
+        context.handle.source(InboxLane::Request).post_command(Command::Tick).await;
         Ok(door)
     }
 

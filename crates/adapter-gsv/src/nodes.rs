@@ -57,7 +57,7 @@ pub(super) struct Nodes {
 
 /// Follows the record for those who wait. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let facts = door.context.handle.follow(waiting::event_of_call).await?;
+    let facts = door.context.handle.follow_facts(waiting::event_of_call).await?;
     tokio::spawn(waiting::follow(Arc::clone(door), facts));
     Some(())
 }

@@ -8,7 +8,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::gsv::session::SessionTokens;
-use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
+use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partition, StoredRecord, ViewRows};
 use serde::{Deserialize, Serialize};
 
 /// How many rows are read at once.
@@ -60,7 +60,7 @@ impl Row {
 #[derive(Debug)]
 pub struct Registry;
 
-impl View for Registry {
+impl LogView for Registry {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -69,7 +69,7 @@ impl View for Registry {
         2
     }
 
-    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, content: Option<&str>, rows: &mut dyn ViewRows) {
         let Some(key) = record.session.as_ref().and_then(key_of) else { return };
         if record.kind != "session" {
             return;
@@ -80,7 +80,7 @@ impl View for Registry {
         if row.tell(&event, content, record.at)
             && let Ok(bytes) = serde_json::to_vec(&row)
         {
-            rows.put(key, &bytes);
+            rows.put_row(key, &bytes);
         }
     }
 }
@@ -133,8 +133,8 @@ impl Row {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn row(log: &AnyLog, key: &str) -> Result<Row, ReadError> {
-    let page = log.view(Partition::ZERO, NAME, key, None, 1).await?;
+pub(super) async fn row(log: &AnyLog, key: &str) -> Result<Row, LogReadError> {
+    let page = log.read_view(Partition::ZERO, NAME, key, None, 1).await?;
     Ok(page.into_iter().find(|(found, _)| found == key).map(read).unwrap_or_default())
 }
 
@@ -142,10 +142,10 @@ pub(super) async fn row(log: &AnyLog, key: &str) -> Result<Row, ReadError> {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn list(log: &AnyLog) -> Result<Vec<Row>, ReadError> {
+pub(super) async fn list(log: &AnyLog) -> Result<Vec<Row>, LogReadError> {
     let (mut rows, mut after) = (Vec::new(), None::<String>);
     loop {
-        let page = log.view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
+        let page = log.read_view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
         let is_last = page.len() < PAGE;
         after = page.last().map(|(key, _)| key.clone());
         rows.extend(page.into_iter().map(read).filter(|row| row.created_at.is_some()));

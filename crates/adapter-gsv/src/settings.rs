@@ -23,7 +23,7 @@ use countersign_protocol::gsv::{
     key::{DmScope, SessionKeyScheme, agent_id},
     settings::{self as wire, ConfigSetParams, GsvSettingChange, MASK, default_settings, merge_trees, put_value},
 };
-use countersign_runtime::{Handle, Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -144,7 +144,7 @@ impl Settings {
         let kept = tokio::task::spawn_blocking(move || file.keep(secrets)).await.map_err(|error| failed(&error))?;
         let kept = kept.map_err(|error| failed(&error))?;
         let command = settings::Command::Set { by, path, value, secrets: kept };
-        let asked = context.handle.source(Lane::Request).ask(Command::Settings(command)).await;
+        let asked = context.handle.source(InboxLane::Request).send_command(Command::Settings(command)).await;
         // Also if it is not known whether it was recorded: the record says what counts.
         self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
         let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
@@ -154,7 +154,7 @@ impl Settings {
         self.forget().await;
         match asked {
             Ok(_) => Ok(()),
-            Err(Refused::Refusal(refusal)) => Err(GsvError::bad_request(refusal.to_string())),
+            Err(OwnerError::Refusal(refusal)) => Err(GsvError::bad_request(refusal.to_string())),
             Err(refused) => Err(failed(&refused)),
         }
     }
@@ -177,8 +177,8 @@ impl Settings {
         let command = settings::Command::Add { by, path, item: item.to_owned() };
         context
             .handle
-            .source(Lane::Request)
-            .ask(Command::Settings(command))
+            .source(InboxLane::Request)
+            .send_command(Command::Settings(command))
             .await
             .map_err(|refused| failed(&refused))?;
         self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))
@@ -232,9 +232,9 @@ impl Settings {
     }
 
     /// Brings what the record says into force. `None` if the gateway closes.
-    pub(super) async fn refresh(&self, handle: &Handle) -> Option<()> {
+    pub(super) async fn refresh(&self, handle: &OwnerHandle) -> Option<()> {
         let _turn = self.reading.lock().await;
-        let (set, _) = handle.source(Lane::Request).read(|engine| engine.state().settings().clone()).await?;
+        let (set, _) = handle.source(InboxLane::Request).read_state(|engine| engine.state().settings().clone()).await?;
         let secrets = set.secrets().filter_map(|(path, digest)| {
             let secret = self.secrets.get(path, digest);
             if secret.is_none() {
@@ -260,10 +260,10 @@ impl Settings {
     }
 
     /// Brings what was set into force, and follows what is set by others than [`Settings::set`]. `None` if the gateway closes.
-    pub(super) async fn follow(self: &Arc<Self>, handle: &Handle) -> Option<()> {
+    pub(super) async fn follow(self: &Arc<Self>, handle: &OwnerHandle) -> Option<()> {
         let of_settings =
             |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
-        let mut changes = handle.follow(of_settings).await?;
+        let mut changes = handle.follow_facts(of_settings).await?;
         self.refresh(handle).await?;
         self.forget().await;
         let (settings, handle) = (Arc::clone(self), handle.clone());

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use countersign_core::time::Millis;
-use countersign_runtime::store::ReadError;
+use countersign_runtime::store::LogReadError;
 use countersign_view::connected::{Account, Node, PeerStatus};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{Door, channels, nodes};
 
 impl PeerStatus for Door {
-    fn nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<Node>, ReadError>> {
+    fn nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<Node>, LogReadError>> {
         async move {
             let known = nodes::registered(self.context.handle.log()).await?;
             let node = |known: nodes::Known| Node {

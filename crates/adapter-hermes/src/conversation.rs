@@ -18,7 +18,7 @@ use countersign_http::{
     reply,
     web::{Body, Caller, Routes},
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -183,8 +183,8 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
     let idle = || reply::ok(&json!({ "ok": true, "status": "idle", "session_id": id.as_str() }));
     let Some((begun, topic)) = door.summaries.of(id) else { return idle() };
     let of = id.clone();
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| {
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(move |engine| {
         let session = engine.state().session(&of)?;
         let is_made = |entry: &&countersign_core::session::SessionEntry| {
             matches!(entry.kind, SessionEntryKind::Compaction { .. }) && entry.at >= begun

@@ -11,7 +11,7 @@ use axum::{
 use countersign_core::{engine::ResidencyScope, id::SessionId, message::StoredMessage, time::Millis};
 use countersign_http::{reply, web::Routes};
 use countersign_protocol::hermes;
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_view::export::{Header, export_html};
 use serde_json::json;
 
@@ -66,7 +66,7 @@ async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
 
 async fn page(door: &Door, id: &SessionId, session: &hermes::HermesSession) -> Option<String> {
     let of = id.clone();
-    let source = door.context.handle.source(Lane::Request);
+    let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
         let session = engine.state().session(&of)?;
         let path: Vec<_> = session.path_entries().into_iter().map(|entry| (entry.content, entry.at)).collect();

@@ -20,8 +20,8 @@ use countersign_core::{
 };
 use countersign_protocol::hermes::{self, HermesEvent};
 use countersign_runtime::{
-    Handle, Lane, Released,
-    store::{Log as _, Partition, ReadError, Scope, Stored},
+    InboxLane, OwnerHandle, ReleasedItem,
+    store::{Log as _, LogReadError, Partition, ReadScope, StoredRecord},
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -51,7 +51,7 @@ const NUMBERS: u32 = 32;
 
 /// The streams.
 pub(super) struct Journals {
-    handle: Handle,
+    handle: OwnerHandle,
     /// Where the numbers begin of streams that another process began.
     before: u64,
     held: Mutex<Held>,
@@ -90,11 +90,11 @@ impl Held {
 
 impl Journals {
     /// Follows the log from now on. `None` if the gateway closes.
-    pub(super) async fn open(handle: Handle) -> Option<Arc<Self>> {
+    pub(super) async fn open(handle: OwnerHandle) -> Option<Arc<Self>> {
         // Not the facts alone: live frames are events of a turn as well.
         let mut subscriber = handle.subscribe().await?;
-        let source = handle.source(Lane::Request);
-        let read = source.read(|engine| {
+        let source = handle.source(InboxLane::Request);
+        let read = source.read_state(|engine| {
             let runs = engine.state().runs().map(|run| (run.id(), run.session().clone()));
             let awaited = engine.state().sessions().filter_map(|of| Some((of.awaited_run()?, of.id().clone())));
             let runs = runs.chain(awaited);
@@ -111,7 +111,7 @@ impl Journals {
             unread: UnreadTurns::default(),
         });
         let pump = Arc::clone(&journals);
-        let mut workers: BTreeMap<SessionId, mpsc::Sender<Released>> = BTreeMap::new();
+        let mut workers: BTreeMap<SessionId, mpsc::Sender<ReleasedItem>> = BTreeMap::new();
         // What was going on when the last process ended goes on under its old name.
         for (run, session) in runs.into_iter().filter(|(_, session)| !is_agents(session)) {
             let journal = pump.begin(run, &session, before);
@@ -120,8 +120,8 @@ impl Journals {
         tokio::spawn(async move {
             while let Some(released) = subscriber.next().await {
                 let at = match &released {
-                    Released::Fact(recorded) => Some(recorded.meta.lsn),
-                    Released::Live(_) => None,
+                    ReleasedItem::Fact(recorded) => Some(recorded.meta.lsn),
+                    ReleasedItem::Live(_) => None,
                 };
                 if at.is_none_or(|at| at > head) {
                     pump.hand_on(released, &mut workers).await;
@@ -135,10 +135,14 @@ impl Journals {
     }
 
     /// Gives a frame to the task of its session; the beginning of a turn makes one.
-    async fn hand_on(self: &Arc<Self>, released: Released, workers: &mut BTreeMap<SessionId, mpsc::Sender<Released>>) {
+    async fn hand_on(
+        self: &Arc<Self>,
+        released: ReleasedItem,
+        workers: &mut BTreeMap<SessionId, mpsc::Sender<ReleasedItem>>,
+    ) {
         let session = match &released {
-            Released::Fact(recorded) => recorded.meta.session.clone(),
-            Released::Live(live) => Some(live.session.clone()),
+            ReleasedItem::Fact(recorded) => recorded.meta.session.clone(),
+            ReleasedItem::Live(live) => Some(live.session.clone()),
         };
         let Some(session) = session.filter(|session| !is_agents(session)) else { return };
         if let Some(run) = begins(&released)
@@ -183,7 +187,7 @@ impl Journals {
     }
 
     /// Starts the task that fills a journal; `known` is up to where it reads the record itself first.
-    fn work(self: &Arc<Self>, journal: Arc<Journal>, known: Option<Lsn>) -> mpsc::Sender<Released> {
+    fn work(self: &Arc<Self>, journal: Arc<Journal>, known: Option<Lsn>) -> mpsc::Sender<ReleasedItem> {
         let (tell, told) = mpsc::channel(WAITING);
         let journals = Arc::clone(self);
         tokio::spawn(async move {
@@ -193,7 +197,7 @@ impl Journals {
         tell
     }
 
-    async fn fill(&self, journal: Arc<Journal>, known: Option<Lsn>, mut told: mpsc::Receiver<Released>) {
+    async fn fill(&self, journal: Arc<Journal>, known: Option<Lsn>, mut told: mpsc::Receiver<ReleasedItem>) {
         let mut teller = Teller::default();
         if let Some(head) = known {
             match self.retell(&journal, &mut teller, head).await {
@@ -207,11 +211,11 @@ impl Journals {
         while let Some(released) = told.recv().await {
             let mut events = Vec::new();
             let over = match &released {
-                Released::Live(live) => {
+                ReleasedItem::Live(live) => {
                     teller.live(&live.kind, &mut events);
                     None
                 }
-                Released::Fact(recorded) => {
+                ReleasedItem::Fact(recorded) => {
                     let content = self.content(recorded).await;
                     if let Happened::Gate(gate::Event::Opened { gate, .. }) = &recorded.fact.event {
                         events.extend(prompts::bare(&self.handle, *gate).await);
@@ -239,8 +243,8 @@ impl Journals {
 
     async fn title(&self, journal: &Journal) {
         let id = journal.session.clone();
-        let source = self.handle.source(Lane::Request);
-        let read = source.read(move |engine| Some(engine.state().session(&id)?.name()?.to_owned()));
+        let source = self.handle.source(InboxLane::Request);
+        let read = source.read_state(move |engine| Some(engine.state().session(&id)?.name()?.to_owned()));
         if let Some((Some(name), _)) = read.await {
             journal.push(&HermesEvent::title(journal.session.as_str(), &transcript::title(Some(&name))), false);
         }
@@ -282,12 +286,12 @@ impl Journals {
     ///
     /// # Errors
     /// The record cannot be read.
-    pub(super) async fn of(&self, run: RunId) -> Result<Option<Arc<Journal>>, ReadError> {
+    pub(super) async fn of(&self, run: RunId) -> Result<Option<Arc<Journal>>, LogReadError> {
         if let Some(journal) = self.open_one(run) {
             return Ok(Some(journal));
         }
         let log = self.handle.log();
-        let named = log.read_scope(Partition::ZERO, Scope::Key(&run.to_string()), Lsn(0), 1).await?;
+        let named = log.read_scope(Partition::ZERO, ReadScope::Key(&run.to_string()), Lsn(0), 1).await?;
         let Some((session, begun)) = named.first().and_then(|stored| Some((stored.session.clone()?, stored.lsn)))
         else {
             return Ok(None);
@@ -318,15 +322,15 @@ impl Journals {
     }
 
     /// Tells what the record says of a turn up to `head`. True if the turn was over by then.
-    async fn retell(&self, journal: &Journal, teller: &mut Teller, head: Lsn) -> Result<bool, ReadError> {
+    async fn retell(&self, journal: &Journal, teller: &mut Teller, head: Lsn) -> Result<bool, LogReadError> {
         let log = self.handle.log();
         let key = journal.run.to_string();
-        let named = log.read_scope(Partition::ZERO, Scope::Key(&key), Lsn(0), 1).await?;
+        let named = log.read_scope(Partition::ZERO, ReadScope::Key(&key), Lsn(0), 1).await?;
         let first = named.first().map(|stored| stored.lsn);
         let Some(mut after) = first.map(|first| Lsn(first.0.saturating_sub(1))) else { return Ok(false) };
         let mut waiting = Vec::new();
         loop {
-            let page = log.read_scope(Partition::ZERO, Scope::Session(&journal.session), after, PAGE).await?;
+            let page = log.read_scope(Partition::ZERO, ReadScope::Session(&journal.session), after, PAGE).await?;
             // What lies behind `head` is told as it comes.
             let is_last = page.len() < PAGE || page.last().is_some_and(|stored| stored.lsn >= head);
             for stored in page.into_iter().take_while(|stored| stored.lsn <= head) {
@@ -358,7 +362,7 @@ impl Journals {
         Ok(false)
     }
 
-    async fn read(&self, stored: &Stored) -> Option<(Happened, Millis, Option<Arc<str>>)> {
+    async fn read(&self, stored: &StoredRecord) -> Option<(Happened, Millis, Option<Arc<str>>)> {
         let event = Happened::decode(&stored.kind, stored.version, &stored.facts).ok()?;
         let at = match &event {
             Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => *at,
@@ -381,8 +385,8 @@ fn at_rest(mut session: hermes::HermesSession) -> hermes::HermesSession {
 }
 
 /// The turn whose stream begins: with its run, or with the compaction that the run waits for.
-fn begins(released: &Released) -> Option<RunId> {
-    let Released::Fact(recorded) = released else { return None };
+fn begins(released: &ReleasedItem) -> Option<RunId> {
+    let ReleasedItem::Fact(recorded) = released else { return None };
     match &recorded.fact.event {
         Happened::Run(run::Event::Started { run, .. })
         | Happened::Session(session::Event::CompactionStarted { run: Some(run), .. }) => Some(*run),
@@ -391,8 +395,8 @@ fn begins(released: &Released) -> Option<RunId> {
 }
 
 /// When a run ended, if that is what is told.
-fn ended(released: &Released) -> Option<Millis> {
-    let Released::Fact(recorded) = released else { return None };
+fn ended(released: &ReleasedItem) -> Option<Millis> {
+    let ReleasedItem::Fact(recorded) = released else { return None };
     matches!(&recorded.fact.event, Happened::Run(run::Event::Ended { .. })).then_some(recorded.meta.at)
 }
 

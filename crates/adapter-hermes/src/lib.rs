@@ -25,7 +25,7 @@ use countersign_config::Config;
 use countersign_conversations::chats::Chats;
 use countersign_core::time::Millis;
 use countersign_http::web::Auth;
-use countersign_runtime::{Clock, Handle};
+use countersign_runtime::{Clock, OwnerHandle};
 pub use webui::files as front_end;
 
 use std::{
@@ -44,7 +44,7 @@ use traffic::Traffic;
 /// The parts of a gateway that the adapter works with.
 pub struct HermesContext {
     /// The owner of the record.
-    pub handle: Handle,
+    pub handle: OwnerHandle,
     /// The gateway's own conversations.
     pub chats: Arc<Chats>,
     /// Logins and tokens.

@@ -35,7 +35,7 @@ use countersign_http::{
     web::{Caller, Routes, sse},
 };
 use countersign_protocol::hermes::HermesEvent;
-use countersign_runtime::{Handle, Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 use countersign_view::GateRequest;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -56,7 +56,7 @@ const CHANGES: usize = 256;
 
 /// The prompts of a gateway.
 pub(crate) struct Prompts {
-    handle: Handle,
+    handle: OwnerHandle,
     boards: Mutex<Boards>,
     /// Sessions whose approvals are given unasked, and who said so. Lost with the process, by design.
     covered: Mutex<BTreeMap<SessionId, PrincipalId>>,
@@ -93,7 +93,7 @@ impl Prompts {
     /// Begins to follow the log. `None` if it cannot be followed any more.
     pub(crate) async fn open(context: &HermesContext) -> Option<Arc<Self>> {
         let handle = context.handle.clone();
-        let facts = handle.follow(follower::fact_of_session).await?;
+        let facts = handle.follow_facts(follower::fact_of_session).await?;
         let prompts = Arc::new(Self {
             handle,
             boards: Mutex::new(Boards::new()),
@@ -101,7 +101,7 @@ impl Prompts {
             nameless_choices: Nameless::default(),
             nameless_words: Nameless::default(),
         });
-        let (waiting, _) = prompts.handle.source(Lane::Result).read(Queues::sessions).await?;
+        let (waiting, _) = prompts.handle.source(InboxLane::Result).read_state(Queues::sessions).await?;
         prompts.refresh(&waiting).await.ok()?;
         tokio::spawn(follower::follow(Arc::clone(&prompts), facts));
         Some(prompts)
@@ -110,7 +110,7 @@ impl Prompts {
     /// How one queue of a session stands now.
     async fn queues(&self, session: &SessionId) -> Result<Queues, Closed> {
         let session = session.clone();
-        let read = self.handle.source(Lane::Request).read(move |engine| Queues::of(engine, &session)).await;
+        let read = self.handle.source(InboxLane::Request).read_state(move |engine| Queues::of(engine, &session)).await;
         read.map(|(queues, _)| queues).ok_or(Closed)
     }
 
@@ -120,7 +120,8 @@ impl Prompts {
         // A board that was taken down may have known better than what was read before: then it is read again.
         while !left.is_empty() {
             let wanted = left.clone();
-            let read = self.handle.source(Lane::Result).read(move |engine| Queues::of_all(engine, &wanted)).await;
+            let read =
+                self.handle.source(InboxLane::Result).read_state(move |engine| Queues::of_all(engine, &wanted)).await;
             let (all, _) = read.ok_or(Closed)?;
             left = self.show(all);
         }
@@ -203,10 +204,10 @@ impl Prompts {
             }
         };
         // People who answer do not stand behind those who ask.
-        let source = self.handle.source(Lane::Result);
+        let source = self.handle.source(InboxLane::Result);
         let read = match id.flatten() {
             Some(id) => source.read_of(At::Gate(id), look).await,
-            None => source.read(look).await,
+            None => source.read_state(look).await,
         };
         read.map(|(found, _)| found).ok_or(Closed)
     }
@@ -219,9 +220,9 @@ impl Prompts {
         answer: GateReply,
         by: &PrincipalId,
         key: String,
-    ) -> Result<EngineReply, Refused> {
+    ) -> Result<EngineReply, OwnerError> {
         let answer = gate::Command::Answer { gate: gate.id(), answer, by: by.clone(), key: Some(key) };
-        self.handle.source(Lane::Result).ask(Command::Gate(answer)).await.map(|reply| reply.outcome)
+        self.handle.source(InboxLane::Result).send_command(Command::Gate(answer)).await.map(|reply| reply.outcome)
     }
 
     /// Shows nothing any more, and ends all streams.
@@ -277,9 +278,9 @@ impl From<Closed> for Problem {
 }
 
 /// A gate that waits, as an event of the stream of its turn.
-pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<HermesEvent> {
-    let source = handle.source(Lane::Request);
-    let read = source.read(move |engine| {
+pub(super) async fn bare(handle: &OwnerHandle, gate: GateId) -> Option<HermesEvent> {
+    let source = handle.source(InboxLane::Request);
+    let read = source.read_state(move |engine| {
         let gate = engine.state().gate(gate).filter(|gate| gate.is_pending())?;
         card::bare(engine, gate)
     });

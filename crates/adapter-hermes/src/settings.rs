@@ -37,8 +37,8 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 
 async fn health(State(door): State<Arc<Door>>, asked: Query<BTreeMap<String, String>>) -> Response {
     let is_deep = asked.get("deep").is_some_and(|deep| matches!(deep.as_str(), "1" | "true" | "yes" | "on"));
-    let source = door.context.handle.source(countersign_runtime::Lane::Request);
-    let read = source.read(|engine| (engine.state().sessions().count(), engine.state().runs().count()));
+    let source = door.context.handle.source(countersign_runtime::InboxLane::Request);
+    let read = source.read_state(|engine| (engine.state().sessions().count(), engine.state().runs().count()));
     let (requests, last) = door.traffic.so_far();
     let accept_loop = json!({ "requests_total": requests, "last_request_at": transcript::seconds(last) });
     let began = Instant::now();

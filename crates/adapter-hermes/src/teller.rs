@@ -19,7 +19,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::hermes::HermesEvent;
-use countersign_runtime::{LiveKind, Part};
+use countersign_runtime::{LiveKind, LivePartKind};
 use countersign_view::{Lines, escape};
 use serde_json::{Map, Value};
 
@@ -93,9 +93,9 @@ impl Teller {
             LiveKind::MessageStarted { .. } => self.streamed.clear(),
             LiveKind::PartStarted { index, part } => {
                 let kindred = match part {
-                    Part::Text => Kindred::Text,
-                    Part::Thinking => Kindred::Thinking,
-                    Part::Redacted | Part::ToolCall { .. } => return,
+                    LivePartKind::Text => Kindred::Text,
+                    LivePartKind::Thinking => Kindred::Thinking,
+                    LivePartKind::Redacted | LivePartKind::ToolCall { .. } => return,
                 };
                 self.streamed.insert(*index, (kindred, String::new()));
             }
@@ -105,7 +105,9 @@ impl Teller {
                     told.push(kindred.event(text));
                 }
             }
-            LiveKind::Idle { .. } => told.extend(kind.notice().map(|notice| HermesEvent::warning("idle", &notice))),
+            LiveKind::Idle { .. } => {
+                told.extend(kind.idle_notice().map(|notice| HermesEvent::warning("idle", &notice)))
+            }
             LiveKind::PartEnded { .. } | LiveKind::CallProgress { .. } => {}
         }
     }
@@ -299,7 +301,7 @@ mod tests {
         session::{self, SessionEntryKind},
         time::Millis,
     };
-    use countersign_runtime::{LiveKind, Part};
+    use countersign_runtime::{LiveKind, LivePartKind};
     use serde_json::json;
 
     use super::Teller;
@@ -319,7 +321,7 @@ mod tests {
         (Happened::Session(entry), content.to_string())
     }
 
-    fn part(index: usize, part: Part) -> LiveKind {
+    fn part(index: usize, part: LivePartKind) -> LiveKind {
         LiveKind::PartStarted { index, part }
     }
 
@@ -345,15 +347,15 @@ mod tests {
             ("nothing was", vec![], vec!["reasoning hm", "token hello there"]),
             (
                 "a part was",
-                vec![part(0, Part::Thinking), delta(0, "hm"), part(1, Part::Text), delta(1, "hello")],
+                vec![part(0, LivePartKind::Thinking), delta(0, "hm"), part(1, LivePartKind::Text), delta(1, "hello")],
                 vec!["reasoning hm", "token hello", "token  there"],
             ),
             (
                 "all was",
                 vec![
-                    part(0, Part::Thinking),
+                    part(0, LivePartKind::Thinking),
                     delta(0, "hm"),
-                    part(1, Part::Text),
+                    part(1, LivePartKind::Text),
                     delta(1, "hello "),
                     delta(1, "there"),
                 ],

@@ -11,7 +11,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::hermes::{self, SessionAttention, ToolNote};
-use countersign_runtime::{Handle, Lane, tools::strip_intent};
+use countersign_runtime::{InboxLane, OwnerHandle, tools::strip_intent};
 use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
@@ -62,9 +62,9 @@ struct Known {
 }
 
 /// A session, if there is one. Nothing is said if the gateway closes.
-pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages) -> Option<hermes::HermesSession> {
+pub(super) async fn session(handle: &OwnerHandle, id: &SessionId, messages: Messages) -> Option<hermes::HermesSession> {
     let wanted = id.clone();
-    let source = handle.source(Lane::Request);
+    let source = handle.source(InboxLane::Request);
     let read = source
         .read_of(ResidencyScope::Session(id.clone()), move |engine| known(engine, &wanted, attention(engine, &wanted)));
     let Known { mut session, mut places, pending } = read.await?.0?;
@@ -126,13 +126,13 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
 ///
 /// # Errors
 /// Nothing where there is no such session.
-pub(super) async fn entry_before(handle: &Handle, id: &SessionId, count: usize) -> Option<Option<EntryId>> {
+pub(super) async fn entry_before(handle: &OwnerHandle, id: &SessionId, count: usize) -> Option<Option<EntryId>> {
     let told = session(handle, id, Messages::Last(usize::MAX)).await?.messages.unwrap_or_default();
     let last = told.get(..count.min(told.len()))?.last();
     Some(last.map(|message| EntryId::new(message.id.strip_suffix(ERROR).unwrap_or(&message.id))))
 }
 
-async fn contents(handle: &Handle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
+async fn contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
     handle.contents().get(lsns).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a conversation cannot be read");
         vec![None; lsns.len()]
@@ -209,9 +209,9 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<SessionAttention>) -
 }
 
 /// Every session that has something to show, the newest first.
-pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::HermesSession>> {
-    let source = handle.source(Lane::Request);
-    let read = source.read(|engine| {
+pub(super) async fn list(handle: &OwnerHandle) -> Option<Vec<hermes::HermesSession>> {
+    let source = handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| {
         let awaited = engine.state().sessions().filter_map(|of| Some((of.id().clone(), of.awaited_run()?)));
         let running = engine.state().runs().map(|run| (run.session().clone(), run.id())).chain(awaited);
         // Each session's approvals and questions.

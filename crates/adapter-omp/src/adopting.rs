@@ -9,7 +9,7 @@ use countersign_core::{
     id::PrincipalId,
     policy::{Grant, GrantId, GrantReach},
 };
-use countersign_runtime::Source;
+use countersign_runtime::CommandSource;
 
 use super::{grants, seat_error::SeatError, shelf::Shelf};
 
@@ -17,7 +17,7 @@ use super::{grants, seat_error::SeatError, shelf::Shelf};
 const GRANTS: usize = 256;
 
 /// Brings the grants of a session in step with the file of those that outlive sessions: what is there holds, what a person took out of it does not.
-pub(super) async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatError> {
+pub(super) async fn adopt(shelf: &Shelf, requests: &CommandSource) -> Result<(), SeatError> {
     if shelf.folder.is_none() {
         return Ok(());
     }
@@ -25,7 +25,7 @@ pub(super) async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatEr
     let realm = shelf.abroad.as_ref().and_then(|_| shelf.rules.path_context.realm.clone());
     let scope = realm.map_or(GrantReach::Always, GrantReach::Realm);
     if let Some(abroad) = &shelf.abroad {
-        let (_, position) = requests.read(|_| ()).await.ok_or(SeatError::Closed)?;
+        let (_, position) = requests.read_state(|_| ()).await.ok_or(SeatError::Closed)?;
         // What was given a moment ago is in the file before it is asked what is not.
         if !abroad.hall.lasting.reached(position).await {
             return Err(SeatError::Closed);
@@ -42,18 +42,18 @@ pub(super) async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatEr
     };
     let ids: BTreeSet<GrantId> = kept.iter().map(|grant| grant.id).collect();
     let of = scope.clone();
-    let read = requests.read(move |engine| {
+    let read = requests.read_state(move |engine| {
         let grants = engine.state().policy().grants().iter();
         let gone = grants.filter(|grant| grant.scope == of && !ids.contains(&grant.id));
         gone.map(|grant| grant.id).collect::<Vec<_>>()
     });
     let (gone, _) = read.await.ok_or(SeatError::Closed)?;
     for grant in gone {
-        requests.ask(Command::Revoke { grant, by: PrincipalId::new("host") }).await?;
+        requests.send_command(Command::Revoke { grant, by: PrincipalId::new("host") }).await?;
     }
     for some in kept.chunks(GRANTS) {
         let some = some.iter().map(|grant| Grant { scope: scope.clone(), ..grant.clone() });
-        requests.ask(Command::Adopt(some.collect())).await?;
+        requests.send_command(Command::Adopt(some.collect())).await?;
     }
     Ok(())
 }

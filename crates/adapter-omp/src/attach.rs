@@ -11,7 +11,7 @@ use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_config::RuleFile;
 use countersign_core::policy::PathContext;
-use countersign_runtime::{Clock, Handle};
+use countersign_runtime::{Clock, OwnerHandle};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Handover {
 
 /// Where a gateway takes in the sessions of hosts.
 pub struct Hall {
-    pub handle: Handle,
+    pub handle: OwnerHandle,
     pub guests: Arc<Guests>,
     pub clock: Clock,
     /// What is started again for the children that run commands.
@@ -73,7 +73,7 @@ pub struct Hall {
 
 /// What a hall is made of.
 pub struct Furniture {
-    pub handle: Handle,
+    pub handle: OwnerHandle,
     pub guests: Arc<Guests>,
     pub clock: Clock,
     pub program: PathBuf,

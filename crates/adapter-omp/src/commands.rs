@@ -21,7 +21,7 @@ use countersign_protocol::{
     gjc,
     omp::{AdoptedCommand, OmpCommand, OmpRequestId, OmpResponse},
 };
-use countersign_runtime::Refused;
+use countersign_runtime::OwnerError;
 use serde_json::{Map, Value};
 
 use super::{
@@ -130,7 +130,7 @@ pub(super) fn acknowledge(
     door: &mut Door,
     id: Option<OmpRequestId>,
     name: &'static str,
-    replied: Result<EngineReply, Refused>,
+    replied: Result<EngineReply, OwnerError>,
 ) {
     match replied {
         Ok(_) => door.write(&OmpResponse::ack(id, name)),
@@ -165,7 +165,7 @@ pub(super) async fn abort_again(door: &mut Door, id: Option<OmpRequestId>) {
 }
 
 /// What is done once something was stopped, or could not be: then its end is not recorded.
-pub(super) type Stopped = Box<dyn FnOnce(&mut Door, Result<(), Refused>) + Send>;
+pub(super) type Stopped = Box<dyn FnOnce(&mut Door, Result<(), OwnerError>) + Send>;
 
 /// Stops the run of the session and what summarises its context, and then does `then`.
 pub(super) async fn stop_all(door: &mut Door, then: Stopped) {
@@ -217,7 +217,7 @@ fn halt(door: &Door) {
 ///
 /// A log that takes nothing has no end of the run: then what works for it is stopped all the same.
 pub(super) async fn stop_run(door: &mut Door, then: Stopped) {
-    let Some(seat) = door.seat() else { return then(door, Err(Refused::Closed)) };
+    let Some(seat) = door.seat() else { return then(door, Err(OwnerError::Closed)) };
     let command = EngineCommand::Run(run::Command::Abort { session: seat.id.clone() });
     door.stops += 1;
     door.ask(command, move |door, replied| {

@@ -13,7 +13,7 @@ use super::{refusal_text::problem, seat::Seat};
 /// Why `new` cannot be under it. It must not take the place of `old` then.
 pub(super) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
     let session = old.id.clone();
-    let read = old.requests.read(move |engine| {
+    let read = old.requests.read_state(move |engine| {
         let contract = engine.state().session(&session)?.unattended()?;
         let ledger = contract.ledger();
         let carried = ContractCarryover {
@@ -28,5 +28,5 @@ pub(super) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
     let Some((found, _)) = read.await else { return Err("the session is closed".to_owned()) };
     let Some((terms, carried)) = found else { return Ok(()) };
     let declare = OfContract::Declare { session: new.id.clone(), terms, carried: Some(carried) };
-    new.requests.ask(Command::Unattended(declare)).await.map(drop).map_err(|refused| problem(&refused))
+    new.requests.send_command(Command::Unattended(declare)).await.map(drop).map_err(|refused| problem(&refused))
 }

@@ -3,7 +3,7 @@
 //! It must not know who reads them.
 
 use countersign_core::{engine::Command, id::SessionId, session::Command as SessionCommand, time::Millis};
-use countersign_runtime::Handle;
+use countersign_runtime::OwnerHandle;
 
 use super::{door::Door, seat_error::SeatError};
 
@@ -14,7 +14,7 @@ pub const KEPT_EVENTS: u64 = 10_000;
 /// Events that earlier processes sent about a session: its log up to where this process counts on.
 pub struct EarlierEvents {
     /// The owner of the log.
-    pub handle: Handle,
+    pub handle: OwnerHandle,
     /// The session.
     pub session: SessionId,
     /// The number behind which this process counts.
@@ -33,6 +33,6 @@ pub(super) fn counted(opened: Millis, begun: Millis, now: Millis) -> u64 {
 pub(super) async fn told_before(door: &mut Door, counted: u64) -> Result<Option<EarlierEvents>, SeatError> {
     let Some(seat) = door.seat().filter(|_| counted > 0) else { return Ok(None) };
     let told = SessionCommand::RecordSequence { number: counted, upto: None };
-    seat.requests.ask(Command::Session(seat.id.clone(), told)).await?;
+    seat.requests.send_command(Command::Session(seat.id.clone(), told)).await?;
     Ok(Some(EarlierEvents { handle: seat.handle.clone(), session: seat.id.clone(), until: counted }))
 }

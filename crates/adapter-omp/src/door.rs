@@ -14,7 +14,7 @@ use std::{collections::VecDeque, pin::Pin, sync::Arc};
 use bytes::Bytes;
 use countersign_core::engine::{self, Command as EngineCommand};
 use countersign_protocol::omp::state::BashResult;
-use countersign_runtime::{Refused, Reply};
+use countersign_runtime::{OwnerError, OwnerReply};
 use futures_util::{
     FutureExt, StreamExt,
     stream::{FuturesOrdered, FuturesUnordered},
@@ -136,12 +136,12 @@ impl Door {
     pub async fn ask(
         &mut self,
         command: EngineCommand,
-        then: impl FnOnce(&mut Self, Result<engine::EngineReply, Refused>) + Send + 'static,
+        then: impl FnOnce(&mut Self, Result<engine::EngineReply, OwnerError>) + Send + 'static,
     ) {
-        let Some(seat) = &self.seat else { return then(self, Err(Refused::Closed)) };
-        let reply = seat.requests.send(command).await;
+        let Some(seat) = &self.seat else { return then(self, Err(OwnerError::Closed)) };
+        let reply = seat.requests.submit_command(command).await;
         self.pending.push_back(Box::pin(async move {
-            let replied: Result<Reply, Refused> = reply.await.unwrap_or(Err(Refused::Closed));
+            let replied: Result<OwnerReply, OwnerError> = reply.await.unwrap_or(Err(OwnerError::Closed));
             let position = replied.as_ref().map_or(0, |reply| reply.position);
             let then: Then = Box::new(move |door| then(door, replied.map(|reply| reply.outcome)));
             (position, then)

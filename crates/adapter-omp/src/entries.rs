@@ -14,7 +14,7 @@ use countersign_protocol::{
         ThinkingLevelChange,
     },
 };
-use countersign_runtime::estimated;
+use countersign_runtime::estimate_message_tokens;
 use countersign_view::time;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> ImportedEntry {
                 blobs.inline(&mut message);
                 let content = serde_json::to_string(&message).unwrap_or_default();
                 let kind = kind(&message, entry);
-                let tokens = estimated(&message).unwrap_or_else(|| estimate_tokens(content.len()));
+                let tokens = estimate_message_tokens(&message).unwrap_or_else(|| estimate_tokens(content.len()));
                 imported(kind, content, tokens, own.or(at))
             }
         },

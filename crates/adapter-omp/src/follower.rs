@@ -5,7 +5,7 @@
 use std::{future::Future, path::Path, sync::Arc};
 
 use countersign_core::{engine::RecordedFact, id::SessionId};
-use countersign_runtime::{Clock, Contents, FactFollower, Source};
+use countersign_runtime::{Clock, CommandSource, ContentCache, FactFollower};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Starts a follower of a session that works in a folder. None where the session needs none.
@@ -14,9 +14,9 @@ pub(crate) type StartFollower = fn(SessionId, &Path, LogReaders) -> Option<LogFo
 /// Access of a follower to the log of its session.
 pub struct LogReaders {
     /// Reads the engine.
-    pub source: Source,
+    pub source: CommandSource,
     /// Reads contents.
-    pub contents: Contents,
+    pub contents: ContentCache,
     /// Follows the facts of the session from before the first read on.
     pub facts: FactFollower<Arc<RecordedFact>>,
     /// Current time.

@@ -13,7 +13,7 @@ use countersign_core::{
     session::{self, FilePart, ImportedEntry, SessionEntry, StagedEntry},
 };
 use countersign_protocol::omp::session_file::SessionFileEntry as FileEntry;
-use countersign_runtime::{Handle, Source};
+use countersign_runtime::{CommandSource, OwnerHandle};
 
 use super::{entries, seat_error::SeatError};
 use crate::session_file::{Blobs, Opened};
@@ -53,8 +53,8 @@ struct Known {
 /// An entry that the file holds unchanged stays what it is in the log. Once the file has something else, what it holds is the tree: an id means the file's entry, and what had
 /// it before lies in the log's history only. Nothing in the tree has changed if this process dies before the last batch.
 pub(super) async fn follow_file(
-    handle: &Handle,
-    requests: &Source,
+    handle: &OwnerHandle,
+    requests: &CommandSource,
     id: &SessionId,
     opened: &Arc<Opened>,
     blobs: &Blobs,
@@ -81,7 +81,7 @@ pub(super) async fn follow_file(
     let tail = &gathered[first_foreign..];
     if known.is_at_rest && is_whole && size_of(tail) <= BATCH && tail.iter().all(is_new) {
         let entries = gathered.into_iter().filter_map(foreign).collect();
-        requests.ask(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
+        requests.send_command(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
     } else {
         gather(requests, id, gathered, leaf).await?;
     }
@@ -92,7 +92,7 @@ pub(super) async fn follow_file(
 
 /// Puts `entries` into a session that has none, and makes the last of them the leaf.
 pub(super) async fn begin_with(
-    requests: &Source,
+    requests: &CommandSource,
     id: &SessionId,
     entries: Vec<ImportedEntry>,
 ) -> Result<(), SeatError> {
@@ -102,12 +102,12 @@ pub(super) async fn begin_with(
         return gather(requests, id, gathered, leaf).await;
     }
     let entries = gathered.into_iter().filter_map(foreign).collect();
-    requests.ask(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
+    requests.send_command(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
     Ok(())
 }
 
 async fn gather(
-    requests: &Source,
+    requests: &CommandSource,
     id: &SessionId,
     entries: Vec<StagedEntry>,
     leaf: Option<EntryId>,
@@ -122,11 +122,11 @@ async fn gather(
         let is_full = entries.peek().is_none_or(|next| size + size_of(std::slice::from_ref(next)) > BATCH);
         if is_full {
             let gather = session::Command::Gather { part, entries: std::mem::take(&mut batch) };
-            requests.ask(Command::Session(id.clone(), gather)).await?;
+            requests.send_command(Command::Session(id.clone(), gather)).await?;
             (part, size) = (FilePart::Next, 0);
         }
     }
-    requests.ask(Command::Session(id.clone(), session::Command::Replace { leaf })).await?;
+    requests.send_command(Command::Session(id.clone(), session::Command::Replace { leaf })).await?;
     Ok(())
 }
 
@@ -145,9 +145,9 @@ fn size_of(entries: &[StagedEntry]) -> usize {
     entries.iter().map(size).sum()
 }
 
-async fn known(requests: &Source, id: &SessionId) -> Result<Known, SeatError> {
+async fn known(requests: &CommandSource, id: &SessionId) -> Result<Known, SeatError> {
     let id = id.clone();
-    let read = requests.read(move |engine| {
+    let read = requests.read_state(move |engine| {
         let session = engine.state().session(&id)?;
         Some(Known {
             entries: session.entries().to_vec(),
@@ -179,7 +179,7 @@ async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
 
 /// How the log stands to each entry of the file, of which the first `proven` need not be looked at.
 async fn stand(
-    handle: &Handle,
+    handle: &OwnerHandle,
     known: &Known,
     opened: &Arc<Opened>,
     proven: usize,

@@ -55,7 +55,8 @@ pub(super) async fn hand_off(door: &mut Door, id: Option<OmpRequestId>, instruct
     }
     let Some(seat) = door.seat() else { return };
     let session = seat.id.clone();
-    let read = seat.requests.read(move |engine| Some(engine.state().session(&session)?.model_context().is_empty()));
+    let read =
+        seat.requests.read_state(move |engine| Some(engine.state().session(&session)?.model_context().is_empty()));
     if !matches!(read.await, Some((Some(false), _))) {
         return door.write(&OmpResponse::failure(id, NAME, NOTHING));
     }
@@ -100,7 +101,7 @@ fn follow(door: &mut Door, id: Option<OmpRequestId>) {
     let (session, requests, contents) = (seat.id.clone(), seat.requests.clone(), seat.handle.contents().clone());
     let (old, shelf) = (seat.path().map(PathBuf::from), door.shelf.clone());
     door.later(async move {
-        let read = requests.read(move |engine| {
+        let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session)?;
             // A reply stands before the facts that it speaks of: the run may only begin.
             if session.run().is_some() {

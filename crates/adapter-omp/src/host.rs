@@ -9,7 +9,7 @@ use countersign_protocol::{
     },
     omp::{OmpRequestId, OmpResponse},
 };
-use countersign_runtime::Order;
+use countersign_runtime::PeerOrder;
 
 use super::{
     door::Door,
@@ -53,7 +53,7 @@ pub(super) async fn serve(door: &mut Door) {
 }
 
 /// Tells the host.
-pub(super) fn tell(door: &mut Door, order: Order) {
+pub(super) fn tell(door: &mut Door, order: PeerOrder) {
     match door.desk.take(order, &door.shelf.common.lent) {
         Some(Told::Tool(frame)) => door.write(Frame::HostTool(&frame)),
         Some(Told::Uri(frame)) => door.write(Frame::HostUri(&frame)),

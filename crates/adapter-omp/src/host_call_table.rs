@@ -19,7 +19,7 @@ use countersign_protocol::{
     omp::message::{OmpContentBlock, ToolOutput},
 };
 use countersign_runtime::{
-    Errand, Exchange, Link, Order, Peers, Source, Words,
+    CommandSource, PeerCall, PeerExchange, PeerLink, PeerOrder, PeerRegistry, PeerTexts,
     tools::{CallOutput, read},
 };
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ enum Asked {
 }
 
 struct Open {
-    exchange: Exchange,
+    exchange: PeerExchange,
     asked: Asked,
 }
 
@@ -65,15 +65,15 @@ pub(crate) struct HostCallTable {
     is_away: bool,
     /// What whoever is there lends: a client that lends nothing does not know what it would be asked.
     lends: Lends,
-    tools: Option<Link>,
-    uris: Option<Link>,
+    tools: Option<PeerLink>,
+    uris: Option<PeerLink>,
     open: BTreeMap<String, Open>,
     ids: BTreeMap<CallId, String>,
     /// Oldest first.
     stopped: VecDeque<(String, Open)>,
 }
 
-async fn next(link: &mut Option<Link>) -> Option<Order> {
+async fn next(link: &mut Option<PeerLink>) -> Option<PeerOrder> {
     match link {
         Some(link) => link.next().await,
         None => None,
@@ -82,7 +82,7 @@ async fn next(link: &mut Option<Link>) -> Option<Order> {
 
 impl HostCallTable {
     /// Has lines for whatever the host lends to `session`. Calls that wait for it begin.
-    pub(crate) async fn serve(&mut self, peers: &Peers, session: &SessionId, results: &Source) {
+    pub(crate) async fn serve(&mut self, peers: &PeerRegistry, session: &SessionId, results: &CommandSource) {
         if self.session.as_ref() != Some(session) {
             self.tools = None;
             self.uris = None;
@@ -117,7 +117,7 @@ impl HostCallTable {
     /// Waits for the next order; for good while there is no line.
     ///
     /// *Cancellation*: a future that is dropped loses no order.
-    pub(crate) async fn next(&mut self) -> Order {
+    pub(crate) async fn next(&mut self) -> PeerOrder {
         tokio::select! {
             Some(order) = next(&mut self.tools) => order,
             Some(order) = next(&mut self.uris) => order,
@@ -144,19 +144,19 @@ impl HostCallTable {
     }
 
     /// Takes an order. The frame that is to be written at once, if there is one.
-    pub(crate) fn take(&mut self, order: Order, lent: &HostCapabilities) -> Option<Told> {
+    pub(crate) fn take(&mut self, order: PeerOrder, lent: &HostCapabilities) -> Option<Told> {
         match order {
-            Order::Do(errand) if errand.content.class == Some(Class::HostToolInvoke) => self.call(*errand, lent),
-            Order::Do(errand) => self.request(*errand, lent),
-            Order::Ask(errand) => {
+            PeerOrder::Do(errand) if errand.content.class == Some(Class::HostToolInvoke) => self.call(*errand, lent),
+            PeerOrder::Do(errand) => self.request(*errand, lent),
+            PeerOrder::Ask(errand) => {
                 errand.refuse("A host cannot say what became of a call that it had on an earlier connection.");
                 None
             }
-            Order::Stop(call) => self.stop(call),
+            PeerOrder::Stop(call) => self.stop(call),
         }
     }
 
-    fn call(&mut self, errand: Errand, lent: &HostCapabilities) -> Option<Told> {
+    fn call(&mut self, errand: PeerCall, lent: &HostCapabilities) -> Option<Told> {
         let tool = errand.content.tool.to_string();
         if !lent.has_tool(&tool) {
             errand.refuse(format!("Tool {tool} not found: the host took it back"));
@@ -169,16 +169,16 @@ impl HostCallTable {
             arguments: Value::Object(errand.content.arguments.clone()).into(),
         };
         let HostToolFrame::HostToolCall { id, .. } = &frame else { return None };
-        let words = Words {
+        let words = PeerTexts {
             stopped: host_tool::aborted_text(&tool),
             gone: host_tool::DISCONNECTED.to_owned(),
             silent: format!("Host tool \"{tool}\" did not answer in time. It may or may not have taken effect."),
         };
-        self.opened(id.clone(), errand.sent(words)?, Asked::Tool);
+        self.opened(id.clone(), errand.mark_sent(words)?, Asked::Tool);
         Some(Told::Tool(frame))
     }
 
-    fn request(&mut self, errand: Errand, lent: &HostCapabilities) -> Option<Told> {
+    fn request(&mut self, errand: PeerCall, lent: &HostCapabilities) -> Option<Told> {
         let class = errand.content.class.unwrap_or(Class::HostUriWrite);
         let operation = if class == Class::HostUriRead { UriOperation::Read } else { UriOperation::Write };
         let text = |member: &str| errand.content.arguments.get(member).and_then(Value::as_str).map(str::to_owned);
@@ -194,17 +194,17 @@ impl HostCallTable {
         }
         let content = text("content").filter(|_| operation == UriOperation::Write);
         let id = fresh();
-        let words = Words {
+        let words = PeerTexts {
             stopped: host_uri::aborted_text(operation, &url),
             gone: host_uri::DISCONNECTED.to_owned(),
             silent: format!("Host URI {} for {url} was not answered in time.", operation.name()),
         };
         let asked = Asked::Uri { operation, url: url.clone(), is_immutable: known.immutable };
-        self.opened(id.clone(), errand.sent(words)?, asked);
+        self.opened(id.clone(), errand.mark_sent(words)?, asked);
         Some(Told::Uri(HostUriFrame::HostUriRequest { id, operation, url, content }))
     }
 
-    fn opened(&mut self, id: String, exchange: Exchange, asked: Asked) {
+    fn opened(&mut self, id: String, exchange: PeerExchange, asked: Asked) {
         self.ids.insert(exchange.call(), id.clone());
         self.open.insert(id, Open { exchange, asked });
     }
@@ -230,7 +230,7 @@ impl HostCallTable {
             HostToolAnswer::Update(output) => {
                 let open = self.open.get(id).filter(|open| is_tool(open));
                 if let Some(open) = open {
-                    open.exchange.update(of_wire(output));
+                    open.exchange.send_update(of_wire(output));
                 }
                 return open.is_some();
             }
@@ -238,7 +238,7 @@ impl HostCallTable {
             HostToolAnswer::Failed(text) => failed(text),
         };
         let Some(open) = self.ended(id, is_tool) else { return false };
-        open.exchange.end(output).await;
+        open.exchange.end_with(output).await;
         true
     }
 
@@ -251,7 +251,7 @@ impl HostCallTable {
             (None, UriOperation::Read) => was_read(result, &url, is_immutable, open.exchange.content()),
             (None, UriOperation::Write) => was_written(&url, open.exchange.content()),
         };
-        open.exchange.end(output).await;
+        open.exchange.end_with(output).await;
         true
     }
 

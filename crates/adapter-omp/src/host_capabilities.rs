@@ -17,7 +17,7 @@ use countersign_protocol::gjc::{
     host_uri::HostScheme,
 };
 use countersign_runtime::{
-    Peers,
+    PeerRegistry,
     tools::{AgentTool, ToolRegistry},
 };
 use parking_lot::Mutex;
@@ -34,7 +34,7 @@ pub(crate) struct HostCapabilities {
     own: Arc<ToolRegistry>,
     /// Names and patterns of tools that no run has, those of hosts included.
     excluded: BTreeSet<String>,
-    peers: Peers,
+    peers: PeerRegistry,
     state: Mutex<State>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn uris_of(session: &SessionId) -> PeerId {
 impl HostCapabilities {
     /// Nothing yet, beside the tools that are the agent's own.
     pub(crate) fn new(own: Arc<ToolRegistry>) -> Self {
-        Self { own, excluded: BTreeSet::new(), peers: Peers::default(), state: Mutex::default() }
+        Self { own, excluded: BTreeSet::new(), peers: PeerRegistry::default(), state: Mutex::default() }
     }
 
     /// Leaves out the tools of hosts that `excluded` names, in small letters.
@@ -72,7 +72,7 @@ impl HostCapabilities {
     }
 
     /// The lines over which hosts are given work.
-    pub(crate) fn peers(&self) -> &Peers {
+    pub(crate) fn peers(&self) -> &PeerRegistry {
         &self.peers
     }
 

@@ -8,7 +8,7 @@ use countersign_core::{
     session::{self, SessionEntry},
     time::Millis,
 };
-use countersign_runtime::{Contents, Released, Source, Subscriber};
+use countersign_runtime::{CommandSource, ContentCache, ReleasedItem, Subscriber};
 use tokio::sync::{
     mpsc::{self, UnboundedReceiver, UnboundedSender},
     watch,
@@ -40,8 +40,8 @@ struct Work {
     subscriber: Subscriber,
     /// The entries up to here are in the file already, or on their way.
     head: Lsn,
-    contents: Contents,
-    source: Source,
+    contents: ContentCache,
+    source: CommandSource,
     is_dirty: bool,
     /// The name that is not in the file yet, and since when the session has it.
     due: Option<(String, Millis)>,
@@ -65,8 +65,8 @@ impl Keeper {
         due: Option<(String, Millis)>,
         subscriber: Subscriber,
         head: Lsn,
-        contents: Contents,
-        source: Source,
+        contents: ContentCache,
+        source: CommandSource,
     ) -> Self {
         let path = writer.path().to_owned();
         let (sender, notices) = mpsc::unbounded_channel();
@@ -174,11 +174,11 @@ impl Work {
         if self.is_stuck && self.is_dirty { Err(Unwritten(self.writer.path().to_owned())) } else { Ok(()) }
     }
 
-    async fn take(&mut self, released: &Released) {
+    async fn take(&mut self, released: &ReleasedItem) {
         if let Some(behind) = &mut self.behind {
             *behind += 1;
         }
-        let Released::Fact(recorded) = released else { return };
+        let ReleasedItem::Fact(recorded) = released else { return };
         if recorded.meta.session.as_ref() != Some(&self.session) {
             return;
         }
@@ -323,7 +323,7 @@ impl Work {
                 length: mark.length,
                 digest: mark.digest.to_string(),
             };
-            self.source.tell(Command::Session(self.session.clone(), command)).await;
+            self.source.post_command(Command::Session(self.session.clone(), command)).await;
         }
     }
 }

@@ -4,8 +4,8 @@ use countersign_protocol::{
     JsNumber,
     omp::state::{ModelCost, ModelInput, ModelThinking, ModelThinkingMode as WireMode, OmpModel},
 };
+pub(crate) use countersign_runtime::model_ref;
 use countersign_runtime::models::{Entry, Level, Modality, ThinkingMode};
-pub(crate) use countersign_runtime::reference;
 
 /// A model as a host sees it. Headers stay here: they may be keys.
 pub(crate) fn wire(entry: &Entry) -> OmpModel {

@@ -98,7 +98,7 @@ fn no_session(wanted: impl fmt::Display) -> StartError {
 }
 
 fn with_model(mut settings: Settings, entry: &Entry, thinking: Option<&str>) -> Settings {
-    settings.model = Some(models::reference(entry));
+    settings.model = Some(models::model_ref(entry));
     settings.thinking = models::level(entry, thinking).map(|level| level.as_str().to_owned());
     settings
 }

@@ -1,7 +1,7 @@
 //! Texts that a host reads of what was refused or stopped.
 
 use countersign_core::engine::CommandError;
-use countersign_runtime::Refused;
+use countersign_runtime::OwnerError;
 
 /// What whoever asked for a compaction is told where it was stopped.
 pub(crate) const CANCELLED: &str = "Compaction cancelled";
@@ -14,14 +14,14 @@ pub(crate) const BUSY: &str =
     "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
 
 /// What a host reads of a refusal.
-pub fn problem(refused: &Refused) -> String {
+pub fn problem(refused: &OwnerError) -> String {
     match refused {
-        Refused::Refusal(CommandError::EmptyName) => "Session name cannot be empty".to_owned(),
-        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptError::Busy(_))) => BUSY.to_owned(),
-        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptError::NoModel(_))) => {
+        OwnerError::Refusal(CommandError::EmptyName) => "Session name cannot be empty".to_owned(),
+        OwnerError::Refusal(CommandError::Prompt(countersign_core::session::PromptError::Busy(_))) => BUSY.to_owned(),
+        OwnerError::Refusal(CommandError::Prompt(countersign_core::session::PromptError::NoModel(_))) => {
             "No model selected. Choose one with set_model.".to_owned()
         }
-        Refused::Refusal(CommandError::Compact(refusal)) => match refusal {
+        OwnerError::Refusal(CommandError::Compact(refusal)) => match refusal {
             countersign_core::session::CompactError::Nothing => "Nothing to compact (session too small)".to_owned(),
             countersign_core::session::CompactError::Already => "Already compacted".to_owned(),
             countersign_core::session::CompactError::NoModel => "No model selected".to_owned(),

@@ -18,7 +18,7 @@ use countersign_protocol::omp::session_file::{
     FileForm, SessionEntryBody, SessionFileEntry as FileEntry, SessionHeader,
 };
 use countersign_runtime::{
-    Handle, Lane, Refused, Source, Subscriber, store,
+    CommandSource, InboxLane, OwnerError, OwnerHandle, Subscriber, store,
     tools::{TodoList, todo},
 };
 
@@ -55,9 +55,9 @@ pub struct Beginning {
 /// A session that is open.
 pub struct Seat {
     pub id: SessionId,
-    pub handle: Handle,
-    pub requests: Source,
-    pub answers: Source,
+    pub handle: OwnerHandle,
+    pub requests: CommandSource,
+    pub answers: CommandSource,
     pub subscriber: Subscriber,
     pub workshop: Arc<Workshop>,
     /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
@@ -85,7 +85,7 @@ impl Seat {
         if let Some((path, _)) = &planned {
             let _ = shelf.come_home(&id, path)?;
         }
-        let requests = handle.source(Lane::Request);
+        let requests = handle.source(InboxLane::Request);
         let parent = beginning.parent.clone();
         let open = session::Command::Open {
             cwd: shelf.cwd.display().to_string(),
@@ -94,7 +94,7 @@ impl Seat {
             door: Some(shelf.common.product.name().to_owned()),
             settings: Box::new(beginning.settings),
         };
-        requests.ask(Command::Session(id.clone(), open)).await?;
+        requests.send_command(Command::Session(id.clone(), open)).await?;
         let mut writer = None;
         if let Some((path, now)) = planned {
             // The file comes with the first answer; a crash before that must not lose what was acknowledged.
@@ -103,7 +103,7 @@ impl Seat {
                 length: 0,
                 digest: Digest::hash_bytes(b"").to_string(),
             };
-            requests.ask(Command::Session(id.clone(), planned)).await?;
+            requests.send_command(Command::Session(id.clone(), planned)).await?;
             let header = session_file::open::header(&id, now, &shelf.cwd, parent);
             writer = Some(Writer::new(path, header, shelf.blobs()).when_unanswered(shelf.common.dialect.unanswered));
         }
@@ -124,7 +124,7 @@ impl Seat {
             }
             keeper = Some(follow(&handle, &id, writer, None, following, head));
         }
-        let answers = handle.source(Lane::Result);
+        let answers = handle.source(InboxLane::Result);
         let follower = start_follower(shelf, &handle, &id).await?;
         Ok(Self {
             id,
@@ -166,7 +166,7 @@ impl Seat {
             return Box::pin(Self::reopen(shelf, path, settings)).await;
         }
         let open = shelf.open(&id, listed).await.map_err(|error| match error {
-            SeatError::Log(error @ store::OpenError::Corrupt { .. }) => {
+            SeatError::Log(error @ store::LogOpenError::Corrupt { .. }) => {
                 SeatError::Damaged { error, file: opened.path.clone() }
             }
             other => other,
@@ -204,7 +204,7 @@ impl Seat {
             Origin::File(opened) => opened.damage(),
             Origin::Log(_) => None,
         };
-        let requests = handle.source(Lane::Request);
+        let requests = handle.source(InboxLane::Request);
         // What is under way goes on meanwhile: nothing of it may fall between what is read now and what is followed later.
         let following = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let known = tree_of(&requests, &id).await.ok_or(SeatError::Closed)?;
@@ -224,17 +224,17 @@ impl Seat {
                 door: Some(shelf.common.product.name().to_owned()),
                 settings: Box::default(),
             };
-            requests.ask(Command::Session(id.clone(), open)).await?;
+            requests.send_command(Command::Session(id.clone(), open)).await?;
             if let Some(came) = moving::came(shelf, &id) {
-                requests.ask(Command::Session(id.clone(), came)).await?;
+                requests.send_command(Command::Session(id.clone(), came)).await?;
             }
         }
         // Rules and protected files were read for this folder; a session that was somewhere else comes here, unless it waits for somebody.
         let cwd = shelf.cwd.display().to_string();
         if let Some(folder) = cwd_of(&requests, &id).await.filter(|at| known.is_some() && *at != cwd) {
-            let moved = requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await;
+            let moved = requests.send_command(Command::Session(id.clone(), session::Command::Relocate { cwd })).await;
             moved.map_err(|refused| match refused {
-                Refused::Refusal(CommandError::Busy(id)) => SeatError::Stays { id, folder },
+                OwnerError::Refusal(CommandError::Busy(id)) => SeatError::Stays { id, folder },
                 refused => refused.into(),
             })?;
         }
@@ -302,7 +302,9 @@ impl Seat {
             }
             ours => {
                 if let Some(theirs) = title.filter(|title| ours.as_ref() != Some(title) && !title.trim().is_empty()) {
-                    requests.ask(Command::Session(id.clone(), session::Command::Name { name: theirs })).await?;
+                    requests
+                        .send_command(Command::Session(id.clone(), session::Command::Name { name: theirs }))
+                        .await?;
                 }
             }
         }
@@ -319,10 +321,10 @@ impl Seat {
             notes.iter().zip(texts).filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string()))).collect();
         let all_settings = settings(&all, &notes);
         let set = session::Command::Set { setting: SessionSetting::All(Box::new(all_settings)), entry: None };
-        requests.ask(Command::Session(id.clone(), set)).await?;
+        requests.send_command(Command::Session(id.clone(), set)).await?;
         adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
-        let answers = handle.source(Lane::Result);
+        let answers = handle.source(InboxLane::Result);
         let follower = start_follower(shelf, &handle, &id).await?;
         let keeper = Some(keeper);
         Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, follower, stay, damage })
@@ -371,14 +373,14 @@ fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
 }
 
 /// Starts the dialect's follower of a session's log, where it has one.
-async fn start_follower(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<LogFollower>, SeatError> {
+async fn start_follower(shelf: &Shelf, handle: &OwnerHandle, id: &SessionId) -> Result<Option<LogFollower>, SeatError> {
     let Some(start) = shelf.common.dialect.follower else { return Ok(None) };
     let session = id.clone();
     let of_session = move |recorded: &Arc<RecordedFact>| {
         (recorded.meta.session.as_ref() == Some(&session)).then(|| Arc::clone(recorded))
     };
-    let facts = handle.follow(of_session).await.ok_or(SeatError::Closed)?;
-    let (source, contents) = (handle.source(Lane::Request), handle.contents().clone());
+    let facts = handle.follow_facts(of_session).await.ok_or(SeatError::Closed)?;
+    let (source, contents) = (handle.source(InboxLane::Request), handle.contents().clone());
     let readers = LogReaders { source, contents, facts, clock: shelf.common.clock.clone() };
     Ok(start(id.clone(), &shelf.cwd, readers))
 }
@@ -399,21 +401,22 @@ enum Origin {
     Log(PathBuf),
 }
 
-async fn cwd_of(requests: &Source, id: &SessionId) -> Option<String> {
+async fn cwd_of(requests: &CommandSource, id: &SessionId) -> Option<String> {
     let id = id.clone();
-    requests.read(move |engine| Some(engine.state().session(&id)?.cwd().to_owned())).await?.0
+    requests.read_state(move |engine| Some(engine.state().session(&id)?.cwd().to_owned())).await?.0
 }
 
-async fn name_of(requests: &Source, id: &SessionId) -> Option<String> {
+async fn name_of(requests: &CommandSource, id: &SessionId) -> Option<String> {
     let id = id.clone();
-    requests.read(move |engine| engine.state().session(&id)?.name().map(str::to_owned)).await?.0
+    requests.read_state(move |engine| engine.state().session(&id)?.name().map(str::to_owned)).await?.0
 }
 
 /// Whether the file lies elsewhere than the one that was written, and that is still there.
-async fn is_copy(handle: &Handle, id: &SessionId, opened: &session_file::Opened) -> bool {
+async fn is_copy(handle: &OwnerHandle, id: &SessionId, opened: &session_file::Opened) -> bool {
     let wanted = id.clone();
-    let requests = handle.source(Lane::Request);
-    let read = requests.read(move |engine| Some(PathBuf::from(engine.state().session(&wanted)?.session_file()?.0)));
+    let requests = handle.source(InboxLane::Request);
+    let read =
+        requests.read_state(move |engine| Some(PathBuf::from(engine.state().session(&wanted)?.session_file()?.0)));
     // One file has many names: by a link, by dots.
     let is_other = |path: &Path| match (path.canonicalize(), opened.path.canonicalize()) {
         (Ok(path), Ok(opened)) => path != opened,
@@ -423,21 +426,21 @@ async fn is_copy(handle: &Handle, id: &SessionId, opened: &session_file::Opened)
 }
 
 /// Records what the file is now, where that is not known already: so the next process sees what others changed.
-async fn record(requests: &Source, id: &SessionId, writer: &Writer) -> Result<(), SeatError> {
+async fn record(requests: &CommandSource, id: &SessionId, writer: &Writer) -> Result<(), SeatError> {
     let Some(mark) = writer.mark() else { return Ok(()) };
     if !is_recorded(requests, id, writer).await {
         let (path, length, digest) = (writer.path().display().to_string(), mark.length, mark.digest.to_string());
         let written = session::Command::FileWritten { path, length, digest };
-        requests.ask(Command::Session(id.clone(), written)).await?;
+        requests.send_command(Command::Session(id.clone(), written)).await?;
     }
     Ok(())
 }
 
 /// Whether the file is what the log says was written last.
-async fn is_recorded(requests: &Source, id: &SessionId, writer: &Writer) -> bool {
+async fn is_recorded(requests: &CommandSource, id: &SessionId, writer: &Writer) -> bool {
     let Some(mark) = writer.mark() else { return false };
     let (id, now) = (id.clone(), (writer.path().display().to_string(), mark.length, mark.digest.to_string()));
-    let read = requests.read(move |engine| {
+    let read = requests.read_state(move |engine| {
         let file = engine.state().session(&id)?.session_file()?;
         (file == (now.0.as_str(), now.1, now.2.as_str())).then_some(())
     });
@@ -445,9 +448,9 @@ async fn is_recorded(requests: &Source, id: &SessionId, writer: &Writer) -> bool
 }
 
 /// The entries of a session as they are now; none inside if there is no such session.
-async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
+async fn tree_of(requests: &CommandSource, id: &SessionId) -> Option<Option<Tree>> {
     let id = id.clone();
-    let read = requests.read(move |engine| {
+    let read = requests.read_state(move |engine| {
         let session = engine.state().session(&id)?;
         Some(Tree { entries: session.entries().to_vec(), head: engine.state().head_lsn() })
     });
@@ -455,14 +458,14 @@ async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
 }
 
 fn follow(
-    handle: &Handle,
+    handle: &OwnerHandle,
     id: &SessionId,
     writer: Writer,
     due: Option<(String, Millis)>,
     following: Subscriber,
     head: Lsn,
 ) -> Keeper {
-    let source = handle.source(Lane::Request);
+    let source = handle.source(InboxLane::Request);
     Keeper::start(id.clone(), writer, due, following, head, handle.contents().clone(), source)
 }
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use countersign_core::id::SessionId;
-use countersign_runtime::{OpenError as OwnerError, store};
+use countersign_runtime::{OwnerOpenError as OwnerError, store};
 
 use crate::session_file;
 
@@ -15,16 +15,16 @@ pub enum SeatError {
     #[error(transparent)]
     Write(#[from] session_file::WriteError),
     #[error("{}", with_causes(.0))]
-    Log(store::OpenError),
+    Log(store::LogOpenError),
     #[error(
         "{}; the session file {} is whole: without the damaged file the session opens again, less what was decided in it",
         with_causes(.error), .file.display()
     )]
-    Damaged { error: store::OpenError, file: PathBuf },
+    Damaged { error: store::LogOpenError, file: PathBuf },
     #[error("{0}")]
     Owner(String),
     #[error(transparent)]
-    Refused(#[from] countersign_runtime::Refused),
+    Refused(#[from] countersign_runtime::OwnerError),
     #[error("the session's log is closed")]
     Closed,
     #[error(

@@ -18,7 +18,7 @@ pub(super) fn build(
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 99")]
     let at_percent = compaction.threshold_percent.map(|percent| percent.clamp(1.0, 99.0) as u8);
     Settings {
-        model: Some(models::reference(entry)),
+        model: Some(models::model_ref(entry)),
         thinking: models::level(entry, Some(wanted)).map(|level| level.as_str().to_owned()),
         modes: queue_modes(modes),
         retry: RetryPolicy {

@@ -10,9 +10,9 @@ use countersign_core::{
     id::SessionId,
 };
 use countersign_runtime::{
-    Handle, Lane, Options,
+    InboxLane, OwnerHandle, OwnerOptions,
     store::{self, AnyLog, MemoryLog, SqliteLog},
-    system_dice,
+    system_entropy,
     tools::{TodoList, artifacts},
 };
 
@@ -62,7 +62,7 @@ pub(crate) struct Abroad {
 
 /// A log that is open for a session, and what works for it.
 pub(super) struct Open {
-    pub(super) handle: Handle,
+    pub(super) handle: OwnerHandle,
     pub(super) workshop: Arc<Workshop>,
     pub(super) stay: Option<Stay>,
 }
@@ -84,7 +84,8 @@ impl Shelf {
         }
         let path = home::own_log(self.common.folder.root(), id);
         // One reserve for all sessions of the folder, made behind the first record and not at the start.
-        let options = store::Options { ballast: Some(path.with_file_name("ballast")), ..store::Options::default() };
+        let options =
+            store::LogOptions { ballast: Some(path.with_file_name("ballast")), ..store::LogOptions::default() };
         SqliteLog::open(&path, options).map(AnyLog::from).map_err(SeatError::Log)
     }
 
@@ -103,11 +104,11 @@ impl Shelf {
         }
         let workshop = Arc::new(self.workshop(todos));
         // Its host is to hear all that is done: work starts when the host is told where the session stands.
-        let handle = Handle::open_held(self.log(id)?, self.options(&workshop)).await?;
+        let handle = OwnerHandle::open_held(self.log(id)?, self.options(&workshop)).await?;
         let open = Open { handle, workshop, stay: None };
         let wanted = id.clone();
-        let requests = open.handle.source(Lane::Request);
-        let read = requests.read(move |engine| engine.state().session(&wanted)?.left_for().map(PathBuf::from));
+        let requests = open.handle.source(InboxLane::Request);
+        let read = requests.read_state(move |engine| engine.state().session(&wanted)?.left_for().map(PathBuf::from));
         if let Some((Some(gateway), _)) = read.await {
             open.close().await;
             return Err(elsewhere(gateway));
@@ -143,7 +144,7 @@ impl Shelf {
         stay.settle(&workshop);
         let handle = abroad.hall.handle.clone();
         let rules = Command::UseRulesFor(id.clone(), Box::new(self.rules.clone()));
-        handle.source(Lane::Request).ask(rules).await?;
+        handle.source(InboxLane::Request).send_command(rules).await?;
         Ok(Open { handle, workshop, stay: Some(stay) })
     }
 
@@ -167,13 +168,13 @@ impl Shelf {
         Ok(known.is_none())
     }
 
-    fn options(&self, workshop: &Arc<Workshop>) -> Options {
-        Options {
+    fn options(&self, workshop: &Arc<Workshop>) -> OwnerOptions {
+        OwnerOptions {
             rules: self.rules.clone(),
             resume: ResumeMode::Wait,
             clock: self.common.clock.clone(),
-            dice: system_dice(),
-            host: Arc::clone(workshop) as Arc<dyn countersign_runtime::Host>,
+            entropy: system_entropy(),
+            environment: Arc::clone(workshop) as Arc<dyn countersign_runtime::RunEnvironment>,
             merge: self.merge,
             // The one session of its log.
             idle: None,

@@ -333,7 +333,7 @@ pub(super) async fn open_in(
     let session = Settings { asking, retry, ..session };
     let seat = open_seat(&flags, &shelf, session, &choice).await?;
     let session = seat.id.clone();
-    let found = seat.requests.read(move |engine| {
+    let found = seat.requests.read_state(move |engine| {
         let settings = engine.state().session(&session)?.settings();
         let model = settings.model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
         Some((settings.thinking.clone(), model, engine.state().session(&session)?.opened_at()))

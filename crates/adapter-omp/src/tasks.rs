@@ -8,7 +8,7 @@ use countersign_core::{
 };
 use countersign_protocol::omp::session_file::SessionFileEntry as FileEntry;
 use countersign_runtime::{
-    Source,
+    CommandSource,
     tools::{TodoList, todo},
 };
 
@@ -70,8 +70,8 @@ fn list(phases: Option<Vec<todo::TaskPhase>>) -> TodoList {
 }
 
 /// Says how many tasks of the list that came with a session are open: the agent is reminded of them.
-pub(super) async fn count_tasks(requests: &Source, id: &SessionId, list: &TodoList) -> Result<(), SeatError> {
+pub(super) async fn count_tasks(requests: &CommandSource, id: &SessionId, list: &TodoList) -> Result<(), SeatError> {
     let open = u32::try_from(list.open_count()).unwrap_or(u32::MAX);
-    requests.ask(Command::Session(id.clone(), session::Command::CountTasks { open })).await?;
+    requests.send_command(Command::Session(id.clone(), session::Command::CountTasks { open })).await?;
     Ok(())
 }

@@ -27,7 +27,7 @@ use countersign_protocol::{
         state::CompactionResult,
     },
 };
-use countersign_runtime::{Live, LiveKind};
+use countersign_runtime::{LiveKind, LiveUpdate};
 use serde_json::{Value, json};
 
 pub(crate) use resumed::{Left, stands};
@@ -444,7 +444,7 @@ impl Teller {
     }
 
     /// What a live frame looks like.
-    pub fn live(&mut self, live: &Live, now: Millis, frames: &mut Vec<OmpEvent>) {
+    pub fn live(&mut self, live: &LiveUpdate, now: Millis, frames: &mut Vec<OmpEvent>) {
         if !self.is_running || self.is_detached {
             return;
         }

@@ -10,7 +10,7 @@ use countersign_core::{
     id::{Lsn, SessionId},
     session,
 };
-use countersign_runtime::store::{Log as _, Options, Partition, SqliteLog};
+use countersign_runtime::store::{Log as _, LogOptions, Partition, SqliteLog};
 
 use super::shelf::Shelf;
 use crate::attach::home;
@@ -88,10 +88,10 @@ async fn planned(log: &Path) -> Option<(PathBuf, SessionId)> {
         let home = home::read_at(log).ok()??;
         return Some((home.file, SessionId::new(home.session)));
     }
-    let log = SqliteLog::open_read_only(log, Options::default().event_format).ok()?;
+    let log = SqliteLog::open_read_only(log, LogOptions::default().event_format).ok()?;
     let (mut planned, mut after) = (None, Lsn(0));
     loop {
-        let page = log.read(Partition::ZERO, after, PAGE).await.ok()?;
+        let page = log.read_records(Partition::ZERO, after, PAGE).await.ok()?;
         for stored in &page {
             // What a later version wrote says nothing here.
             let Ok(Event::Session(event)) = Event::decode(&stored.kind, stored.version, &stored.facts) else {

@@ -6,9 +6,8 @@ use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, setting
 use countersign_conversations::prompt::{self, compaction::CompactionPrompts};
 use countersign_core::{id::SessionId, session::ModelRef, tool::ToolSpec};
 use countersign_runtime::{
-    Chosen, Clock, Host, Peers, SilentRetries, SummaryPrompts,
+    Clock, PeerRegistry, ResolvedModel, RunEnvironment, SilentRetries, SummaryPrompts, model_ref,
     models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
-    reference,
     tools::{
         self, AllowedRoots, CommandEnvironment, CommandInterceptor, EditFormat, GatewaySecrets, Sandbox, SessionShell,
         TodoList, ToolContext, ToolRegistry,
@@ -173,8 +172,8 @@ impl Model for Braked {
     }
 }
 
-impl Host for Workshop {
-    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+impl RunEnvironment for Workshop {
+    fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         let mut entry = self
             .common
             .entry(&model.provider, &model.id)
@@ -187,25 +186,25 @@ impl Host for Workshop {
             Arc::new(Braked { inner, brake: self.brake.lock().clone(), blocks_images: self.common.block_images })
         };
         if entry.api == Api::Demo {
-            return Ok(Chosen { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::Demo)) });
+            return Ok(ResolvedModel { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::Demo)) });
         }
         let key = match self.common.roster.lock().credential(&model.provider) {
             Some(Credential::Key(key)) => Some(key),
             Some(Credential::Keyless) => None,
             None => return Err(format!("No API key found for {}", model.provider)),
         };
-        Ok(Chosen { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
+        Ok(ResolvedModel { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
     }
 
-    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
-        self.common.roster.lock().available().into_iter().map(reference).collect()
+    fn usable_models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+        self.common.roster.lock().available().into_iter().map(model_ref).collect()
     }
 
-    fn tools(&self, session: &SessionId) -> Arc<ToolRegistry> {
+    fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
         self.common.lent.registry(session)
     }
 
-    fn silence(&self) -> Duration {
+    fn silence_timeout(&self) -> Duration {
         self.common.silence
     }
 
@@ -213,7 +212,7 @@ impl Host for Workshop {
         self.common.silent_retries
     }
 
-    fn peers(&self) -> Peers {
+    fn peer_registry(&self) -> PeerRegistry {
         self.common.lent.peers().clone()
     }
 
@@ -235,7 +234,7 @@ impl Host for Workshop {
         prompt.text
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+    fn tool_context(&self, _: &SessionId, cwd: &str) -> ToolContext {
         let mut context = ToolContext::new(
             PathBuf::from(cwd),
             self.common.roots.clone(),

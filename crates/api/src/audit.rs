@@ -12,7 +12,7 @@ use countersign_core::{
     id::{Lsn, SessionId},
 };
 use countersign_http::reply::{self, Problem};
-use countersign_runtime::store::{AnyLog, Content, Head, Log as _, Partition, ReadError, Stored};
+use countersign_runtime::store::{AnyLog, Log as _, LogHead, LogReadError, Partition, StoredContent, StoredRecord};
 use countersign_view::record::{Filter, Narrator, Outcome, RecordEntry, time_of};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let end = Lsn((after.0 + LOOKED_AT).min(head.lsn.0));
     let mut reached = after;
     'pages: while at < end {
-        let page = log.read(Partition::ZERO, at, AT_ONCE).await?;
+        let page = log.read_records(Partition::ZERO, at, AT_ONCE).await?;
         let Some(last) = page.last() else { break };
         at = last.lsn;
         let texts = texts(log, &page).await?;
@@ -79,13 +79,13 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
 }
 
 /// The texts of a page, where they are still there.
-async fn texts(log: &AnyLog, page: &[Stored]) -> Result<Vec<Option<Arc<str>>>, ReadError> {
+async fn texts(log: &AnyLog, page: &[StoredRecord]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
     let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
-    let contents = log.contents(Partition::ZERO, &lsns).await?.into_iter();
+    let contents = log.read_contents(Partition::ZERO, &lsns).await?.into_iter();
     Ok(contents
         .map(|content| match content {
-            Some(Content::Text(text)) => Some(text),
-            Some(Content::Redacted) | None => None,
+            Some(StoredContent::Text(text)) => Some(text),
+            Some(StoredContent::Redacted) | None => None,
         })
         .collect())
 }
@@ -130,10 +130,10 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) ->
     let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
     let lsn = Lsn(lsn.parse().map_err(|_| missing())?);
     let stored = record(log, lsn).await?.ok_or_else(missing)?;
-    let content = log.contents(Partition::ZERO, &[lsn]).await?.pop().flatten();
+    let content = log.read_contents(Partition::ZERO, &[lsn]).await?.pop().flatten();
     let text = match &content {
-        Some(Content::Text(text)) => Some(&**text),
-        Some(Content::Redacted) | None => None,
+        Some(StoredContent::Text(text)) => Some(&**text),
+        Some(StoredContent::Redacted) | None => None,
     };
     let mut narrator = Narrator::default();
     let (about, words) = narrator.about(&stored, text);
@@ -142,8 +142,8 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) ->
         version: stored.version,
         facts: serde_json::from_str(&stored.facts).unwrap_or(Value::Null),
         content: content.map(|content| match content {
-            Content::Text(text) => RecordContent::with_text(stored.content_digest, text.to_string()),
-            Content::Redacted => RecordContent::redacted(stored.content_digest),
+            StoredContent::Text(text) => RecordContent::with_text(stored.content_digest, text.to_string()),
+            StoredContent::Redacted => RecordContent::redacted(stored.content_digest),
         }),
         chain: stored.chain,
         cursor: Cursor::behind(&stored),
@@ -163,7 +163,7 @@ pub(super) async fn verify(State(api): State<Arc<Api>>, RawQuery(query): RawQuer
     let Ok(_permit) = api.context.verifying.try_acquire() else {
         return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "the chain is being checked already: ask again later"));
     };
-    let report = api.context.handle.log().verify(Partition::ZERO, expected).await?;
+    let report = api.context.handle.log().verify_chain(Partition::ZERO, expected).await?;
     Ok(reply::ok(&ChainReport {
         ok: report.flaw.is_none(),
         records: report.records,
@@ -173,13 +173,13 @@ pub(super) async fn verify(State(api): State<Arc<Api>>, RawQuery(query): RawQuer
     }))
 }
 
-fn head_text(head: Head) -> String {
+fn head_text(head: LogHead) -> String {
     format!("{}:{}", head.lsn, head.chain)
 }
 
-fn parse_head(text: &str) -> Result<Head, Failure> {
+fn parse_head(text: &str) -> Result<LogHead, Failure> {
     let read = text
         .split_once(':')
-        .and_then(|(lsn, chain)| Some(Head { lsn: Lsn(lsn.parse().ok()?), chain: Digest::from_str(chain).ok()? }));
+        .and_then(|(lsn, chain)| Some(LogHead { lsn: Lsn(lsn.parse().ok()?), chain: Digest::from_str(chain).ok()? }));
     read.ok_or_else(|| Failure::bad("head is a position, a colon and 64 hex digits"))
 }

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, fmt};
 
 use countersign_core::id::Lsn;
-use countersign_runtime::store::{AnyLog, Head, Log as _, Partition, ReadError, Stored};
+use countersign_runtime::store::{AnyLog, Log as _, LogHead, LogReadError, Partition, StoredRecord};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
@@ -39,12 +39,12 @@ impl Cursor {
     }
 
     /// The place behind a record.
-    pub(super) fn behind(stored: &Stored) -> Self {
-        Self::of(Head { lsn: stored.lsn, chain: stored.chain })
+    pub(super) fn behind(stored: &StoredRecord) -> Self {
+        Self::of(LogHead { lsn: stored.lsn, chain: stored.chain })
     }
 
     /// The place behind the last record.
-    pub(super) fn of(head: Head) -> Self {
+    pub(super) fn of(head: LogHead) -> Self {
         if head.lsn == Lsn(0) {
             return Self::START;
         }
@@ -56,7 +56,7 @@ impl Cursor {
     ///
     /// # Errors
     /// What the log says.
-    pub(super) async fn at(log: &AnyLog, lsn: Lsn) -> Result<Self, ReadError> {
+    pub(super) async fn at(log: &AnyLog, lsn: Lsn) -> Result<Self, LogReadError> {
         if lsn == Lsn(0) {
             return Ok(Self::START);
         }
@@ -70,7 +70,7 @@ impl Cursor {
     ///
     /// # Errors
     /// What the log says.
-    pub(super) async fn place(&self, log: &AnyLog) -> Result<Result<Lsn, Misplaced>, ReadError> {
+    pub(super) async fn place(&self, log: &AnyLog) -> Result<Result<Lsn, Misplaced>, LogReadError> {
         if self.lsn == Lsn(0) {
             return Ok(Ok(self.lsn));
         }
@@ -119,22 +119,22 @@ impl JsonSchema for Cursor {
 }
 
 /// The record at `lsn`.
-pub(super) async fn record(log: &AnyLog, lsn: Lsn) -> Result<Option<Stored>, ReadError> {
+pub(super) async fn record(log: &AnyLog, lsn: Lsn) -> Result<Option<StoredRecord>, LogReadError> {
     let Some(before) = lsn.0.checked_sub(1) else { return Ok(None) };
-    let mut found = log.read(Partition::ZERO, Lsn(before), 1).await?;
+    let mut found = log.read_records(Partition::ZERO, Lsn(before), 1).await?;
     Ok(found.pop().filter(|stored| stored.lsn == lsn))
 }
 
 #[cfg(test)]
 mod tests {
     use countersign_core::{id::Lsn, time::Millis};
-    use countersign_runtime::store::{Batch, Log as _, MemoryLog, Partition, Record};
+    use countersign_runtime::store::{Batch, Log as _, LogRecord, MemoryLog, Partition};
 
     use super::{Cursor, Misplaced};
 
     async fn log(facts: &[&str]) -> MemoryLog {
         let log = MemoryLog::new();
-        let record = |facts: &&str| Record {
+        let record = |facts: &&str| LogRecord {
             at: Millis(1),
             session: None,
             key: None,

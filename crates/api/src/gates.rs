@@ -16,7 +16,7 @@ use countersign_http::{
     reply::{self, Problem},
     web::{ONCE_ONLY, access},
 };
-use countersign_runtime::{Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError};
 use countersign_view::{
     GateRequest, GateRow, GateSummary, Protocol,
     decisions::{self, enough},
@@ -44,8 +44,8 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     params.one_of("kind", &kinds())?;
     let [door, session, kind, tool] =
         ["door", "session", "kind", "tool"].map(|name| params.get(name).map(str::to_owned));
-    let source = api.context.handle.source(Lane::Result);
-    let read = source.read(move |engine| {
+    let source = api.context.handle.source(InboxLane::Result);
+    let read = source.read_state(move |engine| {
         let gates =
             engine.state().pending_gates().filter_map(|gate| Some(shown(engine, &GateSummary::at_hand(engine, gate)?)));
         let is = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
@@ -79,7 +79,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>) -> 
 
 /// A gate, whether it waits or not.
 async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
-    let source = api.context.handle.source(Lane::Result);
+    let source = api.context.handle.source(InboxLane::Result);
     let look = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
         let takes_words = gate.kind().takes_words();
@@ -192,8 +192,9 @@ async fn find(api: &Api, id: &str) -> Result<GateId, Failure> {
         return Ok(gate);
     }
     let wanted = id.to_owned();
-    let source = api.context.handle.source(Lane::Result);
-    let (found, _) = source.read(move |engine| decisions::find(engine, &wanted)).await.ok_or_else(Failure::closing)?;
+    let source = api.context.handle.source(InboxLane::Result);
+    let (found, _) =
+        source.read_state(move |engine| decisions::find(engine, &wanted)).await.ok_or_else(Failure::closing)?;
     let row = found.map_err(|problem| Failure::new(StatusCode::NOT_FOUND, problem))?;
     GateId::parse(&row.id).ok_or_else(|| unknown(id))
 }
@@ -243,7 +244,7 @@ async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: GateRe
     let key = key(request, &answer)?;
     let gate = find(api, id).await?;
     let command = ToGate::Answer { gate, answer, by: request.caller.principal.clone(), key };
-    let asked = api.context.handle.source(Lane::Result).ask(Command::Gate(command)).await;
+    let asked = api.context.handle.source(InboxLane::Result).send_command(Command::Gate(command)).await;
     let id = gate.to_string();
     match asked.map(|reply| reply.outcome) {
         Ok(EngineReply::Resolved(resolution)) => {
@@ -254,7 +255,7 @@ async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: GateRe
             Ok(reply::json(StatusCode::ACCEPTED, &GateVote { id, state: GateState::Pending, have, need }))
         }
         Ok(_) => Ok(reply::ok(&GateName { id })),
-        Err(Refused::Refusal(CommandError::Answer(refusal))) => Err(refused(refusal)),
+        Err(OwnerError::Refusal(CommandError::Answer(refusal))) => Err(refused(refusal)),
         Err(refused) => Err(refused.into()),
     }
 }

@@ -28,7 +28,7 @@ use countersign_http::{
     web::{Auth, Routes},
 };
 use countersign_policy_admin::household::Household;
-use countersign_runtime::{Clock, Handle, Refused, store::ReadError};
+use countersign_runtime::{Clock, OwnerError, OwnerHandle, store::LogReadError};
 use countersign_view::Protocol;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -43,7 +43,7 @@ const DOOR: &str = Protocol::Api.name();
 /// The parts of a gateway that the routes work with.
 pub struct ApiContext {
     /// The owner of the record.
-    pub handle: Handle,
+    pub handle: OwnerHandle,
     /// The gateway's own conversations.
     pub chats: Arc<Chats>,
     /// Logins and tokens.
@@ -106,20 +106,20 @@ impl IntoResponse for Failure {
     }
 }
 
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
+impl From<LogReadError> for Failure {
+    fn from(error: LogReadError) -> Self {
         tracing::warn!(%error, "the record cannot be read for a program");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read now")
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<OwnerError> for Failure {
+    fn from(refused: OwnerError) -> Self {
         let status = match &refused {
-            Refused::Refusal(_) => StatusCode::CONFLICT,
-            Refused::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Refused::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Closed => {
+            OwnerError::Refusal(_) => StatusCode::CONFLICT,
+            OwnerError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            OwnerError::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+            OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Unreadable(_) | OwnerError::Closed => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         };

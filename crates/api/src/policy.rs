@@ -6,7 +6,7 @@ use axum::extract::State;
 use countersign_config::DEFAULT_AGENT;
 use countersign_http::reply;
 use countersign_policy_admin::trial;
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 
 use super::{
     Answered, Api, Failure,
@@ -18,8 +18,8 @@ use super::{
 pub(super) async fn explain(State(api): State<Arc<Api>>, request: ApiRequest<ExplainRequest>) -> Answered {
     let ExplainRequest { tool, arguments, agent } = request.body;
     let agent = agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let source = api.context.handle.source(Lane::Request);
-    let read = source.read(|engine| {
+    let source = api.context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| {
         let policy = engine.state().policy();
         (engine.rules().clone(), policy.constraints().clone(), policy.grants().clone())
     });

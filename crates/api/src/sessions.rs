@@ -17,7 +17,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_http::reply;
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_view::{Protocol, time::iso};
 
 use super::{
@@ -74,8 +74,8 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
             Some(read.ok_or_else(|| Failure::bad(format!("after: {text:?} is no place in this list")))?)
         }
     };
-    let source = api.context.handle.source(Lane::Request);
-    let read = source.read(|engine| {
+    let source = api.context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| {
         let agents = engine.state().sessions().filter(|session| sessions::is_agents(session.id()));
         let agents: Vec<Row> = agents.map(of_agent).collect();
         (busy(engine), agents, engine.state().head_lsn())
@@ -155,7 +155,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>, Raw
         let session = engine.state().session(&wanted)?;
         Some(page(engine, session, before.as_deref(), limit))
     };
-    let read = api.context.handle.source(Lane::Request).read_of(ResidencyScope::Session(session), look).await;
+    let read = api.context.handle.source(InboxLane::Request).read_of(ResidencyScope::Session(session), look).await;
     let (found, _) = read.ok_or_else(Failure::closing)?;
     let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no session {id}"));
     let Page { mut conversation, contents, lsn } = found.ok_or_else(missing)??;

@@ -17,7 +17,7 @@ use countersign_http::{
     reply,
     web::{Body, Caller},
 };
-use countersign_runtime::{Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError};
 use countersign_view::{decisions, gate_request::QuestionRequest};
 
 use super::{
@@ -45,7 +45,7 @@ pub(super) async fn one(
     let problem = match answer(&body, &asked) {
         Err(problem) => Some((StatusCode::BAD_REQUEST, problem)),
         Ok(answer) => {
-            let source = console.context.handle.source(Lane::Result);
+            let source = console.context.handle.source(InboxLane::Result);
             let key = body.text("key").map(str::to_owned);
             match decisions::answer(&source, gate, answer, &look.caller.principal, key).await {
                 Ok(EngineReply::Voted { have, need }) => {
@@ -92,7 +92,7 @@ pub(super) async fn several(
         _ => return Err(bad("The answer is neither once nor deny.")),
     };
     let mut done = Vec::new();
-    let source = console.context.handle.source(Lane::Result);
+    let source = console.context.handle.source(InboxLane::Result);
     for (name, shown) in body.0.iter().filter_map(|(name, value)| Some((name.strip_prefix("gate.")?, value.as_str()?)))
     {
         let gate = GateId::parse(name).ok_or_else(|| bad("One of the chosen ones has no id of a gate."))?;
@@ -175,9 +175,9 @@ fn said(body: &Body, asked: &Asked) -> Result<GateReply, String> {
 }
 
 /// Why an answer did not count.
-pub(super) fn told(refused: &Refused, people: &IdentityMap) -> (StatusCode, String) {
+pub(super) fn told(refused: &OwnerError, people: &IdentityMap) -> (StatusCode, String) {
     match refused {
-        Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { resolution, by, .. })) => {
+        OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { resolution, by, .. })) => {
             let how = words::resolved(resolution);
             let text = match by {
                 Some(by) => words::sentence(&format!("{} was first: {}.", words::who(people, by), how.to_lowercase())),
@@ -185,23 +185,23 @@ pub(super) fn told(refused: &Refused, people: &IdentityMap) -> (StatusCode, Stri
             };
             (StatusCode::CONFLICT, text)
         }
-        Refused::Refusal(CommandError::Answer(AnswerError::NotOffered { problem, .. })) => {
+        OwnerError::Refusal(CommandError::Answer(AnswerError::NotOffered { problem, .. })) => {
             (StatusCode::BAD_REQUEST, format!("This answer is not offered: {problem}."))
         }
-        Refused::Refusal(CommandError::Answer(AnswerError::NotAmong { .. })) => {
+        OwnerError::Refusal(CommandError::Answer(AnswerError::NotAmong { .. })) => {
             (StatusCode::FORBIDDEN, "You are not among those who may allow this. You may deny it.".to_owned())
         }
-        Refused::Refusal(CommandError::Answer(AnswerError::Nobody { .. })) => (
+        OwnerError::Refusal(CommandError::Answer(AnswerError::Nobody { .. })) => (
             StatusCode::FORBIDDEN,
             "Several people have to allow this, and your login belongs to no person of the configuration.".to_owned(),
         ),
-        Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Closed => {
+        OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Unreadable(_) | OwnerError::Closed => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("It was not decided: {refused}."))
         }
-        Refused::Refusal(CommandError::Answer(AnswerError::KeyTaken(_))) => {
+        OwnerError::Refusal(CommandError::Answer(AnswerError::KeyTaken(_))) => {
             (StatusCode::CONFLICT, "This window sent another answer before, which counted.".to_owned())
         }
-        Refused::Refusal(_) | Refused::TooLarge | Refused::Panicked => {
+        OwnerError::Refusal(_) | OwnerError::TooLarge | OwnerError::Panicked => {
             (StatusCode::BAD_REQUEST, format!("It was not decided: {refused}."))
         }
     }

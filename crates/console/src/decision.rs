@@ -15,7 +15,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_http::web::Caller;
-use countersign_runtime::store::{Log as _, Partition, Scope, Stored};
+use countersign_runtime::store::{Log as _, Partition, ReadScope, StoredRecord};
 use countersign_view::record::Narrator;
 use maud::html;
 
@@ -92,7 +92,7 @@ impl Console {
     /// The call that a gate decides. A question of a person's own has none.
     async fn call_of(&self, gate: GateId) -> Result<Option<CallId>, Trouble> {
         let key = gate.to_string();
-        let read = self.context.handle.log().read_scope(Partition::ZERO, Scope::Key(&key), Lsn(0), 1).await;
+        let read = self.context.handle.log().read_scope(Partition::ZERO, ReadScope::Key(&key), Lsn(0), 1).await;
         let opened = read.map_err(Trouble::unread)?.into_iter().next();
         let event = opened.and_then(|stored| Event::decode(&stored.kind, stored.version, &stored.facts).ok());
         match event {
@@ -138,7 +138,7 @@ impl Console {
         let (mut low, mut high) = (0, head);
         while low < high {
             let middle = low + (high - low) / 2;
-            let next = log.read(Partition::ZERO, Lsn(middle), 1).await.map_err(Trouble::unread)?;
+            let next = log.read_records(Partition::ZERO, Lsn(middle), 1).await.map_err(Trouble::unread)?;
             if next.first().is_some_and(|stored| stored.at < at) { low = middle + 1 } else { high = middle }
         }
         Ok(Lsn(low))
@@ -147,7 +147,7 @@ impl Console {
 
 impl Found {
     /// Keeps what a record says of the call; true if nothing of it comes behind.
-    fn note(&mut self, stored: &Stored, text: Option<Arc<str>>) -> bool {
+    fn note(&mut self, stored: &StoredRecord, text: Option<Arc<str>>) -> bool {
         match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(Event::Call(call::Event::Proposed { .. })) => {
                 self.wanted = text.and_then(|text| serde_json::from_str(&text).ok());

@@ -12,7 +12,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_policy_admin::explained::action;
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
 use super::{
@@ -138,7 +138,7 @@ pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<
         let tool = Arc::clone(&content.tool);
         Some((engine.grant_proposals(gate), Law::of(engine), to, tool))
     };
-    let read = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+    let read = console.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?.0;
     let Some((proposals, law, to, tool)) = read else { return Ok(Vec::new()) };
     let past = console.history.upto_now(&console.context.handle).await.map_err(Trouble::unread)?;
     let fits = |made: &&Made| {

@@ -13,7 +13,7 @@ use countersign_core::{
 };
 use countersign_http::web::Caller;
 use countersign_policy_admin::{explained::action, service_tools, trial};
-use countersign_runtime::{Lane, tools::ToolRegistry};
+use countersign_runtime::{InboxLane, tools::ToolRegistry};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -92,7 +92,14 @@ pub(super) async fn show(
                 // Looking at every rule is not the owner's to wait for.
                 (subject, verdict, rules.clone())
             };
-            let read = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+            let read = console
+                .context
+                .handle
+                .source(InboxLane::Request)
+                .read_state(read)
+                .await
+                .ok_or_else(Trouble::closing)?
+                .0;
             let (subject, verdict, rules) = read;
             let look = move || {
                 let near = near_misses(&rules.compiled, &rules.path_context, &subject, &verdict);

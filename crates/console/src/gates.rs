@@ -13,7 +13,7 @@ use countersign_core::{
     id::GateId,
 };
 use countersign_http::web::Caller;
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_view::GateRequest;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -52,8 +52,8 @@ pub(super) async fn inbox(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let source = console.context.handle.source(Lane::Request);
-    let (pending, _) = source.read(Asked::pending).await.ok_or_else(Trouble::closing)?;
+    let source = console.context.handle.source(InboxLane::Request);
+    let (pending, _) = source.read_state(Asked::pending).await.ok_or_else(Trouble::closing)?;
     let key = fresh_key();
     let reader = Reader { now: look.now, csrf: look.caller.csrf(), key: &key, place: Place::List, notice: None };
     let mut over = Vec::new();
@@ -122,7 +122,7 @@ pub(super) async fn one(
 impl Console {
     /// One gate, fetched from the log if it rests there, with what was answered.
     pub(super) async fn gate(&self, id: GateId) -> Result<Option<(Asked, Answered)>, Trouble> {
-        let source = self.context.handle.source(Lane::Request);
+        let source = self.context.handle.source(InboxLane::Request);
         let at = move |engine: &Engine| {
             let gate = engine.state().gate(id)?;
             Some((gate.content_lsn(), gate.answer_content(), GateRequest::at_hand(engine, id)))

@@ -17,8 +17,8 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_runtime::{
-    Handle,
-    store::{Log as _, Partition, ReadError, Stored},
+    OwnerHandle,
+    store::{Log as _, LogReadError, Partition, StoredRecord},
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -111,13 +111,13 @@ impl History {
     ///
     /// # Errors
     /// What the log says.
-    pub(super) async fn upto_now(&self, handle: &Handle) -> Result<MutexGuard<'_, Past>, ReadError> {
+    pub(super) async fn upto_now(&self, handle: &OwnerHandle) -> Result<MutexGuard<'_, Past>, LogReadError> {
         let mut past = self.0.lock().await;
         let mut at_once = CONTENTS;
         loop {
-            let page = handle.log().read(Partition::ZERO, past.upto, PAGE).await?;
+            let page = handle.log().read_records(Partition::ZERO, past.upto, PAGE).await?;
             let is_last = page.len() < PAGE;
-            let wants = |stored: &&Stored| stored.kind == "call" && stored.facts.starts_with("{\"wanted\"");
+            let wants = |stored: &&StoredRecord| stored.kind == "call" && stored.facts.starts_with("{\"wanted\"");
             let lsns: Vec<Lsn> = page.iter().filter(wants).map(|stored| stored.lsn).collect();
             let mut records = page.into_iter().peekable();
             let mut wanted = lsns.as_slice();
@@ -159,7 +159,7 @@ impl Past {
         self.seen.get(session).copied()
     }
 
-    fn fold(&mut self, stored: &Stored, text: Option<&str>) {
+    fn fold(&mut self, stored: &StoredRecord, text: Option<&str>) {
         self.upto = stored.lsn;
         let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) else { return };
         match (event, &stored.session) {

@@ -36,7 +36,7 @@ use countersign_conversations::chats::Chats;
 use countersign_core::{gate::IdentityMap, id::Lsn, time::Millis};
 use countersign_http::web::{Auth, Caller, Routes};
 use countersign_policy_admin::{household::Household, rulebook::Rulebook};
-use countersign_runtime::{Clock, Handle, Lane, services::Services};
+use countersign_runtime::{Clock, InboxLane, OwnerHandle, services::ServiceClient};
 use countersign_telegram::Reporter;
 use countersign_view::connected::{AgentStatus, PeerStatus};
 use tokio::sync::Semaphore;
@@ -46,7 +46,7 @@ use self::{history::History, live::Live, page::Trouble};
 /// The parts of a gateway that the pages show.
 pub struct ConsoleContext {
     /// The owner of the record.
-    pub handle: Handle,
+    pub handle: OwnerHandle,
     /// The gateway's own conversations.
     pub chats: Arc<Chats>,
     /// Logins and tokens.
@@ -64,7 +64,7 @@ pub struct ConsoleContext {
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
     /// The services that agents ask for.
-    pub services: Arc<Services>,
+    pub services: Arc<ServiceClient>,
     /// The agents of agent-gate.
     pub agents: Arc<dyn AgentStatus>,
     /// The nodes and the accounts of chat networks.
@@ -99,7 +99,7 @@ impl Console {
             let state = engine.state();
             (state.pending_gates().count(), state.head_lsn(), engine.rules().people.clone())
         };
-        let read = self.context.handle.source(Lane::Request).read(read).await;
+        let read = self.context.handle.source(InboxLane::Request).read_state(read).await;
         let ((waiting, head, people), _) = read.ok_or_else(Trouble::closing)?;
         Ok(Look { caller, waiting, head, now: self.context.clock.now(), people })
     }

@@ -15,7 +15,9 @@ use countersign_core::{
     session::{self, SessionEntryKind},
 };
 use countersign_http::web::sse;
-use countersign_runtime::{Clock, Handle, Lane, Live as Frame, LiveKind, Part, Released, Source};
+use countersign_runtime::{
+    Clock, CommandSource, InboxLane, LiveKind, LivePartKind, LiveUpdate as Frame, OwnerHandle, ReleasedItem,
+};
 use countersign_view::{GateRequest, Lines, escape};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -90,7 +92,7 @@ pub(super) struct Joined {
 
 impl Live {
     /// Follows everything that `handle` releases.
-    pub(super) fn follow(handle: Handle, clock: Clock) -> Arc<Self> {
+    pub(super) fn follow(handle: OwnerHandle, clock: Clock) -> Arc<Self> {
         let live = Arc::new(Self {
             state: Mutex::default(),
             told: broadcast::Sender::new(BEHIND),
@@ -120,23 +122,23 @@ impl Live {
         Joined { first, then, recorded }
     }
 
-    async fn run(&self, handle: Handle, clock: Clock) {
+    async fn run(&self, handle: OwnerHandle, clock: Clock) {
         // Not the facts alone: what is being written is shown as it comes.
         let Some(mut released) = handle.subscribe().await else { return };
-        let source = handle.source(Lane::Request);
-        let head = source.read(|engine| engine.state().head_lsn()).await;
+        let source = handle.source(InboxLane::Request);
+        let head = source.read_state(|engine| engine.state().head_lsn()).await;
         self.state.lock().since = head.map_or(Lsn(u64::MAX), |(head, _)| head);
         while let Some(next) = released.next().await {
             match next {
-                Released::Fact(recorded) => self.fact(&recorded, &handle, &source, &clock).await,
-                Released::Live(frame) => self.frame(&frame),
+                ReleasedItem::Fact(recorded) => self.fact(&recorded, &handle, &source, &clock).await,
+                ReleasedItem::Live(frame) => self.frame(&frame),
             }
         }
         // Windows must not keep a gateway that closes.
         self.tell(Topic::End, Bytes::new());
     }
 
-    async fn fact(&self, recorded: &RecordedFact, handle: &Handle, source: &Source, clock: &Clock) {
+    async fn fact(&self, recorded: &RecordedFact, handle: &OwnerHandle, source: &CommandSource, clock: &Clock) {
         let lsn = recorded.meta.lsn;
         self.recorded.send_replace(lsn);
         if let Some(session) = &recorded.meta.session {
@@ -232,9 +234,9 @@ impl Live {
             }
             LiveKind::PartStarted { index, part } => {
                 let (kind, name) = match part {
-                    Part::Text => ("text", String::new()),
-                    Part::Thinking | Part::Redacted => ("thinking", String::new()),
-                    Part::ToolCall { name, .. } => ("call", escape(name, Lines::One).into_owned()),
+                    LivePartKind::Text => ("text", String::new()),
+                    LivePartKind::Thinking | LivePartKind::Redacted => ("thinking", String::new()),
+                    LivePartKind::ToolCall { name, .. } => ("call", escape(name, Lines::One).into_owned()),
                 };
                 open.push(Piece { index: *index, kind, name, text: String::new() });
                 open.last().map(Piece::frame).unwrap_or_default()
@@ -296,7 +298,7 @@ fn changed(session: &SessionId, done: bool) -> Bytes {
 }
 
 /// A gate as it is now, and how many wait.
-async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, usize)> {
+async fn asked(id: GateId, handle: &OwnerHandle, source: &CommandSource) -> Option<(Asked, usize)> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
         Some((gate.content_lsn(), GateRequest::at_hand(engine, id)))
@@ -319,7 +321,7 @@ async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, u
 #[cfg(test)]
 mod tests {
     use countersign_core::id::{Lsn, SessionId};
-    use countersign_runtime::{Live as Frame, LiveKind, Part};
+    use countersign_runtime::{LiveKind, LivePartKind, LiveUpdate as Frame};
     use parking_lot::Mutex;
     use tokio::sync::{broadcast, watch};
 
@@ -361,7 +363,7 @@ mod tests {
     #[test]
     fn a_window_in_the_middle_of_a_message_has_what_was_said_so_far() {
         let live = live();
-        live.frame(&said(LiveKind::PartStarted { index: 0, part: Part::Text }));
+        live.frame(&said(LiveKind::PartStarted { index: 0, part: LivePartKind::Text }));
         live.frame(&said(LiveKind::Delta { index: 0, text: "hello \u{202e}".into() }));
         let session = SessionId::new("s");
         let Joined { first, mut then, .. } = live.join(Lsn(0), Some(&session));

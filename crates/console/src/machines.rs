@@ -6,7 +6,7 @@ use axum::{Extension, extract::State, response::Response};
 use countersign_core::{engine::Engine, id::SessionId, time::Millis};
 use countersign_http::web::Caller;
 use countersign_runtime::{
-    Lane,
+    InboxLane,
     store::{Log as _, Partition},
 };
 use countersign_view::connected::{Account, Node};
@@ -42,7 +42,7 @@ pub(super) async fn show(
     let context = &console.context;
     let agents = console.agents().await?;
     let services = context.config.services.iter().map(|service| async move {
-        let health = tokio::time::timeout(PATIENCE, context.services.health(&service.name)).await;
+        let health = tokio::time::timeout(PATIENCE, context.services.check_health(&service.name)).await;
         let health = health.map(|health| health.map_err(|unwell| unwell.to_string()));
         (service, health.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
     });
@@ -125,7 +125,8 @@ impl Console {
             };
             asked.iter().map(|(_, session)| of(session)).collect()
         };
-        let counts = self.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+        let counts =
+            self.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?.0;
         let past = self.history.upto_now(&self.context.handle).await.map_err(Trouble::unread)?;
         let agent = |((id, session), (open, results)): ((String, SessionId), (usize, usize))| Agent {
             is_connected: self.context.agents.is_connected(&session),

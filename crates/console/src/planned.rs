@@ -5,7 +5,7 @@ use countersign_core::{
     schedule::{FiringStatus, Job, JobKind},
     time::Millis,
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
 use super::{
@@ -37,7 +37,7 @@ impl Console {
             let count = jobs.len();
             (jobs.into_iter().take(MOST).cloned().collect::<Vec<Job>>(), count)
         };
-        let asked = self.context.handle.source(Lane::Request).read(read).await;
+        let asked = self.context.handle.source(InboxLane::Request).read_state(read).await;
         let ((jobs, count), _) = asked.ok_or_else(Trouble::closing)?;
         let places: Vec<_> = jobs.iter().map(Job::content_lsn).collect();
         let texts = self.context.handle.contents().get(&places).await.map_err(Trouble::unread)?;

@@ -16,7 +16,7 @@ use countersign_core::{
 };
 use countersign_http::web::{Body, Caller};
 use countersign_policy_admin::rulebook::is_plain;
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_view::decisions;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -77,7 +77,7 @@ impl Console {
             let denials: Vec<Constraint> = state.constraints().iter().cloned().collect();
             (rows, grants, denials, engine.rules().digest())
         };
-        let read = self.context.handle.source(Lane::Request).read(read).await;
+        let read = self.context.handle.source(InboxLane::Request).read_state(read).await;
         let ((rows, grants, denials, digest), _) = read.ok_or_else(Trouble::closing)?;
         let denials: Vec<Constraint> = denials.into_iter().filter(|one| one.until > look.now).collect();
         let gates = denials.iter().filter_map(|one| one.gate).collect();
@@ -273,7 +273,7 @@ pub(super) async fn revoke(
     _: Body,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let source = console.context.handle.source(Lane::Result);
+    let source = console.context.handle.source(InboxLane::Result);
     match decisions::revoke(&source, &id, &look.caller.principal).await {
         Ok(_) if id.starts_with("denial_") => Ok(Redirect::to("/console/policy?done=lifted").into_response()),
         Ok(_) => Ok(Redirect::to("/console/policy?done=revoked").into_response()),

@@ -10,7 +10,7 @@ use axum::{
 };
 use countersign_core::{engine::Event, id::Lsn, time::Millis};
 use countersign_http::web::{Body, Caller};
-use countersign_runtime::store::{Log as _, Partition, Stored};
+use countersign_runtime::store::{Log as _, Partition, StoredRecord};
 use countersign_view::{
     record::{About, Narrator, Outcome},
     time::millis,
@@ -63,7 +63,7 @@ pub(super) struct Wanted {
 
 /// One entry as it is shown.
 pub(super) struct Entry {
-    pub(super) stored: Stored,
+    pub(super) stored: StoredRecord,
     pub(super) about: About,
     pub(super) text: String,
 }
@@ -98,7 +98,7 @@ pub(super) async fn verify(
             "The chain is being checked already. Ask again later.",
         ));
     };
-    let report = console.context.handle.log().verify(Partition::ZERO, None).await.map_err(Trouble::unread)?;
+    let report = console.context.handle.log().verify_chain(Partition::ZERO, None).await.map_err(Trouble::unread)?;
     let told = match &report.flaw {
         None => (
             true,
@@ -205,9 +205,9 @@ impl Console {
     }
 
     /// Some records behind `after`, with their contents.
-    pub(super) async fn page(&self, after: Lsn) -> Result<Vec<(Stored, Option<Arc<str>>)>, Trouble> {
+    pub(super) async fn page(&self, after: Lsn) -> Result<Vec<(StoredRecord, Option<Arc<str>>)>, Trouble> {
         let handle = &self.context.handle;
-        let page = handle.log().read(Partition::ZERO, after, PAGE).await.map_err(Trouble::unread)?;
+        let page = handle.log().read_records(Partition::ZERO, after, PAGE).await.map_err(Trouble::unread)?;
         let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
         let texts = handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
         Ok(page.into_iter().zip(texts).collect())

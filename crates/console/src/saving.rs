@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_http::web::{Body, Caller};
 use countersign_policy_admin::rulebook::{DraftError, SaveError};
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_view::decisions;
 
 use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
@@ -115,11 +115,12 @@ impl Console {
             };
             policy::evaluate(&layers, &subject, now)
         };
-        let verdict = self.context.handle.source(Lane::Request).read(judge).await.ok_or_else(Trouble::closing)?.0;
+        let verdict =
+            self.context.handle.source(InboxLane::Request).read_state(judge).await.ok_or_else(Trouble::closing)?.0;
         if !matches!(verdict, Verdict::Allow(_)) {
             return Ok(format!("What waits is not let through by it: {}. It waits on.", verdict.why()));
         }
-        let source = self.context.handle.source(Lane::Result);
+        let source = self.context.handle.source(InboxLane::Result);
         let (by, key) = (&look.caller.principal, key.map(str::to_owned));
         let allowed = decisions::answer(&source, asked.id, GateReply::Allow(ApprovalScope::Once), by, key).await;
         Ok(match allowed {

@@ -14,7 +14,7 @@ use countersign_conversations::{
 };
 use countersign_core::{engine::Engine, session::WhenBusy, time::Millis};
 use countersign_http::web::{Body, Caller};
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
 use super::{
@@ -58,7 +58,8 @@ impl Console {
             }
             busy
         };
-        let busy = self.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+        let busy =
+            self.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?.0;
         let of = |id: &str| busy.get(id).copied().unwrap_or_default();
         let agents = self.context.agents.all();
         let agents: Vec<(&str, &str)> = agents.iter().map(|(id, session)| (id.as_str(), session.as_str())).collect();

@@ -14,7 +14,7 @@ use countersign_core::{
     id::{Lsn, SessionId},
 };
 use countersign_http::web::{Caller, sse};
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use tokio::{
@@ -104,7 +104,8 @@ pub(super) async fn open(
     let after = Lsn(heard.or(wanted.after).unwrap_or(0));
     let session = wanted.session.filter(|session| !session.is_empty()).map(SessionId::new);
     let read = |engine: &Engine| engine.state().head_lsn();
-    let (head, _) = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?;
+    let (head, _) =
+        console.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?;
     let Joined { mut first, then, recorded } = console.live.join(after, session.as_ref());
     let is_list = wanted.all.is_some();
     if after > head {

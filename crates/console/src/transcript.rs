@@ -13,7 +13,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_runtime::{
-    Lane,
+    InboxLane,
     store::{self, Log as _, Partition},
 };
 use countersign_view::record::ended;
@@ -81,7 +81,7 @@ impl Console {
             let session = engine.state().session(&wanted)?;
             Some((about(session), on_the_way(session, before)))
         };
-        let source = self.context.handle.source(Lane::Request);
+        let source = self.context.handle.source(InboxLane::Request);
         let read = source.read_of(ResidencyScope::Session(id.clone()), read).await.ok_or_else(Trouble::closing)?.0;
         let (about, (entries, has_more)) = read.ok_or_else(|| Trouble::missing(format!("session {id}")))?;
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
@@ -113,7 +113,7 @@ impl Console {
         let mut at: BTreeMap<CallId, usize> = BTreeMap::new();
         let mut gates: BTreeMap<GateId, usize> = BTreeMap::new();
         while read < MOST {
-            let page = handle.log().read_scope(Partition::ZERO, store::Scope::Session(id), after, PAGE).await;
+            let page = handle.log().read_scope(Partition::ZERO, store::ReadScope::Session(id), after, PAGE).await;
             let page = page.map_err(Trouble::unread)?;
             let (count, last) = (page.len(), page.last().map(|stored| stored.lsn));
             for stored in page.iter().filter(|stored| matches!(&*stored.kind, "call" | "gate")) {

@@ -14,7 +14,7 @@ use countersign_core::{
 };
 use countersign_http::web::Caller;
 use countersign_policy_admin::rulebook::{Draft, DraftError, Edit};
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
 use super::{
@@ -184,7 +184,8 @@ impl Console {
             Err(DraftError::There { line, .. }) if instead == Some(u64::from(line)) => return Ok(None),
             Err(error) => return Ok(Some(Err(error.to_string()))),
         };
-        let now = self.context.handle.source(Lane::Request).read(Law::of).await.ok_or_else(Trouble::closing)?.0;
+        let now =
+            self.context.handle.source(InboxLane::Request).read_state(Law::of).await.ok_or_else(Trouble::closing)?.0;
         let past = self.history.upto_now(&self.context.handle).await.map_err(Trouble::unread)?;
         let calls: Vec<Made> = past.calls().filter(|made| made.verdict != Verdict::Open).cloned().collect();
         drop(past);

@@ -21,7 +21,7 @@ use countersign_core::{
         WhenBusy,
     },
 };
-use countersign_runtime::{Handle, Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 
 use crate::sessions::{is_agents, is_spoken_for};
 
@@ -91,7 +91,7 @@ pub struct Wish {
 /// Opens conversations and speaks in them.
 #[derive(Clone)]
 pub struct Chats {
-    handle: Handle,
+    handle: OwnerHandle,
     models: Arc<Models>,
     folder: PathBuf,
     timeouts: (Duration, Duration),
@@ -102,7 +102,7 @@ impl Chats {
     /// In workspaces below `folder`; `timeouts` are those of approvals and questions, `retry` what follows failures of
     /// providers.
     pub fn new(
-        handle: Handle,
+        handle: OwnerHandle,
         models: Arc<Models>,
         folder: PathBuf,
         timeouts: (Duration, Duration),
@@ -154,7 +154,7 @@ impl Chats {
         };
         // The client was given its id: it has to be there after a crash.
         self.handle.record_all();
-        let source = self.handle.source(Lane::Request);
+        let source = self.handle.source(InboxLane::Request);
         for attempt in 0.. {
             let id = match &wish.key {
                 // Whoever asks again comes to the same id, and so to the session that is there.
@@ -168,10 +168,10 @@ impl Chats {
                 door: Some(door.to_owned()),
                 settings: Box::new(settings.clone()),
             };
-            match source.ask(Command::Session(id.clone(), once(wish.key.as_ref(), open))).await {
+            match source.send_command(Command::Session(id.clone(), once(wish.key.as_ref(), open))).await {
                 Ok(_) => return Ok(id),
                 // One in 2⁴⁸: another id is free.
-                Err(Refused::Refusal(CommandError::SessionExists(_))) => {}
+                Err(OwnerError::Refusal(CommandError::SessionExists(_))) => {}
                 Err(refused) => return Err(failed(refused)),
             }
         }
@@ -230,7 +230,7 @@ impl Chats {
         key: Option<&Asking>,
     ) -> Result<EngineReply, ChatError> {
         sayable(text, "message")?;
-        let source = self.handle.source(Lane::Request);
+        let source = self.handle.source(InboxLane::Request);
         let look = |session: &session::Session| {
             (session.name().is_none_or(|name| name == edits::UNTITLED), session.settings().sums)
         };
@@ -239,14 +239,14 @@ impl Chats {
             // An earlier version opened it.
             let setting = session::SessionSetting::Sums(CompactionTiming::BeforeRuns);
             let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
-            source.ask(set).await.map_err(failed)?;
+            source.send_command(set).await.map_err(failed)?;
         }
         let prompt = session::Command::Prompt { message: said(text), with: Vec::new(), when_busy };
         let prompt = Command::Session(session.clone(), once(key, prompt));
-        let outcome = source.ask(prompt).await.map(|reply| reply.outcome).map_err(failed)?;
+        let outcome = source.send_command(prompt).await.map(|reply| reply.outcome).map_err(failed)?;
         if is_unnamed {
             let name = title(text);
-            let named = source.ask(Command::Session(session.clone(), session::Command::Name { name })).await;
+            let named = source.send_command(Command::Session(session.clone(), session::Command::Name { name })).await;
             if let Err(refused) = named {
                 tracing::warn!(%session, %refused, "a conversation was not named after its first message");
             }
@@ -268,8 +268,8 @@ impl Chats {
         sayable(text, "text")?;
         self.ours(session, |_| ()).await?;
         let steer = once(key, session::Command::Steer { message: said(text) });
-        let source = self.handle.source(Lane::Request);
-        match source.ask(Command::Session(session.clone(), steer)).await.map_err(failed)?.outcome {
+        let source = self.handle.source(InboxLane::Request);
+        match source.send_command(Command::Session(session.clone(), steer)).await.map_err(failed)?.outcome {
             EngineReply::Steering(run) => Ok(Some(run)),
             _ => Ok(None),
         }
@@ -283,7 +283,7 @@ impl Chats {
     pub async fn stop(&self, session: &SessionId) -> Result<Halted, ChatError> {
         self.known(session, |_| ()).await?;
         let abort = Command::Run(run::Command::Abort { session: session.clone() });
-        Ok(match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
+        Ok(match self.handle.source(InboxLane::Result).send_command(abort).await.map_err(failed)?.outcome {
             EngineReply::Stopping(run) => Halted::Run(run),
             EngineReply::Done => Halted::Other,
             _ => Halted::Nothing,
@@ -297,7 +297,7 @@ impl Chats {
     pub async fn stop_run(&self, session: &SessionId, run: RunId) -> Result<bool, ChatError> {
         self.known(session, |_| ()).await?;
         let stop = Command::Run(run::Command::Stop { session: session.clone(), run });
-        let stopped = self.handle.source(Lane::Result).ask(stop).await.map_err(failed)?;
+        let stopped = self.handle.source(InboxLane::Result).send_command(stop).await.map_err(failed)?;
         Ok(stopped.outcome == EngineReply::Stopping(run))
     }
 
@@ -308,7 +308,7 @@ impl Chats {
     pub async fn take_back(&self, session: &SessionId) -> Result<Vec<Lsn>, ChatError> {
         let waiting: Vec<Lsn> = self.ours(session, |session| session.queued_contents().collect()).await?;
         let clear = Command::Session(session.clone(), session::Command::Clear);
-        self.handle.source(Lane::Result).ask(clear).await.map_err(failed)?;
+        self.handle.source(InboxLane::Result).send_command(clear).await.map_err(failed)?;
         Ok(waiting)
     }
 
@@ -333,7 +333,7 @@ impl Chats {
         }
         let setting = session::SessionSetting::Model(model);
         let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
-        self.handle.source(Lane::Request).ask(set).await.map(drop).map_err(failed)
+        self.handle.source(InboxLane::Request).send_command(set).await.map(drop).map_err(failed)
     }
 
     /// The model of a session that can be spoken in, and how much it is asked to think.
@@ -360,7 +360,7 @@ impl Chats {
     pub async fn rename(&self, session: &SessionId, name: &str) -> Result<(), ChatError> {
         self.ours(session, |_| ()).await?;
         let name = session::Command::Name { name: name.to_owned() };
-        let named = self.handle.source(Lane::Request).ask(Command::Session(session.clone(), name)).await;
+        let named = self.handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), name)).await;
         named.map(drop).map_err(failed)
     }
 
@@ -391,7 +391,7 @@ impl Chats {
             }
             Ok(read(session))
         };
-        let source = self.handle.source(Lane::Request);
+        let source = self.handle.source(InboxLane::Request);
         let read = source.read_of(ResidencyScope::Session(session.clone()), found).await;
         read.ok_or_else(|| ChatError::Failed("the gateway is closing".to_owned()))?.0
     }
@@ -420,17 +420,17 @@ fn once(key: Option<&Asking>, command: session::Command) -> session::Command {
     }
 }
 
-fn failed(refused: Refused) -> ChatError {
+fn failed(refused: OwnerError) -> ChatError {
     match refused {
-        Refused::Refusal(CommandError::KeyTaken(_)) => ChatError::KeyTaken,
-        Refused::Refusal(CommandError::NoSession(_)) => ChatError::Unknown,
-        Refused::Refusal(CommandError::Prompt(PromptError::Busy(_)) | CommandError::Busy(_)) => ChatError::Busy,
-        Refused::Refusal(
+        OwnerError::Refusal(CommandError::KeyTaken(_)) => ChatError::KeyTaken,
+        OwnerError::Refusal(CommandError::NoSession(_)) => ChatError::Unknown,
+        OwnerError::Refusal(CommandError::Prompt(PromptError::Busy(_)) | CommandError::Busy(_)) => ChatError::Busy,
+        OwnerError::Refusal(
             CommandError::Prompt(PromptError::NoModel(_)) | CommandError::Compact(CompactError::NoModel),
         ) => no_model(),
-        Refused::Refusal(CommandError::Compact(CompactError::Busy | CompactError::UnderWay)) => ChatError::Busy,
-        Refused::Refusal(CommandError::Compact(refusal)) => ChatError::Invalid(refusal.to_string()),
-        refused @ (Refused::Refusal(CommandError::TooLong { .. }) | Refused::TooLarge) => {
+        OwnerError::Refusal(CommandError::Compact(CompactError::Busy | CompactError::UnderWay)) => ChatError::Busy,
+        OwnerError::Refusal(CommandError::Compact(refusal)) => ChatError::Invalid(refusal.to_string()),
+        refused @ (OwnerError::Refusal(CommandError::TooLong { .. }) | OwnerError::TooLarge) => {
             ChatError::Invalid(refused.to_string())
         }
         refused => ChatError::Failed(refused.to_string()),

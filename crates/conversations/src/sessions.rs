@@ -8,7 +8,7 @@ use countersign_core::{
     session::{self, ListingFlags, SessionSetting, Settings},
     time::Millis,
 };
-use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
+use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partition, StoredRecord, ViewRows};
 use serde::{Deserialize, Serialize};
 
 /// How many rows are read at once.
@@ -51,7 +51,7 @@ pub struct Row {
 #[derive(Debug)]
 pub struct SessionIndex;
 
-impl View for SessionIndex {
+impl LogView for SessionIndex {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -64,7 +64,7 @@ impl View for SessionIndex {
         false
     }
 
-    fn fold(&self, record: &Stored, _: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, _: Option<&str>, rows: &mut dyn ViewRows) {
         let Some(session) = record.session.as_ref().filter(|session| !is_agents(session)) else { return };
         let Some(said) = Said::of(record) else { return };
         let key = session.as_str();
@@ -75,7 +75,7 @@ impl View for SessionIndex {
         // What comes late, such as the end of what worked in it, brings it back to no list.
         row.listing.deleted |= is_deleted;
         if let Ok(bytes) = serde_json::to_vec(&row) {
-            rows.put(key, &bytes);
+            rows.put_row(key, &bytes);
         }
     }
 }
@@ -104,7 +104,7 @@ enum Said {
 }
 
 impl Said {
-    fn of(record: &Stored) -> Option<Self> {
+    fn of(record: &StoredRecord) -> Option<Self> {
         // Most records are of other kinds, and need not be read.
         let event = record.facts.split('"').nth(1).unwrap_or_default();
         let tells = match &*record.kind {
@@ -184,18 +184,18 @@ pub fn is_spoken_for(session: &session::Session) -> bool {
 ///
 /// # Errors
 /// What the log says.
-pub async fn probe(log: &AnyLog) -> Result<(), ReadError> {
-    log.view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
+pub async fn probe(log: &AnyLog) -> Result<(), LogReadError> {
+    log.read_view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
 }
 
 /// Every session of `log` but those of agents and those that were deleted, the newest first.
 ///
 /// # Errors
 /// What the log says.
-pub async fn list(log: &AnyLog) -> Result<Vec<Row>, ReadError> {
+pub async fn list(log: &AnyLog) -> Result<Vec<Row>, LogReadError> {
     let (mut rows, mut after) = (Vec::new(), None::<String>);
     loop {
-        let page = log.view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
+        let page = log.read_view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
         let is_last = page.len() < PAGE;
         after = page.last().map(|(id, _)| id.clone());
         let read =

@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use countersign_core::id::Lsn;
-use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, SqliteLog, Stored};
+use countersign_store::{AnyLog, Log as _, LogHead, LogOpenError, Partition, SqliteLog, StoredContent, StoredRecord};
 use countersign_view::time::iso;
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
@@ -51,11 +51,11 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<AnyLog> {
 }
 
 /// Says in one sentence why there is nothing to read, without the words of the database.
-fn unopened(path: &Path, error: OpenError) -> anyhow::Error {
+fn unopened(path: &Path, error: LogOpenError) -> anyhow::Error {
     let shown = path.display();
     let Ok(file) = std::fs::metadata(path) else {
         return match error {
-            OpenError::Missing { .. } => {
+            LogOpenError::Missing { .. } => {
                 anyhow!(
                     "{shown} does not exist: no gateway has recorded anything there yet, or it is another's: see --config, --data and --log"
                 )
@@ -67,19 +67,19 @@ fn unopened(path: &Path, error: OpenError) -> anyhow::Error {
         return anyhow!("{shown} is a folder, not a record");
     }
     match error {
-        OpenError::Missing { .. } if file.len() == 0 => anyhow!("{shown} is empty: there is no record in it"),
-        OpenError::Corrupt { .. } => anyhow!("{shown} is damaged, or no record at all"),
-        OpenError::Io { .. } if file.is_file() => match std::fs::File::open(path) {
+        LogOpenError::Missing { .. } if file.len() == 0 => anyhow!("{shown} is empty: there is no record in it"),
+        LogOpenError::Corrupt { .. } => anyhow!("{shown} is damaged, or no record at all"),
+        LogOpenError::Io { .. } if file.is_file() => match std::fs::File::open(path) {
             Err(reason) => anyhow!("{shown} could not be opened: {reason}"),
             Ok(_) => error.into(),
         },
-        OpenError::Missing { .. }
-        | OpenError::Io { .. }
-        | OpenError::Owned { .. }
-        | OpenError::NewerSchema { .. }
-        | OpenError::NewerEvents { .. }
-        | OpenError::Parted { .. }
-        | OpenError::Foreign { .. } => error.into(),
+        LogOpenError::Missing { .. }
+        | LogOpenError::Io { .. }
+        | LogOpenError::Owned { .. }
+        | LogOpenError::NewerSchema { .. }
+        | LogOpenError::NewerEvents { .. }
+        | LogOpenError::Parted { .. }
+        | LogOpenError::Foreign { .. } => error.into(),
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) enum When {
 
 impl When {
     /// What is needed to tell the times of `entries` apart from those of other days.
-    pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a Stored>) -> Self {
+    pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a StoredRecord>) -> Self {
         let day = |at| iso(at).get(..10).map(str::to_owned);
         let today = day(countersign_runtime::Clock::system().now());
         if entries.into_iter().all(|stored| day(stored.at) == today) { Self::Time } else { Self::Day }
@@ -139,7 +139,7 @@ impl When {
 }
 
 /// One entry as a line: position, time in UTC, kind, and what happened. A very long one is cut on a terminal.
-pub(crate) fn entry(stored: &Stored, text: &str, when: When, outcome: Option<Outcome>, paint: Paint) -> String {
+pub(crate) fn entry(stored: &StoredRecord, text: &str, when: When, outcome: Option<Outcome>, paint: Paint) -> String {
     let time = iso(stored.at).replace('T', " ");
     let from = match when {
         When::Time => 11,
@@ -158,8 +158,8 @@ pub(crate) fn entry(stored: &Stored, text: &str, when: When, outcome: Option<Out
 }
 
 /// `audit verify`.
-pub(crate) fn verify(path: &Path, expected: Option<Head>, form: Form) -> anyhow::Result<ExitCode> {
-    let report = block_on(async { Ok(open(path)?.verify(Partition::ZERO, expected).await?) })?;
+pub(crate) fn verify(path: &Path, expected: Option<LogHead>, form: Form) -> anyhow::Result<ExitCode> {
+    let report = block_on(async { Ok(open(path)?.verify_chain(Partition::ZERO, expected).await?) })?;
     let head = format!("{}:{}", report.head.lsn, report.head.chain);
     let flaw = report.flaw.as_ref().map(ToString::to_string);
     let mut output = std::io::stdout().lock();
@@ -194,11 +194,11 @@ pub(crate) fn parse_time(text: &str) -> Result<countersign_core::time::Millis, S
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn parse_head(text: &str) -> Result<Head, String> {
+pub(crate) fn parse_head(text: &str) -> Result<LogHead, String> {
     let (lsn, chain) = text.split_once(':').ok_or("a head is a position, a colon and 64 hex digits")?;
     let lsn = lsn.parse().map(Lsn).map_err(|error| format!("the position: {error}"))?;
     let chain = chain.parse().map_err(|_| "the chain behind the colon has 64 hex digits")?;
-    Ok(Head { lsn, chain })
+    Ok(LogHead { lsn, chain })
 }
 
 /// One record of an export. *Shape:* one line each, in the order of `lsn`; `facts` is the text that the chain covers.
@@ -253,18 +253,18 @@ pub(crate) fn export(path: &Path, filter: &Filter) -> anyhow::Result<ExitCode> {
 pub(crate) async fn pages(
     log: &AnyLog,
     mut after: Lsn,
-    mut take: impl AsyncFnMut(Stored, Option<std::sync::Arc<str>>) -> anyhow::Result<()>,
+    mut take: impl AsyncFnMut(StoredRecord, Option<std::sync::Arc<str>>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     loop {
-        let page = log.read(Partition::ZERO, after, PAGE).await?;
+        let page = log.read_records(Partition::ZERO, after, PAGE).await?;
         let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
         let is_last = page.len() < PAGE;
-        let contents = log.contents(Partition::ZERO, &lsns).await?;
+        let contents = log.read_contents(Partition::ZERO, &lsns).await?;
         for (stored, content) in page.into_iter().zip(contents) {
             after = stored.lsn;
             let content = match content {
-                Some(Content::Text(text)) => Some(text),
-                Some(Content::Redacted) | None => None,
+                Some(StoredContent::Text(text)) => Some(text),
+                Some(StoredContent::Redacted) | None => None,
             };
             take(stored, content).await?;
         }
@@ -282,13 +282,13 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 #[cfg(test)]
 mod tests {
     use countersign_core::{digest::Digest, id::Lsn};
-    use countersign_store::Head;
+    use countersign_store::LogHead;
 
     use super::parse_head;
 
     #[test]
     fn a_head_reads_back_as_it_is_printed() {
-        let head = Head { lsn: Lsn(7), chain: Digest::hash_bytes(b"x") };
+        let head = LogHead { lsn: Lsn(7), chain: Digest::hash_bytes(b"x") };
         assert_eq!(parse_head(&format!("{}:{}", head.lsn, head.chain)), Ok(head));
         for wrong in ["", "7", "x:00", "7:00"] {
             assert!(parse_head(wrong).is_err(), "{wrong}");

@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use countersign_runtime::Clock;
-use countersign_store::{Head, Log as _, Partition, Report};
+use countersign_store::{Log as _, LogHead, Partition, VerifyReport};
 use countersign_view::{Lines, escape, time::iso};
 use serde_json::json;
 
@@ -66,7 +66,7 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     // SQLite fills a file that is empty, and leaves its mode.
     drop(data.make_file(&log).with_context(|| shown(Path::new(&log)))?);
     let copied = part.path().join(DATA).join(&log);
-    countersign_store::copy(&place.log, &copied, EVENT_FORMAT)
+    countersign_store::copy_log(&place.log, &copied, EVENT_FORMAT)
         .with_context(|| format!("{} could not be copied", shown(&place.log)))?;
     let report = checked(&copied, None)?;
     // Objects lie there before the record names them, so those of the copy are there by now.
@@ -134,10 +134,10 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
 }
 
 /// Walks along the chain of a record, and refuses one that does not fit.
-fn checked(log: &Path, expected: Option<Head>) -> anyhow::Result<Report> {
+fn checked(log: &Path, expected: Option<LogHead>) -> anyhow::Result<VerifyReport> {
     let report = block_on(async {
         let log = open(log)?;
-        let report = log.verify(Partition::ZERO, expected).await?;
+        let report = log.verify_chain(Partition::ZERO, expected).await?;
         log.close().await;
         Ok(report)
     })?;
@@ -147,7 +147,7 @@ fn checked(log: &Path, expected: Option<Head>) -> anyhow::Result<Report> {
     }
 }
 
-fn written(head: Head) -> String {
+fn written(head: LogHead) -> String {
     format!("{}:{}", head.lsn, head.chain)
 }
 

@@ -23,7 +23,7 @@ use countersign_core::{
     session::{self, Settings},
 };
 use countersign_models::demo as script;
-use countersign_runtime::{Clock, Handle, Lane, Options as OwnerOptions, reference, system_dice};
+use countersign_runtime::{Clock, InboxLane, OwnerHandle, OwnerOptions, model_ref, system_entropy};
 use countersign_store::{self as store, Log as _, Partition, SqliteLog};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -128,14 +128,14 @@ async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> 
 
     let mut stage = Stage::stdout();
     stage.open(&place.project, &house::RULES, &person)?;
-    let handle = Handle::open(
-        SqliteLog::open(&place.record, store::Options::default())?.into(),
+    let handle = OwnerHandle::open(
+        SqliteLog::open(&place.record, store::LogOptions::default())?.into(),
         OwnerOptions {
             rules: house::rules(&place.record)?,
             resume: ResumeMode::Wait,
             clock: Clock::system(),
-            dice: system_dice(),
-            host: Arc::clone(&house) as Arc<dyn countersign_runtime::Host>,
+            entropy: system_entropy(),
+            environment: Arc::clone(&house) as Arc<dyn countersign_runtime::RunEnvironment>,
             merge: Duration::ZERO,
             idle: None,
         },
@@ -158,14 +158,14 @@ async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> 
 }
 
 async fn play(
-    handle: &Handle,
+    handle: &OwnerHandle,
     place: &Place,
     person: Person,
     stage: &mut Stage,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<Finish> {
     let entry = script::entry();
-    let mut settings = Settings { model: Some(reference(&entry)), ..Settings::default() };
+    let mut settings = Settings { model: Some(model_ref(&entry)), ..Settings::default() };
     settings.thresholds.auto = false;
     let session = SessionId::new("demo");
     let open = session::Command::Open {
@@ -175,7 +175,7 @@ async fn play(
         door: None,
         settings: Box::new(settings),
     };
-    handle.source(Lane::Request).ask(Command::Session(session.clone(), open)).await?;
+    handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), open)).await?;
     play::play(handle, &session, &place.project, person, stage, stop).await
 }
 
@@ -189,7 +189,7 @@ async fn show_record(path: &Path, stage: &mut Stage) -> anyhow::Result<()> {
         Ok(stage.entry(&stored, &text)?)
     })
     .await?;
-    let report = log.verify(Partition::ZERO, None).await?;
+    let report = log.verify_chain(Partition::ZERO, None).await?;
     log.close().await;
     stage.verified(&report)?;
     Ok(())

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_core::{engine::Engine, gate::ApprovalScope};
 use countersign_gateway::control::Request;
-use countersign_store::{Content, Log as _, Partition};
+use countersign_store::{Log as _, Partition, StoredContent};
 use countersign_view::{
     Lines, decisions, escape,
     gate_row::{self, GateRow},
@@ -130,9 +130,9 @@ fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
         let (state, constraints) = (engine.state(), engine.state().policy().constraints());
         let gates = constraints.iter().filter_map(|one| state.gate(one.gate?));
         let (ids, lsns): (Vec<_>, Vec<_>) = gates.map(|gate| (gate.id(), gate.content_lsn())).unzip();
-        let contents = log.contents(Partition::ZERO, &lsns).await?;
+        let contents = log.read_contents(Partition::ZERO, &lsns).await?;
         let text = |content| match content {
-            Some(Content::Text(text)) => decisions::covered(&text),
+            Some(StoredContent::Text(text)) => decisions::covered(&text),
             _ => None,
         };
         let covers = ids.into_iter().zip(contents).filter_map(|(id, content)| Some((id, text(content)?))).collect();

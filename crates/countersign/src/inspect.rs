@@ -11,7 +11,7 @@ use countersign_store::AnyLog;
 
 /// What a record says, by no rules.
 pub(crate) async fn inspect(log: &AnyLog) -> anyhow::Result<Engine> {
-    Ok(countersign_runtime::inspect(log, no_rules()?).await?)
+    Ok(countersign_runtime::inspect_log(log, no_rules()?).await?)
 }
 
 /// Rules under which nothing is decided.

@@ -20,7 +20,7 @@ use countersign_core::{
 };
 use countersign_gateway::control::Request;
 use countersign_runtime::Clock;
-use countersign_store::{AnyLog, Content, Log as _, Partition};
+use countersign_store::{AnyLog, Log as _, Partition, StoredContent};
 use countersign_view::{Lines, escape, export, time::iso};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ impl Sessions {
         let (mut engine, mut tallies) = (Engine::new(no_rules()?), BTreeMap::<SessionId, Tally>::new());
         let mut after = Lsn(0);
         loop {
-            let page = log.read(Partition::ZERO, after, audit::PAGE).await?;
+            let page = log.read_records(Partition::ZERO, after, audit::PAGE).await?;
             let is_last = page.len() < audit::PAGE;
             for stored in page {
                 let event = Event::decode(&stored.kind, stored.version, &stored.facts)
@@ -219,13 +219,13 @@ pub(crate) fn export_html(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
         let session = read.find(id)?;
         let entries = session.path_entries();
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
-        let texts = log.contents(Partition::ZERO, &lsns).await?;
+        let texts = log.read_contents(Partition::ZERO, &lsns).await?;
         let messages: Vec<(StoredMessage, Millis)> = entries
             .iter()
             .zip(texts)
             .filter_map(|(entry, content)| match content {
-                Some(Content::Text(text)) => Some((serde_json::from_str(&text).ok()?, entry.at)),
-                Some(Content::Redacted) | None => None,
+                Some(StoredContent::Text(text)) => Some((serde_json::from_str(&text).ok()?, entry.at)),
+                Some(StoredContent::Redacted) | None => None,
             })
             .collect();
         anyhow::ensure!(!messages.is_empty(), "{} has no conversation: export it as jsonl", session.id());

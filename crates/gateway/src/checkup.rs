@@ -14,7 +14,7 @@ use countersign_policy_admin::{
 };
 use countersign_runtime::{
     models::{Api, Entry},
-    services::{BadService, HealthFailure, Services},
+    services::{BadService, HealthFailure, ServiceClient},
     tools::Sandbox,
 };
 use countersign_telegram::{self as telegram, Found, Unfit};
@@ -38,7 +38,7 @@ pub fn rules(config: &Config) -> Result<Vec<String>, RulesError> {
 pub fn usable(config: &Config) -> Vec<String> {
     let binding = config.binding().err().map(|error| error.to_string());
     let tls = config.gateway.tls.as_ref().and_then(|tls| listen::load_tls(&tls.cert, &tls.key).err());
-    let services = Services::new(house::services(config)).err().map(|error| error.to_string());
+    let services = ServiceClient::new(house::services(config)).err().map(|error| error.to_string());
     binding.into_iter().chain(tls.map(|error| error.to_string())).chain(services).collect()
 }
 
@@ -65,8 +65,8 @@ pub fn sandbox(config: &Config) -> Sandbox {
 /// # Errors
 /// [`BadService`] if one cannot be asked at all.
 pub async fn services(config: &Config) -> Result<Vec<(String, Result<(), HealthFailure>)>, BadService> {
-    let services = Services::new(house::services(config))?;
-    let asked = config.services.iter().map(|one| async { (one.name.clone(), services.health(&one.name).await) });
+    let services = ServiceClient::new(house::services(config))?;
+    let asked = config.services.iter().map(|one| async { (one.name.clone(), services.check_health(&one.name).await) });
     Ok(futures_util::future::join_all(asked).await)
 }
 

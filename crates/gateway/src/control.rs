@@ -12,7 +12,7 @@ use countersign_core::{
     gate::{self, AnswerError, ApprovalScope, GateReply},
     id::{GateId, PrincipalId},
 };
-use countersign_runtime::{Handle, Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 use countersign_view::{
     decisions::{self, denials, enough, find, listed, read},
     gate_row::pending,
@@ -96,15 +96,15 @@ pub enum Answered {
 }
 
 /// Answers one request.
-pub async fn answer(handle: &Handle, request: Request, by: &PrincipalId) -> Answered {
+pub async fn answer(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Answered {
     match decide(handle, request, by).await {
         Ok(value) => Answered::Ok(value),
         Err(problem) => Answered::Error(problem),
     }
 }
 
-async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<Value, String> {
-    let source = handle.source(Lane::Result);
+async fn decide(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Result<Value, String> {
+    let source = handle.source(InboxLane::Result);
     match request {
         Request::Gates | Request::Watch => read(&source, |engine| json!(pending(engine))).await,
         Request::Gate { id } => shown(&source, id).await,
@@ -135,7 +135,7 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
 }
 
 /// The row of a gate that waits, or what became of it.
-async fn shown(source: &countersign_runtime::Source, id: String) -> Result<Value, String> {
+async fn shown(source: &countersign_runtime::CommandSource, id: String) -> Result<Value, String> {
     let wanted = id.clone();
     match (read(source, move |engine| find(engine, &wanted).map(|row| json!(row))).await?, GateId::parse(&id)) {
         // One that was resolved a while ago is found by its whole id only.
@@ -149,7 +149,7 @@ async fn shown(source: &countersign_runtime::Source, id: String) -> Result<Value
 }
 
 async fn resolve(
-    source: &countersign_runtime::Source,
+    source: &countersign_runtime::CommandSource,
     id: &str,
     answer: GateReply,
     by: &PrincipalId,
@@ -164,7 +164,7 @@ async fn resolve(
     };
     let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
     let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| match refused {
-        Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by })) => {
+        OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
             format!("{gate} is already resolved: {}{by}", countersign_view::record::resolved(&resolution))
         }

@@ -4,15 +4,15 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use countersign_config::Config;
 use countersign_runtime::{
-    Clock, Dice,
-    store::{self, AnyLog, SqliteLog, View},
-    system_dice,
+    Clock, Entropy,
+    store::{self, AnyLog, LogView, SqliteLog},
+    system_entropy,
 };
 
 use crate::serve_error::ServeError;
 
 /// Opens the record of a gateway with these views, once nothing else stands in its way.
-pub type OpenRecord = Box<dyn FnOnce(&Config, Vec<Arc<dyn View>>) -> Result<AnyLog, ServeError> + Send>;
+pub type OpenRecord = Box<dyn FnOnce(&Config, Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> + Send>;
 
 /// What a gateway stands on. [`Ground::of_this_machine`] unless somebody plays the machine.
 pub struct Ground {
@@ -23,13 +23,13 @@ pub struct Ground {
     /// What time it is.
     pub clock: Clock,
     /// Where ids come from.
-    pub dice: Dice,
+    pub dice: Entropy,
 }
 
 impl Ground {
     /// The machine's own clock and chance, and the record in the file that the settings name.
     pub fn of_this_machine(program: PathBuf) -> Self {
-        Self { program, record: Box::new(open_file), clock: Clock::system(), dice: system_dice() }
+        Self { program, record: Box::new(open_file), clock: Clock::system(), dice: system_entropy() }
     }
 }
 
@@ -39,10 +39,10 @@ impl fmt::Debug for Ground {
     }
 }
 
-fn open_file(config: &Config, views: Vec<Arc<dyn View>>) -> Result<AnyLog, ServeError> {
+fn open_file(config: &Config, views: Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> {
     let path = &config.storage.log;
     // Space for the end of what was begun when the disk is full.
     let ballast = Some(path.with_extension("ballast"));
-    let opened = SqliteLog::open(path, store::Options { ballast, views, ..store::Options::default() });
+    let opened = SqliteLog::open(path, store::LogOptions { ballast, views, ..store::LogOptions::default() });
     opened.map(Into::into).map_err(|problem| ServeError::Log { path: path.clone(), problem })
 }

@@ -13,20 +13,20 @@ pub(super) fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Er
 }
 
 /// Why a record was not opened, with the file, and with what helps where it is known.
-pub(super) fn unopened(path: &Path, problem: &store::OpenError) -> String {
+pub(super) fn unopened(path: &Path, problem: &store::LogOpenError) -> String {
     let named =
         |why: String| if why.contains(&*path.to_string_lossy()) { why } else { format!("{}: {why}", path.display()) };
     match problem {
-        store::OpenError::Owned { .. } => {
+        store::LogOpenError::Owned { .. } => {
             format!("another gateway runs with this data directory: {problem}. Stop it, or name another with --data")
         }
-        store::OpenError::Corrupt { cause, .. } => {
+        store::LogOpenError::Corrupt { cause, .. } => {
             format!(
                 "{}. The record is damaged, or the file is none: `countersign doctor` says what helps",
                 named(cause.to_string())
             )
         }
-        store::OpenError::Io { cause, .. } => named(cause.to_string()),
+        store::LogOpenError::Io { cause, .. } => named(cause.to_string()),
         problem => named(problem.to_string()),
     }
 }

@@ -19,8 +19,8 @@ use countersign_core::{
 };
 use countersign_policy_admin::{household, service_tools};
 use countersign_runtime::{
-    Chosen, Fired, Host, Served, SummaryPrompts, Wing,
-    services::{self, Outcome, Services, ToolCall},
+    DueFiring, EnvironmentFor, ResolvedModel, RunEnvironment, ServiceOutcome, SummaryPrompts,
+    services::{self, ServiceCall, ServiceCallOutcome, ServiceClient},
     tools::{GatewaySecrets, ToolContext, ToolRegistry},
 };
 use countersign_telegram as telegram;
@@ -29,11 +29,11 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 /// The tools of services by name, each with its service.
-type Calls = BTreeMap<String, (String, ToolCall)>;
+type Calls = BTreeMap<String, (String, ServiceCall)>;
 
 /// Services and their tools, and what the gateway's own runs work with.
 pub(super) struct House {
-    services: Arc<Services>,
+    services: Arc<ServiceClient>,
     calls: Calls,
     models: Arc<Models>,
     rooms: Arc<Workrooms>,
@@ -43,7 +43,7 @@ pub(super) struct House {
 
 impl House {
     pub(super) fn new(
-        services: Arc<Services>,
+        services: Arc<ServiceClient>,
         config: &Config,
         models: Arc<Models>,
         rooms: Arc<Workrooms>,
@@ -57,24 +57,24 @@ impl House {
     }
 }
 
-impl Host for House {
-    fn guest(&self, session: &SessionId) -> Option<Arc<dyn Host>> {
+impl RunEnvironment for House {
+    fn hosted_environment(&self, session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
         self.guests.of(session)
     }
 
-    fn wing(&self, session: &SessionId, run: Option<RunId>) -> Wing {
+    fn environment_for(&self, session: &SessionId, run: Option<RunId>) -> EnvironmentFor {
         self.wings.of(session, run)
     }
 
-    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+    fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         self.models.choose(model)
     }
 
-    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+    fn usable_models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
         self.models.usable(|_| false)
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::clone(self.rooms.registry())
     }
 
@@ -82,25 +82,29 @@ impl Host for House {
         self.rooms.system_prompt(cwd, tools)
     }
 
-    fn context(&self, session: &SessionId, cwd: &str) -> ToolContext {
+    fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
         self.rooms.context(session, cwd)
     }
 
-    fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
+    fn fire_job<'a>(&'a self, fired: &'a DueFiring) -> BoxFuture<'a, schedule::Command> {
         self.wings.fire(fired).boxed()
     }
 
-    fn serve<'a>(&'a self, content: &'a CallDetails, cancel: CancellationToken) -> BoxFuture<'a, Served> {
+    fn call_service<'a>(
+        &'a self,
+        content: &'a CallDetails,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'a, ServiceOutcome> {
         async move {
             let Some((service, call)) = self.calls.get(&*content.tool) else {
-                return Served::NotBegun(format!("Unknown tool: {}", content.tool));
+                return ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool));
             };
             match self.services.run(service, call, &content.arguments, cancel).await {
-                Outcome::Done(value) => Served::Done(value.to_string()),
-                Outcome::Failed { text } => Served::Failed(text),
-                Outcome::NotBegun { text } => Served::NotBegun(text),
-                Outcome::InDoubt { text } => Served::InDoubt(text),
-                Outcome::Invalid(refused) => Served::NotBegun(refused.to_string()),
+                ServiceCallOutcome::Done(value) => ServiceOutcome::Done(value.to_string()),
+                ServiceCallOutcome::Failed { text } => ServiceOutcome::Failed(text),
+                ServiceCallOutcome::NotBegun { text } => ServiceOutcome::NotBegun(text),
+                ServiceCallOutcome::InDoubt { text } => ServiceOutcome::InDoubt(text),
+                ServiceCallOutcome::Invalid(refused) => ServiceOutcome::NotBegun(refused.to_string()),
             }
         }
         .boxed()
@@ -112,27 +116,27 @@ impl Host for House {
 }
 
 /// The services of a configuration as they are called.
-pub(super) fn services(config: &Config) -> Vec<services::Service> {
-    let services = config.services.iter().map(|service| services::Service {
+pub(super) fn services(config: &Config) -> Vec<services::ServiceDefinition> {
+    let services = config.services.iter().map(|service| services::ServiceDefinition {
         name: service.name.clone(),
         base_url: service.url.clone(),
         auth: match &service.auth {
-            Auth::Bearer { token } => services::Auth::Bearer(token.clone()),
-            Auth::Header { name, token } => services::Auth::Header { name: name.clone(), token: token.clone() },
-            Auth::Query { param, token } => services::Auth::Query { param: param.clone(), token: token.clone() },
+            Auth::Bearer { token } => services::ServiceAuth::Bearer(token.clone()),
+            Auth::Header { name, token } => services::ServiceAuth::Header { name: name.clone(), token: token.clone() },
+            Auth::Query { param, token } => services::ServiceAuth::Query { param: param.clone(), token: token.clone() },
             Auth::Basic { username, password } => {
-                services::Auth::Basic { user: username.clone(), password: password.clone() }
+                services::ServiceAuth::Basic { user: username.clone(), password: password.clone() }
             }
-            Auth::None => services::Auth::None,
+            Auth::None => services::ServiceAuth::None,
         },
-        health: services::Health {
+        health: services::HealthCheck {
             method: service.health.method.clone(),
             path: service.health.path.clone(),
             expect_status: service.health.expect_status,
         },
         errors: service.errors.clone(),
         other_errors: service.other_errors.clone(),
-        limits: services::Limits {
+        limits: services::ServiceLimits {
             // Each tool has its own.
             timeout: std::time::Duration::from_secs(300),
             response: 1 << 20,

@@ -22,7 +22,7 @@ use countersign_http::{
     reply::{self, Problem},
     web::{Auth, METRICS, Routes},
 };
-use countersign_runtime::Handle;
+use countersign_runtime::OwnerHandle;
 use countersign_telegram::Reporter;
 
 /// The form of what is told.
@@ -31,7 +31,7 @@ const FORM: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The parts of a gateway that figures are taken from.
 pub(crate) struct MetricsContext {
     /// The owner of the record.
-    pub(crate) handle: Handle,
+    pub(crate) handle: OwnerHandle,
     /// Logins and tokens.
     pub auth: Arc<Auth>,
     /// When the gateway started.
@@ -54,7 +54,7 @@ async fn metrics(State(context): State<Arc<MetricsContext>>) -> Response {
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer").reply(METRICS);
     };
     let mut told =
-        reply::plain(StatusCode::OK, FORM, text::write(list::ALL, &seen, context.handle.meters()).into_bytes());
+        reply::plain(StatusCode::OK, FORM, text::write(list::ALL, &seen, context.handle.metrics()).into_bytes());
     told.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FORM));
     told
 }

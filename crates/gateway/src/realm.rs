@@ -31,7 +31,7 @@ use countersign_http::{
     web::Auth,
 };
 use countersign_policy_admin::rulebook::Rulebook;
-use countersign_runtime::{Handle, Lane, Options, Refused, store::View};
+use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
 use countersign_telegram::{self as telegram, Ear, Reporter, Telegram};
 use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
@@ -83,7 +83,7 @@ pub struct Realm {
     config: Arc<Config>,
     notice: Notice,
     url: String,
-    handle: Handle,
+    handle: OwnerHandle,
     agents: Arc<Door>,
     peers: Arc<gsv::Door>,
     hall: Arc<Hall>,
@@ -124,16 +124,16 @@ impl Realm {
             Arc::clone(&wings),
         );
         let around = loaded.rules.path_context.clone();
-        let options = Options {
+        let options = OwnerOptions {
             rules: loaded.rules,
             resume: ResumeMode::Go,
             clock: clock.clone(),
-            dice,
-            host: Arc::new(house),
+            entropy: dice,
+            environment: Arc::new(house),
             merge: Duration::from_millis(50),
             idle: Some(IDLE),
         };
-        let handle = Handle::open(log, options).await?;
+        let handle = OwnerHandle::open(log, options).await?;
         let traces = collector.follow(&handle).await;
         let agents = Door::open(handle.clone(), clock.clone(), agents).await?;
         let furniture = Furniture {
@@ -265,7 +265,7 @@ impl Realm {
     }
 
     /// Returns the handle of its owner.
-    pub const fn handle(&self) -> &Handle {
+    pub const fn handle(&self) -> &OwnerHandle {
         &self.handle
     }
 
@@ -349,7 +349,7 @@ impl std::fmt::Debug for Realm {
 }
 
 /// What is kept beside the record for those who would otherwise read all of it.
-fn views() -> Vec<Arc<dyn View>> {
+fn views() -> Vec<Arc<dyn LogView>> {
     vec![
         Arc::new(SessionIndex),
         Arc::new(gsv::Registry),
@@ -362,14 +362,14 @@ fn views() -> Vec<Arc<dyn View>> {
 }
 
 /// Ends whatever waits, as the settings say.
-async fn deny_what_waits(handle: &Handle) {
-    let source = handle.source(Lane::Result);
-    let waiting = source.read(|engine| engine.state().pending_gates().map(Gate::id).collect::<Vec<_>>()).await;
+async fn deny_what_waits(handle: &OwnerHandle) {
+    let source = handle.source(InboxLane::Result);
+    let waiting = source.read_state(|engine| engine.state().pending_gates().map(Gate::id).collect::<Vec<_>>()).await;
     for gate in waiting.map(|(gates, _)| gates).unwrap_or_default() {
         let by = PrincipalId::new(telegram::SHUTDOWN);
         // Not a person's denial: the agent may ask again once the gateway is back.
-        let ended = source.ask(Command::Gate(gate::Command::Withdraw { gate, by })).await;
-        if matches!(ended, Err(Refused::NotRecorded(_) | Refused::Closed)) {
+        let ended = source.send_command(Command::Gate(gate::Command::Withdraw { gate, by })).await;
+        if matches!(ended, Err(OwnerError::NotRecorded(_) | OwnerError::Closed)) {
             return;
         }
     }

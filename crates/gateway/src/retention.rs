@@ -13,8 +13,8 @@ use countersign_config::Retention;
 use countersign_core::{engine::Engine, id::Lsn, time::Millis};
 use countersign_files::objects::ObjectStore;
 use countersign_runtime::{
-    Clock, Handle, Lane,
-    store::{Log as _, Partition, ReadError, WriteError},
+    Clock, InboxLane, OwnerHandle,
+    store::{Log as _, LogReadError, LogWriteError, Partition},
 };
 use tracing::{info, warn};
 
@@ -27,15 +27,15 @@ const BATCH: usize = 128;
 #[derive(Debug, thiserror::Error)]
 enum Broke {
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] LogReadError),
     #[error(transparent)]
-    Write(#[from] WriteError),
+    Write(#[from] LogWriteError),
     #[error("the gateway is closing")]
     Closing,
 }
 
 /// Removes what is too old, and again after each interval, until the owner ends.
-pub(crate) async fn keep(handle: Handle, clock: Clock, objects: ObjectStore, settings: Retention) {
+pub(crate) async fn keep(handle: OwnerHandle, clock: Clock, objects: ObjectStore, settings: Retention) {
     // Up to there nothing is left to be removed.
     let mut done = Lsn(0);
     loop {
@@ -62,7 +62,7 @@ pub(crate) async fn keep(handle: Handle, clock: Clock, objects: ObjectStore, set
 }
 
 /// Removes contents that are too old at `now`, from behind `done` on; how many there were.
-async fn contents(handle: &Handle, now: Millis, settings: &Retention, done: &mut Lsn) -> Result<usize, Broke> {
+async fn contents(handle: &OwnerHandle, now: Millis, settings: &Retention, done: &mut Lsn) -> Result<usize, Broke> {
     let before = |age: Option<Duration>| {
         age.map(|age| Millis(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))))
     };
@@ -70,7 +70,7 @@ async fn contents(handle: &Handle, now: Millis, settings: &Retention, done: &mut
     let Some(newest) = calls.max(gates) else { return Ok(0) };
     let (log, mut after, mut removed, mut may_advance) = (handle.log(), *done, 0, true);
     loop {
-        let page = log.read(Partition::ZERO, after, PAGE).await?;
+        let page = log.read_records(Partition::ZERO, after, PAGE).await?;
         let Some(last) = page.last().map(|stored| stored.lsn) else { return Ok(removed) };
         let needed = needed(handle).await.ok_or(Broke::Closing)?;
         let mut due = Vec::new();
@@ -101,12 +101,12 @@ async fn contents(handle: &Handle, now: Millis, settings: &Retention, done: &mut
     }
 }
 
-async fn remove(handle: &Handle, lsns: &[Lsn]) -> Result<usize, WriteError> {
+async fn remove(handle: &OwnerHandle, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
     let mut removed = 0;
     for batch in lsns.chunks(BATCH) {
-        removed += match handle.log().redact(Partition::ZERO, batch).await {
+        removed += match handle.log().redact_contents(Partition::ZERO, batch).await {
             // They cannot be read any more; the next removal, or the next pass, empties what is left in the file.
-            Err(WriteError::Lingers(_)) => batch.len(),
+            Err(LogWriteError::Lingers(_)) => batch.len(),
             other => other?,
         };
     }
@@ -114,7 +114,7 @@ async fn remove(handle: &Handle, lsns: &[Lsn]) -> Result<usize, WriteError> {
 }
 
 /// The positions of contents that somebody may still need; `None` if the owner has ended.
-async fn needed(handle: &Handle) -> Option<BTreeSet<Lsn>> {
+async fn needed(handle: &OwnerHandle) -> Option<BTreeSet<Lsn>> {
     let read = |engine: &Engine| {
         let state = engine.state();
         let open = state.calls().filter(|call| !call.is_over()).map(|call| call.content_lsn());
@@ -123,5 +123,5 @@ async fn needed(handle: &Handle) -> Option<BTreeSet<Lsn>> {
         let unreceived = unreceived.flat_map(|result| [result.proposed_lsn, result.lsn]);
         engine.wants_admitted().into_iter().chain(open).chain(unreceived).collect()
     };
-    handle.source(Lane::Request).read(read).await.map(|(needed, _)| needed)
+    handle.source(InboxLane::Request).read_state(read).await.map(|(needed, _)| needed)
 }

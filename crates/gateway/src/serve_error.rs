@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use countersign_config::BindError;
 use countersign_http::listen::TlsError;
 use countersign_policy_admin::rules_error::RulesError;
-use countersign_runtime::{Refused, services::BadService, store};
+use countersign_runtime::{OwnerError, services::BadService, store};
 use countersign_telegram::BadAddress;
 
 use crate::hints::unopened;
@@ -34,17 +34,17 @@ pub enum ServeError {
         /// The file.
         path: PathBuf,
         /// Why. It stands in the message already, and is no further cause.
-        problem: store::OpenError,
+        problem: store::LogOpenError,
     },
     /// The record cannot be worked with.
     #[error(transparent)]
-    Owner(#[from] countersign_runtime::OpenError),
+    Owner(#[from] countersign_runtime::OwnerOpenError),
     /// The messenger's address is none.
     #[error("messenger.telegram.api_url: {0}")]
     Messenger(#[from] BadAddress),
     /// A door could not be opened.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] OwnerError),
     /// What the environment says of traces has no meaning.
     #[cfg(feature = "otlp")]
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_runtime::Handle;
+use countersign_runtime::OwnerHandle;
 
 use crate::serve_error::ServeError;
 
@@ -41,7 +41,7 @@ impl Collector {
 
     /// Sends spans of what `handle` records from now on.
     #[cfg_attr(not(feature = "otlp"), allow(clippy::unused_async, reason = "with traces it waits for the owner"))]
-    pub(crate) async fn follow(self, handle: &Handle) -> Traces {
+    pub(crate) async fn follow(self, handle: &OwnerHandle) -> Traces {
         #[cfg(feature = "otlp")]
         return Traces {
             followed: match self.named {

@@ -56,7 +56,7 @@ pub(super) async fn serve(
             .on_upgrade(move |socket| {
                 let serving = door.serve(socket, guest, word);
                 async move {
-                    let _open = open_connections.gsv.held();
+                    let _open = open_connections.gsv.increment_guard();
                     serving.await;
                 }
             });
@@ -72,7 +72,7 @@ pub(super) async fn serve(
         .max_message_size(LARGEST_FRAME)
         .max_frame_size(LARGEST_FRAME)
         .on_upgrade(move |socket| async move {
-            let _open = open_connections.agent_gate.held();
+            let _open = open_connections.agent_gate.increment_guard();
             door.serve(socket, guest.from.ip(), guest.place).await;
         })
 }

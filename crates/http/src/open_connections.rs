@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_runtime::meters::Gauge;
+use countersign_runtime::metrics::Gauge;
 
 /// Counts of the open connections of one realm, by door.
 #[derive(Clone, Debug, Default)]

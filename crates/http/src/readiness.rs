@@ -5,8 +5,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use countersign_runtime::{
-    Handle, Lane,
-    store::{Head, Log as _, Partition, free_space},
+    InboxLane, OwnerHandle,
+    store::{Log as _, LogHead, Partition, free_space},
 };
 use tokio::{
     sync::Mutex,
@@ -23,14 +23,14 @@ const LEAST: u64 = 32 << 20;
 
 /// What looks.
 pub struct Readiness {
-    handle: Handle,
+    handle: OwnerHandle,
     folder: PathBuf,
     found: Mutex<Option<(Instant, Vec<&'static str>)>>,
 }
 
 impl Readiness {
     /// Of the gateway with that owner and data directory.
-    pub fn new(handle: Handle, folder: PathBuf) -> Self {
+    pub fn new(handle: OwnerHandle, folder: PathBuf) -> Self {
         Self { handle, folder, found: Mutex::new(None) }
     }
 
@@ -52,8 +52,8 @@ impl Readiness {
     }
 
     async fn owner(&self) -> Option<&'static str> {
-        let asked = self.handle.source(Lane::Request);
-        match timeout(PATIENCE, asked.read(|_| ())).await {
+        let asked = self.handle.source(InboxLane::Request);
+        match timeout(PATIENCE, asked.read_state(|_| ())).await {
             Ok(Some(_)) => None,
             Ok(None) => Some("the owner of the record has ended"),
             Err(_) => Some("the owner of the record does not answer in time"),
@@ -64,10 +64,10 @@ impl Readiness {
         let log = self.handle.log();
         let written = async {
             // A record that holds nothing yet has no file, and is not given one for being asked about.
-            if log.head(Partition::ZERO).await.map_err(|error| error.to_string())? == Head::EMPTY {
+            if log.head(Partition::ZERO).await.map_err(|error| error.to_string())? == LogHead::EMPTY {
                 return Ok(());
             }
-            log.probe().await.map_err(|error| error.to_string())
+            log.probe_write().await.map_err(|error| error.to_string())
         };
         match timeout(PATIENCE, written).await {
             Ok(Ok(())) => None,

@@ -24,7 +24,7 @@ use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::bail;
 use countersign_core::engine::{ActiveRules, ResumeMode};
-use countersign_runtime::{Clock, Options, system_dice};
+use countersign_runtime::{Clock, OwnerOptions, system_entropy};
 
 use crate::{fixture::scratch::Scratch, in_process::environment::IdleEnvironment};
 
@@ -62,13 +62,13 @@ pub(crate) fn yardstick(arguments: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 /// What an owner is opened with whose host is asked for nothing.
-fn options(rules: ActiveRules, folder: &Path) -> anyhow::Result<Options> {
-    Ok(Options {
+fn options(rules: ActiveRules, folder: &Path) -> anyhow::Result<OwnerOptions> {
+    Ok(OwnerOptions {
         rules,
         resume: ResumeMode::Wait,
         clock: Clock::system(),
-        dice: system_dice(),
-        host: Arc::new(IdleEnvironment::new(folder)?),
+        entropy: system_entropy(),
+        environment: Arc::new(IdleEnvironment::new(folder)?),
         merge: Duration::ZERO,
         idle: None,
     })

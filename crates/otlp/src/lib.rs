@@ -14,7 +14,7 @@ mod words;
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::engine::RecordedFact;
-use countersign_runtime::Handle;
+use countersign_runtime::OwnerHandle;
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
     task::JoinHandle,
@@ -53,11 +53,11 @@ impl Collector {
     }
 
     /// Tells it what `handle` records from now on. `None` if the gateway closes already.
-    pub async fn follow(self, handle: &Handle) -> Option<Traces> {
+    pub async fn follow(self, handle: &OwnerHandle) -> Option<Traces> {
         let Self { sampler, sender, receiver, exporter, dropped } = self;
         let mut tracer = Tracer::default();
         let span = move |recorded: &Arc<RecordedFact>| tracer.take(recorded).filter(|span| sampler.takes(span.trace));
-        let mut spans = handle.follow(span).await?;
+        let mut spans = handle.follow_facts(span).await?;
         tokio::spawn(async move {
             while let Some(span) = spans.next().await {
                 if sender.try_send(span).is_err() {

@@ -17,7 +17,7 @@ use countersign_core::{
     policy::Rule,
 };
 use countersign_files::replace::{FileAccess, replace_file};
-use countersign_runtime::{Handle, Lane, Refused, tools::regular};
+use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, tools::regular};
 use tokio::sync::Semaphore;
 
 use super::{household::Household, rules, rules_error::RulesError};
@@ -110,7 +110,7 @@ pub enum SaveError {
     Changed,
     /// It was not recorded. Nothing was saved.
     #[error("{0}")]
-    NotRecorded(Refused),
+    NotRecorded(OwnerError),
     /// It was saved, and the rules of before are in force.
     #[error("{0}")]
     NotInForce(String),
@@ -118,14 +118,14 @@ pub enum SaveError {
 
 /// The file, what it is about, and who works on it.
 pub struct Rulebook {
-    handle: Handle,
+    handle: OwnerHandle,
     path: PathBuf,
     household: Household,
     turn: Semaphore,
 }
 
 impl Rulebook {
-    pub fn new(handle: Handle, path: PathBuf, household: Household) -> Arc<Self> {
+    pub fn new(handle: OwnerHandle, path: PathBuf, household: Household) -> Arc<Self> {
         Arc::new(Self { handle, path, household, turn: Semaphore::new(1) })
     }
 
@@ -182,7 +182,7 @@ impl Rulebook {
             }
             let change = Some(draft.change.as_str().into());
             let edit = Command::EditRules { by, to: draft.rules.digest(), change };
-            book.handle.source(Lane::Request).ask(edit).await.map_err(SaveError::NotRecorded)?;
+            book.handle.source(InboxLane::Request).send_command(edit).await.map_err(SaveError::NotRecorded)?;
             let writer = Arc::clone(&book);
             let written = tokio::task::spawn_blocking(move || writer.write(&draft));
             written.await.unwrap_or(Err(SaveError::Draft(DraftError::Lost)))?;
@@ -196,17 +196,17 @@ impl Rulebook {
         let read = move || (book.path.exists(), rules::load(&book.path, &book.household));
         let (is_there, loaded) = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
         let loaded = loaded.map_err(|error| error.to_string())?;
-        let source = self.handle.source(Lane::Request);
+        let source = self.handle.source(InboxLane::Request);
         let has_rules = |engine: &Engine| engine.rules().compiled.rules().next().is_some();
-        if !is_there && source.read(has_rules).await.is_some_and(|(has_rules, _)| has_rules) {
+        if !is_there && source.read_state(has_rules).await.is_some_and(|(has_rules, _)| has_rules) {
             let file = self.path.display();
             return Err(format!("{file}: it is not there any more; a file without rules says that there are none"));
         }
         if let Some(by) = by {
             let edit = Command::EditRules { by, to: loaded.rules.digest(), change: None };
-            source.ask(edit).await.map_err(|refused| refused.to_string())?;
+            source.send_command(edit).await.map_err(|refused| refused.to_string())?;
         }
-        let taken = source.ask(Command::UseRules(Box::new(loaded.rules))).await;
+        let taken = source.send_command(Command::UseRules(Box::new(loaded.rules))).await;
         taken.map(|_| loaded.warnings).map_err(|refused| refused.to_string())
     }
 

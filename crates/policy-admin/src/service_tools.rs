@@ -17,7 +17,7 @@ use countersign_core::{
     },
     tool::{RepeatMode, Shell, ToolEffect},
 };
-use countersign_runtime::services::{self, ToolCall};
+use countersign_runtime::services::{self, ServiceCall};
 use countersign_view::{Protocol, principals};
 use serde_json::{Map, Value};
 
@@ -52,7 +52,8 @@ pub fn of(services: &[Service]) -> Tools {
     let tools = services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
     let told = |(service, tool): (&Service, &config::Tool)| {
         let call = call_of(tool);
-        let fits: Fits = Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
+        let fits: Fits =
+            Arc::new(move |arguments| call.check_arguments(arguments).map_err(|refused| refused.to_string()));
         let told = Tool {
             fits,
             description: tool.description.clone(),
@@ -69,15 +70,15 @@ pub fn of(services: &[Service]) -> Tools {
 }
 
 /// Returns what a call of a tool sends to its service.
-pub fn call_of(tool: &config::Tool) -> ToolCall {
-    ToolCall {
+pub fn call_of(tool: &config::Tool) -> ServiceCall {
+    ServiceCall {
         method: tool.request.method.clone(),
         path: tool.request.path.clone(),
         body_exclude: tool.request.body_exclude.clone(),
         query: tool.request.query.clone(),
         wrap: tool.wrap.clone(),
         idempotent: tool.idempotent,
-        limits: Some(services::Limits {
+        limits: Some(services::ServiceLimits {
             timeout: tool.timeout,
             response: usize::try_from(tool.max_response).unwrap_or(usize::MAX),
         }),

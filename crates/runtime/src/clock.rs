@@ -15,11 +15,11 @@ use countersign_core::time::Millis;
 #[derive(Clone, Debug)]
 pub struct Clock {
     base: Millis,
-    since: Since,
+    since: ClockOrigin,
 }
 
 #[derive(Clone, Debug)]
-enum Since {
+enum ClockOrigin {
     /// The machine's time since boot.
     Boot(Duration),
     /// The runtime's time, which tests pause and move, and how far the wall clock is ahead, in milliseconds.
@@ -29,12 +29,12 @@ enum Since {
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
-        Self { base: wall_time(), since: Since::Boot(boot_time()) }
+        Self { base: wall_time(), since: ClockOrigin::Boot(boot_time()) }
     }
 
     /// A clock that starts at `base` and follows the runtime's time. For tests, and for whoever brings a time of their own.
     pub fn starting_at(base: Millis) -> Self {
-        Self { base, since: Since::Runtime(tokio::time::Instant::now(), Arc::default()) }
+        Self { base, since: ClockOrigin::Runtime(tokio::time::Instant::now(), Arc::default()) }
     }
 
     /// The same clock, but never behind `last`, which a log holds already.
@@ -43,8 +43,8 @@ impl Clock {
         if self.now() < last {
             self.base = last;
             self.since = match self.since.clone() {
-                Since::Boot(_) => Since::Boot(boot_time()),
-                Since::Runtime(_, ahead) => Since::Runtime(tokio::time::Instant::now(), ahead),
+                ClockOrigin::Boot(_) => ClockOrigin::Boot(boot_time()),
+                ClockOrigin::Runtime(_, ahead) => ClockOrigin::Runtime(tokio::time::Instant::now(), ahead),
             };
         }
         self
@@ -53,29 +53,29 @@ impl Clock {
     /// Now.
     pub fn now(&self) -> Millis {
         let elapsed = match &self.since {
-            Since::Boot(start) => boot_time().saturating_sub(*start),
-            Since::Runtime(start, _) => start.elapsed(),
+            ClockOrigin::Boot(start) => boot_time().saturating_sub(*start),
+            ClockOrigin::Runtime(start, _) => start.elapsed(),
         };
         self.base + elapsed
     }
 
     /// What the wall clock shows, which somebody may set. Never behind 1970.
-    pub fn wall(&self) -> Millis {
+    pub fn wall_time(&self) -> Millis {
         match &self.since {
-            Since::Boot(_) => wall_time(),
-            Since::Runtime(_, ahead) => self.now().moved_by(ahead.load(Ordering::Relaxed)),
+            ClockOrigin::Boot(_) => wall_time(),
+            ClockOrigin::Runtime(_, ahead) => self.now().moved_by(ahead.load(Ordering::Relaxed)),
         }
     }
 
     /// How many milliseconds the wall clock is ahead of [`Clock::now`]; behind if negative.
-    pub fn ahead(&self) -> i64 {
+    pub fn ahead_millis(&self) -> i64 {
         let signed = |at: Millis| i64::try_from(at.0).unwrap_or(i64::MAX);
-        signed(self.wall()) - signed(self.now())
+        signed(self.wall_time()) - signed(self.now())
     }
 
     /// Sets the wall clock of a clock that follows the runtime's time. The machine's is not for us to set.
     pub fn set_ahead(&self, milliseconds: i64) {
-        if let Since::Runtime(_, ahead) = &self.since {
+        if let ClockOrigin::Runtime(_, ahead) = &self.since {
             ahead.store(milliseconds, Ordering::Relaxed);
         }
     }

@@ -6,10 +6,10 @@ mod frame_ring;
 mod live;
 mod ring;
 
-pub use contents::Contents;
+pub use contents::ContentCache;
 pub use fact_follower::FactFollower;
 pub use frame_ring::{FrameRing, RingFrame, RingGap, RingHead, RingLimit, RingReader};
-pub use live::{Live, LiveKind, Part};
-pub use ring::{Released, Subscriber};
+pub use live::{LiveKind, LivePartKind, LiveUpdate};
+pub use ring::{ReleasedItem, Subscriber};
 
-pub(crate) use ring::Ring;
+pub(crate) use ring::ReleaseRing;

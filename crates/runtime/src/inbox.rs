@@ -22,21 +22,21 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use reply::Replied;
-pub use reply::{NotRecorded, Refused, Reply};
-pub use source::Source;
+pub(crate) use reply::ReplyResult;
+pub use reply::{NotRecorded, OwnerError, OwnerReply};
+pub use source::CommandSource;
 
-use crate::deliver::Live;
+use crate::deliver::LiveUpdate;
 
 /// How much one source may have waiting.
 const DEPTH: usize = 256;
 
 /// Reads what a decided engine says of itself, in the order of its source.
-pub(crate) type Read = Box<dyn FnOnce(&Engine) -> Box<dyn FnOnce(u64) + Send> + Send>;
+pub(crate) type EngineRead = Box<dyn FnOnce(&Engine) -> Box<dyn FnOnce(u64) + Send> + Send>;
 
 /// What is taken first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum InboxLane {
     /// Answers, results and time.
     Result,
     /// Everything that asks for something.
@@ -44,19 +44,19 @@ pub enum Lane {
 }
 
 /// One thing that waits.
-pub(crate) enum Item {
+pub(crate) enum InboxItem {
     /// A command, and who wants to hear of it.
-    Command(Box<Command>, Option<oneshot::Sender<Replied>>),
+    Command(Box<Command>, Option<oneshot::Sender<ReplyResult>>),
     /// A question about the state, and what has to be at hand for it.
-    Read(Option<ResidencyScope>, Read),
+    Read(Option<ResidencyScope>, EngineRead),
     /// What the log says of something that was not at hand, or why it cannot be read.
     Fetched(ResidencyScope, Result<Vec<(Event, FactMeta)>, Arc<str>>),
     /// A frame that skips the log, but not the line.
-    Live(Live),
+    Live(LiveUpdate),
 }
 
-impl Item {
-    fn bytes(&self) -> usize {
+impl InboxItem {
+    fn byte_size(&self) -> usize {
         match self {
             Self::Command(command, _) => size::size_of(command),
             Self::Fetched(_, records) => records.as_ref().map_or(0, |records| records.len() * 64),
@@ -74,7 +74,7 @@ impl Item {
         matches!(self, Self::Command(command, _) if matches!(**command, Command::Schedule(_)))
     }
 
-    fn is_asked(&self) -> bool {
+    fn expects_reply(&self) -> bool {
         matches!(self, Self::Command(_, Some(_)))
     }
 
@@ -83,10 +83,10 @@ impl Item {
     }
 }
 
-pub(crate) struct Waiting {
-    pub(crate) item: Item,
+pub(crate) struct QueuedItem {
+    pub(crate) item: InboxItem,
     pub(crate) source: u64,
-    pub(crate) lane: Lane,
+    pub(crate) lane: InboxLane,
     /// When it came into the line.
     pub(crate) since: Instant,
     /// Held until the item is settled, which is what bounds the source.
@@ -94,8 +94,8 @@ pub(crate) struct Waiting {
 }
 
 #[derive(Default)]
-struct Queues {
-    by_source: BTreeMap<u64, VecDeque<Waiting>>,
+struct InboxQueues {
+    by_source: BTreeMap<u64, VecDeque<QueuedItem>>,
     /// Sources whose head is in that lane, in the order in which they became so.
     results: VecDeque<u64>,
     requests: VecDeque<u64>,
@@ -104,11 +104,11 @@ struct Queues {
     next_source: u64,
 }
 
-impl Queues {
+impl InboxQueues {
     fn line_up(&mut self, source: u64) {
         match self.by_source.get(&source).and_then(VecDeque::front).map(|waiting| waiting.lane) {
-            Some(Lane::Result) => self.results.push_back(source),
-            Some(Lane::Request) => self.requests.push_back(source),
+            Some(InboxLane::Result) => self.results.push_back(source),
+            Some(InboxLane::Request) => self.requests.push_back(source),
             None => {
                 self.by_source.remove(&source);
             }
@@ -119,7 +119,7 @@ impl Queues {
 /// Everything that waits for one owner.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    queues: Mutex<Queues>,
+    queues: Mutex<InboxQueues>,
     arrived: Notify,
     /// Whether every fact is worth a log.
     records_all: AtomicBool,
@@ -137,14 +137,14 @@ impl Inbox {
     }
 
     /// A new source. It is gone when it and what it had waiting are gone.
-    pub(crate) fn source(self: &Arc<Self>, lane: Lane) -> Source {
+    pub(crate) fn source(self: &Arc<Self>, lane: InboxLane) -> CommandSource {
         let mut queues = self.queues.lock();
         queues.next_source += 1;
-        Source { inbox: Arc::clone(self), id: queues.next_source, lane, room: Arc::new(Semaphore::new(DEPTH)) }
+        CommandSource { inbox: Arc::clone(self), id: queues.next_source, lane, room: Arc::new(Semaphore::new(DEPTH)) }
     }
 
     /// Up to `most` items and about `bytes` bytes: results first, but at least a quarter requests where there are any.
-    pub(crate) fn take(&self, most: usize, bytes: usize) -> Vec<Waiting> {
+    pub(crate) fn take_batch(&self, most: usize, bytes: usize) -> Vec<QueuedItem> {
         let mut queues = self.queues.lock();
         let mut taken = Vec::new();
         let mut size = 0;
@@ -157,7 +157,7 @@ impl Inbox {
             };
             let Some(source) = source else { break };
             if let Some(waiting) = queues.by_source.get_mut(&source).and_then(VecDeque::pop_front) {
-                size += waiting.item.bytes();
+                size += waiting.item.byte_size();
                 taken.push(waiting);
             }
             queues.line_up(source);
@@ -167,22 +167,22 @@ impl Inbox {
 
     /// Everything that can be served while nothing can be recorded. What is only told, results above all, waits on in its
     /// line: served past it, a request is refused and a read sees what is recorded, and for neither it matters.
-    pub(crate) fn take_served(&self) -> Vec<Waiting> {
-        self.take_all(|item| item.is_asked() || item.is_read())
+    pub(crate) fn take_served(&self) -> Vec<QueuedItem> {
+        self.take_all(|item| item.expects_reply() || item.is_read())
     }
 
     /// Every command that somebody waits for, past what stands before it.
-    pub(crate) fn take_asked(&self) -> Vec<Waiting> {
-        self.take_all(Item::is_asked)
+    pub(crate) fn take_expecting_reply(&self) -> Vec<QueuedItem> {
+        self.take_all(InboxItem::expects_reply)
     }
 
-    fn take_all(&self, is_wanted: impl Fn(&Item) -> bool) -> Vec<Waiting> {
+    fn take_all(&self, is_selected: impl Fn(&InboxItem) -> bool) -> Vec<QueuedItem> {
         let mut queues = self.queues.lock();
         let mut taken = Vec::new();
         for queue in queues.by_source.values_mut() {
-            let (served, left) = std::mem::take(queue).into_iter().partition(|waiting| is_wanted(&waiting.item));
+            let (served, left) = std::mem::take(queue).into_iter().partition(|waiting| is_selected(&waiting.item));
             *queue = left;
-            taken.extend::<VecDeque<Waiting>>(served);
+            taken.extend::<VecDeque<QueuedItem>>(served);
         }
         queues.results.clear();
         queues.requests.clear();
@@ -194,7 +194,7 @@ impl Inbox {
     }
 
     /// Puts items back to the heads of their sources, in the order in which they were taken.
-    pub(crate) fn put_back(&self, items: Vec<Waiting>) {
+    pub(crate) fn put_back(&self, items: Vec<QueuedItem>) {
         let mut queues = self.queues.lock();
         for waiting in items.into_iter().rev() {
             let source = waiting.source;
@@ -205,7 +205,7 @@ impl Inbox {
         }
     }
 
-    pub(crate) async fn arrived(&self) {
+    pub(crate) async fn wait_for_item(&self) {
         self.arrived.notified().await;
     }
 
@@ -215,7 +215,7 @@ impl Inbox {
     }
 
     /// How much waits in all lines together.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn queued_count(&self) -> usize {
         self.queues.lock().by_source.values().map(VecDeque::len).sum()
     }
 
@@ -239,12 +239,12 @@ impl Inbox {
         self.queues.lock().closed
     }
 
-    fn put(&self, waiting: Waiting) -> bool {
+    fn enqueue_item(&self, waiting: QueuedItem) -> bool {
         let source = waiting.source;
         {
             let mut queues = self.queues.lock();
             // What is in flight may still say what became of it.
-            if queues.ended || queues.closed && waiting.lane == Lane::Request {
+            if queues.ended || queues.closed && waiting.lane == InboxLane::Request {
                 return false;
             }
             let queue = queues.by_source.entry(source).or_default();

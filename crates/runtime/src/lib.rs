@@ -6,7 +6,7 @@ mod clock;
 mod deliver;
 mod inbox;
 mod message_content;
-pub mod meters;
+pub mod metrics;
 mod owner;
 mod peers;
 pub mod services;
@@ -17,14 +17,14 @@ pub use countersign_models as models;
 pub use countersign_store as store;
 pub use countersign_tools as tools;
 pub use deliver::{
-    Contents, FactFollower, FrameRing, Live, LiveKind, Part, Released, RingFrame, RingGap, RingHead, RingLimit,
-    RingReader, Subscriber,
+    ContentCache, FactFollower, FrameRing, LiveKind, LivePartKind, LiveUpdate, ReleasedItem, RingFrame, RingGap,
+    RingHead, RingLimit, RingReader, Subscriber,
 };
-pub use inbox::{Lane, NotRecorded, Refused, Reply, Source};
-pub use message_content::estimated;
-pub use owner::{Dice, Handle, OpenError, Options, inspect, record, system_dice};
-pub use peers::{Errand, Exchange, Heard, Late, Link, Order, Peers, Words};
+pub use inbox::{CommandSource, InboxLane, NotRecorded, OwnerError, OwnerReply};
+pub use message_content::estimate_message_tokens;
+pub use owner::{Entropy, OwnerHandle, OwnerOpenError, OwnerOptions, encode_record, inspect_log, system_entropy};
+pub use peers::{LateResult, PeerCall, PeerExchange, PeerLink, PeerOrder, PeerRegistry, PeerTexts, ResultTiming};
 pub use work::{
-    Chosen, Fired, Host, Memories, NoSummaries, Served, SilentRetries, SummaryPrompts, SummaryRequests, Wing,
-    note_down, reference,
+    DueFiring, EnvironmentFor, MemoryRequest, NoSummaries, ResolvedModel, RunEnvironment, ServiceOutcome,
+    SilentRetries, SummaryPrompts, SummaryRequests, model_ref, note_down,
 };

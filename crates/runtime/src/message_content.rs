@@ -11,18 +11,20 @@ use countersign_tools::CallOutput;
 use serde_json::json;
 
 /// A message as content.
-pub(crate) fn said(message: &StoredMessage) -> MessageContent {
+pub(crate) fn encode_message(message: &StoredMessage) -> MessageContent {
     let content: Arc<str> = serde_json::to_string(message).expect("messages are plain data with text keys").into();
-    let tokens = estimated(message).unwrap_or_else(|| estimate_tokens(content.len()));
+    let tokens = estimate_message_tokens(message).unwrap_or_else(|| estimate_tokens(content.len()));
     MessageContent { content, tokens }
 }
 
 /// About how many tokens a message takes, where that is less than all that is written of it.
-pub fn estimated(message: &StoredMessage) -> Option<u64> {
+pub fn estimate_message_tokens(message: &StoredMessage) -> Option<u64> {
     Some(match message {
-        StoredMessage::Assistant(assistant) => estimate(&assistant.content),
-        StoredMessage::ToolResult(result) => estimate(&result.content),
-        StoredMessage::User(said) | StoredMessage::Developer(said) => estimate(&said.content),
+        StoredMessage::Assistant(assistant) => estimate_block_tokens(&assistant.content),
+        StoredMessage::ToolResult(result) => estimate_block_tokens(&result.content),
+        StoredMessage::User(user_message) | StoredMessage::Developer(user_message) => {
+            estimate_block_tokens(&user_message.content)
+        }
         StoredMessage::BashExecution(_)
         | StoredMessage::CompactionSummary(_)
         | StoredMessage::BranchSummary(_)
@@ -34,7 +36,7 @@ pub fn estimated(message: &StoredMessage) -> Option<u64> {
 /// An image counts as so many tokens, whatever its bytes.
 const IMAGE_TOKENS: u64 = 1200;
 
-fn estimate(blocks: &[MessageBlock]) -> u64 {
+fn estimate_block_tokens(blocks: &[MessageBlock]) -> u64 {
     let tokens = blocks.iter().map(|block| match block {
         MessageBlock::Text(text) => estimate_tokens(text.text.len()),
         MessageBlock::Thinking(thinking) => estimate_tokens(thinking.thinking.len()),
@@ -49,7 +51,7 @@ fn estimate(blocks: &[MessageBlock]) -> u64 {
 }
 
 /// What a tool gave back, as the model is told it.
-pub(crate) fn returned(tool: &str, tool_call_id: &str, output: CallOutput) -> CallResult {
+pub(crate) fn encode_tool_result(tool: &str, tool_call_id: &str, output: CallOutput) -> CallResult {
     let message = StoredMessage::ToolResult(ToolResult {
         tool_call_id: tool_call_id.to_owned(),
         tool_name: tool.to_owned(),
@@ -59,7 +61,7 @@ pub(crate) fn returned(tool: &str, tool_call_id: &str, output: CallOutput) -> Ca
         ..ToolResult::default()
     });
     CallResult {
-        message: said(&message),
+        message: encode_message(&message),
         error: output.is_error,
         open_tasks: None,
         folder: None,

@@ -1,25 +1,25 @@
 //! The owner: one task that owns the state of one log. Sources bring commands, a batch becomes durable, and only then does anything leave.
 
+mod fact_tracing;
 mod handle;
 mod open;
 mod parking;
 mod record;
 mod snapshots;
 mod step;
-mod told;
 
 use std::sync::Arc;
 
 use countersign_core::engine::{ActiveRules, ResumeMode};
 
-pub use handle::Handle;
-pub use open::{OpenError, inspect};
-pub use record::record;
+pub use handle::OwnerHandle;
+pub use open::{OwnerOpenError, inspect_log};
+pub use record::encode_record;
 
-use crate::{Clock, work::Host};
+use crate::{Clock, work::RunEnvironment};
 
 /// What an owner is opened with.
-pub struct Options {
+pub struct OwnerOptions {
     /// The rules in force.
     pub rules: ActiveRules,
     /// Whether work that a restart interrupted goes on by itself.
@@ -27,9 +27,9 @@ pub struct Options {
     /// Where time comes from.
     pub clock: Clock,
     /// Where the dice are: 16 random bytes a call.
-    pub dice: Dice,
+    pub entropy: Entropy,
     /// What work needs: models, tools, prompts.
-    pub host: Arc<dyn Host>,
+    pub environment: Arc<dyn RunEnvironment>,
     /// How long deltas of one block are gathered before they are released; zero releases each at once.
     pub merge: std::time::Duration,
     /// How long a session in which nothing works or waits stays in memory; absent: as long as the owner lives.
@@ -37,10 +37,10 @@ pub struct Options {
 }
 
 /// Rolls 16 random bytes.
-pub type Dice = Arc<dyn Fn() -> [u8; 16] + Send + Sync>;
+pub type Entropy = Arc<dyn Fn() -> [u8; 16] + Send + Sync>;
 
 /// The machine's dice.
-pub fn system_dice() -> Dice {
+pub fn system_entropy() -> Entropy {
     Arc::new(|| {
         let mut seed = [0; 16];
         // Without randomness two processes could give the same ids; there is no way to go on.

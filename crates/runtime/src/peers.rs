@@ -36,44 +36,44 @@ use countersign_tools::CallOutput;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{inbox::Source, message_content::returned};
+use crate::{inbox::CommandSource, message_content::encode_tool_result};
 
 /// The lines of all peers of one door. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Peers(Arc<Mutex<Lines>>);
+pub struct PeerRegistry(Arc<Mutex<PeerConnections>>);
 
 #[derive(Debug, Default)]
-struct Lines {
+struct PeerConnections {
     opened: u64,
-    open: BTreeMap<PeerId, (PeerLine, mpsc::UnboundedSender<Order>)>,
+    open: BTreeMap<PeerId, (PeerLine, mpsc::UnboundedSender<PeerOrder>)>,
 }
 
 /// What is to be done on a line.
-pub enum Order {
+pub enum PeerOrder {
     /// A call is to be done.
-    Do(Box<Errand>),
+    Do(Box<PeerCall>),
     /// A call that the peer had on an earlier line is asked about. It must not be done.
-    Ask(Box<Errand>),
+    Ask(Box<PeerCall>),
     /// Nobody waits for this call any more.
     Stop(CallId),
 }
 
 /// A call that a peer is to do.
-pub struct Errand {
+pub struct PeerCall {
     /// Which.
     pub call: CallId,
     /// The session that it belongs to.
     pub session: SessionId,
     /// What is wanted.
     pub content: Arc<CallDetails>,
-    taken: oneshot::Sender<Taken>,
+    taken: oneshot::Sender<CallAcceptance>,
     patience: Option<Duration>,
-    results: Source,
+    results: CommandSource,
 }
 
 /// What a model is told of a call that was sent and brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct PeerTexts {
     /// It was stopped.
     pub stopped: String,
     /// The connection is gone.
@@ -83,48 +83,48 @@ pub struct Words {
 }
 
 /// What became of an errand.
-pub(crate) enum Taken {
+pub(crate) enum CallAcceptance {
     Sent {
-        words: Words,
+        words: PeerTexts,
         patience: Option<Duration>,
         updates: watch::Receiver<Option<CallOutput>>,
-        end: oneshot::Receiver<Fate>,
+        end: oneshot::Receiver<PeerOutcome>,
     },
     Refused(String),
 }
 
 /// What a peer says that a call came to.
-pub(crate) enum Fate {
+pub(crate) enum PeerOutcome {
     Done { output: CallOutput, left_behind: Option<Arc<str>> },
     NotBegun(String),
     Lost(String),
 }
 
 /// A call that a peer has.
-pub struct Exchange {
+pub struct PeerExchange {
     call: CallId,
     content: Arc<CallDetails>,
     latest: watch::Sender<Option<CallOutput>>,
-    end: oneshot::Sender<Fate>,
-    results: Source,
+    end: oneshot::Sender<PeerOutcome>,
+    results: CommandSource,
 }
 
 /// A call that nobody waits for any more, of which its peer may yet say something.
-pub struct Late {
+pub struct LateResult {
     call: CallId,
-    of: Of,
-    results: Source,
+    tool_call: ToolCallRef,
+    results: CommandSource,
 }
 
 /// What of a call its result says. The rest of what was wanted may be large.
-struct Of {
+struct ToolCallRef {
     tool: Arc<str>,
     tool_call_id: Arc<str>,
 }
 
 /// Whether a result counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ResultTiming {
     /// It did.
     InTime,
     /// The call had ended before. The result is recorded beside it and changes nothing.
@@ -132,24 +132,24 @@ pub enum Heard {
 }
 
 /// A connection over which a peer can be given work.
-pub struct Link {
+pub struct PeerLink {
     peer: PeerId,
     line: PeerLine,
     // Bounded by what is in flight: a call has at most two orders.
-    orders: mpsc::UnboundedReceiver<Order>,
-    peers: Peers,
-    results: Source,
+    orders: mpsc::UnboundedReceiver<PeerOrder>,
+    peers: PeerRegistry,
+    results: CommandSource,
 }
 
-impl Peers {
+impl PeerRegistry {
     /// Opens a line to a peer, in the place of the one that it has. Work that waits for the peer begins once that is recorded;
     /// `results` is a source of the result lane.
-    pub async fn open(&self, peer: PeerId, results: Source) -> Link {
+    pub async fn open(&self, peer: PeerId, results: CommandSource) -> PeerLink {
         self.open_to(peer, PeerMemory::Forgets, results).await
     }
 
     /// The same to a peer of which it is known whether it notes what becomes of calls.
-    pub async fn open_to(&self, peer: PeerId, memory: PeerMemory, results: Source) -> Link {
+    pub async fn open_to(&self, peer: PeerId, memory: PeerMemory, results: CommandSource) -> PeerLink {
         let (sender, orders) = mpsc::unbounded_channel();
         let line = {
             let mut lines = self.0.lock();
@@ -158,17 +158,17 @@ impl Peers {
             lines.open.insert(peer.clone(), (line, sender));
             line
         };
-        results.tell(Command::Peer(peer::Command::Came { peer: peer.clone(), line, memory })).await;
-        Link { peer, line, orders, peers: self.clone(), results }
+        results.post_command(Command::Peer(peer::Command::Came { peer: peer.clone(), line, memory })).await;
+        PeerLink { peer, line, orders, peers: self.clone(), results }
     }
 
     /// The way to a line, if it is still that of its peer.
-    pub(crate) fn on(&self, peer: &PeerId, line: PeerLine) -> Option<mpsc::UnboundedSender<Order>> {
+    pub(crate) fn sender_for(&self, peer: &PeerId, line: PeerLine) -> Option<mpsc::UnboundedSender<PeerOrder>> {
         let lines = self.0.lock();
         lines.open.get(peer).filter(|(open, _)| *open == line).map(|(_, sender)| sender.clone())
     }
 
-    fn shut(&self, peer: &PeerId, line: PeerLine) {
+    fn remove_line(&self, peer: &PeerId, line: PeerLine) {
         let mut lines = self.0.lock();
         if lines.open.get(peer).is_some_and(|(open, _)| *open == line) {
             lines.open.remove(peer);
@@ -176,11 +176,11 @@ impl Peers {
     }
 }
 
-impl Link {
+impl PeerLink {
     /// Waits for the next order. `None` once another line of the same peer took its place.
     ///
     /// *Cancellation*: a future that is dropped loses no order.
-    pub async fn next(&mut self) -> Option<Order> {
+    pub async fn next(&mut self) -> Option<PeerOrder> {
         self.orders.recv().await
     }
 
@@ -189,49 +189,49 @@ impl Link {
         let (peer, line) = (self.peer.clone(), self.line);
         let results = self.results.clone();
         drop(self);
-        results.tell(Command::Peer(peer::Command::Gone { peer, line })).await;
+        results.post_command(Command::Peer(peer::Command::Gone { peer, line })).await;
     }
 }
 
-impl Drop for Link {
+impl Drop for PeerLink {
     fn drop(&mut self) {
-        self.peers.shut(&self.peer, self.line);
+        self.peers.remove_line(&self.peer, self.line);
     }
 }
 
-impl Errand {
+impl PeerCall {
     pub(crate) fn new(
         call: CallId,
         session: SessionId,
         content: Arc<CallDetails>,
-        results: Source,
-    ) -> (Self, oneshot::Receiver<Taken>) {
+        results: CommandSource,
+    ) -> (Self, oneshot::Receiver<CallAcceptance>) {
         let (taken, receiver) = oneshot::channel();
         (Self { call, session, content, taken, patience: None, results }, receiver)
     }
 
     /// The same, of which the peer may say nothing for so long, in place of what the session's settings say.
     #[must_use]
-    pub fn within(self, patience: Duration) -> Self {
+    pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self }
     }
 
     /// Notes that it leaves now. `None` if nobody waits for it any more: then it must not be sent.
-    pub fn sent(self, words: Words) -> Option<Exchange> {
+    pub fn mark_sent(self, words: PeerTexts) -> Option<PeerExchange> {
         let (latest, updates) = watch::channel(None);
         let (sender, end) = oneshot::channel();
-        self.taken.send(Taken::Sent { words, patience: self.patience, updates, end }).ok()?;
-        Some(Exchange { call: self.call, content: self.content, latest, end: sender, results: self.results })
+        self.taken.send(CallAcceptance::Sent { words, patience: self.patience, updates, end }).ok()?;
+        Some(PeerExchange { call: self.call, content: self.content, latest, end: sender, results: self.results })
     }
 
     /// Ends it unsent, for it cannot be done: what the model is told.
     pub fn refuse(self, why: impl Into<String>) {
         // Nobody hears it whose call was stopped.
-        let _ = self.taken.send(Taken::Refused(why.into()));
+        let _ = self.taken.send(CallAcceptance::Refused(why.into()));
     }
 }
 
-impl Exchange {
+impl PeerExchange {
     /// Which call it is.
     pub fn call(&self) -> CallId {
         self.call
@@ -243,59 +243,65 @@ impl Exchange {
     }
 
     /// Hands on all output so far. Each one replaces the one before.
-    pub fn update(&self, output: CallOutput) {
+    pub fn send_update(&self, output: CallOutput) {
         self.latest.send_replace(Some(output));
     }
 
     /// Ends the call with what the peer says it came to.
-    pub async fn end(self, output: CallOutput) -> Heard {
+    pub async fn end_with(self, output: CallOutput) -> ResultTiming {
         self.end_leaving(output, None).await
     }
 
     /// The same of a call of which something goes on at the peer, under the peer's name for it.
-    pub async fn end_leaving(self, output: CallOutput, left_behind: Option<Arc<str>>) -> Heard {
-        let Err(fate) = self.end.send(Fate::Done { output, left_behind }) else { return Heard::InTime };
-        if let Fate::Done { output, .. } = fate {
-            Late { call: self.call, of: Of::content(&self.content), results: self.results }.tell(output).await;
+    pub async fn end_leaving(self, output: CallOutput, left_behind: Option<Arc<str>>) -> ResultTiming {
+        let Err(fate) = self.end.send(PeerOutcome::Done { output, left_behind }) else { return ResultTiming::InTime };
+        if let PeerOutcome::Done { output, .. } = fate {
+            LateResult { call: self.call, tool_call: ToolCallRef::from_content(&self.content), results: self.results }
+                .send_output(output)
+                .await;
         }
-        Heard::TooLate
+        ResultTiming::TooLate
     }
 
     /// Ends a call that was [asked](Order::Ask) about: its peer never began it, and never will.
-    pub fn never_began(self, why: impl Into<String>) -> Heard {
-        self.ends(Fate::NotBegun(why.into()))
+    pub fn never_began(self, why: impl Into<String>) -> ResultTiming {
+        self.send_outcome(PeerOutcome::NotBegun(why.into()))
     }
 
     /// Ends the call of which its peer says that nobody knows what became of it.
-    pub fn lost(self, why: impl Into<String>) -> Heard {
-        self.ends(Fate::Lost(why.into()))
+    pub fn mark_lost(self, why: impl Into<String>) -> ResultTiming {
+        self.send_outcome(PeerOutcome::Lost(why.into()))
     }
 
-    fn ends(self, fate: Fate) -> Heard {
-        if self.end.send(fate).is_ok() { Heard::InTime } else { Heard::TooLate }
+    fn send_outcome(self, fate: PeerOutcome) -> ResultTiming {
+        if self.end.send(fate).is_ok() { ResultTiming::InTime } else { ResultTiming::TooLate }
     }
 
     /// What may still be said of the call once it has ended.
-    pub fn late(&self) -> Late {
-        Late { call: self.call, of: Of::content(&self.content), results: self.results.clone() }
+    pub fn late_result(&self) -> LateResult {
+        LateResult {
+            call: self.call,
+            tool_call: ToolCallRef::from_content(&self.content),
+            results: self.results.clone(),
+        }
     }
 
     /// Lets go of it, as nobody waits for it or its line is gone. What the peer still says of the call is kept beside it.
-    pub fn let_go(self) -> Late {
-        self.late()
+    pub fn let_go(self) -> LateResult {
+        self.late_result()
     }
 }
 
-impl Of {
-    fn content(content: &CallDetails) -> Self {
+impl ToolCallRef {
+    fn from_content(content: &CallDetails) -> Self {
         Self { tool: Arc::clone(&content.tool), tool_call_id: Arc::clone(&content.tool_call_id) }
     }
 }
 
-impl Late {
+impl LateResult {
     /// Whatever a peer says of a call that was given to it before this process began, or so long ago that it was forgotten.
-    pub fn of(call: CallId, content: &CallDetails, results: Source) -> Self {
-        Self { call, of: Of::content(content), results }
+    pub fn for_call(call: CallId, content: &CallDetails, results: CommandSource) -> Self {
+        Self { call, tool_call: ToolCallRef::from_content(content), results }
     }
 
     /// Which call it is.
@@ -304,8 +310,12 @@ impl Late {
     }
 
     /// Records what the peer says of the call.
-    pub async fn tell(self, output: CallOutput) {
-        let progress = CallProgress::Returned(Box::new(returned(&self.of.tool, &self.of.tool_call_id, output)));
-        self.results.tell(Command::Call(CallCommand::Ended { call: self.call, progress })).await;
+    pub async fn send_output(self, output: CallOutput) {
+        let progress = CallProgress::Returned(Box::new(encode_tool_result(
+            &self.tool_call.tool,
+            &self.tool_call.tool_call_id,
+            output,
+        )));
+        self.results.post_command(Command::Call(CallCommand::Ended { call: self.call, progress })).await;
     }
 }

@@ -10,8 +10,8 @@ mod address;
 mod answer;
 mod connection;
 mod credentials;
-mod journey;
 mod pool;
+mod request_executor;
 mod tls;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -25,11 +25,11 @@ use url::Url;
 
 pub use self::{address::DotSegment, credentials::BadCredentials};
 use self::{
-    address::{Base, target, with_query},
-    answer::{Answer, outcome},
-    credentials::Credentials,
-    journey::{Departure, Journey},
-    pool::Pool,
+    address::{BaseUrl, request_target, with_query},
+    answer::{ServiceResponse, response_outcome},
+    credentials::ServiceCredentials,
+    pool::ConnectionPool,
+    request_executor::{DispatchTracker, RequestExecutor},
 };
 
 /// How long a health check may take, all in all.
@@ -37,26 +37,26 @@ pub const HEALTH_LIMIT: Duration = Duration::from_secs(5);
 
 /// A service as it was configured.
 #[derive(Clone)]
-pub struct Service {
+pub struct ServiceDefinition {
     /// Its name in the configuration; unique.
     pub name: String,
     /// `http` or `https`, with a path or without; no user, query or fragment.
     pub base_url: String,
     /// How it knows us.
-    pub auth: Auth,
+    pub auth: ServiceAuth,
     /// What shows that it is well.
-    pub health: Health,
+    pub health: HealthCheck,
     /// Texts for certain statuses; `{status}`, `{body}` and `{args.NAME}` are filled in. The first entry of a status counts; one that
     /// names an argument which the call does not have counts for nothing.
     pub errors: Vec<(u16, String)>,
     /// The text for every other status that has no usual one.
     pub other_errors: Option<String>,
     /// How long and how large an answer may be.
-    pub limits: Limits,
+    pub limits: ServiceLimits,
 }
 
 /// The base address is left out: somebody may have written a password into it.
-impl fmt::Debug for Service {
+impl fmt::Debug for ServiceDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
             .field("name", &self.name)
@@ -70,7 +70,7 @@ impl fmt::Debug for Service {
 
 /// How a service knows us.
 #[derive(Clone, Debug)]
-pub enum Auth {
+pub enum ServiceAuth {
     /// It does not ask.
     None,
     /// `Authorization: Bearer TOKEN`.
@@ -100,7 +100,7 @@ pub enum Auth {
 
 /// A request that shows whether a service is well.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub struct HealthCheck {
     /// Its method, usually `GET`.
     pub method: String,
     /// Its path behind the base address, sent as it is.
@@ -111,7 +111,7 @@ pub struct Health {
 
 /// Bounds of one call.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServiceLimits {
     /// From the first look-up to the last byte of the answer, redirects included.
     pub timeout: Duration,
     /// The largest answer that is taken, in bytes of its body.
@@ -120,7 +120,7 @@ pub struct Limits {
 
 /// What a tool sends to its service.
 #[derive(Clone, Debug, Default)]
-pub struct ToolCall {
+pub struct ServiceCall {
     /// The method. Only `POST`, `PUT` and `PATCH` in capitals have a body: the arguments as a JSON object.
     pub method: String,
     /// Path and query behind the base address; `{name}` is replaced by that argument, percent-encoded.
@@ -134,19 +134,19 @@ pub struct ToolCall {
     /// It may be sent again: done by itself only when an idle connection turns out to have been closed.
     pub idempotent: bool,
     /// Its own bounds; absent: those of its service.
-    pub limits: Option<Limits>,
+    pub limits: Option<ServiceLimits>,
 }
 
-impl ToolCall {
+impl ServiceCall {
     /// Decides whether `arguments` may stand in the path, before anything is asked or sent.
     ///
     /// # Errors
     /// [`DotSegment`] if the path would name another place than its template does.
-    pub fn check(&self, arguments: &Map<String, Value>) -> Result<(), DotSegment> {
-        target("", &self.path, arguments).map(drop)
+    pub fn check_arguments(&self, arguments: &Map<String, Value>) -> Result<(), DotSegment> {
+        request_target("", &self.path, arguments).map(drop)
     }
 
-    fn body(&self, arguments: &Map<String, Value>) -> Option<Vec<u8>> {
+    fn encode_body(&self, arguments: &Map<String, Value>) -> Option<Vec<u8>> {
         if !matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
             return None;
         }
@@ -159,7 +159,7 @@ impl ToolCall {
 
 /// What became of a call. No text in it holds a credential of the service.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ServiceCallOutcome {
     /// The service did it: its answer, a text as a JSON string, an empty one as null.
     Done(Value),
     /// The service answered, and its answer is an error or cannot be handed on.
@@ -222,19 +222,19 @@ pub enum BadService {
 /// Connections are kept alive for a moment. No proxy is used, whatever the environment says. Redirects are followed for
 /// `GET` and `HEAD` only, and to another origin without credentials.
 #[derive(Debug)]
-pub struct Services {
-    known: BTreeMap<String, Known>,
+pub struct ServiceClient {
+    known: BTreeMap<String, ConfiguredService>,
     secrets: GatewaySecrets,
-    pool: Pool,
+    pool: ConnectionPool,
 }
 
-struct Known {
-    service: Service,
-    base: Base,
-    credentials: Credentials,
+struct ConfiguredService {
+    service: ServiceDefinition,
+    base: BaseUrl,
+    credentials: ServiceCredentials,
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for ConfiguredService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.service.fmt(f)
     }
@@ -242,24 +242,24 @@ impl fmt::Debug for Known {
 
 /// Everything that must not come out of a call: the credentials of its service, and secrets.
 #[derive(Clone, Copy)]
-struct Hiding<'a> {
-    credentials: &'a Credentials,
+struct Redactions<'a> {
+    credentials: &'a ServiceCredentials,
     veil: &'a Redactor,
 }
 
-impl Hiding<'_> {
-    fn hide(&self, text: &str) -> String {
-        self.veil.redact_text(&self.credentials.hide(text)).into_owned()
+impl Redactions<'_> {
+    fn redact_text(&self, text: &str) -> String {
+        self.veil.redact_text(&self.credentials.redact_text(text)).into_owned()
     }
 
-    fn hide_in(&self, value: &mut Value) {
-        self.credentials.hide_in(value);
+    fn redact_value(&self, value: &mut Value) {
+        self.credentials.redact_value(value);
         self.veil.redact_value(value);
     }
 
     /// `url` as another origin may see it, or none if it holds what cannot be taken out.
-    fn strip(&self, url: Url) -> Option<Url> {
-        let url = self.credentials.strip(url)?;
+    fn strip_url(&self, url: Url) -> Option<Url> {
+        let url = self.credentials.strip_url(url)?;
         let decoded = percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy();
         (!self.veil.contains_secret(url.as_str()) && !self.veil.contains_secret(&decoded)).then_some(url)
     }
@@ -267,36 +267,36 @@ impl Hiding<'_> {
 
 /// One request, before anything is added that only we know.
 #[derive(Clone)]
-struct Wanted {
+struct PreparedRequest {
     method: Method,
     target: String,
     body: Option<Vec<u8>>,
     idempotent: bool,
 }
 
-impl Services {
+impl ServiceClient {
     /// Makes `services` callable; nothing is connected yet.
     ///
     /// # Errors
     /// [`BadService`] for the first that cannot be used.
-    pub fn new(services: Vec<Service>) -> Result<Self, BadService> {
+    pub fn new(services: Vec<ServiceDefinition>) -> Result<Self, BadService> {
         let mut known = BTreeMap::new();
         for service in services {
             let name = service.name.clone();
-            let base = Base::parse(&service.base_url).ok_or_else(|| BadService::Address(name.clone()))?;
+            let base = BaseUrl::parse(&service.base_url).ok_or_else(|| BadService::Address(name.clone()))?;
             let credentials =
-                Credentials::new(&service.auth).map_err(|bad| BadService::Credentials(name.clone(), bad))?;
-            if known.insert(name.clone(), Known { service, base, credentials }).is_some() {
+                ServiceCredentials::new(&service.auth).map_err(|bad| BadService::Credentials(name.clone(), bad))?;
+            if known.insert(name.clone(), ConfiguredService { service, base, credentials }).is_some() {
                 return Err(BadService::Twice(name));
             }
         }
-        Ok(Self { known, secrets: GatewaySecrets::default(), pool: Pool::default() })
+        Ok(Self { known, secrets: GatewaySecrets::default(), pool: ConnectionPool::default() })
     }
 
     /// The same, whose calls may name `secrets` in their arguments. They are put in when a call is sent, and hidden like
     /// credentials in what comes back.
     #[must_use]
-    pub fn releasing(self, secrets: GatewaySecrets) -> Self {
+    pub fn with_secrets(self, secrets: GatewaySecrets) -> Self {
         Self { secrets, ..self }
     }
 
@@ -306,30 +306,33 @@ impl Services {
     pub async fn run(
         &self,
         service: &str,
-        call: &ToolCall,
+        call: &ServiceCall,
         arguments: &Map<String, Value>,
         cancel: CancellationToken,
-    ) -> Outcome {
+    ) -> ServiceCallOutcome {
         let Some(known) = self.known.get(service) else {
-            return Outcome::NotBegun { text: format!("Service not configured: {service}") };
+            return ServiceCallOutcome::NotBegun { text: format!("Service not configured: {service}") };
         };
         let arguments = match self.secrets.fill_arguments(arguments) {
             Ok(filled) => filled,
-            Err(problem) => return Outcome::NotBegun { text: format!("Not sent: {problem}") },
+            Err(problem) => return ServiceCallOutcome::NotBegun { text: format!("Not sent: {problem}") },
         };
         let veil = self.secrets.redactor();
-        let hiding = Hiding { credentials: &known.credentials, veil: &veil };
-        let target = match target(&known.base.path, &call.path, &arguments) {
+        let hiding = Redactions { credentials: &known.credentials, veil: &veil };
+        let target = match request_target(&known.base.path, &call.path, &arguments) {
             Ok(target) => with_query(target, &call.query, &arguments),
-            Err(refused) => return Outcome::Invalid(refused),
+            Err(refused) => return ServiceCallOutcome::Invalid(refused),
         };
         let Ok(method) = Method::from_bytes(call.method.to_ascii_uppercase().as_bytes()) else {
-            return Outcome::NotBegun { text: format!("Service {service}: the method of this tool is not valid") };
+            return ServiceCallOutcome::NotBegun {
+                text: format!("Service {service}: the method of this tool is not valid"),
+            };
         };
-        let wanted = Wanted { method, target, body: call.body(&arguments), idempotent: call.idempotent };
+        let prepared =
+            PreparedRequest { method, target, body: call.encode_body(&arguments), idempotent: call.idempotent };
         let limits = call.limits.unwrap_or(known.service.limits);
-        match self.travel(known, &wanted, limits, hiding, &cancel).await {
-            Ok(answer) => outcome(&known.service, hiding, (call.wrap.as_deref(), &arguments), answer),
+        match self.send_prepared(known, &prepared, limits, hiding, &cancel).await {
+            Ok(answer) => response_outcome(&known.service, hiding, (call.wrap.as_deref(), &arguments), answer),
             Err(ended) => ended,
         }
     }
@@ -338,21 +341,21 @@ impl Services {
     ///
     /// # Errors
     /// [`HealthFailure`], for a person to read.
-    pub async fn health(&self, service: &str) -> Result<(), HealthFailure> {
+    pub async fn check_health(&self, service: &str) -> Result<(), HealthFailure> {
         let Some(known) = self.known.get(service) else {
             return Err(HealthFailure::Misconfigured(format!("Service not configured: {service}")));
         };
         let health = &known.service.health;
-        let target = target(&known.base.path, &health.path.replace(['{', '}'], ""), &Map::new());
+        let target = request_target(&known.base.path, &health.path.replace(['{', '}'], ""), &Map::new());
         let target = target.map_err(|refused| HealthFailure::Misconfigured(refused.to_string()))?;
         let method = Method::from_bytes(health.method.to_ascii_uppercase().as_bytes());
         let invalid = || HealthFailure::Misconfigured("the method of the health check is not valid".to_owned());
         let method = method.map_err(|_| invalid())?;
-        let wanted = Wanted { method, target, body: None, idempotent: true };
-        let limits = Limits { timeout: HEALTH_LIMIT, response: 0 };
+        let prepared = PreparedRequest { method, target, body: None, idempotent: true };
+        let limits = ServiceLimits { timeout: HEALTH_LIMIT, response: 0 };
         let veil = self.secrets.redactor();
-        let hiding = Hiding { credentials: &known.credentials, veil: &veil };
-        match self.travel(known, &wanted, limits, hiding, &CancellationToken::new()).await {
+        let hiding = Redactions { credentials: &known.credentials, veil: &veil };
+        match self.send_prepared(known, &prepared, limits, hiding, &CancellationToken::new()).await {
             Ok(answer) if answer.status.as_u16() == health.expect_status => Ok(()),
             Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => {
                 Err(HealthFailure::Refused(answer.status.as_u16()))
@@ -360,32 +363,35 @@ impl Services {
             Ok(answer) => {
                 Err(HealthFailure::Answered { status: answer.status.as_u16(), expect_status: health.expect_status })
             }
-            Err(Outcome::NotBegun { text } | Outcome::InDoubt { text } | Outcome::Failed { text }) => {
-                Err(HealthFailure::Unreachable(text))
-            }
-            Err(Outcome::Invalid(refused)) => Err(HealthFailure::Misconfigured(refused.to_string())),
-            Err(Outcome::Done(_)) => Ok(()),
+            Err(
+                ServiceCallOutcome::NotBegun { text }
+                | ServiceCallOutcome::InDoubt { text }
+                | ServiceCallOutcome::Failed { text },
+            ) => Err(HealthFailure::Unreachable(text)),
+            Err(ServiceCallOutcome::Invalid(refused)) => Err(HealthFailure::Misconfigured(refused.to_string())),
+            Err(ServiceCallOutcome::Done(_)) => Ok(()),
         }
     }
 
     /// Comes back with an answer, or with how far the request got without one.
-    async fn travel(
+    async fn send_prepared(
         &self,
-        known: &Known,
-        wanted: &Wanted,
-        limits: Limits,
-        hiding: Hiding<'_>,
+        known: &ConfiguredService,
+        prepared: &PreparedRequest,
+        limits: ServiceLimits,
+        hiding: Redactions<'_>,
         cancel: &CancellationToken,
-    ) -> Result<Answer, Outcome> {
+    ) -> Result<ServiceResponse, ServiceCallOutcome> {
         let name = &known.service.name;
-        let mut departure = Departure::default();
+        let mut tracker = DispatchTracker::default();
         let end = {
-            let journey = Journey { known, hiding, pool: &self.pool, response: limits.response, limit: limits.timeout };
-            let journey = journey.make(wanted, &mut departure);
+            let executor =
+                RequestExecutor { known, hiding, pool: &self.pool, response: limits.response, limit: limits.timeout };
+            let execution = executor.execute_request(prepared, &mut tracker);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err("it was cancelled".to_owned()),
-                end = tokio::time::timeout(limits.timeout, journey) => match end {
+                end = tokio::time::timeout(limits.timeout, execution) => match end {
                     Ok(end) => end,
                     Err(_) => Err(format!("it took longer than {:?}, the time limit", limits.timeout)),
                 },
@@ -393,11 +399,11 @@ impl Services {
         };
         // The journey is gone here, and its connection with it: what has not left by now never will.
         end.map_err(|why| {
-            let why = answer::shown(&hiding.hide(&why), answer::EXCERPT);
-            if departure.has_left() {
-                Outcome::InDoubt { text: format!("Outcome unknown: {name} got the request, but {why}") }
+            let why = answer::printable_excerpt(&hiding.redact_text(&why), answer::EXCERPT);
+            if tracker.has_left() {
+                ServiceCallOutcome::InDoubt { text: format!("Outcome unknown: {name} got the request, but {why}") }
             } else {
-                Outcome::NotBegun { text: format!("Service unreachable: {name} ({why})") }
+                ServiceCallOutcome::NotBegun { text: format!("Service unreachable: {name} ({why})") }
             }
         })
     }

@@ -1,22 +1,24 @@
 //! What is owed is worked off here: models are asked, calls are run, contexts are summarised. What comes back is a command.
 
-mod asked;
 mod call;
 mod compact;
 mod conversation;
-mod desk;
-mod host;
+mod live_questions;
 mod peer;
+mod reconciler;
+mod resolve_calls;
+mod run_environment;
 mod silent_retries;
 mod spent;
 mod summary;
 mod turn;
 mod wait;
-mod wanted;
 
 pub use compact::note_down;
-pub(crate) use desk::{Close, Desk, DeskOptions};
-pub use host::{Chosen, Fired, Host, Memories, Served, Wing, reference};
+pub(crate) use reconciler::{CloseScope, Reconciler, ReconcilerOptions};
+pub use run_environment::{
+    DueFiring, EnvironmentFor, MemoryRequest, ResolvedModel, RunEnvironment, ServiceOutcome, model_ref,
+};
 pub use silent_retries::SilentRetries;
 pub use summary::{NoSummaries, SummaryPrompts, SummaryRequests};
 
@@ -30,7 +32,7 @@ use countersign_core::{
 };
 
 /// The command that says that the work behind `command` broke off, if it is one that brings a result.
-pub(crate) fn broken(command: &Command) -> Option<Command> {
+pub(crate) fn failure_command(command: &Command) -> Option<Command> {
     match command {
         Command::Run(RunCommand::Answered { run, epoch, .. }) => {
             let failure = ProviderFailure { retryable: false, overflow: false, after: None };

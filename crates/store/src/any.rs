@@ -7,12 +7,12 @@ use countersign_core::id::Lsn;
 
 use crate::{
     append::PendingAppend,
-    error::{ReadError, WriteError},
+    error::{LogReadError, LogWriteError},
     log::Log,
     memory::MemoryLog,
-    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
+    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
     sqlite::SqliteLog,
-    verify::Report,
+    verify::VerifyReport,
 };
 
 /// A log on disk or in memory. A clone is another handle to the same log.
@@ -46,69 +46,82 @@ macro_rules! delegate {
 }
 
 impl Log for AnyLog {
-    async fn take_over(&self, partition: Partition) -> Result<Epoch, WriteError> {
+    async fn take_over(&self, partition: Partition) -> Result<Epoch, LogWriteError> {
         delegate!(self, log => log.take_over(partition))
     }
 
-    async fn epoch(&self, partition: Partition) -> Result<Epoch, ReadError> {
-        delegate!(self, log => log.epoch(partition))
+    async fn current_epoch(&self, partition: Partition) -> Result<Epoch, LogReadError> {
+        delegate!(self, log => log.current_epoch(partition))
     }
 
-    async fn submit(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
-        delegate!(self, log => log.submit(partition, epoch, expected, batch))
+    async fn submit_batch(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
+        delegate!(self, log => log.submit_batch(partition, epoch, expected, batch))
     }
 
-    async fn head(&self, partition: Partition) -> Result<Head, ReadError> {
+    async fn head(&self, partition: Partition) -> Result<LogHead, LogReadError> {
         delegate!(self, log => log.head(partition))
     }
 
-    async fn read(&self, partition: Partition, after: Lsn, limit: usize) -> Result<Vec<Stored>, ReadError> {
-        delegate!(self, log => log.read(partition, after, limit))
+    async fn read_records(
+        &self,
+        partition: Partition,
+        after: Lsn,
+        limit: usize,
+    ) -> Result<Vec<StoredRecord>, LogReadError> {
+        delegate!(self, log => log.read_records(partition, after, limit))
     }
 
     async fn read_scope(
         &self,
         partition: Partition,
-        scope: Scope<'_>,
+        scope: ReadScope<'_>,
         after: Lsn,
         limit: usize,
-    ) -> Result<Vec<Stored>, ReadError> {
+    ) -> Result<Vec<StoredRecord>, LogReadError> {
         delegate!(self, log => log.read_scope(partition, scope, after, limit))
     }
 
-    async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {
-        delegate!(self, log => log.contents(partition, lsns))
+    async fn read_contents(
+        &self,
+        partition: Partition,
+        lsns: &[Lsn],
+    ) -> Result<Vec<Option<StoredContent>>, LogReadError> {
+        delegate!(self, log => log.read_contents(partition, lsns))
     }
 
-    async fn view(
+    async fn read_view(
         &self,
         partition: Partition,
         name: &str,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, Bytes)>, ReadError> {
-        delegate!(self, log => log.view(partition, name, prefix, after, limit))
+    ) -> Result<Vec<(String, Bytes)>, LogReadError> {
+        delegate!(self, log => log.read_view(partition, name, prefix, after, limit))
     }
 
-    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, ReadError> {
+    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, LogReadError> {
         delegate!(self, log => log.load_snapshot(partition, version))
     }
 
-    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), WriteError> {
+    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), LogWriteError> {
         delegate!(self, log => log.save_snapshot(partition, snapshot))
     }
 
-    async fn redact(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, WriteError> {
-        delegate!(self, log => log.redact(partition, lsns))
+    async fn redact_contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
+        delegate!(self, log => log.redact_contents(partition, lsns))
     }
 
-    async fn probe(&self) -> Result<(), WriteError> {
-        delegate!(self, log => log.probe())
+    async fn probe_write(&self) -> Result<(), LogWriteError> {
+        delegate!(self, log => log.probe_write())
     }
 
-    async fn verify(&self, partition: Partition, expected_head: Option<Head>) -> Result<Report, ReadError> {
-        delegate!(self, log => log.verify(partition, expected_head))
+    async fn verify_chain(
+        &self,
+        partition: Partition,
+        expected_head: Option<LogHead>,
+    ) -> Result<VerifyReport, LogReadError> {
+        delegate!(self, log => log.verify_chain(partition, expected_head))
     }
 
     async fn close(&self) {

@@ -44,7 +44,7 @@ impl fmt::Debug for PendingAppend {
 
 impl Batch {
     /// Refuses facts that are too large, before anything is written.
-    fn check(&self) -> Result<(), AppendError> {
+    fn check_sizes(&self) -> Result<(), AppendError> {
         match self.0.iter().position(|record| record.facts.len() > FACTS_LIMIT) {
             Some(index) => Err(AppendError::TooLarge { index, size: self.0[index].facts.len() }),
             None => Ok(()),
@@ -64,7 +64,7 @@ impl Batch {
         if epoch != current || epoch == Epoch::NONE {
             return Err(AppendError::Fenced { epoch, current });
         }
-        self.check()?;
+        self.check_sizes()?;
         if expected != found {
             return Err(AppendError::Position { expected, found });
         }
@@ -79,14 +79,14 @@ mod tests {
     use super::{Batch, Epoch, FACTS_LIMIT};
     use crate::{
         error::AppendError,
-        record::Record,
-        suite::{batch, record},
+        record::LogRecord,
+        suite::{text_batch, text_record},
     };
 
     #[test]
     fn an_append_needs_the_epoch_before_the_size_and_the_size_before_the_position() {
-        let small = batch(&["one"]);
-        let large = Batch(vec![Record { facts: "1".repeat(FACTS_LIMIT + 1).into(), ..record("large") }]);
+        let small = text_batch(&["one"]);
+        let large = Batch(vec![LogRecord { facts: "1".repeat(FACTS_LIMIT + 1).into(), ..text_record("large") }]);
         for (case, epoch, batch, expected, current, want) in [
             ("in order", 2, &small, 7, 2, "ok"),
             ("older", 1, &small, 7, 2, "fenced"),

@@ -23,12 +23,12 @@
 use countersign_core::{digest::Digest, id::Lsn, time::Millis};
 use sha2::{Digest as _, Sha256};
 
-use crate::record::{Head, Record, Stored};
+use crate::record::{LogHead, LogRecord, StoredRecord};
 
 /// What stands in the place of the chain before the first record.
 pub const GENESIS: Digest = Digest::from_bytes([0; 32]);
 
-impl Head {
+impl LogHead {
     /// The head of a log without records.
     pub const EMPTY: Self = Self { lsn: Lsn(0), chain: GENESIS };
 }
@@ -38,7 +38,7 @@ pub const SALT_SIZE: usize = 16;
 
 /// The fields of a record that the chain covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link<'a> {
+pub struct ChainLink<'a> {
     /// Position of the record.
     pub lsn: Lsn,
     /// When it was decided.
@@ -55,9 +55,9 @@ pub struct Link<'a> {
     pub content_digest: Option<Digest>,
 }
 
-impl<'a> Link<'a> {
+impl<'a> ChainLink<'a> {
     /// The link that `record` becomes at `lsn`.
-    pub(crate) fn of_record(record: &'a Record, lsn: Lsn, content_digest: Option<Digest>) -> Self {
+    pub(crate) fn of_record(record: &'a LogRecord, lsn: Lsn, content_digest: Option<Digest>) -> Self {
         Self {
             lsn,
             at: record.at,
@@ -70,7 +70,7 @@ impl<'a> Link<'a> {
     }
 
     /// The link that `stored` claims to be.
-    pub(crate) fn of_stored(stored: &'a Stored) -> Self {
+    pub(crate) fn of_stored(stored: &'a StoredRecord) -> Self {
         Self {
             lsn: stored.lsn,
             at: stored.at,
@@ -84,21 +84,21 @@ impl<'a> Link<'a> {
 }
 
 /// Computes the chain of a record from the chain before it.
-pub fn chain(previous: &Digest, link: &Link<'_>) -> Digest {
+pub fn chain_digest(previous: &Digest, link: &ChainLink<'_>) -> Digest {
     Digest::hash_bytes(&preimage(previous, link))
 }
 
 /// The text that [`chain`] is the digest of. Different inputs give different texts.
-pub fn preimage(previous: &Digest, link: &Link<'_>) -> Vec<u8> {
+pub fn preimage(previous: &Digest, link: &ChainLink<'_>) -> Vec<u8> {
     let mut text = Vec::with_capacity(256 + link.facts.len());
     text.extend_from_slice(hex::encode(previous.as_bytes()).as_bytes());
-    field(&mut text, &link.lsn.0.to_string());
-    field(&mut text, &link.at.0.to_string());
-    optional(&mut text, link.session);
-    field(&mut text, link.kind);
-    field(&mut text, &link.version.to_string());
-    field(&mut text, link.facts);
-    optional(&mut text, link.content_digest.map(|digest| digest.to_string()).as_deref());
+    write_field(&mut text, &link.lsn.0.to_string());
+    write_field(&mut text, &link.at.0.to_string());
+    write_optional(&mut text, link.session);
+    write_field(&mut text, link.kind);
+    write_field(&mut text, &link.version.to_string());
+    write_field(&mut text, link.facts);
+    write_optional(&mut text, link.content_digest.map(|digest| digest.to_string()).as_deref());
     text
 }
 
@@ -110,16 +110,16 @@ pub fn content_digest(salt: &[u8], bytes: &[u8]) -> Digest {
     Digest::from_bytes(hash.finalize().into())
 }
 
-fn field(text: &mut Vec<u8>, value: &str) {
+fn write_field(text: &mut Vec<u8>, value: &str) {
     text.extend_from_slice(value.len().to_string().as_bytes());
     text.push(b':');
     text.extend_from_slice(value.as_bytes());
     text.push(b',');
 }
 
-fn optional(text: &mut Vec<u8>, value: Option<&str>) {
+fn write_optional(text: &mut Vec<u8>, value: Option<&str>) {
     match value {
-        Some(value) => field(text, value),
+        Some(value) => write_field(text, value),
         None => text.push(b'-'),
     }
 }
@@ -129,19 +129,19 @@ mod tests {
     use countersign_core::{digest::Digest, id::Lsn, time::Millis};
     use proptest::prelude::*;
 
-    use super::{GENESIS, Link, chain, content_digest, preimage};
+    use super::{ChainLink, GENESIS, chain_digest, content_digest, preimage};
 
-    fn link<'a>(session: Option<&'a str>, kind: &'a str, facts: &'a str) -> Link<'a> {
-        Link { lsn: Lsn(1), at: Millis(1_700_000_000_000), session, kind, version: 1, facts, content_digest: None }
+    fn link<'a>(session: Option<&'a str>, kind: &'a str, facts: &'a str) -> ChainLink<'a> {
+        ChainLink { lsn: Lsn(1), at: Millis(1_700_000_000_000), session, kind, version: 1, facts, content_digest: None }
     }
 
     #[test]
     fn the_text_of_a_link_is_as_documented() {
         let digest = content_digest(&[7; 16], b"hello");
-        let link = Link { content_digest: Some(digest), ..link(Some("s1"), "gate.opened", r#"{"ä":1}"#) };
+        let link = ChainLink { content_digest: Some(digest), ..link(Some("s1"), "gate.opened", r#"{"ä":1}"#) };
         let want = format!("{}1:1,13:1700000000000,2:s1,11:gate.opened,1:1,8:{{\"ä\":1}},64:{digest},", "0".repeat(64));
         assert_eq!(String::from_utf8(preimage(&GENESIS, &link)).unwrap(), want);
-        assert_eq!(chain(&GENESIS, &link), Digest::hash_bytes(want.as_bytes()));
+        assert_eq!(chain_digest(&GENESIS, &link), Digest::hash_bytes(want.as_bytes()));
     }
 
     #[test]
@@ -151,17 +151,17 @@ mod tests {
         assert_eq!(text(Some("")), "1:1,13:1700000000000,0:,1:k,1:1,2:{},-");
     }
 
-    type Fields = (u64, u64, Option<String>, String, u16, String, Option<[u8; 32]>);
+    type LinkFields = (u64, u64, Option<String>, String, u16, String, Option<[u8; 32]>);
 
     /// Few letters, among them those of the encoding itself, so that collisions would be found.
-    fn fields() -> impl Strategy<Value = Fields> {
+    fn fields() -> impl Strategy<Value = LinkFields> {
         let text = "[0-2:,-]{0,4}";
         (0u64..3, 0u64..12, proptest::option::of(text), text, 0u16..12, text, proptest::option::of(Just([1; 32])))
     }
 
-    fn encode(previous: [u8; 32], fields: &Fields) -> Vec<u8> {
+    fn encode(previous: [u8; 32], fields: &LinkFields) -> Vec<u8> {
         let (lsn, at, session, kind, version, facts, content) = fields;
-        let link = Link {
+        let link = ChainLink {
             lsn: Lsn(*lsn),
             at: Millis(*at),
             session: session.as_deref(),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// Reads a text back, which is possible only if no two inputs share one.
-    fn decode(text: &[u8]) -> Option<Fields> {
+    fn decode(text: &[u8]) -> Option<LinkFields> {
         fn field<'a>(text: &mut &'a str) -> Option<&'a str> {
             let (length, rest) = text.split_once(':')?;
             let (value, rest) = rest.split_at_checked(length.parse().ok()?)?;

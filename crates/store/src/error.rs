@@ -15,19 +15,19 @@ use crate::record::{Epoch, FACTS_LIMIT, Partition};
 
 /// What the machine said, and about which file. Cheap to clone, since one failed commit may answer several appends.
 #[derive(Clone, Debug)]
-pub struct Cause {
+pub struct ErrorCause {
     path: Option<Arc<Path>>,
     error: Arc<dyn Error + Send + Sync>,
 }
 
-impl Cause {
+impl ErrorCause {
     /// Wraps an error that is about no file.
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self { path: None, error: Arc::new(error) }
     }
 
     /// Wraps an error about the file at `path`.
-    pub fn at(path: &Path, error: impl Error + Send + Sync + 'static) -> Self {
+    pub fn at_path(path: &Path, error: impl Error + Send + Sync + 'static) -> Self {
         Self { path: Some(path.into()), error: Arc::new(error) }
     }
 
@@ -51,7 +51,7 @@ impl Cause {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for ErrorCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
             Some(path) => write!(f, "{}: {}", path.display(), self.error),
@@ -60,7 +60,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl Error for Cause {
+impl Error for ErrorCause {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.error.source()
     }
@@ -69,7 +69,7 @@ impl Error for Cause {
 /// Why a log was not opened. Nothing in its file was changed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
-pub enum OpenError {
+pub enum LogOpenError {
     /// Somebody else holds it open for writing. The pid is absent in the instant in which its owner has not written it
     /// yet.
     #[error("{} is owned by {}", .path.display(), owner(*.pid))]
@@ -88,7 +88,7 @@ pub enum OpenError {
     Corrupt {
         path: PathBuf,
         #[source]
-        cause: Cause,
+        cause: ErrorCause,
     },
     /// There is nothing to read.
     #[error("{} does not exist", .path.display())]
@@ -104,7 +104,7 @@ pub enum OpenError {
     Io {
         path: PathBuf,
         #[source]
-        cause: Cause,
+        cause: ErrorCause,
     },
 }
 
@@ -112,7 +112,7 @@ fn owner(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-impl OpenError {
+impl LogOpenError {
     /// Whether it is only space that was missing.
     pub(crate) fn is_full(&self) -> bool {
         match self {
@@ -143,16 +143,16 @@ pub enum AppendError {
     Full,
     /// It may or may not be there, now or after a restart. Reading settles it, or says that it still cannot be told.
     #[error("it is not known whether the batch was recorded")]
-    Uncertain(#[source] Cause),
+    Uncertain(#[source] ErrorCause),
     /// The machine refused before anything could be recorded. Nothing was written.
     #[error("the log could not be written")]
-    Io(#[source] Cause),
+    Io(#[source] ErrorCause),
     /// The facts of a record are too large. Nothing was written.
     #[error("facts of record {index} in the batch have {size} bytes, {FACTS_LIMIT} is the limit")]
     TooLarge { index: usize, size: usize },
     /// The log is made by its first append, and that could not be done. Nothing was written.
     #[error(transparent)]
-    Open(OpenError),
+    Open(LogOpenError),
     /// It was opened for reading only.
     #[error("the log is open for reading only")]
     ReadOnly,
@@ -166,19 +166,19 @@ pub enum AppendError {
 
 /// Why something that is no record was not written.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum WriteError {
+pub enum LogWriteError {
     /// The disk is full.
     #[error("the disk of the log is full")]
     Full,
     /// The machine refused.
     #[error("the log could not be written")]
-    Io(#[source] Cause),
+    Io(#[source] ErrorCause),
     /// Redacted contents can no longer be read from the log, but their bytes are still somewhere in its files.
     #[error("redacted, but traces are left on disk")]
-    Lingers(#[source] Cause),
+    Lingers(#[source] ErrorCause),
     /// The log had to be made first, and that could not be done.
     #[error(transparent)]
-    Open(OpenError),
+    Open(LogOpenError),
     /// It was opened for reading only.
     #[error("the log is open for reading only")]
     ReadOnly,
@@ -192,19 +192,19 @@ pub enum WriteError {
 
 /// Why nothing could be read.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum LogReadError {
     /// What is stored cannot be read as a log.
     #[error("the log is damaged")]
-    Corrupt(#[source] Cause),
+    Corrupt(#[source] ErrorCause),
     /// The content of one record is gone without a redaction, or does not fit its digest.
     #[error("the content of record {0} does not fit its digest")]
     Content(Lsn),
     /// The machine refused.
     #[error("the log could not be read")]
-    Io(#[source] Cause),
+    Io(#[source] ErrorCause),
     /// An append ended uncertain, and what became of it still cannot be told.
     #[error("it is not known where the log ends")]
-    Unsettled(#[source] Cause),
+    Unsettled(#[source] ErrorCause),
     /// No such view was registered when the log was opened.
     #[error("there is no view {0}")]
     NoView(String),
@@ -219,15 +219,15 @@ pub enum ReadError {
     NoPartition(Partition),
 }
 
-impl From<Cause> for WriteError {
-    fn from(cause: Cause) -> Self {
+impl From<ErrorCause> for LogWriteError {
+    fn from(cause: ErrorCause) -> Self {
         if cause.is_full() { Self::Full } else { Self::Io(cause) }
     }
 }
 
-impl From<Cause> for AppendError {
+impl From<ErrorCause> for AppendError {
     /// For a failure before the commit: nothing was written.
-    fn from(cause: Cause) -> Self {
+    fn from(cause: ErrorCause) -> Self {
         if cause.is_full() { Self::Full } else { Self::Io(cause) }
     }
 }

@@ -26,11 +26,13 @@ mod view;
 pub use any::AnyLog;
 pub use append::PendingAppend;
 pub use disk::free_space;
-pub use error::{AppendError, Cause, OpenError, ReadError, WriteError};
+pub use error::{AppendError, ErrorCause, LogOpenError, LogReadError, LogWriteError};
 pub use log::Log;
-pub use memory::{Disk, Fault, MemoryLog, Outcome};
-pub use pages::Pages;
-pub use record::{Batch, Content, Epoch, FACTS_LIMIT, Head, Partition, Record, Scope, Snapshot, Stored};
-pub use sqlite::{BALLAST_SIZE, Options, SqliteLog, copy};
-pub use verify::{Flaw, Report};
-pub use view::{Rows, View};
+pub use memory::{DiskState, LogFault, MemoryLog, UncertainOutcome};
+pub use pages::PageReader;
+pub use record::{
+    Batch, Epoch, FACTS_LIMIT, LogHead, LogRecord, Partition, ReadScope, Snapshot, StoredContent, StoredRecord,
+};
+pub use sqlite::{BALLAST_SIZE, LogOptions, SqliteLog, copy_log};
+pub use verify::{Corruption, VerifyReport};
+pub use view::{LogView, ViewRows};

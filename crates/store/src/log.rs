@@ -7,9 +7,9 @@ use countersign_core::id::Lsn;
 
 use crate::{
     append::PendingAppend,
-    error::{AppendError, ReadError, WriteError},
-    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
-    verify::Report,
+    error::{AppendError, LogReadError, LogWriteError},
+    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
+    verify::VerifyReport,
 };
 
 /// An append-only record of everything that was decided, in partitions.
@@ -59,13 +59,13 @@ pub trait Log: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`WriteError`], with the owner left as it was.
-    fn take_over(&self, partition: Partition) -> impl Future<Output = Result<Epoch, WriteError>> + Send;
+    fn take_over(&self, partition: Partition) -> impl Future<Output = Result<Epoch, LogWriteError>> + Send;
 
     /// Returns the epoch of the partition's owner, [`Epoch::NONE`] before the first takeover.
     ///
     /// # Errors
     /// As [`Log::head`].
-    fn epoch(&self, partition: Partition) -> impl Future<Output = Result<Epoch, ReadError>> + Send;
+    fn current_epoch(&self, partition: Partition) -> impl Future<Output = Result<Epoch, LogReadError>> + Send;
 
     /// Submits `batch`, to be written as one unit after `expected`, and returns as soon as its place in the order is fixed.
     ///
@@ -82,7 +82,7 @@ pub trait Log: Send + Sync + 'static {
     /// [`AppendError::Open`], [`AppendError::ReadOnly`], [`AppendError::Closed`] with nothing written;
     /// [`AppendError::Uncertain`] if it may or may not be there: read before you write again. Errors of a log
     /// that is closed or open for reading only, and of a partition that does not exist, come at once; all others in order.
-    fn submit(
+    fn submit_batch(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -103,25 +103,25 @@ pub trait Log: Send + Sync + 'static {
         expected: Lsn,
         batch: Batch,
     ) -> impl Future<Output = Result<Lsn, AppendError>> + Send {
-        async move { self.submit(partition, epoch, expected, batch).await.await }
+        async move { self.submit_batch(partition, epoch, expected, batch).await.await }
     }
 
     /// The last record, or [`Head::EMPTY`].
     ///
     /// # Errors
     /// [`ReadError::Unsettled`] if an append ended uncertain and the store still cannot tell what became of it. Every call tries to settle that first.
-    fn head(&self, partition: Partition) -> impl Future<Output = Result<Head, ReadError>> + Send;
+    fn head(&self, partition: Partition) -> impl Future<Output = Result<LogHead, LogReadError>> + Send;
 
     /// Up to `limit` records behind `after`, in order. Fewer than `limit` means that there were no more.
     ///
     /// # Errors
     /// As [`Log::head`]; [`ReadError::Corrupt`] if what is stored is not a record.
-    fn read(
+    fn read_records(
         &self,
         partition: Partition,
         after: Lsn,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<Stored>, ReadError>> + Send;
+    ) -> impl Future<Output = Result<Vec<StoredRecord>, LogReadError>> + Send;
 
     /// Up to `limit` records of `scope` behind `after`, in order. Fewer than `limit` means that there were no more.
     ///
@@ -130,21 +130,21 @@ pub trait Log: Send + Sync + 'static {
     fn read_scope(
         &self,
         partition: Partition,
-        scope: Scope<'_>,
+        scope: ReadScope<'_>,
         after: Lsn,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<Stored>, ReadError>> + Send;
+    ) -> impl Future<Output = Result<Vec<StoredRecord>, LogReadError>> + Send;
 
     /// The contents of the named records, in the order of `lsns`; `None` where there is no such record or it has no
     /// content.
     ///
     /// # Errors
     /// [`ReadError::Content`] for the first whose bytes are gone without a redaction or do not fit the digest in its record: such bytes are never handed out.
-    fn contents(
+    fn read_contents(
         &self,
         partition: Partition,
         lsns: &[Lsn],
-    ) -> impl Future<Output = Result<Vec<Option<Content>>, ReadError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Option<StoredContent>>, LogReadError>> + Send;
 
     /// Up to `limit` rows of a [`View`](crate::View), in the order of the bytes of their keys: those whose keys begin with
     /// `prefix` and lie behind `after`. They are of all records up to the head, neither more nor less.
@@ -152,14 +152,14 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// As [`Log::read`]; [`ReadError::NoView`] if it was not registered at opening, [`ReadError::BrokenView`] if it is
     /// out of use until the next.
-    fn view(
+    fn read_view(
         &self,
         partition: Partition,
         name: &str,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<(String, Bytes)>, ReadError>> + Send;
+    ) -> impl Future<Output = Result<Vec<(String, Bytes)>, LogReadError>> + Send;
 
     /// The snapshot that was saved last, if it is of `version` and of this history.
     ///
@@ -172,7 +172,7 @@ pub trait Log: Send + Sync + 'static {
         &self,
         partition: Partition,
         version: u32,
-    ) -> impl Future<Output = Result<Option<Snapshot>, ReadError>> + Send;
+    ) -> impl Future<Output = Result<Option<Snapshot>, LogReadError>> + Send;
 
     /// Keeps `snapshot` in place of the one before. Does nothing while there is no record.
     ///
@@ -182,7 +182,7 @@ pub trait Log: Send + Sync + 'static {
         &self,
         partition: Partition,
         snapshot: Snapshot,
-    ) -> impl Future<Output = Result<(), WriteError>> + Send;
+    ) -> impl Future<Output = Result<(), LogWriteError>> + Send;
 
     /// Removes the contents of the named records for good and returns how many were there to remove. Records, digests
     /// and the chain stay as they are. Views that read contents are folded anew, as part of it.
@@ -191,14 +191,18 @@ pub trait Log: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`WriteError::Lingers`] if the contents can no longer be read from the log but traces are left on disk: redact again. Otherwise nothing was removed.
-    fn redact(&self, partition: Partition, lsns: &[Lsn]) -> impl Future<Output = Result<usize, WriteError>> + Send;
+    fn redact_contents(
+        &self,
+        partition: Partition,
+        lsns: &[Lsn],
+    ) -> impl Future<Output = Result<usize, LogWriteError>> + Send;
 
     /// Makes one small durable write that is no record, and so tells whether writing works again after an append
     /// failed. Makes the log if it was not made yet.
     ///
     /// # Errors
     /// What the write failed with.
-    fn probe(&self) -> impl Future<Output = Result<(), WriteError>> + Send;
+    fn probe_write(&self) -> impl Future<Output = Result<(), LogWriteError>> + Send;
 
     /// Walks the chain from the first record to the head and names the first thing that does not fit.
     ///
@@ -207,11 +211,11 @@ pub trait Log: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Log::read`]. A log that can be read but does not fit is no error, it is a [`Report`].
-    fn verify(
+    fn verify_chain(
         &self,
         partition: Partition,
-        expected_head: Option<Head>,
-    ) -> impl Future<Output = Result<Report, ReadError>> + Send;
+        expected_head: Option<LogHead>,
+    ) -> impl Future<Output = Result<VerifyReport, LogReadError>> + Send;
 
     /// Waits until everything queued is written, then gives the log up. Later calls answer that it is closed.
     fn close(&self) -> impl Future<Output = ()> + Send;

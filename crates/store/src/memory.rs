@@ -21,19 +21,19 @@ use bytes::Bytes;
 use countersign_core::id::Lsn;
 use tokio::sync::watch;
 
-use self::storage::{Ending, Storage};
+use self::storage::{AppendEnding, MemoryStorage};
 use crate::{
     append::PendingAppend,
-    error::{AppendError, ReadError, WriteError},
+    error::{AppendError, LogReadError, LogWriteError},
     log::Log,
-    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
-    verify::Report,
-    view::View,
+    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
+    verify::VerifyReport,
+    view::LogView,
 };
 
 /// What became of a batch whose append ends uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum UncertainOutcome {
     /// It is there.
     Written,
     /// It is not.
@@ -42,7 +42,7 @@ pub enum Outcome {
 
 /// What goes wrong with one append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum LogFault {
     /// [`AppendError::Full`], nothing written.
     Full,
     /// [`AppendError::Io`], nothing written.
@@ -50,9 +50,9 @@ pub enum Fault {
     /// [`AppendError::Fenced`]: another owner takes the log over, and writes nothing.
     Fenced,
     /// [`AppendError::Uncertain`].
-    Uncertain(Outcome),
+    Uncertain(UncertainOutcome),
     /// The same, and the disk is [broken](Disk::Broken) from then on, so that it cannot be settled.
-    Breaks(Outcome),
+    Breaks(UncertainOutcome),
     /// The process dies, and the batch is not there afterwards.
     CrashBefore,
     /// The process dies, and the batch is there afterwards.
@@ -61,7 +61,7 @@ pub enum Fault {
 
 /// In what state the pretended disk is, until it is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Disk {
+pub enum DiskState {
     /// Everything works.
     #[default]
     Works,
@@ -74,12 +74,12 @@ pub enum Disk {
 /// A log that is gone with its last handle. A clone is another handle to the same log in the same process.
 #[derive(Clone)]
 pub struct MemoryLog {
-    storage: Arc<Mutex<Storage>>,
-    life: Arc<watch::Sender<Life>>,
+    storage: Arc<Mutex<MemoryStorage>>,
+    life: Arc<watch::Sender<LogState>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum LogState {
     Open,
     Closed,
     Crashed,
@@ -93,23 +93,23 @@ impl Default for MemoryLog {
 
 impl fmt::Debug for MemoryLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryLog").field("head", &self.storage().head()).finish_non_exhaustive()
+        f.debug_struct("MemoryLog").field("head", &self.lock_storage().head()).finish_non_exhaustive()
     }
 }
 
 impl MemoryLog {
     /// An empty log.
     pub fn new() -> Self {
-        Self { storage: Arc::default(), life: Arc::new(watch::Sender::new(Life::Open)) }
+        Self { storage: Arc::default(), life: Arc::new(watch::Sender::new(LogState::Open)) }
     }
 
     /// An empty log with views.
-    pub fn with_views(views: Vec<Arc<dyn View>>) -> Self {
+    pub fn with_views(views: Vec<Arc<dyn LogView>>) -> Self {
         Self::new().restart_with(views)
     }
 
     /// An empty log whose first appends go wrong in this order, one fault each.
-    pub fn with_faults(faults: impl IntoIterator<Item = Fault>) -> Self {
+    pub fn with_faults(faults: impl IntoIterator<Item = LogFault>) -> Self {
         let log = Self::new();
         for (appends, fault) in faults.into_iter().enumerate() {
             log.fail_after(appends, fault);
@@ -118,35 +118,35 @@ impl MemoryLog {
     }
 
     /// Lets the next append go wrong.
-    pub fn fail_next(&self, fault: Fault) {
+    pub fn fail_next(&self, fault: LogFault) {
         self.fail_after(0, fault);
     }
 
     /// Lets an append go wrong after `appends` others, in place of a fault already planted there.
-    pub fn fail_after(&self, appends: usize, fault: Fault) {
-        self.storage().plant(appends, fault);
+    pub fn fail_after(&self, appends: usize, fault: LogFault) {
+        self.lock_storage().plant_fault(appends, fault);
     }
 
     /// Changes the state of the pretended disk.
-    pub fn set_disk(&self, disk: Disk) {
-        self.storage().set_disk(disk);
+    pub fn set_disk(&self, disk: DiskState) {
+        self.lock_storage().set_disk(disk);
     }
 
     /// In what state the pretended disk is now.
-    pub fn disk(&self) -> Disk {
-        self.storage().disk()
+    pub fn disk(&self) -> DiskState {
+        self.lock_storage().disk()
     }
 
     /// Ready once a crash happened to this handle.
-    pub async fn crashed(&self) {
+    pub async fn wait_for_crash(&self) {
         let mut life = self.life.subscribe();
         // The sender is held by `self`: waiting cannot end early.
-        let _ = life.wait_for(|life| *life == Life::Crashed).await;
+        let _ = life.wait_for(|life| *life == LogState::Crashed).await;
     }
 
     /// Crashes now, between two calls.
     pub fn crash(&self) {
-        self.life.send_replace(Life::Crashed);
+        self.life.send_replace(LogState::Crashed);
     }
 
     /// Opens the same log as a new process would: with all that was written, planted faults not yet met and the same
@@ -156,18 +156,18 @@ impl MemoryLog {
     /// takeover.
     #[must_use]
     pub fn restart(&self) -> Self {
-        let views = self.storage().views();
+        let views = self.lock_storage().registered_views();
         self.restart_with(views)
     }
 
     /// As [`MemoryLog::restart`], with other views than before. The old handles have these too.
     #[must_use]
-    pub fn restart_with(&self, views: Vec<Arc<dyn View>>) -> Self {
-        self.storage().settle_by_restart(views);
-        Self { storage: Arc::clone(&self.storage), life: Arc::new(watch::Sender::new(Life::Open)) }
+    pub fn restart_with(&self, views: Vec<Arc<dyn LogView>>) -> Self {
+        self.lock_storage().settle_by_restart(views);
+        Self { storage: Arc::clone(&self.storage), life: Arc::new(watch::Sender::new(LogState::Open)) }
     }
 
-    fn storage(&self) -> MutexGuard<'_, Storage> {
+    fn lock_storage(&self) -> MutexGuard<'_, MemoryStorage> {
         self.storage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,50 +175,50 @@ impl MemoryLog {
     async fn is_open(&self) -> bool {
         let life = *self.life.borrow();
         match life {
-            Life::Open => true,
-            Life::Closed => false,
-            Life::Crashed => pending().await,
+            LogState::Open => true,
+            LogState::Closed => false,
+            LogState::Crashed => pending().await,
         }
     }
 
-    async fn readable(&self, partition: Partition) -> Result<(), ReadError> {
+    async fn check_readable(&self, partition: Partition) -> Result<(), LogReadError> {
         if partition != Partition::ZERO {
-            return Err(ReadError::NoPartition(partition));
+            return Err(LogReadError::NoPartition(partition));
         }
-        if self.is_open().await { Ok(()) } else { Err(ReadError::Closed) }
+        if self.is_open().await { Ok(()) } else { Err(LogReadError::Closed) }
     }
 
-    async fn writable(&self, partition: Partition) -> Result<(), WriteError> {
+    async fn check_writable(&self, partition: Partition) -> Result<(), LogWriteError> {
         if partition != Partition::ZERO {
-            return Err(WriteError::NoPartition(partition));
+            return Err(LogWriteError::NoPartition(partition));
         }
-        if self.is_open().await { Ok(()) } else { Err(WriteError::Closed) }
+        if self.is_open().await { Ok(()) } else { Err(LogWriteError::Closed) }
     }
 }
 
 impl Log for MemoryLog {
-    async fn take_over(&self, partition: Partition) -> Result<Epoch, WriteError> {
-        self.writable(partition).await?;
-        Ok(self.storage().take_over())
+    async fn take_over(&self, partition: Partition) -> Result<Epoch, LogWriteError> {
+        self.check_writable(partition).await?;
+        Ok(self.lock_storage().take_over())
     }
 
-    async fn epoch(&self, partition: Partition) -> Result<Epoch, ReadError> {
-        self.readable(partition).await?;
-        let mut storage = self.storage();
-        storage.settle()?;
+    async fn current_epoch(&self, partition: Partition) -> Result<Epoch, LogReadError> {
+        self.check_readable(partition).await?;
+        let mut storage = self.lock_storage();
+        storage.settle_uncertain()?;
         Ok(storage.epoch())
     }
 
-    async fn submit(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
+    async fn submit_batch(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
         if partition != Partition::ZERO {
             return PendingAppend::new(ready(Err(AppendError::NoPartition(partition))));
         }
         if !self.is_open().await {
             return PendingAppend::new(ready(Err(AppendError::Closed)));
         }
-        let ending = self.storage().append(epoch, expected, &batch);
+        let ending = self.lock_storage().append(epoch, expected, &batch);
         match ending {
-            Ending::Answer(answer, untaken) => {
+            AppendEnding::Answer(answer, untaken) => {
                 let log = self.clone();
                 PendingAppend::new(async move {
                     // Not even what was written before a crash is acknowledged after it.
@@ -227,92 +227,105 @@ impl Log for MemoryLog {
                     answer
                 })
             }
-            Ending::Crash => {
+            AppendEnding::Crash => {
                 self.crash();
                 PendingAppend::new(pending())
             }
         }
     }
 
-    async fn head(&self, partition: Partition) -> Result<Head, ReadError> {
-        self.readable(partition).await?;
-        let mut storage = self.storage();
-        storage.settle()?;
+    async fn head(&self, partition: Partition) -> Result<LogHead, LogReadError> {
+        self.check_readable(partition).await?;
+        let mut storage = self.lock_storage();
+        storage.settle_uncertain()?;
         Ok(storage.head())
     }
 
-    async fn read(&self, partition: Partition, after: Lsn, limit: usize) -> Result<Vec<Stored>, ReadError> {
-        self.readable(partition).await?;
-        let mut storage = self.storage();
-        storage.settle()?;
-        Ok(storage.page(None, after, limit))
+    async fn read_records(
+        &self,
+        partition: Partition,
+        after: Lsn,
+        limit: usize,
+    ) -> Result<Vec<StoredRecord>, LogReadError> {
+        self.check_readable(partition).await?;
+        let mut storage = self.lock_storage();
+        storage.settle_uncertain()?;
+        Ok(storage.read_page(None, after, limit))
     }
 
     async fn read_scope(
         &self,
         partition: Partition,
-        scope: Scope<'_>,
+        scope: ReadScope<'_>,
         after: Lsn,
         limit: usize,
-    ) -> Result<Vec<Stored>, ReadError> {
-        self.readable(partition).await?;
-        let mut storage = self.storage();
-        storage.settle()?;
-        Ok(storage.page(Some(scope), after, limit))
+    ) -> Result<Vec<StoredRecord>, LogReadError> {
+        self.check_readable(partition).await?;
+        let mut storage = self.lock_storage();
+        storage.settle_uncertain()?;
+        Ok(storage.read_page(Some(scope), after, limit))
     }
 
-    async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {
-        self.readable(partition).await?;
-        let storage = self.storage();
-        lsns.iter().map(|lsn| storage.content(*lsn)).collect()
+    async fn read_contents(
+        &self,
+        partition: Partition,
+        lsns: &[Lsn],
+    ) -> Result<Vec<Option<StoredContent>>, LogReadError> {
+        self.check_readable(partition).await?;
+        let storage = self.lock_storage();
+        lsns.iter().map(|lsn| storage.read_content(*lsn)).collect()
     }
 
-    async fn view(
+    async fn read_view(
         &self,
         partition: Partition,
         name: &str,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, Bytes)>, ReadError> {
-        self.readable(partition).await?;
-        let mut storage = self.storage();
-        storage.settle()?;
-        storage.view(name, prefix, after, limit)
+    ) -> Result<Vec<(String, Bytes)>, LogReadError> {
+        self.check_readable(partition).await?;
+        let mut storage = self.lock_storage();
+        storage.settle_uncertain()?;
+        storage.read_view(name, prefix, after, limit)
     }
 
-    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, ReadError> {
-        self.readable(partition).await?;
-        let mut storage = self.storage();
-        storage.settle()?;
-        Ok(storage.snapshot(version))
+    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, LogReadError> {
+        self.check_readable(partition).await?;
+        let mut storage = self.lock_storage();
+        storage.settle_uncertain()?;
+        Ok(storage.matching_snapshot(version))
     }
 
-    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), WriteError> {
-        self.writable(partition).await?;
-        self.storage().save(snapshot)
+    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), LogWriteError> {
+        self.check_writable(partition).await?;
+        self.lock_storage().save_snapshot(snapshot)
     }
 
-    async fn redact(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, WriteError> {
-        self.writable(partition).await?;
-        self.storage().redact(lsns)
+    async fn redact_contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
+        self.check_writable(partition).await?;
+        self.lock_storage().redact_contents(lsns)
     }
 
-    async fn probe(&self) -> Result<(), WriteError> {
-        self.writable(Partition::ZERO).await?;
-        self.storage().probe()
+    async fn probe_write(&self) -> Result<(), LogWriteError> {
+        self.check_writable(Partition::ZERO).await?;
+        self.lock_storage().probe_disk()
     }
 
-    async fn verify(&self, partition: Partition, expected_head: Option<Head>) -> Result<Report, ReadError> {
-        self.readable(partition).await?;
-        let mut storage = self.storage();
-        storage.settle()?;
-        Ok(storage.verify(expected_head))
+    async fn verify_chain(
+        &self,
+        partition: Partition,
+        expected_head: Option<LogHead>,
+    ) -> Result<VerifyReport, LogReadError> {
+        self.check_readable(partition).await?;
+        let mut storage = self.lock_storage();
+        storage.settle_uncertain()?;
+        Ok(storage.verify_chain(expected_head))
     }
 
     async fn close(&self) {
         if self.is_open().await {
-            self.life.send_replace(Life::Closed);
+            self.life.send_replace(LogState::Closed);
         }
     }
 }

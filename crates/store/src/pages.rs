@@ -6,33 +6,33 @@ use countersign_core::id::Lsn;
 use tokio::task::JoinHandle;
 
 use crate::{
-    error::ReadError,
+    error::LogReadError,
     log::Log,
-    record::{Partition, Stored},
+    record::{Partition, StoredRecord},
 };
 
-type Page = Result<Vec<Stored>, ReadError>;
+type PageResult = Result<Vec<StoredRecord>, LogReadError>;
 
 /// The records behind a position, page by page. While one page is worked on, the next is fetched by a task.
 ///
 /// It needs a tokio runtime of several threads to be any faster than [`Log::read`]. Dropped, it leaves nothing behind.
 #[derive(Debug)]
-pub struct Pages<L> {
+pub struct PageReader<L> {
     log: L,
     partition: Partition,
     size: usize,
     /// Absent at the end.
-    next: Option<JoinHandle<Page>>,
+    next: Option<JoinHandle<PageResult>>,
 }
 
-impl<L: Log + Clone> Pages<L> {
+impl<L: Log + Clone> PageReader<L> {
     /// Begins to fetch `size` records behind `after`.
     ///
     /// # Panics
     /// If it is called outside a tokio runtime.
     pub fn new(log: L, partition: Partition, after: Lsn, size: usize) -> Self {
         let mut pages = Self { log, partition, size: size.max(1), next: None };
-        pages.fetch(after);
+        pages.fetch_page(after);
         pages
     }
 
@@ -43,7 +43,7 @@ impl<L: Log + Clone> Pages<L> {
     ///
     /// # Errors
     /// As [`Log::read`]; there is no page behind an error.
-    pub async fn next(&mut self) -> Page {
+    pub async fn next(&mut self) -> PageResult {
         let Some(next) = &mut self.next else { return Ok(Vec::new()) };
         let fetched = next.await;
         self.next = None;
@@ -51,22 +51,22 @@ impl<L: Log + Clone> Pages<L> {
             Ok(page) => page?,
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => return Err(ReadError::Closed),
+                Err(_) => return Err(LogReadError::Closed),
             },
         };
         if let Some(last) = page.last().filter(|_| page.len() == self.size) {
-            self.fetch(last.lsn);
+            self.fetch_page(last.lsn);
         }
         Ok(page)
     }
 
-    fn fetch(&mut self, after: Lsn) {
+    fn fetch_page(&mut self, after: Lsn) {
         let (log, partition, size) = (self.log.clone(), self.partition, self.size);
-        self.next = Some(tokio::spawn(async move { log.read(partition, after, size).await }));
+        self.next = Some(tokio::spawn(async move { log.read_records(partition, after, size).await }));
     }
 }
 
-impl<L> Drop for Pages<L> {
+impl<L> Drop for PageReader<L> {
     fn drop(&mut self) {
         if let Some(next) = &self.next {
             next.abort();
@@ -78,13 +78,13 @@ impl<L> Drop for Pages<L> {
 mod tests {
     use countersign_core::id::Lsn;
 
-    use super::Pages;
+    use super::PageReader;
     use crate::{
-        error::ReadError,
+        error::LogReadError,
         log::Log,
         memory::MemoryLog,
         record::Partition,
-        suite::{append_as_owner, batch},
+        suite::{append_as_owner, text_batch},
     };
 
     const ZERO: Partition = Partition::ZERO;
@@ -92,10 +92,10 @@ mod tests {
     #[tokio::test]
     async fn pages_join_and_end() {
         let log = MemoryLog::new();
-        append_as_owner(&log, Lsn(0), batch(&["1", "2", "3", "4", "5", "6"])).await.unwrap();
-        let whole = log.read(ZERO, Lsn(1), 9).await.unwrap();
+        append_as_owner(&log, Lsn(0), text_batch(&["1", "2", "3", "4", "5", "6"])).await.unwrap();
+        let whole = log.read_records(ZERO, Lsn(1), 9).await.unwrap();
         for (size, want) in [(0, vec![1; 5]), (1, vec![1; 5]), (2, vec![2, 2, 1]), (5, vec![5]), (9, vec![5])] {
-            let mut pages = Pages::new(log.clone(), ZERO, Lsn(1), size);
+            let mut pages = PageReader::new(log.clone(), ZERO, Lsn(1), size);
             let (mut sizes, mut joined) = (Vec::new(), Vec::new());
             loop {
                 let page = pages.next().await.unwrap();
@@ -113,23 +113,23 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_behind_the_last_page_is_not_read() {
         let log = MemoryLog::new();
-        append_as_owner(&log, Lsn(0), batch(&["1", "2", "3"])).await.unwrap();
-        let mut pages = Pages::new(log.clone(), ZERO, Lsn(0), 2);
+        append_as_owner(&log, Lsn(0), text_batch(&["1", "2", "3"])).await.unwrap();
+        let mut pages = PageReader::new(log.clone(), ZERO, Lsn(0), 2);
         assert_eq!(pages.next().await.unwrap().len(), 2);
         assert_eq!(pages.next().await.unwrap().len(), 1);
-        append_as_owner(&log, Lsn(3), batch(&["4"])).await.unwrap();
+        append_as_owner(&log, Lsn(3), text_batch(&["4"])).await.unwrap();
         assert_eq!(pages.next().await.unwrap(), []);
     }
 
     #[tokio::test]
     async fn a_page_that_cannot_be_read_is_the_last() {
         let log = MemoryLog::new();
-        append_as_owner(&log, Lsn(0), batch(&["1", "2"])).await.unwrap();
-        let mut pages = Pages::new(log.clone(), ZERO, Lsn(0), 1);
+        append_as_owner(&log, Lsn(0), text_batch(&["1", "2"])).await.unwrap();
+        let mut pages = PageReader::new(log.clone(), ZERO, Lsn(0), 1);
         assert_eq!(pages.next().await.unwrap().len(), 1);
         log.close().await;
-        let told = pages.next().await;
-        assert!(matches!(result, Err(ReadError::Closed)), "{result:?}");
+        let result = pages.next().await;
+        assert!(matches!(result, Err(LogReadError::Closed)), "{result:?}");
         assert_eq!(pages.next().await.unwrap(), []);
     }
 }

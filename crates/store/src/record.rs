@@ -53,7 +53,7 @@ impl fmt::Display for Epoch {
 
 /// One fact to be recorded, and the content that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct LogRecord {
     /// When it was decided.
     pub at: Millis,
     /// The session that it belongs to, if any.
@@ -76,11 +76,11 @@ pub struct Record {
 
 /// Records that are written together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batch(pub Vec<Record>);
+pub struct Batch(pub Vec<LogRecord>);
 
 impl Batch {
     /// Bytes of facts, contents and keys.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn byte_size(&self) -> usize {
         let length = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
         self.0.iter().map(|record| record.facts.len() + length(&record.content) + length(&record.key)).sum()
     }
@@ -88,7 +88,7 @@ impl Batch {
 
 /// One record as it lies in the log. Its content is fetched on its own, with [`Log::contents`](crate::Log::contents).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredRecord {
     /// Where it is.
     pub lsn: Lsn,
     /// When it was decided.
@@ -109,9 +109,9 @@ pub struct Stored {
     pub chain: Digest,
 }
 
-impl Stored {
+impl StoredRecord {
     /// What `record` becomes in the log.
-    pub(crate) fn new(record: &Record, lsn: Lsn, content_digest: Option<Digest>, chain: Digest) -> Self {
+    pub(crate) fn new(record: &LogRecord, lsn: Lsn, content_digest: Option<Digest>, chain: Digest) -> Self {
         Self {
             lsn,
             at: record.at,
@@ -128,16 +128,16 @@ impl Stored {
 
 /// Which records of a partition are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope<'a> {
+pub enum ReadScope<'a> {
     /// Those of one session.
     Session(&'a SessionId),
     /// Those that were written with this key, in whichever session.
     Key(&'a str),
 }
 
-impl Scope<'_> {
+impl ReadScope<'_> {
     /// Whether `stored` is one of them.
-    pub(crate) fn covers(self, stored: &Stored) -> bool {
+    pub(crate) fn covers(self, stored: &StoredRecord) -> bool {
         match self {
             Self::Session(session) => stored.session.as_ref() == Some(session),
             Self::Key(key) => stored.key.as_deref() == Some(key),
@@ -147,7 +147,7 @@ impl Scope<'_> {
 
 /// The last record of a partition: where it is, and the digest of everything up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct LogHead {
     /// Position of the last record, 0 when there is none.
     pub lsn: Lsn,
     /// Its chain, [`GENESIS`](crate::chain::GENESIS) when there is none.
@@ -156,7 +156,7 @@ pub struct Head {
 
 /// What has become of a record's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum StoredContent {
     /// The text, which fits the digest in its record.
     Text(Arc<str>),
     /// It was removed; only the digest is left.

@@ -40,20 +40,20 @@ use bytes::Bytes;
 use countersign_core::id::Lsn;
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::{ballast::BALLAST_SIZE, copy::copy};
+pub use self::{ballast::BALLAST_SIZE, copy::copy_log};
 use self::{
     ballast::Ballast,
-    file::LogFile,
-    readers::Readers,
-    writer::{Append, Command, Writer},
+    file::SqliteLogFile,
+    readers::ReaderPool,
+    writer::{AppendRequest, LogWriter, WriterCommand},
 };
 use crate::{
     append::PendingAppend,
-    error::{AppendError, Cause, OpenError, ReadError, WriteError},
+    error::{AppendError, ErrorCause, LogOpenError, LogReadError, LogWriteError},
     log::Log,
-    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
-    verify::{Report, Walk},
-    view::View,
+    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
+    verify::{ChainWalk, VerifyReport},
+    view::LogView,
 };
 
 /// Commands that may wait for the writer; whoever comes later waits for a place.
@@ -64,7 +64,7 @@ const VERIFY_PAGE: usize = 512;
 
 /// How a log in a file is kept.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LogOptions {
     /// The newest format of events that the caller can read. A log in a newer one is refused, an older one is marked
     /// with this.
     pub event_format: u32,
@@ -75,10 +75,10 @@ pub struct Options {
     /// How many reads may run at the same time.
     pub readers: usize,
     /// What is folded from the records as they are written. Their names differ.
-    pub views: Vec<Arc<dyn View>>,
+    pub views: Vec<Arc<dyn LogView>>,
 }
 
-impl Default for Options {
+impl Default for LogOptions {
     fn default() -> Self {
         Self { event_format: 1, ballast: None, max_pages: None, readers: 4, views: Vec::new() }
     }
@@ -88,18 +88,18 @@ impl Default for Options {
 ///
 /// Dropping the last handle waits for what is queued, as [`Log::close`] does, but blocks the thread meanwhile.
 #[derive(Clone)]
-pub struct SqliteLog(Arc<Handle>);
+pub struct SqliteLog(Arc<SqliteHandle>);
 
-struct Handle {
-    shared: Arc<Shared>,
-    phase: Mutex<Phase>,
+struct SqliteHandle {
+    shared: Arc<SqliteState>,
+    phase: Mutex<WriterPhase>,
 }
 
 /// What handles, writer and readers all look at.
-struct Shared {
+struct SqliteState {
     path: PathBuf,
-    options: Options,
-    readers: Readers,
+    options: LogOptions,
+    readers: ReaderPool,
     /// Whether there is a file to read.
     made: AtomicBool,
     /// The epoch of the owner while there is no file; 0 if there is none.
@@ -107,14 +107,14 @@ struct Shared {
     /// Whether a commit failed in a way that a restart might still find it.
     unsettled: AtomicBool,
     /// Which file is written, once there is one.
-    place: OnceLock<file::Place>,
+    place: OnceLock<file::FileIdentity>,
 }
 
-enum Phase {
+enum WriterPhase {
     /// No file was there at open, and nothing was written since.
     Absent,
     Running {
-        commands: mpsc::Sender<Command>,
+        commands: mpsc::Sender<WriterCommand>,
         thread: JoinHandle<()>,
     },
     ReadOnly,
@@ -125,7 +125,7 @@ enum Phase {
 enum NoWriter {
     ReadOnly,
     Closed,
-    Machine(Cause),
+    Machine(ErrorCause),
 }
 
 impl SqliteLog {
@@ -137,54 +137,58 @@ impl SqliteLog {
     ///
     /// # Errors
     /// [`OpenError`], with the file left as it was.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+    pub fn open(path: impl AsRef<Path>, options: LogOptions) -> Result<Self, LogOpenError> {
         let path = path.as_ref();
-        let io = |error: io::Error| OpenError::Io { path: path.to_owned(), cause: Cause::at(path, error) };
+        let io = |error: io::Error| LogOpenError::Io { path: path.to_owned(), cause: ErrorCause::at_path(path, error) };
         let size = match path.metadata() {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(io(error)),
         };
         if size == 0 {
-            file::whole(path)?;
-            let shared = Shared::new(std::path::absolute(path).map_err(io)?, options, false);
-            return Ok(Self::with(shared, Phase::Absent));
+            file::check_not_parted(path)?;
+            let shared = SqliteState::new(std::path::absolute(path).map_err(io)?, options, false);
+            return Ok(Self::with_phase(shared, WriterPhase::Absent));
         }
         let path = path.canonicalize().map_err(io)?;
-        let file = LogFile::open(&path, &options).or_else(|error| match error {
+        let file = SqliteLogFile::open(&path, &options).or_else(|error| match error {
             // A disk without space for SQLite's index fails in many ways.
-            OpenError::Io { .. } if Ballast::new(options.ballast.clone()).free() => LogFile::open(&path, &options),
+            LogOpenError::Io { .. } if Ballast::new(options.ballast.clone()).release_space() => {
+                SqliteLogFile::open(&path, &options)
+            }
             error => Err(error),
         })?;
-        let shared = Shared::new(path.clone(), options, true);
-        shared.writes_to(file.place);
-        let phase = Phase::run(&shared, Some(file))
-            .map_err(|error| OpenError::Io { path: path.clone(), cause: Cause::at(&path, error) })?;
-        Ok(Self::with(shared, phase))
+        let shared = SqliteState::new(path.clone(), options, true);
+        shared.writes_to(file.identity);
+        let phase = WriterPhase::run(&shared, Some(file))
+            .map_err(|error| LogOpenError::Io { path: path.clone(), cause: ErrorCause::at_path(&path, error) })?;
+        Ok(Self::with_phase(shared, phase))
     }
 
     /// Opens the log at `path` for reading only, whether or not somebody owns it. Takes no lock, and knows no views.
     ///
     /// # Errors
     /// [`OpenError`]; [`OpenError::Missing`] if there is no log, [`OpenError::Parted`] if only a part of one is left.
-    pub fn open_read_only(path: impl AsRef<Path>, event_format: u32) -> Result<Self, OpenError> {
+    pub fn open_read_only(path: impl AsRef<Path>, event_format: u32) -> Result<Self, LogOpenError> {
         let path = path.as_ref();
-        let missing = || OpenError::Missing { path: path.to_owned() };
+        let missing = || LogOpenError::Missing { path: path.to_owned() };
         let absolute = match path.canonicalize() {
             Ok(absolute) => absolute,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                file::whole(path)?;
+                file::check_not_parted(path)?;
                 return Err(missing());
             }
-            Err(error) => return Err(OpenError::Io { path: path.to_owned(), cause: Cause::at(path, error) }),
+            Err(error) => {
+                return Err(LogOpenError::Io { path: path.to_owned(), cause: ErrorCause::at_path(path, error) });
+            }
         };
         if absolute.metadata().is_ok_and(|file| file.len() == 0) {
-            file::whole(&absolute)?;
+            file::check_not_parted(&absolute)?;
         }
         let connection = file::open_to_read(&absolute, event_format)?.ok_or_else(missing)?;
-        let shared = Shared::new(absolute, Options { event_format, ..Options::default() }, true);
+        let shared = SqliteState::new(absolute, LogOptions { event_format, ..LogOptions::default() }, true);
         shared.readers.put_back(connection);
-        Ok(Self::with(shared, Phase::ReadOnly))
+        Ok(Self::with_phase(shared, WriterPhase::ReadOnly))
     }
 
     /// Where the log lies, or will lie.
@@ -192,62 +196,65 @@ impl SqliteLog {
         &self.0.shared.path
     }
 
-    fn with(shared: Arc<Shared>, phase: Phase) -> Self {
-        Self(Arc::new(Handle { shared, phase: Mutex::new(phase) }))
+    fn with_phase(shared: Arc<SqliteState>, phase: WriterPhase) -> Self {
+        Self(Arc::new(SqliteHandle { shared, phase: Mutex::new(phase) }))
     }
 
     /// Queues a command for the writer, whose answer comes later.
-    async fn send<T>(
+    async fn send_command<T>(
         &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command + Send,
+        command: impl FnOnce(oneshot::Sender<T>) -> WriterCommand + Send,
     ) -> Result<oneshot::Receiver<T>, NoWriter> {
-        let commands = self.0.commands()?;
+        let commands = self.0.command_sender()?;
         let (reply, replied) = oneshot::channel();
         commands.send(command(reply)).await.map_err(|_| NoWriter::Closed)?;
         Ok(replied)
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command + Send) -> Result<Option<T>, NoWriter> {
-        Ok(self.send(command).await?.await.ok())
+    async fn request_reply<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> WriterCommand + Send,
+    ) -> Result<Option<T>, NoWriter> {
+        Ok(self.send_command(command).await?.await.ok())
     }
 
-    async fn write<T>(
+    async fn send_write<T>(
         &self,
         partition: Partition,
-        command: impl FnOnce(oneshot::Sender<Result<T, WriteError>>) -> Command + Send,
-    ) -> Result<T, WriteError> {
+        command: impl FnOnce(oneshot::Sender<Result<T, LogWriteError>>) -> WriterCommand + Send,
+    ) -> Result<T, LogWriteError> {
         if partition != Partition::ZERO {
-            return Err(WriteError::NoPartition(partition));
+            return Err(LogWriteError::NoPartition(partition));
         }
-        match self.ask(command).await {
-            Ok(Some(told)) => told,
-            Ok(None) => Err(WriteError::Io(self.0.shared.writer_gone())),
-            Err(NoWriter::ReadOnly) => Err(WriteError::ReadOnly),
-            Err(NoWriter::Closed) => Err(WriteError::Closed),
-            Err(NoWriter::Machine(cause)) => Err(WriteError::from(cause)),
+        match self.request_reply(command).await {
+            Ok(Some(result)) => result,
+            Ok(None) => Err(LogWriteError::Io(self.0.shared.writer_gone())),
+            Err(NoWriter::ReadOnly) => Err(LogWriteError::ReadOnly),
+            Err(NoWriter::Closed) => Err(LogWriteError::Closed),
+            Err(NoWriter::Machine(cause)) => Err(LogWriteError::from(cause)),
         }
     }
 
     /// Runs `query` on a connection that only reads, once it is known where the log ends. `None` if there is no file
     /// yet.
-    async fn query<T: Send + 'static>(
+    async fn run_query<T: Send + 'static>(
         &self,
         partition: Partition,
         query: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<Option<T>, ReadError> {
+    ) -> Result<Option<T>, LogReadError> {
         if partition != Partition::ZERO {
-            return Err(ReadError::NoPartition(partition));
+            return Err(LogReadError::NoPartition(partition));
         }
-        if matches!(*self.0.phase(), Phase::Closed) {
-            return Err(ReadError::Closed);
+        if matches!(*self.0.lock_phase(), WriterPhase::Closed) {
+            return Err(LogReadError::Closed);
         }
         let shared = &self.0.shared;
         if shared.unsettled.load(Ordering::Acquire) {
-            match self.ask(|reply| Command::Settle { reply }).await {
+            match self.request_reply(|reply| WriterCommand::Settle { reply }).await {
                 Ok(Some(Ok(()))) => {}
-                Ok(Some(Err(cause))) | Err(NoWriter::Machine(cause)) => return Err(ReadError::Unsettled(cause)),
-                Ok(None) => return Err(ReadError::Unsettled(shared.writer_gone())),
-                Err(NoWriter::ReadOnly | NoWriter::Closed) => return Err(ReadError::Closed),
+                Ok(Some(Err(cause))) | Err(NoWriter::Machine(cause)) => return Err(LogReadError::Unsettled(cause)),
+                Ok(None) => return Err(LogReadError::Unsettled(shared.writer_gone())),
+                Err(NoWriter::ReadOnly | NoWriter::Closed) => return Err(LogReadError::Closed),
             }
         }
         if !shared.made.load(Ordering::Acquire) {
@@ -263,9 +270,9 @@ impl fmt::Debug for SqliteLog {
     }
 }
 
-impl Shared {
-    fn new(path: PathBuf, options: Options, made: bool) -> Arc<Self> {
-        let readers = Readers::new(options.readers);
+impl SqliteState {
+    fn new(path: PathBuf, options: LogOptions, made: bool) -> Arc<Self> {
+        let readers = ReaderPool::new(options.readers);
         Arc::new(Self {
             path,
             options,
@@ -277,66 +284,67 @@ impl Shared {
         })
     }
 
-    fn cause(&self, error: impl std::error::Error + Send + Sync + 'static) -> Cause {
-        Cause::at(&self.path, error)
+    fn error_cause(&self, error: impl std::error::Error + Send + Sync + 'static) -> ErrorCause {
+        ErrorCause::at_path(&self.path, error)
     }
 
     /// Takes note of the file that is written.
-    fn writes_to(&self, place: file::Place) {
+    fn writes_to(&self, place: file::FileIdentity) {
         let _ = self.place.set(place);
     }
 
     /// Fails if a connection that was opened now may be to another file than the one that is written.
     fn check_place(&self) -> io::Result<()> {
-        self.place.get().map_or(Ok(()), |place| place.check(&self.path))
+        self.place.get().map_or(Ok(()), |place| place.check_path(&self.path))
     }
 
-    fn writer_gone(&self) -> Cause {
-        self.cause(io::Error::other("the writer of the log ended without an answer"))
+    fn writer_gone(&self) -> ErrorCause {
+        self.error_cause(io::Error::other("the writer of the log ended without an answer"))
     }
 }
 
-impl Phase {
-    fn run(shared: &Arc<Shared>, file: Option<LogFile>) -> io::Result<Self> {
+impl WriterPhase {
+    fn run(shared: &Arc<SqliteState>, file: Option<SqliteLogFile>) -> io::Result<Self> {
         let (commands, inbox) = mpsc::channel(QUEUE);
-        let writer = Writer::new(Arc::clone(shared), file);
+        let writer = LogWriter::new(Arc::clone(shared), file);
         let thread = thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run(inbox))?;
         Ok(Self::Running { commands, thread })
     }
 }
 
-impl Handle {
-    fn phase(&self) -> MutexGuard<'_, Phase> {
+impl SqliteHandle {
+    fn lock_phase(&self) -> MutexGuard<'_, WriterPhase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The way to the writer, which is started if it was not needed before.
-    fn commands(&self) -> Result<mpsc::Sender<Command>, NoWriter> {
-        let mut phase = self.phase();
-        if matches!(*phase, Phase::Absent) {
-            *phase = Phase::run(&self.shared, None).map_err(|error| NoWriter::Machine(self.shared.cause(error)))?;
+    fn command_sender(&self) -> Result<mpsc::Sender<WriterCommand>, NoWriter> {
+        let mut phase = self.lock_phase();
+        if matches!(*phase, WriterPhase::Absent) {
+            *phase = WriterPhase::run(&self.shared, None)
+                .map_err(|error| NoWriter::Machine(self.shared.error_cause(error)))?;
         }
         match &*phase {
-            Phase::Running { commands, .. } => Ok(commands.clone()),
-            Phase::ReadOnly => Err(NoWriter::ReadOnly),
-            Phase::Absent | Phase::Closed => Err(NoWriter::Closed),
+            WriterPhase::Running { commands, .. } => Ok(commands.clone()),
+            WriterPhase::ReadOnly => Err(NoWriter::ReadOnly),
+            WriterPhase::Absent | WriterPhase::Closed => Err(NoWriter::Closed),
         }
     }
 
     /// Takes no more commands; the thread ends behind those that are queued.
-    fn shut(&self) -> Option<JoinHandle<()>> {
-        let phase = std::mem::replace(&mut *self.phase(), Phase::Closed);
+    fn shut_down(&self) -> Option<JoinHandle<()>> {
+        let phase = std::mem::replace(&mut *self.lock_phase(), WriterPhase::Closed);
         self.shared.readers.close();
         match phase {
-            Phase::Running { thread, .. } => Some(thread),
-            Phase::Absent | Phase::ReadOnly | Phase::Closed => None,
+            WriterPhase::Running { thread, .. } => Some(thread),
+            WriterPhase::Absent | WriterPhase::ReadOnly | WriterPhase::Closed => None,
         }
     }
 }
 
-impl Drop for Handle {
+impl Drop for SqliteHandle {
     fn drop(&mut self) {
-        if let Some(thread) = self.shut() {
+        if let Some(thread) = self.shut_down() {
             // A writer that panicked was reported where it did, and its callers were told.
             let _ = thread.join();
         }
@@ -344,20 +352,23 @@ impl Drop for Handle {
 }
 
 impl Log for SqliteLog {
-    async fn take_over(&self, partition: Partition) -> Result<Epoch, WriteError> {
-        self.write(partition, |reply| Command::TakeOver { reply }).await
+    async fn take_over(&self, partition: Partition) -> Result<Epoch, LogWriteError> {
+        self.send_write(partition, |reply| WriterCommand::TakeOver { reply }).await
     }
 
-    async fn epoch(&self, partition: Partition) -> Result<Epoch, ReadError> {
+    async fn current_epoch(&self, partition: Partition) -> Result<Epoch, LogReadError> {
         let claimed = || Epoch(self.0.shared.claimed.load(Ordering::Acquire));
-        Ok(self.query(partition, epoch::current).await?.unwrap_or_else(claimed))
+        Ok(self.run_query(partition, epoch::current_epoch).await?.unwrap_or_else(claimed))
     }
 
-    async fn submit(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
+    async fn submit_batch(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
         if partition != Partition::ZERO {
             return PendingAppend::new(ready(Err(AppendError::NoPartition(partition))));
         }
-        let refused = match self.send(|reply| Command::Append(Append { epoch, expected, batch, reply })).await {
+        let refused = match self
+            .send_command(|reply| WriterCommand::Append(AppendRequest { epoch, expected, batch, reply }))
+            .await
+        {
             Ok(replied) => {
                 let shared = Arc::clone(&self.0.shared);
                 let lost = move |_| Err(AppendError::Uncertain(shared.writer_gone()));
@@ -370,84 +381,97 @@ impl Log for SqliteLog {
         PendingAppend::new(ready(Err(refused)))
     }
 
-    async fn head(&self, partition: Partition) -> Result<Head, ReadError> {
-        Ok(self.query(partition, query::head).await?.unwrap_or(Head::EMPTY))
+    async fn head(&self, partition: Partition) -> Result<LogHead, LogReadError> {
+        Ok(self.run_query(partition, query::read_head).await?.unwrap_or(LogHead::EMPTY))
     }
 
-    async fn read(&self, partition: Partition, after: Lsn, limit: usize) -> Result<Vec<Stored>, ReadError> {
-        let page = self.query(partition, move |connection| query::page(connection, after, limit)).await?;
+    async fn read_records(
+        &self,
+        partition: Partition,
+        after: Lsn,
+        limit: usize,
+    ) -> Result<Vec<StoredRecord>, LogReadError> {
+        let page = self.run_query(partition, move |connection| query::read_page(connection, after, limit)).await?;
         Ok(page.unwrap_or_default())
     }
 
     async fn read_scope(
         &self,
         partition: Partition,
-        scope: Scope<'_>,
+        scope: ReadScope<'_>,
         after: Lsn,
         limit: usize,
-    ) -> Result<Vec<Stored>, ReadError> {
+    ) -> Result<Vec<StoredRecord>, LogReadError> {
         let (index, value) = match scope {
-            Scope::Session(session) => (query::Index::Session, session.as_str().to_owned()),
-            Scope::Key(key) => (query::Index::Key, key.to_owned()),
+            ReadScope::Session(session) => (query::ScopeIndex::Session, session.as_str().to_owned()),
+            ReadScope::Key(key) => (query::ScopeIndex::Key, key.to_owned()),
         };
-        let page = move |connection: &rusqlite::Connection| query::scoped(connection, index, &value, after, limit);
-        Ok(self.query(partition, page).await?.unwrap_or_default())
+        let page = move |connection: &rusqlite::Connection| query::read_scoped(connection, index, &value, after, limit);
+        Ok(self.run_query(partition, page).await?.unwrap_or_default())
     }
 
-    async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {
-        let asked = lsns.to_vec();
-        match self.query(partition, move |connection| query::contents(connection, &asked)).await? {
-            Some(contents) => contents.map_err(ReadError::Content),
+    async fn read_contents(
+        &self,
+        partition: Partition,
+        lsns: &[Lsn],
+    ) -> Result<Vec<Option<StoredContent>>, LogReadError> {
+        let requested = lsns.to_vec();
+        match self.run_query(partition, move |connection| query::read_contents(connection, &requested)).await? {
+            Some(contents) => contents.map_err(LogReadError::Content),
             None => Ok(vec![None; lsns.len()]),
         }
     }
 
-    async fn view(
+    async fn read_view(
         &self,
         partition: Partition,
         name: &str,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, Bytes)>, ReadError> {
+    ) -> Result<Vec<(String, Bytes)>, LogReadError> {
         let Some(view) = self.0.shared.options.views.iter().find(|view| view.name() == name).cloned() else {
-            return Err(ReadError::NoView(name.to_owned()));
+            return Err(LogReadError::NoView(name.to_owned()));
         };
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         let rows = move |connection: &rusqlite::Connection| {
-            views::read(connection, (view.name(), view.version()), &prefix, after.as_deref(), limit)
+            views::read_rows(connection, (view.name(), view.version()), &prefix, after.as_deref(), limit)
         };
-        match self.query(partition, rows).await? {
+        match self.run_query(partition, rows).await? {
             Some(Some(rows)) => Ok(rows),
-            Some(None) => Err(ReadError::BrokenView(name.to_owned())),
+            Some(None) => Err(LogReadError::BrokenView(name.to_owned())),
             None => Ok(Vec::new()),
         }
     }
 
-    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, ReadError> {
-        let snapshot = self.query(partition, move |connection| query::snapshot(connection, version)).await?;
+    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, LogReadError> {
+        let snapshot = self.run_query(partition, move |connection| query::read_snapshot(connection, version)).await?;
         Ok(snapshot.flatten())
     }
 
-    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), WriteError> {
-        self.write(partition, |reply| Command::SaveSnapshot { snapshot, reply }).await
+    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), LogWriteError> {
+        self.send_write(partition, |reply| WriterCommand::SaveSnapshot { snapshot, reply }).await
     }
 
-    async fn redact(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, WriteError> {
+    async fn redact_contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
         let lsns = lsns.to_vec();
-        self.write(partition, |reply| Command::Redact { lsns, reply }).await
+        self.send_write(partition, |reply| WriterCommand::Redact { lsns, reply }).await
     }
 
-    async fn probe(&self) -> Result<(), WriteError> {
-        self.write(Partition::ZERO, |reply| Command::Probe { reply }).await
+    async fn probe_write(&self) -> Result<(), LogWriteError> {
+        self.send_write(Partition::ZERO, |reply| WriterCommand::Probe { reply }).await
     }
 
-    async fn verify(&self, partition: Partition, expected_head: Option<Head>) -> Result<Report, ReadError> {
-        let mut walk = Walk::new(expected_head);
+    async fn verify_chain(
+        &self,
+        partition: Partition,
+        expected_head: Option<LogHead>,
+    ) -> Result<VerifyReport, LogReadError> {
+        let mut walk = ChainWalk::new(expected_head);
         loop {
-            let page = move |connection: &rusqlite::Connection| query::walk(connection, walk, VERIFY_PAGE);
-            match self.query(partition, page).await? {
-                None => return Ok(Walk::new(expected_head).finish()),
+            let page = move |connection: &rusqlite::Connection| query::walk_chain(connection, walk, VERIFY_PAGE);
+            match self.run_query(partition, page).await? {
+                None => return Ok(ChainWalk::new(expected_head).finish()),
                 Some(ControlFlow::Continue(further)) => walk = further,
                 Some(ControlFlow::Break(ended)) => return Ok(ended.finish()),
             }
@@ -455,7 +479,7 @@ impl Log for SqliteLog {
     }
 
     async fn close(&self) {
-        if let Some(thread) = self.0.shut() {
+        if let Some(thread) = self.0.shut_down() {
             // Waits on a blocking thread; the writer itself reported how it ended.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }

@@ -18,22 +18,24 @@ use countersign_core::{
 };
 
 use crate::{
-    chain::{self, Link},
-    error::{AppendError, ReadError, WriteError},
+    chain::{self, ChainLink},
+    error::{AppendError, LogReadError, LogWriteError},
     log::Log,
-    record::{Batch, Content, Epoch, FACTS_LIMIT, Head, Partition, Record, Scope, Snapshot, Stored},
-    view::View,
+    record::{
+        Batch, Epoch, FACTS_LIMIT, LogHead, LogRecord, Partition, ReadScope, Snapshot, StoredContent, StoredRecord,
+    },
+    view::LogView,
 };
 
 pub use self::{append::*, damage::*, scope::*, view::*};
 
 /// A place for one log, which the rules open, close, damage and open again.
-pub trait Subject: Send + Sync {
+pub trait LogFixture: Send + Sync {
     /// The kind of log that is tried.
     type Log: Log;
 
     /// Opens the log with these views, or makes an empty one the first time. The one opened before was closed.
-    fn open_with(&self, views: Vec<Arc<dyn View>>) -> impl Future<Output = Self::Log> + Send;
+    fn open_with(&self, views: Vec<Arc<dyn LogView>>) -> impl Future<Output = Self::Log> + Send;
 
     /// Opens the log without views.
     fn open(&self) -> impl Future<Output = Self::Log> + Send {
@@ -41,12 +43,12 @@ pub trait Subject: Send + Sync {
     }
 
     /// Damages the log behind its back, while it is closed.
-    fn damage(&self, damage: Damage) -> impl Future<Output = ()> + Send;
+    fn inflict_damage(&self, damage: LogDamage) -> impl Future<Output = ()> + Send;
 }
 
 /// What somebody with access to the storage does to a log.
 #[derive(Clone, Debug)]
-pub enum Damage {
+pub enum LogDamage {
     /// Changes the facts of a record.
     Facts(Lsn),
     /// Changes when a record was decided.
@@ -64,8 +66,8 @@ pub enum Damage {
 const ZERO: Partition = Partition::ZERO;
 
 /// A record that `text` tells apart from others. It has content if `text` begins with `content`.
-pub fn record(text: &str) -> Record {
-    Record {
+pub fn text_record(text: &str) -> LogRecord {
+    LogRecord {
         at: Millis(1_700_000_000_000),
         session: Some(SessionId::new("s1")),
         key: None,
@@ -77,8 +79,8 @@ pub fn record(text: &str) -> Record {
 }
 
 /// A batch with one [`record`] a text.
-pub fn batch(texts: &[&str]) -> Batch {
-    Batch(texts.iter().map(|text| record(text)).collect())
+pub fn text_batch(texts: &[&str]) -> Batch {
+    Batch(texts.iter().map(|text| text_record(text)).collect())
 }
 
 /// Takes a log over and appends a batch, as an owner does that opens it for this one batch.
@@ -87,12 +89,12 @@ pub fn batch(texts: &[&str]) -> Batch {
 /// As [`Log::append`], and what taking it over failed with in the same terms.
 pub async fn append_as_owner<L: Log>(log: &L, expected: Lsn, batch: Batch) -> Result<Lsn, AppendError> {
     let epoch = log.take_over(ZERO).await.map_err(|error| match error {
-        WriteError::Full => AppendError::Full,
-        WriteError::Io(cause) | WriteError::Lingers(cause) => AppendError::Io(cause),
-        WriteError::Open(error) => AppendError::Open(error),
-        WriteError::ReadOnly => AppendError::ReadOnly,
-        WriteError::Closed => AppendError::Closed,
-        WriteError::NoPartition(partition) => AppendError::NoPartition(partition),
+        LogWriteError::Full => AppendError::Full,
+        LogWriteError::Io(cause) | LogWriteError::Lingers(cause) => AppendError::Io(cause),
+        LogWriteError::Open(error) => AppendError::Open(error),
+        LogWriteError::ReadOnly => AppendError::ReadOnly,
+        LogWriteError::Closed => AppendError::Closed,
+        LogWriteError::NoPartition(partition) => AppendError::NoPartition(partition),
     })?;
     log.append(ZERO, epoch, expected, batch).await
 }
@@ -101,38 +103,38 @@ async fn take_over(log: &impl Log) -> Epoch {
     log.take_over(ZERO).await.expect("the log can be taken over")
 }
 
-async fn append(log: &impl Log, expected: u64, texts: &[&str]) -> Lsn {
-    append_as_owner(log, Lsn(expected), batch(texts)).await.expect("the append is in order")
+async fn append_texts(log: &impl Log, expected: u64, texts: &[&str]) -> Lsn {
+    append_as_owner(log, Lsn(expected), text_batch(texts)).await.expect("the append is in order")
 }
 
-async fn all(log: &impl Log) -> Vec<Stored> {
-    log.read(ZERO, Lsn(0), usize::MAX).await.expect("the log can be read")
+async fn all_records(log: &impl Log) -> Vec<StoredRecord> {
+    log.read_records(ZERO, Lsn(0), usize::MAX).await.expect("the log can be read")
 }
 
-async fn head(log: &impl Log) -> Head {
+async fn log_head(log: &impl Log) -> LogHead {
     log.head(ZERO).await.expect("the log can be read")
 }
 
-fn facts(page: &[Stored]) -> Vec<(u64, &str)> {
+fn record_facts(page: &[StoredRecord]) -> Vec<(u64, &str)> {
     page.iter().map(|stored| (stored.lsn.0, &*stored.facts)).collect()
 }
 
 /// A new log has no records, no contents and no snapshot, and is sound.
-pub async fn a_new_log_is_empty(subject: &impl Subject) {
+pub async fn a_new_log_is_empty(subject: &impl LogFixture) {
     let log = subject.open().await;
-    assert_eq!(head(&log).await, Head::EMPTY);
-    assert_eq!(all(&log).await, []);
-    assert_eq!(log.contents(ZERO, &[Lsn(1)]).await.expect("readable"), [None]);
+    assert_eq!(log_head(&log).await, LogHead::EMPTY);
+    assert_eq!(all_records(&log).await, []);
+    assert_eq!(log.read_contents(ZERO, &[Lsn(1)]).await.expect("readable"), [None]);
     assert_eq!(log.load_snapshot(ZERO, 1).await.expect("readable"), None);
-    assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.expect("nothing to do"), 0);
-    let report = log.verify(ZERO, Some(Head::EMPTY)).await.expect("readable");
-    assert_eq!((report.head, report.records, report.flaw), (Head::EMPTY, 0, None));
+    assert_eq!(log.redact_contents(ZERO, &[Lsn(1)]).await.expect("nothing to do"), 0);
+    let report = log.verify_chain(ZERO, Some(LogHead::EMPTY)).await.expect("readable");
+    assert_eq!((report.head, report.records, report.flaw), (LogHead::EMPTY, 0, None));
 }
 
 /// Records come back in the order in which they were appended, field by field, chained as documented.
-pub async fn records_come_back_as_they_were_appended(subject: &impl Subject) {
+pub async fn records_come_back_as_they_were_appended(subject: &impl LogFixture) {
     let log = subject.open().await;
-    let bare = Record {
+    let bare = LogRecord {
         at: Millis(5),
         session: None,
         key: Some("".into()),
@@ -141,101 +143,111 @@ pub async fn records_come_back_as_they_were_appended(subject: &impl Subject) {
         facts: "{\"nul\":\"\\u0000\"}".into(),
         content: None,
     };
-    let sent = [record("one"), record("content two"), bare, Record { content: Some("".into()), ..record("four") }];
+    let sent = [
+        text_record("one"),
+        text_record("content two"),
+        bare,
+        LogRecord { content: Some("".into()), ..text_record("four") },
+    ];
     let last = append_as_owner(&log, Lsn(0), Batch(sent.to_vec())).await.expect("the append is in order");
     assert_eq!(last, Lsn(4));
 
     let mut previous = chain::GENESIS;
-    let stored = all(&log).await;
+    let stored = all_records(&log).await;
     assert_eq!(stored.len(), sent.len());
     for (index, (sent, stored)) in sent.iter().zip(&stored).enumerate() {
         assert_eq!(stored.lsn, Lsn(index as u64 + 1));
         assert_eq!(stored.content_digest.is_some(), sent.content.is_some());
-        assert_eq!(stored.chain, chain::chain(&previous, &Link::of_record(sent, stored.lsn, stored.content_digest)));
+        assert_eq!(
+            stored.chain,
+            chain::chain_digest(&previous, &ChainLink::of_record(sent, stored.lsn, stored.content_digest))
+        );
         assert_eq!(stored.key, sent.key);
         previous = stored.chain;
     }
-    assert_eq!(head(&log).await, Head { lsn: last, chain: previous });
+    assert_eq!(log_head(&log).await, LogHead { lsn: last, chain: previous });
 }
 
 /// An append is refused unless it expects the head, and then nothing of it is there.
-pub async fn only_the_expected_position_is_written_to(subject: &impl Subject) {
+pub async fn only_the_expected_position_is_written_to(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["one", "two"]).await;
+    append_texts(&log, 0, &["one", "two"]).await;
     for expected in [0, 1, 3, 99] {
-        match append_as_owner(&log, Lsn(expected), batch(&["late"])).await {
-            Err(AppendError::Position { expected: told, found: Lsn(2) }) => assert_eq!(told, Lsn(expected)),
+        match append_as_owner(&log, Lsn(expected), text_batch(&["late"])).await {
+            Err(AppendError::Position { expected: reported, found: Lsn(2) }) => assert_eq!(reported, Lsn(expected)),
             other => panic!("expected {expected}: {other:?}"),
         }
     }
-    assert_eq!(append(&log, 2, &["three"]).await, Lsn(3));
-    assert_eq!(facts(&all(&log).await).len(), 3);
+    assert_eq!(append_texts(&log, 2, &["three"]).await, Lsn(3));
+    assert_eq!(record_facts(&all_records(&log).await).len(), 3);
 }
 
 /// A batch with one record too large is refused whole; the limit itself is allowed.
-pub async fn a_batch_is_written_whole_or_not_at_all(subject: &impl Subject) {
+pub async fn a_batch_is_written_whole_or_not_at_all(subject: &impl LogFixture) {
     let log = subject.open().await;
-    let large = |size| Record { facts: "1".repeat(size).into(), ..record("large") };
-    let refused = Batch(vec![record("one"), large(FACTS_LIMIT + 1), record("three")]);
+    let large = |size| LogRecord { facts: "1".repeat(size).into(), ..text_record("large") };
+    let refused = Batch(vec![text_record("one"), large(FACTS_LIMIT + 1), text_record("three")]);
     match append_as_owner(&log, Lsn(0), refused).await {
         Err(AppendError::TooLarge { index: 1, size }) => assert_eq!(size, FACTS_LIMIT + 1),
         other => panic!("{other:?}"),
     }
-    assert_eq!(head(&log).await, Head::EMPTY);
-    let last = append_as_owner(&log, Lsn(0), Batch(vec![record("one"), large(FACTS_LIMIT)])).await;
+    assert_eq!(log_head(&log).await, LogHead::EMPTY);
+    let last = append_as_owner(&log, Lsn(0), Batch(vec![text_record("one"), large(FACTS_LIMIT)])).await;
     assert_eq!(last.expect("the append is in order"), Lsn(2));
 }
 
 /// An empty batch writes nothing, and is refused like any other.
-pub async fn an_empty_batch_only_checks_the_position(subject: &impl Subject) {
+pub async fn an_empty_batch_only_checks_the_position(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["one"]).await;
-    assert_eq!(append(&log, 1, &[]).await, Lsn(1));
+    append_texts(&log, 0, &["one"]).await;
+    assert_eq!(append_texts(&log, 1, &[]).await, Lsn(1));
     let epoch = take_over(&log).await;
     let elsewhere = log.append(ZERO, epoch, Lsn(0), Batch::default()).await;
     assert!(matches!(elsewhere, Err(AppendError::Position { .. })), "{elsewhere:?}");
     take_over(&log).await;
     let fenced = log.append(ZERO, epoch, Lsn(1), Batch::default()).await;
     assert!(matches!(fenced, Err(AppendError::Fenced { .. })), "{fenced:?}");
-    assert_eq!(head(&log).await.lsn, Lsn(1));
+    assert_eq!(log_head(&log).await.lsn, Lsn(1));
 }
 
 /// Of many who append behind the same position at once, exactly one is recorded.
-pub async fn one_of_many_writers_wins(subject: &impl Subject) {
+pub async fn one_of_many_writers_wins(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["start"]).await;
+    append_texts(&log, 0, &["start"]).await;
     let epoch = take_over(&log).await;
     let rivals = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let [a, b, c, d, e, f, g, h] = rivals.map(|rival| log.append(ZERO, epoch, Lsn(1), batch(&[rival])));
-    let told = tokio::join!(a, b, c, d, e, f, g, h);
-    let told = [told.0, told.1, told.2, told.3, told.4, told.5, told.6, told.7];
-    let won: Vec<_> = rivals.iter().zip(&told).filter(|(_, told)| told.is_ok()).map(|(rival, _)| *rival).collect();
-    assert_eq!(won.len(), 1, "{told:?}");
-    assert_eq!(*all(&log).await[1].facts, *record(won[0]).facts);
+    let [a, b, c, d, e, f, g, h] = rivals.map(|rival| log.append(ZERO, epoch, Lsn(1), text_batch(&[rival])));
+    let results = tokio::join!(a, b, c, d, e, f, g, h);
+    let results = [results.0, results.1, results.2, results.3, results.4, results.5, results.6, results.7];
+    let won: Vec<_> =
+        rivals.iter().zip(&results).filter(|(_, result)| result.is_ok()).map(|(rival, _)| *rival).collect();
+    assert_eq!(won.len(), 1, "{results:?}");
+    assert_eq!(*all_records(&log).await[1].facts, *text_record(won[0]).facts);
 }
 
 /// Appends that are queued one behind the other are all recorded, in their order.
-pub async fn queued_appends_keep_their_order(subject: &impl Subject) {
+pub async fn queued_appends_keep_their_order(subject: &impl LogFixture) {
     let log = subject.open().await;
     let epoch = take_over(&log).await;
     let queued = ["a", "b", "c", "d"];
-    let [a, b, c, d] = [0, 1, 2, 3].map(|at| log.append(ZERO, epoch, Lsn(at), batch(&[queued[at as usize]])));
-    let told = tokio::join!(a, b, c, d);
-    let told = [told.0, told.1, told.2, told.3].map(|told| told.expect("each follows the one before"));
-    assert_eq!(told, [Lsn(1), Lsn(2), Lsn(3), Lsn(4)]);
-    let want: Vec<_> = queued.iter().map(|text| record(text).facts).collect();
-    assert_eq!(all(&log).await.into_iter().map(|stored| stored.facts).collect::<Vec<_>>(), want);
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| log.append(ZERO, epoch, Lsn(at), text_batch(&[queued[at as usize]])));
+    let results = tokio::join!(a, b, c, d);
+    let results =
+        [results.0, results.1, results.2, results.3].map(|result| result.expect("each follows the one before"));
+    assert_eq!(results, [Lsn(1), Lsn(2), Lsn(3), Lsn(4)]);
+    let want: Vec<_> = queued.iter().map(|text| text_record(text).facts).collect();
+    assert_eq!(all_records(&log).await.into_iter().map(|stored| stored.facts).collect::<Vec<_>>(), want);
 }
 
 /// Pages join without gap or repetition, and a short one is the last.
-pub async fn pages_join_without_a_gap(subject: &impl Subject) {
+pub async fn pages_join_without_a_gap(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["1", "2", "3", "4", "5"]).await;
-    let whole = all(&log).await;
+    append_texts(&log, 0, &["1", "2", "3", "4", "5"]).await;
+    let whole = all_records(&log).await;
     let mut joined = Vec::new();
     loop {
-        let after = joined.last().map_or(Lsn(0), |stored: &Stored| stored.lsn);
-        let page = log.read(ZERO, after, 2).await.expect("readable");
+        let after = joined.last().map_or(Lsn(0), |stored: &StoredRecord| stored.lsn);
+        let page = log.read_records(ZERO, after, 2).await.expect("readable");
         let short = page.len() < 2;
         joined.extend(page);
         if short {
@@ -243,112 +255,112 @@ pub async fn pages_join_without_a_gap(subject: &impl Subject) {
         }
     }
     assert_eq!(joined, whole);
-    assert_eq!(log.read(ZERO, Lsn(5), 2).await.expect("readable"), []);
-    assert_eq!(log.read(ZERO, Lsn(u64::MAX), 2).await.expect("readable"), []);
-    assert_eq!(log.read(ZERO, Lsn(0), 0).await.expect("readable"), []);
+    assert_eq!(log.read_records(ZERO, Lsn(5), 2).await.expect("readable"), []);
+    assert_eq!(log.read_records(ZERO, Lsn(u64::MAX), 2).await.expect("readable"), []);
+    assert_eq!(log.read_records(ZERO, Lsn(0), 0).await.expect("readable"), []);
 }
 
 /// Contents come back in the order asked for, and what has none says so.
-pub async fn contents_come_back_in_the_order_asked_for(subject: &impl Subject) {
+pub async fn contents_come_back_in_the_order_asked_for(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["content ä", "none", "content c"]).await;
-    let text = |text: &str| Some(Content::Text(text.into()));
-    let asked = [Lsn(3), Lsn(2), Lsn(1), Lsn(3), Lsn(99), Lsn(0)];
-    let got = log.contents(ZERO, &asked).await.expect("readable");
+    append_texts(&log, 0, &["content ä", "none", "content c"]).await;
+    let text = |text: &str| Some(StoredContent::Text(text.into()));
+    let requested = [Lsn(3), Lsn(2), Lsn(1), Lsn(3), Lsn(99), Lsn(0)];
+    let got = log.read_contents(ZERO, &requested).await.expect("readable");
     assert_eq!(got, [text("content c"), None, text("content ä"), text("content c"), None, None]);
 }
 
 /// A redaction removes the content for good and leaves records, digests and chain as they were.
-pub async fn a_redaction_keeps_the_record_and_its_digest(subject: &impl Subject) {
+pub async fn a_redaction_keeps_the_record_and_its_digest(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["content a", "none", "content c"]).await;
-    let before = all(&log).await;
-    assert_eq!(log.redact(ZERO, &[Lsn(1), Lsn(2), Lsn(99)]).await.expect("writable"), 1);
-    assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.expect("writable"), 0);
+    append_texts(&log, 0, &["content a", "none", "content c"]).await;
+    let before = all_records(&log).await;
+    assert_eq!(log.redact_contents(ZERO, &[Lsn(1), Lsn(2), Lsn(99)]).await.expect("writable"), 1);
+    assert_eq!(log.redact_contents(ZERO, &[Lsn(1)]).await.expect("writable"), 0);
     log.close().await;
 
     let log = subject.open().await;
-    assert_eq!(all(&log).await, before);
-    let got = log.contents(ZERO, &[Lsn(1), Lsn(3)]).await.expect("readable");
-    assert_eq!(got, [Some(Content::Redacted), Some(Content::Text("content c".into()))]);
-    let report = log.verify(ZERO, Some(head(&log).await)).await.expect("readable");
+    assert_eq!(all_records(&log).await, before);
+    let got = log.read_contents(ZERO, &[Lsn(1), Lsn(3)]).await.expect("readable");
+    assert_eq!(got, [Some(StoredContent::Redacted), Some(StoredContent::Text("content c".into()))]);
+    let report = log.verify_chain(ZERO, Some(log_head(&log).await)).await.expect("readable");
     assert_eq!((report.records, report.redacted, report.flaw), (3, 1, None));
-    assert_eq!(append(&log, 3, &["four"]).await, Lsn(4));
+    assert_eq!(append_texts(&log, 3, &["four"]).await, Lsn(4));
 }
 
 /// What was acknowledged is there after the log is closed and opened again.
-pub async fn everything_is_there_after_reopening(subject: &impl Subject) {
+pub async fn everything_is_there_after_reopening(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["one", "content two"]).await;
-    let before = (head(&log).await, all(&log).await);
+    append_texts(&log, 0, &["one", "content two"]).await;
+    let before = (log_head(&log).await, all_records(&log).await);
     log.close().await;
 
     let log = subject.open().await;
-    assert_eq!((head(&log).await, all(&log).await), before);
-    assert_eq!(append(&log, 2, &["three"]).await, Lsn(3));
+    assert_eq!((log_head(&log).await, all_records(&log).await), before);
+    assert_eq!(append_texts(&log, 2, &["three"]).await, Lsn(3));
 }
 
 /// A closed log says so to every call.
-pub async fn a_closed_log_says_so(subject: &impl Subject) {
-    let log = subject.open_with(vec![Said::new(1)]).await;
-    append(&log, 0, &["one"]).await;
+pub async fn a_closed_log_says_so(subject: &impl LogFixture) {
+    let log = subject.open_with(vec![TextView::new(1)]).await;
+    append_texts(&log, 0, &["one"]).await;
     log.close().await;
     log.close().await;
-    let told = log.append(ZERO, Epoch(1), Lsn(1), batch(&["late"])).await;
-    assert!(matches!(told, Err(AppendError::Closed)), "{told:?}");
-    let told = log.take_over(ZERO).await;
-    assert!(matches!(told, Err(WriteError::Closed)), "{told:?}");
-    let told = log.epoch(ZERO).await;
-    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
-    let told = log.read(ZERO, Lsn(0), 1).await;
-    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
-    let told = log.read_scope(ZERO, Scope::Key("key"), Lsn(0), 1).await;
-    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
-    let told = log.view(ZERO, "said", "", None, 1).await;
-    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
-    let told = log.probe().await;
-    assert!(matches!(told, Err(WriteError::Closed)), "{told:?}");
+    let result = log.append(ZERO, Epoch(1), Lsn(1), text_batch(&["late"])).await;
+    assert!(matches!(result, Err(AppendError::Closed)), "{result:?}");
+    let result = log.take_over(ZERO).await;
+    assert!(matches!(result, Err(LogWriteError::Closed)), "{result:?}");
+    let result = log.current_epoch(ZERO).await;
+    assert!(matches!(result, Err(LogReadError::Closed)), "{result:?}");
+    let result = log.read_records(ZERO, Lsn(0), 1).await;
+    assert!(matches!(result, Err(LogReadError::Closed)), "{result:?}");
+    let result = log.read_scope(ZERO, ReadScope::Key("key"), Lsn(0), 1).await;
+    assert!(matches!(result, Err(LogReadError::Closed)), "{result:?}");
+    let result = log.read_view(ZERO, "said", "", None, 1).await;
+    assert!(matches!(result, Err(LogReadError::Closed)), "{result:?}");
+    let result = log.probe_write().await;
+    assert!(matches!(result, Err(LogWriteError::Closed)), "{result:?}");
 }
 
 /// A partition that does not exist is refused.
-pub async fn only_partition_zero_exists(subject: &impl Subject) {
-    let log = subject.open_with(vec![Said::new(1)]).await;
+pub async fn only_partition_zero_exists(subject: &impl LogFixture) {
+    let log = subject.open_with(vec![TextView::new(1)]).await;
     let other = Partition(1);
-    let told = log.append(other, Epoch(1), Lsn(0), batch(&["one"])).await;
-    assert!(matches!(told, Err(AppendError::NoPartition(Partition(1)))), "{told:?}");
-    let told = log.take_over(other).await;
-    assert!(matches!(told, Err(WriteError::NoPartition(Partition(1)))), "{told:?}");
-    let told = log.epoch(other).await;
-    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
-    let told = log.head(other).await;
-    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
-    let told = log.read_scope(other, Scope::Key("key"), Lsn(0), 1).await;
-    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
-    let told = log.view(other, "said", "", None, 1).await;
-    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
-    let told = log.redact(other, &[]).await;
-    assert!(matches!(told, Err(WriteError::NoPartition(Partition(1)))), "{told:?}");
+    let result = log.append(other, Epoch(1), Lsn(0), text_batch(&["one"])).await;
+    assert!(matches!(result, Err(AppendError::NoPartition(Partition(1)))), "{result:?}");
+    let result = log.take_over(other).await;
+    assert!(matches!(result, Err(LogWriteError::NoPartition(Partition(1)))), "{result:?}");
+    let result = log.current_epoch(other).await;
+    assert!(matches!(result, Err(LogReadError::NoPartition(Partition(1)))), "{result:?}");
+    let result = log.head(other).await;
+    assert!(matches!(result, Err(LogReadError::NoPartition(Partition(1)))), "{result:?}");
+    let result = log.read_scope(other, ReadScope::Key("key"), Lsn(0), 1).await;
+    assert!(matches!(result, Err(LogReadError::NoPartition(Partition(1)))), "{result:?}");
+    let result = log.read_view(other, "said", "", None, 1).await;
+    assert!(matches!(result, Err(LogReadError::NoPartition(Partition(1)))), "{result:?}");
+    let result = log.redact_contents(other, &[]).await;
+    assert!(matches!(result, Err(LogWriteError::NoPartition(Partition(1)))), "{result:?}");
 }
 
 /// A probe adds no record.
-pub async fn a_probe_adds_no_record(subject: &impl Subject) {
+pub async fn a_probe_adds_no_record(subject: &impl LogFixture) {
     let log = subject.open().await;
-    append(&log, 0, &["one"]).await;
-    let before = head(&log).await;
-    log.probe().await.expect("writable");
-    log.probe().await.expect("writable");
-    assert_eq!(head(&log).await, before);
+    append_texts(&log, 0, &["one"]).await;
+    let before = log_head(&log).await;
+    log.probe_write().await.expect("writable");
+    log.probe_write().await.expect("writable");
+    assert_eq!(log_head(&log).await, before);
 }
 
 /// A snapshot comes back if it is of the version asked for and of this history, also after reopening.
-pub async fn a_snapshot_comes_back_only_if_it_fits(subject: &impl Subject) {
+pub async fn a_snapshot_comes_back_only_if_it_fits(subject: &impl LogFixture) {
     let log = subject.open().await;
     let of =
-        |head: Head| Snapshot { lsn: head.lsn, chain: head.chain, version: 3, bytes: Bytes::from_static(b"state") };
-    log.save_snapshot(ZERO, of(Head::EMPTY)).await.expect("nothing to do");
-    append(&log, 0, &["one", "two"]).await;
-    let good = of(head(&log).await);
-    append(&log, 2, &["three"]).await;
+        |head: LogHead| Snapshot { lsn: head.lsn, chain: head.chain, version: 3, bytes: Bytes::from_static(b"state") };
+    log.save_snapshot(ZERO, of(LogHead::EMPTY)).await.expect("nothing to do");
+    append_texts(&log, 0, &["one", "two"]).await;
+    let good = of(log_head(&log).await);
+    append_texts(&log, 2, &["three"]).await;
 
     log.save_snapshot(ZERO, good.clone()).await.expect("writable");
     assert_eq!(log.load_snapshot(ZERO, 3).await.expect("readable"), Some(good.clone()));
@@ -360,12 +372,12 @@ pub async fn a_snapshot_comes_back_only_if_it_fits(subject: &impl Subject) {
     for (case, snapshot) in [
         ("other history", Snapshot { chain: Digest::hash_bytes(b"other"), ..good.clone() }),
         ("beyond the head", Snapshot { lsn: Lsn(4), ..good.clone() }),
-        ("before the first", of(Head::EMPTY)),
+        ("before the first", of(LogHead::EMPTY)),
     ] {
         log.save_snapshot(ZERO, snapshot).await.expect("writable");
         assert_eq!(log.load_snapshot(ZERO, 3).await.expect("readable"), None, "{case}");
     }
-    let newer = of(head(&log).await);
+    let newer = of(log_head(&log).await);
     log.save_snapshot(ZERO, newer.clone()).await.expect("writable");
     assert_eq!(log.load_snapshot(ZERO, 3).await.expect("readable"), Some(newer), "the last one counts");
 }

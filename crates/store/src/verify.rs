@@ -5,27 +5,27 @@
 use countersign_core::{digest::Digest, id::Lsn};
 
 use crate::{
-    chain::{self, Link},
-    record::{Head, Stored},
+    chain::{self, ChainLink},
+    record::{LogHead, StoredRecord},
 };
 
 /// What a walk along the chain found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct VerifyReport {
     /// The last record that fits. Keep it, to be able to tell a cut tail later.
-    pub head: Head,
+    pub head: LogHead,
     /// How many records fit.
     pub records: u64,
     /// How many of them had their content redacted.
     pub redacted: u64,
     /// The first thing that does not fit; the walk ends there.
-    pub flaw: Option<Flaw>,
+    pub flaw: Option<Corruption>,
 }
 
 /// Something in a log that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
-pub enum Flaw {
+pub enum Corruption {
     /// Later records are there, this one is not.
     #[error("record {0} is missing")]
     Missing(Lsn),
@@ -37,14 +37,14 @@ pub enum Flaw {
     Content(Lsn),
     /// The log once went further.
     #[error("the log once ended at {}, now it ends at {}", .expected.lsn, .found.lsn)]
-    CutTail { expected: Head, found: Head },
+    CutTail { expected: LogHead, found: LogHead },
     /// The chain fits in itself, but is not the one that was once seen.
     #[error("the log was rewritten at or before {}", .expected.lsn)]
-    Rewritten { expected: Head, found: Digest },
+    Rewritten { expected: LogHead, found: Digest },
 }
 
 /// What a store has in the place of a record's content.
-pub(crate) enum Kept<'a> {
+pub(crate) enum ContentBytes<'a> {
     /// Nothing at all.
     Nothing,
     /// A mark that there was something.
@@ -53,17 +53,17 @@ pub(crate) enum Kept<'a> {
     Bytes { salt: &'a [u8], bytes: &'a [u8] },
 }
 
-impl<'a> Kept<'a> {
+impl<'a> ContentBytes<'a> {
     /// The text, if there is one and it is that of a record with `content_digest`.
-    pub(crate) fn text(&self, content_digest: Option<Digest>) -> Option<&'a str> {
+    pub(crate) fn checked_text(&self, content_digest: Option<Digest>) -> Option<&'a str> {
         match self {
-            Self::Bytes { bytes, .. } if self.fits(content_digest) => std::str::from_utf8(bytes).ok(),
+            Self::Bytes { bytes, .. } if self.matches_digest(content_digest) => std::str::from_utf8(bytes).ok(),
             Self::Nothing | Self::Redacted | Self::Bytes { .. } => None,
         }
     }
 
     /// Whether this is what a record with `content_digest` may have.
-    pub(crate) fn fits(&self, content_digest: Option<Digest>) -> bool {
+    pub(crate) fn matches_digest(&self, content_digest: Option<Digest>) -> bool {
         match (self, content_digest) {
             (Self::Nothing, None) | (Self::Redacted, Some(_)) => true,
             (Self::Bytes { salt, bytes }, Some(digest)) => chain::content_digest(salt, bytes) == digest,
@@ -73,19 +73,19 @@ impl<'a> Kept<'a> {
 }
 
 /// A walk along the chain that is under way.
-pub(crate) struct Walk {
-    expected: Option<Head>,
-    report: Report,
+pub(crate) struct ChainWalk {
+    expected: Option<LogHead>,
+    report: VerifyReport,
 }
 
-impl Walk {
-    pub(crate) fn new(expected: Option<Head>) -> Self {
-        let report = Report { head: Head::EMPTY, records: 0, redacted: 0, flaw: None };
+impl ChainWalk {
+    pub(crate) fn new(expected: Option<LogHead>) -> Self {
+        let report = VerifyReport { head: LogHead::EMPTY, records: 0, redacted: 0, flaw: None };
         Self { expected, report }
     }
 
     /// The position behind which the walk goes on.
-    pub(crate) fn at(&self) -> Lsn {
+    pub(crate) fn last_lsn(&self) -> Lsn {
         self.report.head.lsn
     }
 
@@ -95,45 +95,45 @@ impl Walk {
     }
 
     /// Takes the next record that the store has. Does nothing once something did not fit.
-    pub(crate) fn take(&mut self, stored: &Stored, kept: &Kept<'_>) {
+    pub(crate) fn check_record(&mut self, stored: &StoredRecord, kept: &ContentBytes<'_>) {
         if self.report.flaw.is_some() {
             return;
         }
-        self.report.flaw = self.judge(stored, kept);
+        self.report.flaw = self.find_corruption(stored, kept);
         if self.report.flaw.is_none() {
-            self.report.head = Head { lsn: stored.lsn, chain: stored.chain };
+            self.report.head = LogHead { lsn: stored.lsn, chain: stored.chain };
             self.report.records += 1;
-            self.report.redacted += u64::from(matches!(kept, Kept::Redacted));
+            self.report.redacted += u64::from(matches!(kept, ContentBytes::Redacted));
         }
     }
 
-    fn judge(&self, stored: &Stored, kept: &Kept<'_>) -> Option<Flaw> {
+    fn find_corruption(&self, stored: &StoredRecord, kept: &ContentBytes<'_>) -> Option<Corruption> {
         let due = self.report.head.lsn.next();
         if stored.lsn != due {
-            return Some(Flaw::Missing(due));
+            return Some(Corruption::Missing(due));
         }
-        if chain::chain(&self.report.head.chain, &Link::of_stored(stored)) != stored.chain {
-            return Some(Flaw::Chain(stored.lsn));
+        if chain::chain_digest(&self.report.head.chain, &ChainLink::of_stored(stored)) != stored.chain {
+            return Some(Corruption::Chain(stored.lsn));
         }
-        if !kept.fits(stored.content_digest) {
-            return Some(Flaw::Content(stored.lsn));
+        if !kept.matches_digest(stored.content_digest) {
+            return Some(Corruption::Content(stored.lsn));
         }
         match self.expected {
             Some(expected) if expected.lsn == stored.lsn && expected.chain != stored.chain => {
-                Some(Flaw::Rewritten { expected, found: stored.chain })
+                Some(Corruption::Rewritten { expected, found: stored.chain })
             }
             Some(_) | None => None,
         }
     }
 
     /// Ends the walk: the store has no more records.
-    pub(crate) fn finish(mut self) -> Report {
+    pub(crate) fn finish(mut self) -> VerifyReport {
         let found = self.report.head;
         if let (None, Some(expected)) = (&self.report.flaw, self.expected) {
             if expected.lsn > found.lsn {
-                self.report.flaw = Some(Flaw::CutTail { expected, found });
+                self.report.flaw = Some(Corruption::CutTail { expected, found });
             } else if expected.lsn == Lsn(0) && expected.chain != chain::GENESIS {
-                self.report.flaw = Some(Flaw::Rewritten { expected, found: chain::GENESIS });
+                self.report.flaw = Some(Corruption::Rewritten { expected, found: chain::GENESIS });
             }
         }
         self.report

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use tracing::error;
 
-use crate::record::Stored;
+use crate::record::StoredRecord;
 
 /// A follower of the log that runs inside the append: its rows and the records that they come from are written together
 /// or not at all, so a read of it sees every write before it.
@@ -22,7 +22,7 @@ use crate::record::Stored;
 /// # Panics
 /// A panic in [`View::fold`] costs the view and nothing else: the append goes on, nothing of the view is kept, reading it
 /// says [`ReadError::BrokenView`](crate::ReadError::BrokenView), and the next opening of the log folds it anew.
-pub trait View: Send + Sync {
+pub trait LogView: Send + Sync {
     /// Tells it from the other views of the log.
     fn name(&self) -> &'static str;
 
@@ -39,10 +39,10 @@ pub trait View: Send + Sync {
     ///
     /// It may read nothing but what is handed in and keep nothing but rows: a record may be folded again after its
     /// append failed. `content` is absent if there is none, or not any more, or if it does not fit its digest.
-    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows);
+    fn fold_record(&self, record: &StoredRecord, content: Option<&str>, rows: &mut dyn ViewRows);
 }
 
-impl fmt::Debug for dyn View + '_ {
+impl fmt::Debug for dyn LogView + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} version {}", self.name(), self.version())
     }
@@ -51,34 +51,34 @@ impl fmt::Debug for dyn View + '_ {
 /// The rows of one view while a record is folded.
 ///
 /// When the machine fails, reads find nothing, and what was folded is not written: nor is the batch that it comes from.
-pub trait Rows {
+pub trait ViewRows {
     /// The value of `key`.
     fn get(&mut self, key: &str) -> Option<Bytes>;
 
     /// Sets the value of `key`.
-    fn put(&mut self, key: &str, value: &[u8]);
+    fn put_row(&mut self, key: &str, value: &[u8]);
 
     /// Removes `key`, if it is there.
-    fn delete(&mut self, key: &str);
+    fn delete_row(&mut self, key: &str);
 
     /// All rows whose keys begin with `prefix`, in the order of the keys' bytes.
-    fn scan(&mut self, prefix: &str) -> Vec<(String, Bytes)>;
+    fn scan_prefix(&mut self, prefix: &str) -> Vec<(String, Bytes)>;
 }
 
 /// A view panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Panicked;
+pub(crate) struct ViewPanic;
 
 /// Lets `view` fold one record. After a panic its rows are worth nothing and have to be dropped.
-pub(crate) fn fold(
-    view: &dyn View,
-    record: &Stored,
+pub(crate) fn fold_guarded(
+    view: &dyn LogView,
+    record: &StoredRecord,
     content: Option<&str>,
-    rows: &mut dyn Rows,
-) -> Result<(), Panicked> {
+    rows: &mut dyn ViewRows,
+) -> Result<(), ViewPanic> {
     let content = content.filter(|_| view.reads_contents());
-    catch_unwind(AssertUnwindSafe(|| view.fold(record, content, rows))).map_err(|_| {
+    catch_unwind(AssertUnwindSafe(|| view.fold_record(record, content, rows))).map_err(|_| {
         error!(?view, lsn = %record.lsn, "a view panicked; it cannot be read until the log is opened again");
-        Panicked
+        ViewPanic
     })
 }

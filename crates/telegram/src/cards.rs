@@ -18,7 +18,7 @@ use countersign_core::{
     gate,
     id::{CallId, GateId},
 };
-use countersign_runtime::Source;
+use countersign_runtime::CommandSource;
 use tokio::{sync::mpsc, time::Instant};
 
 use self::look::{Look, Seen};
@@ -78,7 +78,7 @@ enum Step {
 /// The task that writes.
 pub(super) struct Cards {
     shared: Arc<Shared>,
-    source: Source,
+    source: CommandSource,
     orders: mpsc::Receiver<GateId>,
     meter: Meter,
     due: BTreeMap<GateId, Due>,
@@ -91,7 +91,12 @@ pub(super) struct Cards {
 }
 
 impl Cards {
-    pub(super) fn new(shared: Arc<Shared>, source: Source, orders: mpsc::Receiver<GateId>, rates: Rates) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        source: CommandSource,
+        orders: mpsc::Receiver<GateId>,
+        rates: Rates,
+    ) -> Self {
         Self {
             shared,
             source,
@@ -111,7 +116,7 @@ impl Cards {
             matches!(recorded.fact.event, Event::Gate(_) | Event::Call(call::Event::Ended { .. }))
                 .then(|| Arc::clone(recorded))
         };
-        let Some(mut facts) = self.shared.handle.follow(of_cards).await else { return };
+        let Some(mut facts) = self.shared.handle.follow_facts(of_cards).await else { return };
         if !self.begin().await {
             return;
         }
@@ -154,7 +159,7 @@ impl Cards {
 
     /// Finds what another process left: gates that wait, and gates whose cards do not say how they ended.
     async fn begin(&mut self) -> bool {
-        let read = self.source.read(|engine| {
+        let read = self.source.read_state(|engine| {
             let gates = engine.state().all_gates().filter(|gate| gate.is_pending() || gate.owes_update());
             gates.map(|gate| (gate.id(), gate.call())).collect::<Vec<_>>()
         });
@@ -305,7 +310,7 @@ impl Cards {
 
     async fn record_shown(&mut self, gate: GateId, place: Place) -> Step {
         let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
-        match self.source.ask(Command::Gate(shown)).await {
+        match self.source.send_command(Command::Gate(shown)).await {
             Ok(_) => {
                 // Whether or not it was one too many to be recorded, there is nothing more to tell.
                 if let Some(known) = self.known.get_mut(&gate) {
@@ -353,7 +358,7 @@ impl Cards {
             if look.is_final {
                 let updated =
                     gate::Command::Updated { gate: id, surface: SURFACE.to_owned(), reference: place.to_string() };
-                if let Err(error) = self.source.ask(Command::Gate(updated)).await {
+                if let Err(error) = self.source.send_command(Command::Gate(updated)).await {
                     tracing::warn!(gate = %id, %error, "a card was edited and that could not be recorded");
                     return Step::Later;
                 }

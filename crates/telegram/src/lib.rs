@@ -32,7 +32,7 @@ use countersign_core::{
     id::{PrincipalId, SessionId},
     time::Millis,
 };
-use countersign_runtime::{Clock, Handle, Lane};
+use countersign_runtime::{Clock, InboxLane, OwnerHandle};
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::sync::mpsc;
@@ -122,7 +122,7 @@ impl Settings {
 struct Shared {
     bot: Bot,
     refs: Refs,
-    handle: Handle,
+    handle: OwnerHandle,
     clock: Clock,
     allowed_users: BTreeSet<i64>,
     presence: Presence,
@@ -211,12 +211,12 @@ impl Telegram {
     ///
     /// # Errors
     /// [`BadAddress`].
-    pub fn spawn(settings: Settings, handle: Handle, clock: Clock) -> Result<Self, BadAddress> {
+    pub fn spawn(settings: Settings, handle: OwnerHandle, clock: Clock) -> Result<Self, BadAddress> {
         let transport = client::Http::new(&settings.api_url, settings.token.clone())?;
         Ok(Self::over(Arc::new(transport), settings, handle, clock))
     }
 
-    fn over(transport: Arc<dyn Transport>, settings: Settings, handle: Handle, clock: Clock) -> Self {
+    fn over(transport: Arc<dyn Transport>, settings: Settings, handle: OwnerHandle, clock: Clock) -> Self {
         let health = Health::new(clock.clone());
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
@@ -237,8 +237,8 @@ impl Telegram {
         });
         let bot = shared.bot.clone();
         let (orders, ordered) = mpsc::channel(ORDERS);
-        let poll = Poll::new(Arc::clone(&shared), shared.handle.source(Lane::Result), orders, settings.poll);
-        let cards = Cards::new(Arc::clone(&shared), shared.handle.source(Lane::Result), ordered, settings.rates);
+        let poll = Poll::new(Arc::clone(&shared), shared.handle.source(InboxLane::Result), orders, settings.poll);
+        let cards = Cards::new(Arc::clone(&shared), shared.handle.source(InboxLane::Result), ordered, settings.rates);
         let tasks =
             vec![AbortOnDropHandle::new(tokio::spawn(poll.run())), AbortOnDropHandle::new(tokio::spawn(cards.run()))];
         Self { stop, tasks, health, bot }

@@ -9,7 +9,7 @@ use countersign_core::{
     gate::{self, AnswerError, ApprovalScope, GateReply, GateResolution},
     id::{GateId, PrincipalId},
 };
-use countersign_runtime::{Refused, Source};
+use countersign_runtime::{CommandSource, OwnerError};
 use countersign_view::{GateRequest, gate_summary::proposals, principals};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
@@ -51,7 +51,7 @@ const TOO_SOON: Duration = Duration::from_millis(200);
 /// The task that polls.
 pub(super) struct Poll {
     shared: Arc<Shared>,
-    source: Source,
+    source: CommandSource,
     /// Gates whose whole text somebody wants.
     orders: mpsc::Sender<GateId>,
     wait: Duration,
@@ -59,7 +59,12 @@ pub(super) struct Poll {
 }
 
 impl Poll {
-    pub(super) fn new(shared: Arc<Shared>, source: Source, orders: mpsc::Sender<GateId>, wait: Duration) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        source: CommandSource,
+        orders: mpsc::Sender<GateId>,
+        wait: Duration,
+    ) -> Self {
         Self { shared, source, orders, wait, saying: TaskTracker::new() }
     }
 
@@ -155,13 +160,13 @@ impl Poll {
         // A card whose sending was not heard of again is known from here on. One that is known is not recorded twice.
         let place = Place { chat: message.chat.id, message: message.message_id };
         let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
-        self.source.tell(Command::Gate(shown)).await;
+        self.source.post_command(Command::Gate(shown)).await;
         let answer = match action {
             Action::Once => GateReply::Allow(ApprovalScope::Once),
             Action::Session => GateReply::Allow(ApprovalScope::Session),
             Action::Always => GateReply::Allow(ApprovalScope::Always),
             Action::Rule(at) => {
-                let read = self.source.read(move |engine| {
+                let read = self.source.read_state(move |engine| {
                     engine.state().gate(gate).map(|gate| proposals(engine, gate)).unwrap_or_default()
                 });
                 let Some((rules, _)) = read.await else { return Flow::Again };
@@ -171,7 +176,7 @@ impl Poll {
             }
             Action::Deny => GateReply::Deny { reason: None },
             Action::Choice(at) => {
-                let Some((said, _)) = self.source.read(move |engine| choice(engine, gate, at)).await else {
+                let Some((said, _)) = self.source.read_state(move |engine| choice(engine, gate, at)).await else {
                     return Flow::Again;
                 };
                 // Where it does not wait any more there is none, and the answer is told so.
@@ -199,7 +204,7 @@ impl Poll {
 
     /// Whether a gate still waits.
     async fn waits(&self, gate: GateId) -> bool {
-        let read = self.source.read(move |engine| engine.state().gate(gate).is_some_and(gate::Gate::is_pending));
+        let read = self.source.read_state(move |engine| engine.state().gate(gate).is_some_and(gate::Gate::is_pending));
         read.await.is_some_and(|(waits, _)| waits)
     }
 
@@ -228,7 +233,7 @@ impl Poll {
             return None;
         }
         let place = Place { chat: message.chat.id, message: to.message_id }.to_string();
-        let read = self.source.read(move |engine| {
+        let read = self.source.read_state(move |engine| {
             let shows = |gate: &&gate::Gate| {
                 gate.shown_surfaces().iter().any(|showing| showing.surface == SURFACE && showing.reference == place)
             };
@@ -287,14 +292,14 @@ impl Poll {
     /// Gives an answer, and what whoever gave it is told; `None` if nothing is decided here any more.
     async fn decide(&self, gate: GateId, answer: GateReply, by: PrincipalId, key: String) -> Option<Said> {
         let answer = gate::Command::Answer { gate, answer, by, key: Some(key) };
-        let refused = match self.source.ask(Command::Gate(answer)).await {
+        let refused = match self.source.send_command(Command::Gate(answer)).await {
             Ok(reply) if matches!(reply.outcome, EngineReply::Voted { .. }) => return Some(COUNTED),
             Ok(_) => return Some(Said::default()),
             Err(refused) => refused,
         };
         Some(match refused {
-            Refused::Closed => return None,
-            Refused::Refusal(CommandError::Answer(refusal)) => match refusal {
+            OwnerError::Closed => return None,
+            OwnerError::Refusal(CommandError::Answer(refusal)) => match refusal {
                 AnswerError::AlreadyResolved { resolution: GateResolution::Expired, .. }
                 | AnswerError::Unknown(_)
                 | AnswerError::NotOffered { .. } => EXPIRED,
@@ -303,12 +308,12 @@ impl Poll {
                 AnswerError::Nobody { .. } => NOBODY,
                 AnswerError::NotAllowed { .. } => NOT_ALLOWED,
             },
-            Refused::Refusal(_)
-            | Refused::NotRecorded(_)
-            | Refused::Unsure(_)
-            | Refused::TooLarge
-            | Refused::Unreadable(_)
-            | Refused::Panicked => {
+            OwnerError::Refusal(_)
+            | OwnerError::NotRecorded(_)
+            | OwnerError::Unsure(_)
+            | OwnerError::TooLarge
+            | OwnerError::Unreadable(_)
+            | OwnerError::Panicked => {
                 tracing::warn!(%gate, %refused, "a tap could not be taken");
                 NOT_RECORDED
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{id::SessionId, time::Millis};
-use countersign_runtime::store::ReadError;
+use countersign_runtime::store::LogReadError;
 use futures_util::future::BoxFuture;
 
 /// The agents that may connect.
@@ -21,7 +21,7 @@ pub trait PeerStatus: Send + Sync {
     ///
     /// # Errors
     /// What the log says.
-    fn nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<Node>, ReadError>>;
+    fn nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<Node>, LogReadError>>;
 
     /// Returns every account of a chat network but the messenger's own; none if the gateway closes.
     fn accounts(self: Arc<Self>) -> BoxFuture<'static, Option<Vec<Account>>>;

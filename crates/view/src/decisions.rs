@@ -11,7 +11,7 @@ use countersign_core::{
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Constraints, GrantId, GrantSet},
 };
-use countersign_runtime::{Handle, Lane, Refused, Source};
+use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 use serde_json::{Value, json};
 
 use crate::{GateRequest, GateRow, gate_row::pending, time::iso};
@@ -26,21 +26,21 @@ const DENIAL: &str = "denial_";
 /// # Errors
 /// [`Refused`], with the gate as it was.
 pub async fn answer(
-    source: &Source,
+    source: &CommandSource,
     gate: GateId,
     answer: GateReply,
     by: &PrincipalId,
     key: Option<String>,
-) -> Result<EngineReply, Refused> {
+) -> Result<EngineReply, OwnerError> {
     let command = gate::Command::Answer { gate, answer, by: by.clone(), key };
-    source.ask(Command::Gate(command)).await.map(|reply| reply.outcome)
+    source.send_command(Command::Gate(command)).await.map(|reply| reply.outcome)
 }
 
 /// Takes a grant or a denial back, by its id. It gives the whole id.
 ///
 /// # Errors
 /// What to say where that did not happen.
-pub async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Result<String, String> {
+pub async fn revoke(source: &CommandSource, id: &str, by: &PrincipalId) -> Result<String, String> {
     if id.starts_with(DENIAL) {
         let wanted = id.to_owned();
         let found = read(source, move |engine| {
@@ -68,14 +68,14 @@ pub async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Result<Strin
 /// # Errors
 /// The gateway is closing.
 pub async fn read<T: Send + 'static>(
-    source: &Source,
+    source: &CommandSource,
     read: impl FnOnce(&Engine) -> T + Send + 'static,
 ) -> Result<T, String> {
-    source.read(read).await.map(|(value, _)| value).ok_or_else(|| "the gateway is closing".to_owned())
+    source.read_state(read).await.map(|(value, _)| value).ok_or_else(|| "the gateway is closing".to_owned())
 }
 
-async fn ask(source: &Source, command: Command) -> Result<EngineReply, String> {
-    source.ask(command).await.map(|reply| reply.outcome).map_err(|refused| refused.to_string())
+async fn ask(source: &CommandSource, command: Command) -> Result<EngineReply, String> {
+    source.send_command(command).await.map(|reply| reply.outcome).map_err(|refused| refused.to_string())
 }
 
 /// Whether so much of an id, with or without its kind before it, is enough to answer or remove what it names: less of
@@ -153,8 +153,8 @@ pub fn covered(content: &str) -> Option<String> {
 }
 
 /// What the denials of these constraints cover, by the gate of each: what was taken out of the record is not there.
-pub async fn all_covered(handle: &Handle, gates: Vec<GateId>) -> BTreeMap<GateId, String> {
-    let source = handle.source(Lane::Result);
+pub async fn all_covered(handle: &OwnerHandle, gates: Vec<GateId>) -> BTreeMap<GateId, String> {
+    let source = handle.source(InboxLane::Result);
     let mut found = BTreeMap::new();
     for id in gates {
         let at = source

@@ -10,7 +10,7 @@ mod trail;
 mod words;
 
 use countersign_core::engine::Event;
-use countersign_runtime::store::Stored;
+use countersign_runtime::store::StoredRecord;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub struct RecordEntry {
 
 impl RecordEntry {
     /// Builds the entry of a record that is about `about`, in the words `text`.
-    pub fn new(stored: &Stored, about: &About, text: &str) -> Self {
+    pub fn new(stored: &StoredRecord, about: &About, text: &str) -> Self {
         Self {
             lsn: stored.lsn.0,
             at: iso(stored.at),
@@ -78,6 +78,6 @@ impl RecordEntry {
 }
 
 /// Builds one entry as an object, for programs.
-pub fn told(stored: &Stored, about: &About, text: &str) -> Value {
+pub fn told(stored: &StoredRecord, about: &About, text: &str) -> Value {
     json!(RecordEntry::new(stored, about, text))
 }

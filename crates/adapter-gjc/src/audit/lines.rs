@@ -14,8 +14,8 @@ use countersign_protocol::{
     gjc::audit::{AuditEvent, AuditOutcome},
 };
 use countersign_runtime::{
-    Handle,
-    store::{Log as _, Partition, Scope},
+    OwnerHandle,
+    store::{Log as _, Partition, ReadScope},
 };
 use serde_json::json;
 
@@ -30,10 +30,10 @@ const PAGE: usize = 512;
 ///
 /// # Errors
 /// Why the log cannot be read, for people.
-pub(crate) async fn recorded(handle: &Handle, session: &SessionId) -> Result<Vec<Note>, String> {
+pub(crate) async fn recorded(handle: &OwnerHandle, session: &SessionId) -> Result<Vec<Note>, String> {
     let (mut notes, mut places, mut after) = (Vec::new(), BTreeMap::new(), Lsn(0));
     loop {
-        let scope = Scope::Session(session);
+        let scope = ReadScope::Session(session);
         let page = handle.log().read_scope(Partition::ZERO, scope, after, PAGE).await;
         let page = page.map_err(|error| format!("what was decided cannot be audited: {error}"))?;
         for stored in page.iter().filter(|stored| KINDS.contains(&stored.kind.as_ref())) {

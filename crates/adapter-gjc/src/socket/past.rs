@@ -21,8 +21,8 @@ use countersign_protocol::{
     omp,
 };
 use countersign_runtime::{
-    Handle,
-    store::{Log as _, Partition, Scope, Stored},
+    OwnerHandle,
+    store::{Log as _, Partition, ReadScope, StoredRecord},
 };
 use tokio::sync::OnceCell;
 
@@ -38,7 +38,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// What processes before this one told of a session.
 pub(super) struct Past {
-    handle: Handle,
+    handle: OwnerHandle,
     session: SessionId,
     /// The number behind which this process counts.
     until: u64,
@@ -91,7 +91,8 @@ impl Past {
         let problem = |error: &dyn std::fmt::Display| format!("the log cannot be read: {error}");
         let (mut telling, mut after) = (Telling::default(), Lsn(0));
         loop {
-            let page = self.handle.log().read_scope(Partition::ZERO, Scope::Session(&self.session), after, PAGE).await;
+            let page =
+                self.handle.log().read_scope(Partition::ZERO, ReadScope::Session(&self.session), after, PAGE).await;
             let page = page.map_err(|error| problem(&error))?;
             for stored in &page {
                 let event = Happened::decode(&stored.kind, stored.version, &stored.facts);
@@ -116,7 +117,7 @@ impl Past {
     async fn content(
         &self,
         event: &Happened,
-        stored: &Stored,
+        stored: &StoredRecord,
     ) -> Result<Option<std::sync::Arc<str>>, impl std::fmt::Display + use<>> {
         let at = match event {
             Happened::Session(Event::Entry { content_at: Some(at), .. }) => Some(*at),
@@ -169,7 +170,7 @@ impl Telling {
         }
     }
 
-    fn hear(&mut self, event: Happened, content: Option<&str>, stored: &Stored) {
+    fn hear(&mut self, event: Happened, content: Option<&str>, stored: &StoredRecord) {
         if let (Happened::Unattended(event), Some(session)) = (&event, &stored.session) {
             self.contract(event, session);
         }

@@ -9,19 +9,19 @@ use countersign_core::{
     session::{Command, SessionSetting},
     tool::ToolSpec,
 };
-use countersign_runtime::Host as _;
+use countersign_runtime::RunEnvironment as _;
 
 /// Estimates what the model is told first and what its tools take, and has the session know.
 pub(super) async fn measure(door: &mut Door) {
     let Some(seat) = door.seat() else { return };
     let session = seat.id.clone();
-    let read = seat.requests.read(move |engine| {
+    let read = seat.requests.read_state(move |engine| {
         let session = engine.state().session(&session)?;
         let own = session.settings().profile.system_prompt.as_ref().map_or(0, String::len);
         Some((session.cwd().to_owned(), own, session.settings().preamble))
     });
     let Some((Some((cwd, own, known)), _)) = read.await else { return };
-    let registry = seat.workshop.tools(&seat.id);
+    let registry = seat.workshop.tool_registry(&seat.id);
     let specs: Vec<&ToolSpec> = registry.tool_specs().collect();
     let told = seat.workshop.system_prompt(&seat.id, &cwd, &specs).len().saturating_add(own);
     let tools = specs.iter().map(|spec| spec.name.len() + spec.description.len() + spec.schema.to_string().len());
@@ -30,7 +30,7 @@ pub(super) async fn measure(door: &mut Door) {
         return;
     }
     let set = Command::Set { setting: SessionSetting::Preamble(tokens), entry: None };
-    if let Err(refused) = seat.requests.ask(EngineCommand::Session(seat.id.clone(), set)).await {
+    if let Err(refused) = seat.requests.send_command(EngineCommand::Session(seat.id.clone(), set)).await {
         tracing::warn!(%refused, "how long the first request is, is not recorded");
     }
 }

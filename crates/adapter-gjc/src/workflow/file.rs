@@ -95,7 +95,7 @@ impl Work {
     /// Everything that the log says of the session's gates.
     async fn all(&mut self) {
         let id = self.session.clone();
-        let read = self.readers.source.read(move |engine| {
+        let read = self.readers.source.read_state(move |engine| {
             let Some(session) = engine.state().session(&id) else { return Vec::new() };
             let counts =
                 session.gates_by_stage().flat_map(|(stage, count)| (1..=count).map(move |number| (stage, number)));

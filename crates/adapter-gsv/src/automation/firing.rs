@@ -21,7 +21,7 @@ use countersign_protocol::gsv::{
     directive::ModelSelector,
     key::SessionKeyScheme,
 };
-use countersign_runtime::{Fired, models::EMPTY_ANSWER};
+use countersign_runtime::{DueFiring, models::EMPTY_ANSWER};
 use countersign_view::{Lines, escape};
 
 use super::{
@@ -37,7 +37,7 @@ const LONGEST: u64 = 60 * 60 * 1000;
 const SUMMARY: usize = 2000;
 
 /// Sees to what a firing needs. What went wrong on the way is its end.
-pub(super) async fn see_to(door: &Arc<Door>, fired: &Fired) -> schedule::Command {
+pub(super) async fn see_to(door: &Arc<Door>, fired: &DueFiring) -> schedule::Command {
     let (kind, step) = (fired.job.plan().kind, fired.step);
     let seen = match (kind, step) {
         (JobKind::Job, FiringStep::Say) => say(door, fired).await,
@@ -49,12 +49,12 @@ pub(super) async fn see_to(door: &Arc<Door>, fired: &Fired) -> schedule::Command
         Ok(seen) => seen,
         // What cannot be begun is told like what failed.
         Err(error) if (kind, step) == (JobKind::Job, FiringStep::Say) => failed(door, fired, error, None).await,
-        Err(error) => fired.failed(error),
+        Err(error) => fired.failed_command(error),
     }
 }
 
 /// What a job is, by its record.
-async fn definition(door: &Door, fired: &Fired) -> Result<Definition, String> {
+async fn definition(door: &Door, fired: &DueFiring) -> Result<Definition, String> {
     let text = read(door, fired.job.content_lsn()).await?.ok_or("what it does cannot be read any more")?;
     serde_json::from_str(&text).map_err(|error| format!("what it does cannot be read: {error}"))
 }
@@ -65,7 +65,7 @@ pub(super) async fn read(door: &Door, place: Lsn) -> Result<Option<Arc<str>>, St
     Ok(texts.into_iter().next().flatten())
 }
 
-async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+async fn say(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
     let Definition { spec, name, .. } = definition(door, fired).await?;
     let agent = &fired.job.plan().agent;
     Ok(match spec {
@@ -97,8 +97,8 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
     })
 }
 
-async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &CronTask) -> String {
-    let time = door.settings.zone().full_time(door.context.clock.wall());
+async fn text_of_task(door: &Arc<Door>, fired: &DueFiring, name: &str, task: &CronTask) -> String {
+    let time = door.settings.zone().full_time(door.context.clock.wall_time());
     let note = match telling::of_task(task) {
         Some(telling) => note(door, fired, name, telling).await,
         None => String::new(),
@@ -107,7 +107,7 @@ async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &CronTa
 }
 
 /// The note that an answer is delivered without the model's doing, where it reaches somebody.
-async fn note(door: &Arc<Door>, fired: &Fired, name: &str, telling: Telling) -> String {
+async fn note(door: &Arc<Door>, fired: &DueFiring, name: &str, telling: Telling) -> String {
     if telling.reaches(door, &fired.job.plan().agent).await {
         format!("\n\n(What you answer is delivered by itself, as the outcome of the job \"{name}\".)")
     } else {
@@ -117,7 +117,7 @@ async fn note(door: &Arc<Door>, fired: &Fired, name: &str, telling: Telling) -> 
 
 /// The command that says a message, under a name that is the same after a restart.
 pub(super) fn message(
-    fired: &Fired,
+    fired: &DueFiring,
     session: SessionId,
     text: &str,
     marks: RunMetadata,
@@ -136,7 +136,7 @@ pub(super) fn message(
 
 /// The contract of a scheduled run: it may do what rules let it, and has so much time. What rules ask about is asked, and is
 /// refused if nobody answers.
-pub(super) fn terms(fired: &Fired, within: Option<u64>) -> Option<Box<ContractTerms>> {
+pub(super) fn terms(fired: &DueFiring, within: Option<u64>) -> Option<Box<ContractTerms>> {
     let actor = match fired.job.plan().kind {
         JobKind::Job => format!("cron:{}", fired.job.id()),
         JobKind::Heartbeat => fired.job.id().to_string(),
@@ -146,7 +146,7 @@ pub(super) fn terms(fired: &Fired, within: Option<u64>) -> Option<Box<ContractTe
     Some(Box::new(ContractTerms { actor, may, budget, on_breach: BreachResponse::End, renegotiable: false }))
 }
 
-async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+async fn tell(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
     let (over, said) = outcome(door, fired).await?;
     let (text, problem) = came_to(&over, said.as_ref());
     let summary = text.as_deref().map(short);
@@ -168,7 +168,7 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
 
 /// The end of a firing that failed. Whoever is told of its outcome is told of that: nobody else would wonder. What they were told
 /// last they are not told again within a day, and what a person stopped they know.
-async fn failed(door: &Arc<Door>, fired: &Fired, problem: String, summary: Option<String>) -> schedule::Command {
+async fn failed(door: &Arc<Door>, fired: &DueFiring, problem: String, summary: Option<String>) -> schedule::Command {
     let told = match definition(door, fired).await {
         Ok(Definition { spec, name, .. }) if problem != CANCELLED => {
             let text = format!("The job \"{}\" failed: {}", escape(&name, Lines::One), short(&problem));
@@ -184,7 +184,12 @@ async fn failed(door: &Arc<Door>, fired: &Fired, problem: String, summary: Optio
 }
 
 /// Tells people that something failed; what they were told, if they were.
-pub(super) async fn tell_failure(door: &Arc<Door>, fired: &Fired, telling: Telling, text: String) -> Option<String> {
+pub(super) async fn tell_failure(
+    door: &Arc<Door>,
+    fired: &DueFiring,
+    telling: Telling,
+    text: String,
+) -> Option<String> {
     if is_repeated(door, fired, &text).await {
         return None;
     }
@@ -204,7 +209,7 @@ pub(super) async fn tell_failure(door: &Arc<Door>, fired: &Fired, telling: Telli
 }
 
 /// Whether people were told the same a short while ago.
-async fn is_repeated(door: &Door, fired: &Fired, text: &str) -> bool {
+async fn is_repeated(door: &Door, fired: &DueFiring, text: &str) -> bool {
     let Some((at, place)) = fired.job.last_report() else { return false };
     let is_recent = door.context.clock.now().since(at) < REPEATED_AFTER;
     is_recent && words(door, place).await.as_deref() == Some(text)
@@ -222,7 +227,7 @@ pub(super) async fn words(door: &Door, place: Lsn) -> Option<String> {
 /// Why those could not be told who were to be.
 pub(super) async fn say_to(
     door: &Arc<Door>,
-    fired: &Fired,
+    fired: &DueFiring,
     session: &SessionId,
     telling: Telling,
     text: &str,
@@ -233,7 +238,7 @@ pub(super) async fn say_to(
 }
 
 /// What the run of a firing came to, and its last words.
-pub(super) async fn outcome(door: &Door, fired: &Fired) -> Result<(FinishedRun, Option<AssistantReply>), String> {
+pub(super) async fn outcome(door: &Door, fired: &DueFiring) -> Result<(FinishedRun, Option<AssistantReply>), String> {
     let FiringStage::Over(over) = &fired.firing.stage else { return Err("it is not over".to_owned()) };
     let text = match over.words {
         Some(words) => read(door, words).await?,
@@ -272,7 +277,7 @@ pub(super) fn came_to(over: &FinishedRun, said: Option<&AssistantReply>) -> (Opt
 
 /// The command that ends a firing.
 pub(super) fn ends(
-    fired: &Fired,
+    fired: &DueFiring,
     status: FiringStatus,
     told: bool,
     error: Option<String>,

@@ -25,7 +25,7 @@ use countersign_protocol::{
         workspace::WorkspacePath,
     },
 };
-use countersign_runtime::{Fired, Lane};
+use countersign_runtime::{DueFiring, InboxLane};
 use serde_json::Value;
 
 use super::{
@@ -124,8 +124,8 @@ pub(super) async fn plan(door: &Arc<Door>, replan: ReplanMode) -> Result<(), Gsv
 /// # Errors
 /// 500 if the gateway closes.
 pub(super) async fn are_planned(door: &Arc<Door>) -> Result<bool, GsvError> {
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).next().is_some());
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).next().is_some());
     Ok(read.await.ok_or_else(closing)?.0)
 }
 
@@ -142,8 +142,9 @@ pub(super) async fn start(door: &Arc<Door>) -> Answer {
 }
 
 async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, AgentHeartbeat>, GsvError> {
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).cloned().collect::<Vec<Job>>());
+    let source = door.context.handle.source(InboxLane::Request);
+    let read =
+        source.read_state(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).cloned().collect::<Vec<Job>>());
     let (jobs, _) = read.await.ok_or_else(closing)?;
     let mut states = BTreeMap::new();
     for agent in agents(door) {
@@ -184,7 +185,7 @@ pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
 
 /// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
 async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(FiringStatus, String)>, GsvError> {
-    let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
+    let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(closing)?;
     let EngineReply::Fired(fired) = ask(door, schedule::Command::Fire(JobSelector::Now(job_of(agent)))).await? else {
         return Ok(None);
     };
@@ -215,7 +216,7 @@ async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(FiringStatus, Str
 ///
 /// # Errors
 /// What went wrong.
-pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+pub(super) async fn say(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
     let agent = &fired.job.plan().agent;
     let rules = Rules::here(door, agent);
     let list = list(door, agent).await?;
@@ -226,7 +227,7 @@ pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Com
     }
     let key = SessionKeyScheme::heartbeat_session_key(agent);
     let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
-    let time = door.settings.zone().full_time(door.context.clock.wall());
+    let time = door.settings.zone().full_time(door.context.clock.wall_time());
     let list = list.map_or_else(|| format!("({LIST} is not there.)"), |list| format!("{LIST}:\n\n{}", list.trim()));
     let text = format!("[heartbeat · {time}] {}\n\n{list}", rules.prompt);
     let model = door.settings.reference(&door.context, &door.settings.model_of(agent));
@@ -248,11 +249,11 @@ const fn reason(skip: SkipReason) -> &'static str {
 /// Why there is no heartbeat now, if there is none.
 async fn skip(
     door: &Arc<Door>,
-    fired: &Fired,
+    fired: &DueFiring,
     rules: &Rules,
     list: Option<&str>,
 ) -> Result<Option<SkipReason>, String> {
-    if rules.hours.is_some_and(|hours| !hours.contains_time(door.context.clock.wall())) {
+    if rules.hours.is_some_and(|hours| !hours.contains_time(door.context.clock.wall_time())) {
         return Ok(Some(SkipReason::OutsideActiveHours));
     }
     let Some(list) = list else { return Ok(Some(SkipReason::NoHeartbeatFile)) };
@@ -271,9 +272,10 @@ async fn is_busy(door: &Arc<Door>, agent: &str) -> Result<bool, String> {
     let spoken = rows.iter().filter(|row| is_its(&row.key) && !is_ours(&row.key));
     let Some(last) = spoken.max_by_key(|row| row.last_said_at) else { return Ok(false) };
     let id = registry::session_of(&last.key);
-    let source = door.context.handle.source(Lane::Request);
+    let source = door.context.handle.source(InboxLane::Request);
     // One that is not at hand rests.
-    let read = source.read(move |engine| engine.state().session(&id).is_some_and(|session| !session.is_at_rest()));
+    let read =
+        source.read_state(move |engine| engine.state().session(&id).is_some_and(|session| !session.is_at_rest()));
     Ok(read.await.is_some_and(|(busy, _)| busy))
 }
 
@@ -290,7 +292,7 @@ async fn list(door: &Arc<Door>, agent: &str) -> Result<Option<String>, String> {
 }
 
 /// Who is told what a heartbeat came to. `None` if nobody is.
-fn to_tell(door: &Door, fired: &Fired) -> Option<Telling> {
+fn to_tell(door: &Door, fired: &DueFiring) -> Option<Telling> {
     let channel = match Rules::here(door, &fired.job.plan().agent).target {
         Target::Nobody => return None,
         Target::Last => None,
@@ -304,7 +306,7 @@ fn to_tell(door: &Door, fired: &Fired) -> Option<Telling> {
 ///
 /// # Errors
 /// What went wrong.
-pub(super) async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+pub(super) async fn tell(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
     let (over, said) = firing::outcome(door, fired).await?;
     let (text, problem) = firing::came_to(&over, said.as_ref());
     if let Some(problem) = problem {

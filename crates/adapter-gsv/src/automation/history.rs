@@ -6,7 +6,7 @@ use countersign_core::{
     schedule::{self, FiringOutcome, FiringStatus, JobKind},
 };
 use countersign_protocol::gsv::{cron, session::PageParams};
-use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
+use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partition, StoredRecord, ViewRows};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The view's name.
@@ -56,7 +56,7 @@ fn numbers(job: &str) -> String {
     format!("n/{job}")
 }
 
-impl View for History {
+impl LogView for History {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -65,7 +65,7 @@ impl View for History {
         1
     }
 
-    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, content: Option<&str>, rows: &mut dyn ViewRows) {
         if record.kind != "schedule" {
             return;
         }
@@ -102,8 +102,8 @@ impl View for History {
         let old: Vec<u64> = of_this.drain(..of_this.len().saturating_sub(most)).collect();
         put(rows, &numbers(&row.job), &of_this);
         for number in old {
-            rows.delete(&of_all(number));
-            rows.delete(&of_job(&row.job, number));
+            rows.delete_row(&of_all(number));
+            rows.delete_row(&of_job(&row.job, number));
             counts.kept -= 1;
         }
         forget_oldest(rows, &mut counts);
@@ -112,28 +112,28 @@ impl View for History {
 }
 
 /// Of more rows than there may be the oldest goes. Numbers leave no gap, so it is known which that is.
-fn forget_oldest(rows: &mut dyn Rows, counts: &mut Counts) {
+fn forget_oldest(rows: &mut dyn ViewRows, counts: &mut Counts) {
     let Some(oldest) = counts.last.checked_sub(MOST).filter(|oldest| *oldest > 0) else { return };
     let Some(row) = get::<Row>(rows, &of_all(oldest)) else { return };
-    rows.delete(&of_all(oldest));
-    rows.delete(&of_job(&row.job, oldest));
+    rows.delete_row(&of_all(oldest));
+    rows.delete_row(&of_job(&row.job, oldest));
     counts.kept -= 1;
     let mut of_job: Vec<u64> = get(rows, &numbers(&row.job)).unwrap_or_default();
     of_job.retain(|number| *number != oldest);
     if of_job.is_empty() {
-        rows.delete(&numbers(&row.job));
+        rows.delete_row(&numbers(&row.job));
     } else {
         put(rows, &numbers(&row.job), &of_job);
     }
 }
 
-fn get<T: DeserializeOwned>(rows: &mut dyn Rows, key: &str) -> Option<T> {
+fn get<T: DeserializeOwned>(rows: &mut dyn ViewRows, key: &str) -> Option<T> {
     rows.get(key).and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
-fn put<T: Serialize>(rows: &mut dyn Rows, key: &str, value: &T) {
+fn put<T: Serialize>(rows: &mut dyn ViewRows, key: &str, value: &T) {
     if let Ok(bytes) = serde_json::to_vec(value) {
-        rows.put(key, &bytes);
+        rows.put_row(key, &bytes);
     }
 }
 
@@ -141,7 +141,11 @@ fn put<T: Serialize>(rows: &mut dyn Rows, key: &str, value: &T) {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn runs(log: &AnyLog, job: Option<&str>, page: PageParams) -> Result<cron::CronRunsResult, ReadError> {
+pub(super) async fn runs(
+    log: &AnyLog,
+    job: Option<&str>,
+    page: PageParams,
+) -> Result<cron::CronRunsResult, LogReadError> {
     let count = match job {
         Some(job) => one::<Vec<u64>>(log, &numbers(job)).await?.map_or(0, |of_job| of_job.len()),
         None => {
@@ -152,7 +156,8 @@ pub(super) async fn runs(log: &AnyLog, job: Option<&str>, page: PageParams) -> R
     let (mut found, mut after) = (Vec::new(), None::<String>);
     let wanted = page.offset.saturating_add(page.limit).min(count);
     while found.len() < wanted {
-        let rows = log.view(Partition::ZERO, NAME, &prefix, after.as_deref(), PAGE.min(wanted - found.len())).await?;
+        let rows =
+            log.read_view(Partition::ZERO, NAME, &prefix, after.as_deref(), PAGE.min(wanted - found.len())).await?;
         let Some((last, _)) = rows.last() else { break };
         after = Some(last.clone());
         found.extend(rows.into_iter().filter_map(|(_, bytes)| serde_json::from_slice::<Row>(&bytes).ok()));
@@ -161,8 +166,8 @@ pub(super) async fn runs(log: &AnyLog, job: Option<&str>, page: PageParams) -> R
     Ok(cron::CronRunsResult { runs, count })
 }
 
-async fn one<T: DeserializeOwned>(log: &AnyLog, key: &str) -> Result<Option<T>, ReadError> {
-    let rows = log.view(Partition::ZERO, NAME, key, None, 1).await?;
+async fn one<T: DeserializeOwned>(log: &AnyLog, key: &str) -> Result<Option<T>, LogReadError> {
+    let rows = log.read_view(Partition::ZERO, NAME, key, None, 1).await?;
     let row = rows.into_iter().find(|(found, _)| found == key);
     Ok(row.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok()))
 }
@@ -200,33 +205,33 @@ mod tests {
         schedule::{self, FiringId, FiringStatus, JobKind},
         time::Millis,
     };
-    use countersign_runtime::store::{Rows, Stored, View as _};
+    use countersign_runtime::store::{LogView as _, StoredRecord, ViewRows};
 
     use super::{COUNTS, Counts, History, get, numbers};
 
     #[derive(Default)]
     struct Table(BTreeMap<String, Bytes>);
 
-    impl Rows for Table {
+    impl ViewRows for Table {
         fn get(&mut self, key: &str) -> Option<Bytes> {
             self.0.get(key).cloned()
         }
 
-        fn put(&mut self, key: &str, value: &[u8]) {
+        fn put_row(&mut self, key: &str, value: &[u8]) {
             self.0.insert(key.to_owned(), Bytes::copy_from_slice(value));
         }
 
-        fn delete(&mut self, key: &str) {
+        fn delete_row(&mut self, key: &str) {
             self.0.remove(key);
         }
 
-        fn scan(&mut self, prefix: &str) -> Vec<(String, Bytes)> {
+        fn scan_prefix(&mut self, prefix: &str) -> Vec<(String, Bytes)> {
             let rows = self.0.iter().filter(|(key, _)| key.starts_with(prefix));
             rows.map(|(key, value)| (key.clone(), value.clone())).collect()
         }
     }
 
-    fn ended(job: &str, number: u64, remembered: u32) -> Stored {
+    fn ended(job: &str, number: u64, remembered: u32) -> StoredRecord {
         let event = Event::Schedule(schedule::Event::Ended {
             firing: FiringId { job: JobId::new(job), number },
             kind: JobKind::Job,
@@ -238,7 +243,7 @@ mod tests {
             remembered,
         });
         let (kind, version, facts) = event.encode();
-        Stored {
+        StoredRecord {
             lsn: Lsn(number),
             at: Millis(number),
             session: None,
@@ -255,12 +260,15 @@ mod tests {
     fn of_each_job_the_newest_are_kept_and_the_number_of_all_is_true() {
         let mut rows = Table::default();
         for number in 1..=5 {
-            History.fold(&ended("a", number, 2), None, &mut rows);
-            History.fold(&ended("b", number, 3), None, &mut rows);
+            History.fold_record(&ended("a", number, 2), None, &mut rows);
+            History.fold_record(&ended("b", number, 3), None, &mut rows);
         }
         let kept = |rows: &mut Table, job| get::<Vec<u64>>(rows, &numbers(job));
         assert_eq!((kept(&mut rows, "a"), kept(&mut rows, "b")), (Some(vec![7, 9]), Some(vec![6, 8, 10])));
         let counts: Counts = get(&mut rows, COUNTS).unwrap();
-        assert_eq!((counts.last, counts.kept, rows.scan("a/").len(), rows.scan("j/").len()), (10, 5, 5, 5));
+        assert_eq!(
+            (counts.last, counts.kept, rows.scan_prefix("a/").len(), rows.scan_prefix("j/").len()),
+            (10, 5, 5, 5)
+        );
     }
 }

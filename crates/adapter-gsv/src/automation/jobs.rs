@@ -15,7 +15,7 @@ use countersign_protocol::{
     RawJson,
     gsv::{GsvError, code, cron, key},
 };
-use countersign_runtime::{FactFollower, Lane, Refused};
+use countersign_runtime::{FactFollower, InboxLane, OwnerError};
 use uuid::Uuid;
 
 use super::{
@@ -27,8 +27,8 @@ use super::{
 
 pub(super) async fn status(door: &Arc<Door>) -> Answer {
     let now = door.context.clock.now();
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| {
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(move |engine| {
         let state = engine.state().schedule();
         let limits = state.limits();
         let small = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
@@ -54,10 +54,10 @@ pub(super) async fn list(door: &Arc<Door>, list: cron::CronListParams) -> Answer
 /// # Errors
 /// 500 if the record cannot be read.
 pub(super) async fn listed(door: &Arc<Door>, list: cron::CronListParams) -> Result<cron::CronListResult, GsvError> {
-    let source = door.context.handle.source(Lane::Request);
+    let source = door.context.handle.source(InboxLane::Request);
     let agent = list.agent.as_deref().map(key::agent_id);
     let (page, is_all) = (list.page, list.include_disabled);
-    let read = source.read(move |engine| {
+    let read = source.read_state(move |engine| {
         let jobs = engine.state().schedule().jobs(JobKind::Job);
         let is_wanted = |job: &&Job| {
             let plan = job.plan();
@@ -111,8 +111,8 @@ fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::CronJob> {
 /// One job of [`Kind::Job`].
 async fn find(door: &Arc<Door>, id: &str) -> Result<Job, GsvError> {
     let job = JobId::new(id);
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| engine.state().schedule().job(&job).cloned());
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(move |engine| engine.state().schedule().job(&job).cloned());
     let (found, _) = read.await.ok_or_else(closing)?;
     found.filter(|job| job.plan().kind == JobKind::Job).ok_or_else(|| cron::unknown_job(id))
 }
@@ -212,7 +212,7 @@ pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::CronRunParams)
 /// # Errors
 /// 500 with why none did, 503 where whoever asked has gone.
 async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::CronRunParams) -> Result<cron::CronRunResult, GsvError> {
-    let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
+    let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(closing)?;
     let fired = match fire(door, &run).await? {
         Ok(fired) => fired,
         Err(skipped) => return Ok(cron::CronRunResult { ok: true, ran: 0, results: vec![skipped] }),
@@ -249,11 +249,11 @@ async fn fire(
         cron::CronRunParams::IfDue(id) => JobSelector::IfDue(find(door, id).await?.id().clone()),
         cron::CronRunParams::Force(id) => JobSelector::Now(find(door, id).await?.id().clone()),
     };
-    let source = door.context.handle.source(Lane::Request);
-    match source.ask(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
+    let source = door.context.handle.source(InboxLane::Request);
+    match source.send_command(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
         Ok(EngineReply::Fired(fired)) => Ok(Ok(fired)),
         Ok(_) => Ok(Ok(Vec::new())),
-        Err(Refused::Refusal(CommandError::Schedule(schedule::ScheduleError::Busy(job)))) => {
+        Err(OwnerError::Refusal(CommandError::Schedule(schedule::ScheduleError::Busy(job)))) => {
             let error = Some("it is running already".to_owned());
             Ok(Err(result(&job, cron::CronRunStatus::Skipped, error, None)))
         }
@@ -268,7 +268,7 @@ async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringI
         let has_begun = |id: &FiringId| state.firing(id).is_some_and(|(_, firing)| firing.stage != FiringStage::Due);
         fired.into_iter().filter(has_begun).collect()
     };
-    let read = door.context.handle.source(Lane::Request).read(look).await;
+    let read = door.context.handle.source(InboxLane::Request).read_state(look).await;
     read.map(|(begun, _)| begun).ok_or_else(closing)
 }
 

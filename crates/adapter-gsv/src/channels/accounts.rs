@@ -18,7 +18,7 @@ use countersign_protocol::{
         close,
     },
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_view::connected;
 use serde_json::json;
 
@@ -33,8 +33,8 @@ use super::{
 const LEFT_OUT: [&str; 2] = ["whatsapp", "discord"];
 
 async fn known(door: &Arc<Door>) -> Result<Vec<KnownAccount>, GsvError> {
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| engine.state().channels().accounts().cloned().collect::<Vec<_>>()).await;
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| engine.state().channels().accounts().cloned().collect::<Vec<_>>()).await;
     read.map(|(known, _)| known).ok_or_else(|| failed("the gateway is closing"))
 }
 
@@ -147,7 +147,7 @@ fn only_default(channel: &str, account: Option<&str>) -> Result<(), GsvError> {
 
 async fn meet(door: &Arc<Door>, account: Named) -> Result<(), GsvError> {
     let met = Command::Channel(Network::Meet(account));
-    door.context.handle.source(Lane::Request).ask(met).await.map(drop).map_err(failed)
+    door.context.handle.source(InboxLane::Request).send_command(met).await.map(drop).map_err(failed)
 }
 
 pub(super) async fn stop(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
@@ -206,7 +206,7 @@ pub(super) async fn logout(door: &Arc<Door>, asked: ChannelAccountParams) -> Ans
     let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
     disconnect(door, &account, "Logged out");
     let forget = Command::Channel(Network::Forget(account.clone()));
-    door.context.handle.source(Lane::Request).ask(forget).await.map_err(failed)?;
+    door.context.handle.source(InboxLane::Request).send_command(forget).await.map_err(failed)?;
     Ok(done(channel, account.name, None))
 }
 
@@ -240,8 +240,8 @@ fn sockets(door: &Door, of: Vec<KnownAccount>) -> Vec<AccountStatus> {
 
 /// Every account as pages show it, by network. Telegram is the messenger's. `None` if the gateway closes.
 pub(crate) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| {
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| {
         let state = engine.state().channels();
         let mut waiting = BTreeMap::<Named, usize>::new();
         for letter in state.pending_messages() {

@@ -16,7 +16,7 @@ use countersign_core::{
     id::{GateId, Lsn, PrincipalId, RunId, SessionId},
     run,
 };
-use countersign_runtime::{Lane, Released, Subscriber};
+use countersign_runtime::{InboxLane, ReleasedItem, Subscriber};
 use countersign_view::GateRequest;
 
 use super::{
@@ -50,7 +50,8 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
         let knocked = state.all_gates().filter(|gate| gate.kind() == Kind::Pairing && gate.owes_update());
         (runs, sessions, knocked.map(Gate::id).collect::<BTreeSet<_>>(), asked_before(engine))
     };
-    let ((runs, sessions, knocked, asked), _) = door.context.handle.source(Lane::Request).read(found).await?;
+    let ((runs, sessions, knocked, asked), _) =
+        door.context.handle.source(InboxLane::Request).read_state(found).await?;
     let sessions = sessions.into_iter().filter(|session| key_of(session).is_some()).collect();
     for (session, gate) in asked {
         door.cards.tell(&in_chat(&session), gate);
@@ -125,8 +126,8 @@ impl Asks {
         }
     }
 
-    fn released(&mut self, released: &Released) {
-        let Released::Fact(recorded) = released else { return };
+    fn released(&mut self, released: &ReleasedItem) {
+        let ReleasedItem::Fact(recorded) = released else { return };
         match &recorded.fact.event {
             Event::Run(event) => self.of_run(event, recorded),
             Event::Gate(gate::Event::Opened { .. }) => self.touch(recorded),
@@ -187,8 +188,8 @@ impl Asks {
 
     async fn look_at(&mut self, session: &SessionId) -> Option<bool> {
         let of = session.clone();
-        let source = self.door.context.handle.source(Lane::Request);
-        let ((asked, ended), _) = source.read(move |engine| look(engine, &of)).await?;
+        let source = self.door.context.handle.source(InboxLane::Request);
+        let ((asked, ended), _) = source.read_state(move |engine| look(engine, &of)).await?;
         let mut is_done = true;
         for ended in ended {
             is_done &= self.tell_end(ended).await;
@@ -220,7 +221,7 @@ impl Asks {
         carrier::typing(&self.door, &asked.origin.from, session, false);
         let reference = reference(&asked.origin);
         let shown = gate::Command::Shown { gate: asked.gate, surface: CHAT.to_owned(), reference };
-        Some(self.door.context.handle.source(Lane::Result).ask(Command::Gate(shown)).await.is_ok())
+        Some(self.door.context.handle.source(InboxLane::Result).send_command(Command::Gate(shown)).await.is_ok())
     }
 
     async fn tell_end(&mut self, ended: Ended) -> bool {
@@ -242,7 +243,7 @@ impl Asks {
             }
         }
         let updated = gate::Command::Updated { gate: ended.gate, surface: CHAT.to_owned(), reference: ended.reference };
-        self.door.context.handle.source(Lane::Result).ask(Command::Gate(updated)).await.is_ok()
+        self.door.context.handle.source(InboxLane::Result).send_command(Command::Gate(updated)).await.is_ok()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use countersign_core::channel::OutboundMedia;
 use countersign_files::objects::ObjectStore;
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_telegram::transport::Enclosed;
 
 use super::{super::Door, media};
@@ -46,8 +46,8 @@ pub(crate) async fn release(door: &Door, object: String) {
 /// Takes out what no letter names: those that a crash left, and those of letters that were dropped. `None` if the gateway
 /// closes.
 pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| {
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| {
         let letters = engine.state().channels().pending_messages();
         letters.filter_map(|letter| Some(letter.media.as_ref()?.object.clone())).collect::<BTreeSet<_>>()
     });

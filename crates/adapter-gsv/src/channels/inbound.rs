@@ -13,7 +13,7 @@ use countersign_protocol::gsv::{
     command::{ChatCommand, ReplyStyle},
     directive,
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use serde_json::Value;
 
 use super::{
@@ -121,8 +121,8 @@ fn run_of(from: &ChatAddress, message: &str) -> String {
 async fn is_heard(door: &Arc<Door>, from: &ChatAddress, id: Option<&str>) -> Result<bool, GsvError> {
     let Some(id) = id.map(str::to_owned) else { return Ok(false) };
     let account = from.account.clone();
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| engine.state().channels().was_received(&account, &id)).await;
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(move |engine| engine.state().channels().was_received(&account, &id)).await;
     read.map(|(heard, _)| heard).ok_or_else(|| super::failed("the gateway is closing"))
 }
 
@@ -175,7 +175,7 @@ fn before(door: &Door, inbound: &ChannelInboundParams) -> String {
 
 /// The time of day where people live, such as `3:05 PM CET`.
 fn clock(door: &Door) -> String {
-    door.settings.zone().time_of_day(door.context.clock.wall())
+    door.settings.zone().time_of_day(door.context.clock.wall_time())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use countersign_protocol::{
         },
     },
 };
-use countersign_runtime::{Lane, Refused as Unasked};
+use countersign_runtime::{InboxLane, OwnerError as Unasked};
 use countersign_view::{GateRequest, Lines, escape};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -94,7 +94,7 @@ pub(super) async fn knock(
         notice: AWAITED.into(),
     };
     let command = Command::Channel(Network::Knock(Box::new(knock)));
-    match door.context.handle.source(Lane::Request).ask(command).await {
+    match door.context.handle.source(InboxLane::Request).send_command(command).await {
         Ok(_) => Ok(ChannelInboundResult::PendingPairing { sender_id: sender }),
         Err(Unasked::Refusal(Refused::Channel(refusal @ ChannelError::Crowded(_)))) => {
             Err(GsvError::new(code::UNAVAILABLE, refusal.to_string()))
@@ -134,7 +134,7 @@ fn waiting(engine: &Engine) -> Vec<Waiting> {
 }
 
 async fn everybody(door: &Arc<Door>) -> Result<Vec<Waiting>, GsvError> {
-    let read = door.context.handle.source(Lane::Request).read(waiting).await;
+    let read = door.context.handle.source(InboxLane::Request).read_state(waiting).await;
     read.map(|(waiting, _)| waiting).ok_or_else(|| failed("the gateway is closing"))
 }
 
@@ -166,7 +166,7 @@ async fn decide(
     let found = everybody(door).await?.into_iter().find(is_meant);
     let Some(Waiting { gate, about, .. }) = found else { return Err(GsvError::no_pairing(&wanted)) };
     let answer = gate::Command::Answer { gate, answer, by, key: None };
-    match door.context.handle.source(Lane::Result).ask(Command::Gate(answer)).await {
+    match door.context.handle.source(InboxLane::Result).send_command(Command::Gate(answer)).await {
         Ok(_) => {}
         // Somebody else was first.
         Err(Unasked::Refusal(Refused::Answer(gate::AnswerError::AlreadyResolved { .. }))) => {
@@ -213,7 +213,7 @@ fn decided(gate: &Gate) -> Option<Decided> {
 /// 500 if something was not recorded. It is done again from where it stands, by whoever asks next.
 pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), GsvError> {
     let _turn = door.networks.finishing.lock().await;
-    let source = door.context.handle.source(Lane::Result);
+    let source = door.context.handle.source(InboxLane::Result);
     let read = source.read_of(At::Gate(id), move |engine| engine.state().gate(id).and_then(decided)).await;
     let (decided, _) = read.ok_or_else(|| failed("the gateway is closing"))?;
     let Some(decided) = decided else { return Ok(()) };
@@ -230,7 +230,7 @@ pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), GsvError>
         }
     }
     let updated = gate::Command::Updated { gate: id, surface: SURFACE.to_owned(), reference: decided.reference };
-    source.ask(Command::Gate(updated)).await.map(drop).map_err(failed)
+    source.send_command(Command::Gate(updated)).await.map(drop).map_err(failed)
 }
 
 async fn welcome(door: &Arc<Door>, gate: GateId, to: ChatAddress) {

@@ -11,7 +11,7 @@ use countersign_core::{
     channel::{ChannelAccount, Command as Network, DeliveryEnd, Event as Told, PendingMessage as Owed},
     engine::{Command, Event, RecordedFact},
 };
-use countersign_runtime::{FactFollower, Lane, Refused};
+use countersign_runtime::{FactFollower, InboxLane, OwnerError};
 use countersign_telegram::transport::{Carried, Letter};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 
@@ -36,9 +36,9 @@ type Work = BoxFuture<'static, (ChannelAccount, Step)>;
 
 /// Begins to deliver. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let owed = door.context.handle.follow(account_owed).await?;
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(|engine| {
+    let owed = door.context.handle.follow_facts(account_owed).await?;
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(|engine| {
         engine.state().channels().pending_messages().map(|letter| letter.to.account.clone()).collect::<BTreeSet<_>>()
     });
     let (waiting, _) = read.await?;
@@ -186,20 +186,20 @@ async fn deliver(door: &Arc<Door>, account: &ChannelAccount) -> Step {
 /// The letter that is next.
 async fn first(door: &Arc<Door>, account: &ChannelAccount) -> Result<Option<Owed>, ()> {
     let of = account.clone();
-    let source = door.context.handle.source(Lane::Request);
-    let read = source.read(move |engine| engine.state().channels().pending_for(&of).next().cloned()).await;
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_state(move |engine| engine.state().channels().pending_for(&of).next().cloned()).await;
     read.map(|(owed, _)| owed).ok_or(())
 }
 
 /// Records how a letter ended, however long that takes: it must not go out again for a full disk. False if nothing is
 /// recorded any more.
 async fn record(door: &Arc<Door>, command: Command) -> bool {
-    let source = door.context.handle.source(Lane::Result);
+    let source = door.context.handle.source(InboxLane::Result);
     let mut wait = FIRST;
     loop {
-        match source.ask(command.clone()).await {
-            Ok(_) | Err(Refused::Refusal(_)) => return true,
-            Err(Refused::Closed) => return false,
+        match source.send_command(command.clone()).await {
+            Ok(_) | Err(OwnerError::Refusal(_)) => return true,
+            Err(OwnerError::Closed) => return false,
             Err(_) => tokio::time::sleep(wait).await,
         }
         wait = (wait * 2).min(LONGEST);

@@ -11,7 +11,7 @@ use countersign_protocol::gsv::channel::{
     ChannelAccountParams, ChannelInboundParams, ChatPeer, MediaAttachment, MediaKind, MessageSender, PeerKind,
     SenderAccess,
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written, transport::Carrier};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
@@ -25,7 +25,7 @@ use super::{
 pub(crate) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {
     let account = places::account(TELEGRAM, ChannelAccountParams::DEFAULT);
     let met = Command::Channel(Network::Meet(account.clone()));
-    if let Err(problem) = door.context.handle.source(Lane::Request).ask(met).await {
+    if let Err(problem) = door.context.handle.source(InboxLane::Request).send_command(met).await {
         // It is known with the first message that comes.
         tracing::warn!(%problem, "telegram could not be recorded as a chat network");
     }

@@ -140,12 +140,12 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<R
     let unsigned = || GsvError::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
     let settings = Settings::of(door, account).map_err(|_| unsigned())?;
     // What cannot have been signed is not read.
-    if !sign::may_be(id, timestamp, signature, door.context.clock.wall()) {
+    if !sign::may_be(id, timestamp, signature, door.context.clock.wall_time()) {
         return Err(unsigned());
     }
     let body = read(&door.networks.webhook, &head.headers, body).await?;
     let signed = sign::Signed { id, timestamp, signature, body: &body };
-    if !signed.is_by(&settings.secret, door.context.clock.wall()) {
+    if !signed.is_by(&settings.secret, door.context.clock.wall_time()) {
         return Err(unsigned());
     }
     // An agent's command may find out with what others sign.
@@ -253,7 +253,7 @@ impl Sender {
         };
         let body = RawJson::from_wire(&outbound).as_text().to_owned();
         let id = letter.owed.id.to_string();
-        let now = door.context.clock.wall();
+        let now = door.context.clock.wall_time();
         let Some(signature) = sign::sign(&settings.secret, &id, now, body.as_bytes()) else {
             return Carried::Refused("the secret that is set cannot be used".to_owned());
         };

@@ -13,7 +13,7 @@ use countersign_protocol::gsv::{
     chat::{ChatSendResult, Directives},
     command::failure_text,
 };
-use countersign_runtime::{Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError};
 
 use super::{
     super::{Door, channels::media, registry::session_of},
@@ -154,16 +154,16 @@ async fn decide(
     run: &str,
     speaker: &Speaker,
 ) -> Option<ChatSendResult> {
-    let source = door.context.handle.source(Lane::Result);
+    let source = door.context.handle.source(InboxLane::Result);
     let (by, reference, key) = (speaker.by.clone(), run.to_owned(), speaker.key());
     let answer = gate::Command::AnswerAs { gate: asked.gate, answer, by, reference, key };
-    let answered = source.ask(Command::Gate(answer)).await;
+    let answered = source.send_command(Command::Gate(answer)).await;
     match answered.map(|reply| reply.outcome) {
         Ok(EngineReply::Voted { have, need }) => {
             told(command, format!("Your approval of {} counts: {have} of {need}.", token(asked.gate)))
         }
         Ok(_) => Some(started(run)),
-        Err(Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by }))) => {
+        Err(OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by }))) => {
             told(command, format!("Too late: {}", resolved(gate, &resolution, by.as_ref())))
         }
         Err(refused) => wrong(command, failure_text(&refused.to_string())),

@@ -12,7 +12,7 @@ use countersign_protocol::gsv::{
     command::{ChatCommand, CommandReply, StatusReply, failure_text},
     directive::{ModelSelector, ThinkLevel},
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 
 use super::{
     super::Door,
@@ -114,7 +114,7 @@ async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<CommandReply,
     // Where nothing runs, a summary may be made behind which the agent would go on by itself.
     let session = super::super::registry::session_of(&seen.key);
     let abort = word.over(engine::Command::Run(run::Command::Abort { session }));
-    let stopped = door.context.handle.source(Lane::Result).ask(abort).await;
+    let stopped = door.context.handle.source(InboxLane::Result).send_command(abort).await;
     Ok(match (stopped.map_err(|refused| lives::refusal(&refused))?.outcome, &seen.awaited) {
         (engine::EngineReply::Stopping(run), _) => {
             let working = seen.working.as_ref().filter(|working| working.run == run);

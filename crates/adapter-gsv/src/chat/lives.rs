@@ -16,7 +16,7 @@ use countersign_protocol::gsv::{
     chat::{CANCELLED, ChatEventState},
     code, key, session as wire,
 };
-use countersign_runtime::{Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError};
 use countersign_view::Protocol;
 
 use super::{
@@ -83,14 +83,15 @@ impl Word {
 /// # Errors
 /// 500 with why it was refused.
 pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::EngineReply, GsvError> {
-    let asked = door.context.handle.source(Lane::Request).ask(command).await;
+    let asked = door.context.handle.source(InboxLane::Request).send_command(command).await;
     asked.map(|reply| reply.outcome).map_err(|refused| refusal(&refused))
 }
 
 /// What an answer says of a refusal.
-pub(super) fn refusal(refused: &Refused) -> GsvError {
-    let is_flood = matches!(refused, Refused::Refusal(CommandError::Channel(channel::ChannelError::Flooded)));
-    let may_pass = matches!(refused, Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Closed) || is_flood;
+pub(super) fn refusal(refused: &OwnerError) -> GsvError {
+    let is_flood = matches!(refused, OwnerError::Refusal(CommandError::Channel(channel::ChannelError::Flooded)));
+    let may_pass =
+        matches!(refused, OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Closed) || is_flood;
     let code = if is_flood { code::UNAVAILABLE } else { code::FAILED };
     GsvError { retryable: may_pass.then_some(true), ..GsvError::new(code, refused.to_string()) }
 }
@@ -110,9 +111,9 @@ pub(crate) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, GsvEr
         door: Some(DOOR.to_owned()),
         settings: Box::new(door.settings.of_session(&door.context, &agent)),
     };
-    let asked = door.context.handle.source(Lane::Request).ask(Command::Session(id.clone(), open)).await;
+    let asked = door.context.handle.source(InboxLane::Request).send_command(Command::Session(id.clone(), open)).await;
     match asked {
-        Ok(_) | Err(Refused::Refusal(CommandError::SessionExists(_))) => Ok(id),
+        Ok(_) | Err(OwnerError::Refusal(CommandError::SessionExists(_))) => Ok(id),
         Err(refused) => Err(refusal(&refused)),
     }
 }
@@ -298,7 +299,7 @@ pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, 
     let rule = seen.profile.renewal.unwrap_or_default().reset_rule();
     // By the clock that people live by.
     let clock = &door.context.clock;
-    let is_due = rule.is_due(seen.last_at.moved_by(clock.ahead()), clock.wall(), door.settings.zone());
+    let is_due = rule.is_due(seen.last_at.moved_by(clock.ahead_millis()), clock.wall_time(), door.settings.zone());
     if !(is_due && seen.is_at_rest && seen.queued == 0) || see_whole(door, &seen.key).await?.lines.is_empty() {
         return Ok(false);
     }
@@ -328,14 +329,14 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Gsv
     let closing = || unreadable("the gateway is closing");
     let session = id.clone();
     let end = move |recorded: &Arc<RecordedFact>| is_end(recorded, &session).then_some(());
-    let mut ends = door.context.handle.follow(end).await.ok_or_else(closing)?;
+    let mut ends = door.context.handle.follow_facts(end).await.ok_or_else(closing)?;
     ask(door, Command::Session(id.clone(), session::Command::Clear)).await?;
     for run in &seen.behind {
         door.tell(&seen.key, Some(run), ChatEventState::Error { error: CANCELLED.to_owned() }, None);
     }
     ask(door, Command::Session(id.clone(), session::Command::AbortCompaction)).await?;
     let abort = Command::Run(run::Command::Abort { session: id.clone() });
-    let stopped = door.context.handle.source(Lane::Result).ask(abort).await;
+    let stopped = door.context.handle.source(InboxLane::Result).send_command(abort).await;
     stopped.map_err(|refused| refusal(&refused))?;
     let resting = async {
         loop {

@@ -13,7 +13,7 @@ use countersign_core::{
 use countersign_protocol::gsv::{directive::ModelSelector, key, session as wire, workspace::WorkspacePath};
 use countersign_runtime::{
     note_down,
-    store::{Log as _, Partition, Rows, Stored, View},
+    store::{Log as _, LogView, Partition, StoredRecord, ViewRows},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -74,7 +74,7 @@ pub(super) fn owed(door: &Door, seen: &Whole) -> Option<Arc<str>> {
 #[derive(Debug)]
 pub struct Memories;
 
-impl View for Memories {
+impl LogView for Memories {
     fn name(&self) -> &'static str {
         VIEW
     }
@@ -87,16 +87,16 @@ impl View for Memories {
         false
     }
 
-    fn fold(&self, record: &Stored, _: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, _: Option<&str>, rows: &mut dyn ViewRows) {
         let Some(key) = record.session.as_ref().and_then(key_of) else { return };
         if record.kind != "session" {
             return;
         }
         match Event::decode(&record.kind, record.version, &record.facts) {
             Ok(Event::Session(session::Event::Renewed)) if record.content_digest.is_some() => {
-                rows.put(&row_of(record.lsn), key.as_bytes());
+                rows.put_row(&row_of(record.lsn), key.as_bytes());
             }
-            Ok(Event::Session(session::Event::Remembered { renewed })) => rows.delete(&row_of(renewed)),
+            Ok(Event::Session(session::Event::Remembered { renewed })) => rows.delete_row(&row_of(renewed)),
             Ok(_) | Err(_) => {}
         }
     }
@@ -114,7 +114,7 @@ pub(crate) async fn follow(door: &Arc<Door>) -> Option<()> {
         let is_renewal = matches!(recorded.fact.event, Event::Session(session::Event::Renewed));
         (is_renewal && recorded.fact.content.is_some()).then_some(())
     };
-    let mut renewals = door.context.handle.follow(renewal).await?;
+    let mut renewals = door.context.handle.follow_facts(renewal).await?;
     let mut desk = Desk { door: Arc::clone(door), begun: BTreeSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)) };
     tokio::spawn(async move {
         desk.look().await;
@@ -137,7 +137,7 @@ impl Desk {
     /// Begins with whatever is owed and was not begun.
     async fn look(&mut self) {
         let log = self.door.context.handle.log();
-        let rows = match log.view(Partition::ZERO, VIEW, "", None, MOST).await {
+        let rows = match log.read_view(Partition::ZERO, VIEW, "", None, MOST).await {
             Ok(rows) => rows,
             Err(error) => {
                 tracing::warn!(%error, "it cannot be read what should be remembered");
@@ -185,17 +185,17 @@ async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> 
     let secret = settings.secret(&format!("apiKeys.{}", model.provider));
     let chosen = door.context.chats.models().choose_with(&model, secret).map_err(|unasked| unasked.to_string())?;
     let retry = settings.of_session(&door.context, &agent).retry;
-    let meters = door.context.handle.meters();
+    let meters = door.context.handle.metrics();
     let text = note_down(&chosen, &messages, |part| request(part, &[]), retry, settings.silence(), meters).await?;
     remember(door, &agent, &begun, &text).await;
     Ok(())
 }
 
 /// Asks what should be remembered of messages.
-pub(crate) fn request(history: &[StoredMessage], turn: &[StoredMessage]) -> countersign_runtime::Memories {
+pub(crate) fn request(history: &[StoredMessage], turn: &[StoredMessage]) -> countersign_runtime::MemoryRequest {
     let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise);
     let request = format!("{}\n{REQUEST}", parts.collect::<String>());
-    countersign_runtime::Memories { system: SYSTEM.to_owned(), request }
+    countersign_runtime::MemoryRequest { system: SYSTEM.to_owned(), request }
 }
 
 /// Puts what the model wrote into the agent's notes of the day.
@@ -204,7 +204,8 @@ pub(crate) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId
     // A long conversation was read in parts, and there may be nothing in some of them.
     let text = text.trim().lines().filter(is_something).collect::<Vec<_>>().join("\n");
     let text = text.trim();
-    let Some(day) = door.settings.zone().date_before(door.context.clock.wall(), 0).filter(|_| !text.is_empty()) else {
+    let Some(day) = door.settings.zone().date_before(door.context.clock.wall_time(), 0).filter(|_| !text.is_empty())
+    else {
         return;
     };
     let Ok(path) = WorkspacePath::from_text(&format!("memory/{day}.md")) else { return };

@@ -16,7 +16,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::gsv::{GsvError, code, directive::ModelSelector, key};
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 
 use super::super::{
     Door,
@@ -209,7 +209,7 @@ pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> 
             .collect();
         lines(session).into_iter().filter(|line| !stays.contains(&line.id)).collect()
     };
-    let read = door.context.handle.source(Lane::Request).read_of(scope, read).await;
+    let read = door.context.handle.source(InboxLane::Request).read_of(scope, read).await;
     Ok(read.ok_or_else(|| unreadable("the gateway is closing"))?.0)
 }
 
@@ -300,7 +300,7 @@ async fn see_with<T: Send + 'static>(
 ) -> Result<(Seen, Option<T>), GsvError> {
     let row = registry::row(door.context.handle.log(), key).await.map_err(unreadable)?;
     let (id, of) = (registry::session_of(key), key.to_owned());
-    let source = door.context.handle.source(Lane::Request);
+    let source = door.context.handle.source(InboxLane::Request);
     let scope = ResidencyScope::Session(id.clone());
     let read = source.read_of(scope, move |engine| {
         engine.state().session(&id).map(|session| (look(engine, session, &of), more(session)))

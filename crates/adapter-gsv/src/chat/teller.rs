@@ -19,7 +19,9 @@ use countersign_protocol::gsv::{
     chat::{CANCELLED, ChatEventState, EMPTY_RESPONSE},
     message::GsvMessage as Shown,
 };
-use countersign_runtime::{Handle, Lane, Live, LiveKind, Part, Released, Subscriber, models::EMPTY_ANSWER};
+use countersign_runtime::{
+    InboxLane, LiveKind, LivePartKind, LiveUpdate, OwnerHandle, ReleasedItem, Subscriber, models::EMPTY_ANSWER,
+};
 use countersign_view::GateRequest;
 
 use super::{
@@ -78,7 +80,7 @@ type Waiting = (GateId, Lsn, Vec<ApprovalScope>);
 
 /// What an earlier process left: runs that work, and what they wait for. Clients are told only of what happens from now
 /// on; whoever asks is told what waits.
-async fn found(handle: &Handle) -> Option<BTreeMap<SessionId, Talk>> {
+async fn found(handle: &OwnerHandle) -> Option<BTreeMap<SessionId, Talk>> {
     let look = |engine: &Engine| -> Vec<(SessionId, Talk, Vec<Waiting>)> {
         let state = engine.state();
         let runs = state.runs().filter(|run| key_of(run.session()).is_some());
@@ -92,7 +94,7 @@ async fn found(handle: &Handle) -> Option<BTreeMap<SessionId, Talk>> {
         })
         .collect()
     };
-    let (runs, _) = handle.source(Lane::Request).read(look).await?;
+    let (runs, _) = handle.source(InboxLane::Request).read_state(look).await?;
     let mut talks = BTreeMap::new();
     for (session, mut talk, gates) in runs {
         let contents: Vec<Lsn> = gates.iter().map(|(_, content, _)| *content).collect();
@@ -109,7 +111,7 @@ async fn found(handle: &Handle) -> Option<BTreeMap<SessionId, Talk>> {
 }
 
 /// What the runs are called that ask again behind a summary which is being made.
-async fn summed(handle: &Handle) -> Option<BTreeMap<SessionId, String>> {
+async fn summed(handle: &OwnerHandle) -> Option<BTreeMap<SessionId, String>> {
     let look = |engine: &Engine| -> BTreeMap<SessionId, String> {
         let sessions = engine.state().sessions().filter(|session| key_of(session.id()).is_some());
         let again = sessions.filter_map(|session| {
@@ -119,7 +121,7 @@ async fn summed(handle: &Handle) -> Option<BTreeMap<SessionId, String>> {
         });
         again.collect()
     };
-    Some(handle.source(Lane::Request).read(look).await?.0)
+    Some(handle.source(InboxLane::Request).read_state(look).await?.0)
 }
 
 impl Talk {
@@ -152,10 +154,10 @@ impl Teller {
         }
     }
 
-    fn released(&mut self, released: &Released) {
+    fn released(&mut self, released: &ReleasedItem) {
         let recorded = match released {
-            Released::Fact(recorded) => recorded,
-            Released::Live(live) => return self.live(live),
+            ReleasedItem::Fact(recorded) => recorded,
+            ReleasedItem::Live(live) => return self.live(live),
         };
         if let Some(session) = recorded.meta.session.as_ref().filter(|session| key_of(session).is_some()) {
             self.fact(session, recorded);
@@ -163,12 +165,12 @@ impl Teller {
     }
 
     /// What is being said, for those who want to hear it. Nothing of it is in the record yet, so it has no place there.
-    fn live(&mut self, live: &Live) {
+    fn live(&mut self, live: &LiveUpdate) {
         let Some(key) = key_of(&live.session) else { return };
         let Some(talk) = self.talks.get_mut(&live.session) else { return };
         match &live.kind {
             LiveKind::MessageStarted { .. } => talk.texts.clear(),
-            LiveKind::PartStarted { index, part: Part::Text } => drop(talk.texts.insert(*index)),
+            LiveKind::PartStarted { index, part: LivePartKind::Text } => drop(talk.texts.insert(*index)),
             LiveKind::Delta { index, text }
                 if talk.texts.contains(index) && self.door.listeners.load(Ordering::Relaxed) > 0 =>
             {
@@ -310,8 +312,8 @@ impl Teller {
 
     async fn cwd(&self, session: &SessionId) -> Option<String> {
         let id = key_of(session).map(session_of)?;
-        let source = self.door.context.handle.source(Lane::Request);
-        source.read(move |engine| engine.state().session(&id).map(|session| session.cwd().to_owned())).await?.0
+        let source = self.door.context.handle.source(InboxLane::Request);
+        source.read_state(move |engine| engine.state().session(&id).map(|session| session.cwd().to_owned())).await?.0
     }
 }
 

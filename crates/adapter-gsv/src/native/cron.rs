@@ -58,7 +58,7 @@ async fn run(mut call: Call) -> Outcome {
         rest: Map<String, Value>,
     }
     let Arguments { action, mut rest } = call.read()?;
-    let (now, zone) = (call.door.context.clock.wall(), call.door.settings.zone());
+    let (now, zone) = (call.door.context.clock.wall_time(), call.door.settings.zone());
     let own = || Value::from(call.agent.clone());
     let (method, params) = match action {
         Action::Status => (Method::CronStatus, Value::Null),

@@ -7,8 +7,8 @@ use countersign_core::{
     id::{CallId, Lsn},
 };
 use countersign_runtime::{
-    Lane, Late,
-    store::{AnyLog, Content as Kept, Log as _, Partition, Rows, Stored, View},
+    InboxLane, LateResult,
+    store::{AnyLog, Log as _, LogView, Partition, StoredContent as Kept, StoredRecord, ViewRows},
 };
 use countersign_view::protocol::node_of;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ struct Row {
     at: u64,
 }
 
-impl View for NodeCalls {
+impl LogView for NodeCalls {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -50,7 +50,7 @@ impl View for NodeCalls {
         false
     }
 
-    fn fold(&self, record: &Stored, _: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, _: Option<&str>, rows: &mut dyn ViewRows) {
         if record.kind != "call" || !BEGINNINGS.iter().any(|beginning| record.facts.starts_with(beginning)) {
             return;
         }
@@ -63,39 +63,39 @@ impl View for NodeCalls {
                 }
                 let row = Row { node: node.to_owned(), lsn: record.lsn, at: record.at.0 };
                 if let Ok(row) = serde_json::to_vec(&row) {
-                    rows.put(&call.to_string(), &row);
+                    rows.put_row(&call.to_string(), &row);
                 }
             }
             // Its node may come back and say what became of it.
             call::Event::Ended { end: CallEnd::Unknown, .. } => {}
-            call::Event::Ended { call, .. } | call::Event::ResultDropped { call } => rows.delete(&call.to_string()),
+            call::Event::Ended { call, .. } | call::Event::ResultDropped { call } => rows.delete_row(&call.to_string()),
             _ => {}
         }
     }
 }
 
-fn sweep(rows: &mut dyn Rows, now: u64) {
-    for (key, row) in rows.scan("") {
+fn sweep(rows: &mut dyn ViewRows, now: u64) {
+    for (key, row) in rows.scan_prefix("") {
         if serde_json::from_slice::<Row>(&row).is_ok_and(|row| row.at + KEPT < now) {
-            rows.delete(&key);
+            rows.delete_row(&key);
         }
     }
 }
 
 /// A call that this process knows nothing of any more, with the node that has it; none if there is no such call.
-pub(super) async fn find(door: &Door, wire: &str) -> Option<(String, Late)> {
+pub(super) async fn find(door: &Door, wire: &str) -> Option<(String, LateResult)> {
     let call = CallId::parse(wire).filter(|call| call.to_string() == wire)?;
     let log = door.context.handle.log();
     let row = row(log, &call.to_string()).await?;
-    let content = log.contents(Partition::ZERO, &[row.lsn]).await;
+    let content = log.read_contents(Partition::ZERO, &[row.lsn]).await;
     let content = content.inspect_err(|error| tracing::warn!(%error, "what a node was given cannot be read")).ok()?;
     let Some(Kept::Text(text)) = content.into_iter().next().flatten() else { return None };
     let content: CallDetails = serde_json::from_str(&text).ok()?;
-    Some((row.node, Late::of(call, &content, door.context.handle.source(Lane::Result))))
+    Some((row.node, LateResult::for_call(call, &content, door.context.handle.source(InboxLane::Result))))
 }
 
 async fn row(log: &AnyLog, key: &str) -> Option<Row> {
-    let page = log.view(Partition::ZERO, NAME, key, None, 1).await;
+    let page = log.read_view(Partition::ZERO, NAME, key, None, 1).await;
     let page = page.inspect_err(|error| tracing::warn!(%error, "what nodes were given cannot be read")).ok()?;
     let row = page.into_iter().find(|(found, _)| found == key)?.1;
     serde_json::from_slice(&row).ok()

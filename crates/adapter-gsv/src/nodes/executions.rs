@@ -23,8 +23,8 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::{
-    Lane,
-    store::{AnyLog, Log as _, Partition, Rows, Stored, View},
+    InboxLane,
+    store::{AnyLog, Log as _, LogView, Partition, StoredRecord, ViewRows},
 };
 use countersign_view::protocol::{node_of, peer_of};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ fn row_of(peer: &str, execution: &str) -> String {
     format!("{}:{peer}\n{execution}", peer.len())
 }
 
-impl View for Executions {
+impl LogView for Executions {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -74,7 +74,7 @@ impl View for Executions {
         false
     }
 
-    fn fold(&self, record: &Stored, _: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, _: Option<&str>, rows: &mut dyn ViewRows) {
         // Few records of calls say so, and the others need not be read.
         if record.kind != "call" || !record.facts.starts_with("{\"left_behind\"") {
             return;
@@ -86,15 +86,15 @@ impl View for Executions {
         };
         let Some(session) = record.session.clone().filter(|_| node_of(&peer).is_some()) else { return };
         if record.lsn.0.is_multiple_of(SWEEP) {
-            for (key, row) in rows.scan("") {
+            for (key, row) in rows.scan_prefix("") {
                 let is_old = serde_json::from_slice::<Row>(&row).is_ok_and(|row| row.at + KEPT < record.at.0);
                 if is_old {
-                    rows.delete(&key);
+                    rows.delete_row(&key);
                 }
             }
         }
         if let Ok(row) = serde_json::to_vec(&Row { session, at: record.at.0, call: Some(call) }) {
-            rows.put(&row_of(peer.as_str(), &execution), &row);
+            rows.put_row(&row_of(peer.as_str(), &execution), &row);
         }
     }
 }
@@ -154,7 +154,7 @@ async fn awaited(door: &Door, node: &str, execution: &str) -> Option<Row> {
 
 async fn find(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<Row> {
     let key = row_of(peer_of(node).as_str(), execution);
-    let page = log.view(Partition::ZERO, NAME, &key, None, 1).await;
+    let page = log.read_view(Partition::ZERO, NAME, &key, None, 1).await;
     let page = page.inspect_err(|error| tracing::warn!(%error, "what goes on at nodes cannot be read")).ok()?;
     let row = page.into_iter().find(|(found, _)| *found == key)?.1;
     let row: Row = serde_json::from_slice(&row).ok()?;
@@ -178,7 +178,7 @@ async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) ->
         key: IdempotencyKey { name: format!("execution:{name}"), asks: name },
         command: Box::new(session::Command::Say { message: said, marks }),
     };
-    let asked = door.context.handle.source(Lane::Request).ask(Command::Session(session, once)).await;
+    let asked = door.context.handle.source(InboxLane::Request).send_command(Command::Session(session, once)).await;
     // The node sends it again.
     asked
         .map(drop)

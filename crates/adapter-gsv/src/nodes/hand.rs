@@ -7,7 +7,7 @@ use std::{
 
 use countersign_core::id::CallId;
 use countersign_protocol::gsv::GsvError;
-use countersign_runtime::{Exchange, Late};
+use countersign_runtime::{LateResult, PeerExchange};
 use parking_lot::Mutex;
 
 /// How many calls may be open at once.
@@ -28,9 +28,9 @@ pub(super) enum Purpose {
 
 /// Where a call stands, as far as its node is concerned.
 enum Stage {
-    Open(Exchange),
+    Open(PeerExchange),
     /// It was told to stop, took too long, or its connection is gone.
-    Past(Late),
+    Past(LateResult),
     /// The node said what became of it.
     Over,
 }
@@ -46,9 +46,9 @@ struct Given {
 /// What a node answers to.
 pub(super) enum Answered {
     /// A call that is waited for.
-    Open(Exchange, Purpose),
+    Open(PeerExchange, Purpose),
     /// One that nobody waits for any more.
-    Past(Late),
+    Past(LateResult),
     /// One that it has answered already.
     Over,
 }
@@ -110,7 +110,7 @@ impl Hand {
     }
 
     /// Notes that a node has a call now, over this connection.
-    pub(super) fn give(&self, wire: &str, node: &str, connection: u64, purpose: Purpose, exchange: Exchange) {
+    pub(super) fn give(&self, wire: &str, node: &str, connection: u64, purpose: Purpose, exchange: PeerExchange) {
         let wire: Arc<str> = wire.into();
         let mut calls = self.0.lock();
         let call = exchange.call();
@@ -151,11 +151,11 @@ impl Hand {
     }
 
     /// Takes the call whose result cannot be read, if its node was asked and it is waited for. What else is said of it is late.
-    pub(super) fn refuse(&self, wire: &str, node: &str) -> Option<(Exchange, Purpose)> {
+    pub(super) fn refuse(&self, wire: &str, node: &str) -> Option<(PeerExchange, Purpose)> {
         let mut calls = self.0.lock();
         let given = calls.given.get_mut(wire).filter(|given| given.node == node)?;
         let Stage::Open(exchange) = &given.stage else { return None };
-        let late = Stage::Past(exchange.late());
+        let late = Stage::Past(exchange.late_result());
         let purpose = given.purpose;
         let Stage::Open(exchange) = std::mem::replace(&mut given.stage, late) else { return None };
         if let Some(wire) = calls.wires.get(&exchange.call()).cloned() {

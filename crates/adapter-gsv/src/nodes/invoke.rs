@@ -16,7 +16,7 @@ use countersign_protocol::{
         tool::{NoResultReason, ToolInvokeParams, ToolInvokeResult, ToolRequestParams, ToolRequestResult},
     },
 };
-use countersign_runtime::{Lane, Refused, tools::AgentTool as _};
+use countersign_runtime::{InboxLane, OwnerError, tools::AgentTool as _};
 use countersign_view::protocol::peer_of;
 use serde_json::{Map, Value};
 
@@ -115,19 +115,19 @@ async fn begin(
         named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
         arguments,
     };
-    let source = door.context.handle.source(Lane::Request);
+    let source = door.context.handle.source(InboxLane::Request);
     let act = Command::Call(CallCommand::Act(Box::new(act)));
-    let asked = match source.ask(act.clone()).await {
-        Err(Refused::Refusal(CommandError::NoSession(_))) => {
+    let asked = match source.send_command(act.clone()).await {
+        Err(OwnerError::Refusal(CommandError::NoSession(_))) => {
             open(door, session).await?;
-            source.ask(act).await
+            source.send_command(act).await
         }
         asked => asked,
     };
     match asked {
         Ok(_) => Ok(()),
-        Err(Refused::Refusal(CommandError::Denied(why))) => Err(GsvError::new(code::FORBIDDEN, why)),
-        Err(Refused::Refusal(CommandError::PeerAway(_))) => Err(GsvError::node_disconnected(tool.node())),
+        Err(OwnerError::Refusal(CommandError::Denied(why))) => Err(GsvError::new(code::FORBIDDEN, why)),
+        Err(OwnerError::Refusal(CommandError::PeerAway(_))) => Err(GsvError::node_disconnected(tool.node())),
         Err(refused) => Err(GsvError::new(code::FAILED, refused.to_string())),
     }
 }
@@ -144,8 +144,8 @@ async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), GsvError> {
         door: Some(DOOR.to_owned()),
         settings: Box::new(door.settings.of_session(&door.context, &agent)),
     };
-    match door.context.handle.source(Lane::Request).ask(Command::Session(id, open)).await {
-        Ok(_) | Err(Refused::Refusal(CommandError::SessionExists(_))) => Ok(()),
+    match door.context.handle.source(InboxLane::Request).send_command(Command::Session(id, open)).await {
+        Ok(_) | Err(OwnerError::Refusal(CommandError::SessionExists(_))) => Ok(()),
         Err(refused) => Err(failed(refused.to_string())),
     }
 }

@@ -5,7 +5,7 @@ use countersign_protocol::{
     WireValue,
     gsv::{connect::ConnectingPeer, runtime::RuntimeInfo, tool::ToolDefinition},
 };
-use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
+use countersign_runtime::store::{AnyLog, Log as _, LogReadError, LogView, Partition, StoredRecord, ViewRows};
 use countersign_view::protocol::node_of;
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ pub(crate) struct Known {
 #[derive(Debug)]
 pub struct NodeRegister;
 
-impl View for NodeRegister {
+impl LogView for NodeRegister {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -79,7 +79,7 @@ impl View for NodeRegister {
         1
     }
 
-    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, content: Option<&str>, rows: &mut dyn ViewRows) {
         if record.kind != "peer" {
             return;
         }
@@ -92,14 +92,14 @@ impl View for NodeRegister {
             row.registration = content.and_then(|said| serde_json::from_str(said).ok()).unwrap_or_default();
         }
         if let Ok(bytes) = serde_json::to_vec(&row) {
-            rows.put(node, &bytes);
+            rows.put_row(node, &bytes);
         }
     }
 }
 
 /// The node with this id, if it ever was here. What cannot be read counts as unknown: it registers anew.
 pub(super) async fn find(log: &AnyLog, node: &str) -> Option<Known> {
-    let page = log.view(Partition::ZERO, NAME, node, None, 1).await;
+    let page = log.read_view(Partition::ZERO, NAME, node, None, 1).await;
     let page = page.inspect_err(|error| tracing::warn!(%error, "the register of nodes cannot be read")).ok()?;
     page.into_iter().find(|(id, _)| id == node).and_then(read)
 }
@@ -108,10 +108,10 @@ pub(super) async fn find(log: &AnyLog, node: &str) -> Option<Known> {
 ///
 /// # Errors
 /// What the log says.
-pub(crate) async fn all(log: &AnyLog) -> Result<Vec<Known>, ReadError> {
+pub(crate) async fn all(log: &AnyLog) -> Result<Vec<Known>, LogReadError> {
     let (mut known, mut after) = (Vec::new(), None::<String>);
     loop {
-        let page = log.view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
+        let page = log.read_view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
         let is_last = page.len() < PAGE;
         after = page.last().map(|(id, _)| id.clone());
         known.extend(page.into_iter().filter_map(read));

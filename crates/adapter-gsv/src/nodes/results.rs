@@ -10,7 +10,7 @@ use countersign_protocol::{
         tool::{AckResult, NoResultReason, ToolResultParams},
     },
 };
-use countersign_runtime::{Exchange, Heard, tools::CallOutput};
+use countersign_runtime::{PeerExchange, ResultTiming, tools::CallOutput};
 use serde_json::{Value, json};
 
 use super::{
@@ -50,8 +50,8 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: ToolResultPar
             let _ = recorded.await;
             match (purpose, heard) {
                 (Purpose::Request, _) => return Err(GsvError::unknown_session_call(&outcome.call_id)),
-                (Purpose::Run, Heard::InTime) => AckResult::TAKEN,
-                (Purpose::Run, Heard::TooLate) => AckResult::DROPPED,
+                (Purpose::Run, ResultTiming::InTime) => AckResult::TAKEN,
+                (Purpose::Run, ResultTiming::TooLate) => AckResult::DROPPED,
                 (Purpose::Invoke, _) => match client.map(|client| client.send(Ok(outcome))) {
                     Some(Ok(())) => AckResult::TAKEN,
                     Some(Err(_)) | None => AckResult::DROPPED,
@@ -60,7 +60,7 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: ToolResultPar
         }
         Answered::Past(late) => {
             let recorded = waiting.recorded(late.call());
-            late.tell(output(&outcome)).await;
+            late.send_output(output(&outcome)).await;
             let _ = recorded.await;
             AckResult::DROPPED
         }
@@ -93,11 +93,11 @@ async fn forgotten(door: &Door, peer: &Peer, outcome: &ToolResultParams) -> Opti
     Some(is_its.then_some(Answered::Past(late)).ok_or_else(GsvError::not_its_call))
 }
 
-async fn say(exchange: Exchange, purpose: Purpose, outcome: &ToolResultParams) -> Heard {
+async fn say(exchange: PeerExchange, purpose: Purpose, outcome: &ToolResultParams) -> ResultTiming {
     let why = |otherwise: &str| format!("Error: {}", outcome.error.as_deref().unwrap_or(otherwise));
     match outcome.fate {
         Some(NoResultReason::NotBegun) => exchange.never_began(why(NEVER_BEGAN)),
-        Some(NoResultReason::Unknown) => exchange.lost(why(NOT_KNOWN)),
+        Some(NoResultReason::Unknown) => exchange.mark_lost(why(NOT_KNOWN)),
         None => {
             let left_behind = left_behind(outcome).filter(|_| purpose == Purpose::Run);
             exchange.end_leaving(output(outcome), left_behind.map(Into::into)).await

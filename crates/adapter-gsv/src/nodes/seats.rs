@@ -13,7 +13,7 @@ use countersign_protocol::{
         node as wire, tool,
     },
 };
-use countersign_runtime::{Errand, Lane, Link, Order, Words};
+use countersign_runtime::{InboxLane, PeerCall, PeerLink, PeerOrder, PeerTexts};
 use countersign_view::protocol::peer_of;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -52,12 +52,13 @@ pub(crate) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
         leaves(door, node, before.connection);
         door.nodes.logs.replaced(node);
     }
-    let source = door.context.handle.source(Lane::Result);
+    let source = door.context.handle.source(InboxLane::Result);
     let registration = Registration::of(&peer.connect, tools, runtime.as_ref(), journal.is_some());
     if register::find(door.context.handle.log(), node).await.is_none_or(|known| known.registration != registration) {
         let said = RawJson::from_wire(&registration).as_text().into();
-        let registered =
-            source.ask(Command::Peer(peer::Command::Registered { peer: peer_of(node), description: said })).await;
+        let registered = source
+            .send_command(Command::Peer(peer::Command::Registered { peer: peer_of(node), description: said }))
+            .await;
         if let Err(error) = registered {
             tracing::warn!(node, %error, "what a node is was not recorded");
         }
@@ -70,7 +71,7 @@ pub(crate) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
     };
     let link = door.toolbox.peers().open_to(peer_of(node), memory, source.clone()).await;
     // Whoever is told that it is here can have it do something at once.
-    source.read(|_| ()).await;
+    source.read_state(|_| ()).await;
     let ended = CancellationToken::new();
     let seat = Seat { connection: peer.number, ended: ended.clone() };
     seats.seats.lock().insert(node.clone(), seat);
@@ -103,7 +104,7 @@ fn leaves(door: &Door, node: &str, connection: u64) {
 }
 
 /// Gives a node what it is to do, until its connection is gone or another one has its place.
-async fn serve(door: Arc<Door>, peer: Arc<Peer>, mut link: Link, ended: CancellationToken) {
+async fn serve(door: Arc<Door>, peer: Arc<Peer>, mut link: PeerLink, ended: CancellationToken) {
     loop {
         let order = tokio::select! {
             biased;
@@ -111,9 +112,9 @@ async fn serve(door: Arc<Door>, peer: Arc<Peer>, mut link: Link, ended: Cancella
             order = link.next() => order,
         };
         match order {
-            Some(Order::Do(errand)) => give(&door, &peer, *errand),
-            Some(Order::Ask(errand)) => ask(&door, &peer, *errand),
-            Some(Order::Stop(call)) => door.nodes.hand.stop(call),
+            Some(PeerOrder::Do(errand)) => give(&door, &peer, *errand),
+            Some(PeerOrder::Ask(errand)) => ask(&door, &peer, *errand),
+            Some(PeerOrder::Stop(call)) => door.nodes.hand.stop(call),
             None => break,
         }
     }
@@ -123,7 +124,7 @@ async fn serve(door: Arc<Door>, peer: Arc<Peer>, mut link: Link, ended: Cancella
 }
 
 /// Sends a call to its node.
-fn give(door: &Door, peer: &Peer, errand: Errand) {
+fn give(door: &Door, peer: &Peer, errand: PeerCall) {
     let node = &peer.connect.id;
     let name = Arc::clone(&errand.content.tool);
     let Some(tool) = door.toolbox.of_node(node, &name) else {
@@ -134,23 +135,23 @@ fn give(door: &Door, peer: &Peer, errand: Errand) {
     }
     let args = serde_json::Value::Object(errand.content.arguments.clone()).into();
     let (call_id, purpose) = named(&errand);
-    let Some(exchange) = errand.within(door.settings.tool_timeout()).sent(words(node)) else { return };
+    let Some(exchange) = errand.with_patience(door.settings.tool_timeout()).mark_sent(words(node)) else { return };
     door.nodes.hand.give(&call_id, node, peer.number, purpose, exchange);
     peer.tell("tool.invoke", &tool::ToolInvokeEvent { call_id, tool: tool.definition().name.clone(), args });
 }
 
 /// Asks a node what became of a call that it had on an earlier connection.
-fn ask(door: &Door, peer: &Peer, errand: Errand) {
+fn ask(door: &Door, peer: &Peer, errand: PeerCall) {
     let (call_id, purpose) = named(&errand);
     let node = &peer.connect.id;
-    let Some(exchange) = errand.within(door.settings.tool_timeout()).sent(words(node)) else { return };
+    let Some(exchange) = errand.with_patience(door.settings.tool_timeout()).mark_sent(words(node)) else { return };
     door.nodes.hand.give(&call_id, node, peer.number, purpose, exchange);
     peer.tell(countersign_protocol::gsv::connect::RESUME, &tool::ToolResumeEvent { call_id });
 }
 
 /// What a call is called on the wire, and what it is for. A run's calls have the names that models gave them, and those need not
 /// be the only ones.
-fn named(errand: &Errand) -> (String, Purpose) {
+fn named(errand: &PeerCall) -> (String, Purpose) {
     let own = errand.call.to_string();
     let given = &*errand.content.tool_call_id;
     match invoke::is_acts(&errand.session) {
@@ -160,8 +161,8 @@ fn named(errand: &Errand) -> (String, Purpose) {
     }
 }
 
-fn words(node: &str) -> Words {
-    Words {
+fn words(node: &str) -> PeerTexts {
+    PeerTexts {
         stopped: "Error: Tool execution was stopped. It may or may not have taken effect.".to_owned(),
         gone: format!(
             "Error: Node disconnected: {node}. It is not known whether the call took effect, and it was not sent again."

@@ -8,7 +8,7 @@ use countersign_protocol::gsv::{
     runtime::RuntimeInfo,
     tool::{ParsedToolName, ToolDefinition},
 };
-use countersign_runtime::{Peers, tools::AgentTool};
+use countersign_runtime::{PeerRegistry, tools::AgentTool};
 use parking_lot::RwLock;
 
 use super::node_tool::NodeTool;
@@ -16,14 +16,14 @@ use super::node_tool::NodeTool;
 /// The tools that nodes offer, and the lines over which they do calls of them.
 #[derive(Default)]
 pub(crate) struct Toolbox {
-    peers: Peers,
+    peers: PeerRegistry,
     /// By node.
     offers: RwLock<BTreeMap<String, Vec<Arc<NodeTool>>>>,
 }
 
 impl Toolbox {
     /// The lines over which nodes are given work.
-    pub(crate) fn peers(&self) -> &Peers {
+    pub(crate) fn peers(&self) -> &PeerRegistry {
         &self.peers
     }
 

@@ -12,7 +12,7 @@ use countersign_http::{
     reply::{self, Problem},
     web::{Body, Caller, ONCE_ONLY, Via, access},
 };
-use countersign_runtime::Refused;
+use countersign_runtime::OwnerError;
 use serde_json::{Value, json};
 
 use super::{
@@ -192,7 +192,7 @@ async fn decide(
             Err(refused) => refused,
         };
         return Ok(match refused {
-            Refused::Refusal(CommandError::Answer(
+            OwnerError::Refusal(CommandError::Answer(
                 refusal @ (AnswerError::AlreadyResolved { .. } | AnswerError::Unknown(_)),
             )) => {
                 if named.is_none() {
@@ -207,10 +207,10 @@ async fn decide(
                     }
                 ))
             }
-            Refused::Refusal(CommandError::Answer(
+            OwnerError::Refusal(CommandError::Answer(
                 refusal @ (AnswerError::NotAmong { .. } | AnswerError::Nobody { .. } | AnswerError::NotAllowed { .. }),
             )) => Told::refused(StatusCode::FORBIDDEN, &refusal.to_string()),
-            Refused::Refusal(refusal) => Told::refused(StatusCode::CONFLICT, &refusal.to_string()),
+            OwnerError::Refusal(refusal) => Told::refused(StatusCode::CONFLICT, &refusal.to_string()),
             refused => Told::refused(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string()),
         });
     }

@@ -14,7 +14,7 @@ use countersign_http::{
     reply::{self, Problem},
     web::{Body, Caller},
 };
-use countersign_runtime::Refused;
+use countersign_runtime::OwnerError;
 use countersign_view::{GateRequest, Lines, escape};
 use serde_json::{Value, json};
 
@@ -112,19 +112,21 @@ async fn answer(
         let key = format!("web:{}:say:{}", caller.principal, Digest::hash_bytes(said.as_bytes()));
         let Err(problem) = prompts.answer(&gate, answer, &caller.principal, key).await else { return Ok(Ok(())) };
         return Ok(Err(match problem {
-            Refused::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { .. } | AnswerError::Unknown(_))) => {
+            OwnerError::Refusal(CommandError::Answer(
+                AnswerError::AlreadyResolved { .. } | AnswerError::Unknown(_),
+            )) => {
                 if named.is_none() {
                     continue;
                 }
                 stale()
             }
-            Refused::Refusal(CommandError::Answer(refusal @ AnswerError::NotAllowed { .. })) => {
+            OwnerError::Refusal(CommandError::Answer(refusal @ AnswerError::NotAllowed { .. })) => {
                 refused(StatusCode::FORBIDDEN, &refusal.to_string())
             }
-            Refused::TooLarge | Refused::Refusal(CommandError::TooLong { .. }) => {
+            OwnerError::TooLarge | OwnerError::Refusal(CommandError::TooLong { .. }) => {
                 refused(StatusCode::PAYLOAD_TOO_LARGE, &problem.to_string())
             }
-            Refused::Refusal(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
+            OwnerError::Refusal(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
             problem => refused(StatusCode::SERVICE_UNAVAILABLE, &problem.to_string()),
         }));
     }

@@ -15,7 +15,7 @@ use countersign_core::{
     run::{self, RunOutcome, RunTrigger},
     session::{self, SessionEntryKind},
 };
-use countersign_runtime::{FactFollower, Lane, Source};
+use countersign_runtime::{CommandSource, FactFollower, InboxLane};
 use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ const SUMMARY: usize = 200;
 /// What is remembered between facts, of sessions whose stream somebody holds.
 struct Follower {
     prompts: Arc<Prompts>,
-    answers: Source,
+    answers: CommandSource,
     /// What the model said last in a run that works.
     said: BTreeMap<SessionId, Said>,
     /// The tools of calls that have not ended.
@@ -66,7 +66,7 @@ pub(super) fn fact_of_session(recorded: &Arc<RecordedFact>) -> Option<Arc<Record
 /// Follows the log to its end.
 pub(super) async fn follow(prompts: Arc<Prompts>, mut facts: FactFollower<Arc<RecordedFact>>) {
     let mut follower = Follower {
-        answers: prompts.handle.source(Lane::Result),
+        answers: prompts.handle.source(InboxLane::Result),
         prompts: Arc::clone(&prompts),
         said: BTreeMap::new(),
         tools: BTreeMap::new(),
@@ -92,7 +92,7 @@ impl Follower {
             Event::Gate(gate::Event::Shown { .. } | gate::Event::Updated { .. }) => {}
             Event::Gate(event) => {
                 if let Some(allow) = self.prompts.covering(session, event) {
-                    self.answers.tell(allow).await;
+                    self.answers.post_command(allow).await;
                 }
                 self.touched.insert(session.clone());
             }
@@ -239,7 +239,7 @@ impl Follower {
         let count = move |engine: &Engine| -> Vec<(SessionId, usize)> {
             ended.iter().map(|session| (session.clone(), transcript::count(engine, session))).collect()
         };
-        let (counts, _) = self.answers.read(count).await?;
+        let (counts, _) = self.answers.read_state(count).await?;
         for (session, count) in counts {
             self.tell(&session, "session-updated", &json!({ "session_id": session, "message_count": count }));
         }

@@ -14,7 +14,7 @@ use countersign_http::{
     reply::{self, Problem},
     web::{Caller, sse},
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 use futures_util::stream;
 use serde_json::json;
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
@@ -148,7 +148,7 @@ async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize
         let run = session.and_then(|session| session.run().or_else(|| session.awaited_run()));
         (transcript::count(engine, &of), run)
     };
-    let (here, _) = prompts.handle.source(Lane::Request).read(look).await.ok_or(Closed)?;
+    let (here, _) = prompts.handle.source(InboxLane::Request).read_state(look).await.ok_or(Closed)?;
     let (count, run) = here;
     let mut first = Vec::from(sse::frame(None, "initial", &json!({ "session_id": session })));
     if let Some(run) = run {

@@ -20,7 +20,7 @@ use countersign_http::{
     reply::{self, Problem},
     web::{Body, Caller},
 };
-use countersign_runtime::{Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError};
 use serde_json::json;
 
 use super::{
@@ -37,7 +37,7 @@ const MOST: usize = 10_000;
 pub(super) enum NotCovered {
     /// What waits in it could not be answered.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] OwnerError),
     /// There are too many already.
     #[error("{MOST} sessions are let through already")]
     TooMany,
@@ -78,7 +78,7 @@ impl Prompts {
     /// Whether there is such a session.
     pub(super) async fn knows(&self, session: &SessionId) -> bool {
         let wanted = session.clone();
-        let source = self.handle.source(Lane::Result);
+        let source = self.handle.source(InboxLane::Result);
         let look = move |engine: &Engine| engine.state().session(&wanted).is_some();
         source.read_of(At::Session(session.clone()), look).await.is_some_and(|(is_there, _)| is_there)
     }
@@ -106,19 +106,19 @@ impl Prompts {
             let here = engine.state().pending_gates().filter(|gate| gate.session() == Some(&of));
             here.filter(|gate| card::is_coverable(gate)).map(Gate::id).collect()
         };
-        let source = self.handle.source(Lane::Result);
+        let source = self.handle.source(InboxLane::Result);
         let mut outcome = Ok(());
-        match source.read(waiting).await {
-            None => outcome = Err(Refused::Closed),
+        match source.read_state(waiting).await {
+            None => outcome = Err(OwnerError::Closed),
             Some((waiting, _)) => {
                 let mut replies = Vec::with_capacity(waiting.len());
                 for gate in waiting {
-                    replies.push(source.send(allow(gate, by)).await);
+                    replies.push(source.submit_command(allow(gate, by)).await);
                 }
                 for reply in replies {
-                    match reply.await.unwrap_or(Err(Refused::Closed)) {
+                    match reply.await.unwrap_or(Err(OwnerError::Closed)) {
                         // Somebody was faster, or may answer where this one may not: that is their business.
-                        Ok(_) | Err(Refused::Refusal(_)) => {}
+                        Ok(_) | Err(OwnerError::Refusal(_)) => {}
                         Err(refused) => outcome = Err(refused),
                     }
                 }

@@ -7,7 +7,7 @@ use countersign_core::{
     id::SessionId,
     session::SessionEntry,
 };
-use countersign_runtime::{Host, Lane, Refused};
+use countersign_runtime::{InboxLane, OwnerError, RunEnvironment};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -38,13 +38,13 @@ pub struct Taken {
 
 impl Guests {
     /// What works for a session.
-    pub fn of(&self, session: &SessionId) -> Option<Arc<dyn Host>> {
+    pub fn of(&self, session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
         let guests = self.0.lock();
         let workshop = match guests.get(session)? {
             Guest::Here { workshop, .. } => workshop.as_ref()?,
             Guest::Leaving { workshop, .. } => workshop,
         };
-        Some(Arc::clone(workshop) as Arc<dyn Host>)
+        Some(Arc::clone(workshop) as Arc<dyn RunEnvironment>)
     }
 }
 
@@ -161,8 +161,8 @@ impl Leaving {
         }
         self.workshop.close().await;
         let session = self.session.clone();
-        let requests = self.hall.handle.source(Lane::Request);
-        let read = requests.read(move |engine| {
+        let requests = self.hall.handle.source(InboxLane::Request);
+        let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session)?;
             Some(session.entries().iter().any(said))
         });
@@ -179,15 +179,15 @@ impl Leaving {
 
     /// Ready once nothing works or waits in the session and its rules were taken away, or the record has ended.
     async fn ended(&self) {
-        let requests = self.hall.handle.source(Lane::Request);
+        let requests = self.hall.handle.source(InboxLane::Request);
         let session = self.session.clone();
         let of_session =
             move |recorded: &Arc<RecordedFact>| (recorded.meta.session.as_ref() == Some(&session)).then_some(());
-        let Some(mut changes) = self.hall.handle.follow(of_session).await else { return };
+        let Some(mut changes) = self.hall.handle.follow_facts(of_session).await else { return };
         loop {
-            match requests.ask(Command::Leave(self.session.clone())).await {
-                Ok(_) | Err(Refused::Closed) => return,
-                Err(Refused::Refusal(CommandError::Busy(_))) => {}
+            match requests.send_command(Command::Leave(self.session.clone())).await {
+                Ok(_) | Err(OwnerError::Closed) => return,
+                Err(OwnerError::Refusal(CommandError::Busy(_))) => {}
                 // A log that takes nothing now is asked again: nothing happens in the session that would be a reason to.
                 Err(refused) => {
                     tracing::warn!(%refused, "a session whose host has gone could not be left");

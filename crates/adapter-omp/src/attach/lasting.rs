@@ -8,7 +8,7 @@ use countersign_core::{
     engine::Event,
     policy::{self, Grant, GrantReach},
 };
-use countersign_runtime::{Handle, Released};
+use countersign_runtime::{OwnerHandle, ReleasedItem};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -19,7 +19,7 @@ pub struct Lasting(watch::Receiver<u64>);
 
 impl Lasting {
     /// Follows from here on; `None` if there is nothing to follow any more.
-    pub(super) async fn follow(handle: &Handle) -> Option<Self> {
+    pub(super) async fn follow(handle: &OwnerHandle) -> Option<Self> {
         // Not the facts alone: others wait for positions, which live frames move as well.
         let mut subscriber = handle.subscribe().await?;
         let (at, reached) = watch::channel(subscriber.position());
@@ -44,8 +44,8 @@ impl Lasting {
 }
 
 /// A grant of a realm that an answer gave. What was adopted belongs to no session, and came from the file.
-fn given(released: &Released) -> Option<(String, Grant)> {
-    let Released::Fact(recorded) = released else { return None };
+fn given(released: &ReleasedItem) -> Option<(String, Grant)> {
+    let ReleasedItem::Fact(recorded) = released else { return None };
     let Event::Policy(policy::Event::Granted(grant)) = &recorded.fact.event else { return None };
     match &grant.scope {
         GrantReach::Realm(realm) if recorded.meta.session.is_some() => Some((realm.clone(), grant.clone())),

@@ -18,7 +18,7 @@ use countersign_protocol::{
         },
     },
 };
-use countersign_runtime::Contents;
+use countersign_runtime::ContentCache;
 
 use crate::{
     door::{Door, Then},
@@ -35,9 +35,9 @@ async fn read<T: Send + 'static>(
 ) {
     let Some(seat) = door.seat() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
-    let contents: Contents = seat.handle.contents().clone();
+    let contents: ContentCache = seat.handle.contents().clone();
     door.later(async move {
-        let read = requests.read(move |engine| engine.state().session(&session).map(what)).await;
+        let read = requests.read_state(move |engine| engine.state().session(&session).map(what)).await;
         let (position, answer) = match read {
             Some((Some((value, lsns)), position)) => match contents.get(&lsns).await {
                 Ok(texts) => (position, Ok(answer(value, texts))),
@@ -100,7 +100,7 @@ pub async fn tell_state(
     let (session_id, requests) = (seat.id.clone(), seat.requests.clone());
     let path = seat.path().map(|path| path.display().to_string());
     door.later(async move {
-        let read = requests.read(move |engine| {
+        let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session_id)?;
             let settings = session.settings();
             let messages = session.model_context().len();

@@ -91,8 +91,8 @@ pub(super) async fn page(door: &mut Door, id: Option<OmpRequestId>, cursor: Opti
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents = seat.handle.contents().clone();
     door.later(async move {
-        let read =
-            requests.read(move |engine| Some(find(engine.state().session(&session)?, cursor.as_ref(), limit.get())));
+        let read = requests
+            .read_state(move |engine| Some(find(engine.state().session(&session)?, cursor.as_ref(), limit.get())));
         let failed = |(problem, code): (&str, &'static str), id| OmpResponse::coded_failure(id, NAME, problem, code);
         let (position, response) = match read.await {
             Some((Some(Found::Page(entries, from)), position)) => {

@@ -17,7 +17,7 @@ use countersign_protocol::omp::{
     OmpEvent, OmpRequestId, OmpResponse, command::StreamingBehavior, message::ImageContent,
 };
 use countersign_runtime::{
-    Refused,
+    OwnerError,
     models::Modality,
     tools::{TodoList, disk, read, roots::PathBoundary, todo},
 };
@@ -91,12 +91,13 @@ pub(super) async fn abort_and_prompt(
             let Some(seat) = door.seat() else { return };
             seat.workshop.release();
             let command = Command::Prompt { message: said, with, when_busy: WhenBusy::Refuse };
-            let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), command)) else {
+            let Some(replied) = seat.requests.try_submit_command(EngineCommand::Session(seat.id.clone(), command))
+            else {
                 return door.write(&OmpResponse::failure(id, "abort_and_prompt", not_sent(door)));
             };
             door.is_replacing = true;
             door.later(async move {
-                let replied = replied.await.unwrap_or(Err(Refused::Closed));
+                let replied = replied.await.unwrap_or(Err(OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let then: Then = Box::new(move |door| {
                     door.is_replacing = false;

@@ -67,12 +67,13 @@ pub(super) async fn compact(door: &mut Door, id: Option<OmpRequestId>, instructi
             let Some(seat) = door.seat() else { return };
             seat.workshop.release();
             let compact = Command::Compact { instructions: instructions.map(Into::into) };
-            let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), compact)) else {
+            let Some(replied) = seat.requests.try_submit_command(EngineCommand::Session(seat.id.clone(), compact))
+            else {
                 return door.write(&OmpResponse::failure(id, "compact", not_sent(door)));
             };
             door.lane = Lane::ToCompact { is_given_up: false };
             door.later(async move {
-                let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
+                let replied = replied.await.unwrap_or(Err(countersign_runtime::OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let then: Then = Box::new(move |door| match replied.map(|reply| reply.outcome) {
                     Ok(EngineReply::Compacting { .. }) => door.lane = Lane::Compaction(id),
@@ -114,12 +115,12 @@ async fn reload(door: &mut Door, id: Option<OmpRequestId>) {
             }
             let Some(seat) = door.seat() else { return };
             let clear = EngineCommand::Session(seat.id.clone(), Command::Clear);
-            let Some(replied) = seat.requests.try_send(clear) else {
+            let Some(replied) = seat.requests.try_submit_command(clear) else {
                 return door.write(&OmpResponse::failure(id, NAME, not_sent(door)));
             };
             door.lane = Lane::Short;
             door.later(async move {
-                let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
+                let replied = replied.await.unwrap_or(Err(countersign_runtime::OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let answer = match replied {
                     Ok(_) => OmpResponse::success(id, NAME, &SessionSwitchResult { cancelled: false }),
@@ -153,7 +154,7 @@ pub(super) async fn branch(door: &mut Door, id: Option<OmpRequestId>, name: &'st
     let Some(seat) = door.seat() else { return };
     let (session, entry) = (seat.id.clone(), EntryId::new(entry));
     let wanted = entry.clone();
-    let read = seat.requests.read(move |engine| {
+    let read = seat.requests.read_state(move |engine| {
         let entry = engine.state().session(&session)?.entry(&wanted)?;
         (entry.kind == SessionEntryKind::User).then_some(())
     });
@@ -187,7 +188,7 @@ async fn cloned(door: &mut Door) -> Result<Seat, String> {
     let settings = settings(door).await;
     let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
     let session = old.id.clone();
-    let read = old.requests.read(move |engine| {
+    let read = old.requests.read_state(move |engine| {
         let path = engine.state().session(&session)?.path_entries();
         Some(path.into_iter().cloned().collect::<Vec<SessionEntry>>())
     });
@@ -294,7 +295,8 @@ async fn settings(door: &mut Door) -> Settings {
 
 async fn settings_of(seat: &Seat) -> Option<Settings> {
     let session = seat.id.clone();
-    let read = seat.requests.read(move |engine| engine.state().session(&session).map(|one| one.settings().clone()));
+    let read =
+        seat.requests.read_state(move |engine| engine.state().session(&session).map(|one| one.settings().clone()));
     read.await?.0
 }
 
@@ -339,7 +341,7 @@ async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String),
     let settings = settings(door).await;
     let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
     let (session, wanted) = (old.id.clone(), entry.clone());
-    let read = old.requests.read(move |engine| {
+    let read = old.requests.read_state(move |engine| {
         let session = engine.state().session(&session)?;
         let chosen = session.entry(&wanted)?.clone();
         let mut path: Vec<SessionEntry> = Vec::new();
@@ -377,7 +379,7 @@ pub(super) async fn set_name(door: &mut Door, id: Option<OmpRequestId>, name: St
             // Whoever opens the file next takes the name that stands in it for the newest. A keeper that has ended, or has nothing
             // more to hear of, writes nothing any more.
             let written = async {
-                let ((), behind) = requests.read(|_| ()).await?;
+                let ((), behind) = requests.read_state(|_| ()).await?;
                 names.wait_for(|before| *before >= behind).await.ok().map(|_| behind)
             };
             let position = tokio::time::timeout(NAMED, written).await.ok().flatten().unwrap_or(0);
@@ -406,7 +408,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<OmpRequestId>, path:
     let turns = std::sync::Arc::clone(&door.pages);
     door.aside(async move {
         let _turn = turns.acquire().await.ok();
-        let read = requests.read(move |engine| {
+        let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session)?;
             let entries: Vec<SessionEntry> = session.path_entries().into_iter().cloned().collect();
             let model = session.settings().model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
@@ -455,7 +457,7 @@ impl Target {
 }
 
 async fn page(
-    contents: &countersign_runtime::Contents,
+    contents: &countersign_runtime::ContentCache,
     header: export::Header,
     entries: Vec<SessionEntry>,
     target: Target,

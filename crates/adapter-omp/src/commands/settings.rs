@@ -42,7 +42,7 @@ async fn set(
     door: &mut Door,
     setting: SessionSetting,
     entry: Option<(SessionEntryKind, MessageContent)>,
-    then: impl FnOnce(&mut Door, Result<countersign_core::engine::EngineReply, countersign_runtime::Refused>)
+    then: impl FnOnce(&mut Door, Result<countersign_core::engine::EngineReply, countersign_runtime::OwnerError>)
     + Send
     + 'static,
 ) {
@@ -59,7 +59,7 @@ async fn choose(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, e
 
 /// Has the session go on with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
 pub async fn adopt(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &Entry, answer: RawJson) {
-    let reference = models::reference(entry);
+    let reference = models::model_ref(entry);
     let note = (SessionEntryKind::ModelChange, entries::model_change(&entry.provider, &entry.id));
     set(door, SessionSetting::Model(reference), Some(note), |_, _| {}).await;
     let level = models::level(entry, door.wanted_level.as_deref()).map(|level| level.as_str().to_owned());
@@ -100,7 +100,7 @@ fn is_demo(entry: &Entry) -> bool {
 pub(super) async fn current(door: &mut Door) -> Option<Entry> {
     let seat = door.seat()?;
     let session = seat.id.clone();
-    let read = seat.requests.read(move |engine| engine.state().session(&session)?.settings().model.clone());
+    let read = seat.requests.read_state(move |engine| engine.state().session(&session)?.settings().model.clone());
     let (model, _) = read.await?;
     let model = model?;
     door.shelf.common.entry(&model.provider, &model.id)

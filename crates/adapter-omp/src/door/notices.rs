@@ -2,7 +2,7 @@
 
 use countersign_core::{engine::Command, id::SessionId, session};
 use countersign_protocol::omp::{UiMethod, UiRequest, ui::NotifyType};
-use countersign_runtime::Refused;
+use countersign_runtime::OwnerError;
 
 use super::Door;
 use crate::dialogs;
@@ -28,7 +28,7 @@ impl Door {
         let nothing = Command::Session(SessionId::new(""), session::Command::AbortCompaction);
         self.ask(nothing, |door, replied| {
             let problem = match replied {
-                Err(refused @ Refused::NotRecorded(_)) => Some(refused.to_string()),
+                Err(refused @ OwnerError::NotRecorded(_)) => Some(refused.to_string()),
                 _ => None,
             };
             match (problem, door.is_log_stuck) {

@@ -11,7 +11,7 @@ use countersign_protocol::{
     gjc::bridge::PermissionFrame,
     omp::{self, ui::NotifyType},
 };
-use countersign_runtime::Refused;
+use countersign_runtime::OwnerError;
 use countersign_view::{GateRequest, Lines, escape, gate_request::RequestKind};
 use tokio::time::sleep;
 
@@ -50,10 +50,10 @@ fn waiting(engine: &Engine, gate: GateId) -> Option<Waiting> {
 }
 
 /// Whether an answer is lost that may count another time.
-const fn is_not_recorded(refused: &Refused) -> bool {
+const fn is_not_recorded(refused: &OwnerError) -> bool {
     match refused {
-        Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Panicked => true,
-        Refused::Refusal(_) | Refused::TooLarge | Refused::Closed => false,
+        OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Unreadable(_) | OwnerError::Panicked => true,
+        OwnerError::Refusal(_) | OwnerError::TooLarge | OwnerError::Closed => false,
     }
 }
 
@@ -73,7 +73,7 @@ impl Door {
         self.dialect.hooks.on_open(self).await;
         let Some(seat) = &self.seat else { return };
         let id = seat.id.clone();
-        let read = seat.requests.read(move |engine| {
+        let read = seat.requests.read_state(move |engine| {
             let Some(left) = Left::of(engine, &id) else { return Err(stands(engine, &id)) };
             let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&id));
             let gates: Vec<_> = gates.filter_map(|gate| waiting(engine, gate.id())).collect();
@@ -115,7 +115,7 @@ impl Door {
     /// Shows a gate that was just opened.
     pub(crate) async fn show(&mut self, id: GateId) {
         let Some(seat) = &self.seat else { return };
-        if let Some((Some(found), _)) = seat.requests.read(move |engine| waiting(engine, id)).await {
+        if let Some((Some(found), _)) = seat.requests.read_state(move |engine| waiting(engine, id)).await {
             self.dialog(found, Draft::default());
         }
     }
@@ -123,7 +123,8 @@ impl Door {
     /// Reminds a host that expects it of a gate that still waits: as what it was shown, or in a notice beside its dialog.
     pub(crate) async fn remind(&mut self, id: GateId) {
         let Some(seat) = self.seat.as_ref().filter(|_| self.shelf.common.dialect.reminders) else { return };
-        let Some((Some((gate, request, _)), _)) = seat.requests.read(move |engine| waiting(engine, id)).await else {
+        let Some((Some((gate, request, _)), _)) = seat.requests.read_state(move |engine| waiting(engine, id)).await
+        else {
             return;
         };
         if !self.dialect.hooks.on_gate_shown(self, &gate, &request) {
@@ -159,7 +160,7 @@ impl Door {
     /// shown again.
     pub(crate) async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
         let Some((Shown { gate, draft, .. }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
-        let read = seat.requests.read(move |engine| waiting(engine, gate));
+        let read = seat.requests.read_state(move |engine| waiting(engine, gate));
         let Some((Some(found), _)) = read.await else { return };
         let said = self.dialect.hooks.permission_answer(self, answer, &found.1, found.0.scopes());
         let of_dialog = || dialogs::answer(answer, found.0.kind(), &found.1, &draft, found.0.scopes());
@@ -168,13 +169,13 @@ impl Door {
             Step::Ask(draft) => return self.dialog(found, draft),
         };
         let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new("host"), key: None };
-        let replied = seat.answers.send(EngineCommand::Gate(answer)).await;
+        let replied = seat.answers.submit_command(EngineCommand::Gate(answer)).await;
         self.later(async move {
-            let refused = replied.await.unwrap_or(Err(Refused::Closed)).err();
-            let not_recorded = refused.as_ref().filter(|refused| is_not_recorded(refused)).map(Refused::to_string);
+            let refused = replied.await.unwrap_or(Err(OwnerError::Closed)).err();
+            let not_recorded = refused.as_ref().filter(|refused| is_not_recorded(refused)).map(OwnerError::to_string);
             let then: Then = Box::new(move |door| {
                 match (refused, not_recorded) {
-                    (Some(Refused::Refusal(CommandError::Answer(AnswerError::NotOffered { .. }))), _) => {
+                    (Some(OwnerError::Refusal(CommandError::Answer(AnswerError::NotOffered { .. }))), _) => {
                         door.show_again(gate, Duration::ZERO);
                     }
                     (_, Some(why)) => {
@@ -197,7 +198,7 @@ impl Door {
         };
         self.show_later(async move {
             sleep(after).await;
-            let (found, position) = requests.read(move |engine| waiting(engine, gate)).await.unwrap_or((None, 0));
+            let (found, position) = requests.read_state(move |engine| waiting(engine, gate)).await.unwrap_or((None, 0));
             let then: Then = Box::new(move |door| {
                 if let Some(found) = found.filter(|_| door.seat().is_some_and(|seat| seat.id == session)) {
                     door.dialog(found, Draft::default());

@@ -18,7 +18,7 @@ use countersign_protocol::omp::{
     state::CompactionResult,
     ui::NotifyType,
 };
-use countersign_runtime::{Released, tools::todo};
+use countersign_runtime::{ReleasedItem, tools::todo};
 use tracing::warn;
 
 use super::{Door, Lane};
@@ -36,29 +36,29 @@ const LONG: Duration = Duration::from_secs(60);
 
 impl Door {
     /// Whether it is about another session of the same log.
-    fn is_of_others(&self, released: &Released) -> bool {
+    fn is_of_others(&self, released: &ReleasedItem) -> bool {
         let Some(seat) = self.seat.as_ref().filter(|seat| seat.stay.is_some()) else { return false };
         match released {
-            Released::Live(live) => live.session != seat.id,
-            Released::Fact(recorded) => recorded.meta.session.as_ref() != Some(&seat.id),
+            ReleasedItem::Live(live) => live.session != seat.id,
+            ReleasedItem::Fact(recorded) => recorded.meta.session.as_ref() != Some(&seat.id),
         }
     }
 
-    pub(crate) async fn released(&mut self, released: Released) {
+    pub(crate) async fn released(&mut self, released: ReleasedItem) {
         if self.is_of_others(&released) {
             return;
         }
         let mut events = Vec::new();
         let ended = match &released {
-            Released::Live(live) => {
+            ReleasedItem::Live(live) => {
                 let now = self.shelf.common.clock.now();
                 self.teller.live(live, now, &mut events);
-                if let Some(notice) = live.kind.notice() {
+                if let Some(notice) = live.kind.idle_notice() {
                     self.notify(notice, NotifyType::Info);
                 }
                 None
             }
-            Released::Fact(recorded) => {
+            ReleasedItem::Fact(recorded) => {
                 let content = match &recorded.fact.event {
                     Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => self.content(*at).await,
                     _ => recorded.fact.content.clone(),
@@ -75,7 +75,7 @@ impl Door {
             }
         };
         self.tell(events);
-        if let Released::Fact(recorded) = &released {
+        if let ReleasedItem::Fact(recorded) = &released {
             self.tell_wait(&recorded.fact.event);
         }
         match ended {
@@ -83,7 +83,7 @@ impl Door {
                 if let Some(seat) = &self.seat {
                     seat.workshop.release();
                 }
-                if let Released::Fact(recorded) = &released {
+                if let ReleasedItem::Fact(recorded) = &released {
                     self.note_told(recorded.meta.lsn).await;
                 }
             }
@@ -123,7 +123,7 @@ impl Door {
         loop {
             let Some(seat) = self.seat.as_mut().filter(|seat| seat.subscriber.position() < position) else { return };
             let Some(released) = seat.subscriber.next().await else { return };
-            if let Released::Fact(recorded) = &released
+            if let ReleasedItem::Fact(recorded) = &released
                 && !self.is_of_others(&released)
             {
                 self.beside(&recorded.fact.event, recorded.fact.content.as_deref());
@@ -213,7 +213,7 @@ impl Door {
         let Some(seat) = self.seat().filter(|_| is_asked) else { return };
         let told = session::Command::RecordSequence { number, upto: Some(ended) };
         // Nobody waits for it: without it a client is told more than it missed.
-        drop(seat.requests.send(Command::Session(seat.id.clone(), told)).await);
+        drop(seat.requests.submit_command(Command::Session(seat.id.clone(), told)).await);
     }
 
     fn compacted(&mut self, outcome: Result<CompactionResult, String>) {

@@ -38,9 +38,9 @@ pub(super) async fn come(shelf: &Shelf, id: &SessionId, path: &Path) -> Result<b
         let _ = shelf.come_home(id, &written)?;
         let gateway = abroad.hall.folder.display().to_string();
         let leave = session::Command::LeaveFor { home: gateway };
-        match seat.requests.ask(Command::Session(id.clone(), leave)).await {
+        match seat.requests.send_command(Command::Session(id.clone(), leave)).await {
             Ok(_) => Ok(()),
-            Err(countersign_runtime::Refused::Refusal(_)) => Err(SeatError::Works(id.clone())),
+            Err(countersign_runtime::OwnerError::Refusal(_)) => Err(SeatError::Works(id.clone())),
             Err(refused) => Err(refused.into()),
         }
     };

@@ -13,7 +13,7 @@ use countersign_protocol::{
         message::{AssistantBlock, ToolCallContent as WireCall},
     },
 };
-use countersign_runtime::{LiveKind, Part};
+use countersign_runtime::{LiveKind, LivePartKind};
 use serde_json::Value;
 
 use crate::session_file::convert;
@@ -63,12 +63,12 @@ pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<BlockChan
             let content_index = *index;
             arguments.retain(|index, _| *index < content_index);
             let (block, change) = match part {
-                Part::Text => (MessageBlock::from_text(""), Some(BlockChange::TextStart { content_index })),
-                Part::Thinking => {
+                LivePartKind::Text => (MessageBlock::from_text(""), Some(BlockChange::TextStart { content_index })),
+                LivePartKind::Thinking => {
                     (MessageBlock::Thinking(Default::default()), Some(BlockChange::ThinkingStart { content_index }))
                 }
-                Part::Redacted => (MessageBlock::RedactedThinking { data: String::new() }, None),
-                Part::ToolCall { id, name } => {
+                LivePartKind::Redacted => (MessageBlock::RedactedThinking { data: String::new() }, None),
+                LivePartKind::ToolCall { id, name } => {
                     arguments.insert(content_index, String::new());
                     let call = ToolCallBlock { id: id.to_string(), name: name.to_string(), ..ToolCallBlock::default() };
                     (MessageBlock::ToolCall(call), Some(BlockChange::ToolcallStart { content_index }))
@@ -131,7 +131,7 @@ mod tests {
         message::{AssistantReply, MessageBlock, ToolCallBlock},
         time::Millis,
     };
-    use countersign_runtime::{LiveKind, Part};
+    use countersign_runtime::{LiveKind, LivePartKind};
     use serde_json::{Value, json};
 
     use super::{Partial, change};
@@ -155,7 +155,10 @@ mod tests {
             let delta = |text: &str| LiveKind::Delta { index: 0, text: text.into() };
             for (kind, text, arguments) in [
                 (
-                    LiveKind::PartStarted { index: 0, part: Part::ToolCall { id: "c".into(), name: "read".into() } },
+                    LiveKind::PartStarted {
+                        index: 0,
+                        part: LivePartKind::ToolCall { id: "c".into(), name: "read".into() },
+                    },
                     Some(""),
                     json!({}),
                 ),

@@ -12,8 +12,8 @@ use std::{
 use bytes::Bytes;
 use countersign_core::id::Lsn;
 use countersign_runtime::{
-    FrameRing, Handle, Released, RingFrame, RingGap, RingLimit, RingReader,
-    store::{Log as _, Partition, ReadError, Stored},
+    FrameRing, OwnerHandle, ReleasedItem, RingFrame, RingGap, RingLimit, RingReader,
+    store::{Log as _, LogReadError, Partition, StoredRecord},
 };
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,13 +27,13 @@ const PAGE: usize = 128;
 
 /// Everything that happens, in one view. Nothing is made while nobody follows.
 pub(crate) struct Feed {
-    handle: Handle,
+    handle: OwnerHandle,
     view: View,
     ring: Mutex<Weak<Ring>>,
 }
 
 impl Feed {
-    pub(crate) fn new(handle: Handle, view: View) -> Self {
+    pub(crate) fn new(handle: OwnerHandle, view: View) -> Self {
         Self { handle, view, ring: Mutex::default() }
     }
 
@@ -52,7 +52,7 @@ impl Feed {
         if live {
             ring.lively.fetch_add(1, Ordering::Relaxed);
         }
-        let (handle, view, frames) = (self.handle.clone(), self.view, ring.frames.reader());
+        let (handle, view, frames) = (self.handle.clone(), self.view, ring.frames.new_reader());
         Follower { handle, view, ring, frames, live, lsn: after, is_behind: true, page: VecDeque::new() }
     }
 }
@@ -75,7 +75,7 @@ struct Frame {
 }
 
 impl RingFrame for Frame {
-    fn size(&self) -> usize {
+    fn byte_size(&self) -> usize {
         self.bytes.len()
     }
 }
@@ -109,7 +109,7 @@ fn place(frames: &RingReader<Frame>, lsn: Lsn) -> Option<u64> {
 }
 
 /// Fills a ring until nobody follows or the owner ends.
-async fn fill(handle: Handle, view: View, ring: Weak<Ring>, gone: CancellationToken) {
+async fn fill(handle: OwnerHandle, view: View, ring: Weak<Ring>, gone: CancellationToken) {
     let filled = tokio::select! {
         () = gone.cancelled() => return,
         filled = pour(&handle, view, &ring) => filled,
@@ -122,7 +122,7 @@ async fn fill(handle: Handle, view: View, ring: Weak<Ring>, gone: CancellationTo
     }
 }
 
-async fn pour(handle: &Handle, view: View, ring: &Weak<Ring>) -> Result<(), ReadError> {
+async fn pour(handle: &OwnerHandle, view: View, ring: &Weak<Ring>) -> Result<(), LogReadError> {
     // Not the facts alone: live frames are events as well.
     let Some(mut subscriber) = handle.subscribe().await else { return Ok(()) };
     // What was written since the subscription comes once more below, and is passed over there.
@@ -130,20 +130,20 @@ async fn pour(handle: &Handle, view: View, ring: &Weak<Ring>) -> Result<(), Read
     let Some(begun) = ring.upgrade() else { return Ok(()) };
     begun.begin(last);
     drop(begun);
-    let mut page = VecDeque::<Stored>::new();
+    let mut page = VecDeque::<StoredRecord>::new();
     while let Some(released) = subscriber.next().await {
         match released {
-            Released::Live(live) => {
+            ReleasedItem::Live(live) => {
                 let Some(ring) = ring.upgrade() else { return Ok(()) };
                 if ring.lively.load(Ordering::Relaxed) > 0 {
                     ring.push(Frame { lsn: None, before: last, bytes: frame::live(&live) });
                 }
             }
-            Released::Fact(recorded) => {
+            ReleasedItem::Fact(recorded) => {
                 // The record is what has the chain; and the first facts of all are written behind those that follow them.
                 while last < recorded.meta.lsn {
                     if page.is_empty() {
-                        page = handle.log().read(Partition::ZERO, last, PAGE).await?.into();
+                        page = handle.log().read_records(Partition::ZERO, last, PAGE).await?.into();
                     }
                     let Some(stored) = page.pop_front() else { break };
                     let bytes = frame::fact(handle.log(), &stored, view).await?;
@@ -159,7 +159,7 @@ async fn pour(handle: &Handle, view: View, ring: &Weak<Ring>) -> Result<(), Read
 
 /// Somebody who follows: a place, and nothing that is anybody else's.
 pub(crate) struct Follower {
-    handle: Handle,
+    handle: OwnerHandle,
     view: View,
     ring: Arc<Ring>,
     frames: RingReader<Frame>,
@@ -168,7 +168,7 @@ pub(crate) struct Follower {
     lsn: Lsn,
     /// Whether the record is read instead of the ring.
     is_behind: bool,
-    page: VecDeque<Stored>,
+    page: VecDeque<StoredRecord>,
 }
 
 impl Follower {
@@ -187,9 +187,9 @@ impl Follower {
                     self.is_behind = false;
                     continue;
                 }
-                let page = self.handle.log().read(Partition::ZERO, self.lsn, PAGE).await;
+                let page = self.handle.log().read_records(Partition::ZERO, self.lsn, PAGE).await;
                 self.page = self.told(page)?.into();
-                if self.page.is_empty() && !self.frames.changed().await {
+                if self.page.is_empty() && !self.frames.wait_for_change().await {
                     return None;
                 }
                 continue;
@@ -210,7 +210,7 @@ impl Follower {
         }
     }
 
-    fn told<T>(&self, read: Result<T, ReadError>) -> Option<T> {
+    fn told<T>(&self, read: Result<T, LogReadError>) -> Option<T> {
         read.inspect_err(|error| tracing::warn!(%error, "somebody who follows events is sent away")).ok()
     }
 }

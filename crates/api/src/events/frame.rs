@@ -4,8 +4,8 @@ use bytes::Bytes;
 use countersign_core::message::MessageBlock;
 use countersign_http::web::sse;
 use countersign_runtime::{
-    Live, LiveKind, Part,
-    store::{AnyLog, Content, Log as _, Partition, ReadError, Stored},
+    LiveKind, LivePartKind, LiveUpdate,
+    store::{AnyLog, Log as _, LogReadError, Partition, StoredContent, StoredRecord},
 };
 use countersign_view::{record::name, time::iso};
 
@@ -30,14 +30,14 @@ pub(crate) enum View {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn fact(log: &AnyLog, stored: &Stored, view: View) -> Result<Bytes, ReadError> {
+pub(super) async fn fact(log: &AnyLog, stored: &StoredRecord, view: View) -> Result<Bytes, LogReadError> {
     let content = match stored.content_digest {
         None => None,
         digest => Some(match view {
             View::Plain => RecordContent::at(digest, format!("/api/v1/audit/{}", stored.lsn)),
-            View::Whole => match log.contents(Partition::ZERO, &[stored.lsn]).await?.pop().flatten() {
-                Some(Content::Text(text)) => RecordContent::with_text(digest, text.to_string()),
-                Some(Content::Redacted) | None => RecordContent::redacted(digest),
+            View::Whole => match log.read_contents(Partition::ZERO, &[stored.lsn]).await?.pop().flatten() {
+                Some(StoredContent::Text(text)) => RecordContent::with_text(digest, text.to_string()),
+                Some(StoredContent::Redacted) | None => RecordContent::redacted(digest),
             },
         }),
     };
@@ -55,17 +55,17 @@ pub(super) async fn fact(log: &AnyLog, stored: &Stored, view: View) -> Result<By
 }
 
 /// What is said while it is said. It has no id: nobody can ask for it again.
-pub(super) fn live(live: &Live) -> Bytes {
+pub(super) fn live(live: &LiveUpdate) -> Bytes {
     let event = match &live.kind {
         LiveKind::MessageStarted { run, provider, model, .. } => {
             LiveEvent::MessageStarted { run: run.to_string(), provider, model }
         }
         LiveKind::PartStarted { index, part } => {
             let (part, id, name) = match part {
-                Part::Text => (LivePart::Text, None, None),
-                Part::Thinking => (LivePart::Thinking, None, None),
-                Part::Redacted => (LivePart::Redacted, None, None),
-                Part::ToolCall { id, name } => (LivePart::ToolCall, Some(&**id), Some(&**name)),
+                LivePartKind::Text => (LivePart::Text, None, None),
+                LivePartKind::Thinking => (LivePart::Thinking, None, None),
+                LivePartKind::Redacted => (LivePart::Redacted, None, None),
+                LivePartKind::ToolCall { id, name } => (LivePart::ToolCall, Some(&**id), Some(&**name)),
             };
             LiveEvent::PartStarted { index: *index, part, id, name }
         }

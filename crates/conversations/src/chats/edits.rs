@@ -8,7 +8,7 @@ use countersign_core::{
     message::{StoredMessage, text_of},
     session::{self, ImportedEntry, ListingFlags, MessageContent, SessionEntryKind, SessionSetting, Settings},
 };
-use countersign_runtime::Lane;
+use countersign_runtime::InboxLane;
 
 use super::{ChatError, Chats, failed, fresh_id, title};
 
@@ -200,11 +200,11 @@ impl Chats {
             settings: Box::new(Settings { listing: ListingFlags::default(), ..settings }),
         };
         let id = fresh_id()?;
-        let source = self.handle.source(Lane::Request);
-        source.ask(Command::Session(id.clone(), open)).await.map_err(failed)?;
+        let source = self.handle.source(InboxLane::Request);
+        source.send_command(Command::Session(id.clone(), open)).await.map_err(failed)?;
         if !entries.is_empty() {
             let import = session::Command::Import { entries, leaf };
-            if let Err(refused) = source.ask(Command::Session(id.clone(), import)).await {
+            if let Err(refused) = source.send_command(Command::Session(id.clone(), import)).await {
                 // Half a copy is none.
                 self.list_as(&id, |listing| listing.deleted = true).await?;
                 return Err(failed(refused));
@@ -215,7 +215,8 @@ impl Chats {
 
     async fn change(&self, session: &SessionId, command: session::Command) -> Result<(), ChatError> {
         self.ours(session, |_| ()).await?;
-        let asked = self.handle.source(Lane::Request).ask(Command::Session(session.clone(), command)).await;
+        let asked =
+            self.handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), command)).await;
         asked.map(drop).map_err(failed)
     }
 }

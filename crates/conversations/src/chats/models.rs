@@ -5,9 +5,8 @@ use std::sync::Arc;
 use countersign_config::{Config, Provider};
 use countersign_core::session::ModelRef;
 use countersign_runtime::{
-    Chosen,
+    ResolvedModel, model_ref,
     models::{Api, Entry, Model, Providers, catalogue, demo},
-    reference,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -60,12 +59,12 @@ impl Models {
             _ => (provider, id),
         };
         let fits = |entry: &Entry| entry.id == id && provider.is_none_or(|provider| entry.provider == provider);
-        self.entries().find(|entry| fits(entry)).map(reference)
+        self.entries().find(|entry| fits(entry)).map(model_ref)
     }
 
     /// A model by provider and id, also one that is built in and whose provider the configuration does not have.
     pub fn known(&self, provider: &str, id: &str) -> Option<ModelRef> {
-        self.find(Some(provider), id).or_else(|| builtin(provider, id).map(reference))
+        self.find(Some(provider), id).or_else(|| builtin(provider, id).map(model_ref))
     }
 
     /// The models that sessions can go on with: those that are listed, but for the scripted one, and those that are built in
@@ -74,19 +73,19 @@ impl Models {
         let listed = self.entries().filter(|entry| entry.provider != demo::PROVIDER);
         let more = catalogue::builtin().iter();
         let more = more.filter(|entry| !self.has_provider(&entry.provider) && has_key(&entry.provider));
-        listed.chain(more).map(reference).collect()
+        listed.chain(more).map(model_ref).collect()
     }
 
     /// How a model is asked with a key that goes before that of the configuration, if there is one.
     ///
     /// # Errors
     /// `Unasked`: why the model cannot be asked.
-    pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<Chosen, Unasked> {
+    pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<ResolvedModel, Unasked> {
         let (provider, id) = (&model.provider, &model.id);
         let found = self.choose(model).ok();
         let found = found.or_else(|| {
             let entry = Arc::new(builtin(provider, id)?.clone());
-            Some(Chosen { entry, key: None, model: Arc::clone(&self.providers) })
+            Some(ResolvedModel { entry, key: None, model: Arc::clone(&self.providers) })
         });
         let mut chosen = found.ok_or_else(|| Unasked::NoModel { provider: provider.clone(), id: id.clone() })?;
         chosen.key = key.or(chosen.key);
@@ -108,7 +107,7 @@ impl Models {
     ///
     /// # Errors
     /// Why it cannot be, for people.
-    pub fn choose(&self, model: &ModelRef) -> Result<Chosen, String> {
+    pub fn choose(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         let named = |listed: &&Listed| listed.entry.provider == model.provider && listed.entry.id == model.id;
         let found = self.listed.iter().find(named);
         let found = found.ok_or_else(|| format!("this gateway has no model {}/{}", model.provider, model.id))?;
@@ -116,7 +115,7 @@ impl Models {
             Api::Demo => Arc::new(demo::Demo),
             _ => Arc::clone(&self.providers),
         };
-        Ok(Chosen { entry: Arc::clone(&found.asked), key: found.key.clone(), model: asked })
+        Ok(ResolvedModel { entry: Arc::clone(&found.asked), key: found.key.clone(), model: asked })
     }
 }
 

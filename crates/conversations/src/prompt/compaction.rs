@@ -272,7 +272,7 @@ fn sealed(text: &str) -> String {
 pub struct CompactionPrompts;
 
 impl SummaryPrompts for CompactionPrompts {
-    fn requests(
+    fn build_requests(
         &self,
         history: &[StoredMessage],
         turn: &[StoredMessage],
@@ -299,7 +299,7 @@ impl SummaryPrompts for CompactionPrompts {
         serialise(std::slice::from_ref(message)).len()
     }
 
-    fn join(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
+    fn join_summaries(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
         let mut files = FileLists::default();
         files.add_details(details);
         join(history, turn, &files)

@@ -7,7 +7,7 @@ use countersign_core::{
     engine::Engine,
     id::{CallId, GateId, Lsn},
 };
-use countersign_store::{AnyLog, Log as _, OpenError, Options, Partition, SqliteLog, WriteError};
+use countersign_store::{AnyLog, Log as _, LogOpenError, LogOptions, LogWriteError, Partition, SqliteLog};
 use countersign_view::{decisions::enough, record::names};
 use serde_json::json;
 
@@ -89,8 +89,8 @@ pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyho
     drop(open(path)?);
     let (lsns, removed, report) = block_on(async {
         // The lock of the record is taken first: what is looked at below cannot change any more.
-        let log = AnyLog::from(SqliteLog::open(path, Options::default()).map_err(|error| match error {
-            OpenError::Owned { pid, .. } => {
+        let log = AnyLog::from(SqliteLog::open(path, LogOptions::default()).map_err(|error| match error {
+            LogOpenError::Owned { pid, .. } => {
                 let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
                 anyhow::anyhow!(
                     "a gateway or session{who} is writing {}: end it first, it reads these contents",
@@ -111,14 +111,14 @@ pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyho
                 "entry {lsn} is of something whose agent has not received the result: it never will with --unreceived"
             );
         }
-        let removed = log.redact(Partition::ZERO, &lsns).await.map_err(|error| match error {
-            WriteError::Lingers(_) => anyhow::anyhow!(
+        let removed = log.redact_contents(Partition::ZERO, &lsns).await.map_err(|error| match error {
+            LogWriteError::Lingers(_) => anyhow::anyhow!(
                 "the contents cannot be read any more, but traces of them are left in the file because somebody reads it: \
                  redact again"
             ),
             error => error.into(),
         })?;
-        let report = log.verify(Partition::ZERO, None).await?;
+        let report = log.verify_chain(Partition::ZERO, None).await?;
         log.close().await;
         Ok((lsns, removed, report))
     })?;

@@ -103,7 +103,7 @@ pub(super) enum Audit {
     Verify {
         /// A head that this printed before, which the record must still hold
         #[arg(long, value_name = "LSN:CHAIN", value_parser = audit::parse_head)]
-        head: Option<countersign_store::Head>,
+        head: Option<countersign_store::LogHead>,
     },
     /// Print all of it, or what is asked for
     Export {

@@ -17,7 +17,7 @@ use countersign_core::{
     tool::ToolSpec,
 };
 use countersign_models::{Event, Failure, Model, Request, demo as script};
-use countersign_runtime::{Chosen, Host};
+use countersign_runtime::{ResolvedModel, RunEnvironment};
 use countersign_tools::{
     AllowedRoots, CommandEnvironment, SessionShell, ToolContext, ToolRegistry, exec::ExecLauncher,
 };
@@ -105,15 +105,15 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<ActiveRules> {
     })
 }
 
-impl Host for House {
-    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+impl RunEnvironment for House {
+    fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         if model.provider != script::PROVIDER {
             return Err(format!("the demo has no model {}/{}", model.provider, model.id));
         }
-        Ok(Chosen { entry: Arc::new(script::entry()), key: None, model: Arc::clone(&self.model) })
+        Ok(ResolvedModel { entry: Arc::new(script::entry()), key: None, model: Arc::clone(&self.model) })
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::clone(&self.registry)
     }
 
@@ -121,7 +121,7 @@ impl Host for House {
         "You are the scripted model of the demo.".to_owned()
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+    fn tool_context(&self, _: &SessionId, cwd: &str) -> ToolContext {
         ToolContext::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
     }
 }

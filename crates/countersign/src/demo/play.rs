@@ -14,7 +14,7 @@ use countersign_core::{
     session::{self, MessageContent, SessionEntryKind, WhenBusy},
 };
 use countersign_models::demo as script;
-use countersign_runtime::{Handle, Lane, LiveKind, Part, Released, Source};
+use countersign_runtime::{CommandSource, InboxLane, LiveKind, LivePartKind, OwnerHandle, ReleasedItem};
 use countersign_view::{GateCard, GateRequest, gate_card::Asked};
 
 use super::{
@@ -62,7 +62,7 @@ enum Asking {
 }
 
 struct Play<'a> {
-    answers: Source,
+    answers: CommandSource,
     cwd: &'a Path,
     person: Person,
     stage: &'a mut Stage,
@@ -74,7 +74,7 @@ struct Play<'a> {
 
 /// Gives the model its task and follows the run to its end, or until `stop` is ready.
 pub(super) async fn play(
-    handle: &Handle,
+    handle: &OwnerHandle,
     session: &SessionId,
     cwd: &Path,
     person: Person,
@@ -90,9 +90,9 @@ pub(super) async fn play(
     let said = MessageContent { tokens: estimate_tokens(content.len()), content: content.into() };
     let prompt = session::Command::Prompt { message: said, with: Vec::new(), when_busy: WhenBusy::Refuse };
     stage.prompt(script::PROMPT)?;
-    handle.source(Lane::Request).ask(Command::Session(session.clone(), prompt)).await?;
+    handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), prompt)).await?;
     let mut play = Play {
-        answers: handle.source(Lane::Result),
+        answers: handle.source(InboxLane::Result),
         cwd,
         person,
         stage,
@@ -106,8 +106,8 @@ pub(super) async fn play(
             biased;
             () = &mut stop => return Ok(Finish::Interrupted),
             released = subscriber.next() => match released.ok_or_else(closed)? {
-                Released::Live(live) => play.live(&live.kind)?,
-                Released::Fact(recorded) => {
+                ReleasedItem::Live(live) => play.live(&live.kind)?,
+                ReleasedItem::Fact(recorded) => {
                     if let Some(end) = play.fact(&recorded).await? {
                         return Ok(end);
                     }
@@ -130,11 +130,14 @@ impl Play<'_> {
     fn live(&mut self, live: &LiveKind) -> std::io::Result<()> {
         match live {
             LiveKind::MessageStarted { model, .. } => self.stage.message(model),
-            LiveKind::PartStarted { part: Part::Text, .. } => self.stage.text_begins(),
+            LiveKind::PartStarted { part: LivePartKind::Text, .. } => self.stage.text_begins(),
             // What a call says of itself while its arguments come is not of interest before it is whole.
             LiveKind::Delta { text, .. } => self.stage.text(text),
             LiveKind::PartEnded { .. } => self.stage.text_ends(),
-            LiveKind::PartStarted { part: Part::Thinking | Part::Redacted | Part::ToolCall { .. }, .. }
+            LiveKind::PartStarted {
+                part: LivePartKind::Thinking | LivePartKind::Redacted | LivePartKind::ToolCall { .. },
+                ..
+            }
             | LiveKind::Idle { .. }
             | LiveKind::CallProgress { .. } => Ok(()),
         }
@@ -273,7 +276,7 @@ impl Play<'_> {
         self.asking = Asking::Nothing;
         let by = PrincipalId::new(Arc::from(by));
         let answer = gate::Command::Answer { gate, answer, by, key: None };
-        if let Err(refused) = self.answers.ask(Command::Gate(answer)).await {
+        if let Err(refused) = self.answers.send_command(Command::Gate(answer)).await {
             self.stage.refused(&refused.to_string())?;
         }
         Ok(())

@@ -14,7 +14,7 @@ use countersign_core::{
     id::PrincipalId,
     message::{ToolResult, text_of},
 };
-use countersign_store::{Report, Stored};
+use countersign_store::{StoredRecord, VerifyReport};
 use countersign_view::{GateCard, Lines, escape, pasted};
 use serde_json::Value;
 
@@ -269,7 +269,7 @@ impl Stage {
     }
 
     /// One entry of the record.
-    pub(super) fn entry(&mut self, stored: &Stored, text: &str) -> io::Result<()> {
+    pub(super) fn entry(&mut self, stored: &StoredRecord, text: &str) -> io::Result<()> {
         let line = audit::entry(stored, text, audit::When::Time, None, Paint::Plain);
         let line = cut(&line, audit::COLUMNS);
         let tone = match stored.kind.as_ref() {
@@ -280,7 +280,7 @@ impl Stage {
     }
 
     /// Whether the record is whole.
-    pub(super) fn verified(&mut self, report: &Report) -> io::Result<()> {
+    pub(super) fn verified(&mut self, report: &VerifyReport) -> io::Result<()> {
         let verdict = match &report.flaw {
             None => self.paint.tone(Tone::Good, "every one fits the chain"),
             Some(flaw) => self.paint.tone(Tone::Bad, format!("FLAW: {flaw}")),

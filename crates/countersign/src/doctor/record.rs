@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use countersign_core::{id::Lsn, time::Millis};
 use countersign_gateway::control;
-use countersign_store::{Head, Log as _, OpenError, Partition};
+use countersign_store::{Log as _, LogHead, LogOpenError, Partition};
 use countersign_view::{pasted, time::iso};
 use nix::{
     sys::statvfs::statvfs,
@@ -29,7 +29,7 @@ const PAST: Millis = Millis(1_735_689_600_000);
 /// `meant` are the flags that mean this place, for the commands that it is advised to run.
 pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
     let mut checks = vec![folder(&place.folder), disk(&place.folder)];
-    let is_parted = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(OpenError::Parted { .. }));
+    let is_parted = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(LogOpenError::Parted { .. }));
     let last = if place.log.exists() {
         match newest(&place.log) {
             Ok((head, at)) => {
@@ -74,20 +74,20 @@ pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
 
 /// Whether a later version of the program wrote it.
 fn is_newer(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(OpenError::NewerSchema { .. } | OpenError::NewerEvents { .. }))
+    matches!(error.downcast_ref(), Some(LogOpenError::NewerSchema { .. } | LogOpenError::NewerEvents { .. }))
 }
 
 /// The head, and when the last record was made. All of a record that is not long has to fit.
-fn newest(path: &Path) -> anyhow::Result<(Head, Option<Millis>)> {
+fn newest(path: &Path) -> anyhow::Result<(LogHead, Option<Millis>)> {
     block_on(async {
         let log = open(path)?;
         let head = log.head(Partition::ZERO).await?;
         if head.lsn.0 <= WALKED
-            && let Some(flaw) = log.verify(Partition::ZERO, None).await?.flaw
+            && let Some(flaw) = log.verify_chain(Partition::ZERO, None).await?.flaw
         {
             anyhow::bail!("{}: {flaw}", path.display());
         }
-        let last = log.read(Partition::ZERO, Lsn(head.lsn.0.saturating_sub(1)), 1).await?;
+        let last = log.read_records(Partition::ZERO, Lsn(head.lsn.0.saturating_sub(1)), 1).await?;
         Ok((head, last.first().map(|stored| stored.at)))
     })
 }

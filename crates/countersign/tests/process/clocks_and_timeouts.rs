@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{id::Lsn, time::Millis};
-use countersign_store::{Batch, Log as _, Options, Partition, Record, SqliteLog};
+use countersign_store::{Batch, Log as _, LogOptions, LogRecord, Partition, SqliteLog};
 use countersign_testkit::process::{
     AGENT_TOKEN, Gateway, GatewayFixture, RULES,
     agent_gate::{AgentClient, executed},
@@ -26,11 +26,11 @@ fn done() -> Value {
 fn started_ahead(place: &GatewayFixture, ahead: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let log = SqliteLog::open(place.log(), Options::default()).unwrap();
-        let records = log.read(Partition::ZERO, Lsn(0), 1000).await.unwrap();
+        let log = SqliteLog::open(place.log(), LogOptions::default()).unwrap();
+        let records = log.read_records(Partition::ZERO, Lsn(0), 1000).await.unwrap();
         let booted = records.iter().rfind(|record| record.kind == "booted").unwrap();
         let last = records.last().unwrap();
-        let record = Record {
+        let record = LogRecord {
             at: Millis(last.at.0 + u64::try_from(ahead.as_millis()).unwrap()),
             session: booted.session.clone(),
             key: booted.key.clone(),

@@ -17,7 +17,7 @@ use countersign_core::{
     id::PrincipalId,
 };
 use countersign_http::listen::{self, peer::Local, seldom::Seldom};
-use countersign_runtime::{Handle, meters::Gauge};
+use countersign_runtime::{OwnerHandle, metrics::Gauge};
 use countersign_view::principals;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
@@ -240,7 +240,7 @@ async fn serve(
                 Answered::Error("only the gateway's own user may bring sessions".to_owned())
             }
             Ok(Request::Attach(handover)) => {
-                let _open = attached.held();
+                let _open = attached.increment_guard();
                 let line = Box::pin(serve_attached(Arc::clone(hall), gjc::extension, *handover, reading, writing));
                 // It ends with the gateway, which waits for it.
                 return hall.open.track_future(line).await;
@@ -276,9 +276,9 @@ async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Re
 }
 
 /// Writes what waits now, and again after whatever may have changed that.
-async fn watch(writing: &mut OwnedWriteHalf, handle: &Handle, by: &PrincipalId) -> std::io::Result<()> {
+async fn watch(writing: &mut OwnedWriteHalf, handle: &OwnerHandle, by: &PrincipalId) -> std::io::Result<()> {
     let of_gates = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Gate(_)).then_some(());
-    let Some(mut changes) = handle.follow(of_gates).await else { return Ok(()) };
+    let Some(mut changes) = handle.follow_facts(of_gates).await else { return Ok(()) };
     loop {
         let answered = answer(handle, Request::Gates, by).await;
         write(writing, &answered).await?;

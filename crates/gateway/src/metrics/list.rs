@@ -2,7 +2,7 @@
 //!
 //! One that is added here is added to docs/operations.md by `UPDATE_GOLDEN=1`, and the test says so where it was not.
 
-use countersign_runtime::meters::{self, Counter, Meters, Timer};
+use countersign_runtime::metrics::{self, Counter, DurationHistogram, RuntimeMetrics};
 
 use super::text::{
     Kind::{self, Counter as Counts, Gauge, Histogram},
@@ -24,23 +24,23 @@ pub(super) const ALL: &[Metric] = &[
     of(
         "countersign_gates_waiting",
         Gauge,
-        &[("kind", &meters::GATE_KINDS)],
+        &[("kind", &metrics::GATE_KINDS)],
         "Gates that wait for people now.",
-        |seen, _| labelled("kind", &meters::GATE_KINDS, seen.gates.iter().map(|count| number(*count))),
+        |seen, _| labelled("kind", &metrics::GATE_KINDS, seen.gates.iter().map(|count| number(*count))),
     ),
     of(
         "countersign_gates_opened_total",
         Counts,
-        &[("kind", &meters::GATE_KINDS)],
+        &[("kind", &metrics::GATE_KINDS)],
         "Gates that were opened.",
-        |_, counted| counters("kind", &meters::GATE_KINDS, &counted.gates_opened),
+        |_, counted| counters("kind", &metrics::GATE_KINDS, &counted.gates_opened),
     ),
     of(
         "countersign_gates_resolved_total",
         Counts,
-        &[("verdict", &meters::RESOLUTIONS)],
+        &[("verdict", &metrics::RESOLUTIONS)],
         "Gates that were resolved; granted: a grant covered it.",
-        |_, counted| counters("verdict", &meters::RESOLUTIONS, &counted.gates_resolved),
+        |_, counted| counters("verdict", &metrics::RESOLUTIONS, &counted.gates_resolved),
     ),
     of(
         "countersign_gate_answer_seconds",
@@ -58,8 +58,8 @@ pub(super) const ALL: &[Metric] = &[
     ),
     of("countersign_runs_active", Gauge, &[], "Runs that have not ended.", |seen, _| one(seen.runs)),
     of("countersign_runs_started_total", Counts, &[], "Runs that began.", |_, counted| one(counted.runs_started.get())),
-    of("countersign_runs_ended_total", Counts, &[("end", &meters::RUN_ENDS)], "Runs that ended.", |_, counted| {
-        counters("end", &meters::RUN_ENDS, &counted.runs_ended)
+    of("countersign_runs_ended_total", Counts, &[("end", &metrics::RUN_ENDS)], "Runs that ended.", |_, counted| {
+        counters("end", &metrics::RUN_ENDS, &counted.runs_ended)
     }),
     of(
         "countersign_model_requests_total",
@@ -71,21 +71,21 @@ pub(super) const ALL: &[Metric] = &[
     of(
         "countersign_model_answers_total",
         Counts,
-        &[("stop", &meters::STOPS)],
+        &[("stop", &metrics::STOPS)],
         "Requests to models that ended, by why.",
-        |_, counted| counters("stop", &meters::STOPS, &counted.model_answers),
+        |_, counted| counters("stop", &metrics::STOPS, &counted.model_answers),
     ),
     of(
         "countersign_model_tokens_total",
         Counts,
-        &[("kind", &meters::TOKEN_KINDS)],
+        &[("kind", &metrics::TOKEN_KINDS)],
         "Tokens as providers count them; input without what came from a cache.",
-        |_, counted| counters("kind", &meters::TOKEN_KINDS, &counted.tokens),
+        |_, counted| counters("kind", &metrics::TOKEN_KINDS, &counted.tokens),
     ),
     of(
         "countersign_calls_ended_total",
         Counts,
-        &[("executor", &meters::EXECUTORS), ("outcome", &meters::ENDS)],
+        &[("executor", &metrics::EXECUTORS), ("outcome", &metrics::ENDS)],
         "Calls that ended, by who did them (earlier: begun by an earlier process) and how; unknown: nobody knows whether it took effect. A pair that never came is left out.",
         |_, counted| calls(counted),
     ),
@@ -163,7 +163,7 @@ const fn of(
     kind: Kind,
     labels: &'static [(&'static str, &'static [&'static str])],
     help: &'static str,
-    read: fn(&super::seen::Seen, &Meters) -> Value,
+    read: fn(&super::seen::Seen, &RuntimeMetrics) -> Value,
 ) -> Metric {
     Metric { name, kind, labels, help, read }
 }
@@ -190,13 +190,13 @@ fn counters(label: &'static str, words: &[&'static str], counters: &[Counter]) -
     labelled(label, words, counters.iter().map(|counter| number(counter.get())))
 }
 
-fn spread<const N: usize>(timer: &Timer<N>) -> Value {
-    let (upto, count) = timer.counts();
-    Value::Spread { upto: timer.bounds.into_iter().zip(upto).collect(), count, sum: timer.seconds() }
+fn spread<const N: usize>(timer: &DurationHistogram<N>) -> Value {
+    let (upto, count) = timer.bucket_counts();
+    Value::Spread { upto: timer.bounds.into_iter().zip(upto).collect(), count, sum: timer.total_seconds() }
 }
 
-fn calls(counted: &Meters) -> Value {
-    let pairs = meters::EXECUTORS.iter().flat_map(|executor| meters::ENDS.iter().map(move |end| (*executor, *end)));
+fn calls(counted: &RuntimeMetrics) -> Value {
+    let pairs = metrics::EXECUTORS.iter().flat_map(|executor| metrics::ENDS.iter().map(move |end| (*executor, *end)));
     let all = pairs.zip(&counted.calls_ended).filter(|(_, counter)| counter.get() > 0);
     let told = |((executor, end), counter): ((&'static str, &'static str), &Counter)| -> (Labels, f64) {
         (vec![("executor", executor), ("outcome", end)], number(counter.get()))
@@ -208,7 +208,7 @@ fn calls(counted: &Meters) -> Value {
 mod tests {
     use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
-    use countersign_runtime::meters::Meters;
+    use countersign_runtime::metrics::RuntimeMetrics;
 
     use super::{ALL, Value};
     use crate::metrics::seen::Seen;
@@ -248,7 +248,7 @@ mod tests {
         for metric in ALL {
             assert!(names.insert(metric.name), "{} stands twice", metric.name);
             assert_eq!(metric.name.ends_with("_total"), metric.kind == super::Counts, "{}", metric.name);
-            match (metric.read)(&Seen { messenger: Some(true), ..Seen::default() }, &Meters::new()) {
+            match (metric.read)(&Seen { messenger: Some(true), ..Seen::default() }, &RuntimeMetrics::new()) {
                 Value::Spread { .. } => assert_eq!(metric.kind, super::Histogram, "{}", metric.name),
                 Value::Numbers(numbers) => {
                     for (labels, _) in numbers {

@@ -5,8 +5,8 @@ use std::{fs, time::Duration};
 use countersign_core::id::Lsn;
 use countersign_http::open_connections::OpenConnections;
 use countersign_runtime::{
-    Lane,
-    meters::{GATE_KINDS, gate_kind},
+    InboxLane,
+    metrics::{GATE_KINDS, gate_kind},
     store::free_space,
 };
 
@@ -46,8 +46,8 @@ pub(super) struct Seen {
 
 /// Looks. `None` if the owner does not answer.
 pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
-    let asked = context.handle.source(Lane::Request);
-    let read = asked.read(|engine| {
+    let asked = context.handle.source(InboxLane::Request);
+    let read = asked.read_state(|engine| {
         let state = engine.state();
         let mut gates = [0; GATE_KINDS.len()];
         state.pending_gates().for_each(|gate| gates[gate_kind(gate.kind())] += 1);
@@ -56,7 +56,7 @@ pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
     });
     let ((gates, sessions, runs, Lsn(head)), _) = tokio::time::timeout(PATIENCE, read).await.ok()??;
     let (log, folder) = (context.storage.log.clone(), context.storage.folder.clone());
-    let waiting = context.handle.waiting() as u64;
+    let waiting = context.handle.queued_count() as u64;
     // Small files of the system; the disk may be slow to say how it is.
     let machine = tokio::task::spawn_blocking(move || {
         let wal = {

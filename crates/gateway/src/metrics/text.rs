@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use countersign_runtime::meters::Meters;
+use countersign_runtime::metrics::RuntimeMetrics;
 
 use super::seen::Seen;
 
@@ -45,11 +45,11 @@ pub(super) struct Metric {
     /// What it means.
     pub(super) help: &'static str,
     /// Reads it from what was looked at and what is counted all the time.
-    pub(super) read: fn(&Seen, &Meters) -> Value,
+    pub(super) read: fn(&Seen, &RuntimeMetrics) -> Value,
 }
 
 /// Writes all of them.
-pub(super) fn write(metrics: &[Metric], seen: &Seen, meters: &Meters) -> String {
+pub(super) fn write(metrics: &[Metric], seen: &Seen, meters: &RuntimeMetrics) -> String {
     let mut text = String::with_capacity(16 << 10);
     for metric in metrics {
         let Metric { name, kind, labels, help, read } = metric;
@@ -84,7 +84,7 @@ fn shown(labels: &Labels) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_runtime::meters::Meters;
+    use countersign_runtime::metrics::RuntimeMetrics;
 
     use super::{Kind, Metric, Value, write};
     use crate::metrics::seen::Seen;
@@ -108,7 +108,7 @@ mod tests {
             },
         ];
         assert_eq!(
-            write(&metrics, &Seen::default(), &Meters::new()),
+            write(&metrics, &Seen::default(), &RuntimeMetrics::new()),
             "# HELP a_total Things.\n# TYPE a_total counter\na_total{way=\"in\",by=\"us\"} 3\n\
              # HELP b_seconds Time.\n# TYPE b_seconds histogram\n\
              b_seconds_bucket{le=\"0.5\"} 1\nb_seconds_bucket{le=\"2\"} 3\nb_seconds_bucket{le=\"+Inf\"} 4\n\

@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_runtime::{Handle, Lane, services::Services};
+use countersign_runtime::{InboxLane, OwnerHandle, services::ServiceClient};
 use countersign_telegram::Reporter;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 
 /// Makes the check that is run whenever somebody asks for the health of a realm.
 pub(super) fn check(
-    handle: Handle,
-    services: Arc<Services>,
+    handle: OwnerHandle,
+    services: Arc<ServiceClient>,
     names: Vec<String>,
     telegram: Option<Reporter>,
 ) -> Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync> {
@@ -19,10 +19,10 @@ pub(super) fn check(
         // A messenger that has not had the time to say anything is not ill.
         let telegram = telegram.as_ref().map(|report| report()).map(|it| it.failed.is_none() || it.is_well());
         async move {
-            let asked = handle.source(Lane::Request);
-            let database = tokio::time::timeout(Duration::from_secs(2), asked.read(|_| ())).await;
+            let asked = handle.source(InboxLane::Request);
+            let database = tokio::time::timeout(Duration::from_secs(2), asked.read_state(|_| ())).await;
             let database = matches!(database, Ok(Some(_)));
-            let checks = names.iter().map(|name| async { (name.clone(), services.health(name).await.is_ok()) });
+            let checks = names.iter().map(|name| async { (name.clone(), services.check_health(name).await.is_ok()) });
             let services: serde_json::Map<String, serde_json::Value> =
                 futures_util::future::join_all(checks).await.into_iter().map(|(name, is)| (name, is.into())).collect();
             // A service that is down is its own trouble; without its record or its people a gateway is of no use.

@@ -12,7 +12,7 @@ use countersign_config::Config;
 use countersign_http::listen;
 use countersign_policy_admin::{household::Household, loaded_rules::LoadedRules, rules};
 use countersign_runtime::{
-    services::Services,
+    services::ServiceClient,
     tools::{GatewaySecrets, secrets::FOLDER},
 };
 
@@ -33,7 +33,7 @@ pub struct PreparedRealm {
     pub(super) household: Household,
     pub(super) loaded: LoadedRules,
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
-    pub(super) services: Arc<Services>,
+    pub(super) services: Arc<ServiceClient>,
     /// Users of this machine who may open the control socket.
     pub(super) users: Vec<u32>,
     pub(super) owned: Owned,
@@ -54,7 +54,7 @@ impl PreparedRealm {
         let loaded = rules::load(&config.permissions, &household)?;
         loaded.warnings.iter().for_each(|warning| notice(warning));
         let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
-        let services = Arc::new(Services::new(house::services(&config))?.releasing(secrets.clone()));
+        let services = Arc::new(ServiceClient::new(house::services(&config))?.with_secrets(secrets.clone()));
         let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
         let folder = &config.storage.folder;
         let failed = |problem| ServeError::of_io(&folder.display().to_string(), problem);

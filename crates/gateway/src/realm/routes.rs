@@ -16,14 +16,14 @@ use countersign_http::{
     web::{self, Auth},
 };
 use countersign_policy_admin::{household::Household, rulebook::Rulebook};
-use countersign_runtime::{Clock, Handle, services::Services};
+use countersign_runtime::{Clock, OwnerHandle, services::ServiceClient};
 use countersign_telegram::Reporter;
 
 use crate::metrics::{self, MetricsContext};
 
 /// The parts of a realm that its routes use.
 pub(super) struct RouteParts {
-    pub(super) handle: Handle,
+    pub(super) handle: OwnerHandle,
     pub(super) clock: Clock,
     pub(super) config: Arc<Config>,
     pub(super) chats: Arc<Chats>,
@@ -31,7 +31,7 @@ pub(super) struct RouteParts {
     pub(super) started_at: Millis,
     pub(super) household: Household,
     pub(super) rulebook: Arc<Rulebook>,
-    pub(super) services: Arc<Services>,
+    pub(super) services: Arc<ServiceClient>,
     pub(super) agents: Arc<Door>,
     pub(super) peers: Arc<gsv::Door>,
     pub(super) telegram: Option<Reporter>,

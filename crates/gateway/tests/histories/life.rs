@@ -14,7 +14,7 @@ use countersign_gateway as gateway;
 use countersign_gateway::{Ground, ServeError, control::FILE};
 use countersign_runtime::{
     Clock,
-    store::{Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
+    store::{DiskState, Log as _, LogFault, MemoryLog, Partition, UncertainOutcome},
 };
 use futures_util::FutureExt as _;
 use tokio::{
@@ -55,7 +55,7 @@ pub(crate) fn run(log: &MemoryLog, world: &World, is_last: bool) -> bool {
         let living = Box::pin(live(log, world, gateway, is_last));
         tokio::select! {
             survives = living => survives,
-            () = crashed.crashed() => false,
+            () = crashed.wait_for_crash() => false,
         }
     });
     world.with(|ledger| {
@@ -98,7 +98,7 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
         write(&folder.join("models.yml"), &models(model));
         write(&folder.join("permissions.yaml"), "rules: [ { pattern: '*', action: ask } ]\n");
     }
-    log.set_disk(Disk::Works);
+    log.set_disk(DiskState::Works);
     let clock = Clock::starting_at(world.with(|ledger| ledger.now));
     let chance = world.clone();
     let ground = Ground {
@@ -250,11 +250,11 @@ async fn live(log: MemoryLog, world: &World, gateway: Gateway, is_last: bool) ->
         settle().await;
         world.with(|ledger| ledger.now = clock.now());
     }
-    log.set_disk(Disk::Works);
+    log.set_disk(DiskState::Works);
     if is_last {
         rest(&log, world, &mut crowd).await;
         // A death that was planted before: this life ends by it, and what it had not recorded yet is in no log.
-        if log.crashed().now_or_never().is_some() {
+        if log.wait_for_crash().now_or_never().is_some() {
             return false;
         }
     } else if world.chance(60) {
@@ -279,19 +279,19 @@ async fn step(log: &MemoryLog, world: &World, clock: &Clock, crowd: &mut Crowd) 
             world.with(|ledger| ledger.figures.faults += 1);
             log.fail_after(usize::try_from(world.below(4)).unwrap(), fault(world));
         }
-        16 => log.set_disk(if world.chance(40) { Disk::Full } else { Disk::Works }),
+        16 => log.set_disk(if world.chance(40) { DiskState::Full } else { DiskState::Works }),
         _ => pass([1, 60, 1_000, 15_000][usize::try_from(world.below(4)).unwrap()]).await,
     }
 }
 
-fn fault(world: &World) -> Fault {
-    let became = if world.chance(50) { Outcome::Written } else { Outcome::Lost };
+fn fault(world: &World) -> LogFault {
+    let became = if world.chance(50) { UncertainOutcome::Written } else { UncertainOutcome::Lost };
     match world.below(6) {
-        0 => Fault::Full,
-        1 => Fault::Io,
-        2 | 3 => Fault::Uncertain(became),
-        4 => Fault::CrashBefore,
-        _ => Fault::CrashAfter,
+        0 => LogFault::Full,
+        1 => LogFault::Io,
+        2 | 3 => LogFault::Uncertain(became),
+        4 => LogFault::CrashBefore,
+        _ => LogFault::CrashAfter,
     }
 }
 
@@ -313,7 +313,7 @@ async fn rest(log: &MemoryLog, world: &World, crowd: &mut Crowd) {
         } else {
             0
         };
-        if log.crashed().now_or_never().is_some() {
+        if log.wait_for_crash().now_or_never().is_some() {
             return;
         }
         // What ends behind a rest, such as a retry or a line that is found dead, has had its time.

@@ -6,9 +6,9 @@ use countersign_config::{self as config, Flags, logging::Levels};
 use countersign_gateway::{Collector, Ground, PortAddress, PreparedRealm, Realm, RealmOptions, control::FILE};
 use countersign_http::listen::{Port, Rooms};
 use countersign_runtime::{
-    Clock, Lane,
+    Clock, InboxLane,
     store::{Log as _, MemoryLog, Partition},
-    system_dice,
+    system_entropy,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -55,7 +55,7 @@ impl Served {
             program: PathBuf::from("/bin/false"),
             record: Box::new(|_, views| Ok(MemoryLog::new().restart_with(views).into())),
             clock: Clock::system(),
-            dice: system_dice(),
+            dice: system_entropy(),
         };
         let levels = Arc::new(Levels::new(|_| Ok("info".to_owned())));
         let options = RealmOptions { ground, address, levels, collector: Collector::default() };
@@ -84,8 +84,9 @@ impl Served {
 
     /// Returns the ids of the sessions that its owner holds, and the position of its newest record.
     async fn sessions(&self) -> (Vec<String>, u64) {
-        let source = self.realm.handle().source(Lane::Request);
-        let read = source.read(|engine| engine.state().sessions().map(|one| one.id().to_string()).collect::<Vec<_>>());
+        let source = self.realm.handle().source(InboxLane::Request);
+        let read =
+            source.read_state(|engine| engine.state().sessions().map(|one| one.id().to_string()).collect::<Vec<_>>());
         let (sessions, _) = patient(read).await.unwrap().unwrap();
         (sessions, self.realm.handle().log().head(Partition::ZERO).await.unwrap().lsn.0)
     }
@@ -159,7 +160,7 @@ fn what_one_realm_does_is_in_no_figure_of_another() {
         let started = "countersign_runs_started_total 1".to_owned();
         assert!(one.figures().await.contains(&started));
         assert_eq!(other.figures().await, before);
-        let (one, other) = (one.realm.handle().meters(), other.realm.handle().meters());
+        let (one, other) = (one.realm.handle().metrics(), other.realm.handle().metrics());
         assert_eq!((one.runs_started.get(), other.runs_started.get()), (1, 0));
         assert_eq!(other.model_requests.get(), 0);
         assert_eq!(other.in_flight.get(), 0);

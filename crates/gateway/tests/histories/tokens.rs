@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use countersign_runtime::store::{Disk, Fault, MemoryLog, Outcome};
+use countersign_runtime::store::{DiskState, LogFault, MemoryLog, UncertainOutcome};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -54,7 +54,7 @@ async fn is_planned(line: &Line, told: &Mutex<Vec<Value>>) {
 
 #[test]
 fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the_next_one_was_recorded() {
-    for became in [Outcome::Written, Outcome::Lost] {
+    for became in [UncertainOutcome::Written, UncertainOutcome::Lost] {
         let world = World::new(0);
         within(async {
             let (tell, opened) = oneshot::channel();
@@ -66,12 +66,12 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
             let (setter, heard) = client(address, "setter", TOKEN).await;
             // What the first of them had planned is recorded: the disk breaks for what comes now.
             patient(is_planned(&bystander, &told)).await.unwrap();
-            log.fail_after(0, Fault::Breaks(became));
+            log.fail_after(0, LogFault::Breaks(became));
             let set = json!({ "path": "auth.token", "value": NEXT });
             setter.send(json!({ "type": "req", "id": "set", "method": "config.set", "params": set }));
             // Who asks is looked at first, on another thread.
             let is_broken = async {
-                while log.disk() != Disk::Broken {
+                while log.disk() != DiskState::Broken {
                     settle().await;
                 }
             };
@@ -80,7 +80,7 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
             assert_eq!(heard.lock().unwrap().len(), 1);
             assert!(bystander.is_open());
             pass(LONG).await;
-            log.set_disk(Disk::Works);
+            log.set_disk(DiskState::Works);
             let is_through = async {
                 while heard.lock().unwrap().len() < 2 {
                     settle().await;
@@ -90,7 +90,7 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
             patient(is_through).await.unwrap();
             let told = heard.lock().unwrap().get(1).cloned().unwrap();
             assert!(told["ok"] == false && told["error"]["code"] == 500, "{became:?} {told}");
-            let is_lost = became == Outcome::Lost;
+            let is_lost = became == UncertainOutcome::Lost;
             assert_eq!(bystander.is_open(), is_lost);
             for (token, is_taken) in [(TOKEN, is_lost), (NEXT, !is_lost)] {
                 let (_line, told) = client(address, "another", token).await;

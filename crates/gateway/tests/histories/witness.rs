@@ -14,7 +14,7 @@ use countersign_core::{
     session,
     tool::RepeatMode,
 };
-use countersign_runtime::store::{Content, Log as _, MemoryLog, Partition, Stored};
+use countersign_runtime::store::{Log as _, MemoryLog, Partition, StoredContent, StoredRecord};
 use serde_json::Value;
 
 use crate::outside::{Became, Told, World};
@@ -24,10 +24,10 @@ pub(crate) fn examine(log: &MemoryLog, world: &World) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let log = log.restart();
     let (records, contents, report) = runtime.block_on(async {
-        let records = log.read(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
+        let records = log.read_records(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
         let lsns: Vec<Lsn> = records.iter().map(|record| record.lsn).collect();
-        let contents = log.contents(Partition::ZERO, &lsns).await.unwrap();
-        (records, contents, log.verify(Partition::ZERO, None).await.unwrap())
+        let contents = log.read_contents(Partition::ZERO, &lsns).await.unwrap();
+        (records, contents, log.verify_chain(Partition::ZERO, None).await.unwrap())
     });
     assert_eq!(report.flaw, None, "the chain does not verify");
     let contents: Vec<Option<Arc<str>>> = contents.into_iter().map(|content| content.and_then(text)).collect();
@@ -40,7 +40,7 @@ pub(crate) fn examine(log: &MemoryLog, world: &World) {
 }
 
 /// What the follower saw is the record, each fact once and in its place.
-fn followed(records: &[Stored], world: &World) {
+fn followed(records: &[StoredRecord], world: &World) {
     let seen = world.with(|ledger| ledger.seen.clone());
     for record in records {
         let facts: Value = serde_json::from_str(&record.facts).unwrap();
@@ -57,7 +57,7 @@ fn followed(records: &[Stored], world: &World) {
 }
 
 /// A gate opens once and is resolved once, as everybody was told who answered it.
-fn gates(records: &[Stored], world: &World) {
+fn gates(records: &[StoredRecord], world: &World) {
     let mut opened = BTreeSet::new();
     let mut resolved = BTreeMap::new();
     for record in records {
@@ -91,7 +91,7 @@ const fn word(resolution: &GateResolution) -> &'static str {
 }
 
 /// What was taken is there once, what was refused is not.
-fn messages(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
+fn messages(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &World) {
     for (text, told) in world.with(|ledger| ledger.said.clone()) {
         let said = format!("{text}.");
         let has_it = |content: &Option<Arc<str>>| content.as_ref().is_some_and(|content| content.contains(&said));
@@ -120,7 +120,7 @@ fn messages(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
 }
 
 /// Nothing starts without leave or twice, nothing is done that was not started, and what was told of it holds.
-fn calls(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
+fn calls(records: &[StoredRecord], contents: &[Option<Arc<str>>], world: &World) {
     let mut things: BTreeMap<CallId, String> = BTreeMap::new();
     let (mut allowed, mut started, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (mut once, mut at_peers, mut resumed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -199,13 +199,13 @@ fn files(folder: &std::path::Path) -> Vec<String> {
         .collect()
 }
 
-fn text(content: Content) -> Option<Arc<str>> {
+fn text(content: StoredContent) -> Option<Arc<str>> {
     match content {
-        Content::Text(text) => Some(text),
-        Content::Redacted => None,
+        StoredContent::Text(text) => Some(text),
+        StoredContent::Redacted => None,
     }
 }
 
-fn event(record: &Stored) -> Event {
+fn event(record: &StoredRecord) -> Event {
     Event::decode(&record.kind, record.version, &record.facts).unwrap()
 }

@@ -10,7 +10,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use countersign_runtime::meters::Gauge;
+use countersign_runtime::metrics::Gauge;
 use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 
@@ -61,7 +61,7 @@ pub(super) async fn admit(State(streams): State<Streams>, request: Request, next
     if guest.is_some_and(|guest| !guest.place.keep()) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    let open = streams.open.held();
+    let open = streams.open.increment_guard();
     response.map(|body| {
         let frames = body.into_data_stream().map(move |frame: Result<Bytes, axum::Error>| {
             // The room is given back with the body.

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, http::Request};
-use countersign_runtime::meters::Gauge;
+use countersign_runtime::metrics::Gauge;
 use hyper::{body::Incoming, server::conn::http1, service::Service as _};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -112,7 +112,7 @@ pub(super) async fn take(
             continue;
         };
         let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
-        let open = open.held();
+        let open = open.increment_guard();
         tokio::spawn(async move {
             let _open = open;
             let patience = Patience::new(DEAF);

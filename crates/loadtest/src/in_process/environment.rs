@@ -14,7 +14,7 @@ use countersign_core::{
     session::ModelRef,
     tool::ToolSpec,
 };
-use countersign_runtime::{Chosen, Host};
+use countersign_runtime::{ResolvedModel, RunEnvironment};
 use countersign_tools::{
     AllowedRoots, CommandEnvironment, SessionShell, ToolContext, ToolRegistry, exec::ExecLauncher,
 };
@@ -45,12 +45,12 @@ impl IdleEnvironment {
     }
 }
 
-impl Host for IdleEnvironment {
-    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+impl RunEnvironment for IdleEnvironment {
+    fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
         Err(format!("a measurement has no model {}/{}", model.provider, model.id))
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::clone(&self.registry)
     }
 
@@ -58,7 +58,7 @@ impl Host for IdleEnvironment {
         String::new()
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+    fn tool_context(&self, _: &SessionId, cwd: &str) -> ToolContext {
         ToolContext::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
     }
 }

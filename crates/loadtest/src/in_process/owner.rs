@@ -9,8 +9,10 @@ use countersign_core::{
     message::{InputMessage as Spoken, MessageBlock, StoredMessage, estimate_tokens},
     session::{self, MessageContent, MessageQueue, Settings},
 };
-use countersign_runtime::{Handle, Lane};
-use countersign_store::{AnyLog, Batch, Content, Log as _, Options as StoreOptions, Partition, Record, SqliteLog};
+use countersign_runtime::{InboxLane, OwnerHandle};
+use countersign_store::{
+    AnyLog, Batch, Log as _, LogOptions as StoreOptions, LogRecord, Partition, SqliteLog, StoredContent,
+};
 use serde_json::{Value, json};
 
 use super::{environment::rules, median, options};
@@ -49,9 +51,9 @@ fn open(folder: &Path, name: &str) -> anyhow::Result<AnyLog> {
 
 /// Seconds from the first command to the last reply.
 async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
-    let handle = Handle::open(log.clone(), options(rules(&folder.join("owner.db"))?, folder)?).await?;
+    let handle = OwnerHandle::open(log.clone(), options(rules(&folder.join("owner.db"))?, folder)?).await?;
     let session = SessionId::new("bench");
-    let requests = handle.source(Lane::Request);
+    let requests = handle.source(InboxLane::Request);
     let open = session::Command::Open {
         cwd: folder.display().to_string(),
         name: None,
@@ -59,17 +61,17 @@ async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
         door: None,
         settings: Box::new(Settings::default()),
     };
-    requests.ask(Command::Session(session.clone(), open)).await?;
+    requests.send_command(Command::Session(session.clone(), open)).await?;
     // The first message makes the file.
-    requests.ask(Command::Session(session.clone(), message()?)).await?;
+    requests.send_command(Command::Session(session.clone(), message()?)).await?;
     let message = message()?;
     let begun = Instant::now();
     let lines = (0..SOURCES).map(|_| {
-        let (source, session, message) = (handle.source(Lane::Request), session.clone(), message.clone());
+        let (source, session, message) = (handle.source(InboxLane::Request), session.clone(), message.clone());
         tokio::spawn(async move {
             let mut replies = Vec::with_capacity(EVENTS / SOURCES);
             for _ in 0..EVENTS / SOURCES {
-                replies.push(source.send(Command::Session(session.clone(), message.clone())).await);
+                replies.push(source.submit_command(Command::Session(session.clone(), message.clone())).await);
             }
             for reply in replies {
                 reply.await??;
@@ -95,13 +97,13 @@ fn message() -> anyhow::Result<session::Command> {
 }
 
 /// What the owner recorded of the round.
-async fn records(log: &AnyLog) -> anyhow::Result<Vec<Record>> {
+async fn records(log: &AnyLog) -> anyhow::Result<Vec<LogRecord>> {
     let head = log.head(Partition::ZERO).await?.lsn;
-    let stored = log.read(Partition::ZERO, Lsn(head.0 - EVENTS as u64), EVENTS).await?;
+    let stored = log.read_records(Partition::ZERO, Lsn(head.0 - EVENTS as u64), EVENTS).await?;
     let lsns: Vec<Lsn> = stored.iter().map(|stored| stored.lsn).collect();
-    let contents = log.contents(Partition::ZERO, &lsns).await?;
+    let contents = log.read_contents(Partition::ZERO, &lsns).await?;
     ensure!(stored.len() == EVENTS, "the owner recorded {} events of {EVENTS}", stored.len());
-    let records = stored.into_iter().zip(contents).map(|(stored, content)| Record {
+    let records = stored.into_iter().zip(contents).map(|(stored, content)| LogRecord {
         at: stored.at,
         session: stored.session,
         key: stored.key,
@@ -109,15 +111,15 @@ async fn records(log: &AnyLog) -> anyhow::Result<Vec<Record>> {
         version: stored.version,
         facts: stored.facts,
         content: content.and_then(|content| match content {
-            Content::Text(text) => Some(Arc::clone(&text)),
-            Content::Redacted => None,
+            StoredContent::Text(text) => Some(Arc::clone(&text)),
+            StoredContent::Redacted => None,
         }),
     });
     Ok(records.collect())
 }
 
 /// Seconds to write `records` in batches, one after the other.
-async fn write(log: &AnyLog, records: Vec<Record>) -> anyhow::Result<f64> {
+async fn write(log: &AnyLog, records: Vec<LogRecord>) -> anyhow::Result<f64> {
     let epoch = log.take_over(Partition::ZERO).await?;
     let mut head = log.append(Partition::ZERO, epoch, Lsn(0), Batch(records[..1].to_vec())).await?;
     let batches: Vec<Batch> = records.chunks(BATCH).map(|chunk| Batch(chunk.to_vec())).collect();

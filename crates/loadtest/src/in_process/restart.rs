@@ -7,8 +7,10 @@ use countersign_core::{
     engine::{ActiveRules, Engine, Event, FactMeta},
     id::Lsn,
 };
-use countersign_runtime::{Clock, Handle, Lane, record};
-use countersign_store::{AnyLog, Batch, Log as _, Options as StoreOptions, Partition, Record, SqliteLog, Stored};
+use countersign_runtime::{Clock, InboxLane, OwnerHandle, encode_record};
+use countersign_store::{
+    AnyLog, Batch, Log as _, LogOptions as StoreOptions, LogRecord, Partition, SqliteLog, StoredRecord,
+};
 use serde_json::{Value, json};
 
 use super::{environment, history, median, options};
@@ -25,7 +27,7 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join("restart.db");
     let rules = environment::rules(&path)?;
     let recorded = history::make(rules.clone(), Clock::system().now(), EVENTS)?;
-    let written: Vec<Record> = recorded.iter().map(record).collect();
+    let written: Vec<LogRecord> = recorded.iter().map(encode_record).collect();
     drop(recorded);
     let log: AnyLog = SqliteLog::open(&path, StoreOptions::default())?.into();
     let epoch = log.take_over(Partition::ZERO).await?;
@@ -65,8 +67,8 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
 async fn open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let log: AnyLog = SqliteLog::open(path, StoreOptions::default())?.into();
-    let handle = Handle::open(log, options(rules.clone(), folder)?).await?;
-    let answered = handle.source(Lane::Request).read(|engine| engine.state().pending_gates().count()).await;
+    let handle = OwnerHandle::open(log, options(rules.clone(), folder)?).await?;
+    let answered = handle.source(InboxLane::Request).read_state(|engine| engine.state().pending_gates().count()).await;
     let took = millis(begun);
     let pending = answered.map_or(0, |(count, _)| count);
     ensure!(pending == history::GATES, "{pending} gates are pending of {}", history::GATES);
@@ -76,13 +78,13 @@ async fn open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::Result
 }
 
 /// Milliseconds to open the log and read every record, and the records.
-async fn bare(path: &Path) -> anyhow::Result<(f64, Vec<Stored>)> {
+async fn bare(path: &Path) -> anyhow::Result<(f64, Vec<StoredRecord>)> {
     let mut records = Vec::with_capacity(EVENTS);
     let begun = Instant::now();
     let log: AnyLog = SqliteLog::open(path, StoreOptions::default())?.into();
     let mut after = Lsn(0);
     loop {
-        let page = log.read(Partition::ZERO, after, PAGE).await?;
+        let page = log.read_records(Partition::ZERO, after, PAGE).await?;
         match page.last() {
             Some(last) => after = last.lsn,
             None => break,
@@ -95,9 +97,9 @@ async fn bare(path: &Path) -> anyhow::Result<(f64, Vec<Stored>)> {
 }
 
 /// Where the rest of the time goes: milliseconds to decode every record, and to fold every event into a state.
-fn replay(rules: &ActiveRules, records: &[Stored]) -> anyhow::Result<(f64, f64)> {
+fn replay(rules: &ActiveRules, records: &[StoredRecord]) -> anyhow::Result<(f64, f64)> {
     let begun = Instant::now();
-    let decode = |stored: &Stored| Event::decode(&stored.kind, stored.version, &stored.facts);
+    let decode = |stored: &StoredRecord| Event::decode(&stored.kind, stored.version, &stored.facts);
     let events = records.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
     let decoded = millis(begun);
     let begun = Instant::now();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_core::id::Lsn;
-use countersign_store::{AnyLog, Content, Log as _, Partition, ReadError};
+use countersign_store::{AnyLog, Log as _, LogReadError, Partition, StoredContent};
 use parking_lot::Mutex;
 
 /// How many bytes the cache holds at most.
@@ -16,20 +16,20 @@ const EACH: usize = 96;
 
 /// Reads content outside the owner.
 #[derive(Clone, Debug)]
-pub struct Contents {
+pub struct ContentCache {
     log: AnyLog,
-    cache: Arc<Mutex<Cache>>,
+    cache: Arc<Mutex<TextCache>>,
 }
 
 #[derive(Debug, Default)]
-struct Cache {
+struct TextCache {
     texts: BTreeMap<Lsn, Arc<str>>,
     order: VecDeque<Lsn>,
     bytes: usize,
 }
 
-impl Cache {
-    fn put(&mut self, lsn: Lsn, text: Arc<str>) {
+impl TextCache {
+    fn insert_text(&mut self, lsn: Lsn, text: Arc<str>) {
         self.bytes += text.len() + EACH;
         if let Some(old) = self.texts.insert(lsn, text) {
             self.bytes -= old.len() + EACH;
@@ -46,13 +46,13 @@ impl Cache {
     }
 }
 
-impl Contents {
+impl ContentCache {
     pub(crate) fn new(log: AnyLog) -> Self {
         Self { log, cache: Arc::default() }
     }
 
-    pub(crate) fn remember(&self, lsn: Lsn, text: &Arc<str>) {
-        self.cache.lock().put(lsn, Arc::clone(text));
+    pub(crate) fn cache_text(&self, lsn: Lsn, text: &Arc<str>) {
+        self.cache.lock().insert_text(lsn, Arc::clone(text));
     }
 
     /// Forgets everything that may not be in the log after all.
@@ -67,7 +67,7 @@ impl Contents {
     ///
     /// # Errors
     /// What the log says.
-    pub async fn get(&self, lsns: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, ReadError> {
+    pub async fn get(&self, lsns: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
         let (mut found, missing) = {
             let cache = self.cache.lock();
             let found: Vec<Option<Arc<str>>> = lsns.iter().map(|lsn| cache.texts.get(lsn).cloned()).collect();
@@ -77,12 +77,12 @@ impl Contents {
         if missing.is_empty() {
             return Ok(found);
         }
-        let wanted: Vec<Lsn> = missing.iter().map(|&at| lsns[at]).collect();
-        let read = self.log.contents(Partition::ZERO, &wanted).await?;
+        let missing_lsns: Vec<Lsn> = missing.iter().map(|&at| lsns[at]).collect();
+        let read = self.log.read_contents(Partition::ZERO, &missing_lsns).await?;
         let mut cache = self.cache.lock();
         for (at, content) in missing.into_iter().zip(read) {
-            if let Some(Content::Text(text)) = content {
-                cache.put(lsns[at], Arc::clone(&text));
+            if let Some(StoredContent::Text(text)) = content {
+                cache.insert_text(lsns[at], Arc::clone(&text));
                 found[at] = Some(text);
             }
         }

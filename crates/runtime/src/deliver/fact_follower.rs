@@ -6,10 +6,10 @@ use std::{fmt, sync::Arc};
 
 use countersign_core::engine::RecordedFact;
 
-use super::ring::{Released, Subscriber};
+use super::ring::{ReleasedItem, Subscriber};
 
 /// Makes something of the facts that are followed, and nothing of others.
-type Select<T> = Box<dyn FnMut(&Arc<RecordedFact>) -> Option<T> + Send>;
+type FactSelector<T> = Box<dyn FnMut(&Arc<RecordedFact>) -> Option<T> + Send>;
 
 /// Follows the facts of which `select` makes something.
 ///
@@ -21,7 +21,7 @@ type Select<T> = Box<dyn FnMut(&Arc<RecordedFact>) -> Option<T> + Send>;
 /// [`Subscriber`] is for whoever needs live frames or positions.
 pub struct FactFollower<T> {
     subscriber: Subscriber,
-    select: Select<T>,
+    select: FactSelector<T>,
 }
 
 impl<T> FactFollower<T> {
@@ -36,7 +36,7 @@ impl<T> FactFollower<T> {
     pub async fn next(&mut self) -> Option<T> {
         loop {
             let released = self.subscriber.next().await?;
-            if let Some(selected) = self.selected(&released) {
+            if let Some(selected) = self.select_fact(&released) {
                 return Some(selected);
             }
         }
@@ -46,7 +46,7 @@ impl<T> FactFollower<T> {
     pub fn try_next(&mut self) -> Option<T> {
         loop {
             let released = self.subscriber.try_next()?;
-            if let Some(selected) = self.selected(&released) {
+            if let Some(selected) = self.select_fact(&released) {
                 return Some(selected);
             }
         }
@@ -63,10 +63,10 @@ impl<T> FactFollower<T> {
         Some(batch)
     }
 
-    fn selected(&mut self, released: &Released) -> Option<T> {
+    fn select_fact(&mut self, released: &ReleasedItem) -> Option<T> {
         match released {
-            Released::Fact(recorded) => (self.select)(recorded),
-            Released::Live(_) => None,
+            ReleasedItem::Fact(recorded) => (self.select)(recorded),
+            ReleasedItem::Live(_) => None,
         }
     }
 }
@@ -89,8 +89,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        deliver::{Contents, Ring},
-        record,
+        deliver::{ContentCache, ReleaseRing},
+        encode_record,
     };
 
     /// How many facts a follower that is behind holds at most.
@@ -105,18 +105,18 @@ mod tests {
     }
 
     /// A ring over a log that has these facts, and a follower of the even ones from the first on.
-    async fn recorded(facts: &[RecordedFact]) -> (Ring, FactFollower<u64>) {
+    async fn recorded(facts: &[RecordedFact]) -> (ReleaseRing, FactFollower<u64>) {
         let log = MemoryLog::new();
         let epoch = log.take_over(Partition::ZERO).await.unwrap();
-        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
-        let ring = Ring::new(log.clone().into(), Contents::new(log.into()));
+        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(encode_record).collect())).await.unwrap();
+        let ring = ReleaseRing::new(log.clone().into(), ContentCache::new(log.into()));
         let even = |recorded: &Arc<RecordedFact>| Some(recorded.meta.lsn.0).filter(|lsn| lsn % 2 == 0);
         let follower = FactFollower::new(ring.subscribe(Lsn(0)), even);
         (ring, follower)
     }
 
-    fn release(ring: &Ring, facts: Vec<RecordedFact>) {
-        facts.into_iter().for_each(|recorded| ring.push(Released::Fact(Arc::new(recorded))));
+    fn release(ring: &ReleaseRing, facts: Vec<RecordedFact>) {
+        facts.into_iter().for_each(|recorded| ring.push(ReleasedItem::Fact(Arc::new(recorded))));
         ring.publish();
     }
 

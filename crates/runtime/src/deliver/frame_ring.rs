@@ -11,11 +11,11 @@ use tokio::sync::watch;
 /// A frame that a ring holds. Clones are cheap: each reader gets one.
 pub trait RingFrame: Clone {
     /// Returns about how many bytes it takes.
-    fn size(&self) -> usize;
+    fn byte_size(&self) -> usize;
 }
 
 impl RingFrame for Bytes {
-    fn size(&self) -> usize {
+    fn byte_size(&self) -> usize {
         self.len()
     }
 }
@@ -47,7 +47,7 @@ pub struct RingGap {
 }
 
 #[derive(Debug)]
-struct Frames<F> {
+struct FrameBuffer<F> {
     /// The lowest cursor that misses nothing.
     oldest: u64,
     /// The number after that of the latest frame.
@@ -64,14 +64,14 @@ struct Frames<F> {
 #[derive(Debug)]
 pub struct FrameRing<F> {
     limit: RingLimit,
-    frames: Arc<RwLock<Frames<F>>>,
+    frames: Arc<RwLock<FrameBuffer<F>>>,
     head: watch::Sender<RingHead>,
 }
 
 impl<F: RingFrame> FrameRing<F> {
     /// Returns an empty ring whose first frame gets the number `next`.
     pub fn new(limit: RingLimit, next: u64) -> Self {
-        let frames = Frames { oldest: next, next, held: VecDeque::new(), bytes: 0 };
+        let frames = FrameBuffer { oldest: next, next, held: VecDeque::new(), bytes: 0 };
         let head = watch::Sender::new(RingHead { next, is_over: false });
         Self { limit, frames: Arc::new(RwLock::new(frames)), head }
     }
@@ -112,7 +112,7 @@ impl<F: RingFrame> FrameRing<F> {
     }
 
     /// Returns the lowest cursor that misses nothing.
-    pub fn oldest(&self) -> u64 {
+    pub fn oldest_number(&self) -> u64 {
         self.frames.read().oldest
     }
 
@@ -125,7 +125,7 @@ impl<F: RingFrame> FrameRing<F> {
     ///
     /// # Errors
     /// [`RingGap`] if a frame at or after `cursor` was dropped, or `cursor` lies behind the end.
-    pub fn page(&self, cursor: u64, most: usize) -> Result<Vec<(u64, F)>, RingGap> {
+    pub fn read_page(&self, cursor: u64, most: usize) -> Result<Vec<(u64, F)>, RingGap> {
         let frames = self.frames.read();
         let index = frames.index(cursor)?;
         Ok(frames.held.iter().skip(index).take(most).cloned().collect())
@@ -139,7 +139,7 @@ impl<F: RingFrame> FrameRing<F> {
     /// Waits until a frame at `cursor` or after it is published, or until the ring is over.
     ///
     /// Dropping the future loses nothing.
-    pub async fn reached(&self, cursor: u64) {
+    pub async fn wait_until_reached(&self, cursor: u64) {
         // The sender is this ring's, so it cannot be gone.
         let _ = self.head.subscribe().wait_for(|head| head.next > cursor || head.is_over).await;
     }
@@ -147,25 +147,25 @@ impl<F: RingFrame> FrameRing<F> {
     /// Waits until the ring is over.
     ///
     /// Dropping the future loses nothing.
-    pub async fn ended(&self) {
+    pub async fn wait_until_ended(&self) {
         // The sender is this ring's, so it cannot be gone.
         let _ = self.head.subscribe().wait_for(|head| head.is_over).await;
     }
 
     /// Returns a reader of what is added from now on.
-    pub fn reader(&self) -> RingReader<F> {
+    pub fn new_reader(&self) -> RingReader<F> {
         RingReader { frames: Arc::clone(&self.frames), head: self.head.subscribe(), cursor: self.next() }
     }
 }
 
-impl<F: RingFrame> Frames<F> {
+impl<F: RingFrame> FrameBuffer<F> {
     fn push(&mut self, number: u64, frame: F, limit: RingLimit) {
-        self.bytes += frame.size();
+        self.bytes += frame.byte_size();
         self.held.push_back((number, frame));
         self.next = number + 1;
         while self.held.len() > limit.frames || self.bytes > limit.bytes && self.held.len() > 1 {
             let Some((number, frame)) = self.held.pop_front() else { return };
-            self.bytes -= frame.size();
+            self.bytes -= frame.byte_size();
             self.oldest = number + 1;
         }
     }
@@ -188,7 +188,7 @@ impl<F: RingFrame> Frames<F> {
 /// A cursor into a ring.
 #[derive(Debug)]
 pub struct RingReader<F> {
-    frames: Arc<RwLock<Frames<F>>>,
+    frames: Arc<RwLock<FrameBuffer<F>>>,
     head: watch::Receiver<RingHead>,
     cursor: u64,
 }
@@ -245,7 +245,7 @@ impl<F: RingFrame> RingReader<F> {
     /// Waits until something is published that was not known. False if the ring is over.
     ///
     /// Dropping the future loses nothing.
-    pub async fn changed(&mut self) -> bool {
+    pub async fn wait_for_change(&mut self) -> bool {
         !self.head.borrow().is_over && self.head.changed().await.is_ok()
     }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn numbers(ring: &FrameRing<Bytes>, cursor: u64) -> Result<Vec<u64>, RingGap> {
-        Ok(ring.page(cursor, usize::MAX)?.into_iter().map(|(number, _)| number).collect())
+        Ok(ring.read_page(cursor, usize::MAX)?.into_iter().map(|(number, _)| number).collect())
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
         let limit = RingLimit { frames: 1_000, bytes: 50_000 };
         for (count, size) in [(10, 10), (1_000, 100), (100_000, 100), (100_000, 1), (10, 200_000)] {
             let ring = FrameRing::new(limit, 0);
-            let mut slow = ring.reader();
+            let mut slow = ring.new_reader();
             for _ in 0..count {
                 ring.push(Bytes::from(vec![b'x'; size]));
             }
@@ -322,7 +322,7 @@ mod tests {
             let (held, bytes) =
                 ring.with_frames(|held| (held.len(), held.iter().map(|(_, frame)| frame.len()).sum::<usize>()));
             assert!(held <= limit.frames && (bytes <= limit.bytes || held == 1), "{count} of {size}: {held}, {bytes}");
-            assert_eq!((ring.next(), ring.oldest()), (count, count - held as u64), "{count} of {size}");
+            assert_eq!((ring.next(), ring.oldest_number()), (count, count - held as u64), "{count} of {size}");
             let first = slow.try_next();
             if count > held as u64 {
                 assert_eq!(first, Err(RingGap { first: count - held as u64 }), "{count} of {size}");
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn a_reader_sees_what_was_published_and_nothing_else() {
         let ring = FrameRing::new(LIMIT, 0);
-        let mut reader = ring.reader();
+        let mut reader = ring.new_reader();
         ring.push(Bytes::from_static(b"a"));
         assert_eq!(reader.next().now_or_never(), None);
         ring.publish();
@@ -346,19 +346,19 @@ mod tests {
     #[test]
     fn the_end_comes_after_all_frames_and_wakes_everybody() {
         let ring = FrameRing::new(LIMIT, 0);
-        let (mut reader, ended) = (ring.reader(), ring.ended());
+        let (mut reader, ended) = (ring.new_reader(), ring.wait_until_ended());
         ring.push(Bytes::from_static(b"a"));
         ring.end();
         assert_eq!(reader.next().now_or_never(), Some(Ok(Some(Bytes::from_static(b"a")))));
         assert_eq!(reader.next().now_or_never(), Some(Ok(None)));
-        assert!(ended.now_or_never().is_some() && ring.reached(9).now_or_never().is_some());
-        assert_eq!(reader.changed().now_or_never(), Some(false));
+        assert!(ended.now_or_never().is_some() && ring.wait_until_reached(9).now_or_never().is_some());
+        assert_eq!(reader.wait_for_change().now_or_never(), Some(false));
     }
 
     #[test]
     fn a_ring_that_is_dropped_ends_its_readers() {
         let ring = FrameRing::new(LIMIT, 0);
-        let mut reader = ring.reader();
+        let mut reader = ring.new_reader();
         push(&ring, 1);
         drop(ring);
         assert!(matches!(reader.next().now_or_never(), Some(Ok(Some(_)))));

@@ -9,16 +9,16 @@ use countersign_core::{
 
 /// A frame that is not in the log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Live {
+pub struct LiveUpdate {
     /// The session that it belongs to.
     pub session: SessionId,
     /// What it says.
     pub kind: LiveKind,
 }
 
-impl Live {
+impl LiveUpdate {
     /// About how many bytes it holds.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn byte_size(&self) -> usize {
         let of_block = |block: &MessageBlock| match block {
             MessageBlock::Text(text) => text.text.len(),
             MessageBlock::Thinking(thinking) => thinking.thinking.len(),
@@ -37,7 +37,7 @@ impl Live {
 
 /// A part of a message that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum LivePartKind {
     /// Text.
     Text,
     /// Thinking.
@@ -55,7 +55,7 @@ pub enum Part {
 
 impl LiveKind {
     /// The notice for people that this is; none for pieces of an answer or a result.
-    pub fn notice(&self) -> Option<String> {
+    pub fn idle_notice(&self) -> Option<String> {
         let Self::Idle { since, limit } = self else { return None };
         let (since, limit) = (since.as_secs(), limit.as_secs());
         Some(format!(
@@ -85,7 +85,7 @@ pub enum LiveKind {
         /// Its content index.
         index: usize,
         /// What it is.
-        part: Part,
+        part: LivePartKind,
     },
     /// A part goes on.
     Delta {

@@ -6,13 +6,13 @@ use countersign_core::{
     engine::{Event, Fact, FactMeta, RecordedFact},
     id::Lsn,
 };
-use countersign_store::{AnyLog, Log as _, Partition, ReadError};
+use countersign_store::{AnyLog, Log as _, LogReadError, Partition};
 use tracing::warn;
 
 use super::{
-    contents::Contents,
+    contents::ContentCache,
     frame_ring::{FrameRing, RingFrame, RingGap, RingLimit, RingReader},
-    live::Live,
+    live::LiveUpdate,
 };
 
 /// How much is held at most.
@@ -26,42 +26,42 @@ const PAGE_BYTES: usize = 1 << 20;
 
 /// One thing that was released.
 #[derive(Clone, Debug)]
-pub enum Released {
+pub enum ReleasedItem {
     /// A committed fact with its content.
     Fact(Arc<RecordedFact>),
     /// A frame that is not in the log.
-    Live(Arc<Live>),
+    Live(Arc<LiveUpdate>),
 }
 
-impl RingFrame for Released {
-    fn size(&self) -> usize {
+impl RingFrame for ReleasedItem {
+    fn byte_size(&self) -> usize {
         match self {
             Self::Fact(recorded) => 256 + recorded.fact.content.as_ref().map_or(0, |content| content.len()),
-            Self::Live(live) => 256 + live.bytes(),
+            Self::Live(live) => 256 + live.byte_size(),
         }
     }
 }
 
 /// Where the owner puts what it releases.
 #[derive(Debug)]
-pub(crate) struct Ring {
-    frames: FrameRing<Released>,
+pub(crate) struct ReleaseRing {
+    frames: FrameRing<ReleasedItem>,
     log: AnyLog,
-    contents: Contents,
+    contents: ContentCache,
 }
 
-impl Ring {
-    pub(crate) fn new(log: AnyLog, contents: Contents) -> Self {
+impl ReleaseRing {
+    pub(crate) fn new(log: AnyLog, contents: ContentCache) -> Self {
         Self { frames: FrameRing::new(LIMIT, 0), log, contents }
     }
 
     /// Puts frames behind the others, without waking anybody yet.
-    pub(crate) fn push(&self, released: Released) {
+    pub(crate) fn push(&self, released: ReleasedItem) {
         self.frames.push(released);
     }
 
     /// The number behind the last frame that was pushed.
-    pub(crate) fn pushed(&self) -> u64 {
+    pub(crate) fn pushed_count(&self) -> u64 {
         self.frames.next()
     }
 
@@ -79,7 +79,7 @@ impl Ring {
     pub(crate) fn subscribe(&self, lsn: Lsn) -> Subscriber {
         Subscriber {
             // Facts of the batch that is being released stand before whoever asks in it.
-            frames: self.frames.reader(),
+            frames: self.frames.new_reader(),
             log: self.log.clone(),
             contents: self.contents.clone(),
             behind: None,
@@ -93,12 +93,12 @@ impl Ring {
 /// A cursor into what an owner releases. It costs the owner nothing and never misses a fact.
 #[derive(Debug)]
 pub struct Subscriber {
-    frames: RingReader<Released>,
+    frames: RingReader<ReleasedItem>,
     log: AnyLog,
-    contents: Contents,
+    contents: ContentCache,
     /// The last fact that was handed out.
     lsn: Lsn,
-    caught_up: VecDeque<Released>,
+    caught_up: VecDeque<ReleasedItem>,
     /// The number that the cursor had before it caught up, until everything that was missed is handed out.
     behind: Option<u64>,
     is_broken: bool,
@@ -116,14 +116,14 @@ impl Subscriber {
     /// A follower that fell behind the ring gets the facts that it missed from the log; live frames that it missed are gone.
     ///
     /// Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<Released> {
+    pub async fn next(&mut self) -> Option<ReleasedItem> {
         loop {
             if let Some(released) = self.caught_up.pop_front() {
-                return Some(self.handed(released));
+                return Some(self.mark_delivered(released));
             }
             match self.frames.next().await {
                 Ok(Some(released)) if self.is_known(&released) => {}
-                Ok(Some(released)) => return Some(self.handed(released)),
+                Ok(Some(released)) => return Some(self.mark_delivered(released)),
                 Ok(None) => return None,
                 Err(RingGap { .. }) if self.is_broken => return None,
                 Err(RingGap { first }) => self.catch_up(first).await,
@@ -132,14 +132,14 @@ impl Subscriber {
     }
 
     /// The next frame, if there is one at hand.
-    pub fn try_next(&mut self) -> Option<Released> {
+    pub fn try_next(&mut self) -> Option<ReleasedItem> {
         if let Some(released) = self.caught_up.pop_front() {
-            return Some(self.handed(released));
+            return Some(self.mark_delivered(released));
         }
         loop {
             match self.frames.try_next() {
                 Ok(Some(released)) if self.is_known(&released) => {}
-                Ok(Some(released)) => return Some(self.handed(released)),
+                Ok(Some(released)) => return Some(self.mark_delivered(released)),
                 Ok(None) | Err(RingGap { .. }) => return None,
             }
         }
@@ -152,12 +152,12 @@ impl Subscriber {
     }
 
     /// Whether it was handed out already, from the log.
-    fn is_known(&self, released: &Released) -> bool {
-        matches!(released, Released::Fact(recorded) if recorded.meta.lsn <= self.lsn)
+    fn is_known(&self, released: &ReleasedItem) -> bool {
+        matches!(released, ReleasedItem::Fact(recorded) if recorded.meta.lsn <= self.lsn)
     }
 
-    fn handed(&mut self, released: Released) -> Released {
-        if let Released::Fact(recorded) = &released {
+    fn mark_delivered(&mut self, released: ReleasedItem) -> ReleasedItem {
+        if let ReleasedItem::Fact(recorded) = &released {
             self.lsn = recorded.meta.lsn;
         }
         released
@@ -167,13 +167,13 @@ impl Subscriber {
     async fn catch_up(&mut self, first: u64) {
         let (first, upto) = self.frames.with_frames(|held| {
             let fact = held.iter().find_map(|(_, released)| match released {
-                Released::Fact(recorded) => Some(recorded.meta.lsn),
-                Released::Live(_) => None,
+                ReleasedItem::Fact(recorded) => Some(recorded.meta.lsn),
+                ReleasedItem::Live(_) => None,
             });
             (held.front().map_or(first, |(number, _)| *number), fact)
         });
-        match self.missed(upto).await {
-            Ok(Missed { facts, is_all }) => {
+        match self.read_missed(upto).await {
+            Ok(MissedFacts { facts, is_all }) => {
                 self.caught_up = facts;
                 // Where there is more, the cursor stays behind what is held, so that the next page is read when this one is
                 // handed out: all of it may be more than fits into memory.
@@ -182,7 +182,7 @@ impl Subscriber {
                     self.frames.seek(first);
                 }
             }
-            Err(error @ (ReadError::Closed | ReadError::Corrupt(_) | ReadError::Content(_))) => {
+            Err(error @ (LogReadError::Closed | LogReadError::Corrupt(_) | LogReadError::Content(_))) => {
                 warn!(%error, "a follower cannot read what it missed; it ends");
                 self.is_broken = true;
             }
@@ -194,9 +194,9 @@ impl Subscriber {
     }
 
     /// The first page of the facts behind the last that was handed out and before `upto`.
-    async fn missed(&mut self, upto: Option<Lsn>) -> Result<Missed, ReadError> {
+    async fn read_missed(&mut self, upto: Option<Lsn>) -> Result<MissedFacts, LogReadError> {
         let mut facts = VecDeque::new();
-        let page = self.log.read(Partition::ZERO, self.lsn, PAGE).await?;
+        let page = self.log.read_records(Partition::ZERO, self.lsn, PAGE).await?;
         let mut is_all = page.len() < PAGE;
         let mut bytes = 0;
         for stored in page {
@@ -212,21 +212,21 @@ impl Subscriber {
             if let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) {
                 let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
                 let fact = Fact { event, session: stored.session, content };
-                let released = Released::Fact(Arc::new(RecordedFact { meta, fact }));
-                bytes += released.size();
+                let released = ReleasedItem::Fact(Arc::new(RecordedFact { meta, fact }));
+                bytes += released.byte_size();
                 facts.push_back(released);
             } else if facts.is_empty() {
                 // Nobody is handed it, and without this the same page would be read again.
                 self.lsn = stored.lsn;
             }
         }
-        Ok(Missed { facts, is_all })
+        Ok(MissedFacts { facts, is_all })
     }
 }
 
 /// What a follower that is behind read at once.
-struct Missed {
-    facts: VecDeque<Released>,
+struct MissedFacts {
+    facts: VecDeque<ReleasedItem>,
     /// Whether that is all that it missed.
     is_all: bool,
 }
@@ -244,7 +244,7 @@ mod tests {
     use countersign_store::{Batch, MemoryLog};
 
     use super::*;
-    use crate::record;
+    use crate::encode_record;
 
     /// Forty entries of 600 kB.
     fn long_history() -> Vec<RecordedFact> {
@@ -254,10 +254,10 @@ mod tests {
             path_context: PathContext::default(),
             people: IdentityMap::default(),
         };
-        let said = MessageContent { content: "x".repeat(600_000).into(), tokens: 1 };
+        let message = MessageContent { content: "x".repeat(600_000).into(), tokens: 1 };
         let entry = |at: u32| {
             let id = EntryId::new(format!("e{at}"));
-            ImportedEntry { id, parent: None, kind: SessionEntryKind::User, message: said.clone(), made_at: None }
+            ImportedEntry { id, parent: None, kind: SessionEntryKind::User, message: message.clone(), made_at: None }
         };
         let import = session::Command::Import { entries: (0..40).map(entry).collect(), leaf: None };
         let settings = Box::new(Settings::default());
@@ -273,16 +273,16 @@ mod tests {
         let log = MemoryLog::new();
         let facts = long_history();
         let epoch = log.take_over(Partition::ZERO).await.unwrap();
-        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
-        let ring = Ring::new(log.clone().into(), Contents::new(log.into()));
+        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(encode_record).collect())).await.unwrap();
+        let ring = ReleaseRing::new(log.clone().into(), ContentCache::new(log.into()));
         let mut follower = ring.subscribe(Lsn(0));
         for recorded in &facts {
-            ring.push(Released::Fact(Arc::new(recorded.clone())));
+            ring.push(ReleasedItem::Fact(Arc::new(recorded.clone())));
         }
         ring.end();
         let mut seen = Vec::new();
-        while let Some(Released::Fact(recorded)) = follower.next().await {
-            let held: usize = follower.caught_up.iter().map(Released::size).sum();
+        while let Some(ReleasedItem::Fact(recorded)) = follower.next().await {
+            let held: usize = follower.caught_up.iter().map(ReleasedItem::byte_size).sum();
             assert!(held < 3 << 20, "{held} bytes");
             seen.push(recorded.meta.lsn);
         }

@@ -6,7 +6,7 @@ use countersign_core::engine::{self, CommandError};
 
 /// What a command came to, and where in the order of releases that stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct OwnerReply {
     /// What it came to.
     pub outcome: engine::EngineReply,
     /// The number of the first frame that was released behind it.
@@ -15,7 +15,7 @@ pub struct Reply {
 
 /// Why a command had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum OwnerError {
     /// The engine refused it.
     #[error(transparent)]
     Refusal(#[from] CommandError),
@@ -45,4 +45,4 @@ pub enum Refused {
 pub struct NotRecorded(pub Arc<str>);
 
 /// What whoever asked is told.
-pub(crate) type Replied = Result<Reply, Refused>;
+pub(crate) type ReplyResult = Result<OwnerReply, OwnerError>;

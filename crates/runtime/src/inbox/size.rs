@@ -37,7 +37,7 @@ pub(super) fn size_of(command: &Command) -> usize {
         Command::Call(CallCommand::Run { arguments, signature, .. }) => signature.len() + size_of_arguments(arguments),
         Command::Call(CallCommand::Act(act)) => act.signature.len() + size_of_arguments(&act.arguments),
         Command::Call(CallCommand::Reach { host, .. }) => host.len(),
-        Command::Peer(PeerCommand::Registered { description: said, .. }) => said.len(),
+        Command::Peer(PeerCommand::Registered { description: text, .. }) => text.len(),
         Command::Call(CallCommand::Ended {
             progress: CallProgress::NotBegun(text) | CallProgress::Left { text, .. },
             ..
@@ -45,7 +45,7 @@ pub(super) fn size_of(command: &Command) -> usize {
         Command::Gate(GateCommand::Answer { answer, .. } | GateCommand::AnswerAs { answer, .. }) => {
             size_of_answer(answer)
         }
-        Command::Channel(ChannelCommand::Hear(heard)) => heard.then.as_ref().map_or(0, |then| size_of(then)),
+        Command::Channel(ChannelCommand::Hear(inbound)) => inbound.then.as_ref().map_or(0, |then| size_of(then)),
         Command::Channel(ChannelCommand::Send(message)) => message.text.len(),
         Command::Schedule(JobCommand::Say { message, .. }) => message.message.content.len(),
         Command::Schedule(JobCommand::Add { content, .. } | JobCommand::Change { content, .. }) => content.len(),
@@ -60,11 +60,11 @@ pub(super) fn size_of(command: &Command) -> usize {
 
 fn size_of_said(command: &SessionCommand) -> usize {
     match command {
-        SessionCommand::Prompt { message: said, .. }
-        | SessionCommand::HandOff { message: said }
-        | SessionCommand::Say { message: said, .. }
-        | SessionCommand::Queue { message: said, .. }
-        | SessionCommand::Steer { message: said } => said.content.len(),
+        SessionCommand::Prompt { message, .. }
+        | SessionCommand::HandOff { message }
+        | SessionCommand::Say { message, .. }
+        | SessionCommand::Queue { message, .. }
+        | SessionCommand::Steer { message } => message.content.len(),
         SessionCommand::Once { key, command } => key.name.len() + size_of_said(command),
         _ => 0,
     }
@@ -73,7 +73,7 @@ fn size_of_said(command: &SessionCommand) -> usize {
 fn size_of_answer(answer: &GateReply) -> usize {
     match answer {
         GateReply::Deny { reason } => reason.as_ref().map_or(0, String::len),
-        GateReply::Say(said) => said.iter().map(String::len).sum(),
+        GateReply::Say(texts) => texts.iter().map(String::len).sum(),
         GateReply::Form(form) => size_of_answer(&form.answer) + size_of_value(&form.form),
         GateReply::Grant(grant) => grant.pattern.as_ref().map_or(0, String::len),
         GateReply::Allow(_) | GateReply::Decline => 0,
@@ -108,9 +108,8 @@ mod tests {
     #[test]
     fn what_is_gathered_or_imported_counts_with_its_content() {
         let id = || EntryId::new("e".repeat(8));
-        let said = MessageContent { content: "c".repeat(1_000).into(), tokens: 1 };
-        let entry =
-            ImportedEntry { id: id(), parent: None, kind: SessionEntryKind::User, message: said, made_at: None };
+        let message = MessageContent { content: "c".repeat(1_000).into(), tokens: 1 };
+        let entry = ImportedEntry { id: id(), parent: None, kind: SessionEntryKind::User, message, made_at: None };
         let gather = |entries| SessionCommand::Gather { part: FilePart::First, entries };
         for (case, command, want) in [
             ("nothing", gather(Vec::new()), 256),

@@ -8,29 +8,41 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Inbox, Item, Lane, Read, Refused, Reply, Waiting};
-use crate::deliver::{Live, LiveKind};
+use super::{EngineRead, Inbox, InboxItem, InboxLane, OwnerError, OwnerReply, QueuedItem};
+use crate::deliver::{LiveKind, LiveUpdate};
 
 /// One bounded line of commands to an owner. A clone is another hand on the same line.
 #[derive(Clone)]
-pub struct Source {
+pub struct CommandSource {
     pub(super) inbox: Arc<Inbox>,
     pub(super) id: u64,
-    pub(super) lane: Lane,
+    pub(super) lane: InboxLane,
     pub(super) room: Arc<Semaphore>,
 }
 
-impl Source {
+impl CommandSource {
     /// Puts an item into the line, waiting for room. False if the owner has ended.
-    pub(crate) async fn put(&self, item: Item) -> bool {
+    pub(crate) async fn enqueue_item(&self, item: InboxItem) -> bool {
         let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return false };
-        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, since: Instant::now(), permit: Some(permit) })
+        self.inbox.enqueue_item(QueuedItem {
+            item,
+            source: self.id,
+            lane: self.lane,
+            since: Instant::now(),
+            permit: Some(permit),
+        })
     }
 
     /// Puts an item into the line if there is room.
-    pub(crate) fn try_put(&self, item: Item) -> bool {
+    pub(crate) fn try_enqueue_item(&self, item: InboxItem) -> bool {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
-        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, since: Instant::now(), permit: Some(permit) })
+        self.inbox.enqueue_item(QueuedItem {
+            item,
+            source: self.id,
+            lane: self.lane,
+            since: Instant::now(),
+            permit: Some(permit),
+        })
     }
 
     /// Asks for something and waits for what it comes to.
@@ -39,35 +51,38 @@ impl Source {
     ///
     /// # Errors
     /// [`Refused`], with nothing changed in each case but [`Refused::Unsure`].
-    pub async fn ask(&self, command: Command) -> Result<Reply, Refused> {
+    pub async fn send_command(&self, command: Command) -> Result<OwnerReply, OwnerError> {
         let (tx, rx) = oneshot::channel();
-        if !self.put(Item::Command(Box::new(command), Some(tx))).await {
-            return Err(Refused::Closed);
+        if !self.enqueue_item(InboxItem::Command(Box::new(command), Some(tx))).await {
+            return Err(OwnerError::Closed);
         }
-        rx.await.unwrap_or(Err(Refused::Closed))
+        rx.await.unwrap_or(Err(OwnerError::Closed))
     }
 
     /// Tells of something, without waiting for what it comes to.
-    pub async fn tell(&self, command: Command) {
-        self.put(Item::Command(Box::new(command), None)).await;
+    pub async fn post_command(&self, command: Command) {
+        self.enqueue_item(InboxItem::Command(Box::new(command), None)).await;
     }
 
     /// Asks for something; what it comes to arrives later. The command is in the line when this returns.
-    pub async fn send(&self, command: Command) -> oneshot::Receiver<Result<Reply, Refused>> {
+    pub async fn submit_command(&self, command: Command) -> oneshot::Receiver<Result<OwnerReply, OwnerError>> {
         let (tx, rx) = oneshot::channel();
         // If the owner has ended the sender is dropped with the item, and the receiver says so.
-        self.put(Item::Command(Box::new(command), Some(tx))).await;
+        self.enqueue_item(InboxItem::Command(Box::new(command), Some(tx))).await;
         rx
     }
 
     /// Asks for something if there is room in the line; `None` means that the line is full.
-    pub fn try_send(&self, command: Command) -> Option<oneshot::Receiver<Result<Reply, Refused>>> {
+    pub fn try_submit_command(&self, command: Command) -> Option<oneshot::Receiver<Result<OwnerReply, OwnerError>>> {
         let (tx, rx) = oneshot::channel();
-        self.try_put(Item::Command(Box::new(command), Some(tx))).then_some(rx)
+        self.try_enqueue_item(InboxItem::Command(Box::new(command), Some(tx))).then_some(rx)
     }
 
     /// Reads the state in the order of this line. What was read leaves only after everything that it shows is durable.
-    pub async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Engine) -> T + Send + 'static) -> Option<(T, u64)> {
+    pub async fn read_state<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Option<(T, u64)> {
         self.read_scope(None, read).await
     }
 
@@ -86,13 +101,13 @@ impl Source {
         read: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Option<(T, u64)> {
         let (tx, rx) = oneshot::channel();
-        let read: Read = Box::new(move |engine| {
+        let read: EngineRead = Box::new(move |engine| {
             let value = read(engine);
             Box::new(move |position| {
                 let _ = tx.send((value, position));
             })
         });
-        self.put(Item::Read(scope, read)).await.then_some(())?;
+        self.enqueue_item(InboxItem::Read(scope, read)).await.then_some(())?;
         rx.await.ok()
     }
 
@@ -100,11 +115,11 @@ impl Source {
     ///
     /// A call's progress is left out while the line is full: the next one holds all of its output, and a tool must not
     /// wait for a log that cannot be written.
-    pub async fn live(&self, live: Live) {
+    pub async fn send_live(&self, live: LiveUpdate) {
         if matches!(live.kind, LiveKind::CallProgress { .. }) {
-            self.try_put(Item::Live(live));
+            self.try_enqueue_item(InboxItem::Live(live));
         } else {
-            self.put(Item::Live(live)).await;
+            self.enqueue_item(InboxItem::Live(live)).await;
         }
     }
 }

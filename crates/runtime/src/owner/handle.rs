@@ -10,27 +10,27 @@ use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
-    deliver::{Contents, FactFollower, Ring, Subscriber},
-    inbox::{Inbox, Item, Lane, Read, Source},
-    meters::Meters,
+    deliver::{ContentCache, FactFollower, ReleaseRing, Subscriber},
+    inbox::{CommandSource, EngineRead, Inbox, InboxItem, InboxLane},
+    metrics::RuntimeMetrics,
 };
 
 /// A handle to an owner. The owner ends when [`Handle::close`] was called.
 #[derive(Clone)]
-pub struct Handle {
+pub struct OwnerHandle {
     pub(super) inbox: Arc<Inbox>,
-    pub(super) ring: Arc<Ring>,
-    pub(super) contents: Contents,
+    pub(super) ring: Arc<ReleaseRing>,
+    pub(super) contents: ContentCache,
     pub(super) log: AnyLog,
     /// Whether the owner starts nothing of what is owed yet.
     pub(super) is_held: Arc<AtomicBool>,
     pub(super) task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
-    pub(super) meters: Arc<Meters>,
+    pub(super) meters: Arc<RuntimeMetrics>,
 }
 
-impl Handle {
+impl OwnerHandle {
     /// A new line of commands.
-    pub fn source(&self, lane: Lane) -> Source {
+    pub fn source(&self, lane: InboxLane) -> CommandSource {
         self.inbox.source(lane)
     }
 
@@ -44,18 +44,18 @@ impl Handle {
     pub async fn subscribe(&self) -> Option<Subscriber> {
         let ring = Arc::clone(&self.ring);
         let (tx, rx) = oneshot::channel();
-        let read: Read = Box::new(move |engine| {
+        let read: EngineRead = Box::new(move |engine| {
             let lsn = engine.state().head_lsn();
             Box::new(move |_| {
                 let _ = tx.send(ring.subscribe(lsn));
             })
         });
-        self.source(Lane::Request).put(Item::Read(None, read)).await.then_some(())?;
+        self.source(InboxLane::Request).enqueue_item(InboxItem::Read(None, read)).await.then_some(())?;
         rx.await.ok()
     }
 
     /// Follows the facts of which `select` makes something, from now on. `None` if the owner takes nothing any more.
-    pub async fn follow<T>(
+    pub async fn follow_facts<T>(
         &self,
         select: impl FnMut(&Arc<RecordedFact>) -> Option<T> + Send + 'static,
     ) -> Option<FactFollower<T>> {
@@ -66,12 +66,12 @@ impl Handle {
     pub async fn start_work(&self) {
         if self.is_held.swap(false, Ordering::AcqRel) {
             // The owner sees to what is owed behind each batch.
-            self.source(Lane::Request).read(|_| ()).await;
+            self.source(InboxLane::Request).read_state(|_| ()).await;
         }
     }
 
     /// Content outside the owner.
-    pub fn contents(&self) -> &Contents {
+    pub fn contents(&self) -> &ContentCache {
         &self.contents
     }
 
@@ -81,13 +81,13 @@ impl Handle {
     }
 
     /// The figures of this owner, from its opening.
-    pub fn meters(&self) -> &Arc<Meters> {
+    pub fn metrics(&self) -> &Arc<RuntimeMetrics> {
         &self.meters
     }
 
     /// How many commands and questions wait for the owner.
-    pub fn waiting(&self) -> usize {
-        self.inbox.waiting()
+    pub fn queued_count(&self) -> usize {
+        self.inbox.queued_count()
     }
 
     /// Stops taking commands, cancels what is in flight, records what comes back of it, and waits for the end.
@@ -107,12 +107,12 @@ impl Handle {
 }
 
 /// Tells everybody that the owner has ended, however it did.
-pub(super) struct Ended {
+pub(super) struct EndGuard {
     pub(super) inbox: Arc<Inbox>,
-    pub(super) ring: Arc<Ring>,
+    pub(super) ring: Arc<ReleaseRing>,
 }
 
-impl Drop for Ended {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.inbox.end();
         self.ring.end();

@@ -9,12 +9,12 @@ use countersign_core::{
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, Epoch, Log as _, Partition, ReadError, WriteError};
+use countersign_store::{AnyLog, Epoch, Log as _, LogReadError, LogWriteError, Partition};
 
-use super::{Handle, Options, parking, snapshots, step::Owner};
+use super::{OwnerHandle, OwnerOptions, parking, snapshots, step::LogOwner};
 use crate::{
-    deliver::{Contents, Ring},
-    meters::Meters,
+    deliver::{ContentCache, ReleaseRing},
+    metrics::RuntimeMetrics,
 };
 
 /// How many records are replayed at a time.
@@ -22,10 +22,10 @@ const PAGE: usize = 1024;
 
 /// Why a log could not be worked with.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum OwnerOpenError {
     /// It could not be read.
     #[error("the log cannot be read")]
-    Read(#[from] ReadError),
+    Read(#[from] LogReadError),
     /// It ends elsewhere than where it was written to: it is another one.
     #[error("the log ends at record {found}, and was written up to record {written}")]
     Other {
@@ -36,7 +36,7 @@ pub enum OpenError {
     },
     /// It could not be taken over from its last owner.
     #[error("the log cannot be taken over")]
-    TakeOver(#[from] WriteError),
+    TakeOver(#[from] LogWriteError),
     /// Another owner has taken it over since.
     #[error("{epoch} may not write any more: the log was taken over in {current}")]
     Fenced {
@@ -74,7 +74,7 @@ pub enum OpenError {
 }
 
 /// Where a log stands when its owner begins.
-pub(super) struct Position {
+pub(super) struct LogPosition {
     /// The epoch that its owner writes under.
     pub(super) epoch: Epoch,
     /// Its head.
@@ -85,7 +85,7 @@ pub(super) struct Position {
 
 /// When the work that is owed starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Start {
+enum StartMode {
     /// With the owner.
     AtOnce,
     /// With [`Handle::start_work`].
@@ -93,30 +93,30 @@ enum Start {
 }
 
 /// Brings the log's state into an engine: from its snapshot where there is one, and from the records behind.
-pub(super) async fn replay(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OpenError> {
+pub(super) async fn replay_log(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OwnerOpenError> {
     Ok(replay_behind(log, rules).await?.0)
 }
 
 /// The same, and the position of the snapshot that it began with; 0 if there was none.
-async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn), OpenError> {
-    let mut engine = match snapshots::load(log, &rules).await {
+async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn), OwnerOpenError> {
+    let mut engine = match snapshots::load_engine(log, &rules).await {
         Some(engine) => engine,
         None => Engine::new(rules),
     };
     let snapshot = engine.state().head_lsn();
     let mut after = snapshot;
     loop {
-        let page = log.read(Partition::ZERO, after, PAGE).await?;
+        let page = log.read_records(Partition::ZERO, after, PAGE).await?;
         let last = page.len() < PAGE;
         for stored in page {
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
-                .map_err(|source| OpenError::Decode { lsn: stored.lsn, source })?;
+                .map_err(|source| OwnerOpenError::Decode { lsn: stored.lsn, source })?;
             let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session };
             // A snapshot leaves out sessions at rest; one that went on behind it is needed whole.
             if let Some(scope) =
                 meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.needs_fetch(scope))
             {
-                let mut records = parking::read(log, &scope).await.map_err(OpenError::Scope)?;
+                let mut records = parking::read_scope_records(log, &scope).await.map_err(OwnerOpenError::Scope)?;
                 records.retain(|(_, known)| known.lsn < meta.lsn);
                 engine.fetch_scope(&scope, records, meta.at);
             }
@@ -134,31 +134,31 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
 ///
 /// # Errors
 /// [`OpenError`].
-pub async fn inspect(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OpenError> {
-    let mut engine = replay(log, rules).await?;
-    admit(&mut engine, &Contents::new(log.clone())).await?;
+pub async fn inspect_log(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OwnerOpenError> {
+    let mut engine = replay_log(log, rules).await?;
+    admit_contents(&mut engine, &ContentCache::new(log.clone())).await?;
     Ok(engine)
 }
 
 /// Fetches what settling needs beside the state.
-pub(super) async fn admit(engine: &mut Engine, contents: &Contents) -> Result<(), OpenError> {
-    let mut wanted = engine.wants_admitted();
-    wanted.sort_unstable();
-    wanted.dedup();
-    let contents = contents.get(&wanted).await?;
+pub(super) async fn admit_contents(engine: &mut Engine, contents: &ContentCache) -> Result<(), OwnerOpenError> {
+    let mut needed_lsns = engine.wants_admitted();
+    needed_lsns.sort_unstable();
+    needed_lsns.dedup();
+    let contents = contents.get(&needed_lsns).await?;
     // A gate that nobody gave a reason for has no content at its end.
-    let contents = wanted.iter().zip(contents).filter_map(|(lsn, content)| Some((*lsn, content?)));
-    engine.admit_content(contents).map_err(|(lsn, source)| OpenError::Content { lsn, problem: source.to_string() })
+    let contents = needed_lsns.iter().zip(contents).filter_map(|(lsn, content)| Some((*lsn, content?)));
+    engine.admit_content(contents).map_err(|(lsn, source)| OwnerOpenError::Content { lsn, problem: source.to_string() })
 }
 
-impl Handle {
+impl OwnerHandle {
     /// Opens a log: takes it over, replays it, settles what the last process left, and starts what is owed. The owner before
     /// is fenced: it ends with its next append, and releases nothing of that.
     ///
     /// # Errors
     /// [`OpenError`], with no record added.
-    pub async fn open(log: AnyLog, options: Options) -> Result<Self, OpenError> {
-        Self::open_to(log, options, Start::AtOnce).await
+    pub async fn open(log: AnyLog, options: OwnerOptions) -> Result<Self, OwnerOpenError> {
+        Self::open_to(log, options, StartMode::AtOnce).await
     }
 
     /// Opens a log as [`Handle::open`] does, and starts nothing of what is owed before [`Handle::start_work`] is called. A
@@ -166,44 +166,47 @@ impl Handle {
     ///
     /// # Errors
     /// [`OpenError`], with no record added.
-    pub async fn open_held(log: AnyLog, options: Options) -> Result<Self, OpenError> {
-        Self::open_to(log, options, Start::WhenCalled).await
+    pub async fn open_held(log: AnyLog, options: OwnerOptions) -> Result<Self, OwnerOpenError> {
+        Self::open_to(log, options, StartMode::WhenCalled).await
     }
 
-    async fn open_to(log: AnyLog, options: Options, start: Start) -> Result<Self, OpenError> {
-        let contents = Contents::new(log.clone());
+    async fn open_to(log: AnyLog, options: OwnerOptions, start: StartMode) -> Result<Self, OwnerOpenError> {
+        let contents = ContentCache::new(log.clone());
         // Before anything is read: no other owner can add to it from then on.
         let epoch = log.take_over(Partition::ZERO).await?;
         let (mut engine, snapshot) = replay_behind(&log, options.rules.clone()).await?;
-        admit(&mut engine, &contents).await?;
+        admit_contents(&mut engine, &contents).await?;
         let clock = options.clock.clone().not_before(engine.state().last_fact_at());
         let durable = engine.state().head_lsn();
-        let options = Options { clock, ..options };
+        let options = OwnerOptions { clock, ..options };
 
         let mut recorded: Vec<RecordedFact> = Vec::new();
         for command in [Command::UseRules(Box::new(options.rules.clone())), Command::Recover(options.resume)] {
-            let mut context = options.context();
+            let mut context = options.engine_context();
             recorded.extend(engine.handle_command(command, &mut context)?.0);
         }
         let handle = Self {
             inbox: Arc::default(),
-            ring: Arc::new(Ring::new(log.clone(), contents.clone())),
+            ring: Arc::new(ReleaseRing::new(log.clone(), contents.clone())),
             contents,
             log,
-            is_held: Arc::new(AtomicBool::new(start == Start::WhenCalled)),
+            is_held: Arc::new(AtomicBool::new(start == StartMode::WhenCalled)),
             task: Arc::default(),
-            meters: Arc::new(Meters::new()),
+            meters: Arc::new(RuntimeMetrics::new()),
         };
-        let mut owner = Owner::new(engine, Position { epoch, durable, snapshot }, options, &handle);
+        let mut owner = LogOwner::new(engine, LogPosition { epoch, durable, snapshot }, options, &handle);
         owner.record_recovery(recorded).await?;
         *handle.task.lock().await = Some(tokio::spawn(owner.run()));
         Ok(handle)
     }
 }
 
-impl Options {
-    pub(super) fn context(&self) -> countersign_core::engine::DecisionContext {
+impl OwnerOptions {
+    pub(super) fn engine_context(&self) -> countersign_core::engine::DecisionContext {
         let now: Millis = self.clock.now();
-        countersign_core::engine::DecisionContext { now, fresh: countersign_core::id::IdGenerator::new((self.dice)()) }
+        countersign_core::engine::DecisionContext {
+            now,
+            fresh: countersign_core::id::IdGenerator::new((self.entropy)()),
+        }
     }
 }

@@ -8,7 +8,7 @@ use countersign_core::{
 };
 use countersign_store::{self as store, AnyLog, Log as _, Partition};
 
-use crate::inbox::{Item, Source, Waiting};
+use crate::inbox::{CommandSource, InboxItem, QueuedItem};
 
 /// How long it waits before it reads again what could not be read.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -16,24 +16,24 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const PAGE: usize = 4096;
 
 /// Items by what they wait for, in the order in which they came.
-pub(super) struct Parked {
+pub(super) struct ParkedItems {
     log: AnyLog,
     /// Where what was fetched comes in.
-    back: Source,
-    by_scope: BTreeMap<ResidencyScope, Vec<Waiting>>,
+    back: CommandSource,
+    by_scope: BTreeMap<ResidencyScope, Vec<QueuedItem>>,
 }
 
-impl Parked {
-    pub(super) fn new(log: AnyLog, back: Source) -> Self {
+impl ParkedItems {
+    pub(super) fn new(log: AnyLog, back: CommandSource) -> Self {
         Self { log, back, by_scope: BTreeMap::new() }
     }
 
     /// Holds an item back that needs what is not at hand, and has it fetched. Gives back an item that need not wait.
-    pub(super) fn hold(&mut self, engine: &Engine, waiting: Waiting) -> Option<Waiting> {
+    pub(super) fn park_item(&mut self, engine: &Engine, waiting: QueuedItem) -> Option<QueuedItem> {
         let needed = match &waiting.item {
-            Item::Command(command, _) => engine.scope_of(command),
-            Item::Read(scope, _) => scope.clone(),
-            Item::Live(_) | Item::Fetched(..) => None,
+            InboxItem::Command(command, _) => engine.scope_of(command),
+            InboxItem::Read(scope, _) => scope.clone(),
+            InboxItem::Live(_) | InboxItem::Fetched(..) => None,
         };
         let Some(scope) = needed else { return Some(waiting) };
         // Nothing overtakes what waits already, even if a replay brought it to hand meanwhile.
@@ -45,22 +45,22 @@ impl Parked {
             return Some(waiting);
         }
         self.by_scope.insert(scope.clone(), vec![waiting]);
-        self.fetch(scope, Duration::ZERO);
+        self.fetch_scope(scope, Duration::ZERO);
         None
     }
 
     /// Holds items on that nobody can be told about, and has what they need fetched once more after a while.
-    pub(super) fn hold_on(&mut self, scope: &ResidencyScope, waiting: Vec<Waiting>) {
+    pub(super) fn park_again(&mut self, scope: &ResidencyScope, waiting: Vec<QueuedItem>) {
         self.by_scope.insert(scope.clone(), waiting);
-        self.fetch(scope.clone(), AGAIN_AFTER);
+        self.fetch_scope(scope.clone(), AGAIN_AFTER);
     }
 
-    fn fetch(&self, scope: ResidencyScope, after: Duration) {
+    fn fetch_scope(&self, scope: ResidencyScope, after: Duration) {
         let (log, back) = (self.log.clone(), self.back.clone());
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            let records = read(&log, &scope).await;
-            back.put(Item::Fetched(scope, records)).await;
+            let records = read_scope_records(&log, &scope).await;
+            back.enqueue_item(InboxItem::Fetched(scope, records)).await;
         });
     }
 
@@ -70,26 +70,29 @@ impl Parked {
     }
 
     /// What waited for `scope`.
-    pub(super) fn release(&mut self, scope: &ResidencyScope) -> Vec<Waiting> {
+    pub(super) fn release_scope(&mut self, scope: &ResidencyScope) -> Vec<QueuedItem> {
         self.by_scope.remove(scope).unwrap_or_default()
     }
 }
 
 /// Everything that the log says of `scope`.
-pub(super) async fn read(log: &AnyLog, scope: &ResidencyScope) -> Result<Vec<(Event, FactMeta)>, Arc<str>> {
+pub(super) async fn read_scope_records(
+    log: &AnyLog,
+    scope: &ResidencyScope,
+) -> Result<Vec<(Event, FactMeta)>, Arc<str>> {
     let key;
-    let wanted = match scope {
-        ResidencyScope::Session(session) => store::Scope::Session(session),
+    let read_scope = match scope {
+        ResidencyScope::Session(session) => store::ReadScope::Session(session),
         ResidencyScope::Gate(gate) => {
             key = gate.to_string();
-            store::Scope::Key(&key)
+            store::ReadScope::Key(&key)
         }
     };
     let mut records = Vec::new();
     let mut after = Lsn(0);
     loop {
         let page = log
-            .read_scope(Partition::ZERO, wanted, after, PAGE)
+            .read_scope(Partition::ZERO, read_scope, after, PAGE)
             .await
             .map_err(|error| Arc::<str>::from(error.to_string()))?;
         let is_last = page.len() < PAGE;

@@ -4,7 +4,7 @@ use countersign_core::{
     engine::{Event, RecordedFact},
     run, session,
 };
-use countersign_store::{FACTS_LIMIT, Record};
+use countersign_store::{FACTS_LIMIT, LogRecord};
 
 /// Whether the log would refuse it.
 pub(super) fn is_too_large(recorded: &RecordedFact) -> bool {
@@ -13,7 +13,7 @@ pub(super) fn is_too_large(recorded: &RecordedFact) -> bool {
 
 /// The record of a fact. Facts about a gate can be found by its id, and so can the beginning of a run: where it began, and
 /// before that where it was promised.
-pub fn record(recorded: &RecordedFact) -> Record {
+pub fn encode_record(recorded: &RecordedFact) -> LogRecord {
     let (kind, version, facts) = recorded.fact.event.encode();
     let key = match &recorded.fact.event {
         Event::Gate(event) => Some(event.gate().to_string().into()),
@@ -31,7 +31,7 @@ pub fn record(recorded: &RecordedFact) -> Record {
         | Event::Unattended(_)
         | Event::Schedule(_) => None,
     };
-    Record {
+    LogRecord {
         at: recorded.meta.at,
         session: recorded.meta.session.clone(),
         key,

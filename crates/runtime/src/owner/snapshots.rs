@@ -32,7 +32,7 @@ const WORTH: u64 = 2_048;
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Says when the next one is due.
-pub(super) struct Snapshots {
+pub(super) struct SnapshotScheduler {
     log: AnyLog,
     /// How long a session rests before it is left to the log.
     idle: Option<Duration>,
@@ -40,33 +40,33 @@ pub(super) struct Snapshots {
     last: Lsn,
     /// When the last one was begun.
     begun: Option<Instant>,
-    maker: Option<Sender<Job>>,
+    maker: Option<Sender<SnapshotJob>>,
     writing: Option<oneshot::Receiver<()>>,
 }
 
 /// One snapshot to be made, and who wants to know when it is.
-struct Job {
+struct SnapshotJob {
     log: AnyLog,
     rules: ActiveRules,
     idle: Option<Duration>,
     done: oneshot::Sender<()>,
 }
 
-impl Snapshots {
+impl SnapshotScheduler {
     pub(super) fn new(log: AnyLog, idle: Option<Duration>, last: Lsn) -> Self {
         Self { log, idle, last, begun: None, maker: None, writing: None }
     }
 
     /// Has one made if enough was recorded since the last, beside the owner.
-    pub(super) fn follow(&mut self, engine: &Engine, durable: Lsn) {
+    pub(super) fn start_if_due(&mut self, engine: &Engine, durable: Lsn) {
         if durable.0 < self.last.0 + EVERY || self.is_writing() || !self.is_time(durable) {
             return;
         }
         self.last = durable;
         self.begun = Some(Instant::now());
         let (done, writing) = oneshot::channel();
-        let job = Job { log: self.log.clone(), rules: engine.rules().clone(), idle: self.idle, done };
-        let maker = match self.maker.take().map_or_else(begin, Ok) {
+        let job = SnapshotJob { log: self.log.clone(), rules: engine.rules().clone(), idle: self.idle, done };
+        let maker = match self.maker.take().map_or_else(spawn_maker, Ok) {
             Ok(maker) => maker,
             Err(error) => return warn!(%error, "no snapshot: its thread cannot be started"),
         };
@@ -89,18 +89,18 @@ impl Snapshots {
     }
 
     /// Writes one at a clean end, if it saves a restart some work.
-    pub(super) async fn last(&mut self, engine: &Engine, durable: Lsn) {
+    pub(super) async fn write_last(&mut self, engine: &Engine, durable: Lsn) {
         if let Some(writing) = self.writing.take() {
             let _ = writing.await;
         }
         if durable.0 >= self.last.0 + WORTH && engine.state().head_lsn() == durable {
-            save(&self.log, engine).await;
+            save_snapshot(&self.log, engine).await;
         }
     }
 }
 
 /// An engine with the log's snapshot, if it has one that this version can use.
-pub(super) async fn load(log: &AnyLog, rules: &ActiveRules) -> Option<Engine> {
+pub(super) async fn load_engine(log: &AnyLog, rules: &ActiveRules) -> Option<Engine> {
     let snapshot = match log.load_snapshot(Partition::ZERO, SNAPSHOT_VERSION).await {
         Ok(snapshot) => snapshot?,
         Err(error) => {
@@ -116,16 +116,16 @@ pub(super) async fn load(log: &AnyLog, rules: &ActiveRules) -> Option<Engine> {
 ///
 /// Each takes as much memory as the state and gives it back. What a heap has given out once it keeps, and each thread has one
 /// of its own: made on threads that do other things too, snapshots would leave all of those heaps as large as the state.
-fn begin() -> std::io::Result<Sender<Job>> {
+fn spawn_maker() -> std::io::Result<Sender<SnapshotJob>> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_time()
         .max_blocking_threads(1)
         .thread_keep_alive(KEPT)
         .thread_name("snapshot-reader")
         .build()?;
-    let (maker, jobs): (_, Receiver<Job>) = channel();
+    let (maker, jobs): (_, Receiver<SnapshotJob>) = channel();
     thread::Builder::new().name("snapshots".to_owned()).spawn(move || {
-        while let Ok(Job { log, rules, idle, done }) = jobs.recv() {
+        while let Ok(SnapshotJob { log, rules, idle, done }) = jobs.recv() {
             runtime.block_on(write_behind(log, rules, idle));
             // Nobody has to wait for it.
             let _ = done.send(());
@@ -136,21 +136,21 @@ fn begin() -> std::io::Result<Sender<Job>> {
 
 /// Makes the state again from the log, away from the owner, and saves it.
 async fn write_behind(log: AnyLog, rules: ActiveRules, idle: Option<Duration>) {
-    match open::replay(&log, rules).await {
+    match open::replay_log(&log, rules).await {
         Ok(mut engine) => {
             // A replay lets go of nothing, and everything that ever was would be in every snapshot from then on.
             let now = engine.state().last_fact_at();
             engine.evict_idle(now, idle);
-            save(&log, &engine).await;
+            save_snapshot(&log, &engine).await;
         }
         Err(error) => warn!(%error, "no snapshot: the log cannot be replayed"),
     }
 }
 
-async fn save(log: &AnyLog, engine: &Engine) {
+async fn save_snapshot(log: &AnyLog, engine: &Engine) {
     let head = engine.state().head_lsn();
     let before = Lsn(head.0.saturating_sub(1));
-    let last = match log.read(Partition::ZERO, before, 1).await {
+    let last = match log.read_records(Partition::ZERO, before, 1).await {
         Ok(page) => page.into_iter().next(),
         Err(error) => return warn!(%error, "no snapshot: its record cannot be read"),
     };
@@ -204,9 +204,9 @@ mod tests {
         }
         let log = AnyLog::from(MemoryLog::new());
         let epoch = log.take_over(Partition::ZERO).await.unwrap();
-        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
+        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(encode_record).collect())).await.unwrap();
         write_behind(log.clone(), rules(), Some(Duration::from_secs(600))).await;
-        let saved = load(&log, &rules()).await.expect("it was saved");
+        let saved = load_engine(&log, &rules()).await.expect("it was saved");
         let sessions: Vec<&str> = saved.state().sessions().map(|session| session.id().as_str()).collect();
         assert_eq!(sessions, ["works"]);
     }
@@ -214,19 +214,19 @@ mod tests {
     /// What has said once that it is made says nothing any more, and whoever waits for it breaks off.
     #[tokio::test]
     async fn the_end_does_not_wait_for_one_that_is_made_already() {
-        let mut snapshots = Snapshots::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
+        let mut snapshots = SnapshotScheduler::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
         let (done, writing) = oneshot::channel();
         snapshots.writing = Some(writing);
         assert!(snapshots.is_writing());
         done.send(()).unwrap();
         assert!(!snapshots.is_writing());
-        snapshots.last(&Engine::new(rules()), Lsn(0)).await;
+        snapshots.write_last(&Engine::new(rules()), Lsn(0)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn snapshots_are_a_minute_apart_or_many_records() {
         let engine = Engine::new(rules());
-        let mut snapshots = Snapshots::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
+        let mut snapshots = SnapshotScheduler::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
         let mut head = 0;
         for (records, seconds, is_made) in [
             (EVERY - 1, 0, false),
@@ -240,7 +240,7 @@ mod tests {
         ] {
             head += records;
             tokio::time::advance(Duration::from_secs(seconds)).await;
-            snapshots.follow(&engine, Lsn(head));
+            snapshots.start_if_due(&engine, Lsn(head));
             let made = snapshots.writing.take();
             assert_eq!(made.is_some(), is_made, "record {head}");
             if let Some(made) = made {
@@ -252,14 +252,14 @@ mod tests {
     #[tokio::test]
     async fn a_snapshot_is_followed_by_no_other_while_it_is_made() {
         let engine = Engine::new(rules());
-        let mut snapshots = Snapshots::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
+        let mut snapshots = SnapshotScheduler::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
         let (done, writing) = oneshot::channel();
         snapshots.writing = Some(writing);
-        snapshots.follow(&engine, Lsn(MANY));
+        snapshots.start_if_due(&engine, Lsn(MANY));
         assert_eq!(snapshots.last, Lsn(0));
         drop(done);
-        snapshots.follow(&engine, Lsn(MANY));
+        snapshots.start_if_due(&engine, Lsn(MANY));
         assert_eq!(snapshots.last, Lsn(MANY));
-        snapshots.last(&engine, Lsn(MANY)).await;
+        snapshots.write_last(&engine, Lsn(MANY)).await;
     }
 }

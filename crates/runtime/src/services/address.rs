@@ -42,14 +42,14 @@ pub enum DotSegment {
 
 /// Scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Origin {
+pub(super) struct UrlOrigin {
     pub(super) encrypted: bool,
     pub(super) host: Host,
     pub(super) port: u16,
 }
 
-impl Origin {
-    pub(super) fn of(url: &Url) -> Option<Self> {
+impl UrlOrigin {
+    pub(super) fn from_url(url: &Url) -> Option<Self> {
         let encrypted = match url.scheme() {
             "http" => false,
             "https" => true,
@@ -66,7 +66,7 @@ impl Origin {
         }
     }
 
-    pub(super) fn url(&self, target: &str) -> Option<Url> {
+    pub(super) fn url_for(&self, target: &str) -> Option<Url> {
         let scheme = if self.encrypted { "https" } else { "http" };
         Url::parse(&format!("{scheme}://{}{target}", self.authority())).ok()
     }
@@ -74,18 +74,18 @@ impl Origin {
 
 /// A base address.
 #[derive(Clone, Debug)]
-pub(super) struct Base {
-    pub(super) origin: Origin,
+pub(super) struct BaseUrl {
+    pub(super) origin: UrlOrigin,
     /// Without a slash at its end.
     pub(super) path: String,
 }
 
-impl Base {
+impl BaseUrl {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let url = Url::parse(text.trim()).ok()?;
         let plain =
             url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
-        let origin = Origin::of(&url).filter(|_| plain)?;
+        let origin = UrlOrigin::from_url(&url).filter(|_| plain)?;
         Some(Self { origin, path: url.path().trim_end_matches('/').to_owned() })
     }
 }
@@ -96,7 +96,7 @@ impl Base {
 ///
 /// # Errors
 /// [`DotSegment`] if a segment of the path reads as `.` or `..`, however it is encoded.
-pub(super) fn target(base: &str, template: &str, arguments: &Map<String, Value>) -> Result<String, DotSegment> {
+pub(super) fn request_target(base: &str, template: &str, arguments: &Map<String, Value>) -> Result<String, DotSegment> {
     let (path, query) = match template.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (template, None),
@@ -105,33 +105,33 @@ pub(super) fn target(base: &str, template: &str, arguments: &Map<String, Value>)
     if !path.is_empty() && !path.starts_with('/') {
         target.push('/');
     }
-    target.push_str(&fill(path, arguments));
+    target.push_str(&fill_template(path, arguments));
     if target.is_empty() {
         target.push('/');
     }
-    if target.split('/').any(moves) {
-        return Err(blamed(path, arguments).map_or(DotSegment::Template, DotSegment::Argument));
+    if target.split('/').any(is_dot_segment) {
+        return Err(offending_argument(path, arguments).map_or(DotSegment::Template, DotSegment::Argument));
     }
     if let Some(query) = query {
         target.push('?');
-        target.push_str(&fill(query, arguments));
+        target.push_str(&fill_template(query, arguments));
     }
     Ok(target)
 }
 
 /// Encodes `text` as one value.
-pub(super) fn encode(text: &str) -> String {
+pub(super) fn encode_value(text: &str) -> String {
     utf8_percent_encode(text, VALUE).to_string()
 }
 
-fn fill(template: &str, arguments: &Map<String, Value>) -> String {
+fn fill_template(template: &str, arguments: &Map<String, Value>) -> String {
     let mut text = String::new();
-    for part in parts(template) {
+    for part in template_parts(template) {
         match part {
-            Part::Said(said) => text.extend(utf8_percent_encode(said, TEMPLATE)),
-            Part::Argument(name) => {
+            TemplatePart::Literal(literal) => text.extend(utf8_percent_encode(literal, TEMPLATE)),
+            TemplatePart::Argument(name) => {
                 if let Some(value) = arguments.get(name) {
-                    text.push_str(&encode(&text_of(value)));
+                    text.push_str(&encode_value(&text_of(value)));
                 }
             }
         }
@@ -151,32 +151,32 @@ pub(super) fn with_query(mut target: String, names: &[String], arguments: &Map<S
         };
         for value in values {
             let joint = if target.contains('?') { '&' } else { '?' };
-            target.push_str(&format!("{joint}{}={}", encode(name), encode(&value)));
+            target.push_str(&format!("{joint}{}={}", encode_value(name), encode_value(&value)));
         }
     }
     target
 }
 
-enum Part<'a> {
-    Said(&'a str),
+enum TemplatePart<'a> {
+    Literal(&'a str),
     Argument(&'a str),
 }
 
-fn parts(template: &str) -> Vec<Part<'_>> {
+fn template_parts(template: &str) -> Vec<TemplatePart<'_>> {
     let mut parts = Vec::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, behind)) = after.split_once('}') else { break };
-        parts.push(Part::Said(before));
-        parts.push(Part::Argument(name));
+        parts.push(TemplatePart::Literal(before));
+        parts.push(TemplatePart::Argument(name));
         rest = behind;
     }
-    parts.push(Part::Said(rest));
+    parts.push(TemplatePart::Literal(rest));
     parts
 }
 
 /// Whether somebody on the way could read `segment` as one or more that move: `..`, `%2e%2E`, `%252e.`, `..;a`, `..%2fx`, `..%5Cx`.
-fn moves(segment: &str) -> bool {
+fn is_dot_segment(segment: &str) -> bool {
     let mut text = segment.to_owned();
     for _ in 0..LAYERS {
         let found = text.split(['/', '\\']).any(|part| matches!(part.split(';').next(), Some("." | "..")));
@@ -193,11 +193,11 @@ fn moves(segment: &str) -> bool {
     true
 }
 
-fn blamed(path: &str, arguments: &Map<String, Value>) -> Option<String> {
+fn offending_argument(path: &str, arguments: &Map<String, Value>) -> Option<String> {
     let suspicious = |name: &&str| arguments.get(*name).is_some_and(|value| text_of(value).contains(['.', '%']));
-    let named = parts(path).into_iter().filter_map(|part| match part {
-        Part::Argument(name) => Some(name),
-        Part::Said(_) => None,
+    let named = template_parts(path).into_iter().filter_map(|part| match part {
+        TemplatePart::Argument(name) => Some(name),
+        TemplatePart::Literal(_) => None,
     });
     let named: BTreeSet<&str> = named.collect();
     named.iter().find(|name| suspicious(name)).map(|name| (*name).to_owned())

@@ -4,23 +4,23 @@ use countersign_core::policy::signature::text_of;
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{Hiding, Outcome, Service};
+use super::{Redactions, ServiceCallOutcome, ServiceDefinition};
 
 /// The most characters of a service's own words that are handed on as an error.
 pub(super) const EXCERPT: usize = 1_000;
 
 /// An answer with as much of its body as was asked for.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ServiceResponse {
     pub(super) status: StatusCode,
     pub(super) form: Option<String>,
     pub(super) body: Vec<u8>,
-    pub(super) size: Size,
+    pub(super) size: BodySize,
 }
 
 /// Whether the body is all there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum BodySize {
     Whole,
     /// It is larger than the limit in bytes, and announced itself as so large, if it did.
     TooLarge {
@@ -30,48 +30,50 @@ pub(super) enum Size {
 }
 
 /// Reads `answer` as its service's configuration has it, for a call with these arguments whose answer is put under `wrap`.
-pub(super) fn outcome(
-    service: &Service,
-    hiding: Hiding<'_>,
+pub(super) fn response_outcome(
+    service: &ServiceDefinition,
+    hiding: Redactions<'_>,
     (wrap, arguments): (Option<&str>, &Map<String, Value>),
-    answer: Answer,
-) -> Outcome {
+    answer: ServiceResponse,
+) -> ServiceCallOutcome {
     let status = answer.status.as_u16();
     if !answer.status.is_success() {
-        let body = shown(&hiding.hide(&String::from_utf8_lossy(&answer.body)), EXCERPT);
-        return Outcome::Failed { text: hiding.hide(&mapped(service, answer.status, &body, arguments)) };
+        let body = printable_excerpt(&hiding.redact_text(&String::from_utf8_lossy(&answer.body)), EXCERPT);
+        return ServiceCallOutcome::Failed {
+            text: hiding.redact_text(&error_text(service, answer.status, &body, arguments)),
+        };
     }
-    if let Size::TooLarge { limit, announced } = answer.size {
+    if let BodySize::TooLarge { limit, announced } = answer.size {
         let size = announced.map_or_else(|| format!("more than {limit} bytes"), |bytes| format!("{bytes} bytes"));
         let text =
             format!("Response too large ({size}): {} answered {status}, the limit is {limit} bytes", service.name);
-        return Outcome::Failed { text };
+        return ServiceCallOutcome::Failed { text };
     }
-    match value(&answer) {
+    match decode_body(&answer) {
         Ok(mut value) => {
-            hiding.hide_in(&mut value);
-            Outcome::Done(match wrap {
+            hiding.redact_value(&mut value);
+            ServiceCallOutcome::Done(match wrap {
                 Some(name) => Value::Object(Map::from_iter([(name.to_owned(), value)])),
                 None => value,
             })
         }
-        Err(Unreadable::Broken) => Outcome::InDoubt {
+        Err(UnreadableBody::Broken) => ServiceCallOutcome::InDoubt {
             text: format!("Outcome unknown: {} answered {status}, but its JSON is cut or malformed", service.name),
         },
-        Err(Unreadable::Foreign) => {
-            let form = hiding.hide(&shown(answer.form.as_deref().unwrap_or("no content type"), 100));
+        Err(UnreadableBody::Foreign) => {
+            let form = hiding.redact_text(&printable_excerpt(answer.form.as_deref().unwrap_or("no content type"), 100));
             let text = format!("{} answered {status} with neither JSON nor text ({form})", service.name);
-            Outcome::Failed { text }
+            ServiceCallOutcome::Failed { text }
         }
     }
 }
 
-enum Unreadable {
+enum UnreadableBody {
     Broken,
     Foreign,
 }
 
-fn value(answer: &Answer) -> Result<Value, Unreadable> {
+fn decode_body(answer: &ServiceResponse) -> Result<Value, UnreadableBody> {
     let body = answer.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&answer.body);
     if body.trim_ascii().is_empty() && !is_text(answer.form.as_deref()) || body.is_empty() {
         return Ok(Value::Null);
@@ -81,29 +83,29 @@ fn value(answer: &Answer) -> Result<Value, Unreadable> {
     }
     match (serde_json::from_slice(body), std::str::from_utf8(body)) {
         (Ok(value), _) => Ok(value),
-        (Err(_), _) if is_json(answer.form.as_deref()) => Err(Unreadable::Broken),
+        (Err(_), _) if is_json(answer.form.as_deref()) => Err(UnreadableBody::Broken),
         (Err(_), Ok(text)) => Ok(Value::String(text.to_owned())),
-        (Err(_), Err(_)) => Err(Unreadable::Foreign),
+        (Err(_), Err(_)) => Err(UnreadableBody::Foreign),
     }
 }
 
-fn essence(form: Option<&str>) -> String {
+fn media_type(form: Option<&str>) -> String {
     form.and_then(|form| form.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 fn is_text(form: Option<&str>) -> bool {
-    let essence = essence(form);
+    let essence = media_type(form);
     essence.starts_with("text/") && essence != "text/json"
 }
 
 fn is_json(form: Option<&str>) -> bool {
-    let essence = essence(form);
+    let essence = media_type(form);
     essence == "application/json" || essence == "text/json" || essence.ends_with("+json")
 }
 
-fn mapped(service: &Service, status: StatusCode, body: &str, arguments: &Map<String, Value>) -> String {
+fn error_text(service: &ServiceDefinition, status: StatusCode, body: &str, arguments: &Map<String, Value>) -> String {
     let code = status.as_u16();
-    let fill = |template: &String| fill(template, code, body, arguments);
+    let fill = |template: &String| fill_error_template(template, code, body, arguments);
     if let Some(text) = service.errors.iter().filter(|(of, _)| *of == code).find_map(|(_, template)| fill(template)) {
         return text;
     }
@@ -116,7 +118,7 @@ fn mapped(service: &Service, status: StatusCode, body: &str, arguments: &Map<Str
 }
 
 /// Fills everything in at one pass: a body that says `{status}` is no template. None if an argument that is named is not there.
-fn fill(template: &str, status: u16, body: &str, arguments: &Map<String, Value>) -> Option<String> {
+fn fill_error_template(template: &str, status: u16, body: &str, arguments: &Map<String, Value>) -> Option<String> {
     let mut text = String::new();
     let mut rest = template;
     while let Some((before, behind)) = rest.split_once('{') {
@@ -129,7 +131,7 @@ fn fill(template: &str, status: u16, body: &str, arguments: &Map<String, Value>)
         match (name, name.strip_prefix("args.")) {
             ("status", _) => text.push_str(&status.to_string()),
             ("body", _) => text.push_str(body),
-            (_, Some(argument)) => text.push_str(&shown(&text_of(arguments.get(argument)?), EXCERPT)),
+            (_, Some(argument)) => text.push_str(&printable_excerpt(&text_of(arguments.get(argument)?), EXCERPT)),
             _ => {
                 text.push('{');
                 rest = behind;
@@ -143,7 +145,7 @@ fn fill(template: &str, status: u16, body: &str, arguments: &Map<String, Value>)
 }
 
 /// `text` on one line, of at most `most` characters and a mark, with nothing in it that a terminal or a card would obey.
-pub(super) fn shown(text: &str, most: usize) -> String {
+pub(super) fn printable_excerpt(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for (count, c) in text.trim().chars().enumerate() {
         if count >= most {

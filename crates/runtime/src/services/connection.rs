@@ -26,31 +26,31 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 use url::Host;
 
-use super::{address::Origin, tls::Tls};
+use super::{address::UrlOrigin, tls::LazyTlsConnector};
 
 /// How long connecting may take, all addresses and TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes of a request that a connection took for the wire, over its whole life.
-pub(super) type Taken = Arc<AtomicU64>;
+pub(super) type BytesSent = Arc<AtomicU64>;
 
-pub(super) struct Connection {
+pub(super) struct HttpConnection {
     sender: http1::SendRequest<Full<Bytes>>,
-    driver: Driver,
-    taken: Taken,
+    driver: ConnectionDriver,
+    taken: BytesSent,
 }
 
-impl Connection {
+impl HttpConnection {
     /// # Errors
     /// Why there is no connection. No byte of a request has left then.
-    pub(super) async fn open(origin: &Origin, tls: &Tls, limit: Duration) -> Result<Self, String> {
+    pub(super) async fn open(origin: &UrlOrigin, tls: &LazyTlsConnector, limit: Duration) -> Result<Self, String> {
         let limit = limit.min(CONNECT_LIMIT);
-        let opened = tokio::time::timeout(limit, Self::connect(origin, tls, limit)).await;
+        let opened = tokio::time::timeout(limit, Self::connect_stream(origin, tls, limit)).await;
         opened.unwrap_or_else(|_| Err(format!("no connection within {limit:?}")))
     }
 
-    async fn connect(origin: &Origin, tls: &Tls, limit: Duration) -> Result<Self, String> {
-        let stream = reach(origin, limit).await.map_err(|error| error.to_string())?;
+    async fn connect_stream(origin: &UrlOrigin, tls: &LazyTlsConnector, limit: Duration) -> Result<Self, String> {
+        let stream = connect_tcp(origin, limit).await.map_err(|error| error.to_string())?;
         let _ = stream.set_nodelay(true);
         let stream = if origin.encrypted {
             let name = match &origin.host {
@@ -60,31 +60,34 @@ impl Connection {
             };
             let connector = tls.connector().await?;
             let stream = connector.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?;
-            Stream::Encrypted(Box::new(stream))
+            MaybeTlsStream::Encrypted(Box::new(stream))
         } else {
-            Stream::Plain(stream)
+            MaybeTlsStream::Plain(stream)
         };
-        let taken = Taken::default();
-        let wire = Wire { stream, taken: Arc::clone(&taken) };
+        let taken = BytesSent::default();
+        let wire = CountingStream { stream, taken: Arc::clone(&taken) };
         let (sender, driver) = http1::handshake(TokioIo::new(wire)).await.map_err(|error| error.to_string())?;
-        Ok(Self { sender, driver: Driver { connection: Box::pin(driver), ended: false }, taken })
+        Ok(Self { sender, driver: ConnectionDriver { connection: Box::pin(driver), ended: false }, taken })
     }
 
     /// The count that tells whether a request has left.
-    pub(super) fn taken(&self) -> Taken {
+    pub(super) fn bytes_sent(&self) -> BytesSent {
         Arc::clone(&self.taken)
     }
 
-    pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error> {
-        self.driver.drive(self.sender.ready()).await?;
+    pub(super) async fn send_request(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        self.driver.drive_until(self.sender.ready()).await?;
         let answer = self.sender.send_request(request);
-        self.driver.drive(answer).await
+        self.driver.drive_until(answer).await
     }
 
     /// The next bytes of `body`, or none at its end.
     pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
         loop {
-            match self.driver.drive(body.frame()).await? {
+            match self.driver.drive_until(body.frame()).await? {
                 Err(error) => return Some(Err(error)),
                 Ok(frame) => {
                     // Trailers are passed over.
@@ -109,18 +112,18 @@ pub(super) fn is_over(body: &Incoming) -> bool {
     body.is_end_stream()
 }
 
-struct Driver {
-    connection: Pin<Box<http1::Connection<TokioIo<Wire>, Full<Bytes>>>>,
+struct ConnectionDriver {
+    connection: Pin<Box<http1::Connection<TokioIo<CountingStream>, Full<Bytes>>>>,
     ended: bool,
 }
 
-impl Driver {
+impl ConnectionDriver {
     fn poll(&mut self, context: &mut Context<'_>) {
         // Its error reaches the request or the body as well.
         self.ended = self.ended || self.connection.as_mut().poll(context).is_ready();
     }
 
-    async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
+    async fn drive_until<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         std::future::poll_fn(|context| {
             if let Poll::Ready(end) = work.as_mut().poll(context) {
@@ -134,7 +137,7 @@ impl Driver {
 }
 
 /// Tries the host's addresses one after the other, each for its share of what is left of `limit`.
-async fn reach(origin: &Origin, limit: Duration) -> io::Result<TcpStream> {
+async fn connect_tcp(origin: &UrlOrigin, limit: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<_> = match &origin.host {
         Host::Domain(name) => lookup_host((name.as_str(), origin.port)).await?.collect(),
         Host::Ipv4(address) => vec![(*address, origin.port).into()],
@@ -152,30 +155,30 @@ async fn reach(origin: &Origin, limit: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-enum Stream {
+enum MaybeTlsStream {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
-struct Wire {
-    stream: Stream,
-    taken: Taken,
+struct CountingStream {
+    stream: MaybeTlsStream,
+    taken: BytesSent,
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for CountingStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buf),
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            MaybeTlsStream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for CountingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let taken = Arc::clone(&self.taken);
         match &mut self.stream {
-            Stream::Plain(stream) => {
+            MaybeTlsStream::Plain(stream) => {
                 let written = Pin::new(stream).poll_write(cx, buf);
                 if let Poll::Ready(Ok(bytes)) = &written {
                     taken.fetch_add(u64::try_from(*bytes).unwrap_or(u64::MAX), Ordering::Release);
@@ -183,7 +186,7 @@ impl AsyncWrite for Wire {
                 written
             }
             // What fails here may have left before: only the attempt is known.
-            Stream::Encrypted(stream) => {
+            MaybeTlsStream::Encrypted(stream) => {
                 taken.fetch_add(u64::try_from(buf.len()).unwrap_or(u64::MAX), Ordering::Release);
                 Pin::new(stream).poll_write(cx, buf)
             }
@@ -192,15 +195,15 @@ impl AsyncWrite for Wire {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            MaybeTlsStream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            MaybeTlsStream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::Url;
 
-use super::{Auth, address::encode};
+use super::{ServiceAuth, address::encode_value};
 
 const HIDDEN: &str = "[hidden]";
 
@@ -32,22 +32,22 @@ pub enum BadCredentials {
     Parameter,
 }
 
-pub(super) struct Credentials {
+pub(super) struct ServiceCredentials {
     header: Option<(HeaderName, HeaderValue)>,
     query: Option<(String, SecretString)>,
     /// Over every form in which a service could read them back to us.
     veil: Redactor,
 }
 
-impl Credentials {
-    pub(super) fn new(auth: &Auth) -> Result<Self, BadCredentials> {
+impl ServiceCredentials {
+    pub(super) fn new(auth: &ServiceAuth) -> Result<Self, BadCredentials> {
         let (header, query, secrets) = match auth {
-            Auth::None => (None, None, Vec::new()),
-            Auth::Bearer(token) => {
+            ServiceAuth::None => (None, None, Vec::new()),
+            ServiceAuth::Bearer(token) => {
                 let token = token.expose_secret().trim();
-                (Some((AUTHORIZATION, value(&format!("Bearer {token}"))?)), None, vec![token.to_owned()])
+                (Some((AUTHORIZATION, header_value(&format!("Bearer {token}"))?)), None, vec![token.to_owned()])
             }
-            Auth::Header { name, token } => {
+            ServiceAuth::Header { name, token } => {
                 let refused = || BadCredentials::Name(name.clone());
                 let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
                 if RESERVED.contains(&key.as_str()) {
@@ -56,22 +56,22 @@ impl Credentials {
                 let token = token.expose_secret().trim();
                 let bare = token.split_once(' ').map(|(_, bare)| bare.trim().to_owned());
                 let secrets = std::iter::once(token.to_owned()).chain(bare).collect();
-                (Some((key, value(token)?)), None, secrets)
+                (Some((key, header_value(token)?)), None, secrets)
             }
-            Auth::Query { param, token } => {
+            ServiceAuth::Query { param, token } => {
                 if param.is_empty() {
                     return Err(BadCredentials::Parameter);
                 }
                 let token = token.expose_secret().trim().to_owned();
                 (None, Some((param.clone(), token.clone().into())), vec![token])
             }
-            Auth::Basic { user, password } => {
+            ServiceAuth::Basic { user, password } => {
                 if user.contains(':') {
                     return Err(BadCredentials::Colon);
                 }
                 let password = password.expose_secret();
                 let pair = BASE64_STANDARD.encode(format!("{user}:{password}"));
-                (Some((AUTHORIZATION, value(&format!("Basic {pair}"))?)), None, vec![password.to_owned(), pair])
+                (Some((AUTHORIZATION, header_value(&format!("Basic {pair}"))?)), None, vec![password.to_owned(), pair])
             }
         };
         Ok(Self { header, query, veil: Redactor::for_secrets(secrets.iter().map(String::as_str), HIDDEN) })
@@ -88,11 +88,11 @@ impl Credentials {
         let Some((param, token)) = &self.query else { return target.to_owned() };
         let target = self.without_parameter(target);
         let joint = if target.contains('?') { '&' } else { '?' };
-        format!("{target}{joint}{}={}", encode(param), encode(token.expose_secret()))
+        format!("{target}{joint}{}={}", encode_value(param), encode_value(token.expose_secret()))
     }
 
     /// `url` as another origin may see it, or none if it holds a credential that cannot be taken out.
-    pub(super) fn strip(&self, mut url: Url) -> Option<Url> {
+    pub(super) fn strip_url(&self, mut url: Url) -> Option<Url> {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         if let Some(query) = url.query() {
@@ -116,17 +116,17 @@ impl Credentials {
     }
 
     /// `text` without anything that is secret here.
-    pub(super) fn hide(&self, text: &str) -> String {
+    pub(super) fn redact_text(&self, text: &str) -> String {
         self.veil.redact_text(text).into_owned()
     }
 
     /// Hides in every text of `value`, names included.
-    pub(super) fn hide_in(&self, value: &mut Value) {
+    pub(super) fn redact_value(&self, value: &mut Value) {
         self.veil.redact_value(value);
     }
 }
 
-fn value(text: &str) -> Result<HeaderValue, BadCredentials> {
+fn header_value(text: &str) -> Result<HeaderValue, BadCredentials> {
     let mut value = HeaderValue::from_str(text).map_err(|_| BadCredentials::Value)?;
     value.set_sensitive(true);
     Ok(value)

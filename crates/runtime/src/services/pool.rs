@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{address::Origin, connection::Connection, tls::Tls};
+use super::{address::UrlOrigin, connection::HttpConnection, tls::LazyTlsConnector};
 
 /// Shorter than any server's usual patience: a request on a connection that is just being closed is in doubt.
 const IDLE_LIMIT: Duration = Duration::from_millis(1_500);
@@ -14,22 +14,22 @@ const IDLE_LIMIT: Duration = Duration::from_millis(1_500);
 const MOST: usize = 128;
 
 #[derive(Default)]
-pub(super) struct Pool {
-    pub(super) tls: Tls,
-    idle: Mutex<HashMap<Origin, Vec<Idle>>>,
+pub(super) struct ConnectionPool {
+    pub(super) tls: LazyTlsConnector,
+    idle: Mutex<HashMap<UrlOrigin, Vec<IdleConnection>>>,
 }
 
-struct Idle {
+struct IdleConnection {
     since: Instant,
-    connection: Connection,
+    connection: HttpConnection,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// The connection that has waited least, if one can still be used.
-    pub(super) fn take(&self, origin: &Origin) -> Option<Connection> {
+    pub(super) fn take_idle(&self, origin: &UrlOrigin) -> Option<HttpConnection> {
         let now = Instant::now();
         let mut idle = self.idle.lock();
-        sweep(&mut idle, now);
+        sweep_expired(&mut idle, now);
         let waiting = idle.get_mut(origin)?;
         while let Some(mut one) = waiting.pop() {
             if one.connection.is_usable() {
@@ -40,28 +40,28 @@ impl Pool {
     }
 
     /// Keeps `connection` for the next request, if it can be used for one.
-    pub(super) fn put(&self, origin: Origin, mut connection: Connection) {
+    pub(super) fn put_idle(&self, origin: UrlOrigin, mut connection: HttpConnection) {
         if !connection.is_usable() {
             return;
         }
         let since = Instant::now();
         let mut idle = self.idle.lock();
-        sweep(&mut idle, since);
+        sweep_expired(&mut idle, since);
         let waiting = idle.entry(origin).or_default();
         if waiting.len() < MOST {
-            waiting.push(Idle { since, connection });
+            waiting.push(IdleConnection { since, connection });
         }
     }
 }
 
-fn sweep(idle: &mut HashMap<Origin, Vec<Idle>>, now: Instant) {
+fn sweep_expired(idle: &mut HashMap<UrlOrigin, Vec<IdleConnection>>, now: Instant) {
     idle.retain(|_, waiting| {
         waiting.retain(|one| now.duration_since(one.since) < IDLE_LIMIT);
         !waiting.is_empty()
     });
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").finish_non_exhaustive()
     }

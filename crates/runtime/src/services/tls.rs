@@ -9,12 +9,12 @@ use tokio_rustls::TlsConnector;
 
 /// Set up when it is first needed: reading the system's certificates takes longer than a local answer.
 #[derive(Default)]
-pub(super) struct Tls(OnceCell<TlsConnector>);
+pub(super) struct LazyTlsConnector(OnceCell<TlsConnector>);
 
-impl Tls {
+impl LazyTlsConnector {
     pub(super) async fn connector(&self) -> Result<TlsConnector, String> {
         let load = || async {
-            let loaded = tokio::task::spawn_blocking(configuration).await;
+            let loaded = tokio::task::spawn_blocking(client_config).await;
             let loaded = loaded.unwrap_or_else(|_| Err("the certificates cannot be read".to_owned()))?;
             Ok(TlsConnector::from(Arc::new(loaded)))
         };
@@ -22,7 +22,7 @@ impl Tls {
     }
 }
 
-fn configuration() -> Result<ClientConfig, String> {
+fn client_config() -> Result<ClientConfig, String> {
     let configuration = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(BuilderVerifierExt::with_platform_verifier);

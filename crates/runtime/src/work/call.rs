@@ -15,11 +15,11 @@ use countersign_tools::{self as tools, CallFailure, CallOutput, CallQuestions, G
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Host, Served, asked::Asked};
+use super::{RunEnvironment, ServiceOutcome, live_questions::LiveQuestions};
 use crate::{
-    deliver::{Contents, Live, LiveKind},
-    inbox::Source,
-    message_content::{returned, said},
+    deliver::{ContentCache, LiveKind, LiveUpdate},
+    inbox::CommandSource,
+    message_content::{encode_message, encode_tool_result},
 };
 
 /// Everything that running a call takes.
@@ -47,11 +47,11 @@ pub(super) struct CallWork {
     /// Whether that peer is only asked what became of it.
     pub(super) is_asking: bool,
     /// Where answers to what it asks people while it works arrive.
-    pub(super) asked: Asked,
+    pub(super) questions: LiveQuestions,
 }
 
 /// What a tool gave back, without any secret: a file that a command wrote may hold one as well as its output.
-fn veiled(mut output: CallOutput, secrets: &GatewaySecrets) -> CallOutput {
+fn redact_output(mut output: CallOutput, secrets: &GatewaySecrets) -> CallOutput {
     let veil = secrets.redactor();
     for block in &mut output.content {
         if let Some(text) = block.as_text()
@@ -67,20 +67,20 @@ fn veiled(mut output: CallOutput, secrets: &GatewaySecrets) -> CallOutput {
 }
 
 impl CallWork {
-    pub(super) async fn work(
+    pub(super) async fn run_call(
         self,
-        host: &dyn Host,
-        contents: &Contents,
-        results: &Source,
+        host: &dyn RunEnvironment,
+        contents: &ContentCache,
+        results: &CommandSource,
         cancel: CancellationToken,
     ) -> Command {
-        let progress = match self.content(contents).await {
+        let progress = match self.read_content(contents).await {
             Err(problem) => CallProgress::NotBegun(problem),
             Ok(content) => match self.executor {
-                Executor::Builtin => self.builtin(host, &content, results, cancel).await,
-                Executor::Shell => self.shell(host, &content, cancel).await,
-                Executor::Service => self.service(host, &content, cancel).await,
-                Executor::Peer(ref peer) => self.at_peer(peer, host.peers(), content, results, cancel).await,
+                Executor::Builtin => self.run_builtin(host, &content, results, cancel).await,
+                Executor::Shell => self.run_shell(host, &content, cancel).await,
+                Executor::Service => self.run_service(host, &content, cancel).await,
+                Executor::Peer(ref peer) => self.at_peer(peer, host.peer_registry(), content, results, cancel).await,
                 Executor::Person => CallProgress::NotBegun("Not run: this is answered by a person.".into()),
             },
         };
@@ -88,7 +88,7 @@ impl CallWork {
     }
 
     /// Fetches what was wanted, and refuses it if it is not what was decided.
-    async fn content(&self, contents: &Contents) -> Result<CallDetails, Arc<str>> {
+    async fn read_content(&self, contents: &ContentCache) -> Result<CallDetails, Arc<str>> {
         let text = match contents.get(&[self.content]).await {
             Ok(mut texts) => texts.pop().flatten(),
             Err(error) => return Err(format!("Not run: what was wanted cannot be read: {error}").into()),
@@ -105,27 +105,27 @@ impl CallWork {
         Ok(content)
     }
 
-    async fn builtin(
+    async fn run_builtin(
         &self,
-        host: &dyn Host,
+        host: &dyn RunEnvironment,
         content: &CallDetails,
-        results: &Source,
+        results: &CommandSource,
         cancel: CancellationToken,
     ) -> CallProgress {
-        let registry = host.tools(&self.session);
+        let registry = host.tool_registry(&self.session);
         let Some(tool) = registry.get(&content.tool) else {
             return CallProgress::NotBegun(format!("Tool {} not found", content.tool).into());
         };
-        let mut cx = host.context(&self.session, &self.cwd);
+        let mut cx = host.tool_context(&self.session, &self.cwd);
         cx.pinned = Some(self.folder.clone().into());
         cx.pins = content.pins.clone().filter(|_| self.is_approved);
         cx.call = self.call.to_string();
         cx.cancel = cancel;
-        cx.asks = CallQuestions::new(self.asked.clone().of(self.call, results.clone()));
+        cx.asks = CallQuestions::new(self.questions.clone().for_call(self.call, results.clone()));
         let (line, latest) = tokio::sync::watch::channel(None);
         let secrets = cx.secrets.clone();
         cx.updates = UpdateSink::new(move |output: CallOutput| {
-            line.send_replace(Some(veiled(output, &secrets)));
+            line.send_replace(Some(redact_output(output, &secrets)));
         });
         let mut arguments = content.arguments.clone();
         if let Some(cwd) = arguments.get_mut("cwd") {
@@ -140,22 +140,27 @@ impl CallWork {
             }
             Err(failure) => return self.without_result(failure, &cx.secrets),
         };
-        let output = veiled(output, &cx.secrets);
+        let output = redact_output(output, &cx.secrets);
         let open_tasks = (content.tool.as_ref() == "todo_write" && !output.is_error)
             .then(|| u32::try_from(cx.todos.open_count()).unwrap_or(u32::MAX));
         CallProgress::Returned(Box::new(CallResult {
             open_tasks,
             folder: cx.shells.last_folder().and_then(|folder| folder.to_str().map(str::to_owned)),
-            ..returned(&content.tool, &content.tool_call_id, output)
+            ..encode_tool_result(&content.tool, &content.tool_call_id, output)
         }))
     }
 
-    async fn service(&self, host: &dyn Host, content: &CallDetails, cancel: CancellationToken) -> CallProgress {
-        let (text, error) = match host.serve(content, cancel).await {
-            Served::Done(data) => (data, false),
-            Served::Failed(text) => (text, true),
-            Served::NotBegun(text) => return CallProgress::NotBegun(text.into()),
-            Served::InDoubt(why) => {
+    async fn run_service(
+        &self,
+        host: &dyn RunEnvironment,
+        content: &CallDetails,
+        cancel: CancellationToken,
+    ) -> CallProgress {
+        let (text, error) = match host.call_service(content, cancel).await {
+            ServiceOutcome::Done(data) => (data, false),
+            ServiceOutcome::Failed(text) => (text, true),
+            ServiceOutcome::NotBegun(text) => return CallProgress::NotBegun(text.into()),
+            ServiceOutcome::InDoubt(why) => {
                 tracing::warn!(call = %self.call, %why, "it is not known what became of a request");
                 return CallProgress::Broke;
             }
@@ -191,7 +196,7 @@ impl CallWork {
         &self,
         work: impl Future<Output = T>,
         mut latest: tokio::sync::watch::Receiver<Option<CallOutput>>,
-        results: &Source,
+        results: &CommandSource,
     ) -> T {
         tokio::pin!(work);
         loop {
@@ -201,22 +206,27 @@ impl CallWork {
                 changed = latest.changed() => {
                     let output = latest.borrow_and_update().clone();
                     let (Ok(()), Some(output)) = (changed, output) else { return work.await };
-                    self.progress(output, results).await;
+                    self.send_progress(output, results).await;
                 }
             }
         }
     }
 
     /// Hands on all output so far.
-    pub(super) async fn progress(&self, output: CallOutput, results: &Source) {
+    pub(super) async fn send_progress(&self, output: CallOutput, results: &CommandSource) {
         let kind =
             LiveKind::CallProgress { call: self.call, content: output.content, details: output.details.map(Arc::new) };
-        results.live(Live { session: self.session.clone(), kind }).await;
+        results.send_live(LiveUpdate { session: self.session.clone(), kind }).await;
     }
 
-    async fn shell(&self, host: &dyn Host, content: &CallDetails, cancel: CancellationToken) -> CallProgress {
+    async fn run_shell(
+        &self,
+        host: &dyn RunEnvironment,
+        content: &CallDetails,
+        cancel: CancellationToken,
+    ) -> CallProgress {
         let command = content.arguments.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut cx = host.context(&self.session, &self.cwd);
+        let mut cx = host.tool_context(&self.session, &self.cwd);
         cx.cancel = cancel;
         let outcome = match tools::bash::execute_command(&command, &cx).await {
             Ok(outcome) => outcome,
@@ -244,7 +254,7 @@ impl CallWork {
             ..BashMessage::default()
         };
         CallProgress::Returned(Box::new(CallResult {
-            message: said(&StoredMessage::BashExecution(message)),
+            message: encode_message(&StoredMessage::BashExecution(message)),
             error: false,
             open_tasks: None,
             folder: cx.shells.last_folder().and_then(|folder| folder.to_str().map(str::to_owned)),

@@ -21,12 +21,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Chosen, Host, Memories,
-    conversation::{self, Outline},
+    MemoryRequest, ResolvedModel, RunEnvironment,
+    conversation::{self, OutlineEntry},
     spent::{spent_by_answer, spent_by_failure},
     wait::{self, Stopwatch},
 };
-use crate::{deliver::Contents, message_content::said, meters::Meters};
+use crate::{deliver::ContentCache, message_content::encode_message, metrics::RuntimeMetrics};
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
@@ -50,18 +50,18 @@ pub(super) struct CompactWork {
     epoch: u32,
     model: Option<ModelRef>,
     previous: Option<Lsn>,
-    history: Vec<Outline>,
-    turn: Vec<Outline>,
+    history: Vec<OutlineEntry>,
+    turn: Vec<OutlineEntry>,
     instructions: Lsn,
     first_kept: EntryId,
     tokens_before: u64,
     retry: RetryPolicy,
     time: Stopwatch,
-    meters: Arc<Meters>,
+    meters: Arc<RuntimeMetrics>,
 }
 
 impl CompactWork {
-    pub(super) fn of(session: &Session, epoch: u32, now: Millis, meters: Arc<Meters>) -> Option<Self> {
+    pub(super) fn for_session(session: &Session, epoch: u32, now: Millis, meters: Arc<RuntimeMetrics>) -> Option<Self> {
         let compaction = session.active_compaction().filter(|compaction| compaction.epoch == epoch)?;
         let context = session.model_context();
         let path = session.path_entries();
@@ -71,7 +71,7 @@ impl CompactWork {
         let split = compaction.split_from.as_ref().and_then(place).filter(|split| *split < kept).unwrap_or(kept);
         let mut previous = None;
         let (mut history, mut turn) = (Vec::new(), Vec::new());
-        let outline = conversation::outline(session);
+        let outline = conversation::session_outline(session);
         for (piece, outline) in context.iter().zip(outline) {
             match piece {
                 ContextPiece::Summary(entry) => previous = Some(entry.content),
@@ -93,12 +93,17 @@ impl CompactWork {
             first_kept: compaction.first_kept.clone(),
             tokens_before: compaction.tokens_before,
             retry: session.settings().retry,
-            time: Stopwatch::start(now),
+            time: Stopwatch::start_at(now),
             meters,
         })
     }
 
-    pub(super) async fn work(self, host: &dyn Host, contents: &Contents, cancel: CancellationToken) -> Command {
+    pub(super) async fn run_compaction(
+        self,
+        host: &dyn RunEnvironment,
+        contents: &ContentCache,
+        cancel: CancellationToken,
+    ) -> Command {
         let outcome = tokio::select! {
             biased;
             () = cancel.cancelled() => CompactionOutcome::Aborted,
@@ -107,36 +112,42 @@ impl CompactWork {
         Command::Session(self.session.clone(), SessionCommand::Compacted { epoch: self.epoch, outcome })
     }
 
-    async fn summarise(&self, host: &dyn Host, contents: &Contents) -> Result<CompactionOutcome, String> {
+    async fn summarise(&self, host: &dyn RunEnvironment, contents: &ContentCache) -> Result<CompactionOutcome, String> {
         let model = self.model.as_ref().ok_or_else(|| "No model selected".to_owned())?;
-        let chosen = host.model(model)?;
-        let read = |error: countersign_store::ReadError| format!("the conversation cannot be read: {error}");
-        let history = conversation::read(&self.history, contents).await.map_err(read)?;
-        let turn = conversation::read(&self.turn, contents).await.map_err(read)?;
-        let asked: Vec<Lsn> = self.previous.into_iter().chain([self.instructions]).collect();
-        let mut texts = contents.get(&asked).await.map_err(read)?;
+        let chosen = host.resolve_model(model)?;
+        let read = |error: countersign_store::LogReadError| format!("the conversation cannot be read: {error}");
+        let history = conversation::read_messages(&self.history, contents).await.map_err(read)?;
+        let turn = conversation::read_messages(&self.turn, contents).await.map_err(read)?;
+        let lsns: Vec<Lsn> = self.previous.into_iter().chain([self.instructions]).collect();
+        let mut texts = contents.get(&lsns).await.map_err(read)?;
         let instructions = texts.pop().flatten();
         let previous = texts.pop().flatten().and_then(|text| match serde_json::from_str(&text) {
             Ok(StoredMessage::CompactionSummary(summary)) => Some(summary),
             _ => None,
         });
         let kept = previous.as_ref().and_then(kept_data);
-        let summaries = host.summary_prompts().requests(&history, &turn, previous.as_ref(), instructions.as_deref());
-        let asking =
-            Asking { chosen: &chosen, host, instructions: instructions.as_deref(), retry: self.retry, time: self.time };
-        let history_parts = parts(&history, model.context_window, &|message| asking.tokens(message));
-        let turn_parts = parts(&turn, model.context_window, &|message| asking.tokens(message));
+        let summaries =
+            host.summary_prompts().build_requests(&history, &turn, previous.as_ref(), instructions.as_deref());
+        let generator = SummaryGenerator {
+            chosen: &chosen,
+            host,
+            instructions: instructions.as_deref(),
+            retry: self.retry,
+            time: self.time,
+        };
+        let history_parts = split_parts(&history, model.context_window, &|message| generator.request_tokens(message));
+        let turn_parts = split_parts(&turn, model.context_window, &|message| generator.request_tokens(message));
         let memories = to_remember(&history_parts, &turn, host);
-        let mut spent = Spent { amount: Some(BudgetAmount::default()), meters: &self.meters };
+        let mut spent = SpendTracker { amount: Some(BudgetAmount::default()), meters: &self.meters };
         let history = match &summaries.history {
-            Some(_) => asking.sum_up(Of::History, &history_parts, previous, &mut spent).await?,
+            Some(_) => generator.sum_up(SummaryTarget::History, &history_parts, previous, &mut spent).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
         };
         let turn = match &summaries.turn {
-            Some(_) => Some(asking.sum_up(Of::Turn, &turn_parts, None, &mut spent).await?),
+            Some(_) => Some(generator.sum_up(SummaryTarget::Turn, &turn_parts, None, &mut spent).await?),
             None => None,
         };
-        let summary = host.summary_prompts().join(&history, turn.as_deref(), &summaries.details);
+        let summary = host.summary_prompts().join_summaries(&history, turn.as_deref(), &summaries.details);
         let mut message = SummaryMessage {
             short_summary: first_line(&history).or_else(|| first_line(turn.as_deref()?)),
             summary,
@@ -146,24 +157,27 @@ impl CompactWork {
         message.extra.insert("details".to_owned(), summaries.details);
         message.extra.extend(kept.map(|kept| (PRESERVED.to_owned(), kept)));
         let mut noted = Vec::new();
-        for asked in &memories {
+        for memory_request in &memories {
             // What is not remembered is still in what was put away.
-            match asking.ask(&asked.system, &asked.request, &mut spent).await {
+            match generator.request_summary(&memory_request.system, &memory_request.request, &mut spent).await {
                 Ok(text) => noted.push(text),
                 Err(error) => tracing::warn!(session = %self.session, %error, "nothing could be remembered"),
             }
         }
         if !noted.is_empty() {
-            host.remember(&self.first_kept, joined(&noted)).await;
+            host.save_memories(&self.first_kept, join_notes(&noted)).await;
         }
         host.put_away(&self.session, &self.first_kept).await?;
-        Ok(CompactionOutcome::Done { summary: said(&StoredMessage::CompactionSummary(message)), spent: spent.amount })
+        Ok(CompactionOutcome::Done {
+            summary: encode_message(&StoredMessage::CompactionSummary(message)),
+            spent: spent.amount,
+        })
     }
 }
 
 /// What is summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum SummaryTarget {
     /// What came before: each part with the summary of those before it.
     History,
     /// The beginning of a turn that is cut in two: each part for itself.
@@ -171,17 +185,17 @@ enum Of {
 }
 
 /// Asks a model for summaries.
-struct Asking<'a> {
-    chosen: &'a Chosen,
-    host: &'a dyn Host,
+struct SummaryGenerator<'a> {
+    chosen: &'a ResolvedModel,
+    host: &'a dyn RunEnvironment,
     instructions: Option<&'a str>,
     retry: RetryPolicy,
     time: Stopwatch,
 }
 
-impl Asking<'_> {
+impl SummaryGenerator<'_> {
     /// About how many tokens of a request for a summary a message takes.
-    fn tokens(&self, message: &StoredMessage) -> u64 {
+    fn request_tokens(&self, message: &StoredMessage) -> u64 {
         estimate_tokens(self.host.summary_prompts().request_size(message))
     }
 
@@ -190,28 +204,29 @@ impl Asking<'_> {
     /// put away.
     async fn sum_up(
         &self,
-        of: Of,
+        of: SummaryTarget,
         parts: &[&[StoredMessage]],
         mut previous: Option<SummaryMessage>,
-        spent: &mut Spent<'_>,
+        spent: &mut SpendTracker<'_>,
     ) -> Result<String, String> {
         let mut left: VecDeque<Cow<'_, [StoredMessage]>> = parts.iter().map(|part| Cow::Borrowed(*part)).collect();
         let (mut written, mut left_out, mut refused) = (Vec::new(), String::new(), None);
         let most = self.chosen.entry.context_window / 2;
         while let Some(part) = left.pop_front() {
             let part = match &*part {
-                [message] if self.tokens(message) > most => Cow::Owned(vec![shortened(message, most)]),
+                [message] if self.request_tokens(message) > most => Cow::Owned(vec![shorten_message(message, most)]),
                 _ => part,
             };
             let (history, turn) = match of {
-                Of::History => (&*part, &[][..]),
-                Of::Turn => (&[][..], &*part),
+                SummaryTarget::History => (&*part, &[][..]),
+                SummaryTarget::Turn => (&[][..], &*part),
             };
-            let asked = self.host.summary_prompts().requests(history, turn, previous.as_ref(), self.instructions);
-            let Some(request) = asked.history.or(asked.turn) else { continue };
-            let unsaid = match self.ask(&asked.system, &request, spent).await {
+            let requests =
+                self.host.summary_prompts().build_requests(history, turn, previous.as_ref(), self.instructions);
+            let Some(request) = requests.history.or(requests.turn) else { continue };
+            let unsaid = match self.request_summary(&requests.system, &request, spent).await {
                 Ok(summary) => {
-                    if of == Of::History {
+                    if of == SummaryTarget::History {
                         previous = Some(SummaryMessage { summary: summary.clone(), ..SummaryMessage::default() });
                         written.clear();
                     }
@@ -225,7 +240,7 @@ impl Asking<'_> {
                 return Err(unsaid.message);
             }
             if unsaid.is_too_long
-                && let Some(smaller) = self.smaller(&part)
+                && let Some(smaller) = self.split_smaller(&part)
             {
                 smaller.into_iter().rev().for_each(|part| left.push_front(Cow::Owned(part)));
                 continue;
@@ -234,7 +249,7 @@ impl Asking<'_> {
                 // What is short is too long, too: its length is not what is wrong, and no other part would be taken.
                 return Err(unsaid.message);
             }
-            let why = short(&unsaid.message);
+            let why = short_line(&unsaid.message);
             left_out.push_str(&match part.len() {
                 1 => format!("\n\n[A message could not be summed up: {why}]"),
                 count => format!("\n\n[{count} messages could not be summed up: {why}]"),
@@ -250,38 +265,51 @@ impl Asking<'_> {
 
     /// Whether the length of a part cannot be why a model does not take it.
     fn is_short(&self, part: &[StoredMessage]) -> bool {
-        part.iter().map(|message| self.tokens(message)).sum::<u64>() < self.chosen.entry.context_window / 16
+        part.iter().map(|message| self.request_tokens(message)).sum::<u64>() < self.chosen.entry.context_window / 16
     }
 
     /// What is asked for in the place of a part that was too long; none where nothing can be made of it that is shorter, or it is so
     /// short that its length cannot be what is wrong.
-    fn smaller(&self, part: &[StoredMessage]) -> Option<Vec<Vec<StoredMessage>>> {
-        let all: u64 = part.iter().map(|message| self.tokens(message)).sum();
+    fn split_smaller(&self, part: &[StoredMessage]) -> Option<Vec<Vec<StoredMessage>>> {
+        let all: u64 = part.iter().map(|message| self.request_tokens(message)).sum();
         if self.is_short(part) {
             return None;
         }
         if let [message] = part {
-            let shorter = shortened(message, all / 2);
-            return (self.tokens(&shorter) < all).then(|| vec![vec![shorter]]);
+            let shorter = shorten_message(message, all / 2);
+            return (self.request_tokens(&shorter) < all).then(|| vec![vec![shorter]]);
         }
         let (one, other) = part.split_at(part.len() / 2);
         (!one.is_empty()).then(|| vec![one.to_vec(), other.to_vec()])
     }
 
     /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
-    async fn ask(&self, system: &str, request: &str, spent: &mut Spent<'_>) -> Result<String, Unsaid> {
-        ask(self.chosen, (system, request), self.retry, self.host.silence(), Some(self.time), spent).await
+    async fn request_summary(
+        &self,
+        system: &str,
+        request: &str,
+        spent: &mut SpendTracker<'_>,
+    ) -> Result<String, SummaryError> {
+        request_with_retries(
+            self.chosen,
+            (system, request),
+            self.retry,
+            self.host.silence_timeout(),
+            Some(self.time),
+            spent,
+        )
+        .await
     }
 }
 
 /// A message of about `most` tokens: of each of its texts that is longer than its share, beginning and end.
-fn shortened(message: &StoredMessage, most: u64) -> StoredMessage {
+fn shorten_message(message: &StoredMessage, most: u64) -> StoredMessage {
     let mut message = message.clone();
     let mut texts: Vec<&mut String> = match &mut message {
-        StoredMessage::User(said) | StoredMessage::Developer(said) => texts(&mut said.content),
-        StoredMessage::Assistant(answer) => texts(&mut answer.content),
-        StoredMessage::ToolResult(result) => texts(&mut result.content),
-        StoredMessage::Custom(custom) => texts(&mut custom.content),
+        StoredMessage::User(user) | StoredMessage::Developer(user) => block_texts(&mut user.content),
+        StoredMessage::Assistant(answer) => block_texts(&mut answer.content),
+        StoredMessage::ToolResult(result) => block_texts(&mut result.content),
+        StoredMessage::Custom(custom) => block_texts(&mut custom.content),
         StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => vec![&mut summary.summary],
         StoredMessage::BashExecution(_) | StoredMessage::FileMention(_) => Vec::new(),
     };
@@ -295,7 +323,7 @@ fn shortened(message: &StoredMessage, most: u64) -> StoredMessage {
     message
 }
 
-fn texts(blocks: &mut [MessageBlock]) -> Vec<&mut String> {
+fn block_texts(blocks: &mut [MessageBlock]) -> Vec<&mut String> {
     let mut texts = Vec::new();
     for block in blocks {
         match block {
@@ -309,13 +337,13 @@ fn texts(blocks: &mut [MessageBlock]) -> Vec<&mut String> {
 
 /// What a summary says in its first line that is no heading.
 fn first_line(summary: &str) -> Option<String> {
-    summary.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).map(short)
+    summary.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).map(short_line)
 }
 
 /// Why a model said nothing that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-struct Unsaid {
+struct SummaryError {
     message: String,
     /// Whether the same request may be answered another time.
     may_pass: bool,
@@ -323,56 +351,56 @@ struct Unsaid {
     is_too_long: bool,
 }
 
-impl From<Unsaid> for String {
-    fn from(unsaid: Unsaid) -> Self {
+impl From<SummaryError> for String {
+    fn from(unsaid: SummaryError) -> Self {
         unsaid.message
     }
 }
 
-async fn ask(
-    chosen: &Chosen,
+async fn request_with_retries(
+    chosen: &ResolvedModel,
     (system, request): (&str, &str),
     retry: RetryPolicy,
     silence: Duration,
     time: Option<Stopwatch>,
-    spent: &mut Spent<'_>,
-) -> Result<String, Unsaid> {
+    spent: &mut SpendTracker<'_>,
+) -> Result<String, SummaryError> {
     let mut attempt = 0;
     loop {
-        let failure = match once(chosen, system, request, silence, spent).await {
+        let failure = match request_once(chosen, system, request, silence, spent).await {
             Ok(text) if text.is_empty() => {
                 let message = "the model gave no summary".to_owned();
-                return Err(Unsaid { message, may_pass: false, is_too_long: false });
+                return Err(SummaryError { message, may_pass: false, is_too_long: false });
             }
             Ok(text) => return Ok(text),
             Err(failure) => failure,
         };
         let may_pass = failure.kind.is_retryable();
-        let asked = failure.wait().unwrap_or_default();
-        if !retry.enabled || !may_pass || attempt >= retry.max || asked > retry.longest {
+        let requested_delay = failure.wait().unwrap_or_default();
+        if !retry.enabled || !may_pass || attempt >= retry.max || requested_delay > retry.longest {
             let is_too_long = failure.kind == FailureKind::Overflow;
             let message = match time {
-                Some(time) => wait::message(&failure, time.now(), retry.longest),
+                Some(time) => wait::failure_message(&failure, time.now(), retry.longest),
                 None => failure.message,
             };
-            return Err(Unsaid { message, may_pass, is_too_long });
+            return Err(SummaryError { message, may_pass, is_too_long });
         }
         let delay = retry.base.saturating_mul(2_u32.saturating_pow(attempt)).min(retry.longest);
         attempt += 1;
-        tokio::time::sleep(delay.max(asked)).await;
+        tokio::time::sleep(delay.max(requested_delay)).await;
     }
 }
 
 /// What is asked of messages before they are summed up, in as many requests as that takes.
-fn to_remember(parts: &[&[StoredMessage]], turn: &[StoredMessage], host: &dyn Host) -> Vec<Memories> {
+fn to_remember(parts: &[&[StoredMessage]], turn: &[StoredMessage], host: &dyn RunEnvironment) -> Vec<MemoryRequest> {
     if let [history] = parts {
-        return host.memories(history, turn).into_iter().collect();
+        return host.memory_request(history, turn).into_iter().collect();
     }
     let turn = (!turn.is_empty()).then_some(turn);
-    parts.iter().copied().chain(turn).filter_map(|part| host.memories(part, &[])).collect()
+    parts.iter().copied().chain(turn).filter_map(|part| host.memory_request(part, &[])).collect()
 }
 
-fn joined(noted: &[String]) -> String {
+fn join_notes(noted: &[String]) -> String {
     noted.iter().map(|text| text.trim()).collect::<Vec<_>>().join("\n")
 }
 
@@ -382,31 +410,31 @@ fn joined(noted: &[String]) -> String {
 /// # Errors
 /// Why it wrote nothing, if it did not write about any part.
 pub async fn note_down(
-    chosen: &Chosen,
+    chosen: &ResolvedModel,
     messages: &[StoredMessage],
-    request: impl Fn(&[StoredMessage]) -> Memories + Send,
+    request: impl Fn(&[StoredMessage]) -> MemoryRequest + Send,
     retry: RetryPolicy,
     silence: Duration,
-    meters: &Meters,
+    meters: &RuntimeMetrics,
 ) -> Result<String, String> {
-    let mut spent = Spent { amount: None, meters };
+    let mut spent = SpendTracker { amount: None, meters };
     let (mut noted, mut refused) = (Vec::new(), None);
-    let tokens = |message: &StoredMessage| said(message).tokens;
-    for part in parts(messages, chosen.entry.context_window, &tokens) {
-        let Memories { system, request } = request(part);
-        match ask(chosen, (&system, &request), retry, silence, None, &mut spent).await {
+    let tokens = |message: &StoredMessage| encode_message(message).tokens;
+    for part in split_parts(messages, chosen.entry.context_window, &tokens) {
+        let MemoryRequest { system, request } = request(part);
+        match request_with_retries(chosen, (&system, &request), retry, silence, None, &mut spent).await {
             Ok(text) => noted.push(text),
             Err(unsaid) => refused = Some(unsaid.message),
         }
     }
     match refused.filter(|_| noted.is_empty()) {
         Some(why) => Err(why),
-        None => Ok(joined(&noted)),
+        None => Ok(join_notes(&noted)),
     }
 }
 
 /// The parts in which messages are summed up, in order: all at once, unless that is more than what fits into a request. Then each has at most a quarter of it, or one message.
-fn parts<'a>(
+fn split_parts<'a>(
     messages: &'a [StoredMessage],
     window: u64,
     tokens: &dyn Fn(&StoredMessage) -> u64,
@@ -428,27 +456,27 @@ fn parts<'a>(
 }
 
 /// What requests took so far; none once one of them took what nobody knows.
-struct Spent<'a> {
+struct SpendTracker<'a> {
     amount: Option<BudgetAmount>,
-    meters: &'a Meters,
+    meters: &'a RuntimeMetrics,
 }
 
-impl Spent<'_> {
-    fn add(&mut self, taken: Option<BudgetAmount>) {
+impl SpendTracker<'_> {
+    fn add_amount(&mut self, taken: Option<BudgetAmount>) {
         self.amount = self.amount.zip(taken).map(|(before, taken)| before.plus(taken));
     }
 }
 
-fn short(line: &str) -> String {
+fn short_line(line: &str) -> String {
     line.chars().take(200).collect()
 }
 
-async fn once(
-    chosen: &Chosen,
+async fn request_once(
+    chosen: &ResolvedModel,
     system: &str,
     request: &str,
     silence: Duration,
-    spent: &mut Spent<'_>,
+    spent: &mut SpendTracker<'_>,
 ) -> Result<String, Failure> {
     let level = chosen.entry.reasoning.then_some(Level::Low);
     let mut stream = chosen.model.stream(Request {
@@ -466,10 +494,10 @@ async fn once(
     let mut used = models::Usage::default();
     let mut is_begun = false;
     while let Some(event) = stream.next().await {
-        let event = event.inspect_err(|failure| spent.add(spent_by_failure(failure, is_begun)))?;
+        let event = event.inspect_err(|failure| spent.add_amount(spent_by_failure(failure, is_begun)))?;
         is_begun |= !matches!(event, Event::Idle { .. });
         if let Event::Stop(_) = event {
-            spent.add(spent_by_answer(&chosen.entry, &used));
+            spent.add_amount(spent_by_answer(&chosen.entry, &used));
             spent.meters.add_tokens([used.input, used.output, used.cache_read, used.cache_write]);
         }
         match event {
@@ -490,7 +518,7 @@ async fn once(
             Event::Payload(_) => {}
         }
     }
-    spent.add(None);
+    spent.add_amount(None);
     Err(Failure::new(FailureKind::Broken, "stream ended before its end (terminated)"))
 }
 
@@ -501,9 +529,9 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    use super::{kept_data, parts, shortened};
+    use super::{kept_data, shorten_message, split_parts};
 
-    fn said(words: usize) -> StoredMessage {
+    fn user_message(words: usize) -> StoredMessage {
         StoredMessage::User(InputMessage {
             content: vec![MessageBlock::from_text("word ".repeat(words))],
             ..InputMessage::default()
@@ -530,13 +558,13 @@ mod tests {
         let tokens =
             |message: &StoredMessage| serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len()));
         let sizes = |messages: &[StoredMessage], window| {
-            parts(messages, window, &tokens).iter().map(|part| part.len()).collect::<Vec<_>>()
+            split_parts(messages, window, &tokens).iter().map(|part| part.len()).collect::<Vec<_>>()
         };
-        let all: Vec<StoredMessage> = (0..12).map(|_| said(116)).collect();
+        let all: Vec<StoredMessage> = (0..12).map(|_| user_message(116)).collect();
         assert_eq!(sizes(&all, 100_000), [12], "it fits");
         assert_eq!(sizes(&all, 1_700), [2; 6], "a quarter each");
         assert_eq!(sizes(&all, 400), [1; 12], "none is cut");
-        let huge = [said(10), said(5_000), said(10)];
+        let huge = [user_message(10), user_message(5_000), user_message(10)];
         assert_eq!(sizes(&huge, 2_000), [1, 1, 1], "a huge one stands alone");
         assert_eq!(sizes(&[], 10), [0]);
     }
@@ -549,10 +577,10 @@ mod tests {
             content: vec![MessageBlock::from_text(long), image.clone()],
             ..InputMessage::default()
         });
-        let StoredMessage::User(said) = shortened(&message, 100) else { panic!("it is still one of a person") };
-        let text = said.content[0].as_text().unwrap();
+        let StoredMessage::User(user) = shorten_message(&message, 100) else { panic!("it is still one of a person") };
+        let text = user.content[0].as_text().unwrap();
         assert!(text.starts_with("begins \u{e4}") && text.ends_with(" \u{fc} ends") && text.len() < 500, "{text}");
-        assert_eq!(said.content[1], image, "nobody is told of its bytes");
-        assert_eq!(shortened(&message, 10_000), message);
+        assert_eq!(user.content[1], image, "nobody is told of its bytes");
+        assert_eq!(shorten_message(&message, 10_000), message);
     }
 }

@@ -7,34 +7,37 @@ use countersign_core::{
     session::{ContextPiece, Session, Settings},
 };
 use countersign_models::{self as models, Api, AssistantMessage, Part};
-use countersign_store::ReadError;
+use countersign_store::LogReadError;
 
-use super::Host;
-use crate::{deliver::Contents, message_content::said};
+use super::RunEnvironment;
+use crate::{deliver::ContentCache, message_content::encode_message};
 
 /// What the model is shown of an old result that was cut out.
 const PRUNED: &str = "[Output of an old call, removed to save room. Run the call again if you need it.]";
 
 /// One piece of a context, without its text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outline {
+pub(crate) struct OutlineEntry {
     content: Lsn,
     is_pruned: bool,
 }
 
 /// The context of a session, without its text.
-pub(crate) fn outline(session: &Session) -> Vec<Outline> {
+pub(crate) fn session_outline(session: &Session) -> Vec<OutlineEntry> {
     let pieces = session.model_context();
     let outline = pieces.iter().map(|piece| {
         let entry = piece.entry();
         let is_pruned = matches!(piece, ContextPiece::Entry(_)) && entry.pruned.is_some();
-        Outline { content: entry.content, is_pruned }
+        OutlineEntry { content: entry.content, is_pruned }
     });
     outline.collect()
 }
 
 /// Reads the messages of a context. What cannot be read as a message is passed over.
-pub(crate) async fn read(outline: &[Outline], contents: &Contents) -> Result<Vec<StoredMessage>, ReadError> {
+pub(crate) async fn read_messages(
+    outline: &[OutlineEntry],
+    contents: &ContentCache,
+) -> Result<Vec<StoredMessage>, LogReadError> {
     let lsns: Vec<Lsn> = outline.iter().map(|piece| piece.content).collect();
     let texts = contents.get(&lsns).await?;
     let messages = outline.iter().zip(texts).filter_map(|(piece, text)| {
@@ -53,15 +56,15 @@ const BESIDE: &str = "r2:";
 const GONE: &str = "[A picture that is no longer kept.]";
 
 /// Puts pictures into messages that lie beside the log.
-pub(crate) async fn with_pictures(messages: &mut [StoredMessage], host: &dyn Host) {
+pub(crate) async fn with_pictures(messages: &mut [StoredMessage], host: &dyn RunEnvironment) {
     for message in messages {
-        let (StoredMessage::User(said) | StoredMessage::Developer(said)) = message else { continue };
-        for block in &mut said.content {
+        let (StoredMessage::User(user_message) | StoredMessage::Developer(user_message)) = message else { continue };
+        for block in &mut user_message.content {
             let MessageBlock::Image(image) = block else { continue };
             if !image.data.starts_with(BESIDE) {
                 continue;
             }
-            match host.picture(&image.data).await {
+            match host.load_picture(&image.data).await {
                 Some(data) => image.data = data,
                 None => *block = MessageBlock::from_text(GONE),
             }
@@ -71,19 +74,19 @@ pub(crate) async fn with_pictures(messages: &mut [StoredMessage], host: &dyn Hos
 
 /// The same with the results of each message in the order of its calls.
 pub(crate) fn in_order(mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
-    let mut wanted: Vec<String> = Vec::new();
+    let mut call_ids: Vec<String> = Vec::new();
     let mut from = 0;
     while from < messages.len() {
         let results =
             messages[from..].iter().take_while(|message| matches!(message, StoredMessage::ToolResult(_))).count();
         let place = |message: &StoredMessage| match message {
-            StoredMessage::ToolResult(result) => wanted.iter().position(|id| *id == result.tool_call_id),
+            StoredMessage::ToolResult(result) => call_ids.iter().position(|id| *id == result.tool_call_id),
             _ => None,
         };
         messages[from..from + results].sort_by_key(|message| place(message).unwrap_or(usize::MAX));
         from += results;
         if let Some(message) = messages.get(from) {
-            wanted = calls_of(message);
+            call_ids = calls_of(message);
         }
         from += 1;
     }
@@ -91,8 +94,8 @@ pub(crate) fn in_order(mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
 }
 
 fn calls_of(message: &StoredMessage) -> Vec<String> {
-    let StoredMessage::Assistant(said) = message else { return Vec::new() };
-    let calls = said.content.iter().filter_map(|block| match block {
+    let StoredMessage::Assistant(assistant) = message else { return Vec::new() };
+    let calls = assistant.content.iter().filter_map(|block| match block {
         MessageBlock::ToolCall(call) => Some(call.id.clone()),
         MessageBlock::Text(_)
         | MessageBlock::Thinking(_)
@@ -109,35 +112,37 @@ pub(crate) fn to_model(messages: &[StoredMessage]) -> Vec<models::Message> {
 
 fn message_to_model(message: &StoredMessage) -> Option<models::Message> {
     match message {
-        StoredMessage::User(said) => Some(models::Message::User(parts(&said.content))),
-        StoredMessage::Developer(said) => Some(models::Message::Developer(parts(&said.content))),
+        StoredMessage::User(user_message) => Some(models::Message::User(model_parts(&user_message.content))),
+        StoredMessage::Developer(developer_message) => {
+            Some(models::Message::Developer(model_parts(&developer_message.content)))
+        }
         StoredMessage::Assistant(assistant) => assistant_to_model(assistant),
         StoredMessage::ToolResult(ToolResult { tool_call_id, tool_name, content, is_error, .. }) => {
             Some(models::Message::ToolResult {
                 id: tool_call_id.clone(),
                 name: tool_name.clone(),
-                parts: parts(content),
+                parts: model_parts(content),
                 is_error: *is_error,
             })
         }
         StoredMessage::BashExecution(bash) if bash.exclude_from_context => None,
-        StoredMessage::BashExecution(bash) => Some(user(bash_text(bash))),
-        StoredMessage::CompactionSummary(summary) => Some(user(format!(
+        StoredMessage::BashExecution(bash) => Some(user_text(bash_text(bash))),
+        StoredMessage::CompactionSummary(summary) => Some(user_text(format!(
             "The conversation before this point was summarised:\n\n<summary>\n{}\n</summary>",
             summary.summary
         ))),
         StoredMessage::BranchSummary(summary) => {
-            Some(user(format!("Summary of another branch of this conversation:\n\n{}", summary.summary)))
+            Some(user_text(format!("Summary of another branch of this conversation:\n\n{}", summary.summary)))
         }
         StoredMessage::FileMention(mention) => {
             let images = mention.files.iter().filter_map(mentioned_image);
             Some(models::Message::User(std::iter::once(Part::text(mention_text(mention))).chain(images).collect()))
         }
-        StoredMessage::Custom(custom) => Some(models::Message::User(parts(&custom.content))),
+        StoredMessage::Custom(custom) => Some(models::Message::User(model_parts(&custom.content))),
     }
 }
 
-fn user(text: String) -> models::Message {
+fn user_text(text: String) -> models::Message {
     models::Message::User(vec![Part::text(text)])
 }
 
@@ -146,7 +151,7 @@ fn assistant_to_model(assistant: &AssistantReply) -> Option<models::Message> {
     if assistant.stop_reason == StopReason::Error {
         return None;
     }
-    let parts = parts(&assistant.content);
+    let parts = model_parts(&assistant.content);
     if parts.is_empty() {
         return None;
     }
@@ -159,7 +164,7 @@ fn assistant_to_model(assistant: &AssistantReply) -> Option<models::Message> {
     }))
 }
 
-fn parts(blocks: &[MessageBlock]) -> Vec<Part> {
+fn model_parts(blocks: &[MessageBlock]) -> Vec<Part> {
     let parts = blocks.iter().map(|block| match block {
         MessageBlock::Text(text) => Part::Text { text: text.text.clone(), signature: text.text_signature.clone() },
         MessageBlock::Thinking(thinking) => {
@@ -244,7 +249,7 @@ pub(crate) fn failed_answer(
         ..AssistantReply::default()
     };
     ModelAnswer {
-        message: said(&StoredMessage::Assistant(assistant)),
+        message: encode_message(&StoredMessage::Assistant(assistant)),
         stop,
         total_tokens: 0,
         calls: Vec::new(),

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::CallWork;
 use crate::{
-    inbox::Source,
-    message_content::returned,
-    peers::{Errand, Fate, Order, Peers, Taken, Words},
+    inbox::CommandSource,
+    message_content::encode_tool_result,
+    peers::{CallAcceptance, PeerCall, PeerOrder, PeerOutcome, PeerRegistry, PeerTexts},
 };
 
 /// What a model is told of a call that was stopped before it left.
@@ -24,7 +24,7 @@ const NOT_ASKED: &str = "Outcome unknown: it was stopped before whoever has it c
 
 impl CallWork {
     /// Nothing of it left: not the call, or not the question what became of it.
-    const fn unsent(&self) -> CallProgress {
+    const fn unsent_progress(&self) -> CallProgress {
         CallProgress::Unsent { start: self.start }
     }
 
@@ -32,22 +32,22 @@ impl CallWork {
     pub(super) async fn at_peer(
         &self,
         peer: &PeerId,
-        peers: Peers,
+        peers: PeerRegistry,
         content: CallDetails,
-        results: &Source,
+        results: &CommandSource,
         cancel: CancellationToken,
     ) -> CallProgress {
         let content = Arc::new(content);
-        let Some(line) = self.line.and_then(|line| peers.on(peer, line)) else { return self.unsent() };
-        let (errand, mut taken) = Errand::new(self.call, self.session.clone(), Arc::clone(&content), results.clone());
+        let Some(line) = self.line.and_then(|line| peers.sender_for(peer, line)) else { return self.unsent_progress() };
+        let (errand, mut taken) = PeerCall::new(self.call, self.session.clone(), Arc::clone(&content), results.clone());
         let order = Box::new(errand);
-        let order = if self.is_asking { Order::Ask(order) } else { Order::Do(order) };
+        let order = if self.is_asking { PeerOrder::Ask(order) } else { PeerOrder::Do(order) };
         if line.send(order).is_err() {
-            return self.unsent();
+            return self.unsent_progress();
         }
         // Only the door's end keeps the line open.
         let line = line.downgrade();
-        let stop = || line.upgrade().map(|line| line.send(Order::Stop(self.call)));
+        let stop = || line.upgrade().map(|line| line.send(PeerOrder::Stop(self.call)));
         let taken = tokio::select! {
             biased;
             taken = &mut taken => taken,
@@ -56,20 +56,20 @@ impl CallWork {
                 // It may have been sent in this very moment.
                 match taken.try_recv() {
                     Ok(taken) => Ok(taken),
-                    Err(_) if self.is_asking => return left(NOT_ASKED.to_owned(), DoubtCause::Stopped),
+                    Err(_) if self.is_asking => return left_progress(NOT_ASKED.to_owned(), DoubtCause::Stopped),
                     Err(_) => return CallProgress::NotBegun(NOT_SENT.into()),
                 }
             }
         };
         let (words, patience, mut updates, mut end) = match taken {
-            Ok(Taken::Sent { words, patience, updates, end }) => (words, patience, updates, end),
+            Ok(CallAcceptance::Sent { words, patience, updates, end }) => (words, patience, updates, end),
             // What it may have done on an earlier line nobody can tell.
-            Ok(Taken::Refused(why)) if self.is_asking => return left(why, DoubtCause::PeerLost),
-            Ok(Taken::Refused(why)) => return CallProgress::NotBegun(why.into()),
-            Err(_) => return self.unsent(),
+            Ok(CallAcceptance::Refused(why)) if self.is_asking => return left_progress(why, DoubtCause::PeerLost),
+            Ok(CallAcceptance::Refused(why)) => return CallProgress::NotBegun(why.into()),
+            Err(_) => return self.unsent_progress(),
         };
         let patience = patience.unwrap_or(self.patience);
-        let Words { stopped, gone, silent } = words;
+        let PeerTexts { stopped, gone, silent } = words;
         let mut is_heard = true;
         let mut heard_at = Instant::now();
         loop {
@@ -77,35 +77,35 @@ impl CallWork {
                 biased;
                 ended = &mut end => {
                     // What it said before its end may have come with it, and is told first.
-                    if let Some(output) = unseen(&mut updates) {
-                        self.progress(output, results).await;
+                    if let Some(output) = unseen_update(&mut updates) {
+                        self.send_progress(output, results).await;
                     }
                     return match ended {
-                        Ok(Fate::Done { output, left_behind }) => {
-                            let said = returned(&content.tool, &content.tool_call_id, output);
-                            CallProgress::Returned(Box::new(CallResult { left_behind, ..said }))
+                        Ok(PeerOutcome::Done { output, left_behind }) => {
+                            let result = encode_tool_result(&content.tool, &content.tool_call_id, output);
+                            CallProgress::Returned(Box::new(CallResult { left_behind, ..result }))
                         }
-                        Ok(Fate::NotBegun(why)) if self.is_asking => CallProgress::NotBegun(why.into()),
-                        Ok(Fate::NotBegun(why) | Fate::Lost(why)) => left(why, DoubtCause::PeerLost),
-                        Err(_) => left(gone, DoubtCause::LineGone),
+                        Ok(PeerOutcome::NotBegun(why)) if self.is_asking => CallProgress::NotBegun(why.into()),
+                        Ok(PeerOutcome::NotBegun(why) | PeerOutcome::Lost(why)) => left_progress(why, DoubtCause::PeerLost),
+                        Err(_) => left_progress(gone, DoubtCause::LineGone),
                     };
                 }
                 () = cancel.cancelled() => {
                     let _ = stop();
-                    return left(stopped, DoubtCause::Stopped);
+                    return left_progress(stopped, DoubtCause::Stopped);
                 }
                 changed = updates.changed(), if is_heard => {
                     heard_at = Instant::now();
                     let latest = updates.borrow_and_update().clone();
                     match (changed, latest) {
-                        (Ok(()), Some(output)) => self.progress(output, results).await,
+                        (Ok(()), Some(output)) => self.send_progress(output, results).await,
                         (Err(_), _) => is_heard = false,
                         (Ok(()), None) => {}
                     }
                 }
                 () = tokio::time::sleep_until(heard_at + patience) => {
                     let _ = stop();
-                    return left(silent, DoubtCause::PeerSilent);
+                    return left_progress(silent, DoubtCause::PeerSilent);
                 }
             }
         }
@@ -113,11 +113,11 @@ impl CallWork {
 }
 
 /// The latest update if nobody was told of it yet.
-fn unseen(updates: &mut watch::Receiver<Option<CallOutput>>) -> Option<CallOutput> {
+fn unseen_update(updates: &mut watch::Receiver<Option<CallOutput>>) -> Option<CallOutput> {
     let latest = updates.borrow_and_update();
     if latest.has_changed() { latest.clone() } else { None }
 }
 
-fn left(text: String, since: DoubtCause) -> CallProgress {
+fn left_progress(text: String, since: DoubtCause) -> CallProgress {
     CallProgress::Left { text: text.into(), since }
 }

@@ -30,7 +30,7 @@ impl Default for SilentRetries {
 
 /// Whether what requests of a session take is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Budget {
+pub(super) enum BudgetMode {
     /// Each request has its own part of a budget: one that may have taken it is not sent again under the same.
     Counted,
     Unlimited,
@@ -38,13 +38,13 @@ pub(super) enum Budget {
 
 /// The silent attempts of one request.
 #[derive(Debug)]
-pub(super) struct Attempts {
+pub(super) struct RetryAttempts {
     limits: SilentRetries,
     made: u32,
     waited: Duration,
 }
 
-impl Attempts {
+impl RetryAttempts {
     pub(super) const fn new(limits: SilentRetries) -> Self {
         Self { limits, made: 0, waited: Duration::ZERO }
     }
@@ -71,10 +71,10 @@ mod tests {
 
     use countersign_models::{Failure, FailureKind};
 
-    use super::{Attempts, SilentRetries};
+    use super::{RetryAttempts, SilentRetries};
 
     fn waits(failures: impl IntoIterator<Item = Failure>) -> Vec<u64> {
-        let mut attempts = Attempts::new(SilentRetries::default());
+        let mut attempts = RetryAttempts::new(SilentRetries::default());
         let waits = failures.into_iter().map_while(|failure| attempts.next(&failure));
         waits.map(|wait| u64::try_from(wait.as_millis()).unwrap()).collect()
     }

@@ -7,7 +7,7 @@ use countersign_models::{self as models, Entry, FailureKind};
 
 /// What an answer took that was given to the end, where its provider told that.
 pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<BudgetAmount> {
-    let usage = usage(entry, used);
+    let usage = message_usage(entry, used);
     let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
     let amount = BudgetAmount { tokens: usage.total_tokens, calls: 0, cost_micros };
     (amount != BudgetAmount::default()).then_some(amount)
@@ -32,7 +32,7 @@ pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Opti
 }
 
 /// What a provider counted, with what it costs.
-pub(super) fn usage(entry: &Entry, used: &models::Usage) -> message::RequestUsage {
+pub(super) fn message_usage(entry: &Entry, used: &models::Usage) -> message::RequestUsage {
     let cost = models::cost(entry, used);
     message::RequestUsage {
         input: used.input,

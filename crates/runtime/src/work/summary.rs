@@ -19,7 +19,7 @@ pub struct SummaryRequests {
 /// The texts of summaries: what a model is asked for, and how its answers are put together.
 pub trait SummaryPrompts: Send + Sync {
     /// Returns the requests for a summary of `history` and of the first part of a turn, `turn`.
-    fn requests(
+    fn build_requests(
         &self,
         history: &[StoredMessage],
         turn: &[StoredMessage],
@@ -33,7 +33,7 @@ pub trait SummaryPrompts: Send + Sync {
     }
 
     /// Returns a summary put together from what the model wrote for [`SummaryPrompts::requests`].
-    fn join(&self, history: &str, turn: Option<&str>, details: &Value) -> String;
+    fn join_summaries(&self, history: &str, turn: Option<&str>, details: &Value) -> String;
 }
 
 /// The texts of a host that never compacts: no model is asked.
@@ -41,7 +41,7 @@ pub trait SummaryPrompts: Send + Sync {
 pub struct NoSummaries;
 
 impl SummaryPrompts for NoSummaries {
-    fn requests(
+    fn build_requests(
         &self,
         _: &[StoredMessage],
         _: &[StoredMessage],
@@ -51,7 +51,7 @@ impl SummaryPrompts for NoSummaries {
         SummaryRequests { system: String::new(), history: None, turn: None, details: Value::Null }
     }
 
-    fn join(&self, history: &str, _: Option<&str>, _: &Value) -> String {
+    fn join_summaries(&self, history: &str, _: Option<&str>, _: &Value) -> String {
         history.to_owned()
     }
 }

@@ -18,18 +18,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Host,
-    conversation::{self, Outline, failed_answer},
-    silent_retries::{Attempts, Budget},
-    spent::{spent_by_answer, spent_by_failure, usage},
+    RunEnvironment,
+    conversation::{self, OutlineEntry, failed_answer},
+    resolve_calls::{CallLocation, parse_arguments, resolve_call},
+    silent_retries::{BudgetMode, RetryAttempts},
+    spent::{message_usage, spent_by_answer, spent_by_failure},
     wait::{self, Stopwatch},
-    wanted::{Place, object, want},
 };
 use crate::{
-    deliver::{Contents, Live, LiveKind, Part as LivePart},
-    inbox::Source,
-    message_content::said,
-    meters::Meters,
+    deliver::{ContentCache, LiveKind, LivePartKind as LivePart, LiveUpdate},
+    inbox::CommandSource,
+    message_content::encode_message,
+    metrics::RuntimeMetrics,
 };
 
 /// What an aborted message says.
@@ -48,43 +48,43 @@ pub(super) struct TurnWork {
     /// Where the session's shell is.
     pub(super) folder: String,
     pub(super) settings: Settings,
-    pub(super) pieces: Vec<Outline>,
+    pub(super) pieces: Vec<OutlineEntry>,
     /// How many tokens the answer may have, where that is fewer than the model can give.
     pub(super) cap: Option<u64>,
     pub(super) merge: Duration,
     /// Whether what requests take is counted against a budget.
-    pub(super) budget: Budget,
+    pub(super) budget: BudgetMode,
     /// The time since the model was asked.
     pub(super) time: Stopwatch,
-    pub(super) meters: Arc<Meters>,
+    pub(super) meters: Arc<RuntimeMetrics>,
 }
 
 impl TurnWork {
-    pub(super) async fn work(
+    pub(super) async fn run_turn(
         self,
-        host: &dyn Host,
-        contents: &Contents,
-        results: &Source,
+        host: &dyn RunEnvironment,
+        contents: &ContentCache,
+        results: &CommandSource,
         cancel: CancellationToken,
     ) -> Command {
-        let answer = self.answer(host, contents, results, cancel).await;
+        let answer = self.request_answer(host, contents, results, cancel).await;
         Command::Run(RunCommand::Answered { run: self.run, epoch: self.epoch, answer: Box::new(answer) })
     }
 
     /// What the model is told first: what people say the session is to be like, before everything else.
-    fn system(&self, host: &dyn Host, specs: &[&ToolSpec]) -> String {
-        let told = host.system_prompt(&self.session, &self.cwd, specs);
+    fn full_system_prompt(&self, host: &dyn RunEnvironment, specs: &[&ToolSpec]) -> String {
+        let prompt = host.system_prompt(&self.session, &self.cwd, specs);
         match &self.settings.profile.system_prompt {
-            Some(own) => format!("{own}\n\n{told}"),
-            None => told,
+            Some(own) => format!("{own}\n\n{prompt}"),
+            None => prompt,
         }
     }
 
-    async fn answer(
+    async fn request_answer(
         &self,
-        host: &dyn Host,
-        contents: &Contents,
-        results: &Source,
+        host: &dyn RunEnvironment,
+        contents: &ContentCache,
+        results: &CommandSource,
         cancel: CancellationToken,
     ) -> ModelAnswer {
         let fail = |message: &str| {
@@ -94,22 +94,22 @@ impl TurnWork {
             ModelAnswer { spent: Some(BudgetAmount::default()), ..answer }
         };
         let Some(model) = &self.settings.model else { return fail("No model selected.") };
-        let chosen = match host.model(model) {
+        let chosen = match host.resolve_model(model) {
             Ok(chosen) => chosen,
             Err(problem) => return fail(&problem),
         };
-        let mut messages = match conversation::read(&self.pieces, contents).await {
+        let mut messages = match conversation::read_messages(&self.pieces, contents).await {
             Ok(messages) if host.reads_in_order(&self.session) => conversation::in_order(messages),
             Ok(messages) => messages,
             Err(error) => return fail(&format!("The conversation cannot be read: {error}")),
         };
         conversation::with_pictures(&mut messages, host).await;
-        let registry = host.tools(&self.session);
+        let registry = host.tool_registry(&self.session);
         let specs: Vec<&ToolSpec> = registry.tool_specs().collect();
         let request = Request {
             entry: Arc::clone(&chosen.entry),
             key: chosen.key,
-            system: Some(self.system(host, &specs)),
+            system: Some(self.full_system_prompt(host, &specs)),
             messages: conversation::to_model(&messages),
             tools: specs
                 .iter()
@@ -122,56 +122,56 @@ impl TurnWork {
             max_tokens: [self.cap, self.settings.profile.max_tokens].into_iter().flatten().min(),
             level: self.settings.thinking.as_deref().and_then(Level::parse),
             session: Some(self.session.to_string()),
-            silence: host.silence(),
+            silence: host.silence_timeout(),
         };
-        let mut hearing = Hearing::new(self, &chosen.entry, results);
-        let mut attempts = Attempts::new(host.silent_retries());
+        let mut assembler = MessageAssembler::new(self, &chosen.entry, results);
+        let mut attempts = RetryAttempts::new(host.silent_retries());
         let outcome = loop {
-            let outcome = hearing.listen(chosen.model.stream(request.clone()), &cancel).await;
-            let Some(wait) = hearing.silent_wait(&outcome, &mut attempts, host) else { break outcome };
+            let outcome = assembler.read_stream(chosen.model.stream(request.clone()), &cancel).await;
+            let Some(wait) = assembler.silent_wait(&outcome, &mut attempts, host) else { break outcome };
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => break Outcome::Aborted,
+                () = cancel.cancelled() => break StreamOutcome::Aborted,
                 () = tokio::time::sleep(wait) => {}
             }
         };
         let others = match &outcome {
-            Outcome::Failed(failure) => {
-                wait::others(failure, self.settings.retry, model, || host.models(&self.session, model))
+            StreamOutcome::Failed(failure) => {
+                wait::other_models(failure, self.settings.retry, model, || host.usable_models(&self.session, model))
             }
-            Outcome::Stopped(_) | Outcome::Aborted => Vec::new(),
+            StreamOutcome::Stopped(_) | StreamOutcome::Aborted => Vec::new(),
         };
-        let mut answer = hearing.finish(outcome, &registry, host).await;
+        let mut answer = assembler.finish_answer(outcome, &registry, host).await;
         answer.others = others;
-        let place = Place { session: &self.session, cwd: &self.cwd, folder: &self.folder };
-        place.pin(host, &registry, &mut answer.calls, &cancel).await;
+        let place = CallLocation { session: &self.session, cwd: &self.cwd, folder: &self.folder };
+        place.pin_calls(host, &registry, &mut answer.calls, &cancel).await;
         answer
     }
 }
 
-enum Outcome {
+enum StreamOutcome {
     Stopped(Stop),
     Failed(models::Failure),
     Aborted,
 }
 
 /// A part of the message as far as it is known.
-struct Heard {
+struct PartBuffer {
     kind: PartKind,
     text: String,
     whole: Option<Part>,
 }
 
 /// Puts a message together from what a model says, and hands it on as it comes.
-struct Hearing<'a> {
+struct MessageAssembler<'a> {
     work: &'a TurnWork,
     entry: &'a Entry,
-    results: &'a Source,
-    parts: Vec<Heard>,
+    results: &'a CommandSource,
+    parts: Vec<PartBuffer>,
     usage: models::Usage,
     response_id: Option<String>,
     payload: Option<String>,
-    asked: Instant,
+    requested_at: Instant,
     first: Option<Duration>,
     pending: Option<(usize, String)>,
     sent: Option<Instant>,
@@ -186,8 +186,8 @@ struct Hearing<'a> {
     is_unknown: bool,
 }
 
-impl<'a> Hearing<'a> {
-    fn new(work: &'a TurnWork, entry: &'a Entry, results: &'a Source) -> Self {
+impl<'a> MessageAssembler<'a> {
+    fn new(work: &'a TurnWork, entry: &'a Entry, results: &'a CommandSource) -> Self {
         Self {
             work,
             entry,
@@ -196,7 +196,7 @@ impl<'a> Hearing<'a> {
             usage: models::Usage::default(),
             response_id: None,
             payload: None,
-            asked: Instant::now(),
+            requested_at: Instant::now(),
             first: None,
             pending: None,
             sent: None,
@@ -209,16 +209,16 @@ impl<'a> Hearing<'a> {
     }
 
     /// Hears one attempt to its end.
-    async fn listen(
+    async fn read_stream(
         &mut self,
         mut stream: impl Stream<Item = Result<Event, models::Failure>> + Unpin,
         cancel: &CancellationToken,
-    ) -> Outcome {
+    ) -> StreamOutcome {
         loop {
             let event = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Outcome::Aborted,
-                () = self.window() => {
+                () = cancel.cancelled() => return StreamOutcome::Aborted,
+                () = self.wait_for_window() => {
                     self.flush().await;
                     continue;
                 }
@@ -226,14 +226,14 @@ impl<'a> Hearing<'a> {
             };
             match event {
                 Some(Ok(event)) => {
-                    if let Some(stop) = self.hear(event).await {
-                        return Outcome::Stopped(stop);
+                    if let Some(stop) = self.handle_event(event).await {
+                        return StreamOutcome::Stopped(stop);
                     }
                 }
-                Some(Err(failure)) => return Outcome::Failed(failure),
+                Some(Err(failure)) => return StreamOutcome::Failed(failure),
                 None => {
                     let message = "stream ended before its end (terminated)";
-                    return Outcome::Failed(models::Failure::new(FailureKind::Broken, message));
+                    return StreamOutcome::Failed(models::Failure::new(FailureKind::Broken, message));
                 }
             }
         }
@@ -241,11 +241,16 @@ impl<'a> Hearing<'a> {
 
     /// The wait before another attempt that nobody is told of; none where the outcome is told. A budget has to count a
     /// request that may have taken something before another one is sent.
-    fn silent_wait(&mut self, outcome: &Outcome, attempts: &mut Attempts, host: &dyn Host) -> Option<Duration> {
-        let Outcome::Failed(failure) = outcome else { return None };
+    fn silent_wait(
+        &mut self,
+        outcome: &StreamOutcome,
+        attempts: &mut RetryAttempts,
+        host: &dyn RunEnvironment,
+    ) -> Option<Duration> {
+        let StreamOutcome::Failed(failure) = outcome else { return None };
         let is_free = spent_by_failure(failure, self.is_begun).is_some();
         // A message that was only opened goes on with what the next attempt gives.
-        if !self.parts.is_empty() || !host.repeats(failure) || (!is_free && self.work.budget == Budget::Counted) {
+        if !self.parts.is_empty() || !host.may_retry(failure) || (!is_free && self.work.budget == BudgetMode::Counted) {
             return None;
         }
         let wait = attempts.next(failure)?;
@@ -257,12 +262,12 @@ impl<'a> Hearing<'a> {
         Some(wait)
     }
 
-    async fn live(&self, kind: LiveKind) {
-        self.results.live(Live { session: self.work.session.clone(), kind }).await;
+    async fn send_live(&self, kind: LiveKind) {
+        self.results.send_live(LiveUpdate { session: self.work.session.clone(), kind }).await;
     }
 
     /// Ready when what is gathered has waited long enough; never, if nothing is.
-    async fn window(&self) {
+    async fn wait_for_window(&self) {
         match (&self.pending, self.sent) {
             (Some(_), Some(sent)) => {
                 let mut until = sent + self.work.merge;
@@ -279,7 +284,8 @@ impl<'a> Hearing<'a> {
 
     /// Whether one more update keeps what is written in proportion to the text: a door repeats the whole message with each.
     fn is_affordable(&self) -> bool {
-        let earned = usize::try_from(self.asked.elapsed().as_millis()).unwrap_or(usize::MAX).saturating_mul(EARNED);
+        let earned =
+            usize::try_from(self.requested_at.elapsed().as_millis()).unwrap_or(usize::MAX).saturating_mul(EARNED);
         self.work.merge.is_zero()
             || self.spent.saturating_add(self.length.saturating_mul(2))
                 <= self.length.saturating_mul(PROPORTION).saturating_add(earned)
@@ -289,37 +295,37 @@ impl<'a> Hearing<'a> {
         if let Some((index, text)) = self.pending.take() {
             self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
             self.sent = Some(Instant::now());
-            self.live(LiveKind::Delta { index, text: text.into() }).await;
+            self.send_live(LiveKind::Delta { index, text: text.into() }).await;
         }
     }
 
-    async fn start(&mut self) {
+    async fn start_message(&mut self) {
         if std::mem::replace(&mut self.is_started, true) {
             return;
         }
         let (api, provider) = (self.entry.api.as_str().into(), self.entry.provider.as_str().into());
         let (run, epoch, model) = (self.work.run, self.work.epoch, self.entry.id.as_str().into());
-        self.live(LiveKind::MessageStarted { run, epoch, api, provider, model }).await;
+        self.send_live(LiveKind::MessageStarted { run, epoch, api, provider, model }).await;
     }
 
-    async fn hear(&mut self, event: Event) -> Option<Stop> {
+    async fn handle_event(&mut self, event: Event) -> Option<Stop> {
         if let Event::Idle { since, limit } = event {
-            self.live(LiveKind::Idle { since, limit }).await;
+            self.send_live(LiveKind::Idle { since, limit }).await;
             return None;
         }
         self.is_begun = true;
-        self.start().await;
+        self.start_message().await;
         match event {
             Event::Idle { .. } => {}
             Event::Start { response_id } => self.response_id = response_id,
             Event::PartStart { index, kind } => {
                 self.flush().await;
                 self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
-                self.live(LiveKind::PartStarted { index, part: live_part(&kind) }).await;
-                self.parts.push(Heard { kind, text: String::new(), whole: None });
+                self.send_live(LiveKind::PartStarted { index, part: live_part(&kind) }).await;
+                self.parts.push(PartBuffer { kind, text: String::new(), whole: None });
             }
             Event::Delta { index, text } => {
-                self.first.get_or_insert_with(|| self.asked.elapsed());
+                self.first.get_or_insert_with(|| self.requested_at.elapsed());
                 if let Some(part) = self.parts.get_mut(index) {
                     part.text.push_str(&text);
                 }
@@ -337,12 +343,12 @@ impl<'a> Hearing<'a> {
             }
             Event::PartEnd { index, part } => {
                 self.flush().await;
-                let block = Arc::new(block(&part));
-                if let Some(heard) = self.parts.get_mut(index) {
-                    heard.whole = Some(part);
+                let block = Arc::new(part_to_block(&part));
+                if let Some(buffer) = self.parts.get_mut(index) {
+                    buffer.whole = Some(part);
                 }
                 self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
-                self.live(LiveKind::PartEnded { index, block }).await;
+                self.send_live(LiveKind::PartEnded { index, block }).await;
             }
             Event::Usage(usage) => self.usage = usage,
             Event::Payload(data) => self.payload = Some(data),
@@ -351,38 +357,43 @@ impl<'a> Hearing<'a> {
         None
     }
 
-    async fn finish(mut self, outcome: Outcome, registry: &ToolRegistry, host: &dyn Host) -> ModelAnswer {
+    async fn finish_answer(
+        mut self,
+        outcome: StreamOutcome,
+        registry: &ToolRegistry,
+        host: &dyn RunEnvironment,
+    ) -> ModelAnswer {
         self.flush().await;
-        let raw: Vec<Part> = self.parts.iter().map(Heard::part).collect();
+        let raw: Vec<Part> = self.parts.iter().map(PartBuffer::to_part).collect();
         let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();
-        let spent = self.spent(&outcome);
+        let spent = self.spent_amount(&outcome);
         let (stop, error_message, failure) = match outcome {
-            Outcome::Aborted => (StopReason::Aborted, Some(ABORTED.to_owned()), None),
-            Outcome::Failed(failed) => {
+            StreamOutcome::Aborted => (StopReason::Aborted, Some(ABORTED.to_owned()), None),
+            StreamOutcome::Failed(failed) => {
                 let failure = ProviderFailure {
-                    retryable: host.repeats(&failed),
+                    retryable: host.may_retry(&failed),
                     overflow: failed.kind == FailureKind::Overflow,
                     after: failed.wait(),
                 };
-                let message = wait::message(&failed, self.work.time.now(), self.work.settings.retry.longest);
+                let message = wait::failure_message(&failed, self.work.time.now(), self.work.settings.retry.longest);
                 (StopReason::Error, Some(message), Some(failure))
             }
-            Outcome::Stopped(_) if !calls.is_empty() => (StopReason::ToolUse, None, None),
-            Outcome::Stopped(Stop::Length) => (StopReason::Length, None, None),
-            Outcome::Stopped(Stop::Stop | Stop::ToolUse) => (StopReason::Stop, None, None),
+            StreamOutcome::Stopped(_) if !calls.is_empty() => (StopReason::ToolUse, None, None),
+            StreamOutcome::Stopped(Stop::Length) => (StopReason::Length, None, None),
+            StreamOutcome::Stopped(Stop::Stop | Stop::ToolUse) => (StopReason::Stop, None, None),
         };
-        let wanted = match stop {
+        let resolved_calls = match stop {
             // What was broken off is asked again; its calls were never wanted.
             StopReason::Error => Vec::new(),
             StopReason::Stop | StopReason::Length | StopReason::ToolUse | StopReason::Aborted => {
                 let no_tool = |name: &str| host.no_tool(&self.work.session, name);
-                calls.iter().filter_map(|call| want(call, registry, no_tool)).collect()
+                calls.iter().filter_map(|call| resolve_call(call, registry, no_tool)).collect()
             }
         };
-        let usage = usage(self.entry, &self.usage);
+        let usage = message_usage(self.entry, &self.usage);
         self.work.meters.add_tokens([usage.input, usage.output, usage.cache_read, usage.cache_write]);
         let assistant = AssistantReply {
-            content: raw.iter().map(block).collect(),
+            content: raw.iter().map(part_to_block).collect(),
             api: self.entry.api.as_str().to_owned(),
             provider: self.entry.provider.clone(),
             model: self.entry.id.clone(),
@@ -390,17 +401,17 @@ impl<'a> Hearing<'a> {
             usage,
             stop_reason: stop,
             error_message,
-            duration: Some(millis(self.asked.elapsed())),
-            ttft: self.first.map(millis),
+            duration: Some(whole_millis(self.requested_at.elapsed())),
+            ttft: self.first.map(whole_millis),
             provider_payload: self.payload.take().and_then(|data| serde_json::from_str(&data).ok()),
             ..AssistantReply::default()
         };
         let total_tokens = usage.total_tokens;
         ModelAnswer {
-            message: said(&StoredMessage::Assistant(assistant)),
+            message: encode_message(&StoredMessage::Assistant(assistant)),
             stop,
             total_tokens,
-            calls: wanted,
+            calls: resolved_calls,
             failure,
             others: Vec::new(),
             spent,
@@ -409,19 +420,19 @@ impl<'a> Hearing<'a> {
 
     /// What the answer took, where that is known: a provider counts an answer that it gave to the end, and nothing where it
     /// refused to begin one.
-    fn spent(&self, outcome: &Outcome) -> Option<BudgetAmount> {
+    fn spent_amount(&self, outcome: &StreamOutcome) -> Option<BudgetAmount> {
         match outcome {
             _ if self.is_unknown => None,
-            Outcome::Stopped(_) => spent_by_answer(self.entry, &self.usage),
-            Outcome::Failed(failed) => spent_by_failure(failed, self.is_begun),
-            Outcome::Aborted => None,
+            StreamOutcome::Stopped(_) => spent_by_answer(self.entry, &self.usage),
+            StreamOutcome::Failed(failed) => spent_by_failure(failed, self.is_begun),
+            StreamOutcome::Aborted => None,
         }
     }
 }
 
-impl Heard {
+impl PartBuffer {
     /// The whole part, or as much of it as came.
-    fn part(&self) -> Part {
+    fn to_part(&self) -> Part {
         if let Some(whole) = &self.whole {
             return whole.clone();
         }
@@ -446,7 +457,7 @@ fn live_part(kind: &PartKind) -> LivePart {
     }
 }
 
-fn block(part: &Part) -> MessageBlock {
+fn part_to_block(part: &Part) -> MessageBlock {
     match part {
         Part::Text { text, signature } => {
             MessageBlock::Text(message::TextBlock { text: text.clone(), text_signature: signature.clone() })
@@ -460,7 +471,7 @@ fn block(part: &Part) -> MessageBlock {
             MessageBlock::Image(message::ImageBlock { data: data.clone(), mime_type: mime_type.clone() })
         }
         Part::ToolCall { id, name, arguments, signature } => {
-            let arguments = object(arguments).unwrap_or_default();
+            let arguments = parse_arguments(arguments).unwrap_or_default();
             let (_, intent) = strip_intent(arguments.clone());
             MessageBlock::ToolCall(message::ToolCallBlock {
                 id: id.clone(),
@@ -473,6 +484,6 @@ fn block(part: &Part) -> MessageBlock {
     }
 }
 
-fn millis(span: Duration) -> u64 {
+fn whole_millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

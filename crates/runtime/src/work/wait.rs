@@ -13,7 +13,7 @@ use countersign_models::Failure;
 use tokio::time::Instant;
 
 /// A wait from which on its end is told.
-const TOLD: Duration = Duration::from_secs(60);
+const LONG_WAIT: Duration = Duration::from_secs(60);
 
 /// The most models that a question about a wait offers.
 const MOST_OTHERS: usize = 8;
@@ -21,7 +21,7 @@ const MOST_OTHERS: usize = 8;
 /// The models that people may choose in the place of `model` after a failure: a few where its provider asks for a wait
 /// that people are asked about, else none. Those of other providers come first, and of each provider one after the
 /// other: what an account has used up often holds for all its models.
-pub(super) fn others(
+pub(super) fn other_models(
     failure: &Failure,
     retry: RetryPolicy,
     model: &ModelRef,
@@ -53,7 +53,7 @@ pub(super) struct Stopwatch {
 
 impl Stopwatch {
     /// Starts at `at`, which is now.
-    pub(super) fn start(at: Millis) -> Self {
+    pub(super) fn start_at(at: Millis) -> Self {
         Self { at, since: Instant::now() }
     }
 
@@ -64,9 +64,9 @@ impl Stopwatch {
 
 /// The message of a failure, with the end of the wait that its provider asks for where that is more than a minute.
 /// `longest` is the longest wait that is set.
-pub(super) fn message(failure: &Failure, now: Millis, longest: Duration) -> String {
+pub(super) fn failure_message(failure: &Failure, now: Millis, longest: Duration) -> String {
     let Failure { message, retry_after, .. } = failure;
-    let Some(wait) = retry_after.filter(|wait| *wait >= TOLD) else { return message.clone() };
+    let Some(wait) = retry_after.filter(|wait| *wait >= LONG_WAIT) else { return message.clone() };
     let end = Zone::UTC.date_and_time(now + wait);
     if wait > longest {
         return format!("{message} (try again after {end}; the longest wait that is set is {} s)", longest.as_secs());
@@ -84,7 +84,7 @@ mod tests {
     };
     use countersign_models::{Failure, FailureKind};
 
-    use super::{message, others};
+    use super::{failure_message, other_models};
 
     fn model(name: &str) -> ModelRef {
         let (provider, id) = name.split_once('/').unwrap();
@@ -96,7 +96,7 @@ mod tests {
         let names = |kind, after: Option<u64>, usable: &[&str]| {
             let failure = Failure { retry_after: after.map(Duration::from_secs), ..Failure::new(kind, "no") };
             let usable = || usable.iter().map(|name| model(name)).collect();
-            let others = others(&failure, RetryPolicy::default(), &model("a/1"), usable).into_iter();
+            let others = other_models(&failure, RetryPolicy::default(), &model("a/1"), usable).into_iter();
             others.map(|other| format!("{}/{}", other.provider, other.id)).collect::<Vec<_>>().join(" ")
         };
         let of = |after, usable: &[&str]| names(FailureKind::RateLimit, after, usable);
@@ -124,7 +124,7 @@ mod tests {
         ] {
             let failure = Failure::new(FailureKind::RateLimit, "429 rate limit");
             let failure = Failure { retry_after: after.map(Duration::from_secs), ..failure };
-            assert_eq!(message(&failure, Millis(1_800_000_000_000), hour), want);
+            assert_eq!(failure_message(&failure, Millis(1_800_000_000_000), hour), want);
         }
     }
 }

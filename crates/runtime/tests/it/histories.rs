@@ -11,7 +11,7 @@ mod witness;
 
 use countersign_runtime::store::MemoryLog;
 
-use self::{life::World, witness::Witness};
+use self::{life::SimulatedWorld, witness::HistoryChecker};
 
 /// How many histories, unless `COUNTERSIGN_HISTORIES` says so.
 const HISTORIES: u64 = 40;
@@ -22,9 +22,9 @@ const LIVES: u32 = 5;
 
 /// Numbers that the seed decides.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn roll(&mut self) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -53,10 +53,10 @@ impl Dice {
 }
 
 /// One history from its beginning to its rest.
-fn live(seed: u64) -> Witness {
+fn live(seed: u64) -> HistoryChecker {
     let log = MemoryLog::new();
-    let world = World::new(seed);
-    let mut witness = Witness::default();
+    let world = SimulatedWorld::new(seed);
+    let mut witness = HistoryChecker::default();
     life::run(&log, &world, &mut witness, false);
     for _ in 1..LIVES {
         life::run(&log.restart(), &world, &mut witness, false);
@@ -68,10 +68,10 @@ fn live(seed: u64) -> Witness {
 
 /// Plays as many histories as are asked for, and says how many those are and what was seen in all of them.
 #[expect(clippy::print_stderr, reason = "a history that broke a promise is named by its seed")]
-fn play(live: impl Fn(u64) -> Witness + std::panic::RefUnwindSafe) -> (u64, witness::Figures) {
+fn play(live: impl Fn(u64) -> HistoryChecker + std::panic::RefUnwindSafe) -> (u64, witness::HistoryStats) {
     let histories = std::env::var("COUNTERSIGN_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(HISTORIES);
     let first = std::env::var(FIRST).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let mut total = witness::Figures::default();
+    let mut total = witness::HistoryStats::default();
     for seed in first..first + histories {
         // A broken promise is told with the seed that gives the same history again.
         let outcome = std::panic::catch_unwind(|| live(seed));

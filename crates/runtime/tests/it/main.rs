@@ -1,6 +1,7 @@
 //! The owner over real and failing logs, with a scripted model.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod fixture;
 mod histories;
 mod moved_clock;
 mod notes;
@@ -9,7 +10,6 @@ mod peers;
 mod residency;
 mod services;
 mod silent_retries;
-mod stage;
 mod stand_in;
 mod taken_back;
 mod taken_over;

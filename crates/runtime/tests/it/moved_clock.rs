@@ -8,17 +8,17 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_runtime::{
-    Clock, Fired, Lane, Released,
+    Clock, DueFiring, InboxLane, ReleasedItem,
     models::scripted::{Reply, Scripted},
     store::MemoryLog,
 };
 
-use crate::stage::open_seeing_to;
+use crate::fixture::open_seeing_to;
 
 const MINUTE: u64 = 60_000;
 
-fn failed(fired: &Fired) -> schedule::Command {
-    fired.failed("nobody is here")
+fn failed(fired: &DueFiring) -> schedule::Command {
+    fired.failed_command("nobody is here")
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,12 +35,12 @@ async fn a_job_fires_when_the_clock_that_was_set_shows_its_time() {
     let plan =
         JobPlan { agent, kind, schedule: JobSchedule::At { at }, follows_house: false, enabled: true, afterwards };
     let add = schedule::Command::Add { job: JobId::new("once"), plan: Box::new(plan), content: "{}".into() };
-    owner.source(Lane::Request).ask(Command::Schedule(add)).await.unwrap();
+    owner.source(InboxLane::Request).send_command(Command::Schedule(add)).await.unwrap();
     let ahead = i64::try_from(595 * MINUTE).unwrap();
     clock.set_ahead(ahead);
     let mut clocked = Vec::new();
     loop {
-        let Released::Fact(recorded) = released.next().await.unwrap() else { continue };
+        let ReleasedItem::Fact(recorded) = released.next().await.unwrap() else { continue };
         match &recorded.fact.event {
             Event::Schedule(schedule::Event::Clocked { ahead }) => clocked.push((*ahead, recorded.meta.at)),
             Event::Schedule(schedule::Event::Fired { planned, .. }) => {
@@ -50,7 +50,7 @@ async fn a_job_fires_when_the_clock_that_was_set_shows_its_time() {
             _ => {}
         }
     }
-    let [(told, when)] = clocked[..] else { panic!("{clocked:?}") };
-    assert_eq!(told, ahead);
+    let [(recorded_ahead, when)] = clocked[..] else { panic!("{clocked:?}") };
+    assert_eq!(recorded_ahead, ahead);
     assert!(when.since(from).as_secs() <= 30, "{when}");
 }

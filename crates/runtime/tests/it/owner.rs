@@ -11,13 +11,13 @@ use countersign_core::{
     session::{self, ImportedEntry, MessageContent, SessionEntryKind},
 };
 use countersign_runtime::{
-    Lane, LiveKind, Refused, Released,
+    InboxLane, LiveKind, OwnerError, ReleasedItem,
     models::scripted::{Reply, Scripted, Step},
-    store::{self, Fault, MemoryLog, SqliteLog},
+    store::{self, LogFault, MemoryLog, SqliteLog},
 };
 use serde_json::json;
 
-use crate::stage::{allow, at_rest, begin, eventually, name, open, open_held, pending, prompt, to_session};
+use crate::fixture::{allow, at_rest, begin, eventually, name, open, open_held, pending, prompt, to_session};
 
 fn writes(path: &Path) -> Reply {
     Reply::use_tool("c1", "write", &json!({ "path": path, "content": "x" }).to_string())
@@ -28,13 +28,13 @@ async fn nothing_runs_that_could_not_be_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let (logs, ran) = (folder.path().join("log"), folder.path().join("ran"));
     std::fs::create_dir(&logs).unwrap();
-    let log = SqliteLog::open(logs.join("l.db"), store::Options::default()).unwrap();
+    let log = SqliteLog::open(logs.join("l.db"), store::LogOptions::default()).unwrap();
     let owner = open(log, &Scripted::new([writes(&ran)]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
-    requests.ask(prompt()).await.unwrap();
+    requests.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     std::fs::remove_dir_all(&logs).unwrap();
-    assert!(requests.ask(allow(gate)).await.is_err());
+    assert!(requests.send_command(allow(gate)).await.is_err());
     owner.close().await;
     assert!(!ran.exists(), "an action ran that no log knows of");
 }
@@ -47,11 +47,11 @@ async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
     let log = MemoryLog::new();
     let first = open(log.clone(), &ours, DefaultPolicy::Gateway, ResumeMode::Go).await;
     let requests = begin(&first, folder.path()).await;
-    requests.ask(prompt()).await.unwrap();
+    requests.send_command(prompt()).await.unwrap();
     eventually(&first, |engine| engine.state().runs().next().map(|_| ())).await;
     let second = open(log.restart(), &theirs, DefaultPolicy::Gateway, ResumeMode::Go).await;
     eventually(&second, |engine| engine.state().runs().next().map(|_| ())).await;
-    assert!(requests.ask(prompt()).await.is_err());
+    assert!(requests.send_command(prompt()).await.is_err());
     first.close().await;
     assert!(ours.requests().len() <= 1, "it asked for the other owner's turn");
     second.close().await;
@@ -64,24 +64,24 @@ async fn an_owner_that_is_held_works_only_when_told_and_its_subscriber_misses_no
     let first =
         open(log.clone(), &Scripted::new([Reply::new().step(Step::Hang)]), DefaultPolicy::Gateway, ResumeMode::Go)
             .await;
-    begin(&first, folder.path()).await.ask(prompt()).await.unwrap();
+    begin(&first, folder.path()).await.send_command(prompt()).await.unwrap();
     eventually(&first, |engine| engine.state().runs().next().map(|_| ())).await;
     let model = Scripted::new([Reply::say("ok")]);
     let held = open_held(log.restart(), &model).await;
     let mut subscriber = held.subscribe().await.unwrap();
     for _ in 0..3 {
-        held.source(Lane::Request).read(|engine| engine.state().head_lsn()).await.unwrap();
+        held.source(InboxLane::Request).read_state(|engine| engine.state().head_lsn()).await.unwrap();
     }
     assert!(model.requests().is_empty());
     held.start_work().await;
-    let heard = async {
+    let first_live = async {
         loop {
-            if let Released::Live(live) = subscriber.next().await.unwrap() {
+            if let ReleasedItem::Live(live) = subscriber.next().await.unwrap() {
                 return live;
             }
         }
     };
-    let live = tokio::time::timeout(Duration::from_secs(120), heard).await.unwrap();
+    let live = tokio::time::timeout(Duration::from_secs(120), first_live).await.unwrap();
     assert!(matches!(live.kind, LiveKind::MessageStarted { .. }), "{live:?}");
     at_rest(&held).await;
     held.start_work().await;
@@ -102,7 +102,7 @@ async fn a_session_without_a_message_is_in_the_log_where_all_is_recorded() {
         begin(&first, folder.path()).await;
         let second = open(log.restart(), &model, DefaultPolicy::Gateway, ResumeMode::Go).await;
         let look = |engine: &Engine| engine.state().session(&name()).is_some();
-        assert_eq!(second.source(Lane::Request).read(look).await.unwrap().0, records_all);
+        assert_eq!(second.source(InboxLane::Request).read_state(look).await.unwrap().0, records_all);
         second.close().await;
         first.close().await;
     }
@@ -115,9 +115,9 @@ async fn a_call_of_any_length_leaves_the_session_usable() {
     let call = Reply::use_tool("c1", "bash", &json!({ "command": command }).to_string());
     let owner = open(MemoryLog::new(), &Scripted::new([call]), DefaultPolicy::Stdio, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
-    requests.ask(prompt()).await.unwrap();
+    requests.send_command(prompt()).await.unwrap();
     pending(&owner).await;
-    let aborted = requests.ask(Command::Run(run::Command::Abort { session: name() })).await;
+    let aborted = requests.send_command(Command::Run(run::Command::Abort { session: name() })).await;
     assert!(matches!(aborted.map(|reply| reply.outcome), Ok(Outcome::Stopping(_))));
     at_rest(&owner).await;
     owner.close().await;
@@ -132,16 +132,16 @@ async fn an_answer_that_was_not_recorded_has_no_effect_later() {
         open(log.clone(), &Scripted::new([writes(&ran), Reply::say("ok")]), DefaultPolicy::Gateway, ResumeMode::Wait)
             .await;
     let requests = begin(&owner, folder.path()).await;
-    requests.ask(prompt()).await.unwrap();
+    requests.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
-    log.fail_next(Fault::Io);
-    let told = owner.source(Lane::Result).ask(allow(gate)).await;
-    assert!(matches!(told, Err(Refused::NotRecorded(_))), "{told:?}");
+    log.fail_next(LogFault::Io);
+    let reply = owner.source(InboxLane::Result).send_command(allow(gate)).await;
+    assert!(matches!(reply, Err(OwnerError::NotRecorded(_))), "{reply:?}");
     // Once the log can be written again, the gate waits as before and the next answer counts.
     let again = async {
         loop {
-            match requests.ask(allow(gate)).await {
-                Err(Refused::NotRecorded(_)) => tokio::task::yield_now().await,
+            match requests.send_command(allow(gate)).await {
+                Err(OwnerError::NotRecorded(_)) => tokio::task::yield_now().await,
                 other => return other,
             }
         }
@@ -165,14 +165,14 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
     let log = MemoryLog::new();
     let owner = open(log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
-    requests.ask(prompt()).await.unwrap();
-    let heard = async {
+    requests.send_command(prompt()).await.unwrap();
+    let first_request = async {
         let mut subscriber = owner.subscribe().await.unwrap();
         while model.requests().is_empty() {
             let _ = tokio::time::timeout(Duration::from_millis(10), subscriber.next()).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(120), heard).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(120), first_request).await.unwrap();
     owner.close().await;
     let owner = open(log.restart(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let (gates, runs) =
@@ -188,8 +188,8 @@ async fn a_prompt_and_its_abort_in_one_batch_come_to_rest() {
     let owner = open(MemoryLog::new(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     for _ in 0..20 {
-        let prompted = requests.send(prompt()).await;
-        let aborted = requests.send(Command::Run(run::Command::Abort { session: name() })).await;
+        let prompted = requests.submit_command(prompt()).await;
+        let aborted = requests.submit_command(Command::Run(run::Command::Abort { session: name() })).await;
         assert!(prompted.await.unwrap().is_ok() && aborted.await.unwrap().is_ok());
         at_rest(&owner).await;
     }
@@ -199,7 +199,7 @@ async fn a_prompt_and_its_abort_in_one_batch_come_to_rest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_that_fell_behind_gets_every_fact_and_then_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    let log = SqliteLog::open(folder.path().join("l.db"), store::Options::default()).unwrap();
+    let log = SqliteLog::open(folder.path().join("l.db"), store::LogOptions::default()).unwrap();
     let owner = open(log, &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     let mut subscriber = owner.subscribe().await.unwrap();
@@ -213,7 +213,7 @@ async fn a_follower_that_fell_behind_gets_every_fact_and_then_the_end() {
         })
         .collect();
     let leaf = Some(EntryId::new("e39"));
-    requests.ask(to_session(session::Command::Import { entries, leaf })).await.unwrap();
+    requests.send_command(to_session(session::Command::Import { entries, leaf })).await.unwrap();
     owner.close().await;
     let all = async {
         let mut count = 0;

@@ -9,13 +9,13 @@ use countersign_core::{
     session,
 };
 use countersign_runtime::{
-    Lane, Refused,
+    InboxLane, OwnerError,
     models::scripted::{Reply, Scripted},
     store::{Log as _, MemoryLog, Partition},
 };
 use serde_json::json;
 
-use crate::stage::{allow, at_rest, begin, eventually, name, open, open_idle, pending, prompt, to_session};
+use crate::fixture::{allow, at_rest, begin, eventually, name, open, open_idle, pending, prompt, to_session};
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
@@ -30,11 +30,15 @@ async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
     let owner = open_idle(MemoryLog::new(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     // Nothing is in the log before there is something worth it.
-    requests.ask(named("first")).await.unwrap();
+    requests.send_command(named("first")).await.unwrap();
     let gone = |engine: &countersign_core::engine::Engine| engine.state().session(&name()).is_none().then_some(());
     eventually(&owner, gone).await;
     // Three in one go: whoever came first is first, though all of them wait for the log.
-    let sent = [requests.send(named("a")).await, requests.send(named("b")).await, requests.send(prompt()).await];
+    let sent = [
+        requests.submit_command(named("a")).await,
+        requests.submit_command(named("b")).await,
+        requests.submit_command(prompt()).await,
+    ];
     for reply in sent {
         assert!(reply.await.unwrap().is_ok());
     }
@@ -47,7 +51,7 @@ async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
     let again =
         session::Command::Open { cwd: "/".into(), name: None, parent: None, door: None, settings: Box::default() };
     eventually(&owner, gone).await;
-    assert!(matches!(requests.ask(to_session(again)).await, Err(Refused::Refusal(_))));
+    assert!(matches!(requests.send_command(to_session(again)).await, Err(OwnerError::Refusal(_))));
     owner.close().await;
 }
 
@@ -59,14 +63,14 @@ async fn what_works_or_waits_is_never_let_go_of() {
     let model = Scripted::new([write, Reply::say("done")]);
     let owner = open_idle(MemoryLog::new(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
-    requests.ask(prompt()).await.unwrap();
+    requests.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     for _ in 0..20 {
-        let here = requests.read(|engine| engine.state().session(&name()).is_some()).await.unwrap().0;
+        let here = requests.read_state(|engine| engine.state().session(&name()).is_some()).await.unwrap().0;
         assert!(here, "a session with a gate that waits was let go of");
     }
-    let told = owner.source(Lane::Result).ask(allow(gate)).await.map(|reply| reply.outcome);
-    assert_eq!(told, Ok(Outcome::Resolved(gate::GateResolution::Allowed { scope: gate::ApprovalScope::Once })));
+    let outcome = owner.source(InboxLane::Result).send_command(allow(gate)).await.map(|reply| reply.outcome);
+    assert_eq!(outcome, Ok(Outcome::Resolved(gate::GateResolution::Allowed { scope: gate::ApprovalScope::Once })));
     eventually(&owner, |engine| engine.state().session(&name()).is_none().then_some(())).await;
     assert!(ran.exists());
     owner.close().await;
@@ -81,7 +85,7 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     let owner = open_idle(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     for at in 0..2_100 {
-        requests.ask(named(&format!("n{at}"))).await.unwrap();
+        requests.send_command(named(&format!("n{at}"))).await.unwrap();
     }
     owner.close().await;
     let saved = log.restart().load_snapshot(Partition::ZERO, SNAPSHOT_VERSION).await.unwrap();
@@ -90,8 +94,8 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     let log = log.restart();
     let owner =
         open(log.clone(), &Scripted::new([write, Reply::say("done")]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
-    let requests = owner.source(Lane::Request);
-    requests.ask(prompt()).await.unwrap();
+    let requests = owner.source(InboxLane::Request);
+    requests.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     owner.close().await;
     let owner =
@@ -99,7 +103,7 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     assert_eq!(pending(&owner).await, gate);
     let named = eventually(&owner, |engine| Some(engine.state().session(&name())?.name()?.to_owned())).await;
     assert_eq!(named, "n2099");
-    owner.source(Lane::Result).ask(allow(gate)).await.unwrap();
+    owner.source(InboxLane::Result).send_command(allow(gate)).await.unwrap();
     at_rest(&owner).await;
     assert!(ran.exists());
     owner.close().await;

@@ -8,64 +8,66 @@ mod requests;
 
 use std::time::Duration;
 
-use countersign_runtime::services::{Auth, Health, Limits, Outcome, Service, Services, ToolCall};
+use countersign_runtime::services::{
+    HealthCheck, ServiceAuth, ServiceCall, ServiceCallOutcome, ServiceClient, ServiceDefinition, ServiceLimits,
+};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "s3cr3t/+tok en\"x";
 
-fn service(url: &str) -> Service {
-    Service {
+fn service(url: &str) -> ServiceDefinition {
+    ServiceDefinition {
         name: "home".to_owned(),
         base_url: url.to_owned(),
-        auth: Auth::Bearer(SECRET.into()),
-        health: Health { method: "GET".to_owned(), path: "/api/".to_owned(), expect_status: 200 },
+        auth: ServiceAuth::Bearer(SECRET.into()),
+        health: HealthCheck { method: "GET".to_owned(), path: "/api/".to_owned(), expect_status: 200 },
         errors: Vec::new(),
         other_errors: None,
-        limits: Limits { timeout: Duration::from_secs(30), response: 1 << 20 },
+        limits: ServiceLimits { timeout: Duration::from_secs(30), response: 1 << 20 },
     }
 }
 
-fn services(service: Service) -> Services {
-    Services::new(vec![service]).unwrap()
+fn services(service: ServiceDefinition) -> ServiceClient {
+    ServiceClient::new(vec![service]).unwrap()
 }
 
-fn tool(method: &str, path: &str) -> ToolCall {
-    ToolCall { method: method.to_owned(), path: path.to_owned(), ..ToolCall::default() }
+fn tool(method: &str, path: &str) -> ServiceCall {
+    ServiceCall { method: method.to_owned(), path: path.to_owned(), ..ServiceCall::default() }
 }
 
 fn map(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-async fn run(services: &Services, call: &ToolCall, arguments: Value) -> Outcome {
+async fn run(services: &ServiceClient, call: &ServiceCall, arguments: Value) -> ServiceCallOutcome {
     services.run("home", call, &map(arguments), CancellationToken::new()).await
 }
 
 /// A `GET` without arguments of a service at `url`.
-async fn get(url: &str) -> Outcome {
+async fn get(url: &str) -> ServiceCallOutcome {
     run(&services(service(url)), &tool("GET", "/x"), json!({})).await
 }
 
 /// A `POST` without arguments of a service at `url`.
-async fn post(url: &str) -> Outcome {
+async fn post(url: &str) -> ServiceCallOutcome {
     run(&services(service(url)), &tool("POST", "/x"), json!({})).await
 }
 
-fn failed(text: &str) -> Outcome {
-    Outcome::Failed { text: text.to_owned() }
+fn failed(text: &str) -> ServiceCallOutcome {
+    ServiceCallOutcome::Failed { text: text.to_owned() }
 }
 
-fn in_doubt(outcome: &Outcome) -> &str {
+fn in_doubt(outcome: &ServiceCallOutcome) -> &str {
     match outcome {
-        Outcome::InDoubt { text } => text,
+        ServiceCallOutcome::InDoubt { text } => text,
         other => panic!("not in doubt: {other:?}"),
     }
 }
 
-fn not_begun(outcome: &Outcome) -> &str {
+fn not_begun(outcome: &ServiceCallOutcome) -> &str {
     match outcome {
-        Outcome::NotBegun { text } => text,
+        ServiceCallOutcome::NotBegun { text } => text,
         other => panic!("begun: {other:?}"),
     }
 }

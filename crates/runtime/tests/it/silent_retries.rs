@@ -13,14 +13,14 @@ use countersign_core::{
     unattended::{self, ContractTerms},
 };
 use countersign_runtime::{
-    Clock, Handle, Lane, LiveKind, Released, SilentRetries,
+    Clock, InboxLane, LiveKind, OwnerHandle, ReleasedItem, SilentRetries,
     models::{
         Event as Said, Failure, FailureKind,
         scripted::{Reply, Scripted, Step},
     },
 };
 
-use crate::stage::{Attempts, begin, name, open_trying, prompt};
+use crate::fixture::{RetrySettings, begin, name, open_trying, prompt};
 
 const BEGIN: Millis = Millis(1_800_000_000_000);
 
@@ -31,7 +31,7 @@ fn fails(kind: FailureKind, after: Option<u64>) -> Reply {
 /// What became of a prompt: how the run ended, the stops of its answers, how long it waited where that was told, and how
 /// many milliseconds all of it took.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct RunReport {
     end: Option<RunOutcome>,
     stops: Vec<StopReason>,
     waits: Vec<u64>,
@@ -39,21 +39,26 @@ struct Seen {
     took: u64,
 }
 
-async fn owner(attempts: Attempts, model: &Scripted) -> Handle {
+async fn owner(attempts: RetrySettings, model: &Scripted) -> OwnerHandle {
     open_trying(attempts, Clock::starting_at(BEGIN), model, DefaultPolicy::Stdio).await
 }
 
 /// Prompts, and aborts behind so many milliseconds, if at all.
-async fn seen(model: &Scripted, abort: Option<u64>) -> Seen {
-    seen_with(Attempts::default(), None, model, abort).await
+async fn seen(model: &Scripted, abort: Option<u64>) -> RunReport {
+    seen_with(RetrySettings::default(), None, model, abort).await
 }
 
 /// The same under a contract with this budget, if there is one.
-async fn seen_under(budget: Option<BudgetLimits>, model: &Scripted, abort: Option<u64>) -> Seen {
-    seen_with(Attempts::default(), budget, model, abort).await
+async fn seen_under(budget: Option<BudgetLimits>, model: &Scripted, abort: Option<u64>) -> RunReport {
+    seen_with(RetrySettings::default(), budget, model, abort).await
 }
 
-async fn seen_with(attempts: Attempts, budget: Option<BudgetLimits>, model: &Scripted, abort: Option<u64>) -> Seen {
+async fn seen_with(
+    attempts: RetrySettings,
+    budget: Option<BudgetLimits>,
+    model: &Scripted,
+    abort: Option<u64>,
+) -> RunReport {
     let owner = owner(attempts, model).await;
     let requests = begin(&owner, &std::env::temp_dir()).await;
     if let Some(budget) = budget {
@@ -61,22 +66,22 @@ async fn seen_with(attempts: Attempts, budget: Option<BudgetLimits>, model: &Scr
         let may = Contract { scopes: scopes.into(), commands: scopes.into(), ..Contract::default() };
         let terms = Box::new(ContractTerms { actor: "ci".to_owned(), may, budget, ..ContractTerms::default() });
         let declare = unattended::Command::Declare { session: name(), terms, carried: None };
-        requests.ask(Command::Unattended(declare)).await.unwrap();
+        requests.send_command(Command::Unattended(declare)).await.unwrap();
     }
     let mut released = owner.subscribe().await.unwrap();
-    requests.ask(prompt()).await.unwrap();
+    requests.send_command(prompt()).await.unwrap();
     if let Some(abort) = abort {
-        let requests = owner.source(Lane::Request);
+        let requests = owner.source(InboxLane::Request);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(abort)).await;
-            requests.ask(Command::Run(run::Command::Abort { session: name() })).await.unwrap();
+            requests.send_command(Command::Run(run::Command::Abort { session: name() })).await.unwrap();
         });
     }
-    let mut seen = Seen::default();
+    let mut seen = RunReport::default();
     while seen.end.is_none() {
         let recorded = match released.next().await.unwrap() {
-            Released::Fact(recorded) => recorded,
-            Released::Live(live) => {
+            ReleasedItem::Fact(recorded) => recorded,
+            ReleasedItem::Live(live) => {
                 seen.messages_begun += usize::from(matches!(live.kind, LiveKind::MessageStarted { .. }));
                 continue;
             }
@@ -108,12 +113,12 @@ async fn a_failure_before_the_answer_is_known_to_nobody() {
         ("several", vec![limited(), fails(FailureKind::Network, None), fails(FailureKind::Broken, None)], 3_400),
     ] {
         let model = Scripted::new(failures.into_iter().chain([Reply::say("Recovered")]));
-        let want = Seen {
+        let want = RunReport {
             end: Some(RunOutcome::Completed),
             stops: vec![StopReason::Stop],
             messages_begun: 1,
             took,
-            ..Seen::default()
+            ..RunReport::default()
         };
         assert_eq!(seen(&model, None).await, want, "{case}");
         assert_eq!(model.left(), 0, "{case}");
@@ -126,14 +131,14 @@ async fn failures_are_told_once_the_silent_attempts_are_over() {
     let model = Scripted::new((0..6).map(|_| down()).chain([down(), Reply::say("back")]));
     let (stops, waits) = (vec![StopReason::Error, StopReason::Stop], vec![2_000]);
     let took = 12_400 + 2_000 + 400;
-    let want = Seen { end: Some(RunOutcome::Completed), stops, waits, messages_begun: 1, took };
+    let want = RunReport { end: Some(RunOutcome::Completed), stops, waits, messages_begun: 1, took };
     assert_eq!(seen(&model, None).await, want);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
     let model = Scripted::new([fails(FailureKind::RateLimit, Some(30_000)), Reply::say("later")]);
-    let want = Seen {
+    let want = RunReport {
         end: Some(RunOutcome::Completed),
         stops: vec![StopReason::Error, StopReason::Stop],
         waits: vec![30_000],
@@ -142,7 +147,7 @@ async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
     };
     assert_eq!(seen(&model, None).await, want);
     let model = Scripted::new([fails(FailureKind::Auth, None)]);
-    let want = Seen { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..Seen::default() };
+    let want = RunReport { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..RunReport::default() };
     assert_eq!(seen(&model, None).await, want);
 }
 
@@ -150,19 +155,26 @@ async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
 async fn a_fault_in_the_middle_of_an_answer_is_told() {
     let broken = || Step::Fail(Failure::new(FailureKind::Network, "it broke"));
     let model = Scripted::new([Reply::new().text(["half"]).step(broken()), Reply::say("whole")]);
-    let told = seen(&model, None).await;
-    assert_eq!((told.stops, told.waits, told.took), (vec![StopReason::Error, StopReason::Stop], vec![2_000], 2_000));
+    let report = seen(&model, None).await;
+    assert_eq!(
+        (report.stops, report.waits, report.took),
+        (vec![StopReason::Error, StopReason::Stop], vec![2_000], 2_000)
+    );
     let limit = Duration::from_secs(120);
     let idle = Reply::default().step(Step::Say(Said::Idle { since: limit / 2, limit })).step(broken());
-    let told = seen(&Scripted::new([idle, Reply::say("whole")]), None).await;
-    assert_eq!((told.stops, told.took), (vec![StopReason::Stop], 400), "a sign of life is no part of an answer");
+    let report = seen(&Scripted::new([idle, Reply::say("whole")]), None).await;
+    assert_eq!((report.stops, report.took), (vec![StopReason::Stop], 400), "a sign of life is no part of an answer");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_ends_a_silent_wait_at_once() {
     let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
-    let want =
-        Seen { end: Some(RunOutcome::Aborted), stops: vec![StopReason::Aborted], took: 5_000, ..Seen::default() };
+    let want = RunReport {
+        end: Some(RunOutcome::Aborted),
+        stops: vec![StopReason::Aborted],
+        took: 5_000,
+        ..RunReport::default()
+    };
     assert_eq!(seen(&model, Some(5_000)).await, want);
     assert_eq!(model.left(), 1, "it is not asked again");
 }
@@ -190,16 +202,16 @@ async fn the_wall_time_of_a_contract_ends_a_silent_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_environment_does_not_repeat_ends_the_run_at_once() {
-    let attempts = Attempts { repeats: |failure| failure.kind != FailureKind::Empty, ..Attempts::default() };
+    let attempts = RetrySettings { repeats: |failure| failure.kind != FailureKind::Empty, ..RetrySettings::default() };
     let model = Scripted::new([fails(FailureKind::Empty, None), Reply::say("never")]);
-    let want = Seen { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..Seen::default() };
+    let want = RunReport { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..RunReport::default() };
     assert_eq!(seen_with(attempts, None, &model, None).await, want);
     assert_eq!(model.left(), 1, "it is not asked again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_silent_attempts_the_visible_ones_are_all() {
-    let attempts = Attempts { silent: SilentRetries::NONE, ..Attempts::default() };
+    let attempts = RetrySettings { silent: SilentRetries::NONE, ..RetrySettings::default() };
     let model = Scripted::new((0..5).map(|_| fails(FailureKind::Server, None)));
     let seen = seen_with(attempts, None, &model, None).await;
     assert_eq!((seen.waits, seen.took, model.left()), (vec![2_000, 4_000, 8_000], 14_000, 1));

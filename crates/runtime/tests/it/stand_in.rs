@@ -11,7 +11,7 @@ use tokio::{
 
 /// What is done with one connection or one request.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum ServerAction {
     /// Says that it will not speak, before a request was read, and reads on until the other end stops.
     Leave,
     /// Reads the request and closes.
@@ -49,12 +49,12 @@ impl Drop for StandIn {
 
 impl StandIn {
     /// Does `acts` in their order, one a request, the last again and again.
-    pub(crate) async fn doing(acts: Vec<Act>) -> Self {
+    pub(crate) async fn doing(acts: Vec<ServerAction>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (seen, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let ((tell, spoken), (count, stray)) = (watch::channel(0), watch::channel(None));
-        let (told, opened) = (Arc::clone(&seen), Arc::clone(&connections));
+        let (requests, opened) = (Arc::clone(&seen), Arc::clone(&connections));
         let hang_up = Arc::new(Notify::new());
         let told_off = Arc::clone(&hang_up);
         let task = tokio::spawn(async move {
@@ -64,22 +64,22 @@ impl StandIn {
             while let Ok((mut stream, _)) = listener.accept().await {
                 *opened.lock() += 1;
                 loop {
-                    let leaves = matches!(acts.peek().or(last.as_ref()), Some(Act::Leave));
+                    let leaves = matches!(acts.peek().or(last.as_ref()), Some(ServerAction::Leave));
                     if !leaves {
                         let request = tokio::select! {
                             request = read_request(&mut stream) => request,
                             () = told_off.notified() => None,
                         };
                         let Some(request) = request else { break };
-                        told.lock().push(request);
+                        requests.lock().push(request);
                     }
                     last = acts.next().or(last);
                     let more = act(last.as_ref().unwrap(), &mut stream, &count).await;
                     tell.send_modify(|spoken| *spoken += 1);
                     match more {
-                        After::Next => {}
-                        After::Close => break,
-                        After::Keep => {
+                        ConnectionStep::Next => {}
+                        ConnectionStep::Close => break,
+                        ConnectionStep::Keep => {
                             kept.push(stream);
                             break;
                         }
@@ -91,7 +91,7 @@ impl StandIn {
     }
 
     pub(crate) async fn saying(answer: impl Into<Vec<u8>>) -> Self {
-        Self::doing(vec![Act::Say(answer.into())]).await
+        Self::doing(vec![ServerAction::Say(answer.into())]).await
     }
 
     pub(crate) fn url(&self) -> String {
@@ -119,44 +119,44 @@ impl StandIn {
     }
 }
 
-enum After {
+enum ConnectionStep {
     Next,
     Close,
     Keep,
 }
 
-async fn act(act: &Act, stream: &mut TcpStream, count: &watch::Sender<Option<usize>>) -> After {
+async fn act(act: &ServerAction, stream: &mut TcpStream, count: &watch::Sender<Option<usize>>) -> ConnectionStep {
     match act {
-        Act::Leave => {
+        ServerAction::Leave => {
             stream.shutdown().await.unwrap();
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest).await;
             count.send_replace(Some(rest.len()));
-            After::Close
+            ConnectionStep::Close
         }
-        Act::BreakOff => After::Close,
-        Act::Reset => {
+        ServerAction::BreakOff => ConnectionStep::Close,
+        ServerAction::Reset => {
             stream.set_zero_linger().unwrap();
-            After::Close
+            ConnectionStep::Close
         }
-        Act::Hang => After::Keep,
-        Act::Say(answer) => {
+        ServerAction::Hang => ConnectionStep::Keep,
+        ServerAction::Say(answer) => {
             let _ = stream.write_all(answer).await;
-            After::Next
+            ConnectionStep::Next
         }
-        Act::Last(answer) => {
+        ServerAction::Last(answer) => {
             let _ = stream.write_all(answer).await;
-            After::Close
+            ConnectionStep::Close
         }
-        Act::Stall(answer) => {
+        ServerAction::Stall(answer) => {
             let _ = stream.write_all(answer).await;
-            After::Keep
+            ConnectionStep::Keep
         }
-        Act::Flood(answer) => {
+        ServerAction::Flood(answer) => {
             let _ = stream.write_all(answer).await;
             let chunk = vec![b'x'; 64 << 10];
             while stream.write_all(&chunk).await.is_ok() {}
-            After::Close
+            ConnectionStep::Close
         }
     }
 }

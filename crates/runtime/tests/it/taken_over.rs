@@ -9,22 +9,22 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_runtime::{
-    Clock, Handle, Lane, Refused, Released, Subscriber,
+    Clock, InboxLane, OwnerError, OwnerHandle, ReleasedItem, Subscriber,
     models::scripted::{Reply, Scripted, Step},
-    store::{Batch, Disk, Fault, Log as _, MemoryLog, Outcome, Partition, Record},
+    store::{Batch, DiskState, Log as _, LogFault, LogRecord, MemoryLog, Partition, UncertainOutcome},
 };
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::stage::{allow, begin, open_at, pending, prompt};
+use crate::fixture::{allow, begin, open_at, pending, prompt};
 
 /// An owner with a gate that waits, in virtual time.
-async fn waits(log: &MemoryLog, folder: &TempDir) -> (Handle, GateId) {
+async fn waits(log: &MemoryLog, folder: &TempDir) -> (OwnerHandle, GateId) {
     let call = json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string();
     let model = Scripted::new([Reply::use_tool("c1", "write", &call), Reply::new().step(Step::Hang)]);
     let clock = Clock::starting_at(Millis(1));
     let owner = open_at(clock, log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, None).await;
-    begin(&owner, folder.path()).await.ask(prompt()).await.unwrap();
+    begin(&owner, folder.path()).await.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     (owner, gate)
 }
@@ -36,7 +36,7 @@ async fn head(log: &MemoryLog) -> Lsn {
 /// Waits for the end of what an owner releases.
 async fn no_fact_is_left(mut subscriber: Subscriber) {
     while let Some(released) = subscriber.next().await {
-        assert!(!matches!(released, Released::Fact(_)), "{released:?}");
+        assert!(!matches!(released, ReleasedItem::Fact(_)), "{released:?}");
     }
 }
 
@@ -46,21 +46,21 @@ async fn whoever_waits_is_told_and_no_fact_is_released() {
     let log = MemoryLog::new();
     let (owner, gate) = waits(&log, &folder).await;
     let subscriber = owner.subscribe().await.unwrap();
-    let requests = owner.source(Lane::Request);
+    let requests = owner.source(InboxLane::Request);
     log.restart().take_over(Partition::ZERO).await.unwrap();
     let before = head(&log).await;
 
-    let allowed = requests.send(allow(gate)).await;
-    let refused = requests.send(allow(gate)).await;
-    let read = requests.read(|engine| engine.state().head_lsn()).await;
+    let allowed = requests.submit_command(allow(gate)).await;
+    let refused = requests.submit_command(allow(gate)).await;
+    let read = requests.read_state(|engine| engine.state().head_lsn()).await;
     assert_eq!(read, None);
     for reply in [allowed, refused] {
         let reply = reply.await.unwrap();
-        let Err(Refused::NotRecorded(why)) = reply else { panic!("{reply:?}") };
+        let Err(OwnerError::NotRecorded(why)) = reply else { panic!("{reply:?}") };
         assert_eq!(why.0.as_ref(), "epoch 1 may not write any more: the log was taken over in epoch 2");
     }
     no_fact_is_left(subscriber).await;
-    assert_eq!(requests.ask(prompt()).await, Err(Refused::Closed));
+    assert_eq!(requests.send_command(prompt()).await, Err(OwnerError::Closed));
     assert_eq!(head(&log).await, before);
     owner.close().await;
 }
@@ -70,8 +70,8 @@ async fn end_of_answer() -> Lsn {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
     let (owner, gate) = waits(&log, &folder).await;
-    log.fail_next(Fault::Breaks(Outcome::Written));
-    let _reply = owner.source(Lane::Request).send(allow(gate)).await;
+    log.fail_next(LogFault::Breaks(UncertainOutcome::Written));
+    let _reply = owner.source(InboxLane::Request).submit_command(allow(gate)).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     let end = head(&log.restart()).await;
     owner.close().await;
@@ -85,16 +85,16 @@ async fn as_many_records_of_another_owner_do_not_pass_for_a_batch_whose_outcome_
     let log = MemoryLog::new();
     let (owner, gate) = waits(&log, &folder).await;
     let subscriber = owner.subscribe().await.unwrap();
-    log.fail_next(Fault::Breaks(Outcome::Lost));
-    let reply = owner.source(Lane::Request).send(allow(gate)).await;
+    log.fail_next(LogFault::Breaks(UncertainOutcome::Lost));
+    let reply = owner.source(InboxLane::Request).submit_command(allow(gate)).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
 
     let other = log.restart();
-    other.set_disk(Disk::Works);
+    other.set_disk(DiskState::Works);
     let epoch = other.take_over(Partition::ZERO).await.unwrap();
-    let found = other.read(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
+    let found = other.read_records(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
     let last = found.last().unwrap();
-    let record = Record {
+    let record = LogRecord {
         at: last.at,
         session: last.session.clone(),
         key: last.key.clone(),
@@ -107,7 +107,7 @@ async fn as_many_records_of_another_owner_do_not_pass_for_a_batch_whose_outcome_
     assert_eq!(other.append(Partition::ZERO, epoch, last.lsn, batch).await.unwrap(), end);
 
     let reply = reply.await.unwrap();
-    assert!(matches!(reply, Err(Refused::Unsure(_))), "{reply:?}");
+    assert!(matches!(reply, Err(OwnerError::Unsure(_))), "{reply:?}");
     no_fact_is_left(subscriber).await;
     owner.close().await;
 }

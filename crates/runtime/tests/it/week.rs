@@ -17,12 +17,12 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_runtime::{
-    Clock, Fired, Handle, Lane, Released,
+    Clock, DueFiring, InboxLane, OwnerHandle, ReleasedItem,
     models::scripted::{Reply, Scripted},
     store::MemoryLog,
 };
 
-use crate::stage::{begin, name, open_seeing_to};
+use crate::fixture::{begin, name, open_seeing_to};
 
 const HOUR: u64 = 3_600_000;
 
@@ -31,7 +31,7 @@ fn zone() -> Zone {
 }
 
 /// Jobs are said; there are heartbeats by day only.
-fn see_to(fired: &Fired) -> schedule::Command {
+fn see_to(fired: &DueFiring) -> schedule::Command {
     let ends = |status| {
         let ending = FiringResult { status, reported: false, outcome: FiringOutcome::default() };
         schedule::Command::End { firing: fired.id(), ending }
@@ -43,22 +43,22 @@ fn see_to(fired: &Fired) -> schedule::Command {
             ends(FiringStatus::Skipped)
         }
         FiringStep::Say => {
-            let said = MessageContent {
+            let prompt = MessageContent {
                 content: r#"{"role":"user","content":[{"type":"text","text":"now"}]}"#.into(),
                 tokens: 1,
             };
             let (marks, conversation) = (Box::new(RunMetadata::default()), ConversationMode::BeginsAnew);
-            let message = FiringMessage { session: name(), message: said, marks, conversation };
+            let message = FiringMessage { session: name(), message: prompt, marks, conversation };
             schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
         }
     }
 }
 
-async fn ask(owner: &Handle, command: schedule::Command) {
-    owner.source(Lane::Request).ask(Command::Schedule(command)).await.unwrap();
+async fn ask(owner: &OwnerHandle, command: schedule::Command) {
+    owner.source(InboxLane::Request).send_command(Command::Schedule(command)).await.unwrap();
 }
 
-async fn add(owner: &Handle, job: &str, schedule: JobSchedule) {
+async fn add(owner: &OwnerHandle, job: &str, schedule: JobSchedule) {
     let (agent, kind, afterwards) = ("main".to_owned(), JobKind::Job, AfterRun::Stays);
     let plan = JobPlan { agent, kind, schedule, follows_house: false, enabled: true, afterwards };
     ask(owner, schedule::Command::Add { job: JobId::new(job), plan: Box::new(plan), content: "{}".into() }).await;
@@ -88,7 +88,7 @@ async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, Fi
     let (mut fired, mut ended) = (BTreeMap::<String, Vec<u64>>::new(), BTreeMap::new());
     let end = from.0 + 7 * 24 * HOUR;
     loop {
-        let Released::Fact(recorded) = released.next().await.unwrap() else { continue };
+        let ReleasedItem::Fact(recorded) = released.next().await.unwrap() else { continue };
         match &recorded.fact.event {
             Event::Schedule(schedule::Event::Fired { firing, planned, .. }) => {
                 if planned.0 >= end {

@@ -11,67 +11,67 @@ use std::{
 use bytes::Bytes;
 use countersign_core::{digest::Digest, id::Lsn};
 
-use super::{Disk, Fault, Outcome, views::Views};
+use super::{DiskState, LogFault, UncertainOutcome, views::MemoryViews};
 use crate::{
-    chain::{self, Link, SALT_SIZE},
-    error::{AppendError, Cause, ReadError, WriteError},
-    record::{Batch, Content, Epoch, Head, Scope, Snapshot, Stored},
-    verify::{Kept, Report, Walk},
-    view::View,
+    chain::{self, ChainLink, SALT_SIZE},
+    error::{AppendError, ErrorCause, LogReadError, LogWriteError},
+    record::{Batch, Epoch, LogHead, ReadScope, Snapshot, StoredContent, StoredRecord},
+    verify::{ChainWalk, ContentBytes, VerifyReport},
+    view::LogView,
 };
 
 /// How an append ends: with an answer, or never.
-pub(super) enum Ending {
+pub(super) enum AppendEnding {
     /// The answer, and what is dropped when it is taken.
     Answer(Result<Lsn, AppendError>, Option<Arc<()>>),
     Crash,
 }
 
-impl Ending {
-    const fn refused(error: AppendError) -> Self {
+impl AppendEnding {
+    const fn from_error(error: AppendError) -> Self {
         Self::Answer(Err(error), None)
     }
 }
 
 /// Everything that survives a crash of the pretended process.
 #[derive(Default)]
-pub(super) struct Storage {
-    records: Vec<Stored>,
-    contents: BTreeMap<Lsn, Text>,
+pub(super) struct MemoryStorage {
+    records: Vec<StoredRecord>,
+    contents: BTreeMap<Lsn, StoredText>,
     snapshot: Option<Snapshot>,
-    views: Views,
-    faults: VecDeque<Option<Fault>>,
-    disk: Disk,
+    views: MemoryViews,
+    faults: VecDeque<Option<LogFault>>,
+    disk: DiskState,
     unsettled: bool,
     epoch: Epoch,
     /// Alive until the answer to the last append that ended uncertain is taken.
     untaken: Weak<()>,
 }
 
-struct Text {
+struct StoredText {
     salt: [u8; SALT_SIZE],
     /// Absent once it is redacted.
     text: Option<Arc<str>>,
 }
 
-impl Storage {
-    pub(super) fn plant(&mut self, appends: usize, fault: Fault) {
+impl MemoryStorage {
+    pub(super) fn plant_fault(&mut self, appends: usize, fault: LogFault) {
         if self.faults.len() <= appends {
             self.faults.resize(appends + 1, None);
         }
         self.faults[appends] = Some(fault);
     }
 
-    pub(super) const fn disk(&self) -> Disk {
+    pub(super) const fn disk(&self) -> DiskState {
         self.disk
     }
 
-    pub(super) fn set_disk(&mut self, disk: Disk) {
+    pub(super) fn set_disk(&mut self, disk: DiskState) {
         self.disk = disk;
     }
 
-    pub(super) fn head(&self) -> Head {
-        self.records.last().map_or(Head::EMPTY, |last| Head { lsn: last.lsn, chain: last.chain })
+    pub(super) fn head(&self) -> LogHead {
+        self.records.last().map_or(LogHead::EMPTY, |last| LogHead { lsn: last.lsn, chain: last.chain })
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
@@ -85,70 +85,74 @@ impl Storage {
         self.epoch
     }
 
-    pub(super) fn append(&mut self, epoch: Epoch, expected: Lsn, batch: &Batch) -> Ending {
+    pub(super) fn append(&mut self, epoch: Epoch, expected: Lsn, batch: &Batch) -> AppendEnding {
         let fault = self.faults.pop_front().flatten();
-        if let Err(error) = self.settle() {
-            return Ending::refused(AppendError::Io(Cause::new(error)));
+        if let Err(error) = self.settle_uncertain() {
+            return AppendEnding::from_error(AppendError::Io(ErrorCause::new(error)));
         }
         if let Err(error) = batch.check_turn((epoch, expected), (self.epoch, self.head().lsn)) {
-            return Ending::refused(error);
+            return AppendEnding::from_error(error);
         }
         if self.untaken.strong_count() > 0 {
-            return Ending::refused(AppendError::Io(Cause::new(io::Error::other("the append before it is uncertain"))));
+            return AppendEnding::from_error(AppendError::Io(ErrorCause::new(io::Error::other(
+                "the append before it is uncertain",
+            ))));
         }
         match self.disk {
-            Disk::Works => {}
-            Disk::Full => return Ending::refused(AppendError::Full),
-            Disk::Broken => return Ending::refused(AppendError::Io(broken())),
+            DiskState::Works => {}
+            DiskState::Full => return AppendEnding::from_error(AppendError::Full),
+            DiskState::Broken => return AppendEnding::from_error(AppendError::Io(disk_error())),
         }
         match fault {
-            None => Ending::Answer(Ok(self.write(batch)), None),
-            Some(Fault::Full) => Ending::refused(AppendError::Full),
-            Some(Fault::Io) => Ending::refused(AppendError::Io(broken())),
-            Some(Fault::Fenced) => Ending::refused(AppendError::Fenced { epoch, current: self.take_over() }),
-            Some(fault @ (Fault::Uncertain(outcome) | Fault::Breaks(outcome))) => {
-                if matches!(fault, Fault::Breaks(_)) {
-                    self.disk = Disk::Broken;
+            None => AppendEnding::Answer(Ok(self.write_batch(batch)), None),
+            Some(LogFault::Full) => AppendEnding::from_error(AppendError::Full),
+            Some(LogFault::Io) => AppendEnding::from_error(AppendError::Io(disk_error())),
+            Some(LogFault::Fenced) => {
+                AppendEnding::from_error(AppendError::Fenced { epoch, current: self.take_over() })
+            }
+            Some(fault @ (LogFault::Uncertain(outcome) | LogFault::Breaks(outcome))) => {
+                if matches!(fault, LogFault::Breaks(_)) {
+                    self.disk = DiskState::Broken;
                 }
                 match outcome {
-                    Outcome::Written => drop(self.write(batch)),
-                    Outcome::Lost => {}
+                    UncertainOutcome::Written => drop(self.write_batch(batch)),
+                    UncertainOutcome::Lost => {}
                 }
                 self.unsettled = true;
                 let untaken = Arc::new(());
                 self.untaken = Arc::downgrade(&untaken);
-                Ending::Answer(Err(AppendError::Uncertain(broken())), Some(untaken))
+                AppendEnding::Answer(Err(AppendError::Uncertain(disk_error())), Some(untaken))
             }
-            Some(Fault::CrashBefore) => Ending::Crash,
-            Some(Fault::CrashAfter) => {
-                self.write(batch);
-                Ending::Crash
+            Some(LogFault::CrashBefore) => AppendEnding::Crash,
+            Some(LogFault::CrashAfter) => {
+                self.write_batch(batch);
+                AppendEnding::Crash
             }
         }
     }
 
-    fn write(&mut self, batch: &Batch) -> Lsn {
+    fn write_batch(&mut self, batch: &Batch) -> Lsn {
         for record in &batch.0 {
             let head = self.head();
             let lsn = head.lsn.next();
             let content_digest = record.content.as_ref().map(|text| {
-                let salt = salt(lsn);
-                self.contents.insert(lsn, Text { salt, text: Some(Arc::clone(text)) });
+                let salt = salt_for(lsn);
+                self.contents.insert(lsn, StoredText { salt, text: Some(Arc::clone(text)) });
                 chain::content_digest(&salt, text.as_bytes())
             });
-            let chain = chain::chain(&head.chain, &Link::of_record(record, lsn, content_digest));
-            let stored = Stored::new(record, lsn, content_digest, chain);
-            self.views.follow(&stored, record.content.as_deref());
+            let chain = chain::chain_digest(&head.chain, &ChainLink::of_record(record, lsn, content_digest));
+            let stored = StoredRecord::new(record, lsn, content_digest, chain);
+            self.views.follow_record(&stored, record.content.as_deref());
             self.records.push(stored);
         }
         self.head().lsn
     }
 
     /// Finds out what became of an uncertain append, which only a broken disk prevents.
-    pub(super) fn settle(&mut self) -> Result<(), ReadError> {
+    pub(super) fn settle_uncertain(&mut self) -> Result<(), LogReadError> {
         match self.disk {
-            Disk::Broken if self.unsettled => Err(ReadError::Unsettled(broken())),
-            Disk::Works | Disk::Full | Disk::Broken => {
+            DiskState::Broken if self.unsettled => Err(LogReadError::Unsettled(disk_error())),
+            DiskState::Works | DiskState::Full | DiskState::Broken => {
                 self.unsettled = false;
                 Ok(())
             }
@@ -156,122 +160,122 @@ impl Storage {
     }
 
     /// A restart reads what is there, whatever the disk is like.
-    pub(super) fn settle_by_restart(&mut self, views: Vec<Arc<dyn View>>) {
+    pub(super) fn settle_by_restart(&mut self, views: Vec<Arc<dyn LogView>>) {
         self.unsettled = false;
-        let behind = self.views.register(views, self.head());
-        self.rebuild(&behind);
+        let behind = self.views.register_views(views, self.head());
+        self.rebuild_views(&behind);
     }
 
-    pub(super) fn views(&self) -> Vec<Arc<dyn View>> {
-        self.views.registered()
+    pub(super) fn registered_views(&self) -> Vec<Arc<dyn LogView>> {
+        self.views.registered_views()
     }
 
-    pub(super) fn view(
+    pub(super) fn read_view(
         &self,
         name: &str,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, Bytes)>, ReadError> {
-        self.views.read(name, prefix, after, limit)
+    ) -> Result<Vec<(String, Bytes)>, LogReadError> {
+        self.views.read_rows(name, prefix, after, limit)
     }
 
-    fn rebuild(&mut self, behind: &[Arc<dyn View>]) {
+    fn rebuild_views(&mut self, behind: &[Arc<dyn LogView>]) {
         let mut views = std::mem::take(&mut self.views);
         for view in behind {
-            let content = |stored: &Stored| self.kept(stored.lsn).text(stored.content_digest);
-            views.rebuild(&**view, self.records.iter().map(|stored| (stored, content(stored))));
+            let content = |stored: &StoredRecord| self.content_bytes(stored.lsn).checked_text(stored.content_digest);
+            views.rebuild_view(&**view, self.records.iter().map(|stored| (stored, content(stored))));
         }
         self.views = views;
     }
 
-    fn get(&self, lsn: Lsn) -> Option<&Stored> {
+    fn get(&self, lsn: Lsn) -> Option<&StoredRecord> {
         self.records.get(usize::try_from(lsn.0.checked_sub(1)?).ok()?)
     }
 
-    pub(super) fn page(&self, scope: Option<Scope<'_>>, after: Lsn, limit: usize) -> Vec<Stored> {
+    pub(super) fn read_page(&self, scope: Option<ReadScope<'_>>, after: Lsn, limit: usize) -> Vec<StoredRecord> {
         let start = self.records.partition_point(|stored| stored.lsn <= after);
-        let within = |stored: &&Stored| scope.is_none_or(|scope| scope.covers(stored));
+        let within = |stored: &&StoredRecord| scope.is_none_or(|scope| scope.covers(stored));
         self.records[start..].iter().filter(within).take(limit).cloned().collect()
     }
 
-    pub(super) fn content(&self, lsn: Lsn) -> Result<Option<Content>, ReadError> {
+    pub(super) fn read_content(&self, lsn: Lsn) -> Result<Option<StoredContent>, LogReadError> {
         let Some(digest) = self.get(lsn).and_then(|stored| stored.content_digest) else { return Ok(None) };
-        if !self.kept(lsn).fits(Some(digest)) {
-            return Err(ReadError::Content(lsn));
+        if !self.content_bytes(lsn).matches_digest(Some(digest)) {
+            return Err(LogReadError::Content(lsn));
         }
         Ok(Some(match self.contents.get(&lsn).and_then(|kept| kept.text.as_ref()) {
-            Some(text) => Content::Text(Arc::clone(text)),
-            None => Content::Redacted,
+            Some(text) => StoredContent::Text(Arc::clone(text)),
+            None => StoredContent::Redacted,
         }))
     }
 
-    fn kept(&self, lsn: Lsn) -> Kept<'_> {
+    fn content_bytes(&self, lsn: Lsn) -> ContentBytes<'_> {
         match self.contents.get(&lsn) {
-            None => Kept::Nothing,
-            Some(Text { text: None, .. }) => Kept::Redacted,
-            Some(Text { salt, text: Some(text) }) => Kept::Bytes { salt, bytes: text.as_bytes() },
+            None => ContentBytes::Nothing,
+            Some(StoredText { text: None, .. }) => ContentBytes::Redacted,
+            Some(StoredText { salt, text: Some(text) }) => ContentBytes::Bytes { salt, bytes: text.as_bytes() },
         }
     }
 
-    pub(super) fn snapshot(&self, version: u32) -> Option<Snapshot> {
+    pub(super) fn matching_snapshot(&self, version: u32) -> Option<Snapshot> {
         let snapshot = self.snapshot.as_ref()?;
         let stored = self.get(snapshot.lsn)?;
         (snapshot.version == version && snapshot.chain == stored.chain).then(|| snapshot.clone())
     }
 
-    pub(super) fn save(&mut self, snapshot: Snapshot) -> Result<(), WriteError> {
-        self.probe()?;
+    pub(super) fn save_snapshot(&mut self, snapshot: Snapshot) -> Result<(), LogWriteError> {
+        self.probe_disk()?;
         if !self.records.is_empty() {
             self.snapshot = Some(snapshot);
         }
         Ok(())
     }
 
-    pub(super) fn redact(&mut self, lsns: &[Lsn]) -> Result<usize, WriteError> {
-        self.probe()?;
+    pub(super) fn redact_contents(&mut self, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
+        self.probe_disk()?;
         let mut take = |lsn| self.contents.get_mut(lsn).and_then(|kept| kept.text.take());
         let removed = lsns.iter().filter(|lsn| take(lsn).is_some()).count();
         if removed > 0 {
-            self.rebuild(&self.views.with_contents());
+            self.rebuild_views(&self.views.with_contents());
         }
         Ok(removed)
     }
 
-    pub(super) fn probe(&mut self) -> Result<(), WriteError> {
+    pub(super) fn probe_disk(&mut self) -> Result<(), LogWriteError> {
         match self.disk {
-            Disk::Works => {
+            DiskState::Works => {
                 self.unsettled = false;
                 Ok(())
             }
-            Disk::Full => Err(WriteError::Full),
-            Disk::Broken => Err(WriteError::Io(broken())),
+            DiskState::Full => Err(LogWriteError::Full),
+            DiskState::Broken => Err(LogWriteError::Io(disk_error())),
         }
     }
 
-    pub(super) fn verify(&self, expected: Option<Head>) -> Report {
-        let mut walk = Walk::new(expected);
+    pub(super) fn verify_chain(&self, expected: Option<LogHead>) -> VerifyReport {
+        let mut walk = ChainWalk::new(expected);
         for stored in &self.records {
-            walk.take(stored, &self.kept(stored.lsn));
+            walk.check_record(stored, &self.content_bytes(stored.lsn));
         }
         walk.finish()
     }
 }
 
 /// Not secret: in memory there is nobody who could see the digest and not the text.
-fn salt(lsn: Lsn) -> [u8; SALT_SIZE] {
+fn salt_for(lsn: Lsn) -> [u8; SALT_SIZE] {
     let mut salt = [0; SALT_SIZE];
     salt.copy_from_slice(&Digest::hash_bytes(&lsn.0.to_be_bytes()).as_bytes()[..SALT_SIZE]);
     salt
 }
 
-fn broken() -> Cause {
-    Cause::new(io::Error::other("the pretended disk failed"))
+fn disk_error() -> ErrorCause {
+    ErrorCause::new(io::Error::other("the pretended disk failed"))
 }
 
 #[cfg(test)]
-impl Storage {
-    pub(super) fn records_mut(&mut self) -> &mut Vec<Stored> {
+impl MemoryStorage {
+    pub(super) fn records_mut(&mut self) -> &mut Vec<StoredRecord> {
         &mut self.records
     }
 

@@ -7,33 +7,33 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    error::ReadError,
-    record::{Head, Stored},
-    view::{self, Panicked, Rows, View},
+    error::LogReadError,
+    record::{LogHead, StoredRecord},
+    view::{self, LogView, ViewPanic, ViewRows},
 };
 
 /// The registered views, and what each has folded.
 #[derive(Default)]
-pub(super) struct Views {
-    registered: Vec<Arc<dyn View>>,
+pub(super) struct MemoryViews {
+    registered: Vec<Arc<dyn LogView>>,
     /// Absent is a view that panicked.
-    folded: BTreeMap<&'static str, Folded>,
+    folded: BTreeMap<&'static str, FoldedView>,
 }
 
-struct Folded {
+struct FoldedView {
     version: u32,
-    head: Head,
+    head: LogHead,
     rows: BTreeMap<String, Bytes>,
 }
 
-impl Views {
-    pub(super) fn registered(&self) -> Vec<Arc<dyn View>> {
+impl MemoryViews {
+    pub(super) fn registered_views(&self) -> Vec<Arc<dyn LogView>> {
         self.registered.clone()
     }
 
     /// Registers `views` in place of those before, and names those that have to be folded anew because they do not fit
     /// a log that ends at `head`.
-    pub(super) fn register(&mut self, views: Vec<Arc<dyn View>>, head: Head) -> Vec<Arc<dyn View>> {
+    pub(super) fn register_views(&mut self, views: Vec<Arc<dyn LogView>>, head: LogHead) -> Vec<Arc<dyn LogView>> {
         self.folded.retain(|name, folded| {
             folded.head == head && views.iter().any(|view| view.name() == *name && view.version() == folded.version)
         });
@@ -42,16 +42,16 @@ impl Views {
     }
 
     /// The views that may have kept what a redaction removed.
-    pub(super) fn with_contents(&self) -> Vec<Arc<dyn View>> {
-        let concerned = |view: &&Arc<dyn View>| view.reads_contents() && self.folded.contains_key(view.name());
+    pub(super) fn with_contents(&self) -> Vec<Arc<dyn LogView>> {
+        let concerned = |view: &&Arc<dyn LogView>| view.reads_contents() && self.folded.contains_key(view.name());
         self.registered.iter().filter(concerned).cloned().collect()
     }
 
     /// Folds one more record into every view.
-    pub(super) fn follow(&mut self, record: &Stored, content: Option<&str>) {
+    pub(super) fn follow_record(&mut self, record: &StoredRecord, content: Option<&str>) {
         for view in &self.registered {
             if let Some(folded) = self.folded.get_mut(view.name())
-                && folded.fold(&**view, record, content).is_err()
+                && folded.fold_record(&**view, record, content).is_err()
             {
                 self.folded.remove(view.name());
             }
@@ -59,30 +59,30 @@ impl Views {
     }
 
     /// Folds one view from all records.
-    pub(super) fn rebuild<'a>(
+    pub(super) fn rebuild_view<'a>(
         &mut self,
-        view: &dyn View,
-        records: impl IntoIterator<Item = (&'a Stored, Option<&'a str>)>,
+        view: &dyn LogView,
+        records: impl IntoIterator<Item = (&'a StoredRecord, Option<&'a str>)>,
     ) {
         self.folded.remove(view.name());
-        let mut folded = Folded { version: view.version(), head: Head::EMPTY, rows: BTreeMap::new() };
-        let done = records.into_iter().try_for_each(|(record, content)| folded.fold(view, record, content));
+        let mut folded = FoldedView { version: view.version(), head: LogHead::EMPTY, rows: BTreeMap::new() };
+        let done = records.into_iter().try_for_each(|(record, content)| folded.fold_record(view, record, content));
         if done.is_ok() {
             self.folded.insert(view.name(), folded);
         }
     }
 
-    pub(super) fn read(
+    pub(super) fn read_rows(
         &self,
         name: &str,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, Bytes)>, ReadError> {
+    ) -> Result<Vec<(String, Bytes)>, LogReadError> {
         if self.registered.iter().all(|view| view.name() != name) {
-            return Err(ReadError::NoView(name.to_owned()));
+            return Err(LogReadError::NoView(name.to_owned()));
         }
-        let folded = self.folded.get(name).ok_or_else(|| ReadError::BrokenView(name.to_owned()))?;
+        let folded = self.folded.get(name).ok_or_else(|| LogReadError::BrokenView(name.to_owned()))?;
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             Some(_) | None => Bound::Included(prefix),
@@ -93,28 +93,33 @@ impl Views {
     }
 }
 
-impl Folded {
-    fn fold(&mut self, view: &dyn View, record: &Stored, content: Option<&str>) -> Result<(), Panicked> {
-        view::fold(view, record, content, &mut self.rows)?;
-        self.head = Head { lsn: record.lsn, chain: record.chain };
+impl FoldedView {
+    fn fold_record(
+        &mut self,
+        view: &dyn LogView,
+        record: &StoredRecord,
+        content: Option<&str>,
+    ) -> Result<(), ViewPanic> {
+        view::fold_guarded(view, record, content, &mut self.rows)?;
+        self.head = LogHead { lsn: record.lsn, chain: record.chain };
         Ok(())
     }
 }
 
-impl Rows for BTreeMap<String, Bytes> {
+impl ViewRows for BTreeMap<String, Bytes> {
     fn get(&mut self, key: &str) -> Option<Bytes> {
         Self::get(self, key).cloned()
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) {
+    fn put_row(&mut self, key: &str, value: &[u8]) {
         self.insert(key.to_owned(), Bytes::copy_from_slice(value));
     }
 
-    fn delete(&mut self, key: &str) {
+    fn delete_row(&mut self, key: &str) {
         self.remove(key);
     }
 
-    fn scan(&mut self, prefix: &str) -> Vec<(String, Bytes)> {
+    fn scan_prefix(&mut self, prefix: &str) -> Vec<(String, Bytes)> {
         let rows = self.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         rows.take_while(|(key, _)| key.starts_with(prefix)).map(|(key, value)| (key.clone(), value.clone())).collect()
     }

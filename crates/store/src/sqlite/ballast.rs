@@ -32,13 +32,13 @@ impl Ballast {
 
     /// Makes the file, if it is not there and there is ample space. Asked once, then not again before
     /// [`Ballast::reconsider`].
-    pub(super) fn make(&mut self) {
+    pub(super) fn make_file(&mut self) {
         if self.settled {
             return;
         }
         self.settled = true;
         let Some(path) = &self.path else { return };
-        if let Err(error) = fill(path) {
+        if let Err(error) = fill_file(path) {
             warn!(path = %path.display(), %error, "no space was reserved");
             drop(fs::remove_file(path));
         }
@@ -50,7 +50,7 @@ impl Ballast {
     }
 
     /// Gives the space up. True if there was any.
-    pub(super) fn free(&mut self) -> bool {
+    pub(super) fn release_space(&mut self) -> bool {
         self.settled = true;
         let Some(path) = &self.path else { return false };
         match fs::remove_file(path) {
@@ -67,7 +67,7 @@ impl Ballast {
     }
 }
 
-fn fill(path: &Path) -> io::Result<()> {
+fn fill_file(path: &Path) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|there| there.len() == BALLAST_SIZE) {
         return Ok(());
     }

@@ -5,16 +5,16 @@
 use std::path::Path;
 
 use super::file::{open_error, open_to_read};
-use crate::error::OpenError;
+use crate::error::LogOpenError;
 
 /// Writes what the log at `path` holds now into a new file at `to`, packed: nothing that was redacted or left over is in it. Who
 /// writes the log goes on meanwhile. The copy is not synced.
 ///
 /// # Errors
 /// [`OpenError`]; [`OpenError::Missing`] if there is no log. Something may lie at `to` then.
-pub fn copy(path: impl AsRef<Path>, to: impl AsRef<Path>, event_format: u32) -> Result<(), OpenError> {
+pub fn copy_log(path: impl AsRef<Path>, to: impl AsRef<Path>, event_format: u32) -> Result<(), LogOpenError> {
     let (path, to) = (path.as_ref(), to.as_ref());
-    let missing = || OpenError::Missing { path: path.to_owned() };
+    let missing = || LogOpenError::Missing { path: path.to_owned() };
     if !path.exists() {
         return Err(missing());
     }

@@ -9,7 +9,7 @@ use super::query;
 use crate::record::Epoch;
 
 /// Reads the current epoch.
-pub(super) fn current(connection: &Connection) -> rusqlite::Result<Epoch> {
+pub(super) fn current_epoch(connection: &Connection) -> rusqlite::Result<Epoch> {
     let found = connection
         .prepare_cached("SELECT value FROM meta WHERE key = 'epoch'")?
         .query_row([], |row| row.get::<_, i64>(0))
@@ -18,15 +18,15 @@ pub(super) fn current(connection: &Connection) -> rusqlite::Result<Epoch> {
 }
 
 /// Begins the next epoch, within the caller's transaction.
-pub(super) fn advance(connection: &Connection) -> rusqlite::Result<Epoch> {
-    let next = current(connection)?.next();
-    set(connection, next)?;
+pub(super) fn advance_epoch(connection: &Connection) -> rusqlite::Result<Epoch> {
+    let next = current_epoch(connection)?.next();
+    set_epoch(connection, next)?;
     Ok(next)
 }
 
 /// The epoch that an owner took before there was a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct EpochClaim {
     pub(super) epoch: Epoch,
     /// Whether this owner tried to make the file before, so that the epoch in it may be its own.
     pub(super) is_repeated: bool,
@@ -34,13 +34,16 @@ pub(super) struct Claim {
 
 /// Gives a new file the epoch that its owner took before there was a file. If another process wrote or took over meanwhile,
 /// that epoch is fenced by a higher one.
-pub(super) fn claim(connection: &Connection, Claim { epoch, is_repeated }: Claim) -> rusqlite::Result<()> {
-    let (found, head) = (current(connection)?, query::head(connection)?.lsn);
+pub(super) fn claim_epoch(
+    connection: &Connection,
+    EpochClaim { epoch, is_repeated }: EpochClaim,
+) -> rusqlite::Result<()> {
+    let (found, head) = (current_epoch(connection)?, query::read_head(connection)?.lsn);
     let is_own = found == Epoch::NONE || is_repeated && found == epoch;
-    set(connection, if is_own && head == Lsn(0) { epoch } else { found.max(epoch).next() })
+    set_epoch(connection, if is_own && head == Lsn(0) { epoch } else { found.max(epoch).next() })
 }
 
-fn set(connection: &Connection, epoch: Epoch) -> rusqlite::Result<()> {
+fn set_epoch(connection: &Connection, epoch: Epoch) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?1)")?
         .execute([epoch.0.cast_signed()])
@@ -49,8 +52,8 @@ fn set(connection: &Connection, epoch: Epoch) -> rusqlite::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Claim, Epoch, claim, current, set};
-    use crate::sqlite::{LogFile, Options};
+    use super::{Epoch, EpochClaim, claim_epoch, current_epoch, set_epoch};
+    use crate::sqlite::{LogOptions, SqliteLogFile};
 
     #[test]
     fn an_owner_knows_its_own_epoch_again_and_no_other() {
@@ -62,12 +65,12 @@ mod tests {
             ("another process behind a failed try", Some(2), true, 3),
         ] {
             let folder = tempfile::tempdir().unwrap();
-            let file = LogFile::make(&folder.path().join("log.db"), &Options::default(), None).unwrap();
+            let file = SqliteLogFile::create_file(&folder.path().join("log.db"), &LogOptions::default(), None).unwrap();
             if let Some(epoch) = in_file {
-                set(&file.connection, Epoch(epoch)).unwrap();
+                set_epoch(&file.connection, Epoch(epoch)).unwrap();
             }
-            claim(&file.connection, Claim { epoch: Epoch(1), is_repeated }).unwrap();
-            assert_eq!(current(&file.connection).unwrap(), Epoch(want), "{case}");
+            claim_epoch(&file.connection, EpochClaim { epoch: Epoch(1), is_repeated }).unwrap();
+            assert_eq!(current_epoch(&file.connection).unwrap(), Epoch(want), "{case}");
         }
     }
 }

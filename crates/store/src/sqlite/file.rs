@@ -14,12 +14,12 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
-    Options,
-    epoch::Claim,
-    lock::Lock,
-    schema::{self, Identity},
+    LogOptions,
+    epoch::EpochClaim,
+    lock::FileLock,
+    schema::{self, DatabaseIdentity},
 };
-use crate::error::{Cause, OpenError};
+use crate::error::{ErrorCause, LogOpenError};
 
 /// How long a statement waits for a lock of somebody else's, such as a backup.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
@@ -27,31 +27,35 @@ pub(super) const BUSY: Duration = Duration::from_secs(5);
 /// A log that this process owns and may write.
 ///
 /// The lock is given back last: fields are dropped in this order.
-pub(super) struct LogFile {
+pub(super) struct SqliteLogFile {
     pub(super) connection: Connection,
-    pub(super) place: Place,
-    _lock: Lock,
+    pub(super) identity: FileIdentity,
+    _lock: FileLock,
 }
 
-impl LogFile {
+impl SqliteLogFile {
     /// Opens the log at `path`, which exists.
-    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
-        let lock = Lock::take(path)?;
-        Self::own(path, options, None, lock)
+    pub(super) fn open(path: &Path, options: &LogOptions) -> Result<Self, LogOpenError> {
+        let lock = FileLock::lock_path(path)?;
+        Self::open_owned(path, options, None, lock)
     }
 
     /// Makes the log at `path`, and the folders that lead to it, for the eyes of this user only, in the epoch that its
     /// owner took while there was no file.
     ///
     /// If somebody made it meanwhile and is gone, it is opened.
-    pub(super) fn make(path: &Path, options: &Options, claim: Option<Claim>) -> Result<Self, OpenError> {
+    pub(super) fn create_file(
+        path: &Path,
+        options: &LogOptions,
+        claim: Option<EpochClaim>,
+    ) -> Result<Self, LogOpenError> {
         let refused = |error: io::Error| io_error(path, error);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
         }
-        let lock = Lock::take(path)?;
+        let lock = FileLock::lock_path(path)?;
         if !path.exists() {
-            whole(path)?;
+            check_not_parted(path)?;
         }
         // Never opened if it exists: closing it would give up the locks that SQLite holds on it elsewhere in this
         // process.
@@ -60,50 +64,55 @@ impl LogFile {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(refused(error)),
         }
-        Self::own(path, options, claim, lock)
+        Self::open_owned(path, options, claim, lock)
     }
 
     /// What is new, and what a killed owner had written but perhaps not synced, is synced first: whoever reads it will
     /// act on it.
-    fn own(path: &Path, options: &Options, claim: Option<Claim>, lock: Lock) -> Result<Self, OpenError> {
+    fn open_owned(
+        path: &Path,
+        options: &LogOptions,
+        claim: Option<EpochClaim>,
+        lock: FileLock,
+    ) -> Result<Self, LogOpenError> {
         let refused = |error| open_error(path, error);
         let refused_io = |error| io_error(path, error);
-        let wal = beside(path, "-wal");
+        let wal = path_beside(path, "-wal");
         let left_open = wal.metadata().is_ok_and(|left| left.len() > 0);
         if left_open {
-            sync(&wal).map_err(refused_io)?;
+            sync_path(&wal).map_err(refused_io)?;
         }
         let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(refused)?;
         // Until it is known that this is a log of ours, closing must not tidy it up.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(refused)?;
-        let identity = schema::identify(&connection, path, options.event_format)?;
+        let identity = schema::identify_database(&connection, path, options.event_format)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(refused)?;
-        schema::prepare(&mut connection, identity, options, claim).map_err(refused)?;
-        if left_open || identity == Identity::Blank {
+        schema::prepare_connection(&mut connection, identity, options, claim).map_err(refused)?;
+        if left_open || identity == DatabaseIdentity::Blank {
             sync_folders(path).map_err(refused_io)?;
         }
-        let place = Place::of(path).map_err(refused_io)?;
-        Ok(Self { connection, place, _lock: lock })
+        let place = FileIdentity::from_path(path).map_err(refused_io)?;
+        Ok(Self { connection, identity: place, _lock: lock })
     }
 
     /// Fails if the file was removed or replaced: what is written would be gone with this process.
-    pub(super) fn check(&self, path: &Path) -> io::Result<()> {
-        self.place.check(path)
+    pub(super) fn check_identity(&self, path: &Path) -> io::Result<()> {
+        self.identity.check_path(path)
     }
 }
 
 /// Device and number: what tells a file from another one at the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u64, u64);
+pub(super) struct FileIdentity(u64, u64);
 
-impl Place {
-    fn of(path: &Path) -> io::Result<Self> {
+impl FileIdentity {
+    fn from_path(path: &Path) -> io::Result<Self> {
         path.metadata().map(|metadata| Self(metadata.dev(), metadata.ino()))
     }
 
     /// Fails if another file lies at `path` now, or none.
-    pub(super) fn check(self, path: &Path) -> io::Result<()> {
-        if Self::of(path)? == self {
+    pub(super) fn check_path(self, path: &Path) -> io::Result<()> {
+        if Self::from_path(path)? == self {
             Ok(())
         } else {
             Err(io::Error::other("the file was replaced while it was in use"))
@@ -113,20 +122,20 @@ impl Place {
 
 /// Fails if there is the end of a log beside `path`, where none is: SQLite would write over it. A new log has its file before it has an
 /// end.
-pub(super) fn whole(path: &Path) -> Result<(), OpenError> {
-    let beside = beside(path, "-wal");
+pub(super) fn check_not_parted(path: &Path) -> Result<(), LogOpenError> {
+    let beside = path_beside(path, "-wal");
     if beside.metadata().is_ok_and(|left| left.len() > 0) {
-        return Err(OpenError::Parted { path: path.to_owned(), beside });
+        return Err(LogOpenError::Parted { path: path.to_owned(), beside });
     }
     Ok(())
 }
 
 /// Opens the log at `path` for reading. `None` if it holds nothing yet.
-pub(super) fn open_to_read(path: &Path, event_format: u32) -> Result<Option<Connection>, OpenError> {
+pub(super) fn open_to_read(path: &Path, event_format: u32) -> Result<Option<Connection>, LogOpenError> {
     let connection = connect_to_read(path).map_err(|error| open_error(path, error))?;
-    match schema::identify(&connection, path, event_format)? {
-        Identity::Blank => Ok(None),
-        Identity::Log { .. } => Ok(Some(connection)),
+    match schema::identify_database(&connection, path, event_format)? {
+        DatabaseIdentity::Blank => Ok(None),
+        DatabaseIdentity::Log { .. } => Ok(Some(connection)),
     }
 }
 
@@ -144,7 +153,7 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
 }
 
 /// The path of a file that belongs to the log and whose name ends in `suffix`.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
@@ -153,7 +162,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// Makes sure that the way to a new file survives a power cut. A folder that may not be read was not made by us.
 fn sync_folders(path: &Path) -> io::Result<()> {
     for folder in path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
-        match sync(folder) {
+        match sync_path(folder) {
             Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {}
             other => other?,
         }
@@ -161,19 +170,19 @@ fn sync_folders(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn sync(path: &Path) -> io::Result<()> {
+fn sync_path(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn io_error(path: &Path, error: io::Error) -> OpenError {
-    OpenError::Io { path: path.to_owned(), cause: Cause::at(path, error) }
+fn io_error(path: &Path, error: io::Error) -> LogOpenError {
+    LogOpenError::Io { path: path.to_owned(), cause: ErrorCause::at_path(path, error) }
 }
 
 /// Tells damage from a machine that refuses.
-pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
+pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> LogOpenError {
     let damaged = is_damage(&error);
-    let (path, cause) = (path.to_owned(), Cause::at(path, error));
-    if damaged { OpenError::Corrupt { path, cause } } else { OpenError::Io { path, cause } }
+    let (path, cause) = (path.to_owned(), ErrorCause::at_path(path, error));
+    if damaged { LogOpenError::Corrupt { path, cause } } else { LogOpenError::Io { path, cause } }
 }
 
 /// Whether `error` says that what is stored is not what a log consists of.

@@ -10,23 +10,24 @@ use std::{
     process,
 };
 
-use super::file::beside;
-use crate::error::{Cause, OpenError};
+use super::file::path_beside;
+use crate::error::{ErrorCause, LogOpenError};
 
 /// The right to write one log. Given back when dropped, or when the process dies.
 ///
 /// The file stays: removing it would let a third process lock a file that a second one is about to lose.
 #[derive(Debug)]
-pub(super) struct Lock(File);
+pub(super) struct FileLock(File);
 
-impl Lock {
+impl FileLock {
     /// Takes the lock beside the log at `path`.
     ///
     /// # Errors
     /// [`OpenError::Owned`] if somebody has it, in this process or another.
-    pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
-        let lock = beside(path, ".lock");
-        let refused = |error: io::Error| OpenError::Io { path: path.to_owned(), cause: Cause::at(&lock, error) };
+    pub(super) fn lock_path(path: &Path) -> Result<Self, LogOpenError> {
+        let lock = path_beside(path, ".lock");
+        let refused =
+            |error: io::Error| LogOpenError::Io { path: path.to_owned(), cause: ErrorCause::at_path(&lock, error) };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -38,7 +39,7 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Owned { path: path.to_owned(), pid: read_pid(&mut file) });
+                return Err(LogOpenError::Owned { path: path.to_owned(), pid: read_pid(&mut file) });
             }
             Err(TryLockError::Error(error)) => return Err(refused(error)),
         }
@@ -53,7 +54,7 @@ fn read_pid(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-impl Drop for Lock {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // A pid that is left behind misleads nobody: only the lock counts.
         let _ = self.0.set_len(0);

@@ -14,46 +14,46 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, params, types::Type};
 
 use super::schema;
 use crate::{
-    record::{Content, Head, Snapshot, Stored},
-    verify::{Kept, Walk},
+    record::{LogHead, Snapshot, StoredContent, StoredRecord},
+    verify::{ChainWalk, ContentBytes},
 };
 
 /// A position as SQLite counts. Those that it cannot count lie behind every record.
-pub(super) fn position(lsn: Lsn) -> i64 {
+pub(super) fn sql_position(lsn: Lsn) -> i64 {
     i64::try_from(lsn.0).unwrap_or(i64::MAX)
 }
 
 /// A number of rows as SQLite counts.
-pub(super) fn count(limit: usize) -> i64 {
+pub(super) fn sql_count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-pub(super) fn lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
+pub(super) fn read_lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
     Ok(Lsn(row.get::<_, i64>(column)?.cast_unsigned()))
 }
 
-pub(super) fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
+pub(super) fn read_digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
     Ok(Digest::from_bytes(row.get(column)?))
 }
 
 /// Reads the columns of `events` in the order of the table. The last one is NULL where a file has no keys.
 ///
 /// The session's name is shared with `before`, since records of one session mostly follow one another.
-pub(super) fn stored(row: &Row<'_>, before: Option<&Stored>) -> rusqlite::Result<Stored> {
-    Ok(Stored {
-        lsn: lsn(row, 0)?,
+pub(super) fn read_stored(row: &Row<'_>, before: Option<&StoredRecord>) -> rusqlite::Result<StoredRecord> {
+    Ok(StoredRecord {
+        lsn: read_lsn(row, 0)?,
         at: Millis(row.get::<_, i64>(1)?.cast_unsigned()),
-        session: session(row, 2, before.and_then(|before| before.session.as_ref()))?,
+        session: read_session(row, 2, before.and_then(|before| before.session.as_ref()))?,
         key: row.get(8)?,
         kind: Cow::Owned(row.get(3)?),
         version: row.get(4)?,
         facts: row.get(5)?,
         content_digest: row.get::<_, Option<[u8; 32]>>(6)?.map(Digest::from_bytes),
-        chain: digest(row, 7)?,
+        chain: read_digest(row, 7)?,
     })
 }
 
-fn session(row: &Row<'_>, column: usize, before: Option<&SessionId>) -> rusqlite::Result<Option<SessionId>> {
+fn read_session(row: &Row<'_>, column: usize, before: Option<&SessionId>) -> rusqlite::Result<Option<SessionId>> {
     let value = row.get_ref(column)?;
     let conversion = |error| rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), Box::new(error));
     Ok(value.as_str_or_null().map_err(conversion)?.map(|name| match before {
@@ -63,19 +63,19 @@ fn session(row: &Row<'_>, column: usize, before: Option<&SessionId>) -> rusqlite
 }
 
 /// Gathers `rows` into records.
-fn gather(mut rows: Rows<'_>) -> rusqlite::Result<Vec<Stored>> {
+fn collect_page(mut rows: Rows<'_>) -> rusqlite::Result<Vec<StoredRecord>> {
     let mut page = Vec::new();
     while let Some(row) = rows.next()? {
-        let record = stored(row, page.last())?;
+        let record = read_stored(row, page.last())?;
         page.push(record);
     }
     Ok(page)
 }
 
 /// Reads `lsn`, `salt` and `bytes` of `contents` from `column` on, of a row that may not be there.
-pub(super) fn kept<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Kept<'a>> {
+pub(super) fn read_content_bytes<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<ContentBytes<'a>> {
     if row.get::<_, Option<i64>>(column)?.is_none() {
-        return Ok(Kept::Nothing);
+        return Ok(ContentBytes::Nothing);
     }
     let blob = |column| {
         let value = row.get_ref(column)?;
@@ -83,22 +83,22 @@ pub(super) fn kept<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Kept
         value.as_blob_or_null().map_err(conversion)
     };
     Ok(match (blob(column + 1)?, blob(column + 2)?) {
-        (Some(salt), Some(bytes)) => Kept::Bytes { salt, bytes },
-        _ => Kept::Redacted,
+        (Some(salt), Some(bytes)) => ContentBytes::Bytes { salt, bytes },
+        _ => ContentBytes::Redacted,
     })
 }
 
 /// The last record.
-pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
+pub(super) fn read_head(connection: &Connection) -> rusqlite::Result<LogHead> {
     connection
         .prepare_cached("SELECT lsn, chain FROM events ORDER BY lsn DESC LIMIT 1")?
-        .query_row([], |row| Ok(Head { lsn: lsn(row, 0)?, chain: digest(row, 1)? }))
+        .query_row([], |row| Ok(LogHead { lsn: read_lsn(row, 0)?, chain: read_digest(row, 1)? }))
         .optional()
-        .map(|head| head.unwrap_or(Head::EMPTY))
+        .map(|head| head.unwrap_or(LogHead::EMPTY))
 }
 
 /// Up to `limit` records behind `after`.
-pub(super) fn page(connection: &Connection, after: Lsn, limit: usize) -> rusqlite::Result<Vec<Stored>> {
+pub(super) fn read_page(connection: &Connection, after: Lsn, limit: usize) -> rusqlite::Result<Vec<StoredRecord>> {
     let sql = if schema::has_keys(connection)? {
         "SELECT lsn, at, session, kind, version, facts, content_digest, chain, key FROM events
          WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"
@@ -106,70 +106,73 @@ pub(super) fn page(connection: &Connection, after: Lsn, limit: usize) -> rusqlit
         "SELECT lsn, at, session, kind, version, facts, content_digest, chain, NULL FROM events
          WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"
     };
-    gather(connection.prepare_cached(sql)?.query([position(after), count(limit)])?)
+    collect_page(connection.prepare_cached(sql)?.query([sql_position(after), sql_count(limit)])?)
 }
 
 /// What records are found by besides their position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Index {
+pub(super) enum ScopeIndex {
     Session,
     Key,
 }
 
 /// Up to `limit` records behind `after` that have `value` in `index`.
-pub(super) fn scoped(
+pub(super) fn read_scoped(
     connection: &Connection,
-    index: Index,
+    index: ScopeIndex,
     value: &str,
     after: Lsn,
     limit: usize,
-) -> rusqlite::Result<Vec<Stored>> {
+) -> rusqlite::Result<Vec<StoredRecord>> {
     let Some(sql) = scope_sql(index, schema::has_keys(connection)?) else { return Ok(Vec::new()) };
-    gather(connection.prepare_cached(sql)?.query(params![position(after), count(limit), value])?)
+    collect_page(connection.prepare_cached(sql)?.query(params![sql_position(after), sql_count(limit), value])?)
 }
 
 /// `None` where nothing can be found.
-pub(super) fn scope_sql(index: Index, has_keys: bool) -> Option<&'static str> {
+pub(super) fn scope_sql(index: ScopeIndex, has_keys: bool) -> Option<&'static str> {
     match (index, has_keys) {
-        (Index::Session, true) => Some(
+        (ScopeIndex::Session, true) => Some(
             "SELECT lsn, at, session, kind, version, facts, content_digest, chain, key FROM events
              WHERE session = ?3 AND lsn > ?1 ORDER BY lsn LIMIT ?2",
         ),
-        (Index::Session, false) => Some(
+        (ScopeIndex::Session, false) => Some(
             "SELECT lsn, at, session, kind, version, facts, content_digest, chain, NULL FROM events
              WHERE session = ?3 AND lsn > ?1 ORDER BY lsn LIMIT ?2",
         ),
-        (Index::Key, true) => Some(
+        (ScopeIndex::Key, true) => Some(
             "SELECT lsn, at, session, kind, version, facts, content_digest, chain, key FROM events
              WHERE key = ?3 AND lsn > ?1 ORDER BY lsn LIMIT ?2",
         ),
-        (Index::Key, false) => None,
+        (ScopeIndex::Key, false) => None,
     }
 }
 
 /// The contents of `lsns`, or the first of them whose content does not fit its digest.
-pub(super) fn contents(connection: &Connection, lsns: &[Lsn]) -> rusqlite::Result<Result<Vec<Option<Content>>, Lsn>> {
+pub(super) fn read_contents(
+    connection: &Connection,
+    lsns: &[Lsn],
+) -> rusqlite::Result<Result<Vec<Option<StoredContent>>, Lsn>> {
     let mut statement = connection.prepare_cached(
         "SELECT e.content_digest, c.lsn, c.salt, c.bytes FROM events AS e LEFT JOIN contents AS c ON c.lsn = e.lsn
          WHERE e.lsn = ?1",
     )?;
     let mut contents = Vec::with_capacity(lsns.len());
     for lsn in lsns {
-        let mut rows = statement.query([position(*lsn)])?;
+        let mut rows = statement.query([sql_position(*lsn)])?;
         let Some(row) = rows.next()? else {
             contents.push(None);
             continue;
         };
         let digest = row.get::<_, Option<[u8; 32]>>(0)?.map(Digest::from_bytes);
-        let kept = kept(row, 1)?;
-        if !kept.fits(digest) {
+        let kept = read_content_bytes(row, 1)?;
+        if !kept.matches_digest(digest) {
             return Ok(Err(*lsn));
         }
         contents.push(match kept {
-            Kept::Nothing => None,
-            Kept::Redacted => Some(Content::Redacted),
-            Kept::Bytes { bytes, .. } => match std::str::from_utf8(bytes) {
-                Ok(text) => Some(Content::Text(text.into())),
+            ContentBytes::Nothing => None,
+            ContentBytes::Redacted => Some(StoredContent::Redacted),
+            ContentBytes::Bytes { bytes, .. } => match std::str::from_utf8(bytes) {
+                Ok(text) => Some(StoredContent::Text(text.into())),
                 Err(error) => {
                     return Err(rusqlite::Error::FromSqlConversionFailure(3, Type::Blob, Box::new(error)));
                 }
@@ -180,7 +183,7 @@ pub(super) fn contents(connection: &Connection, lsns: &[Lsn]) -> rusqlite::Resul
 }
 
 /// The saved snapshot, if it is of `version`, undamaged and of this history.
-pub(super) fn snapshot(connection: &Connection, version: u32) -> rusqlite::Result<Option<Snapshot>> {
+pub(super) fn read_snapshot(connection: &Connection, version: u32) -> rusqlite::Result<Option<Snapshot>> {
     let found = connection
         .prepare_cached(
             "SELECT s.lsn, s.chain, s.digest, s.bytes FROM snapshots AS s JOIN events AS e ON e.lsn = s.lsn AND e.chain = s.chain
@@ -188,23 +191,27 @@ pub(super) fn snapshot(connection: &Connection, version: u32) -> rusqlite::Resul
         )?
         .query_row([version], |row| {
             let snapshot =
-                Snapshot { lsn: lsn(row, 0)?, chain: digest(row, 1)?, version, bytes: Bytes::from(row.get::<_, Vec<u8>>(3)?) };
-            Ok((digest(row, 2)? == Digest::hash_bytes(&snapshot.bytes)).then_some(snapshot))
+                Snapshot { lsn: read_lsn(row, 0)?, chain: read_digest(row, 1)?, version, bytes: Bytes::from(row.get::<_, Vec<u8>>(3)?) };
+            Ok((read_digest(row, 2)? == Digest::hash_bytes(&snapshot.bytes)).then_some(snapshot))
         })
         .optional()?;
     Ok(found.flatten())
 }
 
 /// Takes `walk` over the next `limit` records. Breaks when there are no more, or no need of more.
-pub(super) fn walk(connection: &Connection, mut walk: Walk, limit: usize) -> rusqlite::Result<ControlFlow<Walk, Walk>> {
+pub(super) fn walk_chain(
+    connection: &Connection,
+    mut walk: ChainWalk,
+    limit: usize,
+) -> rusqlite::Result<ControlFlow<ChainWalk, ChainWalk>> {
     let mut statement = connection.prepare_cached(
         "SELECT e.lsn, at, session, kind, version, facts, content_digest, chain, NULL, c.lsn, salt, bytes
          FROM events AS e LEFT JOIN contents AS c ON c.lsn = e.lsn WHERE e.lsn > ?1 ORDER BY e.lsn LIMIT ?2",
     )?;
-    let mut rows = statement.query([position(walk.at()), count(limit)])?;
+    let mut rows = statement.query([sql_position(walk.last_lsn()), sql_count(limit)])?;
     let mut taken = 0;
     while let Some(row) = rows.next()? {
-        walk.take(&stored(row, None)?, &kept(row, 9)?);
+        walk.check_record(&read_stored(row, None)?, &read_content_bytes(row, 9)?);
         taken += 1;
         if !walk.goes_on() {
             return Ok(ControlFlow::Break(walk));

@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 use tokio::{sync::Semaphore, task};
 
-use super::{Shared, file};
-use crate::error::ReadError;
+use super::{SqliteState, file};
+use crate::error::LogReadError;
 
 /// Connections at rest, and how many may be at work.
-pub(super) struct Readers {
+pub(super) struct ReaderPool {
     permits: Arc<Semaphore>,
-    idle: Mutex<Idle>,
+    idle: Mutex<IdleReaders>,
 }
 
 #[derive(Default)]
-struct Idle {
+struct IdleReaders {
     connections: Vec<Connection>,
     closed: bool,
 }
 
-impl Readers {
+impl ReaderPool {
     pub(super) fn new(limit: usize) -> Self {
         Self { permits: Arc::new(Semaphore::new(limit.max(1))), idle: Mutex::default() }
     }
@@ -33,13 +33,13 @@ impl Readers {
     /// A future that is dropped leaves the query running to its end; nobody hears the answer.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<SqliteState>,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, ReadError> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| ReadError::Closed)?;
+    ) -> Result<T, LogReadError> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| LogReadError::Closed)?;
         let shared = Arc::clone(shared);
         let work = task::spawn_blocking(move || {
-            let answer = shared.readers.query(&shared, query);
+            let answer = shared.readers.query_blocking(&shared, query);
             drop(permit);
             answer
         });
@@ -48,29 +48,29 @@ impl Readers {
             // Only a runtime that shuts down cancels it; a panic in a query goes on in who asked.
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(ReadError::Closed),
+                Err(_) => Err(LogReadError::Closed),
             },
         }
     }
 
-    fn query<T>(
+    fn query_blocking<T>(
         &self,
-        shared: &Shared,
+        shared: &SqliteState,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, ReadError> {
+    ) -> Result<T, LogReadError> {
         let failed = |error: rusqlite::Error| {
             if file::is_damage(&error) {
-                ReadError::Corrupt(shared.cause(error))
+                LogReadError::Corrupt(shared.error_cause(error))
             } else {
-                ReadError::Io(shared.cause(error))
+                LogReadError::Io(shared.error_cause(error))
             }
         };
-        let mut connection = match self.take()? {
+        let mut connection = match self.take_connection()? {
             Some(connection) => connection,
             None => {
                 let connection = file::connect_to_read(&shared.path).map_err(failed)?;
                 // What another file says was never written here.
-                shared.check_place().map_err(|error| ReadError::Io(shared.cause(error)))?;
+                shared.check_place().map_err(|error| LogReadError::Io(shared.error_cause(error)))?;
                 connection
             }
         };
@@ -81,14 +81,14 @@ impl Readers {
         Ok(answer)
     }
 
-    fn take(&self) -> Result<Option<Connection>, ReadError> {
-        let mut idle = self.idle();
-        if idle.closed { Err(ReadError::Closed) } else { Ok(idle.connections.pop()) }
+    fn take_connection(&self) -> Result<Option<Connection>, LogReadError> {
+        let mut idle = self.lock_idle();
+        if idle.closed { Err(LogReadError::Closed) } else { Ok(idle.connections.pop()) }
     }
 
     /// Keeps `connection` for the next query.
     pub(super) fn put_back(&self, connection: Connection) {
-        let mut idle = self.idle();
+        let mut idle = self.lock_idle();
         if !idle.closed {
             idle.connections.push(connection);
         }
@@ -96,12 +96,12 @@ impl Readers {
 
     /// Lets go of every connection, those at work when they are done.
     pub(super) fn close(&self) {
-        let mut idle = self.idle();
+        let mut idle = self.lock_idle();
         idle.closed = true;
         idle.connections.clear();
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+    fn lock_idle(&self) -> MutexGuard<'_, IdleReaders> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

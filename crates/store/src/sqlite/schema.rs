@@ -7,12 +7,12 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
-    Options,
-    epoch::{self, Claim},
+    LogOptions,
+    epoch::{self, EpochClaim},
     file::open_error,
     views,
 };
-use crate::error::OpenError;
+use crate::error::LogOpenError;
 
 /// Marks a SQLite file as one of ours: "CSGN".
 const APPLICATION: i64 = 0x4353_474e;
@@ -32,7 +32,7 @@ const WAL_LIMIT: i64 = 64 * 1024 * 1024;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Identity {
+pub(super) enum DatabaseIdentity {
     /// A file in which nothing was made yet.
     Blank,
     /// A log, of a version that this program knows.
@@ -43,24 +43,28 @@ pub(super) enum Identity {
 ///
 /// # Errors
 /// [`OpenError`] for whatever is not a log that this program knows.
-pub(super) fn identify(connection: &Connection, path: &Path, event_format: u32) -> Result<Identity, OpenError> {
+pub(super) fn identify_database(
+    connection: &Connection,
+    path: &Path,
+    event_format: u32,
+) -> Result<DatabaseIdentity, LogOpenError> {
     let refused = |error| open_error(path, error);
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let application = number("PRAGMA application_id").map_err(refused)?;
     let version = number("PRAGMA user_version").map_err(refused)?;
     let tables = number("SELECT count(*) FROM sqlite_schema").map_err(refused)?;
     match (application, version, tables) {
-        (0, 0, 0) => return Ok(Identity::Blank),
+        (0, 0, 0) => return Ok(DatabaseIdentity::Blank),
         (APPLICATION, 1.., 1..) => {}
-        _ => return Err(OpenError::Foreign { path: path.to_owned() }),
+        _ => return Err(LogOpenError::Foreign { path: path.to_owned() }),
     }
     if version > VERSION {
-        return Err(OpenError::NewerSchema { path: path.to_owned(), found: version, known: VERSION });
+        return Err(LogOpenError::NewerSchema { path: path.to_owned(), found: version, known: VERSION });
     }
     let found = number("SELECT value FROM meta WHERE key = 'event_format'").map_err(refused)?;
     match u32::try_from(found) {
-        Ok(found) if found <= event_format => Ok(Identity::Log { version, event_format: found }),
-        Ok(_) | Err(_) => Err(OpenError::NewerEvents { path: path.to_owned(), found, known: event_format }),
+        Ok(found) if found <= event_format => Ok(DatabaseIdentity::Log { version, event_format: found }),
+        Ok(_) | Err(_) => Err(LogOpenError::NewerEvents { path: path.to_owned(), found, known: event_format }),
     }
 }
 
@@ -73,11 +77,11 @@ pub(super) fn has_keys(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// Makes the file behind `connection` ready to be written: durable commits, the tables of today, views that lack nothing,
 /// and the epoch that its owner took while there was no file.
-pub(super) fn prepare(
+pub(super) fn prepare_connection(
     connection: &mut Connection,
-    identity: Identity,
-    options: &Options,
-    claim: Option<Claim>,
+    identity: DatabaseIdentity,
+    options: &LogOptions,
+    claim: Option<EpochClaim>,
 ) -> rusqlite::Result<()> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
@@ -93,14 +97,14 @@ pub(super) fn prepare(
     }
     match identity {
         // The first record's commit syncs the tables with it. Without that record, losing them loses nothing.
-        Identity::Blank => {
+        DatabaseIdentity::Blank => {
             connection.pragma_update(None, "synchronous", "normal")?;
-            migrate(connection, 0, options.event_format)?;
+            migrate_schema(connection, 0, options.event_format)?;
         }
-        Identity::Log { version, event_format } => {
+        DatabaseIdentity::Log { version, event_format } => {
             connection.pragma_update(None, "synchronous", "full")?;
             if version < VERSION || event_format < options.event_format {
-                migrate(connection, version, options.event_format)?;
+                migrate_schema(connection, version, options.event_format)?;
             }
         }
     }
@@ -110,14 +114,14 @@ pub(super) fn prepare(
     // The first record of its owner syncs it; without one, nobody needs it.
     if let Some(claim) = claim {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        epoch::claim(&transaction, claim)?;
+        epoch::claim_epoch(&transaction, claim)?;
         transaction.commit()?;
     }
     connection.pragma_update(None, "synchronous", "full")
 }
 
 /// Brings the tables from `version` to today's and marks them with the format of the events to come.
-fn migrate(connection: &mut Connection, version: i64, event_format: u32) -> rusqlite::Result<()> {
+fn migrate_schema(connection: &mut Connection, version: i64, event_format: u32) -> rusqlite::Result<()> {
     let due = usize::try_from(version).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, version))?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for migration in &MIGRATIONS[due..] {

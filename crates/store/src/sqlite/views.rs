@@ -11,48 +11,48 @@ use tracing::{info, warn};
 
 use super::{
     query,
-    write::{Failure, transact},
+    write::{TransactionError, run_transaction},
 };
 use crate::{
-    record::{Head, Stored},
-    view::{self, Panicked, Rows, View},
+    record::{LogHead, StoredRecord},
+    view::{self, LogView, ViewPanic, ViewRows},
 };
 
 /// Records that are folded in one transaction when a view is rebuilt.
 const PAGE: usize = 512;
 
 /// A record that was just written, as views are shown it.
-pub(super) struct Written {
-    pub(super) stored: Stored,
+pub(super) struct WrittenRecord {
+    pub(super) stored: StoredRecord,
     pub(super) content: Option<Arc<str>>,
 }
 
 /// How far a view was folded, and by which version of it.
-struct Position {
+struct ViewPosition {
     version: u32,
-    head: Head,
+    head: LogHead,
 }
 
 /// Folds `written`, which lies behind `before`, into every view that is in step. Part of the append's transaction.
-pub(super) fn follow(
+pub(super) fn follow_views(
     connection: &Connection,
-    views: &[Arc<dyn View>],
-    before: Head,
-    written: &[Written],
+    views: &[Arc<dyn LogView>],
+    before: LogHead,
+    written: &[WrittenRecord],
 ) -> rusqlite::Result<()> {
     let Some(last) = written.last() else { return Ok(()) };
     for view in views {
         if !in_step(connection, view.name(), view.version(), before)? {
             continue;
         }
-        let mut rows = Kept::of(connection, &**view);
-        let folded = written
-            .iter()
-            .try_for_each(|Written { stored, content }| view::fold(&**view, stored, content.as_deref(), &mut rows));
-        rows.done()?;
+        let mut rows = SqliteRows::for_view(connection, &**view);
+        let folded = written.iter().try_for_each(|WrittenRecord { stored, content }| {
+            view::fold_guarded(&**view, stored, content.as_deref(), &mut rows)
+        });
+        rows.into_result()?;
         match folded {
-            Ok(()) => move_to(connection, &**view, Head { lsn: last.stored.lsn, chain: last.stored.chain })?,
-            Err(Panicked) => clear(connection, view.name())?,
+            Ok(()) => move_to(connection, &**view, LogHead { lsn: last.stored.lsn, chain: last.stored.chain })?,
+            Err(ViewPanic) => clear_view(connection, view.name())?,
         }
     }
     Ok(())
@@ -61,15 +61,15 @@ pub(super) fn follow(
 /// Drops the views that are not registered and folds into the others what they lack, a page a transaction.
 ///
 /// The log can do without them: a view for which that fails stays out of step until the log is opened again.
-pub(super) fn catch_up(connection: &Connection, views: &[Arc<dyn View>]) {
-    let report = |name: &str, failure: Failure| {
-        let (Failure::Before(error) | Failure::Commit(error)) = failure;
+pub(super) fn catch_up(connection: &Connection, views: &[Arc<dyn LogView>]) {
+    let report = |name: &str, failure: TransactionError| {
+        let (TransactionError::Before(error) | TransactionError::Commit(error)) = failure;
         warn!(name, %error, "a view was not brought up to the log");
     };
-    match others(connection, views) {
+    match unregistered_views(connection, views) {
         Ok(names) => {
             for name in names {
-                if let Err(failure) = transact(connection, |connection| clear(connection, &name)) {
+                if let Err(failure) = run_transaction(connection, |connection| clear_view(connection, &name)) {
                     report(&name, failure);
                 }
             }
@@ -83,22 +83,22 @@ pub(super) fn catch_up(connection: &Connection, views: &[Arc<dyn View>]) {
     }
 }
 
-fn bring_up(connection: &Connection, view: &dyn View) -> Result<(), Failure> {
-    let head = query::head(connection)?;
-    let mut at = match position(connection, view.name())? {
+fn bring_up(connection: &Connection, view: &dyn LogView) -> Result<(), TransactionError> {
+    let head = query::read_head(connection)?;
+    let mut at = match view_position(connection, view.name())? {
         Some(at) if at.version == view.version() && is_of_this_log(connection, at.head)? => at.head,
-        None if head == Head::EMPTY => return Ok(()),
+        None if head == LogHead::EMPTY => return Ok(()),
         Some(_) | None => {
             info!(?view, "a view is folded anew");
-            transact(connection, |connection| {
-                clear(connection, view.name())?;
-                move_to(connection, view, Head::EMPTY)
+            run_transaction(connection, |connection| {
+                clear_view(connection, view.name())?;
+                move_to(connection, view, LogHead::EMPTY)
             })?;
-            Head::EMPTY
+            LogHead::EMPTY
         }
     };
     while at.lsn < head.lsn {
-        match transact(connection, |connection| fold_behind(connection, view, at, PAGE))? {
+        match run_transaction(connection, |connection| fold_behind(connection, view, at, PAGE))? {
             Some(further) => at = further,
             None => break,
         }
@@ -107,66 +107,71 @@ fn bring_up(connection: &Connection, view: &dyn View) -> Result<(), Failure> {
 }
 
 /// Folds up to `limit` records behind `at` and tells how far that went. `None` if the view panicked, and is no more.
-fn fold_behind(connection: &Connection, view: &dyn View, at: Head, limit: usize) -> rusqlite::Result<Option<Head>> {
+fn fold_behind(
+    connection: &Connection,
+    view: &dyn LogView,
+    at: LogHead,
+    limit: usize,
+) -> rusqlite::Result<Option<LogHead>> {
     let mut statement = connection.prepare_cached(
         "SELECT e.lsn, at, session, kind, version, facts, content_digest, chain, key, c.lsn, salt, bytes
          FROM events AS e LEFT JOIN contents AS c ON ?3 AND c.lsn = e.lsn WHERE e.lsn > ?1 ORDER BY e.lsn LIMIT ?2",
     )?;
-    let page = params![query::position(at.lsn), query::count(limit), view.reads_contents()];
+    let page = params![query::sql_position(at.lsn), query::sql_count(limit), view.reads_contents()];
     let mut records = statement.query(page)?;
-    let mut rows = Kept::of(connection, view);
+    let mut rows = SqliteRows::for_view(connection, view);
     let mut reached = at;
     while let Some(row) = records.next()? {
-        let stored = query::stored(row, None)?;
-        let content = query::kept(row, 9)?;
-        let text = content.text(stored.content_digest);
-        if let Err(Panicked) = view::fold(view, &stored, text, &mut rows) {
-            rows.done()?;
-            clear(connection, view.name())?;
+        let stored = query::read_stored(row, None)?;
+        let content = query::read_content_bytes(row, 9)?;
+        let text = content.checked_text(stored.content_digest);
+        if let Err(ViewPanic) = view::fold_guarded(view, &stored, text, &mut rows) {
+            rows.into_result()?;
+            clear_view(connection, view.name())?;
             return Ok(None);
         }
-        reached = Head { lsn: stored.lsn, chain: stored.chain };
+        reached = LogHead { lsn: stored.lsn, chain: stored.chain };
     }
-    rows.done()?;
+    rows.into_result()?;
     move_to(connection, view, reached)?;
     Ok(Some(reached))
 }
 
 /// Drops whatever a view may have kept of contents that were just removed. Part of the redaction's transaction.
-pub(super) fn forget_contents(connection: &Connection, views: &[Arc<dyn View>]) -> rusqlite::Result<()> {
-    for name in others(connection, views)? {
-        clear(connection, &name)?;
+pub(super) fn forget_contents(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<()> {
+    for name in unregistered_views(connection, views)? {
+        clear_view(connection, &name)?;
     }
-    let head = query::head(connection)?;
+    let head = query::read_head(connection)?;
     for view in views {
         let in_step = in_step(connection, view.name(), view.version(), head)?;
         if in_step && !view.reads_contents() {
             continue;
         }
-        clear(connection, view.name())?;
+        clear_view(connection, view.name())?;
         if in_step {
-            fold_behind(connection, &**view, Head::EMPTY, usize::MAX)?;
+            fold_behind(connection, &**view, LogHead::EMPTY, usize::MAX)?;
         }
     }
     Ok(())
 }
 
 /// Up to `limit` rows whose keys begin with `prefix` and lie behind `after`. `None` if the view is not in step.
-pub(super) fn read(
+pub(super) fn read_rows(
     connection: &Connection,
     (name, version): (&str, u32),
     prefix: &str,
     after: Option<&str>,
     limit: usize,
 ) -> rusqlite::Result<Option<Vec<(String, Bytes)>>> {
-    if !in_step(connection, name, version, query::head(connection)?)? {
+    if !in_step(connection, name, version, query::read_head(connection)?)? {
         return Ok(None);
     }
-    rows(connection, name, prefix, after, limit).map(Some)
+    select_rows(connection, name, prefix, after, limit).map(Some)
 }
 
 /// Keys are ordered by their bytes, so those with the same prefix lie together.
-fn rows(
+fn select_rows(
     connection: &Connection,
     name: &str,
     prefix: &str,
@@ -197,62 +202,62 @@ fn rows(
     Ok(rows)
 }
 
-fn in_step(connection: &Connection, name: &str, version: u32, head: Head) -> rusqlite::Result<bool> {
-    Ok(match position(connection, name)? {
+fn in_step(connection: &Connection, name: &str, version: u32, head: LogHead) -> rusqlite::Result<bool> {
+    Ok(match view_position(connection, name)? {
         Some(at) => at.version == version && at.head == head,
-        None => head == Head::EMPTY,
+        None => head == LogHead::EMPTY,
     })
 }
 
-fn position(connection: &Connection, name: &str) -> rusqlite::Result<Option<Position>> {
+fn view_position(connection: &Connection, name: &str) -> rusqlite::Result<Option<ViewPosition>> {
     connection
         .prepare_cached("SELECT version, lsn, chain FROM view_positions WHERE name = ?1")?
         .query_row([name], |row| {
-            let head = Head { lsn: query::lsn(row, 1)?, chain: query::digest(row, 2)? };
-            Ok(Position { version: row.get(0)?, head })
+            let head = LogHead { lsn: query::read_lsn(row, 1)?, chain: query::read_digest(row, 2)? };
+            Ok(ViewPosition { version: row.get(0)?, head })
         })
         .optional()
 }
 
 /// Whether `head` was once a head of this log: a tail may have been cut off, or replaced.
-fn is_of_this_log(connection: &Connection, head: Head) -> rusqlite::Result<bool> {
-    if head == Head::EMPTY {
+fn is_of_this_log(connection: &Connection, head: LogHead) -> rusqlite::Result<bool> {
+    if head == LogHead::EMPTY {
         return Ok(true);
     }
     connection
         .prepare_cached("SELECT 1 FROM events WHERE lsn = ?1 AND chain = ?2")?
-        .exists(params![query::position(head.lsn), head.chain.as_bytes()])
+        .exists(params![query::sql_position(head.lsn), head.chain.as_bytes()])
 }
 
-fn move_to(connection: &Connection, view: &dyn View, head: Head) -> rusqlite::Result<()> {
+fn move_to(connection: &Connection, view: &dyn LogView, head: LogHead) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT OR REPLACE INTO view_positions (name, version, lsn, chain) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![view.name(), view.version(), query::position(head.lsn), head.chain.as_bytes()])?;
+        .execute(params![view.name(), view.version(), query::sql_position(head.lsn), head.chain.as_bytes()])?;
     Ok(())
 }
 
-fn clear(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+fn clear_view(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM views WHERE name = ?1")?.execute([name])?;
     connection.prepare_cached("DELETE FROM view_positions WHERE name = ?1")?.execute([name])?;
     Ok(())
 }
 
 /// The names of views that are in the file and not among `views`.
-fn others(connection: &Connection, views: &[Arc<dyn View>]) -> rusqlite::Result<Vec<String>> {
+fn unregistered_views(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached("SELECT name FROM view_positions")?;
     let names: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(names.into_iter().filter(|name| views.iter().all(|view| view.name() != name)).collect())
 }
 
 /// The rows of one view, and the first thing that went wrong with them.
-struct Kept<'a> {
+struct SqliteRows<'a> {
     connection: &'a Connection,
     name: &'static str,
     failed: Option<rusqlite::Error>,
 }
 
-impl<'a> Kept<'a> {
-    fn of(connection: &'a Connection, view: &dyn View) -> Self {
+impl<'a> SqliteRows<'a> {
+    fn for_view(connection: &'a Connection, view: &dyn LogView) -> Self {
         Self { connection, name: view.name(), failed: None }
     }
 
@@ -263,17 +268,17 @@ impl<'a> Kept<'a> {
         work(self.connection, self.name).map_err(|error| self.failed = Some(error)).ok()
     }
 
-    fn write(&mut self, work: impl FnOnce(&mut Statement<'_>, &str) -> rusqlite::Result<usize>, sql: &str) {
+    fn execute_write(&mut self, work: impl FnOnce(&mut Statement<'_>, &str) -> rusqlite::Result<usize>, sql: &str) {
         self.try_to(|connection, name| work(&mut *connection.prepare_cached(sql)?, name));
     }
 
     /// Tells what went wrong.
-    fn done(self) -> rusqlite::Result<()> {
+    fn into_result(self) -> rusqlite::Result<()> {
         self.failed.map_or(Ok(()), Err)
     }
 }
 
-impl Rows for Kept<'_> {
+impl ViewRows for SqliteRows<'_> {
     fn get(&mut self, key: &str) -> Option<Bytes> {
         self.try_to(|connection, name| {
             connection
@@ -285,18 +290,21 @@ impl Rows for Kept<'_> {
         .map(Bytes::from)
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) {
-        self.write(
+    fn put_row(&mut self, key: &str, value: &[u8]) {
+        self.execute_write(
             |statement, name| statement.execute(params![name, key, value]),
             "INSERT OR REPLACE INTO views (name, key, value) VALUES (?1, ?2, ?3)",
         );
     }
 
-    fn delete(&mut self, key: &str) {
-        self.write(|statement, name| statement.execute([name, key]), "DELETE FROM views WHERE name = ?1 AND key = ?2");
+    fn delete_row(&mut self, key: &str) {
+        self.execute_write(
+            |statement, name| statement.execute([name, key]),
+            "DELETE FROM views WHERE name = ?1 AND key = ?2",
+        );
     }
 
-    fn scan(&mut self, prefix: &str) -> Vec<(String, Bytes)> {
-        self.try_to(|connection, name| rows(connection, name, prefix, None, usize::MAX)).unwrap_or_default()
+    fn scan_prefix(&mut self, prefix: &str) -> Vec<(String, Bytes)> {
+        self.try_to(|connection, name| select_rows(connection, name, prefix, None, usize::MAX)).unwrap_or_default()
     }
 }

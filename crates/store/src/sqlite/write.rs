@@ -14,21 +14,21 @@ use super::{
     epoch,
     file::BUSY,
     query,
-    views::{self, Written},
+    views::{self, WrittenRecord},
 };
 use crate::{
-    chain::{self, Link, SALT_SIZE},
+    chain::{self, ChainLink, SALT_SIZE},
     error::AppendError,
-    record::{Batch, Epoch, Head, Record, Snapshot, Stored},
-    view::View,
+    record::{Batch, Epoch, LogHead, LogRecord, Snapshot, StoredRecord},
+    view::LogView,
 };
 
 /// How long a redaction waits for readers. Every append waits behind it, and who redacts can try again.
-const PATIENCE: Duration = Duration::from_millis(250);
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How far a write came.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum TransactionError {
     /// Not to the commit, or the commit itself was refused: nothing was written.
     Before(rusqlite::Error),
     /// Into the commit: nothing can be seen of it, but a restart might find it until something else is written in its
@@ -36,7 +36,7 @@ pub(super) enum Failure {
     Commit(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for TransactionError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Before(error)
     }
@@ -44,58 +44,58 @@ impl From<rusqlite::Error> for Failure {
 
 /// Writes those of `batches` that are of the current epoch and whose expected position is the head when their turn comes,
 /// and folds them into `views`, in one transaction.
-pub(super) fn append<'a>(
+pub(super) fn append_batches<'a>(
     connection: &Connection,
-    views: &[Arc<dyn View>],
+    views: &[Arc<dyn LogView>],
     batches: impl IntoIterator<Item = (Epoch, Lsn, &'a Batch)>,
-) -> Result<Vec<Result<Lsn, AppendError>>, Failure> {
-    transact(connection, |connection| {
-        let current = epoch::current(connection)?;
-        let before = query::head(connection)?;
+) -> Result<Vec<Result<Lsn, AppendError>>, TransactionError> {
+    run_transaction(connection, |connection| {
+        let current = epoch::current_epoch(connection)?;
+        let before = query::read_head(connection)?;
         let mut head = before;
         let mut answers = Vec::new();
         let mut written = (!views.is_empty()).then(Vec::new);
         for (epoch, expected, batch) in batches {
             let answer = batch.check_turn((epoch, expected), (current, head.lsn));
             if answer.is_ok() {
-                head = insert(connection, head, batch, written.as_mut())?;
+                head = insert_batch(connection, head, batch, written.as_mut())?;
             }
             answers.push(answer.map(|()| head.lsn));
         }
-        views::follow(connection, views, before, &written.unwrap_or_default())?;
+        views::follow_views(connection, views, before, &written.unwrap_or_default())?;
         Ok(answers)
     })
 }
 
-fn insert(
+fn insert_batch(
     connection: &Connection,
-    mut head: Head,
+    mut head: LogHead,
     batch: &Batch,
-    mut written: Option<&mut Vec<Written>>,
-) -> rusqlite::Result<Head> {
+    mut written: Option<&mut Vec<WrittenRecord>>,
+) -> rusqlite::Result<LogHead> {
     for record in &batch.0 {
         let lsn = head.lsn.next();
-        let salted = record.content.as_deref().map(salted).transpose()?;
+        let salted = record.content.as_deref().map(salted_digest).transpose()?;
         let content_digest = salted.map(|(_, digest)| digest);
-        let chain = chain::chain(&head.chain, &Link::of_record(record, lsn, content_digest));
+        let chain = chain::chain_digest(&head.chain, &ChainLink::of_record(record, lsn, content_digest));
         insert_record(connection, record, lsn, content_digest, chain)?;
         if let (Some(text), Some((salt, _))) = (record.content.as_deref(), salted) {
             connection
                 .prepare_cached("INSERT INTO contents (lsn, salt, bytes) VALUES (?1, ?2, ?3)")?
-                .execute(params![query::position(lsn), salt, text.as_bytes()])?;
+                .execute(params![query::sql_position(lsn), salt, text.as_bytes()])?;
         }
         if let Some(written) = &mut written {
-            let stored = Stored::new(record, lsn, content_digest, chain);
-            written.push(Written { stored, content: record.content.clone() });
+            let stored = StoredRecord::new(record, lsn, content_digest, chain);
+            written.push(WrittenRecord { stored, content: record.content.clone() });
         }
-        head = Head { lsn, chain };
+        head = LogHead { lsn, chain };
     }
     Ok(head)
 }
 
 fn insert_record(
     connection: &Connection,
-    record: &Record,
+    record: &LogRecord,
     lsn: Lsn,
     content_digest: Option<Digest>,
     chain: Digest,
@@ -106,7 +106,7 @@ fn insert_record(
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
-            query::position(lsn),
+            query::sql_position(lsn),
             // SQLite's numbers are signed; the bits are the same and come back as they were.
             record.at.0.cast_signed(),
             record.session.as_ref().map(SessionId::as_str),
@@ -119,21 +119,21 @@ fn insert_record(
         ])
 }
 
-fn salted(text: &str) -> rusqlite::Result<([u8; SALT_SIZE], Digest)> {
+fn salted_digest(text: &str) -> rusqlite::Result<([u8; SALT_SIZE], Digest)> {
     let mut salt = [0; SALT_SIZE];
     getrandom::fill(&mut salt).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.to_string().into()))?;
     Ok((salt, chain::content_digest(&salt, text.as_bytes())))
 }
 
 /// Keeps `snapshot` in place of the one before.
-pub(super) fn save(connection: &Connection, snapshot: &Snapshot) -> Result<(), Failure> {
-    transact(connection, |connection| {
+pub(super) fn save_snapshot(connection: &Connection, snapshot: &Snapshot) -> Result<(), TransactionError> {
+    run_transaction(connection, |connection| {
         connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO snapshots (slot, lsn, chain, version, digest, bytes) VALUES (0, ?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![
-                query::position(snapshot.lsn),
+                query::sql_position(snapshot.lsn),
                 snapshot.chain.as_bytes(),
                 snapshot.version,
                 Digest::hash_bytes(&snapshot.bytes).as_bytes(),
@@ -144,11 +144,16 @@ pub(super) fn save(connection: &Connection, snapshot: &Snapshot) -> Result<(), F
 }
 
 /// Empties the contents of `lsns`, also where `views` kept them, and says how many there were.
-pub(super) fn redact(connection: &Connection, views: &[Arc<dyn View>], lsns: &[Lsn]) -> Result<usize, Failure> {
-    transact(connection, |connection| {
+pub(super) fn redact_contents(
+    connection: &Connection,
+    views: &[Arc<dyn LogView>],
+    lsns: &[Lsn],
+) -> Result<usize, TransactionError> {
+    run_transaction(connection, |connection| {
         let mut statement = connection
             .prepare_cached("UPDATE contents SET salt = NULL, bytes = NULL WHERE lsn = ?1 AND bytes IS NOT NULL")?;
-        let removed = lsns.iter().map(|lsn| statement.execute([query::position(*lsn)])).sum::<Result<usize, _>>()?;
+        let removed =
+            lsns.iter().map(|lsn| statement.execute([query::sql_position(*lsn)])).sum::<Result<usize, _>>()?;
         if removed > 0 {
             views::forget_contents(connection, views)?;
         }
@@ -157,13 +162,13 @@ pub(super) fn redact(connection: &Connection, views: &[Arc<dyn View>], lsns: &[L
 }
 
 /// Begins the next epoch.
-pub(super) fn take_over(connection: &Connection) -> Result<Epoch, Failure> {
-    transact(connection, epoch::advance)
+pub(super) fn take_over(connection: &Connection) -> Result<Epoch, TransactionError> {
+    run_transaction(connection, epoch::advance_epoch)
 }
 
 /// Writes what no record is. Whatever an unsettled commit left behind is overwritten by it.
-pub(super) fn probe(connection: &Connection) -> Result<(), Failure> {
-    transact(connection, |connection| {
+pub(super) fn probe_write(connection: &Connection) -> Result<(), TransactionError> {
+    run_transaction(connection, |connection| {
         connection.prepare_cached("UPDATE meta SET value = value + 1 WHERE key = 'probes'")?.execute([])?;
         Ok(())
     })
@@ -172,17 +177,17 @@ pub(super) fn probe(connection: &Connection) -> Result<(), Failure> {
 /// Moves everything from the write-ahead file into the log and empties it. False if a reader was in the way for longer
 /// than [`PATIENCE`].
 pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(CHECKPOINT_TIMEOUT)?;
     let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     connection.busy_timeout(BUSY)?;
     busy.map(|busy| busy == 0)
 }
 
 /// Does `work` in one transaction.
-pub(super) fn transact<T>(
+pub(super) fn run_transaction<T>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> Result<T, Failure> {
+) -> Result<T, TransactionError> {
     roll_back(connection)?;
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     let done = match work(connection) {
@@ -190,24 +195,24 @@ pub(super) fn transact<T>(
         Err(error) => {
             // The first error is the one to tell; what is left open is rolled back before the next write.
             let _ = roll_back(connection);
-            return Err(Failure::Before(error));
+            return Err(TransactionError::Before(error));
         }
     };
     match connection.prepare_cached("COMMIT")?.execute([]) {
         Ok(_) => Ok(done),
-        Err(error) => Err(judge(connection, error)),
+        Err(error) => Err(judge_commit(connection, error)),
     }
 }
 
 /// A commit that SQLite refused is still open. One that found no space stopped before its last page, without which none
 /// of it counts. Of any other nothing is known.
-fn judge(connection: &Connection, error: rusqlite::Error) -> Failure {
+fn judge_commit(connection: &Connection, error: rusqlite::Error) -> TransactionError {
     let open = !connection.is_autocommit();
     let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
     if open {
         let _ = roll_back(connection);
     }
-    if open || full { Failure::Before(error) } else { Failure::Commit(error) }
+    if open || full { TransactionError::Before(error) } else { TransactionError::Commit(error) }
 }
 
 fn roll_back(connection: &Connection) -> rusqlite::Result<()> {

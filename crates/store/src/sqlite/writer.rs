@@ -12,14 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::{
-    Shared,
+    SqliteState,
     ballast::Ballast,
-    epoch::Claim,
-    file::LogFile,
-    write::{self, Failure},
+    epoch::EpochClaim,
+    file::SqliteLogFile,
+    write::{self, TransactionError},
 };
 use crate::{
-    error::{AppendError, Cause, OpenError, WriteError},
+    error::{AppendError, ErrorCause, LogOpenError, LogWriteError},
     record::{Batch, Epoch, Snapshot},
 };
 
@@ -30,17 +30,17 @@ const GROUP: usize = 256;
 const GROUP_BYTES: usize = 1024 * 1024;
 
 /// Something to be written. Whoever sent it may be gone; it is written all the same.
-pub(super) enum Command {
-    Append(Append),
-    TakeOver { reply: oneshot::Sender<Result<Epoch, WriteError>> },
-    Redact { lsns: Vec<Lsn>, reply: oneshot::Sender<Result<usize, WriteError>> },
-    SaveSnapshot { snapshot: Snapshot, reply: oneshot::Sender<Result<(), WriteError>> },
-    Probe { reply: oneshot::Sender<Result<(), WriteError>> },
-    Settle { reply: oneshot::Sender<Result<(), Cause>> },
+pub(super) enum WriterCommand {
+    Append(AppendRequest),
+    TakeOver { reply: oneshot::Sender<Result<Epoch, LogWriteError>> },
+    Redact { lsns: Vec<Lsn>, reply: oneshot::Sender<Result<usize, LogWriteError>> },
+    SaveSnapshot { snapshot: Snapshot, reply: oneshot::Sender<Result<(), LogWriteError>> },
+    Probe { reply: oneshot::Sender<Result<(), LogWriteError>> },
+    Settle { reply: oneshot::Sender<Result<(), ErrorCause>> },
 }
 
 /// One batch, and who waits for it.
-pub(super) struct Append {
+pub(super) struct AppendRequest {
     pub(super) epoch: Epoch,
     pub(super) expected: Lsn,
     pub(super) batch: Batch,
@@ -48,10 +48,10 @@ pub(super) struct Append {
 }
 
 /// The owner of the file.
-pub(super) struct Writer {
-    shared: Arc<Shared>,
+pub(super) struct LogWriter {
+    shared: Arc<SqliteState>,
     /// Absent until something has to be written.
-    file: Option<LogFile>,
+    file: Option<SqliteLogFile>,
     ballast: Ballast,
     /// Whether redacted bytes may be left in the write-ahead file. What an earlier process left is not known.
     lingers: bool,
@@ -59,68 +59,69 @@ pub(super) struct Writer {
     last_claim: Option<Epoch>,
 }
 
-impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, file: Option<LogFile>) -> Self {
+impl LogWriter {
+    pub(super) fn new(shared: Arc<SqliteState>, file: Option<SqliteLogFile>) -> Self {
         let ballast = Ballast::new(shared.options.ballast.clone());
         Self { shared, file, ballast, lingers: true, last_claim: None }
     }
 
     /// Writes until nobody can send any more, then closes the file and gives its lock back.
-    pub(super) fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+    pub(super) fn run(mut self, mut inbox: mpsc::Receiver<WriterCommand>) {
         let mut next = None;
         while let Some(command) = next.take().or_else(|| inbox.blocking_recv()) {
             // Whoever does not wait for the answer any more needs none.
             match command {
-                Command::Append(first) => {
-                    let (group, rest) = gather(first, &mut inbox);
+                WriterCommand::Append(first) => {
+                    let (group, rest) = gather_group(first, &mut inbox);
                     next = rest;
-                    self.append(group);
+                    self.append_group(group);
                 }
-                Command::TakeOver { reply } => drop(reply.send(self.take_over())),
-                Command::Redact { lsns, reply } => drop(reply.send(self.redact(&lsns))),
-                Command::SaveSnapshot { snapshot, reply } => drop(reply.send(self.save(&snapshot))),
-                Command::Probe { reply } => drop(reply.send(self.probe())),
-                Command::Settle { reply } => drop(reply.send(self.settle())),
+                WriterCommand::TakeOver { reply } => drop(reply.send(self.take_over())),
+                WriterCommand::Redact { lsns, reply } => drop(reply.send(self.redact_contents(&lsns))),
+                WriterCommand::SaveSnapshot { snapshot, reply } => drop(reply.send(self.save_snapshot(&snapshot))),
+                WriterCommand::Probe { reply } => drop(reply.send(self.probe_write())),
+                WriterCommand::Settle { reply } => drop(reply.send(self.settle_commit())),
             }
         }
     }
 
-    fn append(&mut self, group: Vec<Append>) {
-        let told = match self.open() {
-            Ok(()) => self.record(&group),
+    fn append_group(&mut self, group: Vec<AppendRequest>) {
+        let answers = match self.open_file() {
+            Ok(()) => self.record_group(&group),
             Err(error) => vec![Err(error); group.len()],
         };
-        let recorded = told.iter().any(Result::is_ok);
-        for (append, told) in group.into_iter().zip(told) {
-            drop(append.reply.send(told));
+        let recorded = answers.iter().any(Result::is_ok);
+        for (append, answer) in group.into_iter().zip(answers) {
+            drop(append.reply.send(answer));
         }
         if recorded {
-            self.ballast.make();
+            self.ballast.make_file();
         }
     }
 
     /// Makes the file if need be, sees that it is still in its place, and clears away what an unsettled commit left.
-    fn open(&mut self) -> Result<(), AppendError> {
+    fn open_file(&mut self) -> Result<(), AppendError> {
         if self.file.is_none() {
-            self.make().map_err(|error| if error.is_full() { AppendError::Full } else { AppendError::Open(error) })?;
+            self.make_file()
+                .map_err(|error| if error.is_full() { AppendError::Full } else { AppendError::Open(error) })?;
         }
         if let Some(file) = &self.file {
-            file.check(&self.shared.path).map_err(|error| AppendError::Io(self.shared.cause(error)))?;
+            file.check_identity(&self.shared.path).map_err(|error| AppendError::Io(self.shared.error_cause(error)))?;
         }
-        self.settle().map_err(AppendError::from)
+        self.settle_commit().map_err(AppendError::from)
     }
 
-    fn make(&mut self) -> Result<(), OpenError> {
+    fn make_file(&mut self) -> Result<(), LogOpenError> {
         let epoch = Epoch(self.shared.claimed.load(Ordering::Acquire));
         let is_repeated = self.last_claim == Some(epoch);
-        let claim = (epoch != Epoch::NONE).then_some(Claim { epoch, is_repeated });
+        let claim = (epoch != Epoch::NONE).then_some(EpochClaim { epoch, is_repeated });
         self.last_claim = Some(epoch);
-        let made = LogFile::make(&self.shared.path, &self.shared.options, claim);
-        if made.as_ref().is_err_and(OpenError::is_full) {
-            self.ballast.free();
+        let made = SqliteLogFile::create_file(&self.shared.path, &self.shared.options, claim);
+        if made.as_ref().is_err_and(LogOpenError::is_full) {
+            self.ballast.release_space();
         }
         let made = made?;
-        self.shared.writes_to(made.place);
+        self.shared.writes_to(made.identity);
         self.file = Some(made);
         self.shared.made.store(true, Ordering::Release);
         info!(path = %self.shared.path.display(), "log made");
@@ -129,16 +130,16 @@ impl Writer {
 
     /// Records a group in one commit. Where that fails each is tried alone, since one that is too large must not take
     /// the others with it.
-    fn record(&mut self, group: &[Append]) -> Vec<Result<Lsn, AppendError>> {
+    fn record_group(&mut self, group: &[AppendRequest]) -> Vec<Result<Lsn, AppendError>> {
         let Some(file) = &self.file else { return vec![Err(AppendError::Closed); group.len()] };
         let batches = group.iter().map(|append| (append.epoch, append.expected, &append.batch));
-        match write::append(&file.connection, &self.shared.options.views, batches) {
+        match write::append_batches(&file.connection, &self.shared.options.views, batches) {
             Ok(answers) => answers,
-            Err(Failure::Before(_)) if group.len() > 1 => {
-                group.iter().flat_map(|append| self.record(slice::from_ref(append))).collect()
+            Err(TransactionError::Before(_)) if group.len() > 1 => {
+                group.iter().flat_map(|append| self.record_group(slice::from_ref(append))).collect()
             }
             Err(failure) => {
-                let error = match self.failed(failure) {
+                let error = match self.handle_failure(failure) {
                     Ok(cause) => AppendError::from(cause),
                     Err(cause) => AppendError::Uncertain(cause),
                 };
@@ -148,22 +149,22 @@ impl Writer {
     }
 
     /// What failed, once it is certain that nothing of it was written; else an error.
-    fn failed(&mut self, failure: Failure) -> Result<Cause, Cause> {
+    fn handle_failure(&mut self, failure: TransactionError) -> Result<ErrorCause, ErrorCause> {
         match failure {
-            Failure::Before(error) => {
-                let cause = self.shared.cause(error);
+            TransactionError::Before(error) => {
+                let cause = self.shared.error_cause(error);
                 if cause.is_full() {
-                    self.ballast.free();
+                    self.ballast.release_space();
                 }
                 Ok(cause)
             }
-            Failure::Commit(error) => {
-                let cause = self.shared.cause(error);
+            TransactionError::Commit(error) => {
+                let cause = self.shared.error_cause(error);
                 self.shared.unsettled.store(true, Ordering::Release);
-                let settled = self.settle().or_else(|_| {
+                let settled = self.settle_commit().or_else(|_| {
                     // SQLite does not say so when it was a quota that was used up.
-                    self.ballast.free();
-                    self.settle()
+                    self.ballast.release_space();
+                    self.settle_commit()
                 });
                 match settled {
                     Ok(()) => {
@@ -180,20 +181,20 @@ impl Writer {
     }
 
     /// Makes certain that a commit which failed half-way is not there, by a durable write in its place.
-    fn settle(&mut self) -> Result<(), Cause> {
+    fn settle_commit(&mut self) -> Result<(), ErrorCause> {
         if !self.shared.unsettled.load(Ordering::Acquire) {
             return Ok(());
         }
         let Some(file) = &self.file else { return Ok(()) };
-        match write::probe(&file.connection) {
+        match write::probe_write(&file.connection) {
             Ok(()) => {
                 self.shared.unsettled.store(false, Ordering::Release);
                 Ok(())
             }
-            Err(Failure::Before(error) | Failure::Commit(error)) => {
-                let cause = self.shared.cause(error);
+            Err(TransactionError::Before(error) | TransactionError::Commit(error)) => {
+                let cause = self.shared.error_cause(error);
                 if cause.is_full() {
-                    self.ballast.free();
+                    self.ballast.release_space();
                 }
                 Err(cause)
             }
@@ -201,7 +202,7 @@ impl Writer {
     }
 
     /// Begins the next epoch, in memory as long as there is no file: a log that records nothing leaves nothing on disk.
-    fn take_over(&mut self) -> Result<Epoch, WriteError> {
+    fn take_over(&mut self) -> Result<Epoch, LogWriteError> {
         let is_made = self.file.is_some() || self.shared.path.metadata().is_ok_and(|file| file.len() > 0);
         if !is_made {
             let next = Epoch(self.shared.claimed.load(Ordering::Acquire)).next();
@@ -211,22 +212,22 @@ impl Writer {
         if self.file.is_none() {
             self.make_to_write()?;
         }
-        self.settle()?;
-        let Some(file) = &self.file else { return Err(WriteError::Closed) };
-        file.check(&self.shared.path).map_err(|error| WriteError::Io(self.shared.cause(error)))?;
-        write::take_over(&file.connection).map_err(|failure| self.refused(failure))
+        self.settle_commit()?;
+        let Some(file) = &self.file else { return Err(LogWriteError::Closed) };
+        file.check_identity(&self.shared.path).map_err(|error| LogWriteError::Io(self.shared.error_cause(error)))?;
+        write::take_over(&file.connection).map_err(|failure| self.write_error(failure))
     }
 
-    fn make_to_write(&mut self) -> Result<(), WriteError> {
-        self.make().map_err(|error| if error.is_full() { WriteError::Full } else { WriteError::Open(error) })
+    fn make_to_write(&mut self) -> Result<(), LogWriteError> {
+        self.make_file().map_err(|error| if error.is_full() { LogWriteError::Full } else { LogWriteError::Open(error) })
     }
 
-    fn redact(&mut self, lsns: &[Lsn]) -> Result<usize, WriteError> {
-        self.settle()?;
+    fn redact_contents(&mut self, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
+        self.settle_commit()?;
         let Some(file) = &self.file else { return Ok(0) };
-        let removed = match write::redact(&file.connection, &self.shared.options.views, lsns) {
+        let removed = match write::redact_contents(&file.connection, &self.shared.options.views, lsns) {
             Ok(removed) => removed,
-            Err(failure) => return Err(self.refused(failure)),
+            Err(failure) => return Err(self.write_error(failure)),
         };
         self.lingers |= removed > 0;
         if !self.lingers {
@@ -240,47 +241,50 @@ impl Writer {
             }
             Ok(false) => {
                 let busy = std::io::Error::other("a reader kept the write-ahead file from being emptied");
-                Err(WriteError::Lingers(self.shared.cause(busy)))
+                Err(LogWriteError::Lingers(self.shared.error_cause(busy)))
             }
-            Err(error) => Err(WriteError::Lingers(self.shared.cause(error))),
+            Err(error) => Err(LogWriteError::Lingers(self.shared.error_cause(error))),
         }
     }
 
-    fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
-        self.settle()?;
+    fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), LogWriteError> {
+        self.settle_commit()?;
         let Some(file) = &self.file else { return Ok(()) };
-        write::save(&file.connection, snapshot).map_err(|failure| self.refused(failure))
+        write::save_snapshot(&file.connection, snapshot).map_err(|failure| self.write_error(failure))
     }
 
-    fn probe(&mut self) -> Result<(), WriteError> {
+    fn probe_write(&mut self) -> Result<(), LogWriteError> {
         if self.file.is_none() {
             self.make_to_write()?;
         }
-        let Some(file) = &self.file else { return Err(WriteError::Closed) };
-        file.check(&self.shared.path).map_err(|error| WriteError::Io(self.shared.cause(error)))?;
-        write::probe(&file.connection).map_err(|failure| self.refused(failure))?;
+        let Some(file) = &self.file else { return Err(LogWriteError::Closed) };
+        file.check_identity(&self.shared.path).map_err(|error| LogWriteError::Io(self.shared.error_cause(error)))?;
+        write::probe_write(&file.connection).map_err(|failure| self.write_error(failure))?;
         self.shared.unsettled.store(false, Ordering::Release);
         self.ballast.reconsider();
-        self.ballast.make();
+        self.ballast.make_file();
         Ok(())
     }
 
-    fn refused(&mut self, failure: Failure) -> WriteError {
-        match self.failed(failure) {
-            Ok(cause) | Err(cause) => WriteError::from(cause),
+    fn write_error(&mut self, failure: TransactionError) -> LogWriteError {
+        match self.handle_failure(failure) {
+            Ok(cause) | Err(cause) => LogWriteError::from(cause),
         }
     }
 }
 
 /// Takes what is queued behind `first` as long as it is appends and a commit has room; gives back the first command
 /// that is none.
-fn gather(first: Append, inbox: &mut mpsc::Receiver<Command>) -> (Vec<Append>, Option<Command>) {
-    let mut bytes = first.batch.size();
+fn gather_group(
+    first: AppendRequest,
+    inbox: &mut mpsc::Receiver<WriterCommand>,
+) -> (Vec<AppendRequest>, Option<WriterCommand>) {
+    let mut bytes = first.batch.byte_size();
     let mut group = vec![first];
     while group.len() < GROUP && bytes < GROUP_BYTES {
         match inbox.try_recv() {
-            Ok(Command::Append(append)) => {
-                bytes += append.batch.size();
+            Ok(WriterCommand::Append(append)) => {
+                bytes += append.batch.byte_size();
                 group.push(append);
             }
             Ok(other) => return (group, Some(other)),

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use countersign_core::{digest::Digest, id::Lsn};
 use countersign_store::{
-    Batch, Log, Record,
-    suite::{append_as_owner, record},
+    Batch, Log, LogRecord,
+    suite::{append_as_owner, text_record},
 };
 
-use crate::place::Place;
+use crate::log_folder::LogFolder;
 
 #[tokio::test]
 async fn the_documented_query_gives_the_text_of_each_chain() {
-    let place = Place::new();
+    let place = LogFolder::new();
     let log = place.open();
-    let bare = Record { session: None, facts: r#"{"ä":"€"}"#.into(), ..record("bare") };
-    append_as_owner(&log, Lsn(0), Batch(vec![record("content one"), bare, record("two")])).await.unwrap();
+    let bare = LogRecord { session: None, facts: r#"{"ä":"€"}"#.into(), ..text_record("bare") };
+    append_as_owner(&log, Lsn(0), Batch(vec![text_record("content one"), bare, text_record("two")])).await.unwrap();
     log.close().await;
 
     let query = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/chain.sql")).unwrap();

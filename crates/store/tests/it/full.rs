@@ -8,19 +8,19 @@ use std::{
 
 use countersign_core::id::Lsn;
 use countersign_store::{
-    AppendError, BALLAST_SIZE, Batch, Log, Options, Partition, Record, SqliteLog,
-    suite::{append_as_owner, batch, record},
+    AppendError, BALLAST_SIZE, Batch, Log, LogOptions, LogRecord, Partition, SqliteLog,
+    suite::{append_as_owner, text_batch, text_record},
 };
 
 use tempfile::TempDir;
 
-use crate::place::Place;
+use crate::log_folder::LogFolder;
 
 const ZERO: Partition = Partition::ZERO;
 
-fn with_ballast(place: &Place, max_pages: Option<u32>) -> (SqliteLog, PathBuf) {
+fn with_ballast(place: &LogFolder, max_pages: Option<u32>) -> (SqliteLog, PathBuf) {
     let ballast = place.folder().join("ballast");
-    let options = Options { ballast: Some(ballast.clone()), max_pages, ..Options::default() };
+    let options = LogOptions { ballast: Some(ballast.clone()), max_pages, ..LogOptions::default() };
     (SqliteLog::open(place.log(), options).unwrap(), ballast)
 }
 
@@ -29,7 +29,7 @@ async fn fill(log: &SqliteLog) -> Lsn {
     let large = "content ".repeat(2000);
     let mut head = log.head(ZERO).await.unwrap().lsn;
     loop {
-        match append_as_owner(log, head, batch(&["small", &large])).await {
+        match append_as_owner(log, head, text_batch(&["small", &large])).await {
             Ok(last) => head = last,
             Err(AppendError::Full) => return head,
             Err(other) => panic!("{other:?}"),
@@ -39,44 +39,44 @@ async fn fill(log: &SqliteLog) -> Lsn {
 
 #[tokio::test]
 async fn a_batch_that_finds_no_space_leaves_nothing_behind() {
-    let place = Place::new();
-    let log = SqliteLog::open(place.log(), Options { max_pages: Some(64), ..Options::default() }).unwrap();
+    let place = LogFolder::new();
+    let log = SqliteLog::open(place.log(), LogOptions { max_pages: Some(64), ..LogOptions::default() }).unwrap();
     let head = fill(&log).await;
     assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
-    log.probe().await.unwrap();
-    assert_eq!(append_as_owner(&log, head, batch(&["small"])).await.unwrap(), head.next());
-    assert_eq!(log.verify(ZERO, None).await.unwrap().flaw, None);
+    log.probe_write().await.unwrap();
+    assert_eq!(append_as_owner(&log, head, text_batch(&["small"])).await.unwrap(), head.next());
+    assert_eq!(log.verify_chain(ZERO, None).await.unwrap().flaw, None);
 }
 
 #[tokio::test]
 async fn one_batch_that_is_too_large_does_not_take_those_before_it_with_it() {
-    let place = Place::new();
-    let log = SqliteLog::open(place.log(), Options { max_pages: Some(64), ..Options::default() }).unwrap();
+    let place = LogFolder::new();
+    let log = SqliteLog::open(place.log(), LogOptions { max_pages: Some(64), ..LogOptions::default() }).unwrap();
     let epoch = log.take_over(ZERO).await.unwrap();
-    log.append(ZERO, epoch, Lsn(0), batch(&["start"])).await.unwrap();
-    let large = Record { content: Some("x".repeat(512 * 1024).into()), ..record("large") };
-    let told = tokio::join!(
-        log.append(ZERO, epoch, Lsn(1), batch(&["small"])),
-        log.append(ZERO, epoch, Lsn(2), Batch(vec![record("begin"), large])),
-        log.append(ZERO, epoch, Lsn(2), batch(&["small too"])),
+    log.append(ZERO, epoch, Lsn(0), text_batch(&["start"])).await.unwrap();
+    let large = LogRecord { content: Some("x".repeat(512 * 1024).into()), ..text_record("large") };
+    let results = tokio::join!(
+        log.append(ZERO, epoch, Lsn(1), text_batch(&["small"])),
+        log.append(ZERO, epoch, Lsn(2), Batch(vec![text_record("begin"), large])),
+        log.append(ZERO, epoch, Lsn(2), text_batch(&["small too"])),
     );
-    assert!(matches!(told.1, Err(AppendError::Full)), "{:?}", told.1);
-    assert_eq!((told.0.unwrap(), told.2.unwrap()), (Lsn(2), Lsn(3)));
+    assert!(matches!(results.1, Err(AppendError::Full)), "{:?}", results.1);
+    assert_eq!((results.0.unwrap(), results.2.unwrap()), (Lsn(2), Lsn(3)));
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(3));
 }
 
 #[tokio::test]
 async fn the_ballast_is_made_behind_the_first_append_given_up_when_full_and_remade_after_a_probe() {
-    let place = Place::new();
+    let place = LogFolder::new();
     let (log, ballast) = with_ballast(&place, Some(64));
     assert!(!ballast.exists());
-    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();
     // The writer answers first: the next answer is behind what it did then.
-    append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), text_batch(&["two"])).await.unwrap();
     assert_eq!(fs::metadata(&ballast).unwrap().len(), BALLAST_SIZE);
     fill(&log).await;
     assert!(!ballast.exists());
-    log.probe().await.unwrap();
+    log.probe_write().await.unwrap();
     assert_eq!(fs::metadata(&ballast).unwrap().len(), BALLAST_SIZE);
 }
 
@@ -102,23 +102,23 @@ async fn on_a_small_disk_that_is_full_the_ballast_lets_small_appends_through() {
     let Some(disk) = small_disk() else { return };
     let disk = disk.path();
     let ballast = disk.join("ballast");
-    let options = Options { ballast: Some(ballast.clone()), ..Options::default() };
+    let options = LogOptions { ballast: Some(ballast.clone()), ..LogOptions::default() };
     let log = SqliteLog::open(disk.join("log.db"), options).unwrap();
-    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
-    append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), text_batch(&["two"])).await.unwrap();
     assert!(ballast.exists());
 
     let head = fill(&log).await;
     assert!(!ballast.exists());
     assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
-    log.probe().await.unwrap();
+    log.probe_write().await.unwrap();
     assert!(!ballast.exists(), "the space is not taken at once again");
-    assert_eq!(append_as_owner(&log, head, batch(&["the end of a call"])).await.unwrap(), head.next());
+    assert_eq!(append_as_owner(&log, head, text_batch(&["the end of a call"])).await.unwrap(), head.next());
 
     use_up(disk);
     let head = fill(&log).await;
     assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
-    assert_eq!(log.verify(ZERO, None).await.unwrap().flaw, None);
+    assert_eq!(log.verify_chain(ZERO, None).await.unwrap().flaw, None);
 }
 
 #[tokio::test]
@@ -127,14 +127,15 @@ async fn on_a_small_disk_that_is_full_a_log_is_opened_by_giving_the_ballast_up()
     let disk = disk.path();
     let ballast = disk.join("ballast");
     let open = || {
-        SqliteLog::open(disk.join("log.db"), Options { ballast: Some(ballast.clone()), ..Options::default() }).unwrap()
+        SqliteLog::open(disk.join("log.db"), LogOptions { ballast: Some(ballast.clone()), ..LogOptions::default() })
+            .unwrap()
     };
     let log = open();
-    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();
     log.close().await;
     assert!(ballast.exists());
     use_up(disk);
     let log = open();
     assert!(!ballast.exists());
-    assert_eq!(append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+    assert_eq!(append_as_owner(&log, Lsn(1), text_batch(&["two"])).await.unwrap(), Lsn(2));
 }

@@ -5,9 +5,9 @@
 mod chain;
 mod files;
 mod full;
+mod log_folder;
 mod migration;
 mod owner;
-mod place;
 mod process;
 mod suites;
 mod views;

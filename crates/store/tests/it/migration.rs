@@ -5,13 +5,13 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_store::{
-    Batch, Epoch, Head, Log, Options, Partition, Record, Scope, SqliteLog, Stored,
-    chain::{self, Link},
-    suite::{append_as_owner, record},
+    Batch, Epoch, Log, LogHead, LogOptions, LogRecord, Partition, ReadScope, SqliteLog, StoredRecord,
+    chain::{self, ChainLink},
+    suite::{append_as_owner, text_record},
 };
 use rusqlite::{Connection, params};
 
-use crate::place::Place;
+use crate::log_folder::LogFolder;
 
 const ZERO: Partition = Partition::ZERO;
 
@@ -49,22 +49,29 @@ const VERSION_1: &str = "
 ";
 
 /// Makes a log of version 1 with two records, the second with content.
-fn make(place: &Place) -> Head {
+fn make(place: &LogFolder) -> LogHead {
     std::fs::create_dir_all(place.log().parent().unwrap()).unwrap();
     let connection = place.raw();
     connection.execute_batch(VERSION_1).unwrap();
-    let first = insert(&connection, Head::EMPTY, None);
+    let first = insert(&connection, LogHead::EMPTY, None);
     let head = insert(&connection, first, Some("content of old"));
     connection.close().unwrap();
     head
 }
 
-fn insert(connection: &Connection, head: Head, content: Option<&str>) -> Head {
+fn insert(connection: &Connection, head: LogHead, content: Option<&str>) -> LogHead {
     let (lsn, salt) = (head.lsn.next(), [7; chain::SALT_SIZE]);
     let content_digest = content.map(|text| chain::content_digest(&salt, text.as_bytes()));
-    let link =
-        Link { lsn, at: Millis(5), session: Some("s1"), kind: "old.said", version: 1, facts: "{}", content_digest };
-    let chain = chain::chain(&head.chain, &link);
+    let link = ChainLink {
+        lsn,
+        at: Millis(5),
+        session: Some("s1"),
+        kind: "old.said",
+        version: 1,
+        facts: "{}",
+        content_digest,
+    };
+    let chain = chain::chain_digest(&head.chain, &link);
     let digest = content_digest.map(|digest| *digest.as_bytes());
     connection
         .execute(
@@ -76,25 +83,25 @@ fn insert(connection: &Connection, head: Head, content: Option<&str>) -> Head {
         let row = params![lsn.0 as i64, salt, text.as_bytes()];
         connection.execute("INSERT INTO contents VALUES (?1, ?2, ?3)", row).unwrap();
     }
-    Head { lsn, chain }
+    LogHead { lsn, chain }
 }
 
-async fn found(log: &SqliteLog, scope: Scope<'_>) -> Vec<Stored> {
+async fn found(log: &SqliteLog, scope: ReadScope<'_>) -> Vec<StoredRecord> {
     log.read_scope(ZERO, scope, Lsn(0), 9).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_log_of_version_1_is_read_as_it_is() {
-    let place = Place::new();
+    let place = LogFolder::new();
     let head = make(&place);
     let before = std::fs::read(place.log()).unwrap();
 
     let log = SqliteLog::open_read_only(place.log(), 1).unwrap();
-    let stored = log.read(ZERO, Lsn(0), 9).await.unwrap();
+    let stored = log.read_records(ZERO, Lsn(0), 9).await.unwrap();
     assert_eq!(stored.iter().map(|stored| stored.key.as_deref()).collect::<Vec<_>>(), [None, None]);
-    assert_eq!(found(&log, Scope::Session(&SessionId::new("s1"))).await, stored);
-    assert_eq!(found(&log, Scope::Key("g1")).await, []);
-    let report = log.verify(ZERO, Some(head)).await.unwrap();
+    assert_eq!(found(&log, ReadScope::Session(&SessionId::new("s1"))).await, stored);
+    assert_eq!(found(&log, ReadScope::Key("g1")).await, []);
+    let report = log.verify_chain(ZERO, Some(head)).await.unwrap();
     assert_eq!((report.head, report.records, report.flaw), (head, 2, None));
     log.close().await;
     assert_eq!(std::fs::read(place.log()).unwrap(), before);
@@ -102,31 +109,31 @@ async fn a_log_of_version_1_is_read_as_it_is() {
 
 #[tokio::test]
 async fn a_log_of_version_1_is_brought_to_todays_and_keeps_its_chain() {
-    let place = Place::new();
+    let place = LogFolder::new();
     let head = make(&place);
     let reader = SqliteLog::open_read_only(place.log(), 1).unwrap();
-    let old = reader.read(ZERO, Lsn(0), 9).await.unwrap();
+    let old = reader.read_records(ZERO, Lsn(0), 9).await.unwrap();
 
     let log = place.open();
     assert_eq!(log.head(ZERO).await.unwrap(), head);
     for log in [&log, &reader] {
-        assert_eq!(log.epoch(ZERO).await.unwrap(), Epoch::NONE);
+        assert_eq!(log.current_epoch(ZERO).await.unwrap(), Epoch::NONE);
     }
-    let keyed = Record { key: Some("g1".into()), ..record("content of new") };
+    let keyed = LogRecord { key: Some("g1".into()), ..text_record("content of new") };
     assert_eq!(append_as_owner(&log, head.lsn, Batch(vec![keyed])).await.unwrap(), Lsn(3));
-    let whole = log.read(ZERO, Lsn(0), 9).await.unwrap();
+    let whole = log.read_records(ZERO, Lsn(0), 9).await.unwrap();
     assert_eq!(whole[..2], old);
     for log in [&log, &reader] {
-        assert_eq!(found(log, Scope::Key("g1")).await, whole[2..]);
-        assert_eq!(found(log, Scope::Session(&SessionId::new("s1"))).await, whole);
-        let report = log.verify(ZERO, Some(head)).await.unwrap();
+        assert_eq!(found(log, ReadScope::Key("g1")).await, whole[2..]);
+        assert_eq!(found(log, ReadScope::Session(&SessionId::new("s1"))).await, whole);
+        let report = log.verify_chain(ZERO, Some(head)).await.unwrap();
         assert_eq!((report.records, report.flaw), (3, None));
     }
-    assert_eq!(log.redact(ZERO, &[Lsn(2), Lsn(3)]).await.unwrap(), 2);
-    assert_eq!(log.verify(ZERO, Some(head)).await.unwrap().redacted, 2);
-    assert_eq!(reader.epoch(ZERO).await.unwrap(), Epoch(1));
+    assert_eq!(log.redact_contents(ZERO, &[Lsn(2), Lsn(3)]).await.unwrap(), 2);
+    assert_eq!(log.verify_chain(ZERO, Some(head)).await.unwrap().redacted, 2);
+    assert_eq!(reader.current_epoch(ZERO).await.unwrap(), Epoch(1));
     log.close().await;
 
-    let log = SqliteLog::open(place.log(), Options::default()).unwrap();
-    assert_eq!(log.read(ZERO, Lsn(0), 9).await.unwrap(), whole);
+    let log = SqliteLog::open(place.log(), LogOptions::default()).unwrap();
+    assert_eq!(log.read_records(ZERO, Lsn(0), 9).await.unwrap(), whole);
 }

@@ -9,11 +9,11 @@ use std::{
 
 use countersign_core::id::Lsn;
 use countersign_store::{
-    AppendError, Epoch, Log, Options, Partition, ReadError, SqliteLog,
-    suite::{append_as_owner, batch},
+    AppendError, Epoch, Log, LogOptions, LogReadError, Partition, SqliteLog,
+    suite::{append_as_owner, text_batch},
 };
 
-use crate::place::Place;
+use crate::log_folder::LogFolder;
 
 const ZERO: Partition = Partition::ZERO;
 const DEED: &str = "COUNTERSIGN_STORE_DEED";
@@ -21,12 +21,12 @@ const LOG: &str = "COUNTERSIGN_STORE_LOG";
 
 /// This test binary once more, doing one thing to one log and saying on its output how far it is: one of its tests,
 /// started with [`DEED`], does that in place of what it tests.
-pub(crate) struct Child {
+pub(crate) struct ChildProcess {
     process: process::Child,
     lines: BufReader<process::ChildStdout>,
 }
 
-impl Child {
+impl ChildProcess {
     pub(crate) fn spawn(deed: &str, log: &Path) -> Self {
         Self::run(Command::new(std::env::current_exe().unwrap()), deed, log)
     }
@@ -59,14 +59,14 @@ impl Child {
                 return None;
             }
             // The test harness writes the name of the test in front, without a line break.
-            if let Some((_, said)) = line.trim_end().split_once("say: ") {
-                return Some(said.to_owned());
+            if let Some((_, text)) = line.trim_end().split_once("say: ") {
+                return Some(text.to_owned());
             }
         }
     }
 
-    pub(crate) fn wait_for(&mut self, said: &str) {
-        while self.line().expect("the child is still there") != said {}
+    pub(crate) fn wait_for(&mut self, expected: &str) {
+        while self.line().expect("the child is still there") != expected {}
     }
 
     pub(crate) fn let_go(&mut self) {
@@ -86,15 +86,15 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-fn say(said: &str) {
-    println!("say: {said}");
+fn say(text: &str) {
+    println!("say: {text}");
 }
 
 async fn do_deed(deed: &str) {
@@ -102,10 +102,10 @@ async fn do_deed(deed: &str) {
     if deed == "die while rebuilding" {
         return crate::views::die_while_rebuilding(&path);
     }
-    let log = SqliteLog::open(path, Options::default()).unwrap();
+    let log = SqliteLog::open(path, LogOptions::default()).unwrap();
     match deed {
         "hold" => {
-            append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
+            append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();
             say("held");
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
@@ -123,7 +123,7 @@ async fn append_for_ever(log: &SqliteLog) {
     loop {
         // Three are in flight, so that a kill comes between them too.
         while pending.len() < 3 {
-            pending.push_back(log.submit(ZERO, epoch, submitted, batch(&["a", &large, "c"])).await);
+            pending.push_back(log.submit_batch(ZERO, epoch, submitted, text_batch(&["a", &large, "c"])).await);
             submitted = Lsn(submitted.0 + 3);
         }
         let head = pending.pop_front().unwrap().await.unwrap();
@@ -135,21 +135,21 @@ async fn append_until_it_fails(log: &SqliteLog) {
     let text = "content ".repeat(500);
     let epoch = log.take_over(ZERO).await.unwrap();
     let mut head = Lsn(0);
-    let told = loop {
-        match log.append(ZERO, epoch, head, batch(&[&text])).await {
+    let failure = loop {
+        match log.append(ZERO, epoch, head, text_batch(&[&text])).await {
             Ok(last) => head = last,
             Err(error) => break error,
         }
     };
     say(&format!("acknowledged {head}"));
-    say(match told {
+    say(match failure {
         AppendError::Uncertain(_) => "uncertain",
         AppendError::Io(_) => "not written",
         other => panic!("{other:?}"),
     });
     match log.head(ZERO).await {
         Ok(found) => assert_eq!(found.lsn, head),
-        Err(error) => assert!(matches!(error, ReadError::Unsettled(_)), "{error:?}"),
+        Err(error) => assert!(matches!(error, LogReadError::Unsettled(_)), "{error:?}"),
     }
 }
 
@@ -162,10 +162,10 @@ async fn after_a_kill_every_acknowledged_batch_is_there_and_whole() {
     if let Ok(deed) = std::env::var(DEED) {
         return do_deed(&deed).await;
     }
-    let place = Place::new();
+    let place = LogFolder::new();
     let (mut before, mut epoch) = (0, Epoch::NONE);
     for acknowledgements in [1, 7, 40] {
-        let mut child = Child::spawn("append", &place.log());
+        let mut child = ChildProcess::spawn("append", &place.log());
         let mut last = 0;
         for _ in 0..acknowledgements {
             last = acknowledged(&child.line().unwrap());
@@ -178,10 +178,10 @@ async fn after_a_kill_every_acknowledged_batch_is_there_and_whole() {
         let head = log.head(ZERO).await.unwrap();
         assert!(head.lsn.0 >= last && last > before, "{} {last} {before}", head.lsn);
         assert_eq!(head.lsn.0 % 3, 0, "a batch has three records");
-        let report = log.verify(ZERO, Some(head)).await.unwrap();
+        let report = log.verify_chain(ZERO, Some(head)).await.unwrap();
         assert_eq!((report.records, report.flaw), (head.lsn.0, None));
         before = head.lsn.0;
-        let last_epoch = log.epoch(ZERO).await.unwrap();
+        let last_epoch = log.current_epoch(ZERO).await.unwrap();
         assert!(last_epoch > epoch, "{last_epoch} {epoch}");
         epoch = last_epoch;
         log.close().await;
@@ -190,19 +190,19 @@ async fn after_a_kill_every_acknowledged_batch_is_there_and_whole() {
 
 #[tokio::test]
 async fn a_disk_that_fails_in_a_commit_loses_nothing_that_was_acknowledged() {
-    let place = Place::new();
-    let mut child = Child::spawn_limited("append until it fails", &place.log());
+    let place = LogFolder::new();
+    let mut child = ChildProcess::spawn_limited("append until it fails", &place.log());
     let last = acknowledged(&child.line().unwrap());
-    let told = child.line().unwrap();
+    let outcome = child.line().unwrap();
     child.let_go();
 
     let log = place.open();
     let head = log.head(ZERO).await.unwrap();
-    match told.as_str() {
+    match outcome.as_str() {
         "not written" => assert_eq!(head.lsn.0, last),
         "uncertain" => assert!((last..=last + 1).contains(&head.lsn.0), "{} {last}", head.lsn),
         other => panic!("{other}"),
     }
-    assert_eq!(log.verify(ZERO, Some(head)).await.unwrap().flaw, None);
-    append_as_owner(&log, head.lsn, batch(&["goes on"])).await.unwrap();
+    assert_eq!(log.verify_chain(ZERO, Some(head)).await.unwrap().flaw, None);
+    append_as_owner(&log, head.lsn, text_batch(&["goes on"])).await.unwrap();
 }

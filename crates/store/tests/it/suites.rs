@@ -3,30 +3,30 @@
 use std::sync::Arc;
 
 use countersign_store::{
-    AnyLog, View,
-    suite::{Damage, Subject},
+    AnyLog, LogView,
+    suite::{LogDamage, LogFixture},
 };
 
-use crate::place::Place;
+use crate::log_folder::LogFolder;
 
-struct Hidden(Place);
+struct AnyLogFolder(LogFolder);
 
-impl Subject for Hidden {
+impl LogFixture for AnyLogFolder {
     type Log = AnyLog;
 
-    async fn open_with(&self, views: Vec<Arc<dyn View>>) -> AnyLog {
+    async fn open_with(&self, views: Vec<Arc<dyn LogView>>) -> AnyLog {
         self.0.open_with(views).await.into()
     }
 
-    async fn damage(&self, damage: Damage) {
-        self.0.damage(damage).await;
+    async fn inflict_damage(&self, damage: LogDamage) {
+        self.0.inflict_damage(damage).await;
     }
 }
 
 mod sqlite {
-    countersign_store::behaviour_suite!(crate::place::Place::new());
+    countersign_store::behaviour_suite!(crate::log_folder::LogFolder::new());
 }
 
 mod any {
-    countersign_store::behaviour_suite!(super::Hidden(crate::place::Place::new()));
+    countersign_store::behaviour_suite!(super::AnyLogFolder(crate::log_folder::LogFolder::new()));
 }

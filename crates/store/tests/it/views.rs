@@ -4,11 +4,12 @@ use std::{io::Read, path::Path, sync::Arc};
 
 use countersign_core::id::Lsn;
 use countersign_store::{
-    AppendError, Batch, Log, Options, Partition, ReadError, Record, Rows, SqliteLog, Stored, View,
-    suite::{Said, append_as_owner, batch, record},
+    AppendError, Batch, Log, LogOptions, LogReadError, LogRecord, LogView, Partition, SqliteLog, StoredRecord,
+    ViewRows,
+    suite::{TextView, append_as_owner, text_batch, text_record},
 };
 
-use crate::{place::Place, process::Child};
+use crate::{log_folder::LogFolder, process::ChildProcess};
 
 const ZERO: Partition = Partition::ZERO;
 
@@ -18,25 +19,25 @@ const RECORDS: usize = 1300;
 /// The page that a rebuild writes at once.
 const PAGE: usize = 512;
 
-fn open(place: &Place, view: &Arc<Said>) -> SqliteLog {
-    let views: Vec<Arc<dyn View>> = vec![view.clone()];
-    SqliteLog::open(place.log(), Options { views, ..Options::default() }).unwrap()
+fn open(place: &LogFolder, view: &Arc<TextView>) -> SqliteLog {
+    let views: Vec<Arc<dyn LogView>> = vec![view.clone()];
+    SqliteLog::open(place.log(), LogOptions { views, ..LogOptions::default() }).unwrap()
 }
 
-fn with(content: &str) -> Record {
-    Record { content: Some(content.into()), ..record("facts") }
+fn with(content: &str) -> LogRecord {
+    LogRecord { content: Some(content.into()), ..text_record("facts") }
 }
 
 async fn texts(log: &SqliteLog) -> Vec<String> {
-    let rows = log.view(ZERO, "said", "said/", None, usize::MAX).await.unwrap();
+    let rows = log.read_view(ZERO, "said", "said/", None, usize::MAX).await.unwrap();
     rows.into_iter().map(|(_, value)| String::from_utf8(value.to_vec()).unwrap()).collect()
 }
 
 /// A view that kills its process at the last record.
 #[derive(Debug)]
-struct Deadly(Arc<Said>);
+struct AbortingView(Arc<TextView>);
 
-impl View for Deadly {
+impl LogView for AbortingView {
     fn name(&self) -> &'static str {
         "said"
     }
@@ -45,42 +46,42 @@ impl View for Deadly {
         1
     }
 
-    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows) {
+    fn fold_record(&self, record: &StoredRecord, content: Option<&str>, rows: &mut dyn ViewRows) {
         if record.lsn.0 as usize == RECORDS {
             std::process::abort();
         }
-        self.0.fold(record, content, rows);
+        self.0.fold_record(record, content, rows);
     }
 }
 
 /// What a child does: it dies while it folds the last page of its view.
 pub(crate) fn die_while_rebuilding(log: &Path) {
-    let views: Vec<Arc<dyn View>> = vec![Arc::new(Deadly(Said::new(1)))];
-    SqliteLog::open(log, Options { views, ..Options::default() }).unwrap();
+    let views: Vec<Arc<dyn LogView>> = vec![Arc::new(AbortingView(TextView::new(1)))];
+    SqliteLog::open(log, LogOptions { views, ..LogOptions::default() }).unwrap();
 }
 
 #[tokio::test]
 async fn a_rebuild_that_was_killed_goes_on_behind_its_last_page() {
-    let place = Place::new();
+    let place = LogFolder::new();
     let log = place.open();
-    append_as_owner(&log, Lsn(0), batch(&vec!["content x"; RECORDS])).await.unwrap();
+    append_as_owner(&log, Lsn(0), text_batch(&vec!["content x"; RECORDS])).await.unwrap();
     log.close().await;
 
-    assert!(!Child::spawn("die while rebuilding", &place.log()).ended_well());
-    let view = Said::new(1);
+    assert!(!ChildProcess::spawn("die while rebuilding", &place.log()).ended_well());
+    let view = TextView::new(1);
     let log = open(&place, &view);
-    assert_eq!(view.shown(), RECORDS % PAGE);
+    assert_eq!(view.shown_count(), RECORDS % PAGE);
     assert_eq!(texts(&log).await, vec!["v1 content x"; RECORDS]);
 }
 
 #[tokio::test]
 async fn redacted_text_is_in_no_view_on_disk() {
-    let place = Place::new();
+    let place = LogFolder::new();
     let secret = "the code of the safe is 4815162342 ";
-    let log = open(&place, &Said::new(1));
+    let log = open(&place, &TextView::new(1));
     let sent = Batch(vec![with(secret), with(&secret.repeat(400)), with("content kept")]);
     append_as_owner(&log, Lsn(0), sent).await.unwrap();
-    assert_eq!(log.redact(ZERO, &[Lsn(1), Lsn(2)]).await.unwrap(), 2);
+    assert_eq!(log.redact_contents(ZERO, &[Lsn(1), Lsn(2)]).await.unwrap(), 2);
     let mut bytes = Vec::new();
     for entry in std::fs::read_dir(place.log().parent().unwrap()).unwrap() {
         std::fs::File::open(entry.unwrap().path()).unwrap().read_to_end(&mut bytes).unwrap();
@@ -92,38 +93,38 @@ async fn redacted_text_is_in_no_view_on_disk() {
 
 #[tokio::test]
 async fn a_view_for_which_there_is_no_space_keeps_no_log_from_being_opened() {
-    let place = Place::new();
+    let place = LogFolder::new();
     let log = place.open();
     append_as_owner(&log, Lsn(0), Batch(vec![with("small"), with(&"large ".repeat(25_000))])).await.unwrap();
     log.close().await;
 
-    let views: Vec<Arc<dyn View>> = vec![Said::new(1)];
-    let log = SqliteLog::open(place.log(), Options { views, max_pages: Some(64), ..Options::default() }).unwrap();
-    let told = log.view(ZERO, "said", "", None, 9).await;
-    assert!(matches!(told, Err(ReadError::BrokenView(_))), "{told:?}");
-    assert_eq!(append_as_owner(&log, Lsn(2), batch(&["three"])).await.unwrap(), Lsn(3));
+    let views: Vec<Arc<dyn LogView>> = vec![TextView::new(1)];
+    let log = SqliteLog::open(place.log(), LogOptions { views, max_pages: Some(64), ..LogOptions::default() }).unwrap();
+    let result = log.read_view(ZERO, "said", "", None, 9).await;
+    assert!(matches!(result, Err(LogReadError::BrokenView(_))), "{result:?}");
+    assert_eq!(append_as_owner(&log, Lsn(2), text_batch(&["three"])).await.unwrap(), Lsn(3));
     log.close().await;
-    assert_eq!(texts(&open(&place, &Said::new(1))).await.len(), 3);
+    assert_eq!(texts(&open(&place, &TextView::new(1))).await.len(), 3);
 }
 
 #[tokio::test]
 async fn a_batch_whose_rows_find_no_space_leaves_nothing_behind() {
-    let place = Place::new();
-    let views: Vec<Arc<dyn View>> = vec![Arc::new(Twice)];
-    let log = SqliteLog::open(place.log(), Options { views, max_pages: Some(64), ..Options::default() }).unwrap();
-    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
-    let told = append_as_owner(&log, Lsn(1), Batch(vec![with(&"large ".repeat(20_000))])).await;
-    assert!(matches!(told, Err(AppendError::Full)), "{told:?}");
+    let place = LogFolder::new();
+    let views: Vec<Arc<dyn LogView>> = vec![Arc::new(DoublingView)];
+    let log = SqliteLog::open(place.log(), LogOptions { views, max_pages: Some(64), ..LogOptions::default() }).unwrap();
+    append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();
+    let result = append_as_owner(&log, Lsn(1), Batch(vec![with(&"large ".repeat(20_000))])).await;
+    assert!(matches!(result, Err(AppendError::Full)), "{result:?}");
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
-    assert_eq!(append_as_owner(&log, Lsn(1), batch(&["content b"])).await.unwrap(), Lsn(2));
-    assert_eq!(log.view(ZERO, "twice", "", None, 9).await.unwrap().len(), 2);
+    assert_eq!(append_as_owner(&log, Lsn(1), text_batch(&["content b"])).await.unwrap(), Lsn(2));
+    assert_eq!(log.read_view(ZERO, "twice", "", None, 9).await.unwrap().len(), 2);
 }
 
 /// A view that wants more space than the record did.
 #[derive(Debug)]
-struct Twice;
+struct DoublingView;
 
-impl View for Twice {
+impl LogView for DoublingView {
     fn name(&self) -> &'static str {
         "twice"
     }
@@ -132,7 +133,7 @@ impl View for Twice {
         1
     }
 
-    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows) {
-        rows.put(&record.lsn.to_string(), content.unwrap_or_default().repeat(2).as_bytes());
+    fn fold_record(&self, record: &StoredRecord, content: Option<&str>, rows: &mut dyn ViewRows) {
+        rows.put_row(&record.lsn.to_string(), content.unwrap_or_default().repeat(2).as_bytes());
     }
 }

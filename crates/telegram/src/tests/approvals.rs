@@ -86,7 +86,7 @@ async fn a_proposed_rule_is_allowed_for_good() {
     let read = |engine: &countersign_core::engine::Engine| {
         engine.state().policy().grants().iter().map(|grant| grant.covers.clone()).collect::<Vec<_>>()
     };
-    let covers = stage.source.read(read).await.unwrap().0;
+    let covers = stage.source.read_state(read).await.unwrap().0;
     assert_eq!(covers, [GrantCoverage::Pattern("ha_call_service(light.turn_on, *)".to_owned())]);
     assert_eq!(stage.served(), 2);
 }

@@ -22,10 +22,10 @@ use countersign_core::{
     tool::{RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
-    Chosen, Clock, Handle, Host, Lane, Options, Served, Source,
+    Clock, CommandSource, InboxLane, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, ServiceOutcome,
     models::{self, Model},
     store::MemoryLog,
-    system_dice,
+    system_entropy,
     tools::{self, ToolRegistry},
 };
 use futures_util::{
@@ -52,7 +52,7 @@ pub(super) const STRANGER: i64 = 999;
 #[derive(Clone)]
 pub(super) struct House {
     pub(super) served: Arc<AtomicUsize>,
-    pub(super) says: Arc<Mutex<Served>>,
+    pub(super) says: Arc<Mutex<ServiceOutcome>>,
     /// How long it takes. Virtual time.
     pub(super) takes: Arc<Mutex<Duration>>,
     /// The rules of the next process.
@@ -68,15 +68,15 @@ impl Model for House {
     }
 }
 
-impl Host for House {
-    fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
+impl RunEnvironment for House {
+    fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> {
         if self.plays.lock().is_empty() {
             return Err("there is no model".to_owned());
         }
-        Ok(Chosen { entry: Arc::new(models::demo::entry()), key: None, model: Arc::new(self.clone()) })
+        Ok(ResolvedModel { entry: Arc::new(models::demo::entry()), key: None, model: Arc::new(self.clone()) })
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::new(ToolRegistry::standard())
     }
 
@@ -84,7 +84,7 @@ impl Host for House {
         String::new()
     }
 
-    fn serve<'a>(&'a self, _: &'a CallDetails, _: CancellationToken) -> BoxFuture<'a, Served> {
+    fn call_service<'a>(&'a self, _: &'a CallDetails, _: CancellationToken) -> BoxFuture<'a, ServiceOutcome> {
         self.served.fetch_add(1, Ordering::SeqCst);
         let said = self.says.lock().clone();
         let takes = *self.takes.lock();
@@ -94,7 +94,7 @@ impl Host for House {
         })
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
+    fn tool_context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
         let launcher = tools::exec::ExecLauncher::new(Path::new("/bin/false"));
         let environment = tools::CommandEnvironment::clean_with([]);
         tools::ToolContext::new(
@@ -111,8 +111,8 @@ pub(super) struct Stage {
     pub(super) api: Api,
     pub(super) house: House,
     pub(super) log: MemoryLog,
-    pub(super) owner: Handle,
-    pub(super) source: Source,
+    pub(super) owner: OwnerHandle,
+    pub(super) source: CommandSource,
     pub(super) telegram: Option<Telegram>,
     /// Whether the agent is there.
     pub(super) present: Arc<AtomicBool>,
@@ -135,18 +135,18 @@ pub(super) fn rules() -> ActiveRules {
     }
 }
 
-async fn open(log: &MemoryLog, house: &House) -> Handle {
+async fn open(log: &MemoryLog, house: &House) -> OwnerHandle {
     let rules = house.rules.lock().clone();
-    let options = Options {
+    let options = OwnerOptions {
         rules,
         resume: ResumeMode::Go,
         clock: Clock::starting_at(Millis(1_800_000_000_000)),
-        dice: system_dice(),
-        host: Arc::new(house.clone()),
+        entropy: system_entropy(),
+        environment: Arc::new(house.clone()),
         merge: Duration::ZERO,
         idle: None,
     };
-    Handle::open(log.clone().into(), options).await.unwrap()
+    OwnerHandle::open(log.clone().into(), options).await.unwrap()
 }
 
 impl Stage {
@@ -168,13 +168,13 @@ impl Stage {
     }
 
     async fn quiet_with(rules: ActiveRules) -> Self {
-        let done = Served::Done("[]".to_owned());
+        let done = ServiceOutcome::Done("[]".to_owned());
         let rules = Arc::new(Mutex::new(rules));
         let (served, takes, plays) = (Arc::default(), Arc::default(), Arc::default());
         let house = House { served, says: Arc::new(Mutex::new(done)), takes, rules, plays };
         let log = MemoryLog::new();
         let owner = open(&log, &house).await;
-        let source = owner.source(Lane::Request);
+        let source = owner.source(InboxLane::Request);
         let command = session::Command::Open {
             cwd: "/".to_owned(),
             name: None,
@@ -182,7 +182,7 @@ impl Stage {
             door: None,
             settings: Box::new(Set { max_pending: 100, ..Set::default() }),
         };
-        source.ask(Command::Session(session(), command)).await.unwrap();
+        source.send_command(Command::Session(session(), command)).await.unwrap();
         let present = Arc::new(AtomicBool::new(true));
         Self { api: Api::default(), house, log, owner, source, telegram: None, present, topic: None, asked: 0 }
     }
@@ -206,7 +206,7 @@ impl Stage {
         self.log = self.log.restart();
         self.api.with(|room| room.dead = false);
         self.owner = open(&self.log, &self.house).await;
-        self.source = self.owner.source(Lane::Request);
+        self.source = self.owner.source(InboxLane::Request);
         self.begin();
     }
 
@@ -236,7 +236,7 @@ impl Stage {
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         };
-        let reply = self.source.ask(Command::Call(call::Command::Request(Box::new(request)))).await.unwrap();
+        let reply = self.source.send_command(Command::Call(call::Command::Request(Box::new(request)))).await.unwrap();
         let EngineReply::Requested { call, .. } = reply.outcome else { panic!("it is asked for") };
         call
     }
@@ -264,7 +264,7 @@ impl Stage {
         let model = session::Command::Set { setting: session::SessionSetting::Model(reference), entry: None };
         let when_busy = session::WhenBusy::Refuse;
         for command in [model, session::Command::Prompt { message: said, with: Vec::new(), when_busy }] {
-            self.source.ask(Command::Session(session(), command)).await.unwrap();
+            self.source.send_command(Command::Session(session(), command)).await.unwrap();
         }
     }
 
@@ -273,13 +273,13 @@ impl Stage {
         let pending = self.gates().await.into_iter().filter(Gate::is_pending);
         let gate = pending.min_by_key(Gate::content_lsn).unwrap().id();
         let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new(by), key: None };
-        self.source.ask(Command::Gate(answer)).await.unwrap();
+        self.source.send_command(Command::Gate(answer)).await.unwrap();
     }
 
     /// All gates at hand.
     pub(super) async fn gates(&self) -> Vec<Gate> {
         let read = |engine: &countersign_core::engine::Engine| engine.state().all_gates().cloned().collect();
-        self.source.read(read).await.unwrap().0
+        self.source.read_state(read).await.unwrap().0
     }
 
     /// Waits until no more than `most` gates wait, or have cards that do not say how they ended.

@@ -10,7 +10,7 @@ use countersign_core::{
     engine::Command,
     gate::{ApprovalScope, GateReply, GateResolution},
 };
-use countersign_runtime::{Served, store::Disk};
+use countersign_runtime::{ServiceOutcome, store::DiskState};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -176,11 +176,11 @@ async fn an_answer_from_elsewhere_is_shown() {
 #[tokio::test(start_paused = true)]
 async fn a_card_says_what_became_of_what_was_allowed() {
     for (case, present, said, want) in [
-        ("done", true, Served::Done("[]".into()), None),
-        ("away", false, Served::Done("[]".into()), Some("Executed while the agent was away.")),
-        ("failed", true, Served::Failed("API error 500".into()), Some("The service answered with an error.")),
-        ("not begun", true, Served::NotBegun("no route".into()), Some("It was not run.")),
-        ("in doubt", true, Served::InDoubt("cut".into()), Some("Outcome unknown")),
+        ("done", true, ServiceOutcome::Done("[]".into()), None),
+        ("away", false, ServiceOutcome::Done("[]".into()), Some("Executed while the agent was away.")),
+        ("failed", true, ServiceOutcome::Failed("API error 500".into()), Some("The service answered with an error.")),
+        ("not begun", true, ServiceOutcome::NotBegun("no route".into()), Some("It was not run.")),
+        ("in doubt", true, ServiceOutcome::InDoubt("cut".into()), Some("Outcome unknown")),
     ] {
         let mut stage = Stage::new().await;
         *stage.house.says.lock() = said;
@@ -198,7 +198,7 @@ async fn a_card_says_what_became_of_what_was_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_says_who_allowed_it_while_the_service_still_works() {
-    for (said, edits) in [(Served::Done("[]".into()), 1), (Served::Failed("API error 500".into()), 2)] {
+    for (said, edits) in [(ServiceOutcome::Done("[]".into()), 1), (ServiceOutcome::Failed("API error 500".into()), 2)] {
         let (stage, card) = shown().await;
         *stage.house.says.lock() = said;
         *stage.house.takes.lock() = Duration::from_secs(20);
@@ -251,11 +251,11 @@ async fn a_tap_that_cannot_be_recorded_decides_nothing_and_says_so() {
     while stage.gates().await[0].shown_surfaces().is_empty() {
         tokio::task::yield_now().await;
     }
-    stage.log.set_disk(Disk::Full);
+    stage.log.set_disk(DiskState::Full);
     let tap = stage.api.tap(&card, &card.button("Allow"), ANA);
     assert!(stage.api.answered(&tap).await.starts_with("This could not be recorded"));
     assert_eq!(stage.served(), 0);
-    stage.log.set_disk(Disk::Works);
+    stage.log.set_disk(DiskState::Works);
     let tap = stage.api.tap(&card, &card.button("Deny"), BEN);
     let mut said = stage.api.answered(&tap).await;
     while said.starts_with("This could not") {
@@ -272,13 +272,13 @@ async fn a_reply_that_cannot_be_recorded_counts_as_soon_as_it_can() {
     while stage.gates().await[0].shown_surfaces().is_empty() {
         tokio::task::yield_now().await;
     }
-    stage.log.set_disk(Disk::Full);
+    stage.log.set_disk(DiskState::Full);
     stage.api.reply(&card, "not now", ANA);
     // Behind it in the line, and not looked at before it is done with.
     let tap = stage.api.tap(&card, &card.button("Allow"), ANA);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(stage.gates().await[0].is_pending());
-    stage.log.set_disk(Disk::Works);
+    stage.log.set_disk(DiskState::Works);
     assert_eq!(stage.api.answered(&tap).await, "Already resolved");
     assert!(stage.api.card("Denied by @u111").await.text.ends_with(": not now"));
 }
@@ -308,7 +308,7 @@ async fn a_result_that_was_received_was_not_missed() {
     stage.api.tap(&card, &card.button("Allow"), ANA);
     stage.settled().await;
     let received = call::Command::Received { session: session(), calls: vec![call] };
-    stage.source.ask(Command::Call(received)).await.unwrap();
+    stage.source.send_command(Command::Call(received)).await.unwrap();
     stage.present.store(false, Ordering::SeqCst);
     stage.restart().await;
     let probe = stage.api.tap(&card, "probe", ANA);

@@ -3,7 +3,7 @@
 //! It must not read any.
 
 use countersign_core::{id::SessionId, time::Millis};
-use countersign_runtime::store::Stored;
+use countersign_runtime::store::StoredRecord;
 
 use super::trail::{About, Outcome};
 use crate::time::millis;
@@ -34,7 +34,7 @@ impl Filter {
     }
 
     /// Whether a record is meant.
-    pub fn fits(&self, stored: &Stored, about: &About) -> bool {
+    pub fn fits(&self, stored: &StoredRecord, about: &About) -> bool {
         let any = |wanted: &[String], found: Option<&str>| {
             wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
         };

@@ -12,7 +12,7 @@ use countersign_core::{
     message::{StoredMessage, text_of},
     policy, session,
 };
-use countersign_runtime::store::Stored;
+use countersign_runtime::store::StoredRecord;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -298,7 +298,7 @@ pub(super) fn reason(text: &str) -> &str {
 }
 
 /// The name of a record's event within its kind.
-pub fn name(stored: &Stored) -> &str {
+pub fn name(stored: &StoredRecord) -> &str {
     // Facts are `{"name":{…}}` or `"name"`.
     stored.facts.split('"').nth(1).unwrap_or(&stored.kind)
 }

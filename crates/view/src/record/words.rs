@@ -11,7 +11,7 @@ use countersign_core::{
     session::{self, CompactionTiming, DenialReach, ListingFlags, ModelRef, SessionEntryKind, SessionSetting},
     settings,
 };
-use countersign_runtime::store::Stored;
+use countersign_runtime::store::StoredRecord;
 use serde::Serialize;
 
 use super::{
@@ -28,12 +28,12 @@ pub struct Narrator {
 
 impl Narrator {
     /// What happened, in one line.
-    pub fn tell(&mut self, stored: &Stored, content: Option<&str>) -> String {
+    pub fn tell(&mut self, stored: &StoredRecord, content: Option<&str>) -> String {
         self.about(stored, content).1
     }
 
     /// What a record is about, and what happened in one line.
-    pub fn about(&mut self, stored: &Stored, content: Option<&str>) -> (About, String) {
+    pub fn about(&mut self, stored: &StoredRecord, content: Option<&str>) -> (About, String) {
         let (about, text) = match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(event) => {
                 let about = self.trail.follow(&event, content);

@@ -9,7 +9,7 @@ use super::{Frame, LIMIT, Ring, place};
 fn ring() -> (Ring, RingReader<Frame>) {
     let ring = Ring::new(CancellationToken::new().drop_guard());
     ring.begin(Lsn(10));
-    let frames = ring.frames.reader();
+    let frames = ring.frames.new_reader();
     (ring, frames)
 }
 
@@ -42,7 +42,7 @@ fn a_place_is_in_the_ring_only_if_everything_behind_it_is() {
 #[test]
 fn nobody_has_a_place_before_the_frames_begin() {
     let ring = Ring::new(CancellationToken::new().drop_guard());
-    assert_eq!(place(&ring.frames.reader(), Lsn(10)), None);
+    assert_eq!(place(&ring.frames.new_reader(), Lsn(10)), None);
 }
 
 #[test]

@@ -3,27 +3,27 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{engine::RecordedFact, id::Lsn};
-use countersign_store::{AnyLog, AppendError, Batch, Epoch, Head, Log as _, Partition, ReadError, Record};
+use countersign_store::{AnyLog, AppendError, Batch, Epoch, Log as _, LogHead, LogReadError, LogRecord, Partition};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Owner, PROBE_EVERY, Release};
+use super::{LogOwner, PROBE_EVERY, PendingRelease};
 use crate::{
-    inbox::{Item, NotRecorded, Refused},
-    owner::record::record,
+    inbox::{InboxItem, NotRecorded, OwnerError},
+    owner::record::encode_record,
 };
 
 /// How long whoever asked waits to hear what became of it where the log cannot say.
 const UNSURE_AFTER: Duration = Duration::from_secs(3);
 
-impl Owner {
+impl LogOwner {
     /// Makes a batch durable. What is not worth a file waits until something is.
     ///
     /// Whoever waits in `releases` is told if it is not known for long whether it is.
-    pub(super) async fn append(
+    pub(super) async fn append_batch(
         &mut self,
         recorded: Vec<RecordedFact>,
-        releases: &mut Vec<Release>,
+        releases: &mut Vec<PendingRelease>,
     ) -> Result<(), AppendError> {
         if recorded.is_empty() {
             return Ok(());
@@ -36,12 +36,12 @@ impl Owner {
             self.engine.mark_durable(self.engine.state().head_lsn());
             return Ok(());
         }
-        let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
+        let batch: Vec<LogRecord> = self.deferred.iter().chain(&recorded).map(encode_record).collect();
         let end = Lsn(self.durable.0 + batch.len() as u64);
         let begun = Instant::now();
         match self.log.append(Partition::ZERO, self.epoch, self.durable, Batch(batch)).await {
             Ok(head) => {
-                self.meters.commits.took(begun.elapsed());
+                self.meters.commits.record_duration(begun.elapsed());
                 self.is_durable(head);
                 Ok(())
             }
@@ -77,21 +77,21 @@ impl Owner {
     }
 
     /// Answers everybody as far as it can be. Reads wait on: the log alone could say what to show.
-    fn is_unsure(&self, why: &Arc<str>, releases: &mut Vec<Release>) {
+    fn is_unsure(&self, why: &Arc<str>, releases: &mut Vec<PendingRelease>) {
         for release in std::mem::take(releases) {
             match release {
-                Release::Reply(reply, Ok(_)) => {
-                    let _ = reply.send(Err(Refused::Unsure(Arc::clone(why))));
+                PendingRelease::Reply(reply, Ok(_)) => {
+                    let _ = reply.send(Err(OwnerError::Unsure(Arc::clone(why))));
                 }
                 // It may rest on what is not known.
-                Release::Reply(reply, Err(_)) => {
+                PendingRelease::Reply(reply, Err(_)) => {
                     let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));
                 }
                 other => releases.push(other),
             }
         }
-        for waiting in self.inbox.take_asked() {
-            if let Item::Command(_, Some(reply)) = waiting.item {
+        for waiting in self.inbox.take_expecting_reply() {
+            if let InboxItem::Command(_, Some(reply)) = waiting.item {
                 let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));
             }
         }
@@ -106,7 +106,7 @@ impl Owner {
 
 /// Reads the head and the epoch of the log. The epoch is read after the head: if it is still the caller's, no other owner
 /// wrote the record at that head.
-async fn head_and_epoch(log: &AnyLog) -> Result<(Head, Epoch), ReadError> {
+async fn head_and_epoch(log: &AnyLog) -> Result<(LogHead, Epoch), LogReadError> {
     let head = log.head(Partition::ZERO).await?;
-    Ok((head, log.epoch(Partition::ZERO).await?))
+    Ok((head, log.current_epoch(Partition::ZERO).await?))
 }

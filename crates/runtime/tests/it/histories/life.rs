@@ -17,22 +17,22 @@ use countersign_core::{
     tool::{Lane as Order, RepeatMode, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
-    Clock, Handle, Lane, Refused, Source,
+    Clock, CommandSource, InboxLane, OwnerError, OwnerHandle,
     models::{
         Event, Failure, FailureKind, Message, Model, Request,
         scripted::{Reply, Scripted, Step},
     },
-    store::{AnyLog, Disk, Fault, Log as _, MemoryLog, Outcome as Became, Partition},
+    store::{AnyLog, DiskState, Log as _, LogFault, MemoryLog, Partition, UncertainOutcome as Became},
     tools::{self, AgentTool},
 };
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dice,
-    witness::{Told, Witness},
+    SeededRandom,
+    witness::{HistoryChecker, MessageAcceptance},
 };
-use crate::stage::{self, begin, name, rules, to_session};
+use crate::fixture::{self, begin, name, rules, to_session};
 
 /// The tool that counts.
 pub(crate) const STRIKE: &str = "strike";
@@ -40,37 +40,42 @@ pub(crate) const STRIKE: &str = "strike";
 /// How many things happen in one life at most.
 const STEPS: u64 = 25;
 /// How long whoever asked waits, in the time of the runtime.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(3600);
 /// When histories begin.
 pub(super) const BEGIN: Millis = Millis(1_700_000_000_000);
 
 /// What outlives the process.
 #[derive(Clone)]
-pub(crate) struct World(Arc<Mutex<Outside>>);
+pub(crate) struct SimulatedWorld(Arc<Mutex<WorldState>>);
 
-struct Outside {
-    dice: Dice,
+struct WorldState {
+    random: SeededRandom,
     /// How often each thing was done.
     done: BTreeMap<u64, u32>,
-    wanted: u64,
-    said: u64,
+    calls_requested: u64,
+    messages_sent: u64,
 }
 
-impl World {
+impl SimulatedWorld {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(Outside { dice: Dice(seed), done: BTreeMap::new(), wanted: 0, said: 0 })))
+        Self(Arc::new(Mutex::new(WorldState {
+            random: SeededRandom(seed),
+            done: BTreeMap::new(),
+            calls_requested: 0,
+            messages_sent: 0,
+        })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Outside> {
+    fn lock(&self) -> MutexGuard<'_, WorldState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn below(&self, end: u64) -> u64 {
-        self.lock().dice.below(end)
+        self.lock().random.below(end)
     }
 
     pub(super) fn chance(&self, percent: u64) -> bool {
-        self.lock().dice.chance(percent)
+        self.lock().random.chance(percent)
     }
 
     /// How often each thing was done.
@@ -84,9 +89,9 @@ impl World {
 }
 
 /// Does a thing, then takes its time to say so.
-struct Strike(ToolSpec, World);
+struct StrikeTool(ToolSpec, SimulatedWorld);
 
-impl AgentTool for Strike {
+impl AgentTool for StrikeTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -109,7 +114,7 @@ impl AgentTool for Strike {
     }
 }
 
-fn strike(world: &World) -> Arc<dyn AgentTool> {
+fn strike(world: &SimulatedWorld) -> Arc<dyn AgentTool> {
     let schema = json!({
         "type": "object", "properties": { "thing": { "type": "integer" } }, "required": ["thing"],
         "additionalProperties": false,
@@ -123,13 +128,13 @@ fn strike(world: &World) -> Arc<dyn AgentTool> {
         effect: ToolEffect::Changes,
         signature: &["thing"],
     };
-    Arc::new(Strike(spec, world.clone()))
+    Arc::new(StrikeTool(spec, world.clone()))
 }
 
 /// Wants a thing or two of whoever asks for something, then says that all is well; now and then it is slow, breaks off or fails.
-struct Wanting(World);
+struct RandomModel(SimulatedWorld);
 
-impl Model for Wanting {
+impl Model for RandomModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
         let is_answer = matches!(request.messages.last(), Some(Message::ToolResult { .. }));
         let reply = match self.0.below(12) {
@@ -141,8 +146,8 @@ impl Model for Wanting {
                 let calls = 1 + self.0.below(2);
                 let first = {
                     let mut outside = self.0.lock();
-                    outside.wanted += calls;
-                    outside.wanted - calls
+                    outside.calls_requested += calls;
+                    outside.calls_requested - calls
                 };
                 (first..first + calls)
                     .fold(Reply::new(), |reply, thing| {
@@ -161,28 +166,28 @@ impl Model for Wanting {
 /// Lives until it ends as it should or dies. The last one lets everything come to rest.
 ///
 /// True if it ended as it should.
-pub(crate) fn run(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bool) -> bool {
+pub(crate) fn run(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChecker, is_last: bool) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     // Everything that this life was about ends with its runtime.
     runtime.block_on(async {
         let living = Box::pin(live(log, world, witness, is_last));
         let survives = tokio::select! {
             () = living => true,
-            () = log.crashed() => false,
+            () = log.wait_for_crash() => false,
         };
         witness.figures.deaths += u64::from(!survives);
         survives
     })
 }
 
-async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bool) {
-    log.set_disk(Disk::Works);
+async fn live(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChecker, is_last: bool) {
+    log.set_disk(DiskState::Works);
     let clock = Clock::starting_at(BEGIN);
     let owner = open(log, world, clock.clone()).await;
-    let requests = owner.source(Lane::Request);
-    let answers = owner.source(Lane::Result);
+    let requests = owner.source(InboxLane::Request);
+    let answers = owner.source(InboxLane::Result);
     let folder = std::env::temp_dir();
-    if requests.read(|engine| engine.state().session(&name()).is_none()).await.is_some_and(|(is_new, _)| is_new) {
+    if requests.read_state(|engine| engine.state().session(&name()).is_none()).await.is_some_and(|(is_new, _)| is_new) {
         begin(&owner, &folder).await;
     }
     witness.follows(owner.subscribe().await.unwrap());
@@ -192,16 +197,16 @@ async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bo
         step(log, world, witness, &clock, &requests, &answers).await;
         witness.listen();
     }
-    log.set_disk(Disk::Works);
+    log.set_disk(DiskState::Works);
     if is_last {
         rest(world, witness, &requests, &answers).await;
         // A death that was planted before: this life ends by it, and what it had not recorded yet is in no log.
-        if log.crashed().now_or_never().is_some() {
+        if log.wait_for_crash().now_or_never().is_some() {
             std::future::pending::<()>().await;
         }
-        let state = requests.read(|engine| engine.state().clone()).await.unwrap().0;
+        let state = requests.read_state(|engine| engine.state().clone()).await.unwrap().0;
         let again =
-            countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(DefaultPolicy::Gateway)).await.unwrap();
+            countersign_runtime::inspect_log(&AnyLog::from(log.clone()), rules(DefaultPolicy::Gateway)).await.unwrap();
         // A session in which nobody said anything is not worth a log yet.
         let is_kept = log.head(Partition::ZERO).await.unwrap().lsn > Lsn(0);
         assert!(*again.state() == state || !is_kept, "a replay gives another state");
@@ -211,27 +216,27 @@ async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bo
     witness.stops_following();
 }
 
-pub(super) async fn open(log: &MemoryLog, world: &World, clock: Clock) -> Handle {
+pub(super) async fn open(log: &MemoryLog, world: &SimulatedWorld, clock: Clock) -> OwnerHandle {
     let rolled = world.clone();
-    let dice: countersign_runtime::Dice = Arc::new(move || rolled.lock().dice.bytes());
+    let dice: countersign_runtime::Entropy = Arc::new(move || rolled.lock().random.bytes());
     let resume = if world.chance(50) { ResumeMode::Go } else { ResumeMode::Wait };
-    let model: Arc<dyn Model> = Arc::new(Wanting(world.clone()));
-    stage::open_for_history(log.clone(), model, vec![strike(world)], clock, dice, resume).await
+    let model: Arc<dyn Model> = Arc::new(RandomModel(world.clone()));
+    fixture::open_for_history(log.clone(), model, vec![strike(world)], clock, dice, resume).await
 }
 
 async fn step(
     log: &MemoryLog,
-    world: &World,
-    witness: &mut Witness,
+    world: &SimulatedWorld,
+    witness: &mut HistoryChecker,
     clock: &Clock,
-    requests: &Source,
-    answers: &Source,
+    requests: &CommandSource,
+    answers: &CommandSource,
 ) {
     match world.below(20) {
         0..5 => speak(world, witness, requests).await,
         5..10 => answer(world, witness, requests, answers).await,
         10 => {
-            let aborted = requests.ask(Command::Run(run::Command::Abort { session: name() })).await;
+            let aborted = requests.send_command(Command::Run(run::Command::Abort { session: name() })).await;
             witness.note(&aborted);
         }
         11 => {
@@ -239,7 +244,7 @@ async fn step(
             clock.set_ahead(ahead);
         }
         12..14 => log.fail_after(usize::try_from(world.below(3)).unwrap(), fault(world)),
-        14 => log.set_disk(if world.chance(50) { Disk::Full } else { Disk::Works }),
+        14 => log.set_disk(if world.chance(50) { DiskState::Full } else { DiskState::Works }),
         _ => {
             tokio::time::sleep(Duration::from_millis([1, 60, 1_000, 20_000][usize::try_from(world.below(4)).unwrap()]))
                 .await
@@ -247,38 +252,44 @@ async fn step(
     }
 }
 
-fn fault(world: &World) -> Fault {
+fn fault(world: &SimulatedWorld) -> LogFault {
     let became = if world.chance(50) { Became::Written } else { Became::Lost };
     match world.below(6) {
-        0 => Fault::Full,
-        1 => Fault::Io,
-        2 | 3 => Fault::Uncertain(became),
-        4 => Fault::CrashBefore,
-        _ => Fault::CrashAfter,
+        0 => LogFault::Full,
+        1 => LogFault::Io,
+        2 | 3 => LogFault::Uncertain(became),
+        4 => LogFault::CrashBefore,
+        _ => LogFault::CrashAfter,
     }
 }
 
 /// Says something, now and then twice at once under the same key.
-pub(super) async fn speak(world: &World, witness: &mut Witness, requests: &Source) {
+pub(super) async fn speak(world: &SimulatedWorld, witness: &mut HistoryChecker, requests: &CommandSource) {
     let number = {
         let mut outside = world.lock();
-        outside.said += 1;
-        outside.said
+        outside.messages_sent += 1;
+        outside.messages_sent
     };
     let text = format!("message {number}.");
     let content = json!({ "role": "user", "content": [{ "type": "text", "text": text }] }).to_string();
-    let said = MessageContent { content: content.into(), tokens: 1 };
+    let message = MessageContent { content: content.into(), tokens: 1 };
     let when_busy = if world.chance(50) { WhenBusy::FollowUp } else { WhenBusy::Steer };
-    let prompt = to_session(session::Command::Prompt { message: said, with: Vec::new(), when_busy });
-    witness.said(text.clone(), Told::Nothing);
-    let reply = tokio::time::timeout(PATIENCE, requests.ask(prompt)).await.expect("a request is answered");
+    let prompt = to_session(session::Command::Prompt { message, with: Vec::new(), when_busy });
+    witness.record_message(text.clone(), MessageAcceptance::Nothing);
+    let reply =
+        tokio::time::timeout(REPLY_TIMEOUT, requests.send_command(prompt)).await.expect("a request is answered");
     witness.note(&reply);
-    witness.said(text, Told::of(&reply));
+    witness.record_message(text, MessageAcceptance::from_reply(&reply));
 }
 
 /// Answers what waits, now and then twice, and from two people at once.
-pub(super) async fn answer(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
-    let pending = requests.read(|engine| engine.state().pending_gates().map(gate::Gate::id).collect::<Vec<_>>());
+pub(super) async fn answer(
+    world: &SimulatedWorld,
+    witness: &mut HistoryChecker,
+    requests: &CommandSource,
+    answers: &CommandSource,
+) {
+    let pending = requests.read_state(|engine| engine.state().pending_gates().map(gate::Gate::id).collect::<Vec<_>>());
     let Some((pending, _)) = pending.await else { return };
     for gate in pending {
         let first = decide(gate, "ana", world.chance(70), &format!("k{}", world.below(1 << 40)));
@@ -291,10 +302,10 @@ pub(super) async fn answer(world: &World, witness: &mut Witness, requests: &Sour
         }
         let mut replies = Vec::new();
         for command in sent {
-            replies.push(answers.send(command).await);
+            replies.push(answers.submit_command(command).await);
         }
         for reply in replies {
-            let reply = tokio::time::timeout(PATIENCE, reply).await.expect("an answer is replied to");
+            let reply = tokio::time::timeout(REPLY_TIMEOUT, reply).await.expect("an answer is replied to");
             let Ok(reply) = reply else { continue };
             witness.note(&reply);
             if let Ok(Outcome::Resolved(resolution)) = reply.map(|reply| reply.outcome) {
@@ -310,13 +321,18 @@ fn decide(gate: GateId, by: &str, allows: bool, key: &str) -> Command {
 }
 
 /// Until nothing works and nothing waits.
-pub(super) async fn rest(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
+pub(super) async fn rest(
+    world: &SimulatedWorld,
+    witness: &mut HistoryChecker,
+    requests: &CommandSource,
+    answers: &CommandSource,
+) {
     for _ in 0..2_000 {
         answer(world, witness, requests, answers).await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         witness.listen();
         let is_at_rest = requests
-            .read(|engine| {
+            .read_state(|engine| {
                 let session = engine.state().session(&name());
                 session.is_none_or(session::Session::is_at_rest) && engine.state().pending_gates().next().is_none()
             })
@@ -326,7 +342,8 @@ pub(super) async fn rest(world: &World, witness: &mut Witness, requests: &Source
         }
         // A model that hangs is stopped by people.
         if world.chance(5) {
-            let stopped: Result<_, Refused> = requests.ask(Command::Run(run::Command::Abort { session: name() })).await;
+            let stopped: Result<_, OwnerError> =
+                requests.send_command(Command::Run(run::Command::Abort { session: name() })).await;
             witness.note(&stopped);
         }
     }

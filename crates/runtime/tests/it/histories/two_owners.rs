@@ -5,36 +5,40 @@ use std::time::Duration;
 
 use countersign_core::{id::Lsn, policy::DefaultPolicy};
 use countersign_runtime::{
-    Clock, Handle, Lane, Source,
-    store::{AnyLog, Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
+    Clock, CommandSource, InboxLane, OwnerHandle,
+    store::{AnyLog, DiskState, Log as _, LogFault, MemoryLog, Partition, UncertainOutcome},
 };
 
 use super::{
-    life::{self, BEGIN, World},
-    witness::Witness,
+    life::{self, BEGIN, SimulatedWorld},
+    witness::HistoryChecker,
 };
-use crate::stage::{begin, name, rules};
+use crate::fixture::{begin, name, rules};
 
 /// How many things happen in one history.
 const STEPS: u64 = 60;
 
 /// A process with an owner, on one log with all others.
-struct Node {
-    owner: Handle,
-    requests: Source,
-    answers: Source,
+struct OwnerNode {
+    owner: OwnerHandle,
+    requests: CommandSource,
+    answers: CommandSource,
 }
 
-impl Node {
+impl OwnerNode {
     /// Starts a process that takes the log over from whoever has it.
-    async fn start(log: &MemoryLog, world: &World, witness: &mut Witness) -> Self {
-        log.set_disk(Disk::Works);
+    async fn start(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChecker) -> Self {
+        log.set_disk(DiskState::Works);
         let log = log.restart();
         witness.listen();
         witness.sees_takeover(head(&log).await);
         let owner = life::open(&log, world, Clock::starting_at(BEGIN)).await;
-        let (requests, answers) = (owner.source(Lane::Request), owner.source(Lane::Result));
-        if requests.read(|engine| engine.state().session(&name()).is_none()).await.is_some_and(|(is_new, _)| is_new) {
+        let (requests, answers) = (owner.source(InboxLane::Request), owner.source(InboxLane::Result));
+        if requests
+            .read_state(|engine| engine.state().session(&name()).is_none())
+            .await
+            .is_some_and(|(is_new, _)| is_new)
+        {
             begin(&owner, &std::env::temp_dir()).await;
         }
         witness.follows_too(owner.subscribe().await.unwrap());
@@ -42,7 +46,7 @@ impl Node {
     }
 
     async fn has_ended(&self) -> bool {
-        self.requests.read(|_| ()).await.is_none()
+        self.requests.read_state(|_| ()).await.is_none()
     }
 }
 
@@ -51,30 +55,31 @@ async fn head(log: &MemoryLog) -> Lsn {
 }
 
 /// One history from its beginning to its rest.
-pub(crate) fn live(seed: u64) -> Witness {
+pub(crate) fn live(seed: u64) -> HistoryChecker {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let (log, world, mut witness) = (MemoryLog::new(), World::new(seed), Witness::default());
+    let (log, world, mut witness) = (MemoryLog::new(), SimulatedWorld::new(seed), HistoryChecker::default());
     runtime.block_on(play(&log, &world, &mut witness));
     drop(runtime);
     witness.examine(&log.restart(), &world);
     witness
 }
 
-async fn play(log: &MemoryLog, world: &World, witness: &mut Witness) {
+async fn play(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChecker) {
     tokio::spawn(mend(log.clone()));
-    let mut nodes = vec![Node::start(log, world, witness).await];
+    let mut nodes = vec![OwnerNode::start(log, world, witness).await];
     for _ in 0..STEPS {
         step(log, world, witness, &mut nodes).await;
         witness.listen();
     }
-    log.set_disk(Disk::Works);
+    log.set_disk(DiskState::Works);
     let owner = nodes.pop().unwrap();
     for node in &nodes {
         stops(world, witness, node).await;
     }
     life::rest(world, witness, &owner.requests, &owner.answers).await;
-    let state = owner.requests.read(|engine| engine.state().clone()).await.unwrap().0;
-    let again = countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(DefaultPolicy::Gateway)).await.unwrap();
+    let state = owner.requests.read_state(|engine| engine.state().clone()).await.unwrap().0;
+    let again =
+        countersign_runtime::inspect_log(&AnyLog::from(log.clone()), rules(DefaultPolicy::Gateway)).await.unwrap();
     assert!(*again.state() == state || head(log).await == Lsn(0), "a replay gives another state");
     for node in nodes.iter().chain([&owner]) {
         node.owner.close().await;
@@ -83,11 +88,11 @@ async fn play(log: &MemoryLog, world: &World, witness: &mut Witness) {
     witness.stops_following();
 }
 
-async fn step(log: &MemoryLog, world: &World, witness: &mut Witness, nodes: &mut Vec<Node>) {
+async fn step(log: &MemoryLog, world: &SimulatedWorld, witness: &mut HistoryChecker, nodes: &mut Vec<OwnerNode>) {
     match world.below(20) {
-        0 | 1 => nodes.push(Node::start(log, world, witness).await),
+        0 | 1 => nodes.push(OwnerNode::start(log, world, witness).await),
         2 | 3 => log.fail_after(usize::try_from(world.below(3)).unwrap(), fault(world)),
-        4 => log.set_disk(if world.chance(50) { Disk::Full } else { Disk::Works }),
+        4 => log.set_disk(if world.chance(50) { DiskState::Full } else { DiskState::Works }),
         5..10 => {
             let millis = [1, 60, 1_000, 20_000][usize::try_from(world.below(4)).unwrap()];
             tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -109,25 +114,25 @@ async fn step(log: &MemoryLog, world: &World, witness: &mut Witness, nodes: &mut
 async fn mend(log: MemoryLog) {
     loop {
         tokio::time::sleep(Duration::from_secs(30)).await;
-        if log.disk() == Disk::Broken {
-            log.set_disk(Disk::Works);
+        if log.disk() == DiskState::Broken {
+            log.set_disk(DiskState::Works);
         }
     }
 }
 
 /// What goes wrong in a log that nobody dies of.
-fn fault(world: &World) -> Fault {
-    let outcome = if world.chance(50) { Outcome::Written } else { Outcome::Lost };
+fn fault(world: &SimulatedWorld) -> LogFault {
+    let outcome = if world.chance(50) { UncertainOutcome::Written } else { UncertainOutcome::Lost };
     match world.below(5) {
-        0 => Fault::Full,
-        1 => Fault::Io,
-        2 => Fault::Breaks(outcome),
-        _ => Fault::Uncertain(outcome),
+        0 => LogFault::Full,
+        1 => LogFault::Io,
+        2 => LogFault::Breaks(outcome),
+        _ => LogFault::Uncertain(outcome),
     }
 }
 
 /// An owner that was taken over ends as soon as it has something to record.
-async fn stops(world: &World, witness: &mut Witness, node: &Node) {
+async fn stops(world: &SimulatedWorld, witness: &mut HistoryChecker, node: &OwnerNode) {
     for _ in 0..10 {
         if node.has_ended().await {
             witness.figures.fenced += 1;

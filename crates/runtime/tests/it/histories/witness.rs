@@ -13,17 +13,17 @@ use countersign_core::{
     session,
 };
 use countersign_runtime::{
-    Refused, Released, Reply, Subscriber,
-    store::{Content, Log as _, MemoryLog, Partition, Stored},
+    OwnerError, OwnerReply, ReleasedItem, Subscriber,
+    store::{Log as _, MemoryLog, Partition, StoredContent, StoredRecord},
 };
 use futures_util::FutureExt as _;
 use serde_json::Value;
 
-use super::life::{STRIKE, World};
+use super::life::{STRIKE, SimulatedWorld};
 
 /// What somebody was told of what they said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum MessageAcceptance {
     /// It was taken.
     Taken,
     /// It was not, and nothing happened.
@@ -32,11 +32,11 @@ pub(crate) enum Told {
     Nothing,
 }
 
-impl Told {
-    pub(crate) fn of(reply: &Result<Reply, Refused>) -> Self {
+impl MessageAcceptance {
+    pub(crate) fn from_reply(reply: &Result<OwnerReply, OwnerError>) -> Self {
         match reply {
             Ok(_) => Self::Taken,
-            Err(Refused::Unsure(_) | Refused::Closed) => Self::Nothing,
+            Err(OwnerError::Unsure(_) | OwnerError::Closed) => Self::Nothing,
             Err(_) => Self::Refused,
         }
     }
@@ -44,7 +44,7 @@ impl Told {
 
 /// How much was seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct HistoryStats {
     pub(crate) deaths: u64,
     pub(crate) refused: u64,
     pub(crate) answers: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Figures {
     pub(crate) fenced: u64,
 }
 
-impl Figures {
+impl HistoryStats {
     pub(crate) fn add(&mut self, other: &Self) {
         self.deaths += other.deaths;
         self.refused += other.refused;
@@ -66,17 +66,17 @@ impl Figures {
 
 /// Knows nothing of the engine but its events.
 #[derive(Default)]
-pub(crate) struct Witness {
-    pub(crate) figures: Figures,
-    said: BTreeMap<String, Told>,
+pub(crate) struct HistoryChecker {
+    pub(crate) figures: HistoryStats,
+    messages: BTreeMap<String, MessageAcceptance>,
     answered: BTreeMap<GateId, gate::GateResolution>,
-    followers: Vec<Follower>,
+    followers: Vec<HistoryFollower>,
     /// What followers saw, by its place.
     seen: BTreeMap<Lsn, Arc<RecordedFact>>,
 }
 
 /// Somebody who follows one owner.
-struct Follower {
+struct HistoryFollower {
     subscriber: Subscriber,
     /// The last that was seen.
     last: Option<Lsn>,
@@ -84,18 +84,18 @@ struct Follower {
     end: Option<Lsn>,
 }
 
-impl Witness {
-    pub(crate) fn note(&mut self, reply: &Result<Reply, Refused>) {
-        let is_fault = matches!(reply, Err(Refused::NotRecorded(_) | Refused::Unsure(_)));
+impl HistoryChecker {
+    pub(crate) fn note(&mut self, reply: &Result<OwnerReply, OwnerError>) {
+        let is_fault = matches!(reply, Err(OwnerError::NotRecorded(_) | OwnerError::Unsure(_)));
         self.figures.refused += u64::from(is_fault);
-        let is_wrong = matches!(reply, Err(Refused::Panicked | Refused::Unreadable(_) | Refused::TooLarge));
+        let is_wrong = matches!(reply, Err(OwnerError::Panicked | OwnerError::Unreadable(_) | OwnerError::TooLarge));
         assert!(!is_wrong, "{reply:?}");
-        let lost = matches!(reply, Err(Refused::Refusal(CommandError::NoSession(_))));
+        let lost = matches!(reply, Err(OwnerError::Refusal(CommandError::NoSession(_))));
         assert!(!lost, "{reply:?}");
     }
 
-    pub(crate) fn said(&mut self, text: String, told: Told) {
-        self.said.insert(text, told);
+    pub(crate) fn record_message(&mut self, text: String, acceptance: MessageAcceptance) {
+        self.messages.insert(text, acceptance);
     }
 
     /// Whoever is told how a gate was resolved is told the same as everybody else.
@@ -112,7 +112,7 @@ impl Witness {
 
     /// Follows one more owner.
     pub(crate) fn follows_too(&mut self, subscriber: Subscriber) {
-        self.followers.push(Follower { subscriber, last: None, end: None });
+        self.followers.push(HistoryFollower { subscriber, last: None, end: None });
     }
 
     pub(crate) fn stops_following(&mut self) {
@@ -128,9 +128,9 @@ impl Witness {
 
     /// Takes what was released so far.
     pub(crate) fn listen(&mut self) {
-        for Follower { subscriber, last, end } in &mut self.followers {
+        for HistoryFollower { subscriber, last, end } in &mut self.followers {
             while let Some(Some(released)) = subscriber.next().now_or_never() {
-                let Released::Fact(recorded) = released else { continue };
+                let ReleasedItem::Fact(recorded) = released else { continue };
                 let lsn = recorded.meta.lsn;
                 assert!(last.is_none_or(|last| lsn == last.next()), "{lsn} follows {last:?}");
                 assert!(end.is_none_or(|end| lsn <= end), "{lsn} left an owner that was taken over at {end:?}");
@@ -141,13 +141,13 @@ impl Witness {
     }
 
     /// Compares all of it.
-    pub(crate) fn examine(&mut self, log: &MemoryLog, world: &World) {
+    pub(crate) fn examine(&mut self, log: &MemoryLog, world: &SimulatedWorld) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (records, contents, report) = runtime.block_on(async {
-            let records = log.read(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
+            let records = log.read_records(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
             let lsns: Vec<Lsn> = records.iter().map(|record| record.lsn).collect();
-            let contents = log.contents(Partition::ZERO, &lsns).await.unwrap();
-            (records, contents, log.verify(Partition::ZERO, None).await.unwrap())
+            let contents = log.read_contents(Partition::ZERO, &lsns).await.unwrap();
+            (records, contents, log.verify_chain(Partition::ZERO, None).await.unwrap())
         });
         assert_eq!(report.flaw, None, "the chain does not verify");
         self.figures.facts = report.records;
@@ -159,7 +159,7 @@ impl Witness {
     }
 
     /// Nobody saw what is not in the log, and what was seen of a place is what stands there.
-    fn examine_what_was_seen(&self, records: &[Stored]) {
+    fn examine_what_was_seen(&self, records: &[StoredRecord]) {
         for (lsn, seen) in &self.seen {
             let stored = records.iter().find(|record| record.lsn == *lsn);
             let stored = stored.unwrap_or_else(|| panic!("{lsn} was told, and the log does not have it"));
@@ -167,7 +167,7 @@ impl Witness {
         }
     }
 
-    fn examine_gates(&self, records: &[Stored]) {
+    fn examine_gates(&self, records: &[StoredRecord]) {
         let mut opened = BTreeSet::new();
         let mut resolved = BTreeMap::new();
         for record in records {
@@ -180,13 +180,13 @@ impl Witness {
             }
         }
         assert_eq!(opened, resolved.keys().copied().collect(), "at rest every gate is resolved");
-        for (gate, told) in &self.answered {
-            assert_eq!(resolved.get(gate), Some(told), "{gate} was told to be so");
+        for (gate, resolution) in &self.answered {
+            assert_eq!(resolved.get(gate), Some(resolution), "{gate} was told to be so");
         }
     }
 
-    fn examine_messages(&self, records: &[Stored], contents: &[Option<Arc<str>>]) {
-        for (text, told) in &self.said {
+    fn examine_messages(&self, records: &[StoredRecord], contents: &[Option<Arc<str>>]) {
+        for (text, acceptance) in &self.messages {
             let has_it = |content: &&Option<Arc<str>>| content.as_ref().is_some_and(|content| content.contains(text));
             // Steering and what is queued is written down when it comes, and again as an entry.
             let entries = records.iter().zip(contents).filter(|(record, content)| {
@@ -194,25 +194,25 @@ impl Witness {
                 entry && has_it(content)
             });
             let (times, anywhere) = (entries.count(), contents.iter().filter(has_it).count());
-            match told {
-                Told::Taken => assert!(anywhere >= 1, "{text:?} was taken and is nowhere"),
-                Told::Refused => assert_eq!(anywhere, 0, "{text:?} was refused and is there"),
-                Told::Nothing => {}
+            match acceptance {
+                MessageAcceptance::Taken => assert!(anywhere >= 1, "{text:?} was taken and is nowhere"),
+                MessageAcceptance::Refused => assert_eq!(anywhere, 0, "{text:?} was refused and is there"),
+                MessageAcceptance::Nothing => {}
             }
             assert!(times <= 1, "{text:?} is there {times} times");
         }
     }
 
-    fn examine_calls(&mut self, records: &[Stored], contents: &[Option<Arc<str>>], done: &BTreeMap<u64, u32>) {
+    fn examine_calls(&mut self, records: &[StoredRecord], contents: &[Option<Arc<str>>], done: &BTreeMap<u64, u32>) {
         let mut things: BTreeMap<CallId, u64> = BTreeMap::new();
         let (mut allowed, mut started, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for (record, content) in records.iter().zip(contents) {
             let Event::Call(event) = event(record) else { continue };
             match event {
                 call::Event::Proposed { call, .. } => {
-                    let wanted: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();
-                    assert_eq!(wanted["tool"], STRIKE, "{wanted}");
-                    things.insert(call, wanted["arguments"]["thing"].as_u64().unwrap());
+                    let call_content: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();
+                    assert_eq!(call_content["tool"], STRIKE, "{call_content}");
+                    things.insert(call, call_content["arguments"]["thing"].as_u64().unwrap());
                 }
                 call::Event::Allowed { call, .. } => assert!(allowed.insert(call), "{call} is allowed twice"),
                 call::Event::Started { call, .. } => {
@@ -233,13 +233,13 @@ impl Witness {
     }
 }
 
-fn text(content: Content) -> Option<Arc<str>> {
+fn text(content: StoredContent) -> Option<Arc<str>> {
     match content {
-        Content::Text(text) => Some(text),
-        Content::Redacted => None,
+        StoredContent::Text(text) => Some(text),
+        StoredContent::Redacted => None,
     }
 }
 
-fn event(record: &Stored) -> Event {
+fn event(record: &StoredRecord) -> Event {
     Event::decode(&record.kind, record.version, &record.facts).unwrap()
 }

@@ -1,10 +1,10 @@
 //! What answers become.
 
-use countersign_runtime::services::{HealthFailure, Outcome};
+use countersign_runtime::services::{HealthFailure, ServiceCallOutcome};
 use serde_json::{Value, json};
 
 use super::{failed, get, run, service, services, tool};
-use crate::stand_in::{Act, StandIn, answer};
+use crate::stand_in::{ServerAction, StandIn, answer};
 
 #[tokio::test]
 async fn whole_answers_become_values() {
@@ -23,9 +23,14 @@ async fn whole_answers_become_values() {
             json!([1, 2]),
         ),
     ];
-    for (said, value) in cases {
-        let stand_in = StandIn::saying(said.clone()).await;
-        assert_eq!(get(&stand_in.url()).await, Outcome::Done(value), "{}", String::from_utf8_lossy(&said));
+    for (response, value) in cases {
+        let stand_in = StandIn::saying(response.clone()).await;
+        assert_eq!(
+            get(&stand_in.url()).await,
+            ServiceCallOutcome::Done(value),
+            "{}",
+            String::from_utf8_lossy(&response)
+        );
     }
 }
 
@@ -35,7 +40,7 @@ async fn an_answer_is_wrapped_where_the_tool_says_so() {
     let mut call = tool("GET", "/x");
     call.wrap = Some("states".to_owned());
     let outcome = run(&services(service(&stand_in.url())), &call, json!({})).await;
-    assert_eq!(outcome, Outcome::Done(json!({"states": [1]})));
+    assert_eq!(outcome, ServiceCallOutcome::Done(json!({"states": [1]})));
 }
 
 #[tokio::test]
@@ -79,7 +84,7 @@ async fn an_error_may_name_an_argument_and_every_other_status_may_have_a_text() 
 
 #[tokio::test]
 async fn a_long_error_is_cut() {
-    let stand_in = StandIn::doing(vec![Act::Flood(b"HTTP/1.1 500 Broken\r\n\r\n".to_vec())]).await;
+    let stand_in = StandIn::doing(vec![ServerAction::Flood(b"HTTP/1.1 500 Broken\r\n\r\n".to_vec())]).await;
     assert_eq!(get(&stand_in.url()).await, failed(&format!("API error 500: {}…", "x".repeat(1_000))));
 }
 
@@ -87,7 +92,7 @@ async fn a_long_error_is_cut() {
 async fn an_answer_over_the_limit_names_it() {
     let ten_gigabytes = "HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n";
     for (head, size) in [(ten_gigabytes, "10000000000 bytes"), ("HTTP/1.1 200 OK\r\n\r\n", "more than 1048576 bytes")] {
-        let stand_in = StandIn::doing(vec![Act::Flood(head.as_bytes().to_vec())]).await;
+        let stand_in = StandIn::doing(vec![ServerAction::Flood(head.as_bytes().to_vec())]).await;
         let text = format!("Response too large ({size}): home answered 200, the limit is 1048576 bytes");
         assert_eq!(get(&stand_in.url()).await, failed(&text));
     }
@@ -95,36 +100,36 @@ async fn an_answer_over_the_limit_names_it() {
 
 #[tokio::test]
 async fn bytes_that_are_no_text_are_refused() {
-    let mut said = b"HTTP/1.1 200 OK\r\ncontent-type: image/jpeg\r\ncontent-length: 3\r\n\r\n".to_vec();
-    said.extend([0xff, 0xd8, 0xff]);
-    let stand_in = StandIn::saying(said).await;
+    let mut response = b"HTTP/1.1 200 OK\r\ncontent-type: image/jpeg\r\ncontent-length: 3\r\n\r\n".to_vec();
+    response.extend([0xff, 0xd8, 0xff]);
+    let stand_in = StandIn::saying(response).await;
     assert_eq!(get(&stand_in.url()).await, failed("home answered 200 with neither JSON nor text (image/jpeg)"));
 }
 
 #[tokio::test]
 async fn health_compares_the_status_only() {
     let stand_in = StandIn::doing(vec![
-        Act::Say(answer("200 OK", "text/plain", "API running.")),
-        Act::Say(answer("503 Busy", "text/plain", "x")),
-        Act::Flood(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
-        Act::Say(answer("401 Unauthorized", "text/plain", "x")),
-        Act::Say(answer("403 Forbidden", "text/plain", "x")),
+        ServerAction::Say(answer("200 OK", "text/plain", "API running.")),
+        ServerAction::Say(answer("503 Busy", "text/plain", "x")),
+        ServerAction::Flood(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
+        ServerAction::Say(answer("401 Unauthorized", "text/plain", "x")),
+        ServerAction::Say(answer("403 Forbidden", "text/plain", "x")),
     ])
     .await;
     let services = services(service(&stand_in.url()));
-    assert_eq!(services.health("home").await, Ok(()));
-    assert_eq!(services.health("home").await, Err(HealthFailure::Answered { status: 503, expect_status: 200 }));
-    assert_eq!(services.health("home").await, Ok(()));
+    assert_eq!(services.check_health("home").await, Ok(()));
+    assert_eq!(services.check_health("home").await, Err(HealthFailure::Answered { status: 503, expect_status: 200 }));
+    assert_eq!(services.check_health("home").await, Ok(()));
     // A service that is there and does not take its credentials is none that is down.
     for status in [401, 403] {
-        let unwell = services.health("home").await.unwrap_err();
+        let unwell = services.check_health("home").await.unwrap_err();
         assert_eq!(
             (&unwell, unwell.to_string().contains("refuses the credentials")),
             (&HealthFailure::Refused(status), true)
         );
     }
     assert_eq!(
-        services.health("car").await,
+        services.check_health("car").await,
         Err(HealthFailure::Misconfigured("Service not configured: car".to_owned()))
     );
     assert!(stand_in.seen()[0].starts_with("GET /api/ HTTP/1.1\r\n"));
@@ -132,9 +137,9 @@ async fn health_compares_the_status_only() {
 
 #[tokio::test]
 async fn health_waits_five_seconds() {
-    let stand_in = StandIn::doing(vec![Act::Hang]).await;
+    let stand_in = StandIn::doing(vec![ServerAction::Hang]).await;
     let services = services(service(&stand_in.url()));
-    let check = tokio::spawn(async move { services.health("home").await });
+    let check = tokio::spawn(async move { services.check_health("home").await });
     stand_in.acted(1).await;
     tokio::time::pause();
     let started = tokio::time::Instant::now();

@@ -1,21 +1,24 @@
 //! Credentials: how they are sent, and that they never come out.
 
-use countersign_runtime::services::{Auth, BadCredentials, BadService, Services};
+use countersign_runtime::services::{BadCredentials, BadService, ServiceAuth, ServiceClient};
 use serde_json::json;
 
 use super::{SECRET, run, service, services, tool};
-use crate::stand_in::{Act, StandIn, answer};
+use crate::stand_in::{ServerAction, StandIn, answer};
 
 #[tokio::test]
 async fn each_way_sends_them_as_the_service_expects() {
     for (auth, want) in [
-        (Auth::Bearer(" tok en\n".into()), "\r\nauthorization: Bearer tok en\r\n"),
-        (Auth::Header { name: "X-Api-Key".to_owned(), token: "tok en".into() }, "\r\nx-api-key: tok en\r\n"),
+        (ServiceAuth::Bearer(" tok en\n".into()), "\r\nauthorization: Bearer tok en\r\n"),
+        (ServiceAuth::Header { name: "X-Api-Key".to_owned(), token: "tok en".into() }, "\r\nx-api-key: tok en\r\n"),
         (
-            Auth::Query { param: "api key".to_owned(), token: "a&b=c".into() },
+            ServiceAuth::Query { param: "api key".to_owned(), token: "a&b=c".into() },
             "GET /x?q=1&api%20key=a%26b%3Dc HTTP/1.1\r\n",
         ),
-        (Auth::Basic { user: "me".to_owned(), password: "p:ü".into() }, "\r\nauthorization: Basic bWU6cDrDvA==\r\n"),
+        (
+            ServiceAuth::Basic { user: "me".to_owned(), password: "p:ü".into() },
+            "\r\nauthorization: Basic bWU6cDrDvA==\r\n",
+        ),
     ] {
         let stand_in = StandIn::saying(answer("200 OK", "application/json", "1")).await;
         let mut service = service(&stand_in.url());
@@ -29,7 +32,7 @@ async fn each_way_sends_them_as_the_service_expects() {
 async fn an_argument_cannot_take_the_place_of_the_query_parameter() {
     let stand_in = StandIn::saying(answer("200 OK", "application/json", "1")).await;
     let mut service = service(&stand_in.url());
-    service.auth = Auth::Query { param: "key".to_owned(), token: "ours-alone".into() };
+    service.auth = ServiceAuth::Query { param: "key".to_owned(), token: "ours-alone".into() };
     run(&services(service), &tool("GET", "/x?key={key}"), json!({"key": "forged"})).await;
     assert!(stand_in.seen()[0].starts_with("GET /x?key=ours-alone HTTP/1.1"));
 }
@@ -46,20 +49,22 @@ async fn no_text_and_no_value_holds_them() {
     let json =
         json!({ "headers": { "authorization": format!("Bearer {SECRET}") }, SECRET: [pair, SECRET] }).to_string();
     let acts = [
-        Act::Say(answer("500 Broken", "text/plain", &echo)),
-        Act::Say(answer("418 Teapot", "text/plain", &echo)),
-        Act::Say(answer("200 OK", "text/plain", &echo)),
-        Act::Say(answer("200 OK", "application/json", &json)),
-        Act::Say(answer("200 OK", SECRET, "\u{1}\u{2}")),
-        Act::Last(format!("{SECRET}\r\n\r\n").into_bytes()),
-        Act::BreakOff,
-        Act::Say(format!("HTTP/1.1 302 Go\r\nlocation: http://127.0.0.1:1/{pair}\r\ncontent-length: 0\r\n\r\n").into()),
+        ServerAction::Say(answer("500 Broken", "text/plain", &echo)),
+        ServerAction::Say(answer("418 Teapot", "text/plain", &echo)),
+        ServerAction::Say(answer("200 OK", "text/plain", &echo)),
+        ServerAction::Say(answer("200 OK", "application/json", &json)),
+        ServerAction::Say(answer("200 OK", SECRET, "\u{1}\u{2}")),
+        ServerAction::Last(format!("{SECRET}\r\n\r\n").into_bytes()),
+        ServerAction::BreakOff,
+        ServerAction::Say(
+            format!("HTTP/1.1 302 Go\r\nlocation: http://127.0.0.1:1/{pair}\r\ncontent-length: 0\r\n\r\n").into(),
+        ),
     ];
     for auth in [
-        Auth::Bearer(SECRET.into()),
-        Auth::Header { name: "X-Key".to_owned(), token: format!("Token {SECRET}").into() },
-        Auth::Query { param: "key".to_owned(), token: SECRET.into() },
-        Auth::Basic { user: "me".to_owned(), password: SECRET.into() },
+        ServiceAuth::Bearer(SECRET.into()),
+        ServiceAuth::Header { name: "X-Key".to_owned(), token: format!("Token {SECRET}").into() },
+        ServiceAuth::Query { param: "key".to_owned(), token: SECRET.into() },
+        ServiceAuth::Basic { user: "me".to_owned(), password: SECRET.into() },
     ] {
         for act in &acts {
             let stand_in = StandIn::doing(vec![act.clone()]).await;
@@ -68,8 +73,8 @@ async fn no_text_and_no_value_holds_them() {
             service.auth = auth.clone();
             let services = services(service.clone());
             let outcome = run(&services, &tool("GET", "/x"), json!({})).await;
-            let told = format!("{outcome:?} {services:?} {service:?}");
-            assert!(!told.contains("s3cr3t"), "{told}");
+            let debug_text = format!("{outcome:?} {services:?} {service:?}");
+            assert!(!debug_text.contains("s3cr3t"), "{debug_text}");
             for form in [
                 "czNjcjN0Lyt0b2sgZW4ie",
                 "MzY3IzdC8rdG9rIGVuIn",
@@ -77,27 +82,27 @@ async fn no_text_and_no_value_holds_them() {
                 "746f6b20656e2278",
                 "746F6B20656E2278",
             ] {
-                assert!(!told.contains(form), "{form}: {told}");
+                assert!(!debug_text.contains(form), "{form}: {debug_text}");
             }
-            assert!(!matches!(auth, Auth::Basic { .. }) || !told.contains(pair), "{told}");
+            assert!(!matches!(auth, ServiceAuth::Basic { .. }) || !debug_text.contains(pair), "{debug_text}");
         }
     }
 }
 
 #[test]
 fn credentials_that_cannot_be_sent_are_refused_without_being_told() {
-    let header = |name: &str, token: &str| Auth::Header { name: name.to_owned(), token: token.into() };
+    let header = |name: &str, token: &str| ServiceAuth::Header { name: name.to_owned(), token: token.into() };
     for (auth, bad) in [
-        (Auth::Bearer("s3cr3t\r\nx: y".into()), BadCredentials::Value),
+        (ServiceAuth::Bearer("s3cr3t\r\nx: y".into()), BadCredentials::Value),
         (header("X-Key", "s3cr3t\ny"), BadCredentials::Value),
         (header("X Key", "s3cr3t"), BadCredentials::Name("X Key".to_owned())),
         (header("Transfer-Encoding", "s3cr3t"), BadCredentials::Name("Transfer-Encoding".to_owned())),
-        (Auth::Basic { user: "a:b".to_owned(), password: "s3cr3t".into() }, BadCredentials::Colon),
-        (Auth::Query { param: String::new(), token: "s3cr3t".into() }, BadCredentials::Parameter),
+        (ServiceAuth::Basic { user: "a:b".to_owned(), password: "s3cr3t".into() }, BadCredentials::Colon),
+        (ServiceAuth::Query { param: String::new(), token: "s3cr3t".into() }, BadCredentials::Parameter),
     ] {
         let mut service = service("http://h");
         service.auth = auth;
-        let refused = Services::new(vec![service]).unwrap_err();
+        let refused = ServiceClient::new(vec![service]).unwrap_err();
         assert!(!format!("{refused} {refused:?}").contains("s3cr3t"));
         assert_eq!(refused, BadService::Credentials("home".to_owned(), bad));
     }

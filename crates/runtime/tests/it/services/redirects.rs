@@ -1,27 +1,27 @@
 //! Redirects.
 
-use countersign_runtime::services::{Auth, Outcome};
+use countersign_runtime::services::{ServiceAuth, ServiceCallOutcome};
 use serde_json::json;
 
 use super::{SECRET, failed, run, service, services, tool};
-use crate::stand_in::{Act, StandIn, answer};
+use crate::stand_in::{ServerAction, StandIn, answer};
 
 const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 
-fn to(status: u16, location: &str) -> Act {
-    Act::Say(format!("HTTP/1.1 {status} Go\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n").into_bytes())
+fn to(status: u16, location: &str) -> ServerAction {
+    ServerAction::Say(format!("HTTP/1.1 {status} Go\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n").into_bytes())
 }
 
-fn fine() -> Act {
-    Act::Say(answer("200 OK", "application/json", "1"))
+fn fine() -> ServerAction {
+    ServerAction::Say(answer("200 OK", "application/json", "1"))
 }
 
-fn ways() -> [Auth; 4] {
+fn ways() -> [ServiceAuth; 4] {
     [
-        Auth::Bearer(SECRET.into()),
-        Auth::Header { name: "X-Api-Key".to_owned(), token: SECRET.into() },
-        Auth::Query { param: "key".to_owned(), token: SECRET.into() },
-        Auth::Basic { user: "me".to_owned(), password: SECRET.into() },
+        ServiceAuth::Bearer(SECRET.into()),
+        ServiceAuth::Header { name: "X-Api-Key".to_owned(), token: SECRET.into() },
+        ServiceAuth::Query { param: "key".to_owned(), token: SECRET.into() },
+        ServiceAuth::Basic { user: "me".to_owned(), password: SECRET.into() },
     ]
 }
 
@@ -51,7 +51,7 @@ async fn credentials_stay_with_their_origin() {
             let mut service = service(&stand_in.url());
             service.auth = auth;
             let outcome = run(&services(service), &tool("GET", "/b/x"), json!({})).await;
-            assert_eq!(outcome, Outcome::Done(json!(1)));
+            assert_eq!(outcome, ServiceCallOutcome::Done(json!(1)));
             let seen = stand_in.seen();
             assert!(seen[1].starts_with("GET /y?a=1"), "{seen:?}");
             assert!(seen.iter().all(|request| is_known(request)), "{seen:?}");
@@ -69,11 +69,11 @@ async fn another_origin_gets_no_credentials_nor_does_the_way_back() {
             let mut service = service(&first.url());
             service.auth = auth.clone();
             let outcome = run(&services(service), &tool("GET", "/x"), json!({})).await;
-            assert_eq!(outcome, Outcome::Done(json!(1)));
+            assert_eq!(outcome, ServiceCallOutcome::Done(json!(1)));
             assert!(is_known(&first.seen()[0]));
             let mut strangers = [other.seen(), home.seen()].concat();
             assert_eq!(strangers.len(), 2);
-            if !matches!(auth, Auth::Query { .. }) {
+            if !matches!(auth, ServiceAuth::Query { .. }) {
                 strangers = strangers.iter().map(|request| request.replace("key=", "")).collect();
             }
             assert!(!strangers.iter().any(|request| is_known(request)), "{strangers:?}");

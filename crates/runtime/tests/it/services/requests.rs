@@ -1,6 +1,6 @@
 //! What is sent.
 
-use countersign_runtime::services::{BadService, DotSegment, Outcome, Services};
+use countersign_runtime::services::{BadService, DotSegment, ServiceCallOutcome, ServiceClient};
 use serde_json::{Value, json};
 
 use super::{map, run, service, services, tool};
@@ -12,7 +12,7 @@ async fn sent(base: &str, method: &str, path: &str, exclude: &[&str], arguments:
     let mut call = tool(method, path);
     call.body_exclude = exclude.iter().map(|name| (*name).to_owned()).collect();
     let outcome = run(&services(service(&format!("{}{base}", stand_in.url()))), &call, arguments).await;
-    assert_eq!(outcome, Outcome::Done(json!(1)));
+    assert_eq!(outcome, ServiceCallOutcome::Done(json!(1)));
     let request = stand_in.seen().remove(0);
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     (head.lines().next().unwrap().to_owned(), body.to_owned())
@@ -56,13 +56,13 @@ async fn dot_segments_are_refused_before_anything_is_sent() {
     {
         let arguments = json!({ "a": value, "q": ".." });
         let refused = DotSegment::Argument("a".to_owned());
-        assert_eq!(call.check(&map(arguments.clone())), Err(refused.clone()), "{value}");
-        assert_eq!(run(&services, &call, arguments).await, Outcome::Invalid(refused), "{value}");
+        assert_eq!(call.check_arguments(&map(arguments.clone())), Err(refused.clone()), "{value}");
+        assert_eq!(run(&services, &call, arguments).await, ServiceCallOutcome::Invalid(refused), "{value}");
     }
-    assert_eq!(call.check(&map(json!({"a": ".", "b": "."}))), Err(DotSegment::Argument("a".to_owned())));
-    assert_eq!(tool("GET", "/a/../b").check(&map(json!({}))), Err(DotSegment::Template));
+    assert_eq!(call.check_arguments(&map(json!({"a": ".", "b": "."}))), Err(DotSegment::Argument("a".to_owned())));
+    assert_eq!(tool("GET", "/a/../b").check_arguments(&map(json!({}))), Err(DotSegment::Template));
     for value in ["...", "a..b", "light.x", "", "%"] {
-        assert_eq!(call.check(&map(json!({ "a": value }))), Ok(()), "{value}");
+        assert_eq!(call.check_arguments(&map(json!({ "a": value }))), Ok(()), "{value}");
     }
     assert_eq!(stand_in.connections(), 0);
     assert_eq!(DotSegment::Argument("a".to_owned()).to_string(), "Argument 'a' would change the path of the request");
@@ -101,7 +101,7 @@ async fn arguments_of_the_query_stand_there_where_a_call_has_them_and_in_no_body
         let mut call = tool("POST", path);
         call.query = vec!["r".to_owned(), "n é".to_owned()];
         let outcome = run(&services(service(&stand_in.url())), &call, arguments.clone()).await;
-        assert_eq!(outcome, Outcome::Done(json!(1)), "{arguments}");
+        assert_eq!(outcome, ServiceCallOutcome::Done(json!(1)), "{arguments}");
         let request = stand_in.seen().remove(0);
         let (head, sent) = request.split_once("\r\n\r\n").unwrap();
         let first = head.lines().next().unwrap();
@@ -112,9 +112,9 @@ async fn arguments_of_the_query_stand_there_where_a_call_has_them_and_in_no_body
 #[test]
 fn services_that_cannot_be_used_are_refused() {
     for url in ["", "home", "ftp://h", "http://u:p@h", "http://h?x=1", "http://h#x", "http://"] {
-        let refused = Services::new(vec![service(url)]).unwrap_err();
+        let refused = ServiceClient::new(vec![service(url)]).unwrap_err();
         assert_eq!(refused, BadService::Address("home".to_owned()), "{url}");
     }
-    let twice = Services::new(vec![service("http://h"), service("http://h")]).unwrap_err();
+    let twice = ServiceClient::new(vec![service("http://h"), service("http://h")]).unwrap_err();
     assert_eq!(twice, BadService::Twice("home".to_owned()));
 }

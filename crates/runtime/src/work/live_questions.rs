@@ -17,86 +17,87 @@ use countersign_tools::{HostAccessAnswer, HostApprover};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use crate::inbox::{Refused, Source};
+use crate::inbox::{CommandSource, OwnerError};
 
 /// The gates whose answers somebody in this process waits for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked(Arc<Mutex<Waiters>>);
+pub(super) struct LiveQuestions(Arc<Mutex<QuestionWaiters>>);
 
-type Waiters = BTreeMap<GateId, oneshot::Sender<Told>>;
+type QuestionWaiters = BTreeMap<GateId, oneshot::Sender<ResolvedAnswer>>;
 
 /// What came of a gate, and what was said with it.
-type Told = (GateResolution, Option<Arc<str>>);
+type ResolvedAnswer = (GateResolution, Option<Arc<str>>);
 
 /// A call that may ask.
 #[derive(Clone)]
-pub(super) struct Asker {
-    asked: Asked,
+pub(super) struct GateAsker {
+    questions: LiveQuestions,
     call: CallId,
-    results: Source,
+    results: CommandSource,
 }
 
 /// Forgets a gate when nobody waits for it any more.
-struct Waiting<'a> {
-    asked: &'a Asked,
+struct WaiterGuard<'a> {
+    questions: &'a LiveQuestions,
     gate: GateId,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.asked.lock().remove(&self.gate);
+        self.questions.lock_waiters().remove(&self.gate);
     }
 }
 
-impl Asked {
+impl LiveQuestions {
     /// The same, for one call.
-    pub(super) fn of(self, call: CallId, results: Source) -> Asker {
-        Asker { asked: self, call, results }
+    pub(super) fn for_call(self, call: CallId, results: CommandSource) -> GateAsker {
+        GateAsker { questions: self, call, results }
     }
 
     /// Tells whoever waits what was decided. To be called with what is recorded.
-    pub(super) fn tell(&self, engine: &Engine) {
-        let mut asked = self.lock();
-        if asked.is_empty() {
+    pub(super) fn deliver_answers(&self, engine: &Engine) {
+        let mut waiters = self.lock_waiters();
+        if waiters.is_empty() {
             return;
         }
-        let told = |gate: &GateId| {
+        let resolved = |gate: &GateId| {
             let resolution = engine.state().gate(*gate)?.resolution().cloned()?;
             Some((resolution, engine.admitted().answer_text(*gate).cloned()))
         };
-        let over: Vec<(GateId, Told)> = asked.keys().filter_map(|gate| Some((*gate, told(gate)?))).collect();
-        for (gate, told) in over {
-            if let Some(waiting) = asked.remove(&gate) {
-                let _ = waiting.send(told);
+        let over: Vec<(GateId, ResolvedAnswer)> =
+            waiters.keys().filter_map(|gate| Some((*gate, resolved(gate)?))).collect();
+        for (gate, answer) in over {
+            if let Some(waiting) = waiters.remove(&gate) {
+                let _ = waiting.send(answer);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiters> {
+    fn lock_waiters(&self) -> MutexGuard<'_, QuestionWaiters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An id that nobody has had.
-fn fresh() -> Option<GateId> {
+fn new_gate_id() -> Option<GateId> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).ok()?;
     GateId::parse(&format!("{:032x}", u128::from_be_bytes(bits)))
 }
 
-impl HostApprover for Asker {
+impl HostApprover for GateAsker {
     fn approve_host(&self, host: Arc<str>) -> BoxFuture<'_, HostAccessAnswer> {
         Box::pin(async move {
-            let Some(gate) = fresh() else {
+            let Some(gate) = new_gate_id() else {
                 return HostAccessAnswer::No("nobody can be asked: the system has no randomness".to_owned());
             };
             let (tx, answer) = oneshot::channel();
-            self.asked.lock().insert(gate, tx);
-            let _waiting = Waiting { asked: &self.asked, gate };
+            self.questions.lock_waiters().insert(gate, tx);
+            let _waiting = WaiterGuard { questions: &self.questions, gate };
             let reach = CallCommand::Reach { call: self.call, gate, host };
-            match self.results.ask(Command::Call(reach)).await {
+            match self.results.send_command(Command::Call(reach)).await {
                 Ok(_) => {}
-                Err(Refused::Refusal(CommandError::Denied(why))) => return HostAccessAnswer::No(why),
+                Err(OwnerError::Refusal(CommandError::Denied(why))) => return HostAccessAnswer::No(why),
                 Err(error) => return HostAccessAnswer::No(format!("nobody was asked: {error}")),
             }
             match answer.await {

@@ -12,10 +12,11 @@ use countersign_core::{
     tool::{Lane, RepeatMode, Shell, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
-    self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, SilentRetries, Source,
+    self as runtime, Clock, CommandSource, DueFiring, OwnerHandle, OwnerOptions, PeerRegistry, ResolvedModel,
+    RunEnvironment, SilentRetries,
     models::{self, Model, demo, scripted::Scripted},
     store::{AnyLog, MemoryLog},
-    system_dice,
+    system_entropy,
     tools::{self, AgentTool, CallFailure, CallRoute, PeerRoute, ToolRegistry},
 };
 use futures_util::future::BoxFuture;
@@ -24,9 +25,9 @@ use serde_json::{Map, Value, json};
 /// The tool that the peer `p` does.
 pub(crate) const FAR: &str = "far";
 
-struct Far(ToolSpec);
+struct FarTool(ToolSpec);
 
-impl AgentTool for Far {
+impl AgentTool for FarTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -49,7 +50,7 @@ impl AgentTool for Far {
 }
 
 fn far() -> Arc<dyn AgentTool> {
-    Arc::new(Far(ToolSpec {
+    Arc::new(FarTool(ToolSpec {
         name: FAR.to_owned(),
         description: String::new(),
         schema: json!({ "type": "object" }),
@@ -60,63 +61,63 @@ fn far() -> Arc<dyn AgentTool> {
     }))
 }
 
-struct Room {
+struct TestEnvironment {
     model: Arc<dyn Model>,
-    peers: Peers,
-    sees_to: SeesTo,
+    peers: PeerRegistry,
+    sees_to: FiringHandler,
     /// What can be called beside the usual tools.
     more: Vec<Arc<dyn AgentTool>>,
-    attempts: Attempts,
+    attempts: RetrySettings,
 }
 
 /// Which failures are repeated, and how.
 #[derive(Clone, Copy)]
-pub(crate) struct Attempts {
+pub(crate) struct RetrySettings {
     pub(crate) repeats: fn(&models::Failure) -> bool,
     pub(crate) silent: SilentRetries,
 }
 
-impl Default for Attempts {
+impl Default for RetrySettings {
     fn default() -> Self {
         Self { repeats: |failure| failure.kind.is_retryable(), silent: SilentRetries::default() }
     }
 }
 
-impl Room {
-    fn of(model: &Scripted) -> Self {
+impl TestEnvironment {
+    fn for_model(model: &Scripted) -> Self {
         Self {
             model: Arc::new(model.clone()),
-            peers: Peers::default(),
+            peers: PeerRegistry::default(),
             sees_to: nothing,
             more: vec![far()],
-            attempts: Attempts::default(),
+            attempts: RetrySettings::default(),
         }
     }
 }
 
 /// What becomes of firings.
-type SeesTo = fn(&Fired) -> schedule::Command;
+type FiringHandler = fn(&DueFiring) -> schedule::Command;
 
-impl Host for Room {
-    fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
-        Ok(Chosen { entry: Arc::new(demo::entry()), key: None, model: Arc::clone(&self.model) })
+impl RunEnvironment for TestEnvironment {
+    fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> {
+        Ok(ResolvedModel { entry: Arc::new(demo::entry()), key: None, model: Arc::clone(&self.model) })
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<ToolRegistry> {
+    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
         Arc::new(ToolRegistry::from_tools(
             ToolRegistry::standard().tools().cloned().chain(self.more.iter().cloned()).collect(),
         ))
     }
 
-    fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
+    fn fire_job<'a>(&'a self, fired: &'a DueFiring) -> BoxFuture<'a, schedule::Command> {
         Box::pin(async move { (self.sees_to)(fired) })
     }
 
-    fn peers(&self) -> Peers {
+    fn peer_registry(&self) -> PeerRegistry {
         self.peers.clone()
     }
 
-    fn repeats(&self, failure: &models::Failure) -> bool {
+    fn may_retry(&self, failure: &models::Failure) -> bool {
         (self.attempts.repeats)(failure)
     }
 
@@ -128,7 +129,7 @@ impl Host for Room {
         String::new()
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
+    fn tool_context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
         let launcher = tools::exec::ExecLauncher::new(Path::new("/bin/false"));
         let environment = tools::CommandEnvironment::clean_with([]);
         tools::ToolContext::new(
@@ -145,19 +146,27 @@ pub(crate) async fn open(
     model: &Scripted,
     posture: DefaultPolicy,
     resume: ResumeMode,
-) -> Handle {
+) -> OwnerHandle {
     open_idle(log, model, posture, resume, None).await
 }
 
 /// An owner whose peers come over `peers`.
 pub(crate) async fn open_with(
-    peers: Peers,
+    peers: PeerRegistry,
     log: impl Into<AnyLog>,
     model: &Scripted,
     posture: DefaultPolicy,
     resume: ResumeMode,
-) -> Handle {
-    open_room(Clock::system(), log.into(), Room { peers, ..Room::of(model) }, posture, resume, None).await
+) -> OwnerHandle {
+    open_environment(
+        Clock::system(),
+        log.into(),
+        TestEnvironment { peers, ..TestEnvironment::for_model(model) },
+        posture,
+        resume,
+        None,
+    )
+    .await
 }
 
 /// An owner that lets go of sessions after they were `idle` for so long.
@@ -167,7 +176,7 @@ pub(crate) async fn open_idle(
     posture: DefaultPolicy,
     resume: ResumeMode,
     idle: Option<Duration>,
-) -> Handle {
+) -> OwnerHandle {
     open_at(Clock::system(), log, model, posture, resume, idle).await
 }
 
@@ -179,59 +188,80 @@ pub(crate) async fn open_at(
     posture: DefaultPolicy,
     resume: ResumeMode,
     idle: Option<Duration>,
-) -> Handle {
-    open_room(clock, log.into(), Room::of(model), posture, resume, idle).await
+) -> OwnerHandle {
+    open_environment(clock, log.into(), TestEnvironment::for_model(model), posture, resume, idle).await
 }
 
 /// Nothing is planned.
-fn nothing(fired: &Fired) -> schedule::Command {
-    fired.failed("nothing is planned")
+fn nothing(fired: &DueFiring) -> schedule::Command {
+    fired.failed_command("nothing is planned")
 }
 
 /// An owner to whom time comes from `clock`, with somebody who sees to firings.
 pub(crate) async fn open_seeing_to(
-    sees_to: SeesTo,
+    sees_to: FiringHandler,
     clock: Clock,
     log: impl Into<AnyLog>,
     model: &Scripted,
     posture: DefaultPolicy,
     resume: ResumeMode,
-) -> Handle {
-    open_room(clock, log.into(), Room { sees_to, ..Room::of(model) }, posture, resume, None).await
+) -> OwnerHandle {
+    open_environment(
+        clock,
+        log.into(),
+        TestEnvironment { sees_to, ..TestEnvironment::for_model(model) },
+        posture,
+        resume,
+        None,
+    )
+    .await
 }
 
 /// An owner whose requests are repeated as `attempts` says.
-pub(crate) async fn open_trying(attempts: Attempts, clock: Clock, model: &Scripted, posture: DefaultPolicy) -> Handle {
-    let room = Room { attempts, ..Room::of(model) };
-    open_room(clock, MemoryLog::new().into(), room, posture, ResumeMode::Go, None).await
+pub(crate) async fn open_trying(
+    attempts: RetrySettings,
+    clock: Clock,
+    model: &Scripted,
+    posture: DefaultPolicy,
+) -> OwnerHandle {
+    let room = TestEnvironment { attempts, ..TestEnvironment::for_model(model) };
+    open_environment(clock, MemoryLog::new().into(), room, posture, ResumeMode::Go, None).await
 }
 
-async fn open_room(
+async fn open_environment(
     clock: Clock,
     log: AnyLog,
-    room: Room,
+    room: TestEnvironment,
     posture: DefaultPolicy,
     resume: ResumeMode,
     idle: Option<Duration>,
-) -> Handle {
+) -> OwnerHandle {
     let host = Arc::new(room);
     let merge = Duration::from_millis(50);
-    let options = Options { rules: rules(posture), resume, clock, dice: system_dice(), host, merge, idle };
-    Handle::open(log, options).await.unwrap()
+    let options = OwnerOptions {
+        rules: rules(posture),
+        resume,
+        clock,
+        entropy: system_entropy(),
+        environment: host,
+        merge,
+        idle,
+    };
+    OwnerHandle::open(log, options).await.unwrap()
 }
 
 /// An owner that starts nothing of what is owed yet.
-pub(crate) async fn open_held(log: MemoryLog, model: &Scripted) -> Handle {
-    let options = Options {
+pub(crate) async fn open_held(log: MemoryLog, model: &Scripted) -> OwnerHandle {
+    let options = OwnerOptions {
         rules: rules(DefaultPolicy::Gateway),
         resume: ResumeMode::Go,
         clock: Clock::system(),
-        dice: system_dice(),
-        host: Arc::new(Room::of(model)),
+        entropy: system_entropy(),
+        environment: Arc::new(TestEnvironment::for_model(model)),
         merge: Duration::from_millis(50),
         idle: None,
     };
-    Handle::open_held(log.into(), options).await.unwrap()
+    OwnerHandle::open_held(log.into(), options).await.unwrap()
 }
 
 /// An owner of any model and tools, with dice of its own. Where its log fails it is opened again.
@@ -240,16 +270,22 @@ pub(crate) async fn open_for_history(
     model: Arc<dyn Model>,
     more: Vec<Arc<dyn AgentTool>>,
     clock: Clock,
-    dice: runtime::Dice,
+    dice: runtime::Entropy,
     resume: ResumeMode,
-) -> Handle {
-    let host = Arc::new(Room { model, peers: Peers::default(), sees_to: nothing, more, attempts: Attempts::default() });
+) -> OwnerHandle {
+    let host = Arc::new(TestEnvironment {
+        model,
+        peers: PeerRegistry::default(),
+        sees_to: nothing,
+        more,
+        attempts: RetrySettings::default(),
+    });
     loop {
         let rules = rules(DefaultPolicy::Gateway);
         let (clock, dice, host, merge) =
             (clock.clone(), Arc::clone(&dice), Arc::clone(&host), Duration::from_millis(50));
-        let options = Options { rules, resume, clock, dice, host, merge, idle: None };
-        if let Ok(owner) = Handle::open(log.clone().into(), options).await {
+        let options = OwnerOptions { rules, resume, clock, entropy: dice, environment: host, merge, idle: None };
+        if let Ok(owner) = OwnerHandle::open(log.clone().into(), options).await {
             return owner;
         }
     }
@@ -273,26 +309,26 @@ pub(crate) fn rules(posture: DefaultPolicy) -> ActiveRules {
     }
 }
 
-pub(crate) async fn begin(owner: &Handle, cwd: &Path) -> Source {
+pub(crate) async fn begin(owner: &OwnerHandle, cwd: &Path) -> CommandSource {
     begin_with(owner, cwd, Settings::default().peer_timeout).await
 }
 
 /// A session that waits so long for peers.
-pub(crate) async fn begin_with(owner: &Handle, cwd: &Path, peer_timeout: Duration) -> Source {
+pub(crate) async fn begin_with(owner: &OwnerHandle, cwd: &Path, peer_timeout: Duration) -> CommandSource {
     let model =
         ModelRef { provider: "demo".into(), id: "demo".into(), context_window: 200_000, max_tokens: 4096, price: None };
     let settings = Box::new(Settings { model: Some(model), peer_timeout, ..Settings::default() });
-    let requests = owner.source(runtime::Lane::Request);
+    let requests = owner.source(runtime::InboxLane::Request);
     let cwd = cwd.display().to_string();
     let opened = session::Command::Open { cwd, name: None, parent: None, door: None, settings };
-    requests.ask(to_session(opened)).await.unwrap();
+    requests.send_command(to_session(opened)).await.unwrap();
     requests
 }
 
 pub(crate) fn prompt() -> Command {
-    let said =
+    let message =
         MessageContent { content: r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#.into(), tokens: 1 };
-    to_session(session::Command::Prompt { message: said, with: Vec::new(), when_busy: WhenBusy::FollowUp })
+    to_session(session::Command::Prompt { message, with: Vec::new(), when_busy: WhenBusy::FollowUp })
 }
 
 pub(crate) fn allow(gate: GateId) -> Command {
@@ -302,13 +338,13 @@ pub(crate) fn allow(gate: GateId) -> Command {
 
 /// Asks until `what` gives something. Each look waits for the owner, so this is no sleep.
 pub(crate) async fn eventually<T: Send + 'static>(
-    owner: &Handle,
+    owner: &OwnerHandle,
     what: impl Fn(&countersign_core::engine::Engine) -> Option<T> + Clone + Send + 'static,
 ) -> T {
-    let requests = owner.source(runtime::Lane::Request);
+    let requests = owner.source(runtime::InboxLane::Request);
     let look = async {
         loop {
-            if let Some((Some(found), _)) = requests.read(what.clone()).await {
+            if let Some((Some(found), _)) = requests.read_state(what.clone()).await {
                 return found;
             }
             tokio::task::yield_now().await;
@@ -317,11 +353,11 @@ pub(crate) async fn eventually<T: Send + 'static>(
     tokio::time::timeout(Duration::from_secs(120), look).await.expect("it does not come about")
 }
 
-pub(crate) async fn pending(owner: &Handle) -> GateId {
+pub(crate) async fn pending(owner: &OwnerHandle) -> GateId {
     eventually(owner, |engine| engine.state().pending_gates().next().map(|gate| gate.id())).await
 }
 
-pub(crate) async fn at_rest(owner: &Handle) {
+pub(crate) async fn at_rest(owner: &OwnerHandle) {
     eventually(owner, |engine| engine.state().session(&name()).filter(|session| session.is_at_rest()).map(|_| ()))
         .await;
 }

@@ -48,9 +48,9 @@ impl Gauge {
     }
 
     /// One more, until what is returned is dropped.
-    pub fn held(self: &Arc<Self>) -> Held {
+    pub fn increment_guard(self: &Arc<Self>) -> GaugeGuard {
         self.0.fetch_add(1, Relaxed);
-        Held(Arc::clone(self))
+        GaugeGuard(Arc::clone(self))
     }
 
     pub(crate) fn set(&self, value: usize) {
@@ -65,9 +65,9 @@ impl Gauge {
 
 /// One of what a [`Gauge`] counts.
 #[derive(Debug)]
-pub struct Held(Arc<Gauge>);
+pub struct GaugeGuard(Arc<Gauge>);
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Relaxed);
     }
@@ -75,7 +75,7 @@ impl Drop for Held {
 
 /// How long something took, each time.
 #[derive(Debug)]
-pub struct Timer<const N: usize> {
+pub struct DurationHistogram<const N: usize> {
     /// In seconds: up to where each bucket reaches, the last without an end.
     pub bounds: [f64; N],
     buckets: [Counter; N],
@@ -83,12 +83,12 @@ pub struct Timer<const N: usize> {
     millionths: Counter,
 }
 
-impl<const N: usize> Timer<N> {
+impl<const N: usize> DurationHistogram<N> {
     const fn new(bounds: [f64; N]) -> Self {
         Self { bounds, buckets: [const { Counter::new() }; N], beyond: Counter::new(), millionths: Counter::new() }
     }
 
-    pub(crate) fn took(&self, time: Duration) {
+    pub(crate) fn record_duration(&self, time: Duration) {
         let seconds = time.as_secs_f64();
         let bucket = self.bounds.iter().zip(&self.buckets).find(|(bound, _)| seconds <= **bound);
         bucket.map_or(&self.beyond, |(_, bucket)| bucket).add(1);
@@ -96,7 +96,7 @@ impl<const N: usize> Timer<N> {
     }
 
     /// How many took as long as each bound at most, in order, and how many there were.
-    pub fn counts(&self) -> ([u64; N], u64) {
+    pub fn bucket_counts(&self) -> ([u64; N], u64) {
         let mut sum = 0;
         let upto = std::array::from_fn(|index| {
             sum += self.buckets[index].get();
@@ -107,7 +107,7 @@ impl<const N: usize> Timer<N> {
 
     /// All of it together, in seconds.
     #[allow(clippy::cast_precision_loss, reason = "a sum of seconds is read as about that")]
-    pub fn seconds(&self) -> f64 {
+    pub fn total_seconds(&self) -> f64 {
         self.millionths.get() as f64 / 1e6
     }
 }
@@ -118,11 +118,11 @@ const CALL_SERIES: usize = EXECUTORS.len() * ENDS.len();
 
 /// The figures of one owner, from the opening of its log.
 #[derive(Debug)]
-pub struct Meters {
+pub struct RuntimeMetrics {
     /// Facts that were recorded.
     pub events: Counter,
     /// How long batches took to become durable.
-    pub commits: Timer<9>,
+    pub commits: DurationHistogram<9>,
     /// Batches that could not be recorded.
     pub failed_commits: Counter,
     /// Tasks that panicked, each of which was ended by a command.
@@ -146,25 +146,25 @@ pub struct Meters {
     /// Gates that were resolved, by [`RESOLUTIONS`].
     pub gates_resolved: [Counter; RESOLUTIONS.len()],
     /// How long people took to answer a gate.
-    pub answers: Timer<8>,
+    pub answers: DurationHistogram<8>,
     /// Calls that ended: by [`EXECUTORS`], and for each by [`ENDS`].
     pub calls_ended: [Counter; CALL_SERIES],
     /// Who does the calls that are open; what has ended may be gone from the state when its end is counted.
     open_calls: Mutex<BTreeMap<CallId, usize>>,
 }
 
-impl Default for Meters {
+impl Default for RuntimeMetrics {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Meters {
+impl RuntimeMetrics {
     /// Nothing was done yet.
     pub const fn new() -> Self {
         Self {
             events: Counter::new(),
-            commits: Timer::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0]),
+            commits: DurationHistogram::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0]),
             failed_commits: Counter::new(),
             panics: Counter::new(),
             undecided: Counter::new(),
@@ -176,7 +176,7 @@ impl Meters {
             tokens: [const { Counter::new() }; TOKEN_KINDS.len()],
             gates_opened: [const { Counter::new() }; GATE_KINDS.len()],
             gates_resolved: [const { Counter::new() }; RESOLUTIONS.len()],
-            answers: Timer::new([1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 86_400.0]),
+            answers: DurationHistogram::new([1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 86_400.0]),
             calls_ended: [const { Counter::new() }; CALL_SERIES],
             open_calls: Mutex::new(BTreeMap::new()),
         }
@@ -194,22 +194,22 @@ impl Meters {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use super::{Gauge, Timer};
+    use super::{DurationHistogram, Gauge};
 
     #[test]
     fn a_time_counts_in_each_bucket_that_it_fits_into() {
-        let timer = Timer::new([0.1, 1.0]);
+        let timer = DurationHistogram::new([0.1, 1.0]);
         for millis in [50, 100, 700, 4000] {
-            timer.took(Duration::from_millis(millis));
+            timer.record_duration(Duration::from_millis(millis));
         }
-        assert_eq!(timer.counts(), ([2, 3], 4));
-        assert!((timer.seconds() - 4.85).abs() < 1e-9);
+        assert_eq!(timer.bucket_counts(), ([2, 3], 4));
+        assert!((timer.total_seconds() - 4.85).abs() < 1e-9);
     }
 
     #[test]
     fn what_is_held_counts_until_it_is_let_go() {
         let gauge = Arc::new(Gauge::new());
-        let (one, other) = (gauge.held(), gauge.held());
+        let (one, other) = (gauge.increment_guard(), gauge.increment_guard());
         assert_eq!(gauge.get(), 2);
         drop(one);
         assert_eq!(gauge.get(), 1);

@@ -28,10 +28,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
-    Fired, Host, Wing, asked::Asked, call::CallWork, compact::CompactWork, conversation, silent_retries::Budget,
-    turn::TurnWork, wait::Stopwatch,
+    DueFiring, EnvironmentFor, RunEnvironment, call::CallWork, compact::CompactWork, conversation,
+    live_questions::LiveQuestions, silent_retries::BudgetMode, turn::TurnWork, wait::Stopwatch,
 };
-use crate::{deliver::Contents, inbox::Source, meters::Meters};
+use crate::{deliver::ContentCache, inbox::CommandSource, metrics::RuntimeMetrics};
 
 struct InFlight {
     cancel: CancellationToken,
@@ -42,48 +42,48 @@ struct InFlight {
 
 /// What of it is told to stop when the owner closes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Close {
+pub(crate) enum CloseScope {
     /// What is not at a service or a peer, which may answer yet.
     AllButElsewhere,
     All,
 }
 
 /// What a [`Desk`] is made with.
-pub(crate) struct DeskOptions {
+pub(crate) struct ReconcilerOptions {
     /// What work needs: models, tools, prompts.
-    pub(crate) host: Arc<dyn Host>,
+    pub(crate) environment: Arc<dyn RunEnvironment>,
     /// Where what comes back goes.
-    pub(crate) results: Source,
-    pub(crate) contents: Contents,
+    pub(crate) results: CommandSource,
+    pub(crate) contents: ContentCache,
     /// How long deltas of one block are gathered before they are released.
     pub(crate) merge: Duration,
     /// Whether nothing is started yet.
     pub(crate) is_held: Arc<AtomicBool>,
-    pub(crate) meters: Arc<Meters>,
+    pub(crate) meters: Arc<RuntimeMetrics>,
 }
 
 /// Starts what is owed and not in flight, cancels what is in flight and no longer owed.
-pub(crate) struct Desk {
-    host: Arc<dyn Host>,
-    results: Source,
-    contents: Contents,
+pub(crate) struct Reconciler {
+    environment: Arc<dyn RunEnvironment>,
+    results: CommandSource,
+    contents: ContentCache,
     merge: Duration,
     in_flight: BTreeMap<OwedWork, InFlight>,
     is_closing: bool,
     /// Whether nothing is started yet.
     is_held: Arc<AtomicBool>,
-    meters: Arc<Meters>,
+    meters: Arc<RuntimeMetrics>,
     /// What calls ask people while they work.
-    asked: Asked,
+    questions: LiveQuestions,
     /// Calls whose work was begun in this process and whose turn is still open.
     known: BTreeSet<(CallId, u32)>,
 }
 
-impl Desk {
-    pub(crate) fn new(options: DeskOptions) -> Self {
-        let DeskOptions { host, results, contents, merge, is_held, meters } = options;
+impl Reconciler {
+    pub(crate) fn new(options: ReconcilerOptions) -> Self {
+        let ReconcilerOptions { environment, results, contents, merge, is_held, meters } = options;
         Self {
-            host,
+            environment,
             results,
             contents,
             merge,
@@ -91,7 +91,7 @@ impl Desk {
             is_closing: false,
             is_held,
             meters,
-            asked: Asked::default(),
+            questions: LiveQuestions::default(),
             known: BTreeSet::new(),
         }
     }
@@ -107,9 +107,9 @@ impl Desk {
     }
 
     /// Tells what is in flight to stop, and what is started from now on too. Each piece still says what became of it.
-    pub(crate) fn close(&mut self, what: Close) {
+    pub(crate) fn close(&mut self, what: CloseScope) {
         self.is_closing = true;
-        for work in self.in_flight.values().filter(|work| what == Close::All || !work.is_elsewhere) {
+        for work in self.in_flight.values().filter(|work| what == CloseScope::All || !work.is_elsewhere) {
             work.cancel.cancel();
         }
     }
@@ -128,7 +128,7 @@ impl Desk {
         }
         let owed = owed_work(engine.state());
         let to_stop = stopping_work(engine.state());
-        self.asked.tell(engine);
+        self.questions.deliver_answers(engine);
         // A piece that is still owed stays known even when its task has ended: its result is on the way, and starting it again could run it twice.
         self.in_flight.retain(|work, in_flight| {
             let is_owed = owed.binary_search(work).is_ok();
@@ -144,7 +144,7 @@ impl Desk {
         // What is to stop and was never begun, or was lost, has nobody else to say so.
         for work in to_stop {
             if !self.in_flight.contains_key(&work)
-                && let Some(in_flight) = self.end(engine, &work)
+                && let Some(in_flight) = self.end_work(engine, &work)
             {
                 self.in_flight.insert(work, in_flight);
             }
@@ -153,7 +153,7 @@ impl Desk {
             let is_left = self.is_closing && matches!(work, OwedWork::Compact { .. });
             if !is_left
                 && !self.in_flight.contains_key(&work)
-                && let Some(in_flight) = self.start(engine, &work)
+                && let Some(in_flight) = self.start_work(engine, &work)
             {
                 if let OwedWork::Call { call, start } = &work {
                     self.known.insert((*call, *start));
@@ -165,7 +165,7 @@ impl Desk {
     }
 
     /// Says of a piece of work that nobody has in hand that it was stopped.
-    fn end(&self, engine: &Engine, work: &OwedWork) -> Option<InFlight> {
+    fn end_work(&self, engine: &Engine, work: &OwedWork) -> Option<InFlight> {
         let state = engine.state();
         let command = match work {
             OwedWork::Turn { run, epoch } => {
@@ -190,11 +190,11 @@ impl Desk {
             OwedWork::Fire { .. } => return None,
         };
         let results = self.results.clone();
-        let task = tokio::spawn(async move { results.tell(command).await });
+        let task = tokio::spawn(async move { results.post_command(command).await });
         Some(InFlight { cancel: CancellationToken::new(), task, is_elsewhere: false })
     }
 
-    fn start(&self, engine: &Engine, work: &OwedWork) -> Option<InFlight> {
+    fn start_work(&self, engine: &Engine, work: &OwedWork) -> Option<InFlight> {
         let cancel = CancellationToken::new();
         if self.is_closing {
             cancel.cancel();
@@ -203,11 +203,11 @@ impl Desk {
         let state = engine.state();
         let (contents, results, meters) = (self.contents.clone(), self.results.clone(), Arc::clone(&self.meters));
         let host_of = |session: &session::Session, run: Option<RunId>| match session.hosted_state() {
-            Some(_) => self.host.guest(session.id()),
-            None => match self.host.wing(session.id(), run) {
-                Wing::Here => Some(Arc::clone(&self.host)),
-                Wing::Other(host) => Some(host),
-                Wing::NotYet => None,
+            Some(_) => self.environment.hosted_environment(session.id()),
+            None => match self.environment.environment_for(session.id(), run) {
+                EnvironmentFor::Here => Some(Arc::clone(&self.environment)),
+                EnvironmentFor::Other(host) => Some(host),
+                EnvironmentFor::NotYet => None,
             },
         };
         let token = cancel.clone();
@@ -223,11 +223,11 @@ impl Desk {
                     cwd: session.cwd().to_owned(),
                     folder: session.folder().to_owned(),
                     settings: run.effective_settings(session.settings()),
-                    pieces: conversation::outline(session),
+                    pieces: conversation::session_outline(session),
                     cap: run.token_cap(),
                     merge: self.merge,
-                    budget: if session.unattended().is_some() { Budget::Counted } else { Budget::Unlimited },
-                    time: Stopwatch::start(run.asked_at()),
+                    budget: if session.unattended().is_some() { BudgetMode::Counted } else { BudgetMode::Unlimited },
+                    time: Stopwatch::start_at(run.asked_at()),
                     meters: Arc::clone(&meters),
                 };
                 let broke = Command::Run(run::Command::Answered {
@@ -235,8 +235,8 @@ impl Desk {
                     epoch: *epoch,
                     answer: Box::new(broken_answer(session.settings())),
                 });
-                tokio::spawn(ends((results.clone(), meters), broke, async move {
-                    work.work(&*host, &contents, &results, token).await
+                tokio::spawn(run_and_report((results.clone(), meters), broke, async move {
+                    work.run_turn(&*host, &contents, &results, token).await
                 }))
             }
             OwedWork::Call { call, .. } => {
@@ -259,36 +259,36 @@ impl Desk {
                     line: call.peer_line(),
                     patience: session.settings().peer_timeout,
                     is_asking: call.is_asking(),
-                    asked: self.asked.clone(),
+                    questions: self.questions.clone(),
                 };
                 let broke = Command::Call(call::Command::Ended { call: call.id(), progress: CallProgress::Broke });
-                tokio::spawn(ends((results.clone(), meters), broke, async move {
-                    work.work(&*host, &contents, &results, token).await
+                tokio::spawn(run_and_report((results.clone(), meters), broke, async move {
+                    work.run_call(&*host, &contents, &results, token).await
                 }))
             }
             OwedWork::Compact { session, epoch } => {
                 let session = state.session(session)?;
                 let host = host_of(session, None)?;
-                let work = CompactWork::of(session, *epoch, state.last_fact_at(), Arc::clone(&meters))?;
+                let work = CompactWork::for_session(session, *epoch, state.last_fact_at(), Arc::clone(&meters))?;
                 let outcome = CompactionOutcome::Failed { message: "the summary broke off".into() };
                 let broke =
                     Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });
-                tokio::spawn(ends((results.clone(), meters), broke, async move {
-                    work.work(&*host, &contents, token).await
+                tokio::spawn(run_and_report((results.clone(), meters), broke, async move {
+                    work.run_compaction(&*host, &contents, token).await
                 }))
             }
             OwedWork::Fire { firing, step } => {
                 let (job, open) = state.schedule().firing(firing)?;
-                let fired = Fired { job: job.clone(), firing: open.clone(), step: *step };
-                let broke = Command::Schedule(fired.failed("internal error: seeing to it broke off"));
-                let host = Arc::clone(&self.host);
+                let fired = DueFiring { job: job.clone(), firing: open.clone(), step: *step };
+                let broke = Command::Schedule(fired.failed_command("internal error: seeing to it broke off"));
+                let host = Arc::clone(&self.environment);
                 tokio::spawn(async move {
-                    let work = async move { Command::Schedule(host.fire(&fired).await) };
+                    let work = async move { Command::Schedule(host.fire_job(&fired).await) };
                     tokio::select! {
                         biased;
                         // The next process sees to it, or nobody has to any more.
                         () = token.cancelled() => {}
-                        () = ends((results, meters), broke, work) => {}
+                        () = run_and_report((results, meters), broke, work) => {}
                     }
                 })
             }
@@ -298,13 +298,17 @@ impl Desk {
 }
 
 /// Runs a piece of work to its command. A panic ends in a command too.
-async fn ends((results, meters): (Source, Arc<Meters>), broke: Command, work: impl Future<Output = Command>) {
+async fn run_and_report(
+    (results, meters): (CommandSource, Arc<RuntimeMetrics>),
+    broke: Command,
+    work: impl Future<Output = Command>,
+) {
     let command = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
         meters.panics.add(1);
         error!("a task panicked");
         broke
     });
-    results.tell(command).await;
+    results.post_command(command).await;
 }
 
 fn broken_answer(settings: &session::Settings) -> ModelAnswer {

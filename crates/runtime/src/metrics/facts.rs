@@ -10,7 +10,7 @@ use countersign_core::{
     run::{self, RunOutcome},
 };
 
-use super::Meters;
+use super::RuntimeMetrics;
 
 /// The kinds of [`Meters::gates_opened`].
 pub const GATE_KINDS: [&str; 6] = ["approval", "question", "plan", "execution", "pairing", "budget"];
@@ -26,14 +26,14 @@ pub const ENDS: [&str; 10] =
 /// How models answered.
 pub const STOPS: [&str; 5] = ["stop", "length", "tool_use", "error", "aborted"];
 
-impl Meters {
+impl RuntimeMetrics {
     /// Counts a fact that is durable; `state` is that behind it.
-    pub(crate) fn count(&self, recorded: &RecordedFact, state: &State) {
+    pub(crate) fn count_event(&self, recorded: &RecordedFact, state: &State) {
         self.events.add(1);
         match &recorded.fact.event {
-            Event::Gate(event) => self.gate(event, recorded, state),
-            Event::Run(event) => self.run(event),
-            Event::Call(event) => self.call(event),
+            Event::Gate(event) => self.count_gate_event(event, recorded, state),
+            Event::Run(event) => self.count_run_event(event),
+            Event::Call(event) => self.count_call_event(event),
             Event::Booted
             | Event::Session(_)
             | Event::Peer(_)
@@ -45,7 +45,7 @@ impl Meters {
         }
     }
 
-    fn gate(&self, event: &gate::Event, recorded: &RecordedFact, state: &State) {
+    fn count_gate_event(&self, event: &gate::Event, recorded: &RecordedFact, state: &State) {
         match event {
             gate::Event::Opened { kind, .. } => self.gates_opened[gate_kind(*kind)].add(1),
             gate::Event::Resolved { gate, resolution, .. } => {
@@ -53,7 +53,7 @@ impl Meters {
                 self.gates_resolved[verdict].add(1);
                 if is_answer && let Some(gate) = state.gate(*gate) {
                     let waited = recorded.meta.at.0.saturating_sub(gate.opened_at().0);
-                    self.answers.took(Duration::from_millis(waited));
+                    self.answers.record_duration(Duration::from_millis(waited));
                 }
             }
             gate::Event::Voted { .. }
@@ -65,7 +65,7 @@ impl Meters {
         }
     }
 
-    fn run(&self, event: &run::Event) {
+    fn count_run_event(&self, event: &run::Event) {
         match event {
             run::Event::Started { .. } => self.runs_started.add(1),
             run::Event::ModelRequested { .. } => self.model_requests.add(1),
@@ -75,7 +75,7 @@ impl Meters {
         }
     }
 
-    fn call(&self, event: &call::Event) {
+    fn count_call_event(&self, event: &call::Event) {
         match event {
             call::Event::Proposed { call, executor, .. } => {
                 self.open_calls.lock().insert(*call, of_executor(executor));

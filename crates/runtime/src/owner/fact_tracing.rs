@@ -8,7 +8,7 @@ use countersign_core::{
 use tracing::{debug, info};
 
 /// Tells of a fact that is durable, if it is one that people look for.
-pub(super) fn tell(recorded: &RecordedFact) {
+pub(super) fn trace_fact(recorded: &RecordedFact) {
     let lsn = recorded.meta.lsn.0;
     match &recorded.fact.event {
         Event::Gate(gate::Event::Opened { gate, kind, call, run, .. }) => {

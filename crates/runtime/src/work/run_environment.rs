@@ -20,11 +20,11 @@ use super::{
     silent_retries::SilentRetries,
     summary::{NoSummaries, SummaryPrompts},
 };
-use crate::peers::Peers;
+use crate::peers::PeerRegistry;
 
 /// A model that can be asked.
 #[derive(Clone)]
-pub struct Chosen {
+pub struct ResolvedModel {
     /// What the catalogue says of it.
     pub entry: Arc<Entry>,
     /// The key, where its provider wants one.
@@ -34,7 +34,7 @@ pub struct Chosen {
 }
 
 /// What the engine needs to know of a model. Prices are rounded up; what it reads is priced at its dearest.
-pub fn reference(entry: &Entry) -> ModelRef {
+pub fn model_ref(entry: &Entry) -> ModelRef {
     let micros = |dollars: f64| (dollars * 1_000_000.0).ceil() as u64;
     let cost = &entry.cost;
     let price = ModelPrice { input: micros(cost.input.max(cost.cache_write)), output: micros(cost.output) };
@@ -49,7 +49,7 @@ pub fn reference(entry: &Entry) -> ModelRef {
 
 /// What is asked of a model about a conversation before a part of it is summed up.
 #[derive(Clone, Debug)]
-pub struct Memories {
+pub struct MemoryRequest {
     /// The system prompt.
     pub system: String,
     /// The request.
@@ -58,7 +58,7 @@ pub struct Memories {
 
 /// How far a request to a service got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum ServiceOutcome {
     /// The service did it. Its answer, as JSON text.
     Done(String),
     /// The service answered that it did not. What the agent is told.
@@ -70,18 +70,18 @@ pub enum Served {
 }
 
 /// Who works for a session of this process.
-pub enum Wing {
+pub enum EnvironmentFor {
     /// Whoever is asked.
     Here,
     /// This host: the session has its own way of working.
-    Other(Arc<dyn Host>),
+    Other(Arc<dyn RunEnvironment>),
     /// Somebody who is not there yet. Until then nothing of the session is begun.
     NotYet,
 }
 
 /// A firing of a job that somebody has to see to.
 #[derive(Clone, Debug)]
-pub struct Fired {
+pub struct DueFiring {
     /// The job, as it is now.
     pub job: Job,
     /// The firing.
@@ -90,14 +90,14 @@ pub struct Fired {
     pub step: FiringStep,
 }
 
-impl Fired {
+impl DueFiring {
     /// Which firing it is.
     pub fn id(&self) -> FiringId {
         FiringId { job: self.job.id().clone(), number: self.firing.number }
     }
 
     /// The command that ends it badly, and says why.
-    pub fn failed(&self, why: impl Into<String>) -> schedule::Command {
+    pub fn failed_command(&self, why: impl Into<String>) -> schedule::Command {
         let outcome = FiringOutcome { error: Some(why.into()), summary: None };
         let ending = FiringResult { status: FiringStatus::Failed, reported: false, outcome };
         schedule::Command::End { firing: self.id(), ending }
@@ -105,31 +105,31 @@ impl Fired {
 }
 
 /// Models, tools and texts for the sessions of one owner. Nothing here may wait: it is asked on the owner's own path to work.
-pub trait Host: Send + Sync + 'static {
+pub trait RunEnvironment: Send + Sync + 'static {
     /// What works for a session whose host brought its own: its models, its tools, its folders. None while it is away, and
     /// then nothing of the session is begun.
-    fn guest(&self, _session: &SessionId) -> Option<Arc<dyn Host>> {
+    fn hosted_environment(&self, _session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
         None
     }
 
     /// Who works for a session that no host brought, in this run if one works.
-    fn wing(&self, _session: &SessionId, _run: Option<RunId>) -> Wing {
-        Wing::Here
+    fn environment_for(&self, _session: &SessionId, _run: Option<RunId>) -> EnvironmentFor {
+        EnvironmentFor::Here
     }
 
     /// Finds a model, with its key.
     ///
     /// # Errors
     /// Why it cannot be asked, for people.
-    fn model(&self, model: &ModelRef) -> Result<Chosen, String>;
+    fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String>;
 
     /// The models that people may choose for a session, the best first. `model` may be among them.
-    fn models(&self, _session: &SessionId, _model: &ModelRef) -> Vec<ModelRef> {
+    fn usable_models(&self, _session: &SessionId, _model: &ModelRef) -> Vec<ModelRef> {
         Vec::new()
     }
 
     /// The tools that runs of a session have.
-    fn tools(&self, session: &SessionId) -> Arc<ToolRegistry>;
+    fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry>;
 
     /// What the model is told of a call of a tool that the session does not have.
     fn no_tool(&self, _session: &SessionId, name: &str) -> String {
@@ -145,36 +145,40 @@ pub trait Host: Send + Sync + 'static {
     fn system_prompt(&self, session: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String;
 
     /// Asks a service for what an agent requested, with credentials that only the gateway holds.
-    fn serve<'a>(&'a self, content: &'a CallDetails, _cancel: CancellationToken) -> BoxFuture<'a, Served> {
-        Box::pin(async move { Served::NotBegun(format!("Unknown tool: {}", content.tool)) })
+    fn call_service<'a>(
+        &'a self,
+        content: &'a CallDetails,
+        _cancel: CancellationToken,
+    ) -> BoxFuture<'a, ServiceOutcome> {
+        Box::pin(async move { ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool)) })
     }
 
     /// Sees to a firing of a job: what its message is, or that people are told of it. What it comes to is said to the owner
     /// until it is recorded. Asked again by another process, if this one ends before.
-    fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
-        Box::pin(async move { fired.failed("nothing is planned here") })
+    fn fire_job<'a>(&'a self, fired: &'a DueFiring) -> BoxFuture<'a, schedule::Command> {
+        Box::pin(async move { fired.failed_command("nothing is planned here") })
     }
 
     /// The peers that do calls of its sessions.
-    fn peers(&self) -> Peers {
-        Peers::default()
+    fn peer_registry(&self) -> PeerRegistry {
+        PeerRegistry::default()
     }
 
     /// Where tools of a session work.
-    fn context(&self, session: &SessionId, cwd: &str) -> ToolContext;
+    fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext;
 
     /// A picture that lies beside the log, as base64: `reference` stands for it in a message. None if it is not there any more.
-    fn picture<'a>(&'a self, _reference: &'a str) -> BoxFuture<'a, Option<String>> {
+    fn load_picture<'a>(&'a self, _reference: &'a str) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
 
     /// Returns how long a provider may send nothing of an answer before it counts as gone.
-    fn silence(&self) -> Duration {
+    fn silence_timeout(&self) -> Duration {
         Duration::from_secs(120)
     }
 
     /// Returns whether a request of a run is sent again after `failure`, silently or visibly. Another one ends the run.
-    fn repeats(&self, failure: &Failure) -> bool {
+    fn may_retry(&self, failure: &Failure) -> bool {
         failure.kind.is_retryable()
     }
 
@@ -197,12 +201,12 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// The request for what should be remembered of messages that a compaction takes out; `None` where nothing is.
-    fn memories(&self, _history: &[StoredMessage], _turn: &[StoredMessage]) -> Option<Memories> {
+    fn memory_request(&self, _history: &[StoredMessage], _turn: &[StoredMessage]) -> Option<MemoryRequest> {
         None
     }
 
     /// Keeps what the model wrote for [`Host::memories`]. Asked once more for the same entry, it is there already.
-    fn remember<'a>(&'a self, _first_kept: &'a EntryId, _text: String) -> BoxFuture<'a, ()> {
+    fn save_memories<'a>(&'a self, _first_kept: &'a EntryId, _text: String) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 }

@@ -11,37 +11,37 @@ use countersign_tools::{CallFailure, CallRoute, ToolRegistry, leads_to, strip_in
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::Host;
+use super::RunEnvironment;
 
 /// What a call is told whose look was stopped.
 const NOT_LOOKED_AT: &str = "Not run: it was stopped before what it would run from disk was looked at.";
 
 /// Where the calls of a session begin.
-pub(super) struct Place<'a> {
+pub(super) struct CallLocation<'a> {
     pub(super) session: &'a SessionId,
     pub(super) cwd: &'a str,
     /// Where the session's shell is.
     pub(super) folder: &'a str,
 }
 
-impl Place<'_> {
+impl CallLocation<'_> {
     /// Looks at what calls would run from disk. A disk may never answer: whoever stops the run stops the look as well, and what was
     /// not looked at is not run.
-    pub(super) async fn pin(
+    pub(super) async fn pin_calls(
         &self,
-        host: &dyn Host,
+        host: &dyn RunEnvironment,
         registry: &ToolRegistry,
-        wanted: &mut [ResolvedCall],
+        calls: &mut [ResolvedCall],
         cancel: &CancellationToken,
     ) {
         // A run that is being stopped runs nothing of it either way.
         let is_stopping = cancel.is_cancelled();
         let here = |call: &&mut ResolvedCall| call.executor == Executor::Builtin && call.problem.is_none();
         let mut cx = None;
-        for call in wanted.iter_mut().filter(here) {
+        for call in calls.iter_mut().filter(here) {
             let Some(tool) = registry.get(&call.tool) else { continue };
             let cx = cx.get_or_insert_with(|| {
-                let mut cx = host.context(self.session, self.cwd);
+                let mut cx = host.tool_context(self.session, self.cwd);
                 cx.pinned = Some(self.folder.into());
                 cx
             });
@@ -64,7 +64,7 @@ impl Place<'_> {
 }
 
 /// Reads raw arguments. Nothing at all counts as no arguments.
-pub(super) fn object(raw: &str) -> Result<Map<String, Value>, String> {
+pub(super) fn parse_arguments(raw: &str) -> Result<Map<String, Value>, String> {
     if raw.trim().is_empty() {
         return Ok(Map::new());
     }
@@ -76,11 +76,15 @@ pub(super) fn object(raw: &str) -> Result<Map<String, Value>, String> {
 }
 
 /// Looks a wanted call up and checks what it brings.
-pub(super) fn want(call: &Part, registry: &ToolRegistry, no_tool: impl Fn(&str) -> String) -> Option<ResolvedCall> {
+pub(super) fn resolve_call(
+    call: &Part,
+    registry: &ToolRegistry,
+    no_tool: impl Fn(&str) -> String,
+) -> Option<ResolvedCall> {
     let Part::ToolCall { id, name, arguments, .. } = call else { return None };
     let tool = registry.get(name);
     let spec = tool.map(|tool| tool.spec());
-    let (arguments, problem) = match object(arguments) {
+    let (arguments, problem) = match parse_arguments(arguments) {
         Ok(arguments) => (arguments, None),
         Err(problem) => (Map::new(), Some(format!("Invalid arguments for tool {name}: {problem}"))),
     };
