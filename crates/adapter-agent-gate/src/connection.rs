@@ -14,7 +14,7 @@ use countersign_core::{
     id::{CallId, GateId},
     session::counted_number,
 };
-use countersign_http::listen::{Place, pulse::Pulse};
+use countersign_http::listen::{ConnectionPermit, keep_alive::KeepAlive};
 use countersign_policy_admin::service_tools::Asked;
 use countersign_protocol::agent_gate::{self as wire, AgentGateRequest, JsonRpcError, close, code};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerReply};
@@ -43,13 +43,13 @@ const GATHER: Duration = Duration::from_millis(50);
 /// How many requests of one connection may be open.
 const OPEN: usize = 4096;
 
-pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr, place: &Place) {
+pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr, place: &ConnectionPermit) {
     let shown = tokio::select! {
         shown = authenticate(door, &mut socket, from) => shown,
-        () = place.lost() => Err(ConnectionEnd::Close(close::RESTART, "too many connections")),
+        () = place.wait_revoked() => Err(ConnectionEnd::Close(close::RESTART, "too many connections")),
     };
     let end = match shown {
-        Ok(_) if !place.keep() => ConnectionEnd::Close(close::RESTART, "too many connections"),
+        Ok(_) if !place.mark_authenticated() => ConnectionEnd::Close(close::RESTART, "too many connections"),
         Ok(agent) => {
             let (knock, knocks) = mpsc::unbounded_channel();
             match door.roster.enter(&agent.known.id, knock).await {
@@ -158,7 +158,7 @@ impl<'a> Connection<'a> {
 
     async fn work(&mut self) -> ConnectionEnd {
         let mut closing = self.door.closing.subscribe();
-        let mut pulse = Pulse::every(Duration::from_secs(20));
+        let mut pulse = KeepAlive::with_period(Duration::from_secs(20));
         let mut last_heard = Instant::now();
         loop {
             let done = tokio::select! {
@@ -175,7 +175,7 @@ impl<'a> Connection<'a> {
                     }
                     Some(Knock::Replaced) | None => return ConnectionEnd::Gone,
                 },
-                is_alive = pulse.asks() => {
+                is_alive = pulse.next_probe() => {
                     if !is_alive {
                         return ConnectionEnd::Gone;
                     }
@@ -195,7 +195,7 @@ impl<'a> Connection<'a> {
                     _ => self.ended(&id, outcome).await,
                 },
                 message = self.socket.recv() => {
-                    pulse.beats();
+                    pulse.note_activity();
                     last_heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
@@ -263,7 +263,7 @@ impl<'a> Connection<'a> {
             Ok(AgentGateRequest::ToolRequest { tool, args, key }) => {
                 let id: Arc<str> = incoming.id.into();
                 let now = self.door.clock.now();
-                if !self.agent.window.lock().take(now) {
+                if !self.agent.window.lock().try_count(now) {
                     return self.fault(&id, &JsonRpcError::new(code::LIMITED, "Rate limit exceeded")).await;
                 }
                 if self.open >= OPEN {

@@ -43,14 +43,14 @@ pub(super) async fn authenticate(
                     // Whoever shows the right token is never limited: a bad client behind the same address must not
                     // keep a good one out. A token has too much in it to be found by trying.
                     Some(known) => {
-                        door.failed.lock().succeeded(from);
+                        door.failed.lock().record_success(from);
                         return Ok(Shown { known, id: incoming.id });
                     }
                     None if door.failed.lock().is_limited(from, now) => {
                         refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
                     }
                     None => {
-                        door.failed.lock().failed(from, now);
+                        door.failed.lock().record_failure(from, now);
                         refuse(&incoming.id, code::UNAUTHENTICATED, "Invalid token")
                     }
                 },

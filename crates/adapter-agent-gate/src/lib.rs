@@ -22,8 +22,8 @@ use countersign_core::{
     session::{self, SessionSetting, Settings as SessionSettings},
 };
 use countersign_http::{
-    limits::{FailedAuth, Window},
-    listen::Place,
+    limits::{FailedAuth, SlidingWindow},
+    listen::ConnectionPermit,
 };
 use countersign_policy_admin::service_tools::Tools;
 use countersign_runtime::{Clock, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
@@ -79,7 +79,7 @@ struct Known {
     token: [u8; 32],
     principal: PrincipalId,
     session: SessionId,
-    window: parking_lot::Mutex<Window>,
+    window: parking_lot::Mutex<SlidingWindow>,
 }
 
 /// The door. One serves all agents of a gateway.
@@ -142,7 +142,7 @@ impl Door {
                 token: digest(agent.token.expose_secret()),
                 id: agent.id,
                 session,
-                window: parking_lot::Mutex::new(Window::new(settings.limits.per_minute)),
+                window: parking_lot::Mutex::new(SlidingWindow::new(settings.limits.per_minute)),
             }));
         }
         let closing = tokio::sync::watch::Sender::new(false);
@@ -168,7 +168,7 @@ impl Door {
     }
 
     /// Serves one connection to its end.
-    pub async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr, place: Arc<Place>) {
+    pub async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr, place: Arc<ConnectionPermit>) {
         connection::serve(self, socket, from, &place).await;
     }
 

@@ -31,7 +31,7 @@ use self::conversation::Conversation;
 pub use self::setup::{Plain, Setup, SetupError};
 use super::Presence;
 use countersign_adapter_omp::{FromClients, OpenDoor, Output, StartError};
-use countersign_http::listen::{Hosts, Port};
+use countersign_http::listen::{AllowedHosts, BoundPort};
 
 /// How many connections there are at most.
 const CONNECTIONS: usize = 512;
@@ -67,7 +67,7 @@ pub type Opener = Box<dyn Fn(Which, Output) -> BoxFuture<'static, Result<OpenDoo
 
 /// The bridge, with its port bound.
 pub struct Bridge {
-    port: Port,
+    port: BoundPort,
     house: Arc<House>,
 }
 
@@ -75,7 +75,7 @@ pub struct Bridge {
 struct House {
     setup: Setup,
     is_tls: bool,
-    hosts: Hosts,
+    hosts: AllowedHosts,
     /// Where clients find it.
     address: String,
     /// The first is the one that clients mean who name none.
@@ -96,9 +96,9 @@ impl Bridge {
     /// What keeps it from that, for a person.
     pub async fn open(setup: Setup, open: Opener) -> Result<Self, BridgeStartError> {
         let unbound = |source| BridgeStartError::Bind { address: setup.address, source };
-        let port = Port::bind(setup.address, setup.tls.clone()).map_err(unbound)?;
-        let address = format!("{}://{}", port.scheme(), port.address().map_err(unbound)?);
-        let (hosts, is_tls) = (Hosts::new(setup.address.ip(), []), setup.tls.is_some());
+        let port = BoundPort::bind(setup.address, setup.tls.clone()).map_err(unbound)?;
+        let address = format!("{}://{}", port.scheme(), port.local_address().map_err(unbound)?);
+        let (hosts, is_tls) = (AllowedHosts::new(setup.address.ip(), []), setup.tls.is_some());
         let house = Arc::new(House {
             setup,
             is_tls,

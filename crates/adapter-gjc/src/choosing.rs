@@ -7,7 +7,7 @@ use countersign_protocol::{
     gjc::{GjcCommand, state::DefaultModel},
     omp::{OmpRequestId, OmpResponse},
 };
-use countersign_runtime::models::Level;
+use countersign_runtime::models::ThinkingLevel;
 
 /// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that
 /// waits for its end.
@@ -25,7 +25,7 @@ pub(super) async fn set_default(door: &mut Door, id: Option<OmpRequestId>, wante
     }
     let folder = &door.shelf.common.folder;
     let model = format!("{provider}/{model_id}");
-    let level = thinking_level.as_deref().and_then(Level::parse);
+    let level = thinking_level.as_deref().and_then(ThinkingLevel::parse);
     let kept = persist(folder, Change::Model(&model))
         .and_then(|()| level.map_or(Ok(()), |level| persist(folder, Change::ThinkingLevel(level))));
     if let Err(error) = kept {
@@ -44,6 +44,6 @@ pub(super) fn level(door: &Door, level: String) -> String {
             let settings = Settings::load(&door.shelf.common.folder, &door.shelf.cwd).unwrap_or_default();
             settings.thinking_level.as_str().to_owned()
         }
-        other => Level::parse(other).map_or_else(|| other.to_owned(), |level| level.as_str().to_owned()),
+        other => ThinkingLevel::parse(other).map_or_else(|| other.to_owned(), |level| level.as_str().to_owned()),
     }
 }

@@ -31,7 +31,7 @@ pub use self::place::SocketError;
 use self::{past::Past, place::Owned};
 use super::{Presence, window::Window};
 use countersign_adapter_omp::{FromClients, OpenDoor, StartError};
-use countersign_http::listen::{peer::Local, seldom::Seldom};
+use countersign_http::listen::{log_throttle::LogThrottle, peer::LocalPeer};
 
 /// How many events are kept for a client that comes back.
 const EVENTS: usize = 10_000;
@@ -155,12 +155,12 @@ impl Said {
 async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sender<FromClients>, open: TaskTracker) {
     // Ends the line of whoever is connected, and says when it has ended.
     let mut current: Option<(DropGuard, JoinHandle<()>)> = None;
-    let mut failing = Seldom::default();
+    let mut failing = LogThrottle::default();
     for number in 1.. {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                if let Some(before) = failing.now() {
+                if let Some(before) = failing.try_log() {
                     tracing::warn!(%error, before, "a connection to the socket could not be taken");
                 }
                 tokio::time::sleep(RECOVERY).await;
@@ -207,6 +207,6 @@ async fn arrive(number: u64, said: &Said, lines: &mpsc::Sender<FromClients>) -> 
 /// Whether somebody is the socket's own user, or root, and none of the commands that the agent runs: these could answer for
 /// the host.
 async fn may_enter(stream: &UnixStream, us: u32) -> bool {
-    let (Ok(peer), Ok(local)) = (stream.peer_cred(), Local::of(stream)) else { return false };
+    let (Ok(peer), Ok(local)) = (stream.peer_cred(), LocalPeer::from_stream(stream)) else { return false };
     (peer.uid() == us || peer.uid() == 0) && local.may_decide().await
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use countersign_http::listen::{self, Guest, pulse::Pulse};
+use countersign_http::listen::{self, ConnectionInfo, keep_alive::KeepAlive};
 use countersign_protocol::{
     RawJson,
     gsv::{
@@ -62,16 +62,16 @@ type Work = BoxFuture<'static, (Utf8Bytes, Held)>;
 
 /// Serves a peer. What it costs while nothing happens is little: what is needed for a moment only is not part of this future,
 /// and the socket is where it does not count once for each that hands it on.
-pub(super) async fn serve(door: Arc<Door>, mut socket: Box<WebSocket>, guest: Guest, word: Option<String>) {
+pub(super) async fn serve(door: Arc<Door>, mut socket: Box<WebSocket>, guest: ConnectionInfo, word: Option<String>) {
     let shown = {
         let handshake = Box::pin(handshake(&door, &mut socket, (&guest, word)));
         tokio::select! {
             shown = handshake => shown,
-            () = guest.place.lost() => Err(End::close(close::RESTART, "too many connections")),
+            () = guest.place.wait_revoked() => Err(End::close(close::RESTART, "too many connections")),
         }
     };
     let end = match shown {
-        Ok(_) if !guest.place.keep() => End::close(close::RESTART, "too many connections"),
+        Ok(_) if !guest.place.mark_authenticated() => End::close(close::RESTART, "too many connections"),
         Ok((id, connect)) => return Box::new(Connection::new(&door, connect, socket, &guest)).run(id).await,
         Err(end) => end,
     };
@@ -98,7 +98,7 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
 }
 
 /// Whether somebody may come as this. What a node or a network says would be heard in its name; a client is looked at when it acts.
-async fn may_come(door: &Door, mode: PeerMode, (guest, word): (&Guest, Option<&str>)) -> bool {
+async fn may_come(door: &Door, mode: PeerMode, (guest, word): (&ConnectionInfo, Option<&str>)) -> bool {
     match mode {
         PeerMode::Client => true,
         // It lets nobody of its user look into it, but for root.
@@ -110,7 +110,7 @@ async fn may_come(door: &Door, mode: PeerMode, (guest, word): (&Guest, Option<&s
 /// What somebody connects as, who may.
 async fn admitted(
     door: &Door,
-    (guest, word): (&Guest, Option<&str>),
+    (guest, word): (&ConnectionInfo, Option<&str>),
     params: Option<&RawJson>,
 ) -> Result<ConnectingPeer, GsvError> {
     let read = || ConnectingPeer::from_params(params, |token| door.trusts(token, guest.from.ip()));
@@ -129,7 +129,7 @@ async fn admitted(
 async fn handshake(
     door: &Arc<Door>,
     socket: &mut WebSocket,
-    (guest, word): (&Guest, Option<String>),
+    (guest, word): (&ConnectionInfo, Option<String>),
 ) -> Result<(GsvRequestId, ConnectingPeer), End> {
     let from = guest.from.ip();
     let mut closing = door.closing.subscribe();
@@ -226,7 +226,7 @@ struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    fn new(door: &'a Arc<Door>, connect: ConnectingPeer, socket: Box<WebSocket>, guest: &Guest) -> Self {
+    fn new(door: &'a Arc<Door>, connect: ConnectingPeer, socket: Box<WebSocket>, guest: &ConnectionInfo) -> Self {
         let (outbox, posts) = outbox();
         let connect_mode = connect.mode();
         let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox.clone()));
@@ -290,7 +290,7 @@ impl<'a> Connection<'a> {
 
     async fn work(&mut self) -> End {
         let mut closing = self.door.closing.subscribe();
-        let mut pulse = Pulse::every(ALIVE);
+        let mut pulse = KeepAlive::with_period(ALIVE);
         loop {
             let done = tokio::select! {
                 () = closed(&mut closing) => return End::close(close::RESTART, "restarting"),
@@ -312,14 +312,14 @@ impl<'a> Connection<'a> {
                     }
                     None => return End::close(close::TRY_AGAIN, "too many events wait to be read"),
                 },
-                is_alive = pulse.asks() => {
+                is_alive = pulse.next_probe() => {
                     if !is_alive {
                         return End::Gone;
                     }
                     self.write(Message::Ping(axum::body::Bytes::new())).await
                 }
                 message = self.socket.recv() => {
-                    pulse.beats();
+                    pulse.note_activity();
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
                         Some(Ok(Message::Pong(payload))) => {

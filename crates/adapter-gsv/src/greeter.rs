@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_http::listen::peer::Local;
+use countersign_http::listen::peer::LocalPeer;
 use countersign_protocol::gsv::greeting;
 use parking_lot::Mutex;
 use tokio::{
@@ -90,7 +90,7 @@ async fn greet(listener: UnixListener, words: Words) {
 
 /// Gives a word to a node, and nothing to anybody else.
 async fn give(mut stream: UnixStream, words: &Words) -> io::Result<()> {
-    if !Local::of(&stream)?.comes_from_a_door().await {
+    if !LocalPeer::from_stream(&stream)?.comes_from_a_door().await {
         return Ok(());
     }
     let word = Uuid::new_v4().simple().to_string();

@@ -21,7 +21,7 @@ use countersign_protocol::gsv::{
 use countersign_runtime::{
     DueFiring, EnvironmentFor, MemoryRequest, PeerRegistry, ResolvedModel, RunEnvironment, SilentRetries,
     SummaryPrompts,
-    models::{Failure, FailureKind},
+    models::{FailureKind, ModelFailure},
     tools::{ToolContext, ToolRegistry},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -141,7 +141,7 @@ impl RunEnvironment for OfSession {
     }
 
     // Clients end a run with the error of an empty answer, and `timeouts.llmMs` says when they are told of silence.
-    fn may_retry(&self, failure: &Failure) -> bool {
+    fn may_retry(&self, failure: &ModelFailure) -> bool {
         failure.kind.is_retryable() && !matches!(failure.kind, FailureKind::Empty | FailureKind::Silence)
     }
 

@@ -36,7 +36,7 @@ use axum::extract::ws::WebSocket;
 use countersign_config::Config;
 use countersign_conversations::chats::{Chats, Workrooms};
 use countersign_core::{engine::Command, id::Lsn};
-use countersign_http::{limits::FailedAuth, listen::Guest};
+use countersign_http::{limits::FailedAuth, listen::ConnectionInfo};
 use countersign_protocol::gsv::{chat::ChatEventState, message::GsvMessage};
 use countersign_runtime::{Clock, InboxLane, OwnerHandle};
 use countersign_telegram::{Ear, Reporter, Telegram};
@@ -175,9 +175,9 @@ impl Door {
         let mut wrong = self.wrong.lock();
         // Where no token is asked for nobody is known by it.
         match (is_trusted, shown) {
-            (true, Some(_)) if self.settings.token().is_some() => wrong.succeeded(from),
+            (true, Some(_)) if self.settings.token().is_some() => wrong.record_success(from),
             (true, _) => {}
-            (false, _) => wrong.failed(from, self.context.clock.now()),
+            (false, _) => wrong.record_failure(from, self.context.clock.now()),
         }
         is_trusted
     }
@@ -188,7 +188,12 @@ impl Door {
     }
 
     /// Serves one connection to its end. `word` is what it showed that a node of this machine is given.
-    pub fn serve(self: Arc<Self>, socket: WebSocket, guest: Guest, word: Option<String>) -> impl Future<Output = ()> {
+    pub fn serve(
+        self: Arc<Self>,
+        socket: WebSocket,
+        guest: ConnectionInfo,
+        word: Option<String>,
+    ) -> impl Future<Output = ()> {
         connection::serve(self, Box::new(socket), guest, word)
     }
 

@@ -38,13 +38,13 @@ pub(super) struct Peer {
     /// What it said of itself.
     pub(super) connect: ConnectingPeer,
     /// Who sits at the other end.
-    pub(super) end: listen::peer::Peer,
+    pub(super) end: listen::peer::TcpPeer,
     keys: Mutex<RawKeys>,
     outbox: Outbox,
 }
 
 impl Peer {
-    pub(super) fn new(number: u64, connect: ConnectingPeer, end: listen::peer::Peer, outbox: Outbox) -> Self {
+    pub(super) fn new(number: u64, connect: ConnectingPeer, end: listen::peer::TcpPeer, outbox: Outbox) -> Self {
         Self { number, connect, end, keys: Mutex::default(), outbox }
     }
 

@@ -12,7 +12,7 @@ use axum::{
 use countersign_conversations::chats::ChatError;
 use countersign_http::{
     reply,
-    web::{Body, Routes},
+    web::{BodyFields, GuardedRoutes},
 };
 use serde_json::{Value, json};
 
@@ -56,13 +56,13 @@ const TABLE: &[Row] = &[
 ];
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    let mut routes = Routes::new(&door.context.auth);
+    let mut routes = GuardedRoutes::new(&door.context.auth);
     for (path, _) in TABLE {
-        routes = routes.at("GET", path, absent);
+        routes = routes.add_route("GET", path, absent);
     }
     routes
-        .at("POST", "/api/updates/check", absent)
-        .at("POST", "/api/session/anchor-scene", scene)
+        .add_route("POST", "/api/updates/check", absent)
+        .add_route("POST", "/api/session/anchor-scene", scene)
         .with_state(Arc::clone(door))
 }
 
@@ -74,7 +74,7 @@ async fn absent(uri: Uri) -> Response {
 }
 
 /// How a client drew the calls of a turn. It draws them again from the messages, which have them.
-async fn scene(State(door): State<Arc<Door>>, body: Body) -> Result<Response, Rejection> {
+async fn scene(State(door): State<Arc<Door>>, body: BodyFields) -> Result<Response, Rejection> {
     let session = fields::session(&body)?;
     match door.context.chats.thinking(&session).await {
         Ok(_) | Err(ChatError::NotOurs) => Ok(reply::ok(&json!({ "ok": true, "persisted": false }))),

@@ -12,7 +12,7 @@ use countersign_conversations::chats::{ChatError, sayable};
 use countersign_core::{engine::EngineReply, id::SessionId, session::WhenBusy};
 use countersign_http::{
     reply,
-    web::{Body, Routes, sse},
+    web::{BodyFields, GuardedRoutes, sse},
 };
 use serde_json::json;
 
@@ -32,16 +32,16 @@ type Asked = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.context.auth)
-        .at("POST", "/api/chat/start", start)
-        .at("GET", "/api/chat/stream", stream)
-        .at("GET", "/api/chat/stream/status", status)
-        .at("GET", "/api/chat/cancel", cancel)
-        .at("POST", "/api/chat/steer", steer)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("POST", "/api/chat/start", start)
+        .add_route("GET", "/api/chat/stream", stream)
+        .add_route("GET", "/api/chat/stream/status", status)
+        .add_route("GET", "/api/chat/cancel", cancel)
+        .add_route("POST", "/api/chat/steer", steer)
         .with_state(Arc::clone(door))
 }
 
-async fn start(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn start(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let Some(session) = fields::text(&body, "session_id")?.map(SessionId::new) else {
         return Err(Rejection::bad("Missing required field(s): session_id"));
     };
@@ -97,7 +97,7 @@ async fn prompt(door: &Door, session: &SessionId, text: &str) -> Outcome {
 }
 
 /// Asks the model again what it was asked last, in the place of its answer.
-async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Outcome {
+async fn regenerate(door: &Door, session: &SessionId, body: &BodyFields) -> Outcome {
     let stale = |why: &str| {
         let told = json!({ "error": why, "code": "stale_regeneration_revision" });
         Ok(reply::json(StatusCode::CONFLICT, &told))
@@ -186,7 +186,7 @@ async fn stream(State(door): State<Arc<Door>>, asked: Asked, headers: HeaderMap)
         return problem(StatusCode::NOT_FOUND, "stream not found");
     };
     let cursor = cursor(&journal.id(), &asked, &headers);
-    sse::reply(journal.follow(cursor), "heartbeat")
+    sse::stream_reply(journal.follow(cursor), "heartbeat")
 }
 
 async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Response {
@@ -231,7 +231,7 @@ async fn cancel(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     }
 }
 
-async fn steer(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn steer(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let (session, text) = (fields::session(&body)?, fields::required(&body, "text")?);
     Ok(match door.context.chats.steer(&session, text, None).await? {
         Some(run) => reply::ok(&json!({ "accepted": true, "stream_id": stream_id(run) })),

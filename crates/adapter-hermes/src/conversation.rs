@@ -16,7 +16,7 @@ use countersign_core::{
 };
 use countersign_http::{
     reply,
-    web::{Body, Caller, Routes},
+    web::{BodyFields, GuardedRoutes, HttpCaller},
 };
 use countersign_runtime::InboxLane;
 use parking_lot::Mutex;
@@ -62,20 +62,20 @@ impl Summaries {
 }
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.context.auth)
-        .at("POST", "/api/session/undo", undo)
-        .at("POST", "/api/session/retry", retry)
-        .at("POST", "/api/session/truncate", truncate)
-        .at("POST", "/api/session/clear", clear)
-        .at("POST", "/api/session/branch", branch)
-        .at("POST", "/api/session/duplicate", duplicate)
-        .at("POST", "/api/session/compress/start", compress)
-        .at("GET", "/api/session/compress/status", compressed)
-        .at("POST", "/api/session/title/regenerate", name_again)
-        .at("POST", "/api/session/update", update)
-        .at("POST", "/api/session/pin", pin)
-        .at("POST", "/api/session/archive", archive)
-        .at("POST", "/api/session/delete", delete)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("POST", "/api/session/undo", undo)
+        .add_route("POST", "/api/session/retry", retry)
+        .add_route("POST", "/api/session/truncate", truncate)
+        .add_route("POST", "/api/session/clear", clear)
+        .add_route("POST", "/api/session/branch", branch)
+        .add_route("POST", "/api/session/duplicate", duplicate)
+        .add_route("POST", "/api/session/compress/start", compress)
+        .add_route("GET", "/api/session/compress/status", compressed)
+        .add_route("POST", "/api/session/title/regenerate", name_again)
+        .add_route("POST", "/api/session/update", update)
+        .add_route("POST", "/api/session/pin", pin)
+        .add_route("POST", "/api/session/archive", archive)
+        .add_route("POST", "/api/session/delete", delete)
         .with_state(Arc::clone(door))
 }
 
@@ -92,7 +92,7 @@ fn nothing_to(word: &str) -> Response {
     reply::ok(&json!({ "error": format!("Nothing to {word}: no message was sent in this conversation.") }))
 }
 
-async fn undo(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn undo(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     let Some(back) = door.context.chats.undo(&id).await? else {
         return Ok(nothing_to("undo"));
@@ -104,7 +104,7 @@ async fn undo(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     })))
 }
 
-async fn retry(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn retry(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     let Some(back) = door.context.chats.undo(&id).await? else {
         return Ok(nothing_to("retry"));
@@ -112,7 +112,7 @@ async fn retry(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     Ok(reply::ok(&json!({ "ok": true, "last_user_text": back.text, "removed_count": back.messages })))
 }
 
-async fn truncate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn truncate(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     let Some(keep) = fields::count(&body, "keep_count")? else {
         return Err(Rejection::bad("Missing required field(s): keep_count"));
@@ -124,13 +124,13 @@ async fn truncate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn clear(State(door): State<Arc<Door>>, Extension(caller): Extension<Caller>, body: Body) -> Outcome {
+async fn clear(State(door): State<Arc<Door>>, Extension(caller): Extension<HttpCaller>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     door.context.chats.clear(&id, &caller.principal).await?;
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn branch(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn branch(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     let keep = fields::count(&body, "keep_count")?;
     let name = fields::text(&body, "title")?;
@@ -150,7 +150,7 @@ async fn branch(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     Ok(reply::ok(&json!({ "session_id": copy.as_str(), "title": name, "parent_session_id": id.as_str() })))
 }
 
-async fn duplicate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn duplicate(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     let Some(source) = transcript::session(&door.context.handle, &id, Messages::Without).await else {
         return Err(Rejection::no_session());
@@ -160,7 +160,7 @@ async fn duplicate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     changed(&door, &copy, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn compress(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn compress(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     let topic = match fields::text(&body, "focus_topic")? {
         Some(topic) => Some(topic),
@@ -213,7 +213,7 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
     reply::ok(&told)
 }
 
-async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn name_again(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     match door.context.chats.rename_by_first(&id).await? {
         Some(name) => Ok(reply::ok(&json!({ "ok": true, "title": transcript::title(Some(&name)) }))),
@@ -221,7 +221,7 @@ async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     }
 }
 
-async fn update(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn update(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     let chats = &door.context.chats;
     // What is refused changes nothing, so the model is looked up before the folder is changed.
@@ -235,7 +235,7 @@ async fn update(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn pin(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn pin(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     fields::not_null(&body, "pinned")?;
     let pinned = fields::flag(&body, "pinned", true)?;
@@ -251,7 +251,7 @@ async fn pin(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     listed(&door, &id, |listing| listing.pinned = pinned).await
 }
 
-async fn archive(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn archive(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     fields::not_null(&body, "archived")?;
     let archived = fields::flag(&body, "archived", true)?;
@@ -263,7 +263,7 @@ async fn listed(door: &Door, id: &SessionId, change: impl FnOnce(&mut ListingFla
     changed(door, id, Messages::Without).await
 }
 
-async fn delete(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn delete(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     door.context.chats.list_as(&id, |listing| listing.deleted = true).await?;
     door.preferences.forget_draft(&id).await;

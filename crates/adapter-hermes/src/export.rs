@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::{engine::ResidencyScope, id::SessionId, message::StoredMessage, time::Millis};
-use countersign_http::{reply, web::Routes};
+use countersign_http::{reply, web::GuardedRoutes};
 use countersign_protocol::hermes;
 use countersign_runtime::InboxLane;
 use countersign_view::export::{Header, export_html};
@@ -32,9 +32,9 @@ type Params = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.context.auth)
-        .at("GET", "/api/session/export", export)
-        .at("GET", "/api/sessions/search", search)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("GET", "/api/session/export", export)
+        .add_route("GET", "/api/sessions/search", search)
         .with_state(Arc::clone(door))
 }
 
@@ -56,7 +56,7 @@ async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
             return Err(Rejection::bad(format!("format must be json or html, not {other}")));
         }
     };
-    let mut response = reply::plain(StatusCode::OK, kind, file);
+    let mut response = reply::with_content_type(StatusCode::OK, kind, file);
     let name: String = id.as_str().chars().map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' }).collect();
     if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"hermes-{name}.{ending}\"")) {
         response.headers_mut().insert(header::CONTENT_DISPOSITION, value);

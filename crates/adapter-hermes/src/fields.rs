@@ -8,7 +8,7 @@ use axum::{
 };
 use countersign_conversations::chats::{ChatError, Models};
 use countersign_core::{id::SessionId, session::ModelRef};
-use countersign_http::web::Body;
+use countersign_http::web::BodyFields;
 use serde_json::Value;
 
 use super::problem;
@@ -72,7 +72,7 @@ pub(super) fn session_in(asked: &BTreeMap<String, String>) -> Result<SessionId, 
 ///
 /// # Errors
 /// The reply for a body that names none.
-pub(super) fn session(body: &Body) -> Result<SessionId, Rejection> {
+pub(super) fn session(body: &BodyFields) -> Result<SessionId, Rejection> {
     required(body, "session_id").map(SessionId::new)
 }
 
@@ -80,7 +80,7 @@ pub(super) fn session(body: &Body) -> Result<SessionId, Rejection> {
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn text<'a>(body: &'a Body, name: &str) -> Result<Option<&'a str>, Rejection> {
+pub(super) fn text<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a str>, Rejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
@@ -92,7 +92,7 @@ pub(super) fn text<'a>(body: &'a Body, name: &str) -> Result<Option<&'a str>, Re
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn exact<'a>(body: &'a Body, name: &str) -> Result<Option<&'a str>, Rejection> {
+pub(super) fn exact<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a str>, Rejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -104,7 +104,7 @@ pub(super) fn exact<'a>(body: &'a Body, name: &str) -> Result<Option<&'a str>, R
 ///
 /// # Errors
 /// The reply where there is none, or another value.
-pub(super) fn required<'a>(body: &'a Body, name: &str) -> Result<&'a str, Rejection> {
+pub(super) fn required<'a>(body: &'a BodyFields, name: &str) -> Result<&'a str, Rejection> {
     text(body, name)?.ok_or_else(|| Rejection::bad(format!("{name} is required")))
 }
 
@@ -112,7 +112,7 @@ pub(super) fn required<'a>(body: &'a Body, name: &str) -> Result<&'a str, Reject
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn list<'a>(body: &'a Body, name: &str) -> Result<&'a [Value], Rejection> {
+pub(super) fn list<'a>(body: &'a BodyFields, name: &str) -> Result<&'a [Value], Rejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(list)) => Ok(list),
@@ -126,7 +126,7 @@ pub(super) fn list<'a>(body: &'a Body, name: &str) -> Result<&'a [Value], Reject
 ///
 /// # Errors
 /// The reply for a provider or a model that is not there, with those that are.
-pub(super) fn model(body: &Body, models: &Models) -> Result<Option<ModelRef>, Rejection> {
+pub(super) fn model(body: &BodyFields, models: &Models) -> Result<Option<ModelRef>, Rejection> {
     let (provider, id) = (text(body, "model_provider")?, text(body, "model")?);
     let entries = || models.entries();
     if let Some(provider) = provider
@@ -147,7 +147,7 @@ pub(super) fn model(body: &Body, models: &Models) -> Result<Option<ModelRef>, Re
 ///
 /// # Errors
 /// The reply for anything but true or false.
-pub(super) fn flag(body: &Body, name: &str, otherwise: bool) -> Result<bool, Rejection> {
+pub(super) fn flag(body: &BodyFields, name: &str, otherwise: bool) -> Result<bool, Rejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(otherwise),
         Some(Value::Bool(is)) => Ok(*is),
@@ -159,7 +159,7 @@ pub(super) fn flag(body: &Body, name: &str, otherwise: bool) -> Result<bool, Rej
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn switch(body: &Body, name: &str) -> Result<Option<bool>, Rejection> {
+pub(super) fn switch(body: &BodyFields, name: &str) -> Result<Option<bool>, Rejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(is)) => Ok(Some(*is)),
@@ -174,7 +174,7 @@ pub(super) fn switch(body: &Body, name: &str) -> Result<Option<bool>, Rejection>
 ///
 /// # Errors
 /// The reply for `null`.
-pub(super) fn not_null(body: &Body, name: &str) -> Result<(), Rejection> {
+pub(super) fn not_null(body: &BodyFields, name: &str) -> Result<(), Rejection> {
     match body.0.get(name) {
         Some(Value::Null) => Err(wrong(name, "true or false")),
         _ => Ok(()),
@@ -209,7 +209,7 @@ pub(super) fn flag_in(asked: &BTreeMap<String, String>, name: &str, otherwise: b
 ///
 /// # Errors
 /// The reply for anything but a whole number from 0 on.
-pub(super) fn count(body: &Body, name: &str) -> Result<Option<usize>, Rejection> {
+pub(super) fn count(body: &BodyFields, name: &str) -> Result<Option<usize>, Rejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64().and_then(|count| usize::try_from(count).ok()) {
@@ -251,8 +251,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        Body, MOST_LISTED, Rejection, count, count_in, exact, flag, flag_in, list, not_null, required, session, switch,
-        text, unknown,
+        BodyFields, MOST_LISTED, Rejection, count, count_in, exact, flag, flag_in, list, not_null, required, session,
+        switch, text, unknown,
     };
 
     fn refused<T>(read: Result<T, Rejection>) -> String {
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_field_of_a_wrong_type_is_named_with_what_it_takes() {
-        let body = |value: Value| Body(value.as_object().unwrap().clone());
+        let body = |value: Value| BodyFields(value.as_object().unwrap().clone());
         for wrong in [json!(1), json!([]), json!({}), json!("x")] {
             let body = body(json!({ "f": wrong, "session_id": wrong }));
             let is_text = wrong.is_string();

@@ -17,7 +17,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::digest::Digest;
-use countersign_http::{reply, web::Routes};
+use countersign_http::{reply, web::GuardedRoutes};
 use serde_json::{Value, json};
 
 use super::{
@@ -37,10 +37,10 @@ type Params = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.context.auth)
-        .at("GET", "/api/list", list)
-        .at("GET", "/api/file", text)
-        .at("GET", "/api/file/raw", raw)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("GET", "/api/list", list)
+        .add_route("GET", "/api/file", text)
+        .add_route("GET", "/api/file/raw", raw)
         .with_state(Arc::clone(door))
 }
 
@@ -155,7 +155,7 @@ async fn raw(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let wants_file = asked.get("download").is_some_and(|is| is == "1");
     // What an agent wrote must not run as a page of this gateway: only pictures are shown as they are.
     let kind = Some(kind_of(&name)).filter(|kind| kind.starts_with("image/") && !kind.contains("svg"));
-    let mut response = reply::plain(StatusCode::OK, kind.unwrap_or("application/octet-stream"), bytes);
+    let mut response = reply::with_content_type(StatusCode::OK, kind.unwrap_or("application/octet-stream"), bytes);
     let name: String =
         name.chars().map(|sign| if sign.is_ascii_graphic() && sign != '"' { sign } else { '-' }).collect();
     if (wants_file || kind.is_none())

@@ -121,7 +121,7 @@ impl Journal {
     }
 
     fn frame(&self, last: u64, event: &HermesEvent) -> Frame {
-        let bytes = sse::frame(Some(&format!("{}:{last}", self.id())), event.name, &event.data);
+        let bytes = sse::encode_frame(Some(&format!("{}:{last}", self.id())), event.name, &event.data);
         Frame { last, name: event.name, bytes }
     }
 

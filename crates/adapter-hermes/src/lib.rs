@@ -24,7 +24,7 @@ mod webui;
 use countersign_config::Config;
 use countersign_conversations::chats::Chats;
 use countersign_core::time::Millis;
-use countersign_http::web::Auth;
+use countersign_http::web::WebAuth;
 use countersign_runtime::{Clock, OwnerHandle};
 pub use webui::files as front_end;
 
@@ -37,7 +37,7 @@ use axum::{Router, extract::Request, http::StatusCode, middleware::from_fn_with_
 use countersign_core::{id::SessionId, session::ModelRef};
 use tokio::sync::{Mutex, MutexGuard};
 
-use countersign_http::reply::Problem;
+use countersign_http::reply::HttpProblem;
 use journals::Journals;
 use traffic::Traffic;
 
@@ -48,7 +48,7 @@ pub struct HermesContext {
     /// The gateway's own conversations.
     pub chats: Arc<Chats>,
     /// Logins and tokens.
-    pub auth: Arc<Auth>,
+    pub auth: Arc<WebAuth>,
     /// The time.
     pub clock: Clock,
     /// When the gateway started.
@@ -106,9 +106,9 @@ pub async fn open(context: &Arc<HermesContext>) -> Option<Router> {
 pub async fn nothing(request: Request) -> Response {
     let path = request.uri().path();
     if path.starts_with("/api/") {
-        return Problem::new(StatusCode::NOT_FOUND, "not found").reply(path);
+        return HttpProblem::new(StatusCode::NOT_FOUND, "not found").response_for(path);
     }
-    Problem::new(StatusCode::NOT_FOUND, "There is nothing here.").reply(path)
+    HttpProblem::new(StatusCode::NOT_FOUND, "There is nothing here.").response_for(path)
 }
 
 /// Whether a model can be asked to think.
@@ -119,5 +119,5 @@ fn thinks(context: &HermesContext, model: &ModelRef) -> bool {
 
 /// A problem in this door's words.
 fn problem(status: StatusCode, text: impl Into<String>) -> Response {
-    Problem::new(status, text).reply("/api/")
+    HttpProblem::new(status, text).response_for("/api/")
 }

@@ -21,9 +21,9 @@ use axum::{
 use countersign_core::{id::SessionId, session::SessionSetting};
 use countersign_http::{
     reply,
-    web::{Body, Routes},
+    web::{BodyFields, GuardedRoutes},
 };
-use countersign_runtime::models::Level;
+use countersign_runtime::models::ThinkingLevel;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -42,7 +42,8 @@ const LONGEST_DRAFT: usize = 50_000;
 /// How many sessions may have one. The oldest goes first.
 const MOST_DRAFTS: usize = 200;
 /// What people can choose as a reasoning effort; `none` is [`Level::Off`].
-const LEVELS: [Level; 5] = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
+const LEVELS: [ThinkingLevel; 5] =
+    [ThinkingLevel::Minimal, ThinkingLevel::Low, ThinkingLevel::Medium, ThinkingLevel::High, ThinkingLevel::Xhigh];
 
 type Params = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
@@ -63,7 +64,7 @@ struct PreferenceFile {
     drafts: BTreeMap<String, Draft>,
     /// The reasoning effort of turns to come; none leaves it to the model.
     #[serde(default)]
-    effort: Option<Level>,
+    effort: Option<ThinkingLevel>,
 }
 
 /// The preferences of whoever uses the front end.
@@ -98,7 +99,7 @@ impl Preferences {
 
     /// The reasoning effort that turns are begun with, in the words of the engine.
     pub(super) fn effort(&self) -> Option<&'static str> {
-        self.held.lock().effort.map(Level::as_str)
+        self.held.lock().effort.map(ThinkingLevel::as_str)
     }
 
     /// How many sessions may be pinned.
@@ -155,13 +156,13 @@ impl Preferences {
 }
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.context.auth)
-        .at("GET", "/api/settings", settings)
-        .at("POST", "/api/settings", set)
-        .at("GET", "/api/reasoning", reasoning)
-        .at("POST", "/api/reasoning", set_reasoning)
-        .at("GET", "/api/session/draft", draft)
-        .at("POST", "/api/session/draft", write_draft)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("GET", "/api/settings", settings)
+        .add_route("POST", "/api/settings", set)
+        .add_route("GET", "/api/reasoning", reasoning)
+        .add_route("POST", "/api/reasoning", set_reasoning)
+        .add_route("GET", "/api/session/draft", draft)
+        .add_route("POST", "/api/session/draft", write_draft)
         .with_state(Arc::clone(door))
 }
 
@@ -187,7 +188,7 @@ fn told(door: &Door) -> Value {
     Value::Object(told)
 }
 
-async fn set(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn set(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let (mut wanted, mut fixed) = (Vec::new(), Vec::new());
     for (name, value) in &body.0 {
         match known::read(name, value) {
@@ -226,12 +227,12 @@ fn reasoning_of(door: &Door, provider: Option<&str>, model: Option<&str>) -> Val
         None => models.usual(),
     };
     let thinks = found.is_some_and(|model| super::thinks(&door.context, &model));
-    let efforts: Vec<&str> = if thinks { LEVELS.map(Level::as_str).to_vec() } else { Vec::new() };
+    let efforts: Vec<&str> = if thinks { LEVELS.map(ThinkingLevel::as_str).to_vec() } else { Vec::new() };
     let held = door.preferences.held.lock();
     let shows = held.settings.get("show_thinking").and_then(Value::as_bool).unwrap_or(true);
     let effort = match held.effort.filter(|_| thinks) {
         None => "",
-        Some(Level::Off) => "none",
+        Some(ThinkingLevel::Off) => "none",
         Some(level) => level.as_str(),
     };
     json!({
@@ -240,7 +241,7 @@ fn reasoning_of(door: &Door, provider: Option<&str>, model: Option<&str>) -> Val
     })
 }
 
-async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn set_reasoning(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let (display, named) = (fields::text(&body, "display")?, fields::text(&body, "effort")?);
     // An empty one is the model's own.
     let effort = named.or_else(|| body.0.get("effort").filter(|effort| effort.is_string()).map(|_| "default"));
@@ -255,7 +256,7 @@ async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Outcome {
         door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
     } else if let Some(effort) = effort {
         let level = match effort {
-            "none" | "off" => Some(Level::Off),
+            "none" | "off" => Some(ThinkingLevel::Off),
             "default" => None,
             other => match LEVELS.into_iter().find(|level| level.as_str() == other) {
                 Some(level) => Some(level),
@@ -296,7 +297,7 @@ async fn draft(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     Ok(reply::ok(&json!({ "draft": door.preferences.draft(&id) })))
 }
 
-async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn write_draft(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let id = fields::session(&body)?;
     // Not trimmed: somebody writes on.
     let text = fields::exact(&body, "text")?.map(|text| text.chars().take(LONGEST_DRAFT).collect::<String>());

@@ -31,8 +31,8 @@ use countersign_core::{
     id::{GateId, Lsn, PrincipalId, SessionId},
 };
 use countersign_http::{
-    reply::Problem,
-    web::{Caller, Routes, sse},
+    reply::HttpProblem,
+    web::{GuardedRoutes, HttpCaller, sse},
 };
 use countersign_protocol::hermes::HermesEvent;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
@@ -180,7 +180,7 @@ impl Prompts {
     }
 
     /// The caller is about to be shown a queue: their next answer that names nothing is for what they see.
-    fn shown(&self, line: Line, caller: &Caller, session: &SessionId) {
+    fn shown(&self, line: Line, caller: &HttpCaller, session: &SessionId) {
         match line {
             Line::Approvals => self.nameless_choices.shown(caller, session),
             Line::Questions => self.nameless_words.shown(caller, session),
@@ -271,7 +271,7 @@ impl Drop for Seat {
     }
 }
 
-impl From<Closed> for Problem {
+impl From<Closed> for HttpProblem {
     fn from(_: Closed) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "The gateway is closing")
     }
@@ -290,25 +290,25 @@ pub(super) async fn bare(handle: &OwnerHandle, gate: GateId) -> Option<HermesEve
 
 /// The routes.
 pub(crate) fn routes(context: &HermesContext, prompts: &Arc<Prompts>) -> Router {
-    Routes::new(&context.auth)
-        .at("GET", "/api/approval/pending", streams::pending::<ApprovalAnswer>)
-        .at("GET", "/api/approval/stream", streams::of_line::<ApprovalAnswer>)
-        .at("POST", "/api/approval/respond", form::post::<ApprovalAnswer>)
-        .at("GET", "/api/session/yolo", yolo::is_on)
-        .at("POST", "/api/session/yolo", form::post::<CoverChange>)
-        .at("GET", "/api/clarify/pending", streams::pending::<QuestionAnswer>)
-        .at("GET", "/api/clarify/stream", streams::of_line::<QuestionAnswer>)
-        .at("POST", "/api/clarify/respond", form::post::<QuestionAnswer>)
-        .at("GET", "/api/session/stream", streams::of_session)
-        .at("GET", "/api/sessions/events", streams::of_list)
-        .at("GET", "/api/sessions/gateway/stream", streams::of_gateway)
+    GuardedRoutes::new(&context.auth)
+        .add_route("GET", "/api/approval/pending", streams::pending::<ApprovalAnswer>)
+        .add_route("GET", "/api/approval/stream", streams::of_line::<ApprovalAnswer>)
+        .add_route("POST", "/api/approval/respond", form::post::<ApprovalAnswer>)
+        .add_route("GET", "/api/session/yolo", yolo::is_on)
+        .add_route("POST", "/api/session/yolo", form::post::<CoverChange>)
+        .add_route("GET", "/api/clarify/pending", streams::pending::<QuestionAnswer>)
+        .add_route("GET", "/api/clarify/stream", streams::of_line::<QuestionAnswer>)
+        .add_route("POST", "/api/clarify/respond", form::post::<QuestionAnswer>)
+        .add_route("GET", "/api/session/stream", streams::of_session)
+        .add_route("GET", "/api/sessions/events", streams::of_list)
+        .add_route("GET", "/api/sessions/gateway/stream", streams::of_gateway)
         .with_state(Arc::clone(prompts))
 }
 
 /// A change of the list of sessions.
 fn changed(reason: &str, version: u64, session: Option<&SessionId>) -> Bytes {
     let data = json!({ "type": "sessions_changed", "version": version, "reason": reason, "session_id": session });
-    sse::frame(None, "sessions_changed", &data)
+    sse::encode_frame(None, "sessions_changed", &data)
 }
 
 /// A parameter of the address, trimmed; none if it is empty.
@@ -324,5 +324,5 @@ fn session_in(uri: &Uri) -> Option<SessionId> {
 }
 
 fn without_session(uri: &Uri) -> Response {
-    Problem::new(StatusCode::BAD_REQUEST, "session_id is required").reply(uri.path())
+    HttpProblem::new(StatusCode::BAD_REQUEST, "session_id is required").response_for(uri.path())
 }

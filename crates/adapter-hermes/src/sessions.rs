@@ -15,7 +15,7 @@ use countersign_core::{
 };
 use countersign_http::{
     reply,
-    web::{Body, Routes},
+    web::{BodyFields, GuardedRoutes},
 };
 use countersign_view::Protocol;
 use serde_json::{Value, json};
@@ -34,16 +34,16 @@ type Asked = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.context.auth)
-        .at("POST", "/api/session/new", new)
-        .at("GET", "/api/sessions", list)
-        .at("GET", "/api/session", one)
-        .at("GET", "/api/session/status", status)
-        .at("POST", "/api/session/rename", rename)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("POST", "/api/session/new", new)
+        .add_route("GET", "/api/sessions", list)
+        .add_route("GET", "/api/session", one)
+        .add_route("GET", "/api/session/status", status)
+        .add_route("POST", "/api/session/rename", rename)
         .with_state(Arc::clone(door))
 }
 
-async fn new(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn new(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let chats = &door.context.chats;
     let wish = Wish {
         workspace: fields::text(&body, "workspace")?.map(str::to_owned),
@@ -122,7 +122,7 @@ async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Outcome {
     })))
 }
 
-async fn rename(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+async fn rename(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
     let (id, title) = (fields::session(&body)?, fields::required(&body, "title")?);
     door.context.chats.rename(&id, title).await?;
     told(&door, &id, Messages::Without).await

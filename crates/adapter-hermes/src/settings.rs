@@ -12,7 +12,7 @@ use axum::{
 use countersign_conversations::sessions;
 use countersign_http::{
     reply,
-    web::{Body, Routes},
+    web::{BodyFields, GuardedRoutes},
 };
 use countersign_runtime::store::{Log as _, Partition};
 use serde_json::{Value, json};
@@ -24,14 +24,14 @@ use super::{Door, transcript};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.context.auth)
-        .at("GET", "/health", health)
-        .at("GET", "/api/models", models)
-        .at("GET", "/api/profiles", profiles)
-        .at("GET", "/api/profile/active", profile)
-        .at("GET", "/api/projects", projects)
-        .at("GET", "/api/workspaces", workspaces)
-        .at("POST", "/api/client-events/log", log)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("GET", "/health", health)
+        .add_route("GET", "/api/models", models)
+        .add_route("GET", "/api/profiles", profiles)
+        .add_route("GET", "/api/profile/active", profile)
+        .add_route("GET", "/api/projects", projects)
+        .add_route("GET", "/api/workspaces", workspaces)
+        .add_route("POST", "/api/client-events/log", log)
         .with_state(Arc::clone(door))
 }
 
@@ -140,7 +140,7 @@ async fn workspaces(State(door): State<Arc<Door>>) -> Response {
 }
 
 /// What a page noticed of itself. It may be of use to whoever looks into the program's log.
-async fn log(body: Body) -> Response {
+async fn log(body: BodyFields) -> Response {
     tracing::debug!(fields = body.0.len(), "a page told of something");
     reply::ok(&json!({ "ok": true }))
 }

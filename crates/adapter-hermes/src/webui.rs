@@ -13,8 +13,8 @@ use axum::{
     response::Response,
 };
 use countersign_http::{
-    reply::{self, Problem},
-    web::{Caller, Routes},
+    reply::{self, HttpProblem},
+    web::{GuardedRoutes, HttpCaller},
 };
 
 use super::Door;
@@ -45,20 +45,20 @@ pub fn files(folder: &Path) -> Result<PathBuf, String> {
 }
 
 pub(super) fn routes(door: &Arc<Door>, folder: PathBuf) -> Router {
-    Routes::new(&door.context.auth)
-        .at("GET", "/", index)
-        .at("GET", "/index.html", index)
-        .at("GET", "/session/{id}", index)
-        .at("GET", "/static/{*path}", file)
-        .at("GET", "/session/static/{*path}", file)
-        .at("GET", "/sw.js", worker)
-        .at("GET", "/manifest.json", manifest)
-        .at("GET", "/favicon.ico", icon)
+    GuardedRoutes::new(&door.context.auth)
+        .add_route("GET", "/", index)
+        .add_route("GET", "/index.html", index)
+        .add_route("GET", "/session/{id}", index)
+        .add_route("GET", "/static/{*path}", file)
+        .add_route("GET", "/session/static/{*path}", file)
+        .add_route("GET", "/sw.js", worker)
+        .add_route("GET", "/manifest.json", manifest)
+        .add_route("GET", "/favicon.ico", icon)
         .with_state(Front { folder: Arc::new(folder), door: Arc::clone(door) })
 }
 
-async fn index(State(front): State<Front>, caller: Option<Extension<Caller>>) -> Response {
-    let csrf = caller.map(|Extension(caller)| caller.csrf().to_owned()).unwrap_or_default();
+async fn index(State(front): State<Front>, caller: Option<Extension<HttpCaller>>) -> Response {
+    let csrf = caller.map(|Extension(caller)| caller.csrf_token().to_owned()).unwrap_or_default();
     front.filled("index.html", "text/html; charset=utf-8", &csrf).await
 }
 
@@ -106,7 +106,7 @@ impl Front {
             .replace("__MAX_UPLOAD_BYTES__", &UPLOAD.to_string())
             .replace("__CSRF_TOKEN_JSON__", &token);
         let text = if name.ends_with(".html") { without_absent(&text) } else { text };
-        let mut response = reply::plain(StatusCode::OK, kind, text.into_bytes());
+        let mut response = reply::with_content_type(StatusCode::OK, kind, text.into_bytes());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
         headers.insert("service-worker-allowed", HeaderValue::from_static("/"));
@@ -135,7 +135,7 @@ impl Front {
 
 /// A file as it is.
 fn dressed(name: &str, bytes: Vec<u8>) -> Response {
-    let mut response = reply::plain(StatusCode::OK, kind_of(name), bytes);
+    let mut response = reply::with_content_type(StatusCode::OK, kind_of(name), bytes);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -143,7 +143,7 @@ fn dressed(name: &str, bytes: Vec<u8>) -> Response {
 }
 
 fn missing() -> Response {
-    Problem::new(StatusCode::NOT_FOUND, "not found").reply("/static/")
+    HttpProblem::new(StatusCode::NOT_FOUND, "not found").response_for("/static/")
 }
 
 /// What a file holds, by its name.

@@ -10,7 +10,7 @@ use countersign_protocol::{
     RawJson, encode_line,
     omp::{OmpRequestId, OmpResponse, UiMethod, UiRequest, ui::NotifyType},
 };
-use countersign_runtime::{models::Providers, tools::exec::ExecLauncher};
+use countersign_runtime::{models::ProviderClient, tools::exec::ExecLauncher};
 use serde_json::Value;
 
 use super::{
@@ -115,7 +115,7 @@ async fn open_attached(
         environment: environment(&process_of_host),
         launcher: ExecLauncher::new(&hall.program),
         clock: hall.clock.clone(),
-        models: Arc::new(Providers::default()),
+        models: Arc::new(ProviderClient::default()),
         process: process_of_host,
     };
     let arrival = Arrival { abroad: Abroad { hall, process, moves }, rules };

@@ -5,10 +5,10 @@ use countersign_protocol::{
     omp::state::{ModelCost, ModelInput, ModelThinking, ModelThinkingMode as WireMode, OmpModel},
 };
 pub(crate) use countersign_runtime::model_ref;
-use countersign_runtime::models::{Entry, Level, Modality, ThinkingMode};
+use countersign_runtime::models::{InputModality, ModelEntry, ThinkingLevel, ThinkingParameter};
 
 /// A model as a host sees it. Headers stay here: they may be keys.
-pub(crate) fn wire(entry: &Entry) -> OmpModel {
+pub(crate) fn wire(entry: &ModelEntry) -> OmpModel {
     OmpModel {
         id: entry.id.clone(),
         name: entry.name.clone(),
@@ -20,8 +20,8 @@ pub(crate) fn wire(entry: &Entry) -> OmpModel {
             .input
             .iter()
             .map(|modality| match modality {
-                Modality::Text => ModelInput::Text,
-                Modality::Image => ModelInput::Image,
+                InputModality::Text => ModelInput::Text,
+                InputModality::Image => ModelInput::Image,
             })
             .collect(),
         cost: ModelCost {
@@ -34,11 +34,11 @@ pub(crate) fn wire(entry: &Entry) -> OmpModel {
         max_tokens: entry.max_tokens,
         thinking: entry.thinking.map(|thinking| ModelThinking {
             mode: match thinking.mode {
-                ThinkingMode::Effort => WireMode::Effort,
-                ThinkingMode::Budget => WireMode::Budget,
-                ThinkingMode::GoogleLevel => WireMode::GoogleLevel,
-                ThinkingMode::AnthropicAdaptive => WireMode::AnthropicAdaptive,
-                ThinkingMode::AnthropicBudgetEffort => WireMode::AnthropicBudgetEffort,
+                ThinkingParameter::Effort => WireMode::Effort,
+                ThinkingParameter::Budget => WireMode::Budget,
+                ThinkingParameter::GoogleLevel => WireMode::GoogleLevel,
+                ThinkingParameter::AnthropicAdaptive => WireMode::AnthropicAdaptive,
+                ThinkingParameter::AnthropicBudgetEffort => WireMode::AnthropicBudgetEffort,
             },
             min_level: thinking.min_level.as_str().to_owned(),
             max_level: thinking.max_level.as_str().to_owned(),
@@ -48,35 +48,43 @@ pub(crate) fn wire(entry: &Entry) -> OmpModel {
 }
 
 /// The level that a model gets for `wanted`: within its limits, none where it cannot think or the word is no level.
-pub(crate) fn level(entry: &Entry, wanted: Option<&str>) -> Option<Level> {
-    let level = wanted.and_then(Level::parse).filter(|_| entry.reasoning)?;
+pub(crate) fn level(entry: &ModelEntry, wanted: Option<&str>) -> Option<ThinkingLevel> {
+    let level = wanted.and_then(ThinkingLevel::parse).filter(|_| entry.reasoning)?;
     let (least, most) = limits(entry);
-    Some(if level == Level::Off { level } else { level.min(most).max(least) })
+    Some(if level == ThinkingLevel::Off { level } else { level.min(most).max(least) })
 }
 
 /// The levels that a model goes through, off first.
-pub(crate) fn levels(entry: &Entry) -> Vec<Level> {
-    let all = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
+pub(crate) fn levels(entry: &ModelEntry) -> Vec<ThinkingLevel> {
+    let all =
+        [ThinkingLevel::Minimal, ThinkingLevel::Low, ThinkingLevel::Medium, ThinkingLevel::High, ThinkingLevel::Xhigh];
     let (least, most) = limits(entry);
-    std::iter::once(Level::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()
+    std::iter::once(ThinkingLevel::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()
 }
 
 /// The least and the most that a model thinks, where it does.
-fn limits(entry: &Entry) -> (Level, Level) {
-    entry.thinking.map_or((Level::Minimal, Level::High), |thinking| (thinking.min_level, thinking.max_level))
+fn limits(entry: &ModelEntry) -> (ThinkingLevel, ThinkingLevel) {
+    entry
+        .thinking
+        .map_or((ThinkingLevel::Minimal, ThinkingLevel::High), |thinking| (thinking.min_level, thinking.max_level))
 }
 
 #[cfg(test)]
 mod tests {
-    use countersign_runtime::models::{Entry, Level, Thinking, ThinkingMode, demo};
+    use countersign_runtime::models::{ModelEntry, ThinkingLevel, ThinkingParameter, ThinkingSupport, demo};
 
     use super::{level, levels};
 
     #[test]
     fn a_level_that_is_set_is_one_of_those_that_are_gone_through() {
-        let thinking = |min_level, max_level| Some(Thinking { mode: ThinkingMode::Effort, min_level, max_level });
-        for limits in [None, thinking(Level::Low, Level::Medium), thinking(Level::Minimal, Level::Xhigh)] {
-            let entry = Entry { reasoning: true, thinking: limits, ..demo::entry() };
+        let thinking =
+            |min_level, max_level| Some(ThinkingSupport { mode: ThinkingParameter::Effort, min_level, max_level });
+        for limits in [
+            None,
+            thinking(ThinkingLevel::Low, ThinkingLevel::Medium),
+            thinking(ThinkingLevel::Minimal, ThinkingLevel::Xhigh),
+        ] {
+            let entry = ModelEntry { reasoning: true, thinking: limits, ..demo::model_entry() };
             let levels = levels(&entry);
             for word in ["off", "minimal", "low", "medium", "high", "xhigh"] {
                 assert!(levels.contains(&level(&entry, Some(word)).unwrap()), "{word} with {limits:?}");

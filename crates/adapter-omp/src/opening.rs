@@ -9,7 +9,7 @@ use std::{
 
 use countersign_agent_dir::Choice;
 use countersign_core::{id::EntryId, session::Settings};
-use countersign_runtime::models::{Api, Entry, Level};
+use countersign_runtime::models::{ModelApi, ModelEntry, ThinkingLevel};
 use serde_json::Value;
 
 use super::{
@@ -97,7 +97,7 @@ fn no_session(wanted: impl fmt::Display) -> StartError {
     StartError::new(format!("{wanted}: there is no such session"))
 }
 
-fn with_model(mut settings: Settings, entry: &Entry, thinking: Option<&str>) -> Settings {
+fn with_model(mut settings: Settings, entry: &ModelEntry, thinking: Option<&str>) -> Settings {
     settings.model = Some(models::model_ref(entry));
     settings.thinking = models::level(entry, thinking).map(|level| level.as_str().to_owned());
     settings
@@ -133,14 +133,15 @@ pub(crate) async fn fork_of(shelf: &Shelf, opened: Arc<Opened>, settings: Settin
 fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
     let values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
     let mut levels = values.filter_map(|value| Some(value.get("thinkingLevel")?.as_str()?.to_owned()));
-    let last = levels.find(|level| level == INHERIT || Level::parse(level).is_some())?;
-    Level::parse(&last).map(|level| level.as_str().to_owned())
+    let last = levels.find(|level| level == INHERIT || ThinkingLevel::parse(level).is_some())?;
+    ThinkingLevel::parse(&last).map(|level| level.as_str().to_owned())
 }
 
 /// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
 pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId, String)]) -> Settings {
-    let is_usable =
-        |entry: &Entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some();
+    let is_usable = |entry: &ModelEntry| {
+        entry.api == ModelApi::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some()
+    };
     let entry = last_models(notes).iter().find_map(|model| {
         let (provider, id) = model.split_once('/')?;
         shelf.common.entry(provider, id).filter(is_usable)

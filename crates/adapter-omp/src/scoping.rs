@@ -4,7 +4,7 @@ use countersign_agent_dir::{
     Choice, Roster, Settings,
     roster::{ChooseError, Wish},
 };
-use countersign_runtime::models::{Api, demo};
+use countersign_runtime::models::{ModelApi, demo};
 
 use super::flags::Flags;
 
@@ -58,7 +58,7 @@ pub(super) fn initial(
     let is_demo = flags.provider.as_deref() == Some(demo::PROVIDER)
         || flags.model.as_deref().is_some_and(|model| model.split('/').next() == Some(demo::PROVIDER));
     if is_demo && settings.restrictions.permits(demo::PROVIDER) {
-        return Ok(Choice { entry: demo::entry(), level: None });
+        return Ok(Choice { entry: demo::model_entry(), level: None });
     }
     let wish = Wish {
         provider: flags.provider.as_deref(),
@@ -70,7 +70,7 @@ pub(super) fn initial(
     if let Some(key) = &flags.api_key {
         roster.give_key(&choice.entry.provider, secrecy::SecretString::from(key.clone()));
     }
-    if roster.credential(&choice.entry.provider).is_none() && choice.entry.api != Api::Demo {
+    if roster.credential(&choice.entry.provider).is_none() && choice.entry.api != ModelApi::Demo {
         return Err(ChooseError::None);
     }
     Ok(choice)

@@ -2,7 +2,7 @@
 
 use countersign_agent_dir as agent_dir;
 use countersign_core::session::{CompactionThresholds, InterruptMode, QueueModes, RetryPolicy, Settings, TakeMode};
-use countersign_runtime::models::Entry;
+use countersign_runtime::models::ModelEntry;
 
 use super::models;
 
@@ -10,7 +10,7 @@ use super::models;
 pub(super) fn build(
     settings: &agent_dir::Settings,
     modes: &[String; 3],
-    entry: &Entry,
+    entry: &ModelEntry,
     wanted: &str,
     reminders: u32,
 ) -> Settings {

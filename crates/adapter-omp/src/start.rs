@@ -20,7 +20,7 @@ use countersign_protocol::gjc::{
 };
 use countersign_runtime::{
     Clock, SilentRetries,
-    models::{Model, Providers, catalogue},
+    models::{LanguageModel, ProviderClient, catalogue},
     tools::{self, AllowedRoots, Sandbox, ToolRegistry},
 };
 use countersign_view::time;
@@ -66,7 +66,7 @@ pub struct Surroundings {
     /// Where `now` comes from.
     pub clock: Clock,
     /// What reaches the models of every provider, the demo's apart.
-    pub models: Arc<dyn Model>,
+    pub models: Arc<dyn LanguageModel>,
     /// The process that the host started.
     pub process: Process,
 }
@@ -109,7 +109,7 @@ impl Surroundings {
             environment: Environment::of_process(),
             launcher: tools::exec::ExecLauncher::new(&program.path),
             clock: Clock::system(),
-            models: Arc::new(Providers::default()),
+            models: Arc::new(ProviderClient::default()),
             process: Process::own()?,
         })
     }
@@ -290,7 +290,7 @@ pub(super) async fn open_in(
     for warning in &loaded.warnings {
         notice(warning);
     }
-    let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin)
+    let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin_models)
         .permitted(settings.restrictions.clone());
     for problem in roster.problems() {
         notice(problem);
@@ -361,7 +361,7 @@ struct Kit {
     launcher: tools::exec::ExecLauncher,
     sandbox: Sandbox,
     clock: Clock,
-    models: Arc<dyn Model>,
+    models: Arc<dyn LanguageModel>,
     variables: Vec<(OsString, OsString)>,
     /// What no tool may write to.
     denied: Vec<PathBuf>,

@@ -7,7 +7,10 @@ use countersign_conversations::prompt::{self, compaction::CompactionPrompts};
 use countersign_core::{id::SessionId, session::ModelRef, tool::ToolSpec};
 use countersign_runtime::{
     Clock, PeerRegistry, ResolvedModel, RunEnvironment, SilentRetries, SummaryPrompts, model_ref,
-    models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
+    models::{
+        self, FailureKind, InputModality, LanguageModel, MessagePart, ModelApi, ModelEntry, ModelEvent, ModelFailure,
+        ModelRequest, demo,
+    },
     tools::{
         self, AllowedRoots, CommandEnvironment, CommandInterceptor, EditFormat, GatewaySecrets, Sandbox, SessionShell,
         TodoList, ToolContext, ToolRegistry,
@@ -30,7 +33,7 @@ pub struct Common {
     /// Properties of the dialect of its hosts.
     pub dialect: DialectOptions,
     pub(crate) roster: Mutex<Roster>,
-    pub models: Arc<dyn Model>,
+    pub models: Arc<dyn LanguageModel>,
     pub registry: Arc<ToolRegistry>,
     /// What the host lends beside that.
     pub(crate) lent: Arc<HostCapabilities>,
@@ -114,9 +117,9 @@ impl Workshop {
 
 impl Common {
     /// A model of the catalogue that can be asked.
-    pub fn entry(&self, provider: &str, id: &str) -> Option<Entry> {
+    pub fn entry(&self, provider: &str, id: &str) -> Option<ModelEntry> {
         if provider == demo::PROVIDER && id == demo::MODEL {
-            return Some(demo::entry());
+            return Some(demo::model_entry());
         }
         self.roster.lock().exact(provider, id).cloned()
     }
@@ -133,7 +136,7 @@ pub(super) const fn edit_mode(mode: settings::EditMode) -> EditFormat {
 
 /// A model whose answers end when the brake is pulled.
 struct Braked {
-    inner: Arc<dyn Model>,
+    inner: Arc<dyn LanguageModel>,
     brake: CancellationToken,
     /// Whether a setting keeps images from it.
     blocks_images: bool,
@@ -143,22 +146,22 @@ struct Braked {
 const BLOCKED_IMAGE: &str = "(an image was here; the setting images.blockImages keeps images from models)";
 
 /// Puts words in place of the images of a conversation.
-fn without_images(messages: &mut [models::Message]) {
+fn without_images(messages: &mut [models::RequestMessage]) {
     for message in messages {
-        use models::Message::{Developer, ToolResult, User};
+        use models::RequestMessage::{Developer, ToolResult, User};
         let (User(parts) | Developer(parts) | ToolResult { parts, .. }) = message else {
             continue;
         };
         for part in parts {
-            if matches!(part, Part::Image { .. }) {
-                *part = Part::Text { text: BLOCKED_IMAGE.to_owned(), signature: None };
+            if matches!(part, MessagePart::Image { .. }) {
+                *part = MessagePart::Text { text: BLOCKED_IMAGE.to_owned(), signature: None };
             }
         }
     }
 }
 
-impl Model for Braked {
-    fn stream(&self, mut request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+impl LanguageModel for Braked {
+    fn stream(&self, mut request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
         if self.blocks_images {
             without_images(&mut request.messages);
         }
@@ -166,7 +169,7 @@ impl Model for Braked {
         let answer = self.inner.stream(request).take_until(brake.clone().cancelled_owned());
         // A failure that is not repeated ends the run, whenever it can be recorded.
         let ending = stream::once(async move {
-            brake.is_cancelled().then(|| Err(Failure::new(FailureKind::Refused, "Request was aborted")))
+            brake.is_cancelled().then(|| Err(ModelFailure::new(FailureKind::Refused, "Request was aborted")))
         });
         answer.chain(ending.filter_map(future::ready)).boxed()
     }
@@ -180,13 +183,13 @@ impl RunEnvironment for Workshop {
             .ok_or_else(|| format!("Model not found: {}/{}", model.provider, model.id))?;
         if self.common.block_images {
             // Tools need not read images that are not sent.
-            entry.input.retain(|taken| *taken != Modality::Image);
+            entry.input.retain(|taken| *taken != InputModality::Image);
         }
         let braked = |inner| {
             Arc::new(Braked { inner, brake: self.brake.lock().clone(), blocks_images: self.common.block_images })
         };
-        if entry.api == Api::Demo {
-            return Ok(ResolvedModel { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::Demo)) });
+        if entry.api == ModelApi::Demo {
+            return Ok(ResolvedModel { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::DemoModel)) });
         }
         let key = match self.common.roster.lock().credential(&model.provider) {
             Some(Credential::Key(key)) => Some(key),

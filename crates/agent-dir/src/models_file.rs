@@ -6,7 +6,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use countersign_config::yaml::{Node, Place, WrongType};
-use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
+use countersign_runtime::models::entry::{
+    InputModality, ModelApi, ModelEntry, ThinkingLevel, ThinkingParameter, ThinkingSupport, TokenPrice,
+};
 
 use super::AgentDir;
 
@@ -33,7 +35,7 @@ pub struct Provider {
     /// `headers` of every request.
     pub headers: BTreeMap<String, String>,
     /// `models`, whole.
-    pub models: Vec<Entry>,
+    pub models: Vec<ModelEntry>,
     /// `compat.supportsUsageInStreaming`.
     pub tells_usage: Option<bool>,
     /// `modelOverrides` by model id.
@@ -64,8 +66,8 @@ pub enum Auth {
 pub struct Override {
     name: Option<String>,
     reasoning: Option<bool>,
-    thinking: Option<Thinking>,
-    input: Option<Vec<Modality>>,
+    thinking: Option<ThinkingSupport>,
+    input: Option<Vec<InputModality>>,
     cost: [Option<f64>; 4],
     context_window: Option<u64>,
     max_tokens: Option<u64>,
@@ -75,7 +77,7 @@ pub struct Override {
 
 impl Override {
     /// Changes `entry`.
-    pub fn apply(&self, entry: &mut Entry) {
+    pub fn apply(&self, entry: &mut ModelEntry) {
         if let Some(name) = &self.name {
             entry.name.clone_from(name);
         }
@@ -86,7 +88,7 @@ impl Override {
         }
         let [input, output, cache_read, cache_write] = self.cost;
         let old = entry.cost;
-        entry.cost = Price {
+        entry.cost = TokenPrice {
             input: input.unwrap_or(old.input),
             output: output.unwrap_or(old.output),
             cache_read: cache_read.unwrap_or(old.cache_read),
@@ -181,13 +183,13 @@ fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result
     Ok(provider)
 }
 
-fn known_api(api: &Place<'_>) -> Result<Api, WrongType> {
+fn known_api(api: &Place<'_>) -> Result<ModelApi, WrongType> {
     api.text()?
-        .and_then(|api| api.parse::<Api>().ok())
+        .and_then(|api| api.parse::<ModelApi>().ok())
         .ok_or_else(|| api.wrong("anthropic-messages, openai-completions, openai-responses or google-generative-ai"))
 }
 
-fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_>) -> Result<Entry, WrongType> {
+fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_>) -> Result<ModelEntry, WrongType> {
     let id = model.at("id")?;
     let id = id.text()?.filter(|id| !id.is_empty()).ok_or_else(|| id.wrong("the id of the model"))?;
     let own = model.at("api")?;
@@ -201,15 +203,15 @@ fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_
     if provider.auth == Auth::ApiKey && provider.api_key.is_none() {
         return Err(settings.at("apiKey")?.wrong("a key, the name of a variable that holds it, or auth: none"));
     }
-    let mut entry = Entry {
+    let mut entry = ModelEntry {
         id: id.to_owned(),
         name: id.to_owned(),
         api,
         provider: name.to_owned(),
         base_url,
         reasoning: false,
-        input: vec![Modality::Text],
-        cost: Price::default(),
+        input: vec![InputModality::Text],
+        cost: TokenPrice::default(),
         context_window: 128_000,
         max_tokens: 16_384,
         thinking: None,
@@ -227,12 +229,12 @@ fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_
 }
 
 /// How a model that reasons is told to think where its entry does not say: at any level, in the way of its wire.
-const fn usual_thinking(api: Api) -> Thinking {
+const fn usual_thinking(api: ModelApi) -> ThinkingSupport {
     let mode = match api {
-        Api::OpenaiCompletions | Api::OpenaiResponses | Api::Demo => ThinkingMode::Effort,
-        Api::AnthropicMessages | Api::GoogleGenerativeAi => ThinkingMode::Budget,
+        ModelApi::OpenaiCompletions | ModelApi::OpenaiResponses | ModelApi::Demo => ThinkingParameter::Effort,
+        ModelApi::AnthropicMessages | ModelApi::GoogleGenerativeAi => ThinkingParameter::Budget,
     };
-    Thinking { mode, min_level: Level::Minimal, max_level: Level::Xhigh }
+    ThinkingSupport { mode, min_level: ThinkingLevel::Minimal, max_level: ThinkingLevel::Xhigh }
 }
 
 fn changes(place: &Place<'_>) -> Result<Override, WrongType> {
@@ -272,42 +274,42 @@ fn headers(place: &Place<'_>) -> Result<BTreeMap<String, String>, WrongType> {
     Ok(headers)
 }
 
-fn modalities(place: &Place<'_>) -> Result<Option<Vec<Modality>>, WrongType> {
+fn modalities(place: &Place<'_>) -> Result<Option<Vec<InputModality>>, WrongType> {
     let Some(items) = place.items()? else { return Ok(None) };
     let modality = |item: &Place<'_>| match item.text()? {
-        Some("text") => Ok(Modality::Text),
-        Some("image") => Ok(Modality::Image),
+        Some("text") => Ok(InputModality::Text),
+        Some("image") => Ok(InputModality::Image),
         Some(_) | None => Err(item.wrong("text or image")),
     };
     items.iter().map(modality).collect::<Result<Vec<_>, _>>().map(Some)
 }
 
-fn thinking(place: &Place<'_>) -> Result<Option<Thinking>, WrongType> {
+fn thinking(place: &Place<'_>) -> Result<Option<ThinkingSupport>, WrongType> {
     if place.is_absent() {
         return Ok(None);
     }
     let mode = place.at("mode")?;
     let mode = match mode.text()? {
-        Some("effort") => ThinkingMode::Effort,
-        Some("budget") => ThinkingMode::Budget,
-        Some("google-level") => ThinkingMode::GoogleLevel,
-        Some("anthropic-adaptive") => ThinkingMode::AnthropicAdaptive,
-        Some("anthropic-budget-effort") => ThinkingMode::AnthropicBudgetEffort,
+        Some("effort") => ThinkingParameter::Effort,
+        Some("budget") => ThinkingParameter::Budget,
+        Some("google-level") => ThinkingParameter::GoogleLevel,
+        Some("anthropic-adaptive") => ThinkingParameter::AnthropicAdaptive,
+        Some("anthropic-budget-effort") => ThinkingParameter::AnthropicBudgetEffort,
         Some(_) | None => {
             return Err(mode.wrong("effort, budget, google-level, anthropic-adaptive or anthropic-budget-effort"));
         }
     };
-    let level = |key, usual| -> Result<Level, WrongType> {
+    let level = |key, usual| -> Result<ThinkingLevel, WrongType> {
         let place = place.at(key)?;
         match place.text()? {
             None => Ok(usual),
-            Some(name) => Level::parse(name).ok_or_else(|| place.wrong("minimal, low, medium, high or xhigh")),
+            Some(name) => ThinkingLevel::parse(name).ok_or_else(|| place.wrong("minimal, low, medium, high or xhigh")),
         }
     };
-    Ok(Some(Thinking {
+    Ok(Some(ThinkingSupport {
         mode,
-        min_level: level("minLevel", Level::Minimal)?,
-        max_level: level("maxLevel", Level::High)?,
+        min_level: level("minLevel", ThinkingLevel::Minimal)?,
+        max_level: level("maxLevel", ThinkingLevel::High)?,
     }))
 }
 
@@ -315,7 +317,9 @@ fn thinking(place: &Place<'_>) -> Result<Option<Thinking>, WrongType> {
 mod tests {
     use std::path::Path;
 
-    use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
+    use countersign_runtime::models::entry::{
+        InputModality, ModelApi, ModelEntry, ThinkingLevel, ThinkingParameter, ThinkingSupport, TokenPrice,
+    };
 
     use super::{Auth, ModelsFile};
     use countersign_config::yaml::{Node, Place};
@@ -347,33 +351,37 @@ providers:
 ",
         );
         assert_eq!(file.problems, Vec::<String>::new());
-        let small = Entry {
+        let small = ModelEntry {
             id: "small-1".to_owned(),
             name: "Small One".to_owned(),
-            api: Api::OpenaiCompletions,
+            api: ModelApi::OpenaiCompletions,
             provider: "local".to_owned(),
             base_url: "http://127.0.0.1:11434/v1".to_owned(),
             reasoning: true,
-            input: vec![Modality::Text, Modality::Image],
-            cost: Price { input: 1.0, output: 2.0, cache_read: 0.1, cache_write: 0.2 },
+            input: vec![InputModality::Text, InputModality::Image],
+            cost: TokenPrice { input: 1.0, output: 2.0, cache_read: 0.1, cache_write: 0.2 },
             context_window: 128_000,
             max_tokens: 8192,
             // It reasons, and its entry says no more.
-            thinking: Some(Thinking { mode: ThinkingMode::Effort, min_level: Level::Minimal, max_level: Level::Xhigh }),
+            thinking: Some(ThinkingSupport {
+                mode: ThinkingParameter::Effort,
+                min_level: ThinkingLevel::Minimal,
+                max_level: ThinkingLevel::Xhigh,
+            }),
             headers: [].into(),
             tells_usage: true,
         };
         assert_eq!(file.providers["local"].models, std::slice::from_ref(&small));
         assert_eq!(file.providers["local"].api_key.as_deref(), Some("LOCAL_KEY"));
-        let claude = Entry {
+        let claude = ModelEntry {
             id: "claude-1".to_owned(),
             name: "claude-1".to_owned(),
-            api: Api::AnthropicMessages,
+            api: ModelApi::AnthropicMessages,
             provider: "claude".to_owned(),
             base_url: "http://127.0.0.1:9000".to_owned(),
             reasoning: false,
-            input: vec![Modality::Text],
-            cost: Price::default(),
+            input: vec![InputModality::Text],
+            cost: TokenPrice::default(),
             max_tokens: 5,
             thinking: None,
             tells_usage: false,

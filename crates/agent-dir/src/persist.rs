@@ -3,7 +3,7 @@
 //! It must not know who changes them.
 
 use countersign_config::yaml::edit::{EditError, set};
-use countersign_runtime::models::entry::Level;
+use countersign_runtime::models::entry::ThinkingLevel;
 use serde_json::Value;
 
 use super::AgentDir;
@@ -14,7 +14,7 @@ pub enum Change<'a> {
     /// The model of new sessions, as `provider/id`.
     Model(&'a str),
     /// How much new sessions think.
-    ThinkingLevel(Level),
+    ThinkingLevel(ThinkingLevel),
     /// How steering messages are taken from their queue. Any text.
     SteeringMode(&'a str),
     /// How follow-ups are taken from their queue. Any text.
@@ -46,7 +46,7 @@ pub fn persist(folder: &AgentDir, change: Change<'_>) -> Result<(), EditError> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_runtime::models::entry::Level;
+    use countersign_runtime::models::entry::ThinkingLevel;
 
     use super::{AgentDir, Change, persist};
     use crate::{Environment, Product, Settings};
@@ -59,7 +59,7 @@ mod tests {
         let odd = "odd: \"text\"\n# no comment";
         for change in [
             Change::Model("openrouter/qwen/qwen3:free"),
-            Change::ThinkingLevel(Level::Off),
+            Change::ThinkingLevel(ThinkingLevel::Off),
             Change::SteeringMode("all"),
             Change::FollowUpMode(odd),
             Change::InterruptMode("wait"),
@@ -71,7 +71,7 @@ mod tests {
         }
         let mut want = Settings::default();
         want.model_roles.insert("default".to_owned(), "local/small-1".to_owned());
-        want.thinking_level = Level::Off;
+        want.thinking_level = ThinkingLevel::Off;
         want.steering_mode = "all".to_owned();
         want.follow_up_mode = odd.to_owned();
         want.interrupt_mode = "wait".to_owned();

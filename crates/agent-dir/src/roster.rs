@@ -6,7 +6,7 @@
 
 use std::{cell::OnceCell, collections::BTreeSet};
 
-use countersign_runtime::models::entry::{Entry, Level};
+use countersign_runtime::models::entry::{ModelEntry, ThinkingLevel};
 
 use super::{Keys, ModelsFile, Restrictions, keys::Credential, models_file::Provider};
 
@@ -32,9 +32,9 @@ const LOOKED_FOR: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_AP
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The model.
-    pub entry: Entry,
+    pub entry: ModelEntry,
     /// What followed its name behind a colon.
-    pub level: Option<Level>,
+    pub level: Option<ThinkingLevel>,
 }
 
 /// Nothing fits.
@@ -74,14 +74,14 @@ pub struct Wish<'a> {
 pub struct Roster {
     file: ModelsFile,
     keys: Keys,
-    builtin: fn() -> &'static [Entry],
-    merged: OnceCell<Vec<Entry>>,
+    builtin: fn() -> &'static [ModelEntry],
+    merged: OnceCell<Vec<ModelEntry>>,
     restrictions: Option<Restrictions>,
 }
 
 impl Roster {
     /// Puts the models of `file` over those that `builtin` lists.
-    pub const fn new(file: ModelsFile, keys: Keys, builtin: fn() -> &'static [Entry]) -> Self {
+    pub const fn new(file: ModelsFile, keys: Keys, builtin: fn() -> &'static [ModelEntry]) -> Self {
         Self { file, keys, builtin, merged: OnceCell::new(), restrictions: None }
     }
 
@@ -126,15 +126,15 @@ impl Roster {
     }
 
     /// All models that can be used: those whose provider has a key or needs none. The user's own come first.
-    pub fn available(&self) -> Vec<&Entry> {
-        let entries: Box<dyn Iterator<Item = &Entry>> =
+    pub fn available(&self) -> Vec<&ModelEntry> {
+        let entries: Box<dyn Iterator<Item = &ModelEntry>> =
             if self.needs_builtin() { Box::new(self.all().iter()) } else { Box::new(self.own()) };
         entries.filter(|entry| self.credential(&entry.provider).is_some()).collect()
     }
 
     /// The model with exactly this provider and id.
-    pub fn exact(&self, provider: &str, id: &str) -> Option<&Entry> {
-        let is = |entry: &&Entry| entry.provider == provider && entry.id == id;
+    pub fn exact(&self, provider: &str, id: &str) -> Option<&ModelEntry> {
+        let is = |entry: &&ModelEntry| entry.provider == provider && entry.id == id;
         self.own().find(is).or_else(|| self.all().iter().find(is))
     }
 
@@ -148,14 +148,14 @@ impl Roster {
             let provider = provider.map(|provider| format!("{provider}/")).unwrap_or_default();
             ChooseError::Unknown(format!("{provider}{wanted}"))
         };
-        let exact = |entries: &[&Entry]| pattern::exact(entries, provider, wanted);
+        let exact = |entries: &[&ModelEntry]| pattern::exact(entries, provider, wanted);
         if let Some(choice) =
             exact(&self.own().collect::<Vec<_>>()).filter(|_| provider.is_some() || wanted.contains('/'))
         {
             return Ok(choice);
         }
-        let all: Vec<&Entry> = self.all().iter().collect();
-        let available: Vec<&Entry> =
+        let all: Vec<&ModelEntry> = self.all().iter().collect();
+        let available: Vec<&ModelEntry> =
             all.iter().copied().filter(|entry| self.credential(&entry.provider).is_some()).collect();
         exact(&available)
             .or_else(|| exact(&all))
@@ -202,9 +202,9 @@ impl Roster {
         if let Some(model) = wish.model {
             return self.find(wish.provider, model);
         }
-        let plain = |entry: &Entry| Choice { entry: entry.clone(), level: None };
+        let plain = |entry: &ModelEntry| Choice { entry: entry.clone(), level: None };
         if let Some(provider) = wish.provider {
-            let entries: Vec<&Entry> = self.all().iter().filter(|entry| entry.provider == provider).collect();
+            let entries: Vec<&ModelEntry> = self.all().iter().filter(|entry| entry.provider == provider).collect();
             return preferred(&entries, provider)
                 .or_else(|| entries.first().copied())
                 .map(plain)
@@ -228,13 +228,13 @@ impl Roster {
 
     /// A saved model is never guessed: it is there or it is not.
     fn saved(&self, saved: &str) -> Option<Choice> {
-        let own: Vec<&Entry> = self.own().collect();
+        let own: Vec<&ModelEntry> = self.own().collect();
         pattern::exact(&own, None, saved)
             .filter(|_| saved.contains('/'))
             .or_else(|| pattern::exact(&self.all().iter().collect::<Vec<_>>(), None, saved))
     }
 
-    fn own(&self) -> impl Iterator<Item = &Entry> {
+    fn own(&self) -> impl Iterator<Item = &ModelEntry> {
         let models = self.file.providers.values().flat_map(|provider| &provider.models);
         models.filter(|entry| self.permits(&entry.provider))
     }
@@ -249,9 +249,9 @@ impl Roster {
             })
     }
 
-    fn all(&self) -> &[Entry] {
+    fn all(&self) -> &[ModelEntry] {
         self.merged.get_or_init(|| {
-            let mut all: Vec<Entry> = self.own().cloned().collect();
+            let mut all: Vec<ModelEntry> = self.own().cloned().collect();
             let own = all.len();
             for entry in (self.builtin)() {
                 let replaced = all[..own].iter().any(|mine| mine.provider == entry.provider && mine.id == entry.id);
@@ -264,7 +264,7 @@ impl Roster {
     }
 }
 
-fn changed(entry: &Entry, provider: Option<&Provider>) -> Entry {
+fn changed(entry: &ModelEntry, provider: Option<&Provider>) -> ModelEntry {
     let mut entry = entry.clone();
     if let Some(provider) = provider {
         if let Some(url) = &provider.base_url {
@@ -279,7 +279,7 @@ fn changed(entry: &Entry, provider: Option<&Provider>) -> Entry {
     entry
 }
 
-fn preferred<'a>(entries: &[&'a Entry], provider: &str) -> Option<&'a Entry> {
+fn preferred<'a>(entries: &[&'a ModelEntry], provider: &str) -> Option<&'a ModelEntry> {
     let (_, parts) = PREFERRED.iter().find(|(name, _)| *name == provider)?;
     parts.iter().find_map(|part| pattern::best(entries, Some(provider), part))
 }

@@ -12,7 +12,7 @@ use std::{
 use countersign_config::yaml::{Node, Place, WrongType};
 use countersign_core::session::{AskTimeouts, NoAnswerRule};
 use countersign_files::paths;
-use countersign_runtime::{models::entry::Level, tools::sandbox};
+use countersign_runtime::{models::entry::ThinkingLevel, tools::sandbox};
 
 use super::{
     AgentDir, LoadError, Restrictions,
@@ -33,7 +33,7 @@ pub struct Settings {
     /// `interruptMode`. Only `wait` waits.
     pub interrupt_mode: String,
     /// `defaultThinkingLevel`.
-    pub thinking_level: Level,
+    pub thinking_level: ThinkingLevel,
     /// `modelRoles` by role; the role `default` is the model that was chosen last, `defaultModel` the older key for it.
     pub model_roles: BTreeMap<String, String>,
     /// `enabledModels` of the last file that has it: patterns of the models that are cycled through; absent means all.
@@ -190,7 +190,7 @@ impl Default for Settings {
             steering_mode: "one-at-a-time".to_owned(),
             follow_up_mode: "one-at-a-time".to_owned(),
             interrupt_mode: "immediate".to_owned(),
-            thinking_level: Level::High,
+            thinking_level: ThinkingLevel::High,
             model_roles: BTreeMap::new(),
             enabled_models: Vec::new(),
             edit_mode: EditMode::Replace,
@@ -271,7 +271,7 @@ impl Settings {
         put(&mut self.steering_mode, root.at("steeringMode")?.text()?.map(str::to_owned));
         put(&mut self.follow_up_mode, root.at("followUpMode")?.text()?.map(str::to_owned));
         put(&mut self.interrupt_mode, root.at("interruptMode")?.text()?.map(str::to_owned));
-        put(&mut self.thinking_level, root.at("defaultThinkingLevel")?.text()?.and_then(Level::parse));
+        put(&mut self.thinking_level, root.at("defaultThinkingLevel")?.text()?.and_then(ThinkingLevel::parse));
         self.take_models(root)?;
         match root.at("edit")?.at("mode")?.text()? {
             None => {}
@@ -406,7 +406,7 @@ mod tests {
     use std::{fs, time::Duration};
 
     use countersign_core::session::{AskTimeouts, NoAnswerRule};
-    use countersign_runtime::{models::entry::Level, tools::sandbox};
+    use countersign_runtime::{models::entry::ThinkingLevel, tools::sandbox};
 
     use super::{AgentDir, EditMode, Settings};
     use crate::{Environment, Product};
@@ -472,7 +472,7 @@ countersign:
         want.steering_mode = "all".to_owned();
         want.follow_up_mode = "anything".to_owned();
         want.interrupt_mode = "wait".to_owned();
-        want.thinking_level = Level::Low;
+        want.thinking_level = ThinkingLevel::Low;
         want.model_roles = [("default", "local/small-1"), ("smol", "local/tiny")]
             .map(|(role, model)| (role.to_owned(), model.to_owned()))
             .into();
@@ -508,7 +508,7 @@ countersign:
         want.retry.base_delay = Duration::from_millis(7);
         want.model_roles.insert("default".to_owned(), "a/b".to_owned());
         want.todo_reminders.enabled = false;
-        want.thinking_level = Level::Xhigh;
+        want.thinking_level = ThinkingLevel::Xhigh;
         let mut got = load(user, project).unwrap();
         let told = std::mem::take(&mut got.restrictions.notices);
         assert_eq!(got, want);

@@ -11,7 +11,7 @@ use countersign_core::{
     engine::Event,
     id::{Lsn, SessionId},
 };
-use countersign_http::reply::{self, Problem};
+use countersign_http::reply::{self, HttpProblem};
 use countersign_runtime::store::{AnyLog, Log as _, LogHead, LogReadError, Partition, StoredContent, StoredRecord};
 use countersign_view::record::{Filter, Narrator, Outcome, RecordEntry, time_of};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ async fn place(log: &AnyLog, text: &str) -> Result<Lsn, Failure> {
     let cursor = Cursor::parse(text).ok_or_else(|| Failure::bad(format!("after: {text:?} is no cursor")))?;
     cursor.place(log).await?.map_err(|misplaced| {
         let told = format!("the cursor {text} is not of this record: begin without it");
-        Failure(Problem::new(StatusCode::GONE, told).with("reason", json!(misplaced)))
+        Failure(HttpProblem::new(StatusCode::GONE, told).with_member("reason", json!(misplaced)))
     })
 }
 

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use countersign_conversations::chats::Asking;
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::{BodyFields, HttpCaller};
 use serde::{
     de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, Visitor},
     forward_to_deserialize_any,
@@ -36,7 +36,7 @@ pub(crate) trait RequestBody: DeserializeOwned + Send {
 /// A request with a body: who sends it, and what it says.
 pub(crate) struct ApiRequest<T> {
     /// Who sends it.
-    pub(crate) caller: Caller,
+    pub(crate) caller: HttpCaller,
     /// What it says.
     pub(crate) body: T,
     headers: HeaderMap,
@@ -69,9 +69,10 @@ impl<S: Send + Sync, T: RequestBody> FromRequest<S> for ApiRequest<T> {
 
     async fn from_request(mut request: Request, state: &S) -> Result<Self, Response> {
         let Extension(caller) =
-            request.extract_parts::<Extension<Caller>>().await.map_err(|none| none.into_response())?;
+            request.extract_parts::<Extension<HttpCaller>>().await.map_err(|none| none.into_response())?;
         let headers = request.headers().clone();
-        let Body(members) = Body::from_request(request, state).await.map_err(|refused| refused.into_response())?;
+        let BodyFields(members) =
+            BodyFields::from_request(request, state).await.map_err(|refused| refused.into_response())?;
         let body = read(&members).map_err(|failure| failure.into_response())?;
         Ok(Self { caller, body, headers, members })
     }

@@ -24,12 +24,12 @@ use super::{
     params::Params,
     wire::events::{ReadyData, ResetData},
 };
-use countersign_http::{listen::Guest, web::sse};
+use countersign_http::{listen::ConnectionInfo, web::sse};
 
 /// `GET /api/v1/events`.
 pub(super) async fn stream(
     State(api): State<Arc<Api>>,
-    guest: Option<Extension<Guest>>,
+    guest: Option<Extension<ConnectionInfo>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Answered {
@@ -51,14 +51,14 @@ pub(super) async fn stream(
                 Ok(lsn) => (ready(&Cursor::at(log, lsn).await?), lsn),
                 Err(misplaced) => {
                     let told = ResetData { asked: text, reason: misplaced, after: Cursor::START };
-                    (sse::frame(Some(&Cursor::START.to_string()), "reset", &told), Lsn(0))
+                    (sse::encode_frame(Some(&Cursor::START.to_string()), "reset", &told), Lsn(0))
                 }
             }
         }
     };
     let feed = if params.flag("content")? { &api.whole } else { &api.plain };
     let follower = feed.follow(after, params.flag("live")?);
-    if guest.is_some_and(|Extension(guest)| !guest.place.keep()) {
+    if guest.is_some_and(|Extension(guest)| !guest.place.mark_authenticated()) {
         return Err(Failure::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "the gateway needs this connection for somebody else",
@@ -66,10 +66,10 @@ pub(super) async fn stream(
     }
     let rest = stream::unfold(follower, |mut follower| async move { Some((follower.next().await?, follower)) });
     let frames: Pin<Box<dyn Stream<Item = Bytes> + Send>> = Box::pin(stream::iter([first]).chain(rest));
-    Ok(sse::reply(frames, "keepalive"))
+    Ok(sse::stream_reply(frames, "keepalive"))
 }
 
 /// Says from where it goes on.
 fn ready(after: &Cursor) -> Bytes {
-    sse::frame(Some(&after.to_string()), "ready", &ReadyData { after: after.clone() })
+    sse::encode_frame(Some(&after.to_string()), "ready", &ReadyData { after: after.clone() })
 }

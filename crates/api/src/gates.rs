@@ -13,7 +13,7 @@ use countersign_core::{
     id::GateId,
 };
 use countersign_http::{
-    reply::{self, Problem},
+    reply::{self, HttpProblem},
     web::{ONCE_ONLY, access},
 };
 use countersign_runtime::{InboxLane, OwnerError};
@@ -211,7 +211,7 @@ pub(super) async fn allow(
     let answer = if scope == ApprovalScope::Once && pattern.is_none() && lasts.is_none() {
         GateReply::Allow(ApprovalScope::Once)
     } else {
-        if !request.caller.may(access::Scope::Admin) {
+        if !request.caller.has_scope(access::TokenScope::Admin) {
             return Err(Failure::new(StatusCode::FORBIDDEN, ONCE_ONLY));
         }
         GateReply::Grant(GrantTerms { scope, pattern, lasts })
@@ -280,10 +280,11 @@ fn refused(refusal: AnswerError) -> Failure {
             let (word, scope) = ResolutionWord::with_scope(&resolution);
             let told = format!("{told}: {}", word.word());
             let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let problem = Problem::new(StatusCode::CONFLICT, format!("{told}{who}"));
-            let problem = problem.with("gate", json!(gate.to_string())).with("resolution", json!(word));
-            let problem = scope.map_or_else(|| problem.clone(), |scope| problem.clone().with("scope", json!(scope)));
-            Failure(problem.with("by", json!(by)))
+            let problem = HttpProblem::new(StatusCode::CONFLICT, format!("{told}{who}"));
+            let problem = problem.with_member("gate", json!(gate.to_string())).with_member("resolution", json!(word));
+            let problem =
+                scope.map_or_else(|| problem.clone(), |scope| problem.clone().with_member("scope", json!(scope)));
+            Failure(problem.with_member("by", json!(by)))
         }
         AnswerError::Unknown(gate) => unknown(&gate.to_string()),
         AnswerError::KeyTaken(_) => Failure::new(StatusCode::CONFLICT, told),

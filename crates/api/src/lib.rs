@@ -24,8 +24,8 @@ use axum::{
 };
 use countersign_conversations::chats::{ChatError, Chats};
 use countersign_http::{
-    reply::Problem,
-    web::{Auth, Routes},
+    reply::HttpProblem,
+    web::{GuardedRoutes, WebAuth},
 };
 use countersign_policy_admin::household::Household;
 use countersign_runtime::{Clock, OwnerError, OwnerHandle, store::LogReadError};
@@ -47,7 +47,7 @@ pub struct ApiContext {
     /// The gateway's own conversations.
     pub chats: Arc<Chats>,
     /// Logins and tokens.
-    pub auth: Arc<Auth>,
+    pub auth: Arc<WebAuth>,
     /// The time.
     pub clock: Clock,
     /// Agents, tools, people and folders that rules are about.
@@ -77,18 +77,18 @@ pub fn routes(context: &Arc<ApiContext>) -> Router {
         document: LazyLock::new(|| openapi::document(operations::OPERATIONS)),
         context: Arc::clone(context),
     };
-    let none = Routes::new(&context.auth);
+    let none = GuardedRoutes::new(&context.auth);
     let all = operations::OPERATIONS.iter().fold(none, |routes, one| (one.mount)(routes, one.method, one.path));
     all.with_state(Arc::new(api))
 }
 
 /// What went wrong, as a problem document.
 #[derive(Clone, Debug, PartialEq)]
-struct Failure(Problem);
+struct Failure(HttpProblem);
 
 impl Failure {
     fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        Self(Problem::new(status, text))
+        Self(HttpProblem::new(status, text))
     }
 
     fn bad(text: impl Into<String>) -> Self {
@@ -102,7 +102,7 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        self.0.reply(ROOT)
+        self.0.response_for(ROOT)
     }
 }
 

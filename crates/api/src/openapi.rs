@@ -9,8 +9,8 @@ use axum::{extract::State, response::Response};
 use countersign_http::{
     reply,
     web::{
-        Routes, Who,
-        access::{self, Effect},
+        GuardedRoutes, RouteAccess,
+        access::{self, RouteEffect},
     },
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::transform_subschemas};
@@ -27,7 +27,7 @@ pub(super) async fn serve(State(api): State<Arc<Api>>) -> Response {
 }
 
 /// Adds the handler of a method and a path to a router.
-pub(super) type Mount = fn(Routes<Arc<Api>>, &str, &str) -> Routes<Arc<Api>>;
+pub(super) type Mount = fn(GuardedRoutes<Arc<Api>>, &str, &str) -> GuardedRoutes<Arc<Api>>;
 
 /// One operation.
 pub(super) struct Operation {
@@ -120,7 +120,7 @@ pub(super) fn document(operations: &[Operation]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths = json!({});
     for operation in operations {
-        if let Some((who, effect)) = access::entry(operation.method, operation.path) {
+        if let Some((who, effect)) = access::find_entry(operation.method, operation.path) {
             let method = operation.method.to_ascii_lowercase();
             paths[operation.path][method] = described(operation, who, effect, &mut schemas);
         }
@@ -154,11 +154,11 @@ pub(super) fn document(operations: &[Operation]) -> Value {
     })
 }
 
-fn described(operation: &Operation, who: Who, effect: Effect, schemas: &mut Schemas) -> Value {
+fn described(operation: &Operation, who: RouteAccess, effect: RouteEffect, schemas: &mut Schemas) -> Value {
     let security = match who {
-        Who::Anybody => json!([]),
-        Who::Person => json!([{ "cookie": [] }]),
-        Who::Scope(scope) => json!([{ "token": [scope.word()] }, { "cookie": [] }]),
+        RouteAccess::Anybody => json!([]),
+        RouteAccess::Person => json!([{ "cookie": [] }]),
+        RouteAccess::Scope(scope) => json!([{ "token": [scope.as_str()] }, { "cookie": [] }]),
     };
     let mut parameters: Vec<Value> = ["id", "lsn"]
         .iter()
@@ -198,10 +198,10 @@ fn described(operation: &Operation, who: Who, effect: Effect, schemas: &mut Sche
         "parameters": parameters,
         "responses": replies,
     });
-    if let Who::Scope(scope) = who {
+    if let RouteAccess::Scope(scope) = who {
         described["x-scope"] = json!(scope);
     }
-    if let (Some(body), Effect::Acts) = (operation.body, effect) {
+    if let (Some(body), RouteEffect::Acts) = (operation.body, effect) {
         let schema = (body.reference)(&mut schemas.requests);
         described["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
     }

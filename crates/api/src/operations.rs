@@ -25,7 +25,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/gates",
-        mount: |routes, method, path| routes.at(method, path, gates::list),
+        mount: |routes, method, path| routes.add_route(method, path, gates::list),
         name: "listGates",
         summary: "What waits for people, oldest first",
         query: &[
@@ -41,7 +41,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/gates/{id}",
-        mount: |routes, method, path| routes.at(method, path, gates::one),
+        mount: |routes, method, path| routes.add_route(method, path, gates::one),
         name: "getGate",
         summary: "One gate by its id, or one that waits by the end of it",
         query: &[],
@@ -52,7 +52,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/gates/{id}/allow",
-        mount: |routes, method, path| routes.at(method, path, gates::allow),
+        mount: |routes, method, path| routes.add_route(method, path, gates::allow),
         name: "allowGate",
         summary: "Lets what a gate decides happen",
         query: &[],
@@ -63,7 +63,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/gates/{id}/deny",
-        mount: |routes, method, path| routes.at(method, path, gates::deny),
+        mount: |routes, method, path| routes.add_route(method, path, gates::deny),
         name: "denyGate",
         summary: "Does not let it happen, or declines a question",
         query: &[],
@@ -74,7 +74,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/gates/{id}/answer",
-        mount: |routes, method, path| routes.at(method, path, gates::answer),
+        mount: |routes, method, path| routes.add_route(method, path, gates::answer),
         name: "answerGate",
         summary: "Answers a question",
         query: &[],
@@ -85,7 +85,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/sessions",
-        mount: |routes, method, path| routes.at(method, path, sessions::list),
+        mount: |routes, method, path| routes.add_route(method, path, sessions::list),
         name: "listSessions",
         summary: "All sessions, the one in which something was said last first",
         query: &[
@@ -100,7 +100,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/sessions",
-        mount: |routes, method, path| routes.at(method, path, sessions::open),
+        mount: |routes, method, path| routes.add_route(method, path, sessions::open),
         name: "openSession",
         summary: "Opens a session, and says something in it if there is a message",
         query: &[],
@@ -111,7 +111,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/sessions/{id}",
-        mount: |routes, method, path| routes.at(method, path, sessions::one),
+        mount: |routes, method, path| routes.add_route(method, path, sessions::one),
         name: "getSession",
         summary: "One session with the newest part of its conversation, or the part before an entry",
         query: &[
@@ -125,7 +125,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/sessions/{id}/messages",
-        mount: |routes, method, path| routes.at(method, path, sessions::say),
+        mount: |routes, method, path| routes.add_route(method, path, sessions::say),
         name: "sayInSession",
         summary: "Says something, which a run works on",
         query: &[],
@@ -136,7 +136,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/sessions/{id}/steer",
-        mount: |routes, method, path| routes.at(method, path, sessions::steer),
+        mount: |routes, method, path| routes.add_route(method, path, sessions::steer),
         name: "steerSession",
         summary: "Gives the run that works a message on its way",
         query: &[],
@@ -147,7 +147,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/sessions/{id}/stop",
-        mount: |routes, method, path| routes.at(method, path, sessions::stop),
+        mount: |routes, method, path| routes.add_route(method, path, sessions::stop),
         name: "stopSession",
         summary: "Stops the run that works, if one does",
         query: &[],
@@ -158,7 +158,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/events",
-        mount: |routes, method, path| routes.at(method, path, events::stream),
+        mount: |routes, method, path| routes.add_route(method, path, events::stream),
         name: "followEvents",
         summary: "Everything that happens, as server-sent events that can be taken up wherever they were left",
         query: &[
@@ -178,7 +178,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/audit",
-        mount: |routes, method, path| routes.at(method, path, audit::list),
+        mount: |routes, method, path| routes.add_route(method, path, audit::list),
         name: "listRecord",
         summary: "Entries of the record, oldest first",
         query: &[
@@ -201,7 +201,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/audit/head",
-        mount: |routes, method, path| routes.at(method, path, audit::head),
+        mount: |routes, method, path| routes.add_route(method, path, audit::head),
         name: "getHead",
         summary: "The last record and the digest of everything up to it",
         query: &[],
@@ -212,7 +212,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/audit/verify",
-        mount: |routes, method, path| routes.at(method, path, audit::verify),
+        mount: |routes, method, path| routes.add_route(method, path, audit::verify),
         name: "verifyRecord",
         summary: "Walks along the whole chain and names the first thing that does not fit",
         query: &[("head", "A head of before, which the record must still hold")],
@@ -223,7 +223,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/audit/{lsn}",
-        mount: |routes, method, path| routes.at(method, path, audit::one),
+        mount: |routes, method, path| routes.add_route(method, path, audit::one),
         name: "getRecord",
         summary: "One record with its text",
         query: &[],
@@ -234,7 +234,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "POST",
         path: "/api/v1/policy/explain",
-        mount: |routes, method, path| routes.at(method, path, policy::explain),
+        mount: |routes, method, path| routes.add_route(method, path, policy::explain),
         name: "explain",
         summary: "What would become of an agent's request, which rule decides that, and which nearly did",
         query: &[],
@@ -245,7 +245,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "GET",
         path: "/api/v1/openapi.json",
-        mount: |routes, method, path| routes.at(method, path, openapi::serve),
+        mount: |routes, method, path| routes.add_route(method, path, openapi::serve),
         name: "getInterface",
         summary: "This document",
         query: &[],

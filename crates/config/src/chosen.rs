@@ -22,11 +22,11 @@ pub(super) fn check(root: &At<'_>, model: &ModelName, providers: &BTreeMap<Strin
         return;
     }
     let place = root.at("model");
-    let scripted = demo::entry();
+    let scripted = demo::model_entry();
     let own = providers.get(&model.provider);
     if own.is_none() && model.provider != scripted.provider {
         let names = providers.keys().map(String::as_str).chain([scripted.provider.as_str()]).collect();
-        let is_built_in = catalogue::builtin().iter().any(|entry| entry.provider == model.provider);
+        let is_built_in = catalogue::builtin_models().iter().any(|entry| entry.provider == model.provider);
         let wants = if is_built_in {
             format!(". Its models are built in, and want its key: providers.{}.api_key", model.provider)
         } else {
@@ -39,7 +39,7 @@ pub(super) fn check(root: &At<'_>, model: &ModelName, providers: &BTreeMap<Strin
         ));
         return;
     }
-    let built_in = catalogue::builtin().iter().filter(|entry| own.is_some() && entry.provider == model.provider);
+    let built_in = catalogue::builtin_models().iter().filter(|entry| own.is_some() && entry.provider == model.provider);
     let listed = own.into_iter().flat_map(|provider| &provider.models).chain(built_in);
     let demo = [&scripted].into_iter().filter(|entry| entry.provider == model.provider);
     let ids: Vec<&str> = listed.chain(demo).map(|entry| entry.id.as_str()).collect();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use countersign_runtime::models::{
     demo,
-    entry::{Api, Entry, Modality, Price},
+    entry::{InputModality, ModelApi, ModelEntry, TokenPrice},
 };
 
 use super::{
@@ -45,7 +45,7 @@ pub(super) fn read(place: &At<'_>) -> BTreeMap<String, Provider> {
 fn provider(name: &str, place: &At<'_>) -> Provider {
     let models = place.at("models").items();
     let wire = place.at("api");
-    let api = match wire.text().map(|api| api.parse::<Api>()) {
+    let api = match wire.text().map(|api| api.parse::<ModelApi>()) {
         Some(Ok(api)) => Some(api),
         Some(Err(error)) => {
             wire.refused(error.to_string());
@@ -82,7 +82,7 @@ fn provider(name: &str, place: &At<'_>) -> Provider {
     provider
 }
 
-fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<Entry> {
+fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<ModelEntry> {
     if !place.mapping(MODEL) {
         return None;
     }
@@ -93,7 +93,7 @@ fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<Entry> {
     cost.mapping(COST);
     let price = |key| cost.at(key).amount().unwrap_or(0.0);
     let id = id?;
-    Some(Entry {
+    Some(ModelEntry {
         name: place.at("name").text().unwrap_or_else(|| id.clone()),
         id,
         api: provider.api?,
@@ -101,7 +101,7 @@ fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<Entry> {
         base_url: provider.base_url.clone()?,
         reasoning: place.at("reasoning").flag().unwrap_or(false),
         input: modalities(&place.at("input")),
-        cost: Price {
+        cost: TokenPrice {
             input: price("input"),
             output: price("output"),
             cache_read: price("cache_read"),
@@ -115,15 +115,15 @@ fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<Entry> {
     })
 }
 
-fn modalities(place: &At<'_>) -> Vec<Modality> {
+fn modalities(place: &At<'_>) -> Vec<InputModality> {
     if place.has_no_value() {
-        return vec![Modality::Text];
+        return vec![InputModality::Text];
     }
     let mut modalities = Vec::new();
     for item in place.items() {
         match item.text().as_deref() {
-            Some("text") => modalities.push(Modality::Text),
-            Some("image") => modalities.push(Modality::Image),
+            Some("text") => modalities.push(InputModality::Text),
+            Some("image") => modalities.push(InputModality::Image),
             Some(_) | None => item.refused("expected text or image"),
         }
     }

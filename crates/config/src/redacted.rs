@@ -169,7 +169,7 @@ fn tool(tool: &Tool) -> Value {
 }
 
 fn provider(provider: &Provider) -> Value {
-    let model = |model: &countersign_runtime::models::entry::Entry| json!({"id": model.id, "context_window": model.context_window, "max_tokens": model.max_tokens});
+    let model = |model: &countersign_runtime::models::entry::ModelEntry| json!({"id": model.id, "context_window": model.context_window, "max_tokens": model.max_tokens});
     json!({
         "api": provider.api.map(|api| api.as_str()),
         "base_url": provider.base_url.as_deref().map(without_user),

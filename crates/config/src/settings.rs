@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use countersign_core::session::RetryPolicy;
 use countersign_runtime::{
-    models::entry::{Api, Entry},
+    models::entry::{ModelApi, ModelEntry},
     tools::sandbox,
 };
 use secrecy::SecretString;
@@ -233,7 +233,7 @@ pub struct ModelName {
 #[derive(Clone, Debug)]
 pub struct Provider {
     /// The wire; there if it has models.
-    pub api: Option<Api>,
+    pub api: Option<ModelApi>,
     /// Without a slash at its end; there if it has models.
     pub base_url: Option<String>,
     /// The key itself.
@@ -241,7 +241,7 @@ pub struct Provider {
     /// Headers of every request.
     pub headers: BTreeMap<String, SecretString>,
     /// Its models.
-    pub models: Vec<Entry>,
+    pub models: Vec<ModelEntry>,
 }
 
 /// A person with every identity that is theirs. Votes count people.

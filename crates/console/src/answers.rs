@@ -15,7 +15,7 @@ use countersign_core::{
 };
 use countersign_http::{
     reply,
-    web::{Body, Caller},
+    web::{BodyFields, HttpCaller},
 };
 use countersign_runtime::{InboxLane, OwnerError};
 use countersign_view::{decisions, gate_request::QuestionRequest};
@@ -33,10 +33,10 @@ const LONGEST: usize = 20_000;
 
 pub(super) async fn one(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    body: Body,
+    body: BodyFields,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let gate = GateId::parse(&id).ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
@@ -46,7 +46,7 @@ pub(super) async fn one(
         Err(problem) => Some((StatusCode::BAD_REQUEST, problem)),
         Ok(answer) => {
             let source = console.context.handle.source(InboxLane::Result);
-            let key = body.text("key").map(str::to_owned);
+            let key = body.text_field("key").map(str::to_owned);
             match decisions::answer(&source, gate, answer, &look.caller.principal, key).await {
                 Ok(EngineReply::Voted { have, need }) => {
                     Some((StatusCode::OK, format!("Your approval counts: {have} of {need} have allowed it.")))
@@ -56,14 +56,14 @@ pub(super) async fn one(
             }
         }
     };
-    let is_page = body.text("from") == Some("page");
+    let is_page = body.text_field("from") == Some("page");
     if headers.contains_key("x-fragment") {
         // The script puts the card in the place of the one that it has.
         let (asked, answered) = console.gate(gate).await?.ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
         let key = fresh_key();
         let reader = Reader {
             now: look.now,
-            csrf: look.caller.csrf(),
+            csrf: look.caller.csrf_token(),
             key: &key,
             place: if is_page { Place::Page } else { Place::List },
             notice: problem.as_ref().map(|(_, text)| text.as_str()),
@@ -81,14 +81,14 @@ pub(super) async fn one(
 /// Answers several, each of which was shown whole.
 pub(super) async fn several(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    body: Body,
+    Extension(caller): Extension<HttpCaller>,
+    body: BodyFields,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let bad = |text: &str| Trouble::new(StatusCode::BAD_REQUEST, text);
-    let answer = match body.text("answer") {
+    let answer = match body.text_field("answer") {
         Some("once") => GateReply::Allow(ApprovalScope::Once),
-        Some("deny") => GateReply::Deny { reason: body.text("reason").map(str::to_owned) },
+        Some("deny") => GateReply::Deny { reason: body.text_field("reason").map(str::to_owned) },
         _ => return Err(bad("The answer is neither once nor deny.")),
     };
     let mut done = Vec::new();
@@ -114,14 +114,14 @@ fn see(at: &str) -> Response {
 }
 
 /// The answer that a form gives to a gate.
-fn answer(body: &Body, asked: &Asked) -> Result<GateReply, String> {
-    let text = |name: &str| body.text(name).map(str::to_owned);
+fn answer(body: &BodyFields, asked: &Asked) -> Result<GateReply, String> {
+    let text = |name: &str| body.text_field(name).map(str::to_owned);
     if [text("reason"), text("text")].iter().flatten().any(|text| text.chars().count() > LONGEST) {
         return Err(format!("That is longer than {LONGEST} characters."));
     }
-    let word = body.text("answer").unwrap_or_default();
+    let word = body.text_field("answer").unwrap_or_default();
     // What is allowed is what was seen.
-    if matches!(word, "once" | "session" | "grant") && body.text("digest") != Some(&asked.digest()) {
+    if matches!(word, "once" | "session" | "grant") && body.text_field("digest") != Some(&asked.digest()) {
         return Err("This is not what was shown. Look at it again.".to_owned());
     }
     match word {
@@ -135,18 +135,18 @@ fn answer(body: &Body, asked: &Asked) -> Result<GateReply, String> {
     }
 }
 
-fn grant(body: &Body) -> Result<GateReply, String> {
-    let scope = match body.text("reach") {
+fn grant(body: &BodyFields) -> Result<GateReply, String> {
+    let scope = match body.text_field("reach") {
         Some("session") => ApprovalScope::Session,
         Some("always") => ApprovalScope::Always,
         _ => return Err("Say where it is allowed.".to_owned()),
     };
-    let lasts = match body.text("lasts").unwrap_or("0").parse::<u64>() {
+    let lasts = match body.text_field("lasts").unwrap_or("0").parse::<u64>() {
         Ok(0) => None,
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => return Err("Say for how long it is allowed.".to_owned()),
     };
-    let pattern = match body.text("covers") {
+    let pattern = match body.text_field("covers") {
         Some("exact") => None,
         Some(covers) => Some(covers.strip_prefix("pattern:").ok_or("Choose what is allowed.")?.to_owned()),
         None => return Err("Choose what is allowed.".to_owned()),
@@ -154,7 +154,7 @@ fn grant(body: &Body) -> Result<GateReply, String> {
     Ok(GateReply::Grant(GrantTerms { scope, pattern, lasts }))
 }
 
-fn said(body: &Body, asked: &Asked) -> Result<GateReply, String> {
+fn said(body: &BodyFields, asked: &Asked) -> Result<GateReply, String> {
     let Some(QuestionRequest { choices, is_multi, .. }) = asked.request.question() else {
         return Err("This is no question.".to_owned());
     };
@@ -162,10 +162,10 @@ fn said(body: &Body, asked: &Asked) -> Result<GateReply, String> {
         let chosen = choices.iter().enumerate().filter(|(at, _)| body.is_set(&format!("choice.{at}")));
         chosen.map(|(_, choice)| choice.label.clone()).collect()
     } else {
-        let chosen = body.text("choice").and_then(|at| at.parse::<usize>().ok()).and_then(|at| choices.get(at));
+        let chosen = body.text_field("choice").and_then(|at| at.parse::<usize>().ok()).and_then(|at| choices.get(at));
         chosen.map(|choice| choice.label.clone()).into_iter().collect()
     };
-    let own = body.text("text").map(str::to_owned);
+    let own = body.text_field("text").map(str::to_owned);
     // Of a question with one answer, what was written counts; beside a decision it is said as well.
     let said: Vec<String> = match own {
         Some(own) if !is_multi && asked.kind == Kind::Question => vec![own],

@@ -32,7 +32,7 @@ pub(super) async fn script(RawQuery(query): RawQuery) -> Response {
 
 /// A file that browsers may keep if they asked for just this one.
 fn file(kind: &'static str, text: &'static str, query: Option<String>) -> Response {
-    let mut response = reply::plain(axum::http::StatusCode::OK, kind, text.as_bytes().to_vec());
+    let mut response = reply::with_content_type(axum::http::StatusCode::OK, kind, text.as_bytes().to_vec());
     let keep = if query == Some(version(text)) { "public, max-age=31536000, immutable" } else { "no-cache" };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(keep));
     response

@@ -15,7 +15,7 @@ use countersign_core::{
     id::{Lsn, SessionId},
     session::WhenBusy,
 };
-use countersign_http::web::Caller;
+use countersign_http::web::HttpCaller;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -47,7 +47,7 @@ pub(super) struct Wanted {
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
@@ -104,7 +104,7 @@ impl Console {
     }
 
     fn speak(&self, look: &Look, about: &About, at: &str, written: &str) -> Markup {
-        let csrf = html! { input type="hidden" name="csrf" value=(look.caller.csrf()); };
+        let csrf = html! { input type="hidden" name="csrf" value=(look.caller.csrf_token()); };
         let current = about.model.as_ref().map(|(provider, id)| (provider.as_str(), id.as_str()));
         html! {
             div.speak #speak {
@@ -169,7 +169,7 @@ const fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
 fn stop_form(look: &Look, at: &str) -> Markup {
     html! {
         form method="post" action={ (at) "/stop" } {
-            input type="hidden" name="csrf" value=(look.caller.csrf());
+            input type="hidden" name="csrf" value=(look.caller.csrf_token());
             button.danger type="submit" { "Stop" }
         }
     }
@@ -185,7 +185,7 @@ fn waiting(transcript: &Transcript, look: &Look, at: &str) -> Markup {
                     @for text in &transcript.waiting { pre.prose { "\n" (many(text)) } }
                     @if !transcript.about.is_spoken_for {
                         form.act method="post" action={ (at) "/unsay" } {
-                            input type="hidden" name="csrf" value=(look.caller.csrf());
+                            input type="hidden" name="csrf" value=(look.caller.csrf_token());
                             button type="submit" { "Take it back" }
                             span.note { @if transcript.about.run.is_some() { "It is read at the next step of the run." } @else { "It is said before the next message." } }
                         }
@@ -239,7 +239,7 @@ pub(super) async fn unsay(State(console): State<Arc<Console>>, form: Conversatio
 }
 
 pub(super) async fn say(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
-    let message = form.body.text("message").unwrap_or_default();
+    let message = form.body.text_field("message").unwrap_or_default();
     let key = asking(&form.look, &form.body, "say");
     let said = console.context.chats.prompt_once(&form.id, message, WhenBusy::Steer, key.as_ref()).await;
     back(&console, &form, said.map(drop)).await

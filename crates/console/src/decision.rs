@@ -14,7 +14,7 @@ use countersign_core::{
     id::{CallId, GateId, Lsn},
     time::Millis,
 };
-use countersign_http::web::Caller;
+use countersign_http::web::HttpCaller;
 use countersign_runtime::store::{Log as _, Partition, ReadScope, StoredRecord};
 use countersign_view::record::Narrator;
 use maud::html;
@@ -42,7 +42,7 @@ struct Found {
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
@@ -61,7 +61,7 @@ pub(super) async fn show(
         Some(gate) => console.gate(gate).await?,
         None => None,
     };
-    let reader = Reader { now: look.now, csrf: look.caller.csrf(), key: "", place: Place::Page, notice: None };
+    let reader = Reader { now: look.now, csrf: look.caller.csrf_token(), key: "", place: Place::Page, notice: None };
     let body = html! {
         h1 { "From request to outcome" }
         (tabs(""))

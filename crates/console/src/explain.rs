@@ -11,7 +11,7 @@ use countersign_core::{
     engine::Engine,
     policy::{self, NearMiss, PolicyLayers, PolicySubject, Verdict, evaluate, near_misses},
 };
-use countersign_http::web::Caller;
+use countersign_http::web::HttpCaller;
 use countersign_policy_admin::{explained::action, service_tools, trial};
 use countersign_runtime::{InboxLane, tools::ToolRegistry};
 use maud::{Markup, html};
@@ -70,7 +70,7 @@ struct Found {
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::{Extension, extract::State, response::Response};
 use countersign_core::time::Millis;
-use countersign_http::web::Caller;
+use countersign_http::web::HttpCaller;
 use countersign_view::time::iso;
 use maud::{Markup, html};
 
@@ -31,7 +31,7 @@ const OFTEN: u64 = 2;
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let past = console.history.upto_now(&console.context.handle).await.map_err(Trouble::unread)?;

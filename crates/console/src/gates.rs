@@ -12,7 +12,7 @@ use countersign_core::{
     gate::ApprovalScope,
     id::GateId,
 };
-use countersign_http::web::Caller;
+use countersign_http::web::HttpCaller;
 use countersign_runtime::InboxLane;
 use countersign_view::GateRequest;
 use maud::{Markup, html};
@@ -48,14 +48,14 @@ pub(super) struct Wanted {
 
 pub(super) async fn inbox(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let source = console.context.handle.source(InboxLane::Request);
     let (pending, _) = source.read_state(Asked::pending).await.ok_or_else(Trouble::closing)?;
     let key = fresh_key();
-    let reader = Reader { now: look.now, csrf: look.caller.csrf(), key: &key, place: Place::List, notice: None };
+    let reader = Reader { now: look.now, csrf: look.caller.csrf_token(), key: &key, place: Place::List, notice: None };
     let mut over = Vec::new();
     for id in wanted.done.split(',').filter_map(GateId::parse).take(MOST_DONE) {
         if let Some((asked, answered)) = console.gate(id).await?.filter(|(asked, _)| !asked.is_pending()) {
@@ -100,7 +100,7 @@ fn nothing(is_empty: bool) -> Markup {
 fn several(look: &Look) -> Markup {
     html! {
         form.several #several method="post" action="/console/answers" {
-            input type="hidden" name="csrf" value=(look.caller.csrf());
+            input type="hidden" name="csrf" value=(look.caller.csrf_token());
             span.chosen #chosen { "The chosen ones:" }
             button type="button" #all hidden { "Choose all" }
             button type="submit" name="answer" value="once" { "Allow once" }
@@ -111,7 +111,7 @@ fn several(look: &Look) -> Markup {
 
 pub(super) async fn one(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
@@ -152,7 +152,7 @@ impl Console {
         let key = fresh_key();
         let reader = Reader {
             now: look.now,
-            csrf: look.caller.csrf(),
+            csrf: look.caller.csrf_token(),
             key: &key,
             place: Place::Page,
             notice: notice.map(|(_, text)| text),
@@ -184,7 +184,7 @@ impl Console {
                 h2 #longer-title { "Allow for longer" }
                 p { "Choose how much more is allowed without asking. What each would have done to the calls in the record stands beside it." }
                 form.answer.longer method="post" action=(path("/console/gates/", &id.to_string())) {
-                    input type="hidden" name="csrf" value=(look.caller.csrf());
+                    input type="hidden" name="csrf" value=(look.caller.csrf_token());
                     input type="hidden" name="key" value=(key);
                     input type="hidden" name="digest" value=(asked.digest());
                     input type="hidden" name="from" value="page";

@@ -34,7 +34,7 @@ use axum::{Router, extract::Path, response::Redirect};
 use countersign_config::Config;
 use countersign_conversations::chats::Chats;
 use countersign_core::{gate::IdentityMap, id::Lsn, time::Millis};
-use countersign_http::web::{Auth, Caller, Routes};
+use countersign_http::web::{GuardedRoutes, HttpCaller, WebAuth};
 use countersign_policy_admin::{household::Household, rulebook::Rulebook};
 use countersign_runtime::{Clock, InboxLane, OwnerHandle, services::ServiceClient};
 use countersign_telegram::Reporter;
@@ -50,7 +50,7 @@ pub struct ConsoleContext {
     /// The gateway's own conversations.
     pub chats: Arc<Chats>,
     /// Logins and tokens.
-    pub auth: Arc<Auth>,
+    pub auth: Arc<WebAuth>,
     /// The time.
     pub clock: Clock,
     /// When the gateway started.
@@ -84,7 +84,7 @@ struct Console {
 
 /// What every page shows beside its own.
 struct Look {
-    caller: Caller,
+    caller: HttpCaller,
     /// How many gates wait.
     waiting: usize,
     /// The last record that is part of what is shown.
@@ -94,7 +94,7 @@ struct Look {
 }
 
 impl Console {
-    async fn look(&self, caller: Caller) -> Result<Look, Trouble> {
+    async fn look(&self, caller: HttpCaller) -> Result<Look, Trouble> {
         let read = |engine: &countersign_core::engine::Engine| {
             let state = engine.state();
             (state.pending_gates().count(), state.head_lsn(), engine.rules().people.clone())
@@ -117,38 +117,38 @@ pub fn routes(context: &Arc<ConsoleContext>) -> Router {
         live: Live::follow(context.handle.clone(), context.clock.clone()),
         history: History::default(),
     });
-    let mut routes = Routes::new(&context.auth);
+    let mut routes = GuardedRoutes::new(&context.auth);
     if context.config.webui.is_none() {
-        routes = routes.at("GET", "/", || async { Redirect::to("/console/") });
+        routes = routes.add_route("GET", "/", || async { Redirect::to("/console/") });
     }
     routes
-        .at("GET", "/console", || async { Redirect::to("/console/") })
-        .at("GET", "/console/", gates::inbox)
-        .at("GET", "/console/style.css", assets::style)
-        .at("GET", "/console/app.js", assets::script)
-        .at("GET", "/console/live", stream::open)
-        .at("GET", "/console/gates/{id}", gates::one)
-        .at("POST", "/console/gates/{id}", answers::one)
-        .at("POST", "/console/answers", answers::several)
-        .at("GET", "/console/sessions", sessions::list)
-        .at("POST", "/console/sessions", sessions::open)
-        .at("GET", "/console/sessions/{id}", conversation::show)
-        .at("POST", "/console/sessions/{id}/say", conversation::say)
-        .at("POST", "/console/sessions/{id}/stop", conversation::stop)
-        .at("POST", "/console/sessions/{id}/unsay", conversation::unsay)
-        .at("POST", "/console/sessions/{id}/model", conversation::use_model)
-        .at("GET", "/console/record", record::list)
-        .at("POST", "/console/record", record::verify)
-        .at("GET", "/console/record/{id}", decision::show)
-        .at("GET", "/console/figures", figures::show)
-        .at("GET", "/console/policy", policy::show)
-        .at("GET", "/console/explain", explain::show)
-        .at("GET", "/console/try", trial::show)
-        .at("GET", "/console/rules", || async { Redirect::to("/console/policy") })
-        .at("POST", "/console/rules", saving::save)
-        .at("GET", "/console/{*rest}", nothing)
-        .at("POST", "/console/revoke/{id}", policy::revoke)
-        .at("POST", "/console/reload", policy::reload)
-        .at("GET", "/console/agents", machines::show)
+        .add_route("GET", "/console", || async { Redirect::to("/console/") })
+        .add_route("GET", "/console/", gates::inbox)
+        .add_route("GET", "/console/style.css", assets::style)
+        .add_route("GET", "/console/app.js", assets::script)
+        .add_route("GET", "/console/live", stream::open)
+        .add_route("GET", "/console/gates/{id}", gates::one)
+        .add_route("POST", "/console/gates/{id}", answers::one)
+        .add_route("POST", "/console/answers", answers::several)
+        .add_route("GET", "/console/sessions", sessions::list)
+        .add_route("POST", "/console/sessions", sessions::open)
+        .add_route("GET", "/console/sessions/{id}", conversation::show)
+        .add_route("POST", "/console/sessions/{id}/say", conversation::say)
+        .add_route("POST", "/console/sessions/{id}/stop", conversation::stop)
+        .add_route("POST", "/console/sessions/{id}/unsay", conversation::unsay)
+        .add_route("POST", "/console/sessions/{id}/model", conversation::use_model)
+        .add_route("GET", "/console/record", record::list)
+        .add_route("POST", "/console/record", record::verify)
+        .add_route("GET", "/console/record/{id}", decision::show)
+        .add_route("GET", "/console/figures", figures::show)
+        .add_route("GET", "/console/policy", policy::show)
+        .add_route("GET", "/console/explain", explain::show)
+        .add_route("GET", "/console/try", trial::show)
+        .add_route("GET", "/console/rules", || async { Redirect::to("/console/policy") })
+        .add_route("POST", "/console/rules", saving::save)
+        .add_route("GET", "/console/{*rest}", nothing)
+        .add_route("POST", "/console/revoke/{id}", policy::revoke)
+        .add_route("POST", "/console/reload", policy::reload)
+        .add_route("GET", "/console/agents", machines::show)
         .with_state(console)
 }

@@ -157,7 +157,7 @@ impl Live {
             _ => Answered::default(),
         };
         let reader = Reader { now: clock.now(), csrf: "", key: "", place: Place::List, notice: None };
-        let frame = sse::frame(
+        let frame = sse::encode_frame(
             Some(&lsn.to_string()),
             "gate",
             &json!({
@@ -230,7 +230,7 @@ impl Live {
         let told = match &frame.kind {
             LiveKind::MessageStarted { .. } => {
                 open.clear();
-                sse::frame(None, "begin", &Value::Null)
+                sse::encode_frame(None, "begin", &Value::Null)
             }
             LiveKind::PartStarted { index, part } => {
                 let (kind, name) = match part {
@@ -247,7 +247,7 @@ impl Live {
                 if let Some(piece) = open.iter_mut().find(|piece| piece.index == *index).filter(|_| held < OPEN) {
                     piece.text.push_str(&text);
                 }
-                sse::frame(None, "delta", &json!({ "index": index, "text": text }))
+                sse::encode_frame(None, "delta", &json!({ "index": index, "text": text }))
             }
             // The record says what came of it.
             LiveKind::PartEnded { .. } | LiveKind::Idle { .. } => return,
@@ -255,7 +255,7 @@ impl Live {
                 let text = text_of(content);
                 let shown = text.chars().count().saturating_sub(OUTPUT);
                 let text: String = text.chars().skip(shown).collect();
-                sse::frame(None, "output", &json!({ "text": escape(&text, Lines::Many) }))
+                sse::encode_frame(None, "output", &json!({ "text": escape(&text, Lines::Many) }))
             }
         };
         if is_looked_at && !told.is_empty() {
@@ -277,24 +277,24 @@ impl Live {
 impl Piece {
     fn frame(&self) -> Bytes {
         let Self { index, kind, name, text } = self;
-        sse::frame(None, "part", &json!({ "index": index, "kind": kind, "name": name, "text": text }))
+        sse::encode_frame(None, "part", &json!({ "index": index, "kind": kind, "name": name, "text": text }))
     }
 }
 
 /// Tells a window to look at everything again.
 pub(super) fn reload() -> Bytes {
-    sse::frame(None, "reload", &Value::Null)
+    sse::encode_frame(None, "reload", &Value::Null)
 }
 
 /// Tells a window with a list that something was recorded.
 pub(super) fn stirred() -> Bytes {
-    sse::frame(None, "stirred", &Value::Null)
+    sse::encode_frame(None, "stirred", &Value::Null)
 }
 
 /// Tells that something of a session was recorded; `done` if that is what was being written. It moves no cursor: the frame
 /// of a gate of the same record comes behind it.
 fn changed(session: &SessionId, done: bool) -> Bytes {
-    sse::frame(None, "changed", &json!({ "session": session.as_str(), "done": done }))
+    sse::encode_frame(None, "changed", &json!({ "session": session.as_str(), "done": done }))
 }
 
 /// A gate as it is now, and how many wait.

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Extension, extract::State, response::Response};
 use countersign_core::{engine::Engine, id::SessionId, time::Millis};
-use countersign_http::web::Caller;
+use countersign_http::web::HttpCaller;
 use countersign_runtime::{
     InboxLane,
     store::{Log as _, Partition},
@@ -36,7 +36,7 @@ struct Agent {
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let context = &console.context;

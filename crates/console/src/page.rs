@@ -4,7 +4,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use countersign_http::{reply, web::Via};
+use countersign_http::{reply, web::AuthMethod};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
@@ -49,8 +49,8 @@ pub(super) fn page_with(
     session: Option<&str>,
     body: &Markup,
 ) -> Response {
-    let csrf = look.caller.csrf();
-    let is_known = matches!(look.caller.via, Via::Cookie { .. });
+    let csrf = look.caller.csrf_token();
+    let is_known = matches!(look.caller.via, AuthMethod::Cookie { .. });
     let page = html! {
         (head(title))
         body data-after=(look.head) data-now=(look.now.0) data-csrf=(csrf) data-waiting=(look.waiting) data-session=[session] {

@@ -14,7 +14,7 @@ use countersign_core::{
     id::GateId,
     policy::{self, Constraint, Grant, RuleAction},
 };
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_policy_admin::rulebook::is_plain;
 use countersign_runtime::InboxLane;
 use countersign_view::decisions;
@@ -53,7 +53,7 @@ struct Row {
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Query(done): Query<Done>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
@@ -106,7 +106,7 @@ impl Console {
                 div.heads {
                     h2 #rules { "Rules in force" }
                     form method="post" action="/console/reload" {
-                        input type="hidden" name="csrf" value=(look.caller.csrf());
+                        input type="hidden" name="csrf" value=(look.caller.csrf_token());
                         button type="submit" { "Read the file again" }
                     }
                 }
@@ -260,7 +260,7 @@ fn denials(look: &Look, denials: &[Constraint], covers: &BTreeMap<GateId, String
 fn take_back(look: &Look, id: &str, word: &str, what: &str) -> Markup {
     html! {
         form method="post" action={ "/console/revoke/" (id) } {
-            input type="hidden" name="csrf" value=(look.caller.csrf());
+            input type="hidden" name="csrf" value=(look.caller.csrf_token());
             button.danger.quiet type="submit" aria-label={ (word) ": " (what) } { (word) }
         }
     }
@@ -268,9 +268,9 @@ fn take_back(look: &Look, id: &str, word: &str, what: &str) -> Markup {
 
 pub(super) async fn revoke(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Path(id): Path<String>,
-    _: Body,
+    _: BodyFields,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let source = console.context.handle.source(InboxLane::Result);
@@ -283,8 +283,8 @@ pub(super) async fn revoke(
 
 pub(super) async fn reload(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    _: Body,
+    Extension(caller): Extension<HttpCaller>,
+    _: BodyFields,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let done = console.context.rulebook.reload(Some(look.caller.principal.clone())).await;

@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::{engine::Event, id::Lsn, time::Millis};
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_runtime::store::{Log as _, Partition, StoredRecord};
 use countersign_view::{
     record::{About, Narrator, Outcome},
@@ -78,7 +78,7 @@ struct Listed {
 
 pub(super) async fn list(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
@@ -88,8 +88,8 @@ pub(super) async fn list(
 /// Checks the chain.
 pub(super) async fn verify(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    _: Body,
+    Extension(caller): Extension<HttpCaller>,
+    _: BodyFields,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let Ok(_permit) = console.context.verifying.try_acquire() else {
@@ -140,7 +140,7 @@ impl Console {
                 p #head { code.head { (head.lsn) ":" (head.chain) } } }
                 p.note { "Keep the head elsewhere: with it a record that was cut off later is known." }
                 form method="post" action="/console/record" {
-                    input type="hidden" name="csrf" value=(look.caller.csrf());
+                    input type="hidden" name="csrf" value=(look.caller.csrf_token());
                     button type="submit" { "Check the whole chain" }
                 }
             }

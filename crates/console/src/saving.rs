@@ -8,7 +8,7 @@ use countersign_core::{
     gate::{ApprovalScope, GateReply},
     policy::{self, PolicyLayers, Verdict},
 };
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_policy_admin::rulebook::{DraftError, SaveError};
 use countersign_runtime::InboxLane;
 use countersign_view::decisions;
@@ -17,8 +17,8 @@ use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, w
 
 pub(super) async fn save(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    body: Body,
+    Extension(caller): Extension<HttpCaller>,
+    body: BodyFields,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let wanted = Wanted::sent(&body);
@@ -34,16 +34,16 @@ pub(super) async fn save(
             return console.trial_page(&look, wanted, Some(told)).await;
         }
     };
-    let waits = if body.text("then") == Some("allow") { console.waits(&wanted).await? } else { None };
+    let waits = if body.text_field("then") == Some("allow") { console.waits(&wanted).await? } else { None };
     if let Some((asked, _)) = &waits
         && asked.is_pending()
-        && body.text("digest") != Some(&asked.digest())
+        && body.text_field("digest") != Some(&asked.digest())
     {
         let told = refused(StatusCode::BAD_REQUEST, "what waits is not what was shown. Look at it again.".to_owned());
         return console.trial_page(&look, wanted, Some(told)).await;
     }
     let is_out = edit.comes.is_none();
-    let seen = body.text("seen").unwrap_or_default().to_owned();
+    let seen = body.text_field("seen").unwrap_or_default().to_owned();
     let saved = console.context.rulebook.save(edit, seen, look.caller.principal.clone()).await;
     match saved {
         Ok(()) => {}
@@ -68,12 +68,12 @@ pub(super) async fn save(
         true => format!("The rule is taken out of {file}. The rules are in force."),
         false => format!("The rule is saved in {file}. The rules are in force."),
     };
-    if body.text("then") == Some("allow") && waits.is_none() {
+    if body.text_field("then") == Some("allow") && waits.is_none() {
         told.push_str("\nWhat waits is not among the calls any more on which rules are tried, and waits on. Answer it in the inbox.");
     }
     if let Some((asked, made)) = waits {
         told.push('\n');
-        told.push_str(&console.allow(&look, &asked, &made, body.text("key")).await?);
+        told.push_str(&console.allow(&look, &asked, &made, body.text_field("key")).await?);
     }
     console.policy_page(&look, Some((true, told))).await
 }

@@ -13,7 +13,7 @@ use countersign_conversations::{
     sessions as index,
 };
 use countersign_core::{engine::Engine, session::WhenBusy, time::Millis};
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
@@ -39,7 +39,7 @@ struct Busy {
 
 pub(super) async fn list(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     console.sessions_page(&look, None).await
@@ -108,7 +108,7 @@ impl Console {
             details.panel.new open[false] {
                 summary { "New chat" }
                 form.stack method="post" action="/console/sessions" {
-                    input type="hidden" name="csrf" value=(look.caller.csrf());
+                    input type="hidden" name="csrf" value=(look.caller.csrf_token());
                     input type="hidden" name="key" value=(fresh_key());
                     label for="message" { "Message" }
                     textarea #message name="message" rows="3" required {}
@@ -148,26 +148,26 @@ fn state(busy: Busy) -> Markup {
 }
 
 /// The provider and id that a form names.
-pub(super) fn model(body: &Body) -> Option<(Option<String>, String)> {
-    let (provider, id) = body.text("model")?.split_once('/')?;
+pub(super) fn model(body: &BodyFields) -> Option<(Option<String>, String)> {
+    let (provider, id) = body.text_field("model")?.split_once('/')?;
     Some((Some(provider.to_owned()), id.to_owned()))
 }
 
 pub(super) async fn open(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    body: Body,
+    Extension(caller): Extension<HttpCaller>,
+    body: BodyFields,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let key = asking(&look, &body, "open");
     let wish = Wish {
-        workspace: body.text("workspace").map(str::to_owned),
+        workspace: body.text_field("workspace").map(str::to_owned),
         model: model(&body),
-        message: body.text("message").map(str::to_owned),
+        message: body.text_field("message").map(str::to_owned),
         key: key.clone(),
         ..Wish::default()
     };
-    let Some(message) = body.text("message") else {
+    let Some(message) = body.text_field("message") else {
         let problem = (StatusCode::BAD_REQUEST, "Write a message to start with.".to_owned());
         return console.sessions_page(&look, Some(problem)).await;
     };
@@ -186,8 +186,8 @@ pub(super) async fn open(
 }
 
 /// The key of a form, by which it is known when it comes twice.
-pub(super) fn asking(look: &Look, body: &Body, what: &str) -> Option<Asking> {
-    let key = body.text("key")?;
+pub(super) fn asking(look: &Look, body: &BodyFields, what: &str) -> Option<Asking> {
+    let key = body.text_field("key")?;
     let is_plain = key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_plain.then(|| Asking::new(&look.caller.principal, key, what, &body.0).exactly())
 }

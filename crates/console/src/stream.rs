@@ -13,7 +13,7 @@ use countersign_core::{
     engine::Engine,
     id::{Lsn, SessionId},
 };
-use countersign_http::web::{Caller, sse};
+use countersign_http::web::{HttpCaller, sse};
 use countersign_runtime::InboxLane;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
@@ -95,7 +95,7 @@ impl Window {
 
 pub(super) async fn open(
     State(console): State<Arc<Console>>,
-    Extension(_): Extension<Caller>,
+    Extension(_): Extension<HttpCaller>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Trouble> {
@@ -114,9 +114,9 @@ pub(super) async fn open(
     } else if is_list && after < head.max(*recorded.borrow()) {
         first.push(stirred());
     }
-    let hello = sse::frame(None, "hello", &serde_json::json!({ "now": console.context.clock.now().0 }));
+    let hello = sse::encode_frame(None, "hello", &serde_json::json!({ "now": console.context.clock.now().0 }));
     let recorded = is_list.then_some(recorded);
     let window = Window { then, session, recorded, rested: Instant::now() };
     let rest = stream::unfold(window, |mut window| async move { window.next().await.map(|bytes| (bytes, window)) });
-    Ok(sse::reply(stream::iter(std::iter::once(hello).chain(first)).chain(rest), "keepalive"))
+    Ok(sse::stream_reply(stream::iter(std::iter::once(hello).chain(first)).chain(rest), "keepalive"))
 }

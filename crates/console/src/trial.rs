@@ -12,7 +12,7 @@ use countersign_core::{
     policy::{GrantCoverage, propose_grants},
     time::Millis,
 };
-use countersign_http::web::Caller;
+use countersign_http::web::HttpCaller;
 use countersign_policy_admin::rulebook::{Draft, DraftError, Edit};
 use countersign_runtime::InboxLane;
 use maud::{Markup, html};
@@ -77,7 +77,7 @@ fn written(wanted: &Wanted) -> Markup {
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
@@ -215,7 +215,7 @@ impl Console {
                     None => {}
                 }
                 form.saving method="post" action="/console/rules" {
-                    input type="hidden" name="csrf" value=(look.caller.csrf());
+                    input type="hidden" name="csrf" value=(look.caller.csrf_token());
                     input type="hidden" name="seen" value=(tried.draft.seen);
                     @for (name, value) in wanted.fields() { input type="hidden" name=(name) value=(value); }
                     @if let Some(asked) = gate {
@@ -272,7 +272,7 @@ fn filled(wanted: Wanted, made: &Made) -> Wanted {
 /// What waits while the rule is edited.
 fn waiting(look: &Look, asked: &Asked, answered: &Answered) -> Markup {
     let key = fresh_key();
-    let reader = Reader { now: look.now, csrf: look.caller.csrf(), key: &key, place: Place::Page, notice: None };
+    let reader = Reader { now: look.now, csrf: look.caller.csrf_token(), key: &key, place: Place::Page, notice: None };
     html! {
         details.waits open { summary { "What waits" } div.list { (asked.card(&reader, answered)) } }
     }

@@ -1,7 +1,7 @@
 //! What the form of a rule says: a rule to be written, changed or taken out. It must not know the file.
 
 use countersign_core::policy::{Rule, RuleAction};
-use countersign_http::web::Body;
+use countersign_http::web::BodyFields;
 use countersign_policy_admin::rulebook::{Comes, Edit};
 use serde::Deserialize;
 
@@ -46,8 +46,8 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// What a form sent.
-    pub(super) fn sent(body: &Body) -> Self {
-        let text = |name: &str| body.text(name).unwrap_or_default().to_owned();
+    pub(super) fn sent(body: &BodyFields) -> Self {
+        let text = |name: &str| body.text_field(name).unwrap_or_default().to_owned();
         Self {
             pattern: text("pattern"),
             action: text("action"),

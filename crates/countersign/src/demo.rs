@@ -164,7 +164,7 @@ async fn play(
     stage: &mut Stage,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<Finish> {
-    let entry = script::entry();
+    let entry = script::model_entry();
     let mut settings = Settings { model: Some(model_ref(&entry)), ..Settings::default() };
     settings.thresholds.auto = false;
     let session = SessionId::new("demo");

@@ -387,7 +387,7 @@ fn running(place: &Place) -> Check {
 /// Whether the tokens of programs are known; nothing where there are none.
 fn tokens(place: &Place) -> Option<Check> {
     let now = Clock::system().now();
-    match tokens::list(&place.folder) {
+    match tokens::list_tokens(&place.folder) {
         Ok(listed) if listed.is_empty() => None,
         Ok(listed) => {
             let good = listed.iter().filter(|token| token.is_good(now)).count();

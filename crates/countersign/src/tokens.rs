@@ -5,7 +5,7 @@
 use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
 
 use countersign_core::time::Millis;
-use countersign_http::tokens::{self, Scope, Token};
+use countersign_http::tokens::{self, ApiToken, TokenScope};
 use countersign_runtime::Clock;
 use countersign_view::{Lines, escape, pasted, time::iso};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::{
 /// What is done with tokens.
 pub(crate) enum What {
     List,
-    Add { name: String, scopes: Vec<Scope>, lasts: Option<Duration> },
+    Add { name: String, scopes: Vec<TokenScope>, lasts: Option<Duration> },
     Remove { name: String },
 }
 
@@ -29,21 +29,21 @@ pub(crate) fn run(folder: &Path, what: &What, form: Form) -> anyhow::Result<Exit
         owner::become_of(folder)?;
     }
     match what {
-        What::List => list(&tokens::list(folder)?, now, folder, form)?,
+        What::List => list(&tokens::list_tokens(folder)?, now, folder, form)?,
         What::Add { name, scopes, lasts } => {
-            let text = tokens::add(folder, name, scopes, *lasts, now)?;
-            let made = tokens::list(folder)?.into_iter().find(|token| token.name == *name);
+            let text = tokens::add_token(folder, name, scopes, *lasts, now)?;
+            let made = tokens::list_tokens(folder)?.into_iter().find(|token| token.name == *name);
             added(made.as_ref(), &text, now, form)?;
         }
         What::Remove { name } => {
-            let known = tokens::list(folder)?.into_iter().find(|token| token.name == *name);
-            tokens::remove(folder, name)?;
+            let known = tokens::list_tokens(folder)?.into_iter().find(|token| token.name == *name);
+            tokens::remove_token(folder, name)?;
             let mut out = std::io::stdout().lock();
             match form {
                 Form::Json => writeln!(out, "{}", json!({ "removed": name }))?,
                 Form::Text => {
                     writeln!(out, "removed {}", Paint::stdout().tone(Tone::Strong, name))?;
-                    if known.is_some_and(|token| token.scopes.contains(&Scope::Admin)) {
+                    if known.is_some_and(|token| token.scopes.contains(&TokenScope::Admin)) {
                         writeln!(
                             out,
                             "What it allowed for more than once goes on: `countersign grants list` says by token:{name}."
@@ -56,7 +56,7 @@ pub(crate) fn run(folder: &Path, what: &What, form: Form) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(token: &Token, now: Millis) -> Value {
+fn row(token: &ApiToken, now: Millis) -> Value {
     json!({
         "name": token.name,
         "scopes": token.scopes,
@@ -66,7 +66,7 @@ fn row(token: &Token, now: Millis) -> Value {
     })
 }
 
-fn list(listed: &[Token], now: Millis, folder: &Path, form: Form) -> std::io::Result<()> {
+fn list(listed: &[ApiToken], now: Millis, folder: &Path, form: Form) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
         let rows: Vec<Value> = listed.iter().map(|token| row(token, now)).collect();
@@ -91,11 +91,11 @@ fn list(listed: &[Token], now: Millis, folder: &Path, form: Form) -> std::io::Re
     Ok(())
 }
 
-fn scopes(token: &Token) -> String {
-    token.scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>().join(", ")
+fn scopes(token: &ApiToken) -> String {
+    token.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn added(made: Option<&Token>, text: &str, now: Millis, form: Form) -> std::io::Result<()> {
+fn added(made: Option<&ApiToken>, text: &str, now: Millis, form: Form) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let mut told = made.map_or_else(|| json!({}), |token| row(token, now));
     if form == Form::Json {

@@ -13,7 +13,7 @@ use countersign_policy_admin::{
     rules_error::RulesError,
 };
 use countersign_runtime::{
-    models::{Api, Entry},
+    models::{ModelApi, ModelEntry},
     services::{BadService, HealthFailure, ServiceClient},
     tools::Sandbox,
 };
@@ -48,7 +48,9 @@ pub fn usable(config: &Config) -> Vec<String> {
 /// Which variable keeps a gateway from starting, and why.
 pub fn traces() -> Result<bool, String> {
     #[cfg(feature = "otlp")]
-    return countersign_otlp::Collector::named().map(|named| named.is_some()).map_err(|error| error.to_string());
+    return countersign_otlp::TraceCollector::from_environment()
+        .map(|named| named.is_some())
+        .map_err(|error| error.to_string());
     #[cfg(not(feature = "otlp"))]
     Ok(false)
 }
@@ -93,13 +95,13 @@ pub enum Key {
 pub async fn keys(config: &Config) -> Vec<(String, Result<Key, String>)> {
     let models = Models::of(config);
     let asked = config.providers.iter().filter_map(|(name, provider)| {
-        let entry = models.entries().find(|entry| entry.provider == *name && entry.api != Api::Demo)?;
+        let entry = models.entries().find(|entry| entry.provider == *name && entry.api != ModelApi::Demo)?;
         Some(async { (name.clone(), key(entry, provider).await) }).filter(|_| provider.api_key.is_some())
     });
     futures_util::future::join_all(asked).await
 }
 
-async fn key(entry: &Entry, provider: &Provider) -> Result<Key, String> {
+async fn key(entry: &ModelEntry, provider: &Provider) -> Result<Key, String> {
     let base = entry.base_url.trim_end_matches('/');
     let secret = provider.api_key.as_ref().map(|key| key.expose_secret().to_owned()).unwrap_or_default();
     // A key goes nowhere but where it was meant to.
@@ -107,12 +109,12 @@ async fn key(entry: &Entry, provider: &Provider) -> Result<Key, String> {
     let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|error| error.to_string())?;
     let request = match entry.api {
-        Api::AnthropicMessages => client
+        ModelApi::AnthropicMessages => client
             .get(format!("{base}/v1/models"))
             .header("x-api-key", secret)
             .header("anthropic-version", "2023-06-01"),
-        Api::GoogleGenerativeAi => client.get(format!("{base}/models")).header("x-goog-api-key", secret),
-        Api::OpenaiCompletions | Api::OpenaiResponses | Api::Demo => {
+        ModelApi::GoogleGenerativeAi => client.get(format!("{base}/models")).header("x-goog-api-key", secret),
+        ModelApi::OpenaiCompletions | ModelApi::OpenaiResponses | ModelApi::Demo => {
             client.get(format!("{base}/models")).bearer_auth(secret)
         }
     };

@@ -19,8 +19,8 @@ use countersign_config::Storage;
 use countersign_core::time::Millis;
 use countersign_http::{
     open_connections::OpenConnections,
-    reply::{self, Problem},
-    web::{Auth, METRICS, Routes},
+    reply::{self, HttpProblem},
+    web::{GuardedRoutes, METRICS, WebAuth},
 };
 use countersign_runtime::OwnerHandle;
 use countersign_telegram::Reporter;
@@ -33,7 +33,7 @@ pub(crate) struct MetricsContext {
     /// The owner of the record.
     pub(crate) handle: OwnerHandle,
     /// Logins and tokens.
-    pub auth: Arc<Auth>,
+    pub auth: Arc<WebAuth>,
     /// When the gateway started.
     pub(crate) started_at: Millis,
     /// The record and its folder.
@@ -46,15 +46,19 @@ pub(crate) struct MetricsContext {
 
 /// The route.
 pub(crate) fn routes(context: &Arc<MetricsContext>) -> Router {
-    Routes::new(&context.auth).at("GET", METRICS, metrics).with_state(Arc::clone(context))
+    GuardedRoutes::new(&context.auth).add_route("GET", METRICS, metrics).with_state(Arc::clone(context))
 }
 
 async fn metrics(State(context): State<Arc<MetricsContext>>) -> Response {
     let Some(seen) = seen::look(&context).await else {
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer").reply(METRICS);
+        return HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer")
+            .response_for(METRICS);
     };
-    let mut told =
-        reply::plain(StatusCode::OK, FORM, text::write(list::ALL, &seen, context.handle.metrics()).into_bytes());
+    let mut told = reply::with_content_type(
+        StatusCode::OK,
+        FORM,
+        text::write(list::ALL, &seen, context.handle.metrics()).into_bytes(),
+    );
     told.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FORM));
     told
 }

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
-use countersign_http::listen::Port;
+use countersign_http::listen::BoundPort;
 
 use crate::serve_error::ServeError;
 
@@ -20,8 +20,8 @@ impl PortAddress {
     ///
     /// # Errors
     /// [`ServeError::Io`]: the system's reason.
-    pub fn of_port(port: &Port) -> Result<Self, ServeError> {
-        let bound = port.address().map_err(|source| ServeError::of_io("the port", source))?;
+    pub fn of_port(port: &BoundPort) -> Result<Self, ServeError> {
+        let bound = port.local_address().map_err(|source| ServeError::of_io("the port", source))?;
         Ok(Self { scheme: port.scheme(), bound })
     }
 

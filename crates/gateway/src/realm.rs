@@ -24,11 +24,11 @@ use countersign_core::{
 };
 use countersign_files::objects::ObjectStore;
 use countersign_http::{
-    listen::{Doors, Hosts},
+    listen::{AllowedHosts, PortHandlers},
     open_connections::OpenConnections,
-    readiness::Readiness,
-    tokens::Watched,
-    web::Auth,
+    readiness::ReadinessProbe,
+    tokens::WatchedTokens,
+    web::WebAuth,
 };
 use countersign_policy_admin::rulebook::Rulebook;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
@@ -91,7 +91,7 @@ pub struct Realm {
     rulebook: Arc<Rulebook>,
     telegram: Option<Telegram>,
     control: Control,
-    doors: Arc<Doors>,
+    doors: Arc<PortHandlers>,
     traces: Traces,
     /// True once it closes.
     closing: watch::Sender<bool>,
@@ -157,15 +157,15 @@ impl Realm {
             }
             None => None,
         };
-        let auth = Auth::open(
+        let auth = WebAuth::open(
             &config.storage.folder,
             config.web.clone(),
             clock.clone(),
             authorities(&config),
             address.scheme == "https",
-            Some(Box::new(Watched::new(&config.storage.folder, clock.clone()))),
+            Some(Box::new(WatchedTokens::new(&config.storage.folder, clock.clone()))),
         );
-        let auth = Arc::new(auth.map_err(in_folder)?.behind(config.gateway.public_url.as_deref()));
+        let auth = Arc::new(auth.map_err(in_folder)?.behind_proxy(config.gateway.public_url.as_deref()));
         let folder = std::fs::canonicalize(&config.agents_dir)
             .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
         let timeouts = (config.approval_timeout, config.clarify_timeout);
@@ -207,13 +207,13 @@ impl Realm {
         let pages = parts.routes().await.ok_or(ServeError::Lost)?;
         let (for_agents, for_peers, opened) = (Arc::clone(&agents), Arc::clone(&peers), open_connections.clone());
         let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
-        let doors = Arc::new(Doors {
+        let doors = Arc::new(PortHandlers {
             websockets: Box::new(move |request| {
                 websockets::serve(Arc::clone(&for_agents), Arc::clone(&for_peers), opened.clone(), request).boxed()
             }),
             pages,
-            hosts: Hosts::new(address.bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
-            readiness: Readiness::new(handle.clone(), config.storage.folder.clone()),
+            hosts: AllowedHosts::new(address.bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
+            readiness: ReadinessProbe::new(handle.clone(), config.storage.folder.clone()),
             health: health::check(
                 handle.clone(),
                 services,
@@ -270,7 +270,7 @@ impl Realm {
     }
 
     /// Returns the routes, WebSockets and checks that a port serves for it.
-    pub fn doors(&self) -> Arc<Doors> {
+    pub fn doors(&self) -> Arc<PortHandlers> {
         Arc::clone(&self.doors)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_config::{Config, logging::Levels};
-use countersign_http::listen::{self, Port, Rooms};
+use countersign_http::listen::{self, BoundPort, ConnectionQuota};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
@@ -39,14 +39,14 @@ pub async fn serve(
     let realm = Realm::open(prepared, options).await?;
 
     let mut serving = JoinSet::new();
-    if let Some(few) = listen::few() {
+    if let Some(few) = listen::few_descriptors_warning() {
         notice(&few);
     }
     let most = usize::try_from(realm.config().limits.max_connections).unwrap_or(usize::MAX);
-    let mut places = Rooms::of_this_process(most);
+    let mut places = ConnectionQuota::of_this_process(most);
     if let Some(health) = bind_health(realm.config())? {
         let aside;
-        (places, aside) = places.split(listen::HEALTH_MOST);
+        (places, aside) = places.split_off(listen::HEALTH_MOST);
         serving.spawn(health.serve_health(realm.doors(), aside, realm.closing()));
     }
     serving.spawn(port.serve(realm.doors(), places, realm.closing()));
@@ -69,9 +69,9 @@ pub async fn serve(
     outcome
 }
 
-fn bind_port(prepared: &PreparedRealm) -> Result<Port, ServeError> {
+fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
     let gateway = &prepared.config().gateway;
-    Port::bind(resolve(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
+    BoundPort::bind(resolve(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
         let hint =
             "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
         ServeError::of_io(&format!("{}:{}", gateway.host, gateway.port), in_use(source, hint))
@@ -79,9 +79,9 @@ fn bind_port(prepared: &PreparedRealm) -> Result<Port, ServeError> {
 }
 
 /// Binds the port for health checks alone, if one is configured.
-fn bind_health(config: &Config) -> Result<Option<Port>, ServeError> {
+fn bind_health(config: &Config) -> Result<Option<BoundPort>, ServeError> {
     let Some((host, port)) = &config.gateway.health else { return Ok(None) };
     let hint = "something listens there already; choose another gateway.health_port";
-    let health = Port::bind(resolve(host, *port)?, None);
+    let health = BoundPort::bind(resolve(host, *port)?, None);
     health.map(Some).map_err(|source| ServeError::of_io(&format!("{host}:{port}"), in_use(source, hint)))
 }

@@ -48,7 +48,7 @@ pub enum ServeError {
     /// What the environment says of traces has no meaning.
     #[cfg(feature = "otlp")]
     #[error(transparent)]
-    Traces(#[from] countersign_otlp::Misconfigured),
+    Traces(#[from] countersign_otlp::OtlpConfigError),
     /// Secrets that were set over the gsv door cannot be read.
     #[error("{0}")]
     Secrets(String),

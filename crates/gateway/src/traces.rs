@@ -10,7 +10,7 @@ use crate::serve_error::ServeError;
 #[derive(Default)]
 pub struct Collector {
     #[cfg(feature = "otlp")]
-    named: Option<countersign_otlp::Collector>,
+    named: Option<countersign_otlp::TraceCollector>,
 }
 
 impl Collector {
@@ -20,7 +20,7 @@ impl Collector {
     /// [`ServeError::Traces`] in programs that have traces: a variable has no meaning.
     #[cfg(feature = "otlp")]
     pub fn from_environment(_notice: &(dyn Fn(&str) + Send + Sync)) -> Result<Self, ServeError> {
-        Ok(Self { named: countersign_otlp::Collector::named()? })
+        Ok(Self { named: countersign_otlp::TraceCollector::from_environment()? })
     }
 
     /// Reads the environment. `notice` gets a text for people if it names a collector and this program has no traces.
@@ -45,7 +45,7 @@ impl Collector {
         #[cfg(feature = "otlp")]
         return Traces {
             followed: match self.named {
-                Some(collector) => collector.follow(handle).await,
+                Some(collector) => collector.follow_record(handle).await,
                 None => None,
             },
         };
@@ -60,7 +60,7 @@ impl Collector {
 /// Spans of one realm on their way to its collector, if it has one.
 pub(crate) struct Traces {
     #[cfg(feature = "otlp")]
-    followed: Option<countersign_otlp::Traces>,
+    followed: Option<countersign_otlp::TraceExport>,
 }
 
 impl Traces {

@@ -14,19 +14,19 @@ const ADDRESSES: usize = 65_536;
 
 /// At most so many in any 60 seconds.
 #[derive(Debug)]
-pub struct Window {
+pub struct SlidingWindow {
     most: usize,
     at: VecDeque<Millis>,
 }
 
-impl Window {
+impl SlidingWindow {
     pub fn new(most: u32) -> Self {
         Self { most: usize::try_from(most).unwrap_or(usize::MAX), at: VecDeque::new() }
     }
 
     /// Counts one, if there is room.
-    pub fn take(&mut self, now: Millis) -> bool {
-        self.forget(now);
+    pub fn try_count(&mut self, now: Millis) -> bool {
+        self.drop_expired(now);
         let has_room = self.at.len() < self.most;
         if has_room {
             self.at.push_back(now);
@@ -35,11 +35,11 @@ impl Window {
     }
 
     fn is_full(&mut self, now: Millis) -> bool {
-        self.forget(now);
+        self.drop_expired(now);
         self.at.len() >= self.most
     }
 
-    fn forget(&mut self, now: Millis) {
+    fn drop_expired(&mut self, now: Millis) {
         while self.at.front().is_some_and(|at| *at + MINUTE <= now) {
             self.at.pop_front();
         }
@@ -55,7 +55,7 @@ pub struct FailedAuth {
     most: u32,
     /// How many addresses are watched at most. Half of them may be known ones.
     room: usize,
-    by_address: BTreeMap<IpAddr, Watched>,
+    by_address: BTreeMap<IpAddr, WatchedAddress>,
     /// In the order in which something was heard of them last.
     strangers: BTreeMap<u64, IpAddr>,
     known: BTreeMap<u64, IpAddr>,
@@ -63,8 +63,8 @@ pub struct FailedAuth {
 }
 
 #[derive(Debug)]
-struct Watched {
-    window: Window,
+struct WatchedAddress {
+    window: SlidingWindow,
     turn: u64,
     is_known: bool,
 }
@@ -80,19 +80,19 @@ impl FailedAuth {
 
     /// Whether an address has failed too often to be heard.
     pub fn is_limited(&mut self, from: IpAddr, now: Millis) -> bool {
-        self.by_address.get_mut(&network(from)).is_some_and(|watched| watched.window.is_full(now))
+        self.by_address.get_mut(&network_prefix(from)).is_some_and(|watched| watched.window.is_full(now))
     }
 
     /// Counts a failure.
-    pub fn failed(&mut self, from: IpAddr, now: Millis) {
-        let is_known = self.by_address.get(&network(from)).is_some_and(|watched| watched.is_known);
-        self.heard(network(from), is_known).window.take(now);
+    pub fn record_failure(&mut self, from: IpAddr, now: Millis) {
+        let is_known = self.by_address.get(&network_prefix(from)).is_some_and(|watched| watched.is_known);
+        self.touch_address(network_prefix(from), is_known).window.try_count(now);
         self.make_room();
     }
 
     /// Notes that whoever has this address showed the right thing. What was wrong before still counts.
-    pub fn succeeded(&mut self, from: IpAddr) {
-        self.heard(network(from), true);
+    pub fn record_success(&mut self, from: IpAddr) {
+        self.touch_address(network_prefix(from), true);
         // Otherwise those who are known would be the flood.
         while self.known.len() > self.room.div_ceil(2) {
             let Some((turn, oldest)) = self.known.pop_first() else { break };
@@ -105,12 +105,15 @@ impl FailedAuth {
     }
 
     /// What is noted of an address, which is the latest of its kind from now on.
-    fn heard(&mut self, from: IpAddr, is_known: bool) -> &mut Watched {
+    fn touch_address(&mut self, from: IpAddr, is_known: bool) -> &mut WatchedAddress {
         let turn = self.next;
         self.next += 1;
         let most = self.most;
-        let watched =
-            self.by_address.entry(from).or_insert_with(|| Watched { window: Window::new(most), turn, is_known });
+        let watched = self.by_address.entry(from).or_insert_with(|| WatchedAddress {
+            window: SlidingWindow::new(most),
+            turn,
+            is_known,
+        });
         self.strangers.remove(&watched.turn);
         self.known.remove(&watched.turn);
         let order = if is_known { &mut self.known } else { &mut self.strangers };
@@ -128,7 +131,7 @@ impl FailedAuth {
 }
 
 /// What one party has: an address, or of IPv6 the half of it that names its network.
-pub fn network(address: IpAddr) -> IpAddr {
+pub fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address @ IpAddr::V4(_) => address,
@@ -139,22 +142,22 @@ pub fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use super::{FailedAuth, Millis, Window};
+    use super::{FailedAuth, Millis, SlidingWindow};
 
     #[test]
     fn a_window_slides() {
-        let mut window = Window::new(2);
+        let mut window = SlidingWindow::new(2);
         let took: Vec<bool> =
-            [0, 30_000, 59_999, 60_000, 60_001, 90_000].map(|at| window.take(Millis(at))).into_iter().collect();
+            [0, 30_000, 59_999, 60_000, 60_001, 90_000].map(|at| window.try_count(Millis(at))).into_iter().collect();
         assert_eq!(took, [true, true, false, true, false, true]);
-        assert!(!Window::new(0).take(Millis(1)));
+        assert!(!SlidingWindow::new(0).try_count(Millis(1)));
     }
 
     #[test]
     fn one_address_does_not_limit_another() {
         let (one, other) = (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 2).into());
         let mut failed = FailedAuth::new(1);
-        failed.failed(one, Millis(1));
+        failed.record_failure(one, Millis(1));
         assert!(failed.is_limited(one, Millis(2)) && !failed.is_limited(other, Millis(2)));
         assert!(!failed.is_limited(one, Millis(60_001)));
     }
@@ -165,9 +168,9 @@ mod tests {
         // Below and above all of the flood, since an order by address would push out one of them first.
         let (known, quiet, loud) = (at(0), at(1), at(255));
         let mut failed = FailedAuth::for_addresses(1, 4);
-        failed.succeeded(known);
+        failed.record_success(known);
         for from in [known, quiet, loud] {
-            failed.failed(from, Millis(0));
+            failed.record_failure(from, Millis(0));
         }
         let limited =
             |failed: &mut FailedAuth, now: u64| [known, quiet, loud].map(|from| failed.is_limited(from, Millis(now)));
@@ -180,7 +183,7 @@ mod tests {
             ("then the next", at(24), 6, [true, false, false]),
             ("a minute later", at(25), 60_000, [false, false, false]),
         ] {
-            failed.failed(from, Millis(now));
+            failed.record_failure(from, Millis(now));
             assert_eq!(limited(&mut failed, now), want, "{case}");
             assert!(failed.by_address.len() <= 4, "{case}");
             assert_eq!(failed.by_address.len(), failed.strangers.len() + failed.known.len(), "{case}");
@@ -192,8 +195,8 @@ mod tests {
     fn those_who_are_known_fill_no_more_than_half_and_the_latest_of_them_stay() {
         let at = |last: u8| -> IpAddr { Ipv4Addr::new(10, 0, 0, last).into() };
         let mut failed = FailedAuth::for_addresses(1, 4);
-        (0..200).for_each(|last| failed.succeeded(at(last)));
-        (200..=255).for_each(|last| failed.failed(at(last), Millis(0)));
+        (0..200).for_each(|last| failed.record_success(at(last)));
+        (200..=255).for_each(|last| failed.record_failure(at(last), Millis(0)));
         let left: Vec<IpAddr> = failed.by_address.keys().copied().collect();
         assert_eq!(left, [198, 199, 254, 255].map(at));
     }
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn a_network_is_one_party_whatever_address_it_takes() {
         let mut failed = FailedAuth::new(1);
-        failed.failed("2001:db8:0:1::1".parse().unwrap(), Millis(1));
+        failed.record_failure("2001:db8:0:1::1".parse().unwrap(), Millis(1));
         for (address, want) in [
             ("2001:db8:0:1:ffff::2", true),
             ("2001:db8:0:2::1", false),

@@ -1,17 +1,17 @@
 //! The port of a gateway: one for all network doors. Who may speak at all is decided here, by Host and Origin; who is
 //! who is decided by each door.
 
-mod crowd;
+mod accept;
+mod access_log;
+mod connection_limiter;
+mod connection_quota;
 mod guard;
-mod impatient;
+pub mod keep_alive;
+pub mod log_throttle;
 pub mod peer;
-pub mod pulse;
-mod rooms;
-pub mod seldom;
 mod streams;
-mod taking;
 mod tls;
-mod told;
+mod write_timeout;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -27,14 +27,14 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket};
 
-pub use crowd::Place;
-pub use guard::{FOREIGN, Hosts};
-pub use rooms::{Rooms, few};
-use streams::Streams;
-pub use taking::Guest;
-pub use tls::{TlsError, load as load_tls};
+pub use accept::ConnectionInfo;
+pub use connection_limiter::ConnectionPermit;
+pub use connection_quota::{ConnectionQuota, few_descriptors_warning};
+pub use guard::{AllowedHosts, FOREIGN};
+use streams::StreamQuota;
+pub use tls::{TlsError, load_server_config as load_tls};
 
-use crate::{open_connections::OpenConnections, readiness::Readiness, reply::dress};
+use crate::{open_connections::OpenConnections, readiness::ReadinessProbe, reply::finish_response};
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
@@ -45,7 +45,7 @@ pub struct WebSocketRequest {
     /// The request.
     pub request: Request,
     /// The connection that it came over.
-    pub guest: Guest,
+    pub guest: ConnectionInfo,
     /// Whether no page sent it, or one of the gateway's own.
     pub is_own_page: bool,
 }
@@ -54,28 +54,28 @@ pub struct WebSocketRequest {
 pub type WebSockets = Box<dyn Fn(WebSocketRequest) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// What answers behind a port.
-pub struct Doors {
+pub struct PortHandlers {
     /// Answers requests for WebSockets.
     pub websockets: WebSockets,
     /// Everything that is no WebSocket: pages, phones, programs.
     pub pages: Router,
     /// Which names the gateway answers to.
-    pub hosts: Hosts,
+    pub hosts: AllowedHosts,
     /// Whether the record answers and messengers and services do: whether that is well, and all of it as JSON text.
     pub health: Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync>,
     /// Whether work can be taken.
-    pub readiness: Readiness,
+    pub readiness: ReadinessProbe,
     /// Counts of its open connections.
     pub open_connections: OpenConnections,
 }
 
 /// A port that is bound and not served yet.
-pub struct Port {
+pub struct BoundPort {
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
 }
 
-impl Port {
+impl BoundPort {
     /// Binds `address`.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Port {
     ///
     /// # Errors
     /// What the system says.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
+    pub fn local_address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
@@ -102,71 +102,90 @@ impl Port {
 
     /// Serves as many connections at once as `rooms` has until `end`, and then no new one. Those that are open are told by
     /// their doors, and waited for.
-    pub async fn serve(self, doors: Arc<Doors>, rooms: Rooms, end: impl Future<Output = ()> + Send) {
-        let OpenConnections { stream, http, .. } = doors.open_connections.clone();
-        let router = router(doors, self.tls.is_some(), Streams::new(rooms.most(), stream));
-        taking::take(self.listener, self.tls, rooms, router, http, end).await;
+    pub async fn serve(
+        self,
+        handlers: Arc<PortHandlers>,
+        quota: ConnectionQuota,
+        end: impl Future<Output = ()> + Send,
+    ) {
+        let OpenConnections { stream, http, .. } = handlers.open_connections.clone();
+        let router = port_router(handlers, self.tls.is_some(), StreamQuota::new(quota.max_connections(), stream));
+        accept::accept_connections(self.listener, self.tls, quota, router, http, end).await;
     }
 
     /// Serves `router` to at most `most` connections at once until `end`, and waits for those that are open. It looks at
     /// Host and Origin itself.
     pub async fn serve_router(self, router: Router, most: usize, end: impl Future<Output = ()> + Send) {
-        taking::take(self.listener, self.tls, Rooms::of_this_process(most), router, Arc::default(), end).await;
+        accept::accept_connections(
+            self.listener,
+            self.tls,
+            ConnectionQuota::of_this_process(most),
+            router,
+            Arc::default(),
+            end,
+        )
+        .await;
     }
 
     /// Serves nothing but the answer whether the gateway is well.
-    pub async fn serve_health(self, doors: Arc<Doors>, rooms: Rooms, end: impl Future<Output = ()> + Send) {
-        let http = Arc::clone(&doors.open_connections.http);
-        let router = watched(Arc::clone(&doors)).layer(from_fn_with_state((doors, false), guard::check));
-        taking::take(self.listener, self.tls, rooms, router, http, end).await;
+    pub async fn serve_health(
+        self,
+        handlers: Arc<PortHandlers>,
+        quota: ConnectionQuota,
+        end: impl Future<Output = ()> + Send,
+    ) {
+        let http = Arc::clone(&handlers.open_connections.http);
+        let router =
+            probe_router(Arc::clone(&handlers)).layer(from_fn_with_state((handlers, false), guard::guard_request));
+        accept::accept_connections(self.listener, self.tls, quota, router, http, end).await;
     }
 }
 
-fn router(doors: Arc<Doors>, is_tls: bool, room: Streams) -> Router {
-    let pages = doors.pages.clone();
-    watched(Arc::clone(&doors))
+fn port_router(handlers: Arc<PortHandlers>, is_tls: bool, stream_quota: StreamQuota) -> Router {
+    let pages = handlers.pages.clone();
+    probe_router(Arc::clone(&handlers))
         .merge(pages)
-        .layer(from_fn_with_state(room, streams::admit))
-        .layer(from_fn(told::tell))
-        .layer(from_fn(dress))
-        .layer(from_fn_with_state(Arc::clone(&doors), websockets))
-        .layer(from_fn_with_state((doors, is_tls), guard::check))
+        .layer(from_fn_with_state(stream_quota, streams::admit_stream))
+        .layer(from_fn(access_log::log_request))
+        .layer(from_fn(finish_response))
+        .layer(from_fn_with_state(Arc::clone(&handlers), forward_websocket))
+        .layer(from_fn_with_state((handlers, is_tls), guard::guard_request))
 }
 
 /// What whoever watches over the process asks; it tells nothing that only some may know.
-fn watched(doors: Arc<Doors>) -> Router {
+fn probe_router(handlers: Arc<PortHandlers>) -> Router {
     Router::new()
-        .route("/healthz", get(health))
+        .route("/healthz", get(answer_health))
         .route("/livez", get(async || "alive\n"))
-        .route("/readyz", get(ready))
-        .with_state(doors)
+        .route("/readyz", get(answer_ready))
+        .with_state(handlers)
 }
 
-async fn ready(State(doors): State<Arc<Doors>>) -> Response {
-    let problems = doors.readiness.problems().await;
+async fn answer_ready(State(handlers): State<Arc<PortHandlers>>) -> Response {
+    let problems = handlers.readiness.find_problems().await;
     let (status, word) = match problems.is_empty() {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    let told = json!({ "status": word, "problems": problems }).to_string();
-    (status, [("content-type", "application/json")], told).into_response()
+    let body = json!({ "status": word, "problems": problems }).to_string();
+    (status, [("content-type", "application/json")], body).into_response()
 }
 
-async fn health(State(doors): State<Arc<Doors>>) -> Response {
-    let (is_well, told) = (doors.health)().await;
+async fn answer_health(State(handlers): State<Arc<PortHandlers>>) -> Response {
+    let (is_well, body) = (handlers.health)().await;
     let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, [("content-type", "application/json")], told).into_response()
+    (status, [("content-type", "application/json")], body).into_response()
 }
 
 /// Hands on requests for WebSockets.
-async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Next) -> Response {
-    let wants = request.headers().get(header::UPGRADE).and_then(|wanted| wanted.to_str().ok());
-    if !wants.is_some_and(|wanted| wanted.eq_ignore_ascii_case("websocket")) {
+async fn forward_websocket(State(handlers): State<Arc<PortHandlers>>, request: Request, next: Next) -> Response {
+    let wants = request.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok());
+    if !wants.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket")) {
         return next.run(request).await;
     }
-    let Some(guest) = request.extensions().get::<Guest>().cloned() else {
+    let Some(guest) = request.extensions().get::<ConnectionInfo>().cloned() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let is_own_page = doors.hosts.is_own_page(&request);
-    (doors.websockets)(WebSocketRequest { request, guest, is_own_page }).await
+    let is_own_page = handlers.hosts.is_own_page(&request);
+    (handlers.websockets)(WebSocketRequest { request, guest, is_own_page }).await
 }

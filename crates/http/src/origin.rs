@@ -4,7 +4,7 @@
 pub(crate) const CROSS_ORIGIN: &str = "Cross-origin mismatch - check reverse proxy headers";
 
 /// The authority of an origin or an address of the web, without what follows it. `None` for any other, such as `null`.
-pub fn authority(origin: &str) -> Option<&str> {
+pub fn parse_authority(origin: &str) -> Option<&str> {
     let (scheme, rest) = origin.split_once("://")?;
     let is_webs = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
     is_webs.then(|| rest.split(['/', '?', '#']).next().unwrap_or(rest))
@@ -12,7 +12,7 @@ pub fn authority(origin: &str) -> Option<&str> {
 
 /// Whether a page with this origin or address is at `host`, an authority: the same name and port.
 pub(crate) fn is_at(origin: &str, host: &str) -> bool {
-    let Some(authority) = authority(origin) else { return false };
+    let Some(authority) = parse_authority(origin) else { return false };
     let usual = if origin.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) { ":443" } else { ":80" };
     let plain = |name: &str| {
         let name = name.to_lowercase();

@@ -22,28 +22,28 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LEAST: u64 = 32 << 20;
 
 /// What looks.
-pub struct Readiness {
+pub struct ReadinessProbe {
     handle: OwnerHandle,
     folder: PathBuf,
     found: Mutex<Option<(Instant, Vec<&'static str>)>>,
 }
 
-impl Readiness {
+impl ReadinessProbe {
     /// Of the gateway with that owner and data directory.
     pub fn new(handle: OwnerHandle, folder: PathBuf) -> Self {
         Self { handle, folder, found: Mutex::new(None) }
     }
 
     /// What keeps the gateway from taking work; nothing if it can.
-    pub async fn problems(&self) -> Vec<&'static str> {
+    pub async fn find_problems(&self) -> Vec<&'static str> {
         let mut found = self.found.lock().await;
         if let Some((at, problems)) = &*found
             && at.elapsed() < FRESH
         {
             return problems.clone();
         }
-        let (owner, record) = tokio::join!(self.owner(), self.record());
-        let problems: Vec<&'static str> = [owner, record, self.disk()].into_iter().flatten().collect();
+        let (owner, record) = tokio::join!(self.check_owner(), self.check_record());
+        let problems: Vec<&'static str> = [owner, record, self.check_disk()].into_iter().flatten().collect();
         let before = found.replace((Instant::now(), problems.clone())).map(|(_, problems)| problems);
         if problems.is_empty() && before.is_some_and(|before| !before.is_empty()) {
             info!("ready again");
@@ -51,16 +51,16 @@ impl Readiness {
         problems
     }
 
-    async fn owner(&self) -> Option<&'static str> {
-        let asked = self.handle.source(InboxLane::Request);
-        match timeout(PATIENCE, asked.read_state(|_| ())).await {
+    async fn check_owner(&self) -> Option<&'static str> {
+        let source = self.handle.source(InboxLane::Request);
+        match timeout(PATIENCE, source.read_state(|_| ())).await {
             Ok(Some(_)) => None,
             Ok(None) => Some("the owner of the record has ended"),
             Err(_) => Some("the owner of the record does not answer in time"),
         }
     }
 
-    async fn record(&self) -> Option<&'static str> {
+    async fn check_record(&self) -> Option<&'static str> {
         let log = self.handle.log();
         let written = async {
             // A record that holds nothing yet has no file, and is not given one for being asked about.
@@ -79,7 +79,7 @@ impl Readiness {
         }
     }
 
-    fn disk(&self) -> Option<&'static str> {
+    fn check_disk(&self) -> Option<&'static str> {
         match free_space(&self.folder) {
             Ok(free) if free >= LEAST => None,
             Ok(free) => {

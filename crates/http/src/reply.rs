@@ -24,10 +24,14 @@ const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none
 /// A JSON reply.
 pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
     match serde_json::to_vec(value) {
-        Ok(text) => plain(status, "application/json; charset=utf-8", text),
+        Ok(text) => with_content_type(status, "application/json; charset=utf-8", text),
         Err(error) => {
             tracing::error!(%error, "a reply cannot be written as JSON");
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "application/json", br#"{"error":"internal error"}"#.to_vec())
+            with_content_type(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "application/json",
+                br#"{"error":"internal error"}"#.to_vec(),
+            )
         }
     }
 }
@@ -39,11 +43,11 @@ pub fn ok<T: Serialize + ?Sized>(value: &T) -> Response {
 
 /// A page.
 pub fn html(status: StatusCode, page: String) -> Response {
-    plain(status, "text/html; charset=utf-8", page.into_bytes())
+    with_content_type(status, "text/html; charset=utf-8", page.into_bytes())
 }
 
 /// Any other body.
-pub fn plain(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Response {
+pub fn with_content_type(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -52,14 +56,14 @@ pub fn plain(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Response 
 
 /// Something that went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct HttpProblem {
     status: StatusCode,
     text: String,
     /// What programs of our own interface are told beside it.
     more: BTreeMap<&'static str, Value>,
 }
 
-impl Problem {
+impl HttpProblem {
     /// With the words for people.
     pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into(), more: BTreeMap::new() }
@@ -67,13 +71,13 @@ impl Problem {
 
     /// The same with a fact for programs of our own interface.
     #[must_use]
-    pub fn with(mut self, name: &'static str, value: Value) -> Self {
+    pub fn with_member(mut self, name: &'static str, value: Value) -> Self {
         self.more.insert(name, value);
         self
     }
 
     /// As the door with this path says it: our own interface as a problem document (RFC 9457), hermes as `{"error"}`.
-    pub fn reply(&self, path: &str) -> Response {
+    pub fn response_for(&self, path: &str) -> Response {
         if path.starts_with("/api/v1/") {
             let title = self.status.canonical_reason().unwrap_or("Error");
             let mut body =
@@ -89,12 +93,12 @@ impl Problem {
         if path.starts_with("/api/") || path == "/health" {
             return json(self.status, &json!({ "error": self.text }));
         }
-        plain(self.status, "text/plain; charset=utf-8", format!("{}\n", self.text).into_bytes())
+        with_content_type(self.status, "text/plain; charset=utf-8", format!("{}\n", self.text).into_bytes())
     }
 }
 
 /// Puts on every reply what browsers should know, and compresses what is worth it.
-pub async fn dress(request: Request, next: Next) -> Response {
+pub async fn finish_response(request: Request, next: Next) -> Response {
     let takes_gzip = takes_gzip(request.headers());
     let path = request.uri().path().to_owned();
     let mut response = match *request.method() {
@@ -126,7 +130,7 @@ pub async fn dress(request: Request, next: Next) -> Response {
     {
         return response;
     }
-    compressed(response).await
+    compress_response(response).await
 }
 
 /// What the framework refused by itself, with no body or in plain text, in the words of the door that was asked.
@@ -140,7 +144,7 @@ async fn in_its_words(mut response: Response, path: &str) -> Response {
         StatusCode::METHOD_NOT_ALLOWED => Some(format!("{path} does not take this method")),
         _ => None,
     };
-    let told = if is_bare {
+    let text = if is_bare {
         of_status
     } else if kind.starts_with("text/plain") {
         let body = to_bytes(std::mem::take(response.body_mut()), LONGEST_REFUSAL).await.unwrap_or_default();
@@ -148,9 +152,9 @@ async fn in_its_words(mut response: Response, path: &str) -> Response {
     } else {
         None
     };
-    let Some(told) = told else { return response };
+    let Some(text) = text else { return response };
     let allow = response.headers_mut().remove(header::ALLOW);
-    let mut response = Problem::new(status, told).reply(path);
+    let mut response = HttpProblem::new(status, text).response_for(path);
     response.headers_mut().extend(allow.map(|allow| (header::ALLOW, allow)));
     response
 }
@@ -169,10 +173,10 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-async fn compressed(response: Response) -> Response {
+async fn compress_response(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
-        return plain(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", Vec::new());
+        return with_content_type(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", Vec::new());
     };
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let body = match packed.write_all(&bytes).and_then(|()| packed.finish()) {
@@ -191,7 +195,7 @@ async fn compressed(response: Response) -> Response {
 mod tests {
     use axum::http::{HeaderMap, StatusCode};
 
-    use super::{Problem, takes_gzip};
+    use super::{HttpProblem, takes_gzip};
 
     #[test]
     fn gzip_is_sent_to_those_who_take_it() {
@@ -206,13 +210,13 @@ mod tests {
 
     #[test]
     fn a_problem_is_told_in_the_words_of_its_door() {
-        let problem = Problem::new(StatusCode::NOT_FOUND, "there is no such gate");
+        let problem = HttpProblem::new(StatusCode::NOT_FOUND, "there is no such gate");
         for (path, want) in [
             ("/api/v1/gates/1", "application/problem+json"),
             ("/api/session", "application/json; charset=utf-8"),
             ("/console/gates/1", "text/plain; charset=utf-8"),
         ] {
-            let reply = problem.reply(path);
+            let reply = problem.response_for(path);
             assert_eq!(reply.headers()["content-type"], want, "{path}");
             assert_eq!(reply.status(), StatusCode::NOT_FOUND);
         }

@@ -2,7 +2,7 @@
 //!
 //! A token is told once, when it is made; what is kept is its digest. It must not know what is asked with one.
 
-mod watched;
+mod watched_tokens;
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,8 +15,8 @@ use std::{
 use countersign_core::{digest::Digest, time::Millis};
 use serde::{Deserialize, Serialize};
 
-pub use crate::web::Scope;
-pub use watched::Watched;
+pub use crate::web::TokenScope;
+pub use watched_tokens::WatchedTokens;
 
 use countersign_config as config;
 use countersign_files::replace::{FileAccess, replace_file};
@@ -32,20 +32,20 @@ const VERSION: u32 = 1;
 
 /// One token, without what it is shown by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
+pub struct ApiToken {
     /// What it is called; the record calls its holder `token:<name>`.
     pub name: String,
     /// SHA-256 of its text.
     sha256: Digest,
     /// What it may do, each once.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<TokenScope>,
     /// When it was made, in milliseconds since 1970.
     pub created: Millis,
     /// From when on it is good no longer; none means never.
     pub expires: Option<Millis>,
 }
 
-impl Token {
+impl ApiToken {
     /// Whether it is still good.
     pub fn is_good(&self, now: Millis) -> bool {
         self.expires.is_none_or(|expires| now < expires)
@@ -54,9 +54,9 @@ impl Token {
 
 /// The whole file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct TokenFile {
     version: u32,
-    tokens: Vec<Token>,
+    tokens: Vec<ApiToken>,
 }
 
 /// Why tokens were not listed or changed. The file is as it was.
@@ -99,14 +99,14 @@ pub enum TokensError {
 ///
 /// # Errors
 /// [`TokensError::Io`], [`TokensError::Form`].
-pub fn list(folder: &Path) -> Result<Vec<Token>, TokensError> {
+pub fn list_tokens(folder: &Path) -> Result<Vec<ApiToken>, TokensError> {
     let file = folder.join(FILE);
     let text = match fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(TokensError::Io { file, source }),
     };
-    match serde_json::from_slice::<Kept>(&text) {
+    match serde_json::from_slice::<TokenFile>(&text) {
         Ok(kept) if kept.version == VERSION => Ok(kept.tokens),
         Ok(kept) => Err(TokensError::Form { file, why: format!("it has version {}", kept.version) }),
         Err(error) => Err(TokensError::Form { file, why: error.to_string() }),
@@ -117,10 +117,10 @@ pub fn list(folder: &Path) -> Result<Vec<Token>, TokensError> {
 ///
 /// # Errors
 /// [`TokensError`].
-pub fn add(
+pub fn add_token(
     folder: &Path,
     name: &str,
-    scopes: &[Scope],
+    scopes: &[TokenScope],
     lasts: Option<Duration>,
     now: Millis,
 ) -> Result<String, TokensError> {
@@ -137,14 +137,14 @@ pub fn add(
     }
     let random = config::new_token().map_err(|error| TokensError::Dice(error.to_string()))?;
     let text = format!("{PREFIX}{random}");
-    let token = Token {
+    let token = ApiToken {
         name: name.to_owned(),
         sha256: Digest::hash_bytes(text.as_bytes()),
         scopes,
         created: now,
         expires: lasts.map(|lasts| now + lasts),
     };
-    change(folder, |tokens| {
+    edit_tokens(folder, |tokens| {
         if tokens.iter().any(|known| known.name == name) {
             return Err(TokensError::Known(name.to_owned()));
         }
@@ -158,28 +158,31 @@ pub fn add(
 ///
 /// # Errors
 /// [`TokensError`].
-pub fn remove(folder: &Path, name: &str) -> Result<(), TokensError> {
-    change(folder, |tokens| {
+pub fn remove_token(folder: &Path, name: &str) -> Result<(), TokensError> {
+    edit_tokens(folder, |tokens| {
         let before = tokens.len();
         tokens.retain(|token| token.name != name);
         if tokens.len() == before { Err(TokensError::Unknown(name.to_owned())) } else { Ok(()) }
     })
 }
 
-fn change(folder: &Path, edit: impl FnOnce(&mut Vec<Token>) -> Result<(), TokensError>) -> Result<(), TokensError> {
+fn edit_tokens(
+    folder: &Path,
+    edit: impl FnOnce(&mut Vec<ApiToken>) -> Result<(), TokensError>,
+) -> Result<(), TokensError> {
     let file = folder.join(FILE);
     let failed = |source| TokensError::Io { file: file.clone(), source };
     fs::create_dir_all(folder).map_err(failed)?;
     // Two commands at once would each leave out what the other one did.
-    let _lock = lock(&folder.join(format!("{FILE}.lock"))).map_err(failed)?;
-    let mut tokens = list(folder)?;
+    let _lock = lock_file(&folder.join(format!("{FILE}.lock"))).map_err(failed)?;
+    let mut tokens = list_tokens(folder)?;
     edit(&mut tokens)?;
-    let text = serde_json::to_vec_pretty(&Kept { version: VERSION, tokens })
+    let text = serde_json::to_vec_pretty(&TokenFile { version: VERSION, tokens })
         .map_err(|error| TokensError::Form { file: file.clone(), why: error.to_string() })?;
     replace_file(&file, &text, FileAccess::Private).map_err(failed)
 }
 
-fn lock(path: &Path) -> io::Result<File> {
+fn lock_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.lock()?;
     Ok(file)
@@ -191,41 +194,47 @@ mod tests {
 
     use countersign_core::time::Millis;
 
-    use super::{FILE, Scope, TokensError, add, list, remove};
+    use super::{FILE, TokenScope, TokensError, add_token, list_tokens, remove_token};
 
     #[test]
     fn a_token_is_kept_as_a_digest_and_nobody_else_can_read_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
-        let scopes = [Scope::Chat, Scope::Read, Scope::Read];
-        let text = add(&data, "ci", &scopes, Some(Duration::from_secs(60)), Millis(1_000)).unwrap();
+        let scopes = [TokenScope::Chat, TokenScope::Read, TokenScope::Read];
+        let text = add_token(&data, "ci", &scopes, Some(Duration::from_secs(60)), Millis(1_000)).unwrap();
         assert!(text.starts_with("cst_") && text.len() >= 4 + 43, "{text}");
         let file = data.join(FILE);
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!std::fs::read_to_string(&file).unwrap().contains(&text[4..]));
-        let listed = list(&data).unwrap();
-        assert_eq!((listed[0].name.as_str(), &listed[0].scopes[..]), ("ci", &[Scope::Read, Scope::Chat][..]));
+        let listed = list_tokens(&data).unwrap();
+        assert_eq!((listed[0].name.as_str(), &listed[0].scopes[..]), ("ci", &[TokenScope::Read, TokenScope::Chat][..]));
         assert!(listed[0].is_good(Millis(60_999)) && !listed[0].is_good(Millis(61_000)));
-        remove(&data, "ci").unwrap();
-        assert_eq!(list(&data).unwrap(), []);
+        remove_token(&data, "ci").unwrap();
+        assert_eq!(list_tokens(&data).unwrap(), []);
     }
 
     #[test]
     fn what_makes_no_sense_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path();
-        add(data, "a", &[Scope::Read], None, Millis(1)).unwrap();
-        let again = add(data, "a", &[Scope::Admin], None, Millis(1));
+        add_token(data, "a", &[TokenScope::Read], None, Millis(1)).unwrap();
+        let again = add_token(data, "a", &[TokenScope::Admin], None, Millis(1));
         assert!(matches!(again, Err(TokensError::Known(name)) if name == "a"));
         for name in ["", "a b", "é", &"x".repeat(65)] {
-            assert!(matches!(add(data, name, &[Scope::Read], None, Millis(1)), Err(TokensError::Name(_))), "{name}");
+            assert!(
+                matches!(add_token(data, name, &[TokenScope::Read], None, Millis(1)), Err(TokensError::Name(_))),
+                "{name}"
+            );
         }
-        assert!(matches!(add(data, "b", &[], None, Millis(1)), Err(TokensError::NoScope)));
-        assert!(matches!(remove(data, "b"), Err(TokensError::Unknown(_))));
-        assert_eq!(list(data).unwrap().len(), 1);
+        assert!(matches!(add_token(data, "b", &[], None, Millis(1)), Err(TokensError::NoScope)));
+        assert!(matches!(remove_token(data, "b"), Err(TokensError::Unknown(_))));
+        assert_eq!(list_tokens(data).unwrap().len(), 1);
         for text in ["{", "[]", r#"{"version":2,"tokens":[]}"#] {
             std::fs::write(data.join(FILE), text).unwrap();
-            assert!(matches!(add(data, "b", &[Scope::Read], None, Millis(1)), Err(TokensError::Form { .. })), "{text}");
+            assert!(
+                matches!(add_token(data, "b", &[TokenScope::Read], None, Millis(1)), Err(TokensError::Form { .. })),
+                "{text}"
+            );
             assert_eq!(std::fs::read_to_string(data.join(FILE)).unwrap(), text);
         }
     }

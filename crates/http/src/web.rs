@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod auth;
+mod authorized_stream;
 pub mod body;
 pub mod cookie;
 mod guard;
@@ -11,12 +12,11 @@ mod login;
 mod revoked;
 mod routes;
 pub mod sse;
-mod watched;
 
-pub use access::Scope;
-pub use access::{ONCE_ONLY, Who};
-pub use auth::{Auth, Caller, Via};
-pub use body::{Body, Refused as BadBody, is_over_limit};
+pub use access::TokenScope;
+pub use access::{ONCE_ONLY, RouteAccess};
+pub use auth::{AuthMethod, HttpCaller, WebAuth};
+pub use body::{BodyFields, BodyRejection as BadBody, is_over_limit};
 pub use guard::METRICS;
 pub use login::routes as login_routes;
-pub use routes::{Routes, with_fallbacks};
+pub use routes::{GuardedRoutes, with_fallbacks};

@@ -18,13 +18,13 @@ use futures_util::{Stream, StreamExt, stream};
 use sse_stream::SseByteStream;
 use tokio::time::Instant;
 
-use self::lines::Lines;
+use self::lines::LineFilter;
 use crate::{
-    Event, Failure, FailureKind, Part, PartKind, Usage,
+    FailureKind, MessagePart, ModelEvent, ModelFailure, ModelUsage, PartKind,
     failure::{in_stream, no_stream},
     wire::{
-        Decode, Progress,
-        unplaced::{Standing, is_end_without_reason, standing},
+        AnswerDecoder, AnswerProgress,
+        unplaced::{EventRole, event_role, is_end_without_reason},
     },
 };
 
@@ -54,20 +54,20 @@ pub(crate) const TRAIL: Duration = Duration::from_secs(2);
 /// Reads an answer. Without `silence` no clock is needed and nothing is too slow.
 ///
 /// A failure is the last item; an answer without one ends with [`Event::Stop`].
-pub(crate) fn answer<B>(
-    decoder: Box<dyn Decode>,
+pub(crate) fn read_answer<B>(
+    decoder: Box<dyn AnswerDecoder>,
     bytes: B,
     silence: Option<Duration>,
-) -> impl Stream<Item = Result<Event, Failure>> + Send
+) -> impl Stream<Item = Result<ModelEvent, ModelFailure>> + Send
 where
-    B: Stream<Item = Result<Bytes, Failure>> + Send + 'static,
+    B: Stream<Item = Result<Bytes, ModelFailure>> + Send + 'static,
 {
-    let meter = Arc::new(Meter::new());
-    let frames = SseByteStream::new(Box::pin(watched(bytes, Arc::clone(&meter), silence)));
-    let reading = Reading {
+    let meter = Arc::new(ActivityMeter::new());
+    let frames = SseByteStream::new(Box::pin(watch_silence(bytes, Arc::clone(&meter), silence)));
+    let reading = AnswerReader {
         frames: Box::pin(frames),
         decoder,
-        notice: silence.map(|limit| Notice { limit, is_due: true }),
+        notice: silence.map(|limit| IdleNotice { limit, is_due: true }),
         meter,
         ready: VecDeque::new(),
         weight: 0,
@@ -79,28 +79,28 @@ where
     stream::unfold(reading, |mut reading| async { reading.next().await.map(|item| (item, reading)) })
 }
 
-type Frames = Pin<Box<dyn Stream<Item = Result<sse_stream::Sse, sse_stream::Error>> + Send>>;
+type SseFrames = Pin<Box<dyn Stream<Item = Result<sse_stream::Sse, sse_stream::Error>> + Send>>;
 
-struct Reading {
-    frames: Frames,
-    decoder: Box<dyn Decode>,
-    meter: Arc<Meter>,
+struct AnswerReader {
+    frames: SseFrames,
+    decoder: Box<dyn AnswerDecoder>,
+    meter: Arc<ActivityMeter>,
     /// Of a provider that is alive and says nothing; none where no clock is needed.
-    notice: Option<Notice>,
-    ready: VecDeque<Result<Event, Failure>>,
+    notice: Option<IdleNotice>,
+    ready: VecDeque<Result<ModelEvent, ModelFailure>>,
     /// Bytes of content in the events so far.
     weight: usize,
     /// What the answer used, as it was told last.
-    usage: Option<Usage>,
+    usage: Option<ModelUsage>,
     /// What was said last beside the answer, in a form that is no part of it: the reason if the answer has no end.
-    remark: Option<Failure>,
+    remark: Option<ModelFailure>,
     /// Whether any frame came.
     framed: bool,
     over: bool,
 }
 
-impl Reading {
-    async fn next(&mut self) -> Option<Result<Event, Failure>> {
+impl AnswerReader {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelFailure>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Some(item);
@@ -108,31 +108,31 @@ impl Reading {
             if self.over {
                 return None;
             }
-            let held = self.decoder.held();
+            let held = self.decoder.held_bytes();
             let Some(outcome) = self.step_or_notice().await else { continue };
-            let events = self.decoder.take();
+            let events = self.decoder.take_events();
             let is_new = self.adds_usage(&events);
-            let weight = events.iter().map(weight).sum::<usize>();
+            let weight = events.iter().map(event_weight).sum::<usize>();
             self.weight += weight;
             if weight > 0 {
                 self.remark = None;
             }
-            let is_whole = outcome == Ok(Progress::Whole) && !self.meter.whole.load(Ordering::Relaxed);
-            if weight > 0 || self.decoder.held() > held || is_new || is_whole {
-                self.meter.speaks();
+            let is_whole = outcome == Ok(AnswerProgress::Whole) && !self.meter.whole.load(Ordering::Relaxed);
+            if weight > 0 || self.decoder.held_bytes() > held || is_new || is_whole {
+                self.meter.note_content();
             } else {
                 self.meter.is_idle.store(true, Ordering::Relaxed);
             }
-            if self.weight.saturating_add(self.decoder.held()) > ANSWER_LIMIT {
+            if self.weight.saturating_add(self.decoder.held_bytes()) > ANSWER_LIMIT {
                 self.over = true;
                 let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
-                return Some(Err(Failure::new(FailureKind::Refused, message)));
+                return Some(Err(ModelFailure::new(FailureKind::Refused, message)));
             }
             self.ready.extend(events.into_iter().map(Ok));
             match outcome {
-                Ok(Progress::Open) => {}
-                Ok(Progress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
-                Ok(Progress::Ended) => self.over = true,
+                Ok(AnswerProgress::Open) => {}
+                Ok(AnswerProgress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
+                Ok(AnswerProgress::Ended) => self.over = true,
                 Err(failure) => {
                     self.over = true;
                     self.ready.push_back(Err(failure));
@@ -143,10 +143,10 @@ impl Reading {
 
     /// Whether one of these says another use than the one before it, behind content. At its beginning an answer tells
     /// what was asked.
-    fn adds_usage(&mut self, events: &[Event]) -> bool {
+    fn adds_usage(&mut self, events: &[ModelEvent]) -> bool {
         let mut is_new = false;
         for event in events {
-            if let Event::Usage(usage) = event {
+            if let ModelEvent::Usage(usage) = event {
                 is_new |= self.weight > 0 && self.usage != Some(*usage);
                 self.usage = Some(*usage);
             }
@@ -155,26 +155,26 @@ impl Reading {
     }
 
     /// Returns the next step. `None` if the reader sent the notice of a silent provider instead, which happens once in an answer.
-    async fn step_or_notice(&mut self) -> Option<Result<Progress, Failure>> {
-        let Some(Notice { limit, is_due: true }) = self.notice else { return Some(self.step().await) };
-        let mut at = self.meter.said() + NOTICE.min(limit / 2);
+    async fn step_or_notice(&mut self) -> Option<Result<AnswerProgress, ModelFailure>> {
+        let Some(IdleNotice { limit, is_due: true }) = self.notice else { return Some(self.read_frame().await) };
+        let mut at = self.meter.last_content_at() + NOTICE.min(limit / 2);
         loop {
             tokio::select! {
                 biased;
-                outcome = self.step() => return Some(outcome),
+                outcome = self.read_frame() => return Some(outcome),
                 () = tokio::time::sleep_until(at) => {}
             }
-            let said = self.meter.said();
+            let last_content = self.meter.last_content_at();
             if self.meter.is_idle.load(Ordering::Relaxed) && !self.meter.whole.load(Ordering::Relaxed) {
-                self.notice = Some(Notice { limit, is_due: false });
-                self.ready.push_back(Ok(Event::Idle { since: said.elapsed(), limit }));
+                self.notice = Some(IdleNotice { limit, is_due: false });
+                self.ready.push_back(Ok(ModelEvent::Idle { since: last_content.elapsed(), limit }));
                 return None;
             }
             at += NOTICE.min(limit / 2);
         }
     }
 
-    async fn step(&mut self) -> Result<Progress, Failure> {
+    async fn read_frame(&mut self) -> Result<AnswerProgress, ModelFailure> {
         let whole = self.meter.whole.load(Ordering::Relaxed);
         match self.frames.next().await {
             Some(Ok(frame)) => {
@@ -182,21 +182,21 @@ impl Reading {
                 self.meter.ends_frame();
                 self.framed = true;
                 match frame.data.as_deref().filter(|data| !data.trim().is_empty()) {
-                    Some(data) => self.event(frame.event.as_deref(), data, whole),
+                    Some(data) => self.handle_event(frame.event.as_deref(), data, whole),
                     None if frame.event.as_deref() == Some("error") => {
-                        self.fail(in_stream("an error event without data"), whole)
+                        self.end_or_fail(in_stream("an error event without data"), whole)
                     }
-                    None => Ok(if whole { Progress::Whole } else { Progress::Open }),
+                    None => Ok(if whole { AnswerProgress::Whole } else { AnswerProgress::Open }),
                 }
             }
             // A whole answer is not lost with what might have followed it.
             Some(Err(error)) if !whole => {
-                let failure = failure(error);
+                let failure = stream_failure(error);
                 let is_cut = matches!(failure.kind, FailureKind::Network | FailureKind::Broken);
                 Err(self.remark.take().filter(|_| is_cut).unwrap_or(failure))
             }
-            Some(Err(_)) | None => match self.decoder.end() {
-                Ok(()) => Ok(Progress::Ended),
+            Some(Err(_)) | None => match self.decoder.finish_stream() {
+                Ok(()) => Ok(AnswerProgress::Ended),
                 Err(failure) => {
                     let remark = self.remark.take().filter(|_| !whole);
                     Err(self.other_form().or(remark).unwrap_or(failure))
@@ -207,44 +207,44 @@ impl Reading {
 
     /// Reads an event. What its name, its line or a member that is not of the wire calls an error takes nothing from a whole
     /// answer.
-    fn event(&mut self, name: Option<&str>, data: &str, whole: bool) -> Result<Progress, Failure> {
-        let standing = standing(data, self.decoder.members());
+    fn handle_event(&mut self, name: Option<&str>, data: &str, whole: bool) -> Result<AnswerProgress, ModelFailure> {
+        let standing = event_role(data, self.decoder.known_members());
         let is_line = matches!(name, Some(lines::OBJECT | lines::ERROR));
-        if standing == Ok(Standing::Error) && !is_line {
+        if standing == Ok(EventRole::Error) && !is_line {
             return Err(in_stream(data));
         }
         // Whatever form its data has.
         if matches!(name, Some("error" | lines::ERROR)) {
-            return self.fail(in_stream(data), whole);
+            return self.end_or_fail(in_stream(data), whole);
         }
         match standing? {
-            Standing::Error | Standing::Failure => self.fail(in_stream(data), whole),
-            Standing::Remark => {
+            EventRole::Error | EventRole::Failure => self.end_or_fail(in_stream(data), whole),
+            EventRole::Remark => {
                 self.remark = Some(in_stream(data));
-                Ok(if whole { Progress::Whole } else { Progress::Open })
+                Ok(if whole { AnswerProgress::Whole } else { AnswerProgress::Open })
             }
-            Standing::Part => match self.remark.take_if(|_| !whole && is_end_without_reason(data)) {
+            EventRole::Part => match self.remark.take_if(|_| !whole && is_end_without_reason(data)) {
                 Some(remark) => Err(remark),
-                None => self.decoder.event(data),
+                None => self.decoder.decode_event(data),
             },
         }
     }
 
     /// Ends the answer: as it stands if it is whole, or with what was said.
-    fn fail(&mut self, said: Failure, whole: bool) -> Result<Progress, Failure> {
+    fn end_or_fail(&mut self, failure: ModelFailure, whole: bool) -> Result<AnswerProgress, ModelFailure> {
         if !whole {
-            return Err(said);
+            return Err(failure);
         }
-        match self.decoder.end() {
-            Ok(()) => Ok(Progress::Ended),
+        match self.decoder.finish_stream() {
+            Ok(()) => Ok(AnswerProgress::Ended),
             // That it was held back, or another end that is none and comes again.
             Err(ending) if !ending.kind.is_retryable() => Err(ending),
-            Err(_) => Err(said),
+            Err(_) => Err(failure),
         }
     }
 
     /// The failure of a body in which no event was, if it is a page or an object in place of a stream.
-    fn other_form(&self) -> Option<Failure> {
+    fn other_form(&self) -> Option<ModelFailure> {
         if self.framed {
             return None;
         }
@@ -255,26 +255,32 @@ impl Reading {
     }
 }
 
-fn weight(event: &Event) -> usize {
+fn event_weight(event: &ModelEvent) -> usize {
     match event {
-        Event::PartStart { kind: PartKind::ToolCall { id, name }, .. } => PART + id.len() + name.len(),
-        Event::PartStart { .. } => PART,
-        Event::Delta { text, .. } => text.len(),
-        Event::PartEnd { part: Part::Redacted { data } | Part::Image { data, .. }, .. } => data.len(),
-        Event::PartEnd { part: Part::Text { signature, .. } | Part::Thinking { signature, .. }, .. } => {
+        ModelEvent::PartStart { kind: PartKind::ToolCall { id, name }, .. } => PART + id.len() + name.len(),
+        ModelEvent::PartStart { .. } => PART,
+        ModelEvent::Delta { text, .. } => text.len(),
+        ModelEvent::PartEnd { part: MessagePart::Redacted { data } | MessagePart::Image { data, .. }, .. } => {
+            data.len()
+        }
+        ModelEvent::PartEnd {
+            part: MessagePart::Text { signature, .. } | MessagePart::Thinking { signature, .. },
+            ..
+        } => signature.as_ref().map_or(0, String::len),
+        ModelEvent::PartEnd { part: MessagePart::ToolCall { signature, .. }, .. } => {
             signature.as_ref().map_or(0, String::len)
         }
-        Event::PartEnd { part: Part::ToolCall { signature, .. }, .. } => signature.as_ref().map_or(0, String::len),
-        Event::Payload(data) => data.len(),
-        Event::Start { .. } | Event::Usage(_) | Event::Idle { .. } | Event::Stop(_) => 0,
+        ModelEvent::Payload(data) => data.len(),
+        ModelEvent::Start { .. } | ModelEvent::Usage(_) | ModelEvent::Idle { .. } | ModelEvent::Stop(_) => 0,
     }
 }
 
-fn failure(error: sse_stream::Error) -> Failure {
-    let broken =
-        |error: &dyn fmt::Display| Failure::new(FailureKind::Broken, format!("malformed stream (terminated): {error}"));
+fn stream_failure(error: sse_stream::Error) -> ModelFailure {
+    let broken = |error: &dyn fmt::Display| {
+        ModelFailure::new(FailureKind::Broken, format!("malformed stream (terminated): {error}"))
+    };
     match error {
-        sse_stream::Error::Body(error) => match error.downcast::<Failure>() {
+        sse_stream::Error::Body(error) => match error.downcast::<ModelFailure>() {
             Ok(failure) => *failure,
             Err(error) => broken(&error),
         },
@@ -284,17 +290,17 @@ fn failure(error: sse_stream::Error) -> Failure {
 
 /// The notice of a provider that keeps the connection alive without sending content.
 #[derive(Clone, Copy)]
-struct Notice {
+struct IdleNotice {
     /// After how long the answer counts as lost.
     limit: Duration,
     is_due: bool,
 }
 
 /// What the reader of bytes and the reader of frames know of each other.
-struct Meter {
+struct ActivityMeter {
     begun: Instant,
     /// When something of the answer came last, in milliseconds behind `begun`.
-    said: AtomicU64,
+    last_content: AtomicU64,
     /// Bytes since the last frame.
     unread: AtomicUsize,
     /// Bytes of the frame that is not whole, white space left out.
@@ -309,7 +315,7 @@ struct Meter {
     head: Mutex<Vec<u8>>,
 }
 
-impl Meter {
+impl ActivityMeter {
     fn keep_head(&self, chunk: &[u8]) {
         const LONGEST: usize = 4096;
         let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
@@ -320,7 +326,7 @@ impl Meter {
     fn new() -> Self {
         Self {
             begun: Instant::now(),
-            said: AtomicU64::new(0),
+            last_content: AtomicU64::new(0),
             unread: AtomicUsize::new(0),
             grown: AtomicUsize::new(0),
             in_frame: AtomicU64::new(0),
@@ -330,22 +336,22 @@ impl Meter {
         }
     }
 
-    fn now(&self) -> u64 {
+    fn elapsed_millis(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Something of the answer came.
-    fn speaks(&self) {
-        self.said.store(self.now(), Ordering::Relaxed);
+    fn note_content(&self) {
+        self.last_content.store(self.elapsed_millis(), Ordering::Relaxed);
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
     /// So many bytes of a frame came. Whether it grew by a [`STEP`].
-    fn grows(&self, bytes: usize) -> bool {
+    fn note_bytes(&self, bytes: usize) -> bool {
         let before = self.grown.fetch_add(bytes, Ordering::Relaxed);
         let is_step = before / STEP < before.saturating_add(bytes) / STEP;
         if is_step {
-            self.in_frame.store(self.now(), Ordering::Relaxed);
+            self.in_frame.store(self.elapsed_millis(), Ordering::Relaxed);
         }
         is_step
     }
@@ -358,16 +364,17 @@ impl Meter {
 
     /// How long nothing came of the answer, nor enough of a frame that is on its way. Such a frame breaks a silence of
     /// `limit` only so often.
-    fn silence(&self, limit: Duration) -> Duration {
-        let said = self.said.load(Ordering::Relaxed);
+    fn silent_time(&self, limit: Duration) -> Duration {
+        let last_content = self.last_content.load(Ordering::Relaxed);
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        let grew = self.in_frame.load(Ordering::Relaxed).min(said.saturating_add(limit.saturating_mul(PATIENCE)));
-        Duration::from_millis(self.now().saturating_sub(said.max(grew)))
+        let grew =
+            self.in_frame.load(Ordering::Relaxed).min(last_content.saturating_add(limit.saturating_mul(PATIENCE)));
+        Duration::from_millis(self.elapsed_millis().saturating_sub(last_content.max(grew)))
     }
 
     /// When something of the answer came last.
-    fn said(&self) -> Instant {
-        self.begun + Duration::from_millis(self.said.load(Ordering::Relaxed))
+    fn last_content_at(&self) -> Instant {
+        self.begun + Duration::from_millis(self.last_content.load(Ordering::Relaxed))
     }
 }
 
@@ -375,24 +382,28 @@ impl Meter {
 ///
 /// Comments, white space between events, frames that bring nothing of the answer and frames that hardly grow break no
 /// silence: a proxy may send them for a provider that is gone.
-fn watched<B>(
+fn watch_silence<B>(
     bytes: B,
-    meter: Arc<Meter>,
+    meter: Arc<ActivityMeter>,
     silence: Option<Duration>,
-) -> impl Stream<Item = Result<Bytes, Failure>> + Send
+) -> impl Stream<Item = Result<Bytes, ModelFailure>> + Send
 where
-    B: Stream<Item = Result<Bytes, Failure>> + Send + 'static,
+    B: Stream<Item = Result<Bytes, ModelFailure>> + Send + 'static,
 {
-    let start = (Some(Box::pin(bytes)), meter, Lines::default());
+    let start = (Some(Box::pin(bytes)), meter, LineFilter::default());
     stream::unfold(start, move |(bytes, meter, mut lines)| async move {
         let mut bytes = bytes?;
         let next = match silence {
             None => bytes.next().await,
             Some(silence) => {
                 let limit = if meter.whole.load(Ordering::Relaxed) { silence.min(TRAIL) } else { silence };
-                let left = limit.saturating_sub(meter.silence(limit));
+                let left = limit.saturating_sub(meter.silent_time(limit));
                 tokio::time::timeout(left, bytes.next()).await.unwrap_or_else(|_| {
-                    let failure = if meter.is_idle.load(Ordering::Relaxed) { idle(silence) } else { silent(silence) };
+                    let failure = if meter.is_idle.load(Ordering::Relaxed) {
+                        idle_failure(silence)
+                    } else {
+                        silence_failure(silence)
+                    };
                     Some(Err(failure))
                 })
             }
@@ -405,11 +416,11 @@ where
                 let unread = meter.unread.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                 if unread > EVENT_LIMIT {
                     let message = format!("an event in the stream is longer than {EVENT_LIMIT} bytes (terminated)");
-                    return Some((Err(Failure::new(FailureKind::Broken, message)), (None, meter, lines)));
+                    return Some((Err(ModelFailure::new(FailureKind::Broken, message)), (None, meter, lines)));
                 }
                 let is_first = unread == chunk.len();
-                let (chunk, grown) = lines.pass(chunk);
-                if !meter.grows(grown) && (grown == 0 || !is_first) {
+                let (chunk, grown) = lines.pass_chunk(chunk);
+                if !meter.note_bytes(grown) && (grown == 0 || !is_first) {
                     meter.is_idle.store(true, Ordering::Relaxed);
                 }
                 Some((Ok(chunk), (Some(bytes), meter, lines)))
@@ -419,22 +430,22 @@ where
 }
 
 /// The failure of an answer that stopped coming.
-pub(crate) fn silent(silence: Duration) -> Failure {
-    Failure::new(FailureKind::Silence, format!("timeout: no data for {} s", silence.as_secs_f64()))
+pub(crate) fn silence_failure(silence: Duration) -> ModelFailure {
+    ModelFailure::new(FailureKind::Silence, format!("timeout: no data for {} s", silence.as_secs_f64()))
 }
 
 /// The failure of an answer of which nothing comes, while the provider keeps the connection alive.
-fn idle(silence: Duration) -> Failure {
+fn idle_failure(silence: Duration) -> ModelFailure {
     let seconds = silence.as_secs_f64();
     let message =
         format!("timeout: the provider keeps the connection alive but sent nothing of an answer for {seconds} s");
-    Failure::new(FailureKind::Silence, message)
+    ModelFailure::new(FailureKind::Silence, message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Api, Stop, wire};
+    use crate::{FinishReason, ModelApi, wire};
 
     const SILENCE: Duration = Duration::from_secs(120);
     const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
@@ -442,50 +453,55 @@ mod tests {
 
     /// The last item of an answer whose bytes come as the script says, with the seconds before each, and then no more;
     /// and when it came.
-    async fn last(script: &[(u64, &str)]) -> (Result<Event, Failure>, Duration) {
-        last_over(Api::OpenaiCompletions, script).await
+    async fn last(script: &[(u64, &str)]) -> (Result<ModelEvent, ModelFailure>, Duration) {
+        last_over(ModelApi::OpenaiCompletions, script).await
     }
 
-    async fn last_over(api: Api, script: &[(u64, &str)]) -> (Result<Event, Failure>, Duration) {
+    async fn last_over(api: ModelApi, script: &[(u64, &str)]) -> (Result<ModelEvent, ModelFailure>, Duration) {
         let begun = Instant::now();
         (items(api, script).await.into_iter().next_back().unwrap(), begun.elapsed())
     }
 
     /// All of an answer whose bytes come as the script says.
-    async fn items(api: Api, script: &[(u64, &str)]) -> Vec<Result<Event, Failure>> {
+    async fn items(api: ModelApi, script: &[(u64, &str)]) -> Vec<Result<ModelEvent, ModelFailure>> {
         let script: Vec<_> = script.iter().map(|(seconds, text)| (*seconds, Bytes::from((*text).to_owned()))).collect();
         let bytes = stream::iter(script).then(|(seconds, bytes)| async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok(bytes)
         });
-        let decoder = wire::decoder(api).unwrap();
-        answer(decoder, bytes.chain(stream::pending()), Some(SILENCE)).collect().await
+        let decoder = wire::decoder_for(api).unwrap();
+        read_answer(decoder, bytes.chain(stream::pending()), Some(SILENCE)).collect().await
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_is_measured_between_parts_of_an_answer() {
-        assert_eq!(last(&[]).await, (Err(silent(SILENCE)), SILENCE));
-        assert_eq!(silent(SILENCE).message, "timeout: no data for 120 s");
-        let said = last(&[(100, HI)]).await;
-        assert_eq!(said, (Err(silent(SILENCE)), Duration::from_secs(220)));
+        assert_eq!(last(&[]).await, (Err(silence_failure(SILENCE)), SILENCE));
+        assert_eq!(silence_failure(SILENCE).message, "timeout: no data for 120 s");
+        let outcome = last(&[(100, HI)]).await;
+        assert_eq!(outcome, (Err(silence_failure(SILENCE)), Duration::from_secs(220)));
         let pieces = [(100, "data: {\"choices\""), (100, ":[{\"delta\":{\"content\":"), (100, "\"Hi\"}}]}\n\n")];
-        let said = last(&pieces).await;
-        assert_eq!(said, (Err(silent(SILENCE)), SILENCE), "a frame that stops");
+        let outcome = last(&pieces).await;
+        assert_eq!(outcome, (Err(silence_failure(SILENCE)), SILENCE), "a frame that stops");
     }
 
     #[tokio::test(start_paused = true)]
     async fn bytes_that_complete_no_event_break_no_silence() {
-        let wires = [Api::AnthropicMessages, Api::OpenaiCompletions, Api::OpenaiResponses, Api::GoogleGenerativeAi];
+        let wires = [
+            ModelApi::AnthropicMessages,
+            ModelApi::OpenaiCompletions,
+            ModelApi::OpenaiResponses,
+            ModelApi::GoogleGenerativeAi,
+        ];
         for api in wires {
             for piece in [" ", "\t", "x", ":", "\r\n", "data: \n"] {
                 let got = last_over(api, &[(1, piece); 1000]).await;
-                assert_eq!(got, (Err(idle(SILENCE)), SILENCE), "{api}: {piece:?}");
+                assert_eq!(got, (Err(idle_failure(SILENCE)), SILENCE), "{api}: {piece:?}");
                 if piece == "\r\n" {
                     continue;
                 }
                 let script: Vec<_> = [(0, "data: {\"a")].into_iter().chain([(1, piece); 1000]).collect();
                 let got = last_over(api, &script).await;
-                assert_eq!(got, (Err(idle(SILENCE)), SILENCE), "{api}: {piece:?} in an event");
+                assert_eq!(got, (Err(idle_failure(SILENCE)), SILENCE), "{api}: {piece:?} in an event");
             }
         }
     }
@@ -499,7 +515,7 @@ mod tests {
             begun.into_iter().chain(pieces).chain([(0, "\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")])
         };
         let whole: Vec<_> = event(4).collect();
-        assert_eq!(last(&whole).await, (Ok(Event::Stop(Stop::Stop)), Duration::from_secs(400)));
+        assert_eq!(last(&whole).await, (Ok(ModelEvent::Stop(FinishReason::Stop)), Duration::from_secs(400)));
         let endless: Vec<_> = event(1000).collect();
         assert_eq!(last(&endless).await.1, Duration::from_secs(600));
     }
@@ -507,12 +523,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn white_space_that_a_model_writes_breaks_the_silence() {
         let blank = "data: {\"choices\":[{\"delta\":{\"content\":\" \"}}]}\n\n";
-        assert_eq!(last(&[(100, blank); 5]).await, (Err(silent(SILENCE)), Duration::from_secs(620)));
+        assert_eq!(last(&[(100, blank); 5]).await, (Err(silence_failure(SILENCE)), Duration::from_secs(620)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_event_named_error_and_a_bare_error_are_failures_in_the_providers_word() {
-        let hi = [Api::AnthropicMessages, Api::OpenaiCompletions, Api::OpenaiResponses, Api::GoogleGenerativeAi];
+        let hi = [
+            ModelApi::AnthropicMessages,
+            ModelApi::OpenaiCompletions,
+            ModelApi::OpenaiResponses,
+            ModelApi::GoogleGenerativeAi,
+        ];
         for api in hi {
             for (error, want) in [
                 ("event: error\ndata: {\"message\":\"named err\"}\n\n", "server error: named err"),
@@ -523,17 +544,17 @@ mod tests {
                 ("{\"error\":{\"message\":\"bare err\"}}\n", "server error: bare err"),
             ] {
                 let script = [(0, error), (0, "data: [DONE]\n\n")];
-                let failure = Failure::new(FailureKind::Server, want);
+                let failure = ModelFailure::new(FailureKind::Server, want);
                 assert_eq!(last_over(api, &script).await.0, Err(failure), "{api}: {error:?}");
             }
         }
     }
 
     /// A whole answer over the wires whose end is not their last event.
-    const WHOLE: [(Api, &str); 3] = [
-        (Api::OpenaiCompletions, FIN),
+    const WHOLE: [(ModelApi, &str); 3] = [
+        (ModelApi::OpenaiCompletions, FIN),
         (
-            Api::AnthropicMessages,
+            ModelApi::AnthropicMessages,
             concat!(
                 "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\"}}\n\n",
                 "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"Hi\"}}\n\n",
@@ -542,7 +563,7 @@ mod tests {
             ),
         ),
         (
-            Api::GoogleGenerativeAi,
+            ModelApi::GoogleGenerativeAi,
             "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hi\"}]},\"finishReason\":\"STOP\"}]}\n\n",
         ),
     ];
@@ -563,10 +584,10 @@ mod tests {
                 "error: {\"error\":\"x\"}\n",
             ] {
                 let got = last_over(api, &[(0, whole), (0, error)]).await.0;
-                assert_eq!(got, Ok(Event::Stop(Stop::Stop)), "{api}: {error:?}");
+                assert_eq!(got, Ok(ModelEvent::Stop(FinishReason::Stop)), "{api}: {error:?}");
             }
             for error in ["data: {\"error\":{\"message\":\"x\"}}\n\n", "event: error\ndata: {\"error\":\"x\"}\n\n"] {
-                let failure = Failure::new(FailureKind::Server, "server error: x");
+                let failure = ModelFailure::new(FailureKind::Server, "server error: x");
                 assert_eq!(last_over(api, &[(0, whole), (0, error)]).await.0, Err(failure), "{api}: {error:?}");
             }
         }
@@ -586,13 +607,13 @@ mod tests {
         ] {
             for script in [[remark, FIN, DONE], [HI, remark, FIN], [remark, HI, DONE]] {
                 let got = last(&script.map(|text| (0, text))).await.0;
-                assert_eq!(got, Ok(Event::Stop(Stop::Stop)), "{script:?}");
+                assert_eq!(got, Ok(ModelEvent::Stop(FinishReason::Stop)), "{script:?}");
             }
-            let failure = Failure::new(FailureKind::Server, "server error: queued");
+            let failure = ModelFailure::new(FailureKind::Server, "server error: queued");
             assert_eq!(last(&[(0, HI), (0, remark), (0, DONE)]).await.0, Err(failure.clone()), "{remark:?}");
             let cut = stream::iter([HI, remark].map(|text| Ok(Bytes::from(text))));
-            let decoder = wire::decoder(Api::OpenaiCompletions).unwrap();
-            let items: Vec<_> = answer(decoder, cut, None).collect().await;
+            let decoder = wire::decoder_for(ModelApi::OpenaiCompletions).unwrap();
+            let items: Vec<_> = read_answer(decoder, cut, None).collect().await;
             assert_eq!(items.last(), Some(&Err(failure)), "{remark:?}");
         }
     }
@@ -608,18 +629,18 @@ mod tests {
             ("frames without content", [(50, "data: {}\n\n"), (50, "data: {\"type\":\"wait\"}\n\n"), (50, COMMENT)]),
             ("frames without data", [(50, "event: wait\n\n"), (50, "id: 1\n\n"), (50, "retry: 9\n\n")]),
         ] {
-            assert_eq!(last(&script).await, (Err(idle(SILENCE)), SILENCE), "{case}");
+            assert_eq!(last(&script).await, (Err(idle_failure(SILENCE)), SILENCE), "{case}");
         }
         let half = [(0, "data: {\"choices\":[]}\n"), (50, ": here\n"), (50, ": here\n"), (50, ": here\n")];
-        assert_eq!(last(&half).await, (Err(idle(SILENCE)), SILENCE), "comments behind half a frame");
+        assert_eq!(last(&half).await, (Err(idle_failure(SILENCE)), SILENCE), "comments behind half a frame");
         let message = "timeout: the provider keeps the connection alive but sent nothing of an answer for 120 s";
-        assert_eq!(idle(SILENCE).message, message);
+        assert_eq!(idle_failure(SILENCE).message, message);
     }
 
     /// Frames that begin an answer over each wire, and then say nothing of it.
-    const EMPTY: [(Api, &[&str], &[&str]); 4] = [
+    const EMPTY: [(ModelApi, &[&str], &[&str]); 4] = [
         (
-            Api::AnthropicMessages,
+            ModelApi::AnthropicMessages,
             &[
                 r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1}}}"#,
                 r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#,
@@ -634,7 +655,7 @@ mod tests {
             ],
         ),
         (
-            Api::OpenaiCompletions,
+            ModelApi::OpenaiCompletions,
             &[r#"{"id":"c","choices":[{"delta":{"role":"assistant","reasoning_content":""}}]}"#],
             &[
                 r#"{"id":"c","choices":[]}"#,
@@ -645,7 +666,7 @@ mod tests {
             ],
         ),
         (
-            Api::OpenaiResponses,
+            ModelApi::OpenaiResponses,
             &[
                 r#"{"type":"response.created","response":{"id":"r"}}"#,
                 r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"i","type":"message"}}"#,
@@ -659,7 +680,7 @@ mod tests {
             ],
         ),
         (
-            Api::GoogleGenerativeAi,
+            ModelApi::GoogleGenerativeAi,
             &[r#"{"candidates":[{"content":{"parts":[{"text":"H"}]}}],"responseId":"r"}"#],
             &[
                 r#"{"candidates":[]}"#,
@@ -678,11 +699,11 @@ mod tests {
                 let nothing = std::iter::repeat_n((50, format!("data: {data}\n\n")), 9);
                 let script: Vec<_> = begin.chain(nothing).collect();
                 let script: Vec<_> = script.iter().map(|(seconds, text)| (*seconds, text.as_str())).collect();
-                assert_eq!(last_over(api, &script).await, (Err(idle(SILENCE)), SILENCE), "{api}: {data}");
+                assert_eq!(last_over(api, &script).await, (Err(idle_failure(SILENCE)), SILENCE), "{api}: {data}");
             }
             let data = format!("data: {}\n\n", nothing[0]);
             let script = [(50, data.as_str()); 9];
-            assert_eq!(last_over(api, &script).await, (Err(idle(SILENCE)), SILENCE), "{api}: nothing began");
+            assert_eq!(last_over(api, &script).await, (Err(idle_failure(SILENCE)), SILENCE), "{api}: nothing began");
         }
     }
 
@@ -692,50 +713,56 @@ mod tests {
         let seal = r#"{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"x","index":0}]}}]}"#;
         let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":"["}}]}}]}"#;
         for (api, data) in [
-            (Api::AnthropicMessages, thinking),
-            (Api::OpenaiCompletions, r#"{"choices":[{"delta":{"content":"H"}}]}"#),
-            (Api::OpenaiCompletions, r#"{"choices":[{"delta":{"reasoning":"H"}}]}"#),
-            (Api::OpenaiCompletions, seal),
-            (Api::OpenaiCompletions, call),
-            (Api::OpenaiResponses, r#"{"type":"response.output_text.delta","delta":"H"}"#),
-            (Api::OpenaiResponses, r#"{"type":"response.reasoning_summary_text.delta","delta":"H"}"#),
-            (Api::OpenaiResponses, r#"{"type":"response.function_call_arguments.delta","delta":"H"}"#),
-            (Api::GoogleGenerativeAi, r#"{"candidates":[{"content":{"parts":[{"text":"H","thought":true}]}}]}"#),
-            (Api::GoogleGenerativeAi, r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"ls"}}]}}]}"#),
+            (ModelApi::AnthropicMessages, thinking),
+            (ModelApi::OpenaiCompletions, r#"{"choices":[{"delta":{"content":"H"}}]}"#),
+            (ModelApi::OpenaiCompletions, r#"{"choices":[{"delta":{"reasoning":"H"}}]}"#),
+            (ModelApi::OpenaiCompletions, seal),
+            (ModelApi::OpenaiCompletions, call),
+            (ModelApi::OpenaiResponses, r#"{"type":"response.output_text.delta","delta":"H"}"#),
+            (ModelApi::OpenaiResponses, r#"{"type":"response.reasoning_summary_text.delta","delta":"H"}"#),
+            (ModelApi::OpenaiResponses, r#"{"type":"response.function_call_arguments.delta","delta":"H"}"#),
+            (ModelApi::GoogleGenerativeAi, r#"{"candidates":[{"content":{"parts":[{"text":"H","thought":true}]}}]}"#),
+            (
+                ModelApi::GoogleGenerativeAi,
+                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"ls"}}]}}]}"#,
+            ),
         ] {
             let data = format!("data: {data}\n\n");
             let got = last_over(api, &[(100, data.as_str()); 3]).await;
-            assert_eq!(got, (Err(silent(SILENCE)), Duration::from_secs(420)), "{api}: {data}");
+            assert_eq!(got, (Err(silence_failure(SILENCE)), Duration::from_secs(420)), "{api}: {data}");
         }
         let signature =
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"x"}}"#;
         let [thinking, signature] = [thinking, signature].map(|data| format!("data: {data}\n\n"));
-        let got = last_over(Api::AnthropicMessages, &[(0, &thinking), (100, &signature), (100, &signature)]).await;
-        assert_eq!(got, (Err(silent(SILENCE)), Duration::from_secs(320)));
+        let got = last_over(ModelApi::AnthropicMessages, &[(0, &thinking), (100, &signature), (100, &signature)]).await;
+        assert_eq!(got, (Err(silence_failure(SILENCE)), Duration::from_secs(320)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_told_once_that_a_provider_is_alive_and_says_nothing() {
         const SCRIPT: &[(u64, &str)] = &[(50, ": here\n\n"), (50, ": here\n\n"), (15, HI), (70, ": here\n\n")];
-        let told = items(Api::OpenaiCompletions, SCRIPT).await;
-        let idle: Vec<_> = told.iter().filter(|item| matches!(item, Ok(Event::Idle { .. }))).collect();
-        assert_eq!(idle, [&Ok(Event::Idle { since: Duration::from_secs(60), limit: SILENCE })]);
+        let received = items(ModelApi::OpenaiCompletions, SCRIPT).await;
+        let idle: Vec<_> = received.iter().filter(|item| matches!(item, Ok(ModelEvent::Idle { .. }))).collect();
+        assert_eq!(idle, [&Ok(ModelEvent::Idle { since: Duration::from_secs(60), limit: SILENCE })]);
         assert!(
-            !items(Api::OpenaiCompletions, &[]).await.iter().any(|item| matches!(item, Ok(Event::Idle { .. }))),
+            !items(ModelApi::OpenaiCompletions, &[])
+                .await
+                .iter()
+                .any(|item| matches!(item, Ok(ModelEvent::Idle { .. }))),
             "nothing says that it is alive"
         );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_whole_answer_does_not_wait_long_for_what_may_follow() {
-        assert_eq!(last(&[(0, FIN)]).await, (Ok(Event::Stop(Stop::Stop)), TRAIL));
+        assert_eq!(last(&[(0, FIN)]).await, (Ok(ModelEvent::Stop(FinishReason::Stop)), TRAIL));
         assert_eq!(
             last(&[(0, FIN), (1, "data: [DONE]\n\n")]).await,
-            (Ok(Event::Stop(Stop::Stop)), Duration::from_secs(1))
+            (Ok(ModelEvent::Stop(FinishReason::Stop)), Duration::from_secs(1))
         );
         for nothing in [": here\n\n", "data: {\"choices\":[]}\n\n"] {
             let script = [(0, FIN), (1, nothing), (1, nothing), (1, nothing)];
-            assert_eq!(last(&script).await, (Ok(Event::Stop(Stop::Stop)), TRAIL), "{nothing}");
+            assert_eq!(last(&script).await, (Ok(ModelEvent::Stop(FinishReason::Stop)), TRAIL), "{nothing}");
         }
     }
 }

@@ -7,28 +7,28 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::Entry;
+use crate::ModelEntry;
 
 #[derive(Deserialize)]
-struct Catalogue {
+struct ModelCatalogue {
     date: String,
     source: String,
-    models: Vec<Entry>,
+    models: Vec<ModelEntry>,
 }
 
 /// The models that come with the program, parsed when first asked for.
-pub fn builtin() -> &'static [Entry] {
-    &catalogue().models
+pub fn builtin_models() -> &'static [ModelEntry] {
+    &parsed_catalogue().models
 }
 
 /// The day on which the catalogue was right as far as its author knew, such as `2026-02-28`, and where its figures are
 /// from.
 pub fn provenance() -> (&'static str, &'static str) {
-    (&catalogue().date, &catalogue().source)
+    (&parsed_catalogue().date, &parsed_catalogue().source)
 }
 
-fn catalogue() -> &'static Catalogue {
-    static CATALOGUE: OnceLock<Catalogue> = OnceLock::new();
+fn parsed_catalogue() -> &'static ModelCatalogue {
+    static CATALOGUE: OnceLock<ModelCatalogue> = OnceLock::new();
     CATALOGUE.get_or_init(|| serde_json::from_str(include_str!("catalogue.json")).expect("a test reads the same file"))
 }
 
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn every_model_is_listed_once_and_could_be_used() {
         let mut keys = BTreeSet::new();
-        for entry in builtin() {
+        for entry in builtin_models() {
             let key = (entry.provider.as_str(), entry.id.as_str());
             assert!(keys.insert(key), "{key:?} is listed twice");
             assert!(entry.max_tokens > 0 && entry.max_tokens <= entry.context_window, "{key:?}");
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn every_provider_that_is_promised_has_a_model() {
-        let providers: BTreeSet<_> = builtin().iter().map(|entry| entry.provider.as_str()).collect();
+        let providers: BTreeSet<_> = builtin_models().iter().map(|entry| entry.provider.as_str()).collect();
         let want = ["anthropic", "cerebras", "google", "groq", "mistral", "openai", "openrouter", "xai"];
         assert_eq!(providers.into_iter().collect::<Vec<_>>(), want);
     }

@@ -8,11 +8,11 @@ use futures_util::{StreamExt, stream, stream::BoxStream};
 use serde_json::json;
 
 use crate::{
-    Api, Entry, Event, Failure, Message, Modality, Model, Part, PartKind, Price, Request, Stop, Usage,
-    demo::script::Answer,
+    FinishReason, InputModality, LanguageModel, MessagePart, ModelApi, ModelEntry, ModelEvent, ModelFailure,
+    ModelRequest, ModelUsage, PartKind, RequestMessage, TokenPrice, demo::script::ScriptedAnswer,
 };
 
-mod elsewhere;
+mod remote_shell;
 mod script;
 
 /// The provider's name.
@@ -65,26 +65,26 @@ pub const PUBLISH: &str = "rm -rf ../published && cp -R . ../published";
 
 /// The scripted model.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Demo;
+pub struct DemoModel;
 
-impl Model for Demo {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
-        let events = answer(&request);
+impl LanguageModel for DemoModel {
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
+        let events = answer_events(&request);
         stream::iter(events.into_iter().map(Ok)).boxed()
     }
 }
 
 /// The model as a catalogue would list it. It costs nothing.
-pub fn entry() -> Entry {
-    Entry {
+pub fn model_entry() -> ModelEntry {
+    ModelEntry {
         id: MODEL.to_owned(),
         name: "Scripted demo model".to_owned(),
-        api: Api::Demo,
+        api: ModelApi::Demo,
         provider: PROVIDER.to_owned(),
         base_url: String::new(),
         reasoning: false,
-        input: vec![Modality::Text],
-        cost: Price::default(),
+        input: vec![InputModality::Text],
+        cost: TokenPrice::default(),
         context_window: 128_000,
         max_tokens: 8_192,
         thinking: None,
@@ -93,16 +93,16 @@ pub fn entry() -> Entry {
     }
 }
 
-fn answer(request: &Request) -> Vec<Event> {
+fn answer_events(request: &ModelRequest) -> Vec<ModelEvent> {
     let tools: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
-    let elsewhere = elsewhere::answer(&request.messages, &tools);
-    let Answer { text, calls } = elsewhere.unwrap_or_else(|| script::answer(&request.messages));
-    let turn = request.messages.iter().filter(|message| matches!(message, Message::Assistant(_))).count();
-    let mut events = vec![Event::Start { response_id: Some(format!("scripted-{turn}")) }];
+    let elsewhere = remote_shell::next_answer(&request.messages, &tools);
+    let ScriptedAnswer { text, calls } = elsewhere.unwrap_or_else(|| script::next_answer(&request.messages));
+    let turn = request.messages.iter().filter(|message| matches!(message, RequestMessage::Assistant(_))).count();
+    let mut events = vec![ModelEvent::Start { response_id: Some(format!("scripted-{turn}")) }];
     let mut output = text.len();
     let words = text.split_inclusive(' ').collect::<Vec<_>>();
-    part(&mut events, PartKind::Text, words.chunks(3).map(<[&str]>::concat).collect(), Part::text(text));
-    let stop = if calls.is_empty() { Stop::Stop } else { Stop::ToolUse };
+    push_part(&mut events, PartKind::Text, words.chunks(3).map(<[&str]>::concat).collect(), MessagePart::text(text));
+    let stop = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolUse };
     for (index, call) in calls.into_iter().enumerate() {
         let id = format!("demo_{turn}_{index}");
         let name = call.tool;
@@ -111,27 +111,27 @@ fn answer(request: &Request) -> Vec<Event> {
         let characters: Vec<_> = arguments.chars().collect();
         let deltas = characters.chunks(12).map(|piece| piece.iter().collect()).collect();
         let kind = PartKind::ToolCall { id: id.clone(), name: name.clone() };
-        part(&mut events, kind, deltas, Part::ToolCall { id, name, arguments, signature: None });
+        push_part(&mut events, kind, deltas, MessagePart::ToolCall { id, name, arguments, signature: None });
     }
-    events.push(Event::Usage(usage(request, output)));
-    events.push(Event::Stop(stop));
+    events.push(ModelEvent::Usage(estimate_usage(request, output)));
+    events.push(ModelEvent::Stop(stop));
     events
 }
 
-fn part(events: &mut Vec<Event>, kind: PartKind, deltas: Vec<String>, part: Part) {
-    let index = events.iter().filter(|event| matches!(event, Event::PartStart { .. })).count();
-    events.push(Event::PartStart { index, kind });
-    events.extend(deltas.into_iter().map(|text| Event::Delta { index, text }));
-    events.push(Event::PartEnd { index, part });
+fn push_part(events: &mut Vec<ModelEvent>, kind: PartKind, deltas: Vec<String>, part: MessagePart) {
+    let index = events.iter().filter(|event| matches!(event, ModelEvent::PartStart { .. })).count();
+    events.push(ModelEvent::PartStart { index, kind });
+    events.extend(deltas.into_iter().map(|text| ModelEvent::Delta { index, text }));
+    events.push(ModelEvent::PartEnd { index, part });
 }
 
 /// Four characters a token, as the rule of thumb is.
-fn usage(request: &Request, output: usize) -> Usage {
-    let of = |parts: &[Part]| {
-        let length = |part: &Part| match part {
-            Part::Text { text, .. } | Part::Thinking { text, .. } => text.len(),
-            Part::Redacted { .. } | Part::Image { .. } => 0,
-            Part::ToolCall { arguments, .. } => arguments.len(),
+fn estimate_usage(request: &ModelRequest, output: usize) -> ModelUsage {
+    let of = |parts: &[MessagePart]| {
+        let length = |part: &MessagePart| match part {
+            MessagePart::Text { text, .. } | MessagePart::Thinking { text, .. } => text.len(),
+            MessagePart::Redacted { .. } | MessagePart::Image { .. } => 0,
+            MessagePart::ToolCall { arguments, .. } => arguments.len(),
         };
         parts.iter().map(length).sum::<usize>()
     };
@@ -139,12 +139,14 @@ fn usage(request: &Request, output: usize) -> Usage {
         .messages
         .iter()
         .map(|message| match message {
-            Message::User(parts) | Message::Developer(parts) | Message::ToolResult { parts, .. } => of(parts),
-            Message::Assistant(said) => of(&said.parts),
+            RequestMessage::User(parts)
+            | RequestMessage::Developer(parts)
+            | RequestMessage::ToolResult { parts, .. } => of(parts),
+            RequestMessage::Assistant(answer) => of(&answer.parts),
         })
         .sum();
     let tools: usize =
         request.tools.iter().map(|tool| tool.description.len() + json!(tool.schema).to_string().len()).sum();
     let input = request.system.as_deref().map_or(0, str::len) + messages + tools;
-    Usage { input: input.div_ceil(4) as u64, output: output.div_ceil(4) as u64, cache_read: 0, cache_write: 0 }
+    ModelUsage { input: input.div_ceil(4) as u64, output: output.div_ceil(4) as u64, cache_read: 0, cache_write: 0 }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The wire that a model's provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Api {
+pub enum ModelApi {
     /// Anthropic's Messages: `{base}/v1/messages`.
     AnthropicMessages,
     /// OpenAI's Chat Completions: `{base}/chat/completions`.
@@ -20,7 +20,7 @@ pub enum Api {
     Demo,
 }
 
-impl Api {
+impl ModelApi {
     /// The name in settings files and on the wire of the doors.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Api {
     }
 }
 
-impl fmt::Display for Api {
+impl fmt::Display for ModelApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Api {
 #[error("unknown api {0:?}: one of anthropic-messages, openai-completions, openai-responses, google-generative-ai")]
 pub struct UnknownApi(pub String);
 
-impl FromStr for Api {
+impl FromStr for ModelApi {
     type Err = UnknownApi;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -61,7 +61,7 @@ impl FromStr for Api {
 /// What a model can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Modality {
+pub enum InputModality {
     /// Text.
     Text,
     /// Images.
@@ -71,7 +71,7 @@ pub enum Modality {
 /// Dollars for a million tokens of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Price {
+pub struct TokenPrice {
     /// Uncached input.
     #[serde(default)]
     pub input: f64,
@@ -89,7 +89,7 @@ pub struct Price {
 /// How much a model is asked to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum ThinkingLevel {
     /// Not at all.
     Off,
     /// As little as the model can.
@@ -104,7 +104,7 @@ pub enum Level {
     Xhigh,
 }
 
-impl Level {
+impl ThinkingLevel {
     /// All of them, from the least.
     pub const ALL: [Self; 6] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh];
 
@@ -132,7 +132,7 @@ impl Level {
 /// How a model is told how much to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ThinkingMode {
+pub enum ThinkingParameter {
     /// By the name of a level.
     Effort,
     /// By a number of tokens.
@@ -148,25 +148,25 @@ pub enum ThinkingMode {
 /// How a model thinks and within which levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Thinking {
+pub struct ThinkingSupport {
     /// How it is told.
-    pub mode: ThinkingMode,
+    pub mode: ThinkingParameter,
     /// The least that can be asked for.
-    pub min_level: Level,
+    pub min_level: ThinkingLevel,
     /// The most that can be asked for.
-    pub max_level: Level,
+    pub max_level: ThinkingLevel,
 }
 
 /// A model: the key is `provider` and `id`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct ModelEntry {
     /// The model's id at its provider.
     pub id: String,
     /// A name for people.
     pub name: String,
     /// The wire.
-    pub api: Api,
+    pub api: ModelApi,
     /// The provider's name in the settings.
     pub provider: String,
     /// Where requests go; paths are put behind it.
@@ -174,16 +174,16 @@ pub struct Entry {
     /// Whether it can think.
     pub reasoning: bool,
     /// What it can be shown.
-    pub input: Vec<Modality>,
+    pub input: Vec<InputModality>,
     /// What it costs.
-    pub cost: Price,
+    pub cost: TokenPrice,
     /// Tokens that fit into one request, its answer included.
     pub context_window: u64,
     /// Tokens that it can write at most.
     pub max_tokens: u64,
     /// Absent: told by the wire's usual way, all levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<Thinking>,
+    pub thinking: Option<ThinkingSupport>,
     /// Sent with every request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -202,7 +202,7 @@ const fn is_yes(value: &bool) -> bool {
 }
 
 /// Shows the names of headers only: their values may be credentials.
-impl fmt::Debug for Entry {
+impl fmt::Debug for ModelEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("provider", &self.provider)
@@ -217,14 +217,14 @@ impl fmt::Debug for Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::Level;
+    use super::ThinkingLevel;
 
     #[test]
     fn max_is_the_highest_level() {
-        for level in Level::ALL {
-            assert_eq!(Level::parse(level.as_str()), Some(level));
+        for level in ThinkingLevel::ALL {
+            assert_eq!(ThinkingLevel::parse(level.as_str()), Some(level));
         }
-        assert_eq!(Level::parse("max"), Level::ALL.last().copied());
-        assert_eq!(Level::parse("ultra"), None);
+        assert_eq!(ThinkingLevel::parse("max"), ThinkingLevel::ALL.last().copied());
+        assert_eq!(ThinkingLevel::parse("ultra"), None);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::request::Part;
+use crate::request::MessagePart;
 
 /// A step of an answer.
 ///
@@ -15,7 +15,7 @@ use crate::request::Part;
 /// arguments are not JSON: those may be open together. The deltas of a part add up to what its end says; a redacted
 /// part has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ModelEvent {
     /// The answer begins.
     Start {
         /// The provider's id of the answer, where it has one.
@@ -40,10 +40,10 @@ pub enum Event {
         /// The part.
         index: usize,
         /// All of it. The arguments of a tool call may be invalid JSON: they are passed on as they came.
-        part: Part,
+        part: MessagePart,
     },
     /// What the answer used so far, counted from its beginning.
-    Usage(Usage),
+    Usage(ModelUsage),
     /// The provider keeps the connection alive and sends nothing of an answer. May come anywhere, before `Start` too:
     /// nothing of the answer is in it.
     Idle {
@@ -55,7 +55,7 @@ pub enum Event {
     /// Data that belongs to the whole answer and that the provider wants back with it: JSON text, opaque.
     Payload(String),
     /// The answer is complete.
-    Stop(Stop),
+    Stop(FinishReason),
 }
 
 /// What a part is going to be.
@@ -78,7 +78,7 @@ pub enum PartKind {
 
 /// Tokens of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ModelUsage {
     /// Input that was not cached.
     pub input: u64,
     /// Output, thinking included.
@@ -91,7 +91,7 @@ pub struct Usage {
 
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum FinishReason {
     /// The model had said everything.
     Stop,
     /// The answer reached its cap.

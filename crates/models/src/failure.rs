@@ -6,19 +6,19 @@ use std::time::Duration;
 
 pub(crate) use cap::smaller_cap;
 pub use ending::EMPTY_ANSWER;
-pub(crate) use ending::{Ending, empty, ending, known_ending, without_calls};
-pub(crate) use said::{in_stream, no_stream, with_status};
+pub(crate) use ending::{AnswerEnding, empty_answer, known_ending, read_ending, without_calls};
+pub(crate) use provider_error::{in_stream, no_stream, with_status};
 
 mod cap;
 mod classify;
 mod ending;
 pub(crate) mod hint;
-mod said;
+mod provider_error;
 
 /// Why there is no answer, or no end of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct ModelFailure {
     /// What a caller decides by.
     pub kind: FailureKind,
     /// What people and clients see. Holds the provider's own words where there are any, never a credential.
@@ -94,14 +94,14 @@ impl FailureKind {
     }
 }
 
-impl Failure {
+impl ModelFailure {
     /// A failure that no status came with.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), status: None, retry_after: None }
     }
 
     /// Returns how long to wait before another attempt: as the provider asked, else as is usual for its kind.
-    pub fn wait(&self) -> Option<Duration> {
+    pub fn retry_delay(&self) -> Option<Duration> {
         self.retry_after.or_else(|| self.kind.usual_wait())
     }
 }
@@ -110,14 +110,14 @@ impl Failure {
 pub(crate) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 300;
     let text = text.trim();
-    let mut short: String = text.chars().take(LONGEST).flat_map(visible).collect();
+    let mut short: String = text.chars().take(LONGEST).flat_map(escape_invisible).collect();
     if text.chars().nth(LONGEST).is_some() {
         short.push('…');
     }
     short
 }
 
-fn visible(c: char) -> impl Iterator<Item = char> {
+fn escape_invisible(c: char) -> impl Iterator<Item = char> {
     let plain = !c.is_control()
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let escaped = (!plain).then(|| c.escape_unicode());

@@ -17,14 +17,14 @@ mod request;
 pub mod scripted;
 mod wire;
 
-pub use cost::{Dollars, cost};
-pub use entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
-pub use event::{Event, PartKind, Stop, Usage};
-pub use failure::{EMPTY_ANSWER, Failure, FailureKind};
+pub use cost::{CostBreakdown, usage_cost};
+pub use entry::{InputModality, ModelApi, ModelEntry, ThinkingLevel, ThinkingParameter, ThinkingSupport, TokenPrice};
+pub use event::{FinishReason, ModelEvent, ModelUsage, PartKind};
+pub use failure::{EMPTY_ANSWER, FailureKind, ModelFailure};
 pub use futures_util::stream::BoxStream;
 #[cfg(feature = "fuzzing")]
 pub use fuzz::{decode, fuzz};
-pub use model::Model;
-pub use providers::Providers;
-pub use request::{AssistantMessage, Message, Part, Request, Tool};
+pub use model::LanguageModel;
+pub use providers::ProviderClient;
+pub use request::{AnswerMessage, MessagePart, ModelRequest, ModelTool, RequestMessage};
 pub use secrecy::SecretString;

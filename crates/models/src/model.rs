@@ -4,15 +4,15 @@
 
 use futures_util::stream::BoxStream;
 
-use crate::{Event, Failure, Request};
+use crate::{ModelEvent, ModelFailure, ModelRequest};
 
 /// Answers requests with streams of events.
-pub trait Model: Send + Sync {
+pub trait LanguageModel: Send + Sync {
     /// Asks the model. Nothing happens before the stream is polled.
     ///
     /// Shape: as [`Event`] says, or any prefix of that and then one failure, which is the last item. Nothing is
     /// retried.
     ///
     /// Cancellation: dropping the stream closes the connection at once.
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>>;
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>>;
 }

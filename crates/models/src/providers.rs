@@ -19,9 +19,9 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
-    Api, Event, Failure, FailureKind, Model, Request,
-    answer::{answer, silent},
-    demo::Demo,
+    FailureKind, LanguageModel, ModelApi, ModelEvent, ModelFailure, ModelRequest,
+    answer::{read_answer, silence_failure},
+    demo::DemoModel,
     failure::{excerpt, hint, no_stream, smaller_cap, with_status},
     wire,
 };
@@ -34,20 +34,20 @@ const ERROR_LIMIT: usize = 64 << 10;
 /// Clones share their connections. Nothing is set up before the first request. Credentials go to the entry's address
 /// only: no redirect is followed. The environment's proxies are used, except for loopback addresses.
 #[derive(Clone, Debug, Default)]
-pub struct Providers {
-    clients: Arc<Clients>,
+pub struct ProviderClient {
+    clients: Arc<HttpClients>,
 }
 
-impl Model for Providers {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
-        if request.entry.api == Api::Demo {
-            return Demo.stream(request);
+impl LanguageModel for ProviderClient {
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
+        if request.entry.api == ModelApi::Demo {
+            return DemoModel.stream(request);
         }
         let clients = Arc::clone(&self.clients);
-        let secrets = Secrets::of(&request);
-        stream::once(async move { clients.ask(request).await })
+        let secrets = RequestSecrets::from_request(&request);
+        stream::once(async move { clients.open_answer(request).await })
             .try_flatten()
-            .map_err(move |failure| secrets.hide(failure))
+            .map_err(move |failure| secrets.redact_failure(failure))
             .boxed()
     }
 }
@@ -55,14 +55,14 @@ impl Model for Providers {
 /// One client for each way out, made when it is first needed: reading the system's certificates takes longer than a
 /// local answer.
 #[derive(Debug, Default)]
-struct Clients {
+struct HttpClients {
     outside: OnceLock<Client>,
     loopback: OnceLock<Client>,
     loopback_plain: OnceLock<Client>,
 }
 
-impl Clients {
-    fn get(&self, url: &Url) -> Result<&Client, Failure> {
+impl HttpClients {
+    fn client_for(&self, url: &Url) -> Result<&Client, ModelFailure> {
         let (cell, builder) = match (is_loopback(url), url.scheme()) {
             (true, "http") => (&self.loopback_plain, Client::builder().no_proxy().tls_certs_only([])),
             (true, _) => (&self.loopback, Client::builder().no_proxy()),
@@ -71,13 +71,16 @@ impl Clients {
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let client = build(builder)?;
+        let client = build_client(builder)?;
         Ok(cell.get_or_init(|| client))
     }
 
-    async fn ask(&self, mut request: Request) -> Result<impl Stream<Item = Result<Event, Failure>> + use<>, Failure> {
+    async fn open_answer(
+        &self,
+        mut request: ModelRequest,
+    ) -> Result<impl Stream<Item = Result<ModelEvent, ModelFailure>> + use<>, ModelFailure> {
         let silence = request.silence;
-        let mut response = self.send(&request).await?;
+        let mut response = self.send_request(&request).await?;
         let mut is_second = false;
         let status = loop {
             let status = response.status();
@@ -85,12 +88,12 @@ impl Clients {
                 break status;
             }
             let wait = hint::in_headers(|name| response.headers().get(name)?.to_str().ok(), SystemTime::now());
-            let body = beginning(response, silence).await;
+            let body = read_beginning(response, silence).await;
             match smaller_cap(status.as_u16(), &body, request.output_cap()) {
                 Some(cap) if !is_second => {
                     is_second = true;
                     request.max_tokens = Some(cap);
-                    response = self.send(&request).await?;
+                    response = self.send_request(&request).await?;
                 }
                 Some(_) | None => return Err(with_status(status.as_u16(), &body, wait)),
             }
@@ -98,16 +101,16 @@ impl Clients {
         let form = response.headers().get(CONTENT_TYPE).and_then(|form| form.to_str().ok()).map(str::to_owned);
         if let Some(form) = form.filter(|form| !form.trim_start().to_lowercase().starts_with("text/event-stream")) {
             let form = format!("{} with {}", status.as_u16(), excerpt(&form));
-            return Err(no_stream(Some(&form), &beginning(response, silence).await));
+            return Err(no_stream(Some(&form), &read_beginning(response, silence).await));
         }
-        let decoder = wire::decoder(request.entry.api)
-            .ok_or_else(|| Failure::new(FailureKind::Refused, "the model has no wire"))?;
-        Ok(answer(decoder, body(response), Some(silence)))
+        let decoder = wire::decoder_for(request.entry.api)
+            .ok_or_else(|| ModelFailure::new(FailureKind::Refused, "the model has no wire"))?;
+        Ok(read_answer(decoder, body_stream(response), Some(silence)))
     }
 
-    async fn send(&self, request: &Request) -> Result<Response, Failure> {
+    async fn send_request(&self, request: &ModelRequest) -> Result<Response, ModelFailure> {
         let refused = || {
-            Failure::new(
+            ModelFailure::new(
                 FailureKind::Refused,
                 format!("{}: the base address is not an http URL", request.entry.provider),
             )
@@ -115,25 +118,25 @@ impl Clients {
         let address = |text: &str| Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         // The base by itself too: `http://` and a path behind it is another host.
         address(&request.entry.base_url).ok_or_else(refused)?;
-        let prepared = wire::prepare(request)?;
+        let prepared = wire::prepare_request(request)?;
         let url = address(&prepared.url).ok_or_else(refused)?;
-        let headers = headers(&prepared.headers, request)?;
-        let sending = self.get(&url)?.post(url).headers(headers).body(prepared.body).send();
+        let headers = request_headers(&prepared.headers, request)?;
+        let sending = self.client_for(&url)?.post(url).headers(headers).body(prepared.body).send();
         match tokio::time::timeout(request.silence, sending).await {
-            Ok(sent) => sent.map_err(network),
-            Err(_) => Err(silent(request.silence)),
+            Ok(sent) => sent.map_err(network_failure),
+            Err(_) => Err(silence_failure(request.silence)),
         }
     }
 }
 
-fn build(builder: ClientBuilder) -> Result<Client, Failure> {
+fn build_client(builder: ClientBuilder) -> Result<Client, ModelFailure> {
     // Fails if there is one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     builder
         .redirect(redirect::Policy::none())
         .user_agent(concat!("countersign/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| Failure::new(FailureKind::Network, format!("connection error: {}", causes(&error))))
+        .map_err(|error| ModelFailure::new(FailureKind::Network, format!("connection error: {}", error_causes(&error))))
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -144,7 +147,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// The wire's headers, then the entry's, which win.
-fn headers(wire: &[(String, String)], request: &Request) -> Result<HeaderMap, Failure> {
+fn request_headers(wire: &[(String, String)], request: &ModelRequest) -> Result<HeaderMap, ModelFailure> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -152,7 +155,10 @@ fn headers(wire: &[(String, String)], request: &Request) -> Result<HeaderMap, Fa
     for (name, value) in wire.iter().map(|(name, value)| (name, value)).chain(own) {
         let invalid = || {
             let kind = if request.entry.headers.contains_key(name) { FailureKind::Refused } else { FailureKind::Auth };
-            Failure::new(kind, format!("the value of header {name:?} for {} cannot be sent", request.entry.provider))
+            ModelFailure::new(
+                kind,
+                format!("the value of header {name:?} for {} cannot be sent", request.entry.provider),
+            )
         };
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
         let mut value = HeaderValue::from_str(value.trim()).map_err(|_| invalid())?;
@@ -162,15 +168,16 @@ fn headers(wire: &[(String, String)], request: &Request) -> Result<HeaderMap, Fa
     Ok(headers)
 }
 
-fn body(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> + Send + 'static {
+fn body_stream(response: Response) -> impl Stream<Item = Result<Bytes, ModelFailure>> + Send + 'static {
     response.bytes_stream().map_err(|error| {
-        let message = format!("connection error: the stream broke (terminated): {}", causes(&error.without_url()));
-        Failure::new(FailureKind::Network, message)
+        let message =
+            format!("connection error: the stream broke (terminated): {}", error_causes(&error.without_url()));
+        ModelFailure::new(FailureKind::Network, message)
     })
 }
 
 /// The beginning of a body that is no stream, as far as it comes.
-async fn beginning(response: Response, silence: Duration) -> String {
+async fn read_beginning(response: Response, silence: Duration) -> String {
     let mut chunks = std::pin::pin!(response.bytes_stream());
     let mut body = Vec::new();
     while body.len() < ERROR_LIMIT
@@ -182,14 +189,17 @@ async fn beginning(response: Response, silence: Duration) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-fn network(error: reqwest::Error) -> Failure {
+fn network_failure(error: reqwest::Error) -> ModelFailure {
     if error.is_builder() {
-        return Failure::new(FailureKind::Refused, "the request cannot be sent: its address or a header is not valid");
+        return ModelFailure::new(
+            FailureKind::Refused,
+            "the request cannot be sent: its address or a header is not valid",
+        );
     }
-    Failure::new(FailureKind::Network, format!("connection error: {}", causes(&error.without_url())))
+    ModelFailure::new(FailureKind::Network, format!("connection error: {}", error_causes(&error.without_url())))
 }
 
-fn causes(error: &dyn Error) -> String {
+fn error_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -201,16 +211,16 @@ fn causes(error: &dyn Error) -> String {
 }
 
 /// What must not be read back to anyone, should a provider repeat it.
-struct Secrets(Vec<SecretString>);
+struct RequestSecrets(Vec<SecretString>);
 
-impl Secrets {
-    fn of(request: &Request) -> Self {
+impl RequestSecrets {
+    fn from_request(request: &ModelRequest) -> Self {
         let headers = request.entry.headers.values().map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
         let keys = request.key.iter().map(|key| key.expose_secret());
         Self(keys.chain(headers).map(str::trim).filter(|secret| secret.len() >= 8).map(SecretString::from).collect())
     }
 
-    fn hide(&self, mut failure: Failure) -> Failure {
+    fn redact_failure(&self, mut failure: ModelFailure) -> ModelFailure {
         for secret in &self.0 {
             if failure.message.contains(secret.expose_secret()) {
                 failure.message = failure.message.replace(secret.expose_secret(), "[hidden]");

@@ -6,25 +6,25 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use secrecy::SecretString;
 
-use crate::entry::{Api, Entry, Level};
+use crate::entry::{ModelApi, ModelEntry, ThinkingLevel};
 
 /// One question to a model, complete in itself.
 #[derive(Clone)]
-pub struct Request {
+pub struct ModelRequest {
     /// Who is asked and how to reach it.
-    pub entry: Arc<Entry>,
+    pub entry: Arc<ModelEntry>,
     /// The provider's credential. Absent for providers that want none.
     pub key: Option<SecretString>,
     /// The system prompt.
     pub system: Option<String>,
     /// The conversation, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<RequestMessage>,
     /// What the model may call.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ModelTool>,
     /// A cap on the tokens of the answer, thinking included. Never raises the entry's own cap.
     pub max_tokens: Option<u64>,
     /// How much to think. Absent for a model that cannot think.
-    pub level: Option<Level>,
+    pub level: Option<ThinkingLevel>,
     /// A stable key under which the provider may cache the prompt.
     pub session: Option<String>,
     /// How long nothing may arrive before the answer counts as lost, also before its first byte.
@@ -32,7 +32,7 @@ pub struct Request {
 }
 
 /// Shows neither the credential nor the conversation: a request may end in a log.
-impl fmt::Debug for Request {
+impl fmt::Debug for ModelRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("provider", &self.entry.provider)
@@ -44,7 +44,7 @@ impl fmt::Debug for Request {
     }
 }
 
-impl Request {
+impl ModelRequest {
     /// The most tokens that the answer may have: the model's own cap, and what its window leaves beside the prompt.
     ///
     /// The prompt's size is an estimate, so an eighth of the window is always asked for: a prompt that leaves less than
@@ -60,25 +60,27 @@ impl Request {
 
     /// About how many tokens the prompt takes: four bytes each, images at a flat rate.
     fn prompt_estimate(&self) -> u64 {
-        let of = |parts: &[Part]| parts.iter().map(Part::estimate).sum::<u64>();
+        let of = |parts: &[MessagePart]| parts.iter().map(MessagePart::token_estimate).sum::<u64>();
         let messages = self.messages.iter().map(|message| match message {
-            Message::User(parts) | Message::Developer(parts) | Message::ToolResult { parts, .. } => of(parts),
-            Message::Assistant(said) => of(&said.parts),
+            RequestMessage::User(parts)
+            | RequestMessage::Developer(parts)
+            | RequestMessage::ToolResult { parts, .. } => of(parts),
+            RequestMessage::Assistant(answer) => of(&answer.parts),
         });
         let tools = self.tools.iter().map(|tool| {
             let schema = tool.schema.to_string().len();
-            tokens(tool.name.len() + tool.description.len() + schema)
+            token_count(tool.name.len() + tool.description.len() + schema)
         });
-        let system = self.system.as_deref().map_or(0, |text| tokens(text.len()));
+        let system = self.system.as_deref().map_or(0, |text| token_count(text.len()));
         system + messages.map(|tokens| tokens + FRAME).sum::<u64>() + tools.map(|tokens| tokens + FRAME).sum::<u64>()
     }
 
     /// The level that is asked for, clamped to what the model offers. `None` if the model cannot think or was not told
     /// a level.
-    pub fn thinking(&self) -> Option<Level> {
+    pub fn thinking_level(&self) -> Option<ThinkingLevel> {
         let level = self.level.filter(|_| self.entry.reasoning)?;
         Some(match (level, self.entry.thinking) {
-            (Level::Off, _) | (_, None) => level,
+            (ThinkingLevel::Off, _) | (_, None) => level,
             (_, Some(thinking)) => level.min(thinking.max_level).max(thinking.min_level),
         })
     }
@@ -86,13 +88,13 @@ impl Request {
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum RequestMessage {
     /// What a person said: text and images.
-    User(Vec<Part>),
+    User(Vec<MessagePart>),
     /// What the system around the conversation said. Wires without such a role send it as the user's.
-    Developer(Vec<Part>),
+    Developer(Vec<MessagePart>),
     /// What a model said, not necessarily the one that is asked now.
-    Assistant(AssistantMessage),
+    Assistant(AnswerMessage),
     /// What a tool call came to.
     ToolResult {
         /// The id of the call.
@@ -100,7 +102,7 @@ pub enum Message {
         /// The tool that was called.
         name: String,
         /// Text and images.
-        parts: Vec<Part>,
+        parts: Vec<MessagePart>,
         /// Whether the call failed.
         is_error: bool,
     },
@@ -108,11 +110,11 @@ pub enum Message {
 
 /// An answer of a model with its origin, which decides what of it another model may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AssistantMessage {
+pub struct AnswerMessage {
     /// In the order in which they came.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     /// The wire it came over.
-    pub api: Api,
+    pub api: ModelApi,
     /// Who said it.
     pub provider: String,
     /// The id of the model that said it.
@@ -123,7 +125,7 @@ pub struct AssistantMessage {
 
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum MessagePart {
     /// Plain text.
     Text {
         /// The text.
@@ -170,17 +172,17 @@ const FRAME: u64 = 8;
 /// Tokens of an image, whatever its bytes.
 const IMAGE: u64 = 1200;
 
-const fn tokens(bytes: usize) -> u64 {
+const fn token_count(bytes: usize) -> u64 {
     bytes.div_ceil(4) as u64
 }
 
-impl Part {
-    fn estimate(&self) -> u64 {
+impl MessagePart {
+    fn token_estimate(&self) -> u64 {
         match self {
-            Self::Text { text, .. } | Self::Thinking { text, .. } => tokens(text.len()),
-            Self::Redacted { data } => tokens(data.len()),
+            Self::Text { text, .. } | Self::Thinking { text, .. } => token_count(text.len()),
+            Self::Redacted { data } => token_count(data.len()),
             Self::Image { .. } => IMAGE,
-            Self::ToolCall { name, arguments, .. } => tokens(name.len() + arguments.len()),
+            Self::ToolCall { name, arguments, .. } => token_count(name.len() + arguments.len()),
         }
     }
 
@@ -192,7 +194,7 @@ impl Part {
 
 /// A tool as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
+pub struct ModelTool {
     /// The name that calls use.
     pub name: String,
     /// When and how to use it.

@@ -10,15 +10,17 @@ use std::{
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use tokio::sync::Notify;
 
-use crate::{Event, Failure, FailureKind, Model, Part, PartKind, Request, Stop, Usage};
+use crate::{
+    FailureKind, FinishReason, LanguageModel, MessagePart, ModelEvent, ModelFailure, ModelRequest, ModelUsage, PartKind,
+};
 
 /// One step of a reply.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum ReplyStep {
     /// Says an event.
-    Say(Event),
+    Say(ModelEvent),
     /// Fails, which ends the reply.
-    Fail(Failure),
+    Fail(ModelFailure),
     /// Waits until it is notified. A notification that came before counts.
     Wait(Arc<Notify>),
     /// Says nothing more and does not end.
@@ -27,77 +29,77 @@ pub enum Step {
 
 /// What one request gets, step by step. The parts are numbered as they are added.
 #[derive(Clone, Debug, Default)]
-pub struct Reply {
-    steps: Vec<Step>,
+pub struct ScriptedReply {
+    steps: Vec<ReplyStep>,
     parts: usize,
     called: bool,
-    usage: Usage,
+    usage: ModelUsage,
 }
 
-impl Reply {
+impl ScriptedReply {
     /// A reply that begins and says nothing yet.
     pub fn new() -> Self {
-        let start = Step::Say(Event::Start { response_id: None });
+        let start = ReplyStep::Say(ModelEvent::Start { response_id: None });
         Self {
             steps: vec![start],
             parts: 0,
             called: false,
-            usage: Usage { input: 100, output: 50, ..Usage::default() },
+            usage: ModelUsage { input: 100, output: 50, ..ModelUsage::default() },
         }
     }
 
     /// A reply that is one text.
-    pub fn say(text: &str) -> Self {
-        Self::new().text([text]).end()
+    pub fn from_text(text: &str) -> Self {
+        Self::new().add_text([text]).end()
     }
 
     /// A reply that is one call. `arguments` is JSON text.
     pub fn use_tool(id: &str, name: &str, arguments: &str) -> Self {
-        Self::new().call(id, name, arguments).end()
+        Self::new().add_call(id, name, arguments).end()
     }
 
     /// A reply that fails before it begins.
-    pub fn fail(failure: Failure) -> Self {
-        Self { steps: vec![Step::Fail(failure)], ..Self::default() }
+    pub fn from_failure(failure: ModelFailure) -> Self {
+        Self { steps: vec![ReplyStep::Fail(failure)], ..Self::default() }
     }
 
     /// Adds a text, one delta each.
     #[must_use]
-    pub fn text<'a>(self, deltas: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn add_text<'a>(self, deltas: impl IntoIterator<Item = &'a str>) -> Self {
         let deltas: Vec<_> = deltas.into_iter().map(str::to_owned).collect();
         let text = deltas.concat();
-        self.part(PartKind::Text, deltas, Part::Text { text, signature: None })
+        self.add_part(PartKind::Text, deltas, MessagePart::Text { text, signature: None })
     }
 
     /// Adds thinking, one delta each.
     #[must_use]
-    pub fn thinking<'a>(self, deltas: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn add_thinking<'a>(self, deltas: impl IntoIterator<Item = &'a str>) -> Self {
         let deltas: Vec<_> = deltas.into_iter().map(str::to_owned).collect();
         let text = deltas.concat();
-        self.part(PartKind::Thinking, deltas, Part::Thinking { text, signature: None })
+        self.add_part(PartKind::Thinking, deltas, MessagePart::Thinking { text, signature: None })
     }
 
     /// Adds a call whose arguments come in pieces of seven characters.
     #[must_use]
-    pub fn call(mut self, id: &str, name: &str, arguments: &str) -> Self {
+    pub fn add_call(mut self, id: &str, name: &str, arguments: &str) -> Self {
         self.called = true;
         let characters: Vec<_> = arguments.chars().collect();
         let deltas = characters.chunks(7).map(|piece| piece.iter().collect()).collect();
         let (id, name, arguments) = (id.to_owned(), name.to_owned(), arguments.to_owned());
         let kind = PartKind::ToolCall { id: id.clone(), name: name.clone() };
-        self.part(kind, deltas, Part::ToolCall { id, name, arguments, signature: None })
+        self.add_part(kind, deltas, MessagePart::ToolCall { id, name, arguments, signature: None })
     }
 
     /// Adds any step.
     #[must_use]
-    pub fn step(mut self, step: Step) -> Self {
+    pub fn add_step(mut self, step: ReplyStep) -> Self {
         self.steps.push(step);
         self
     }
 
     /// Sets what the reply used, said by [`Reply::end`].
     #[must_use]
-    pub fn usage(mut self, usage: Usage) -> Self {
+    pub fn with_usage(mut self, usage: ModelUsage) -> Self {
         self.usage = usage;
         self
     }
@@ -105,23 +107,23 @@ impl Reply {
     /// Ends the reply: for the results of its calls, if it has any.
     #[must_use]
     pub fn end(self) -> Self {
-        let stop = if self.called { Stop::ToolUse } else { Stop::Stop };
-        self.stop(stop)
+        let stop = if self.called { FinishReason::ToolUse } else { FinishReason::Stop };
+        self.end_with(stop)
     }
 
     /// Ends the reply for a reason.
     #[must_use]
-    pub fn stop(mut self, stop: Stop) -> Self {
-        self.steps.extend([Step::Say(Event::Usage(self.usage)), Step::Say(Event::Stop(stop))]);
+    pub fn end_with(mut self, stop: FinishReason) -> Self {
+        self.steps.extend([ReplyStep::Say(ModelEvent::Usage(self.usage)), ReplyStep::Say(ModelEvent::Stop(stop))]);
         self
     }
 
-    fn part(mut self, kind: PartKind, deltas: Vec<String>, part: Part) -> Self {
+    fn add_part(mut self, kind: PartKind, deltas: Vec<String>, part: MessagePart) -> Self {
         let index = self.parts;
         self.parts += 1;
-        self.steps.push(Step::Say(Event::PartStart { index, kind }));
-        self.steps.extend(deltas.into_iter().map(|text| Step::Say(Event::Delta { index, text })));
-        self.steps.push(Step::Say(Event::PartEnd { index, part }));
+        self.steps.push(ReplyStep::Say(ModelEvent::PartStart { index, kind }));
+        self.steps.extend(deltas.into_iter().map(|text| ReplyStep::Say(ModelEvent::Delta { index, text })));
+        self.steps.push(ReplyStep::Say(ModelEvent::PartEnd { index, part }));
         self
     }
 }
@@ -130,66 +132,67 @@ impl Reply {
 ///
 /// A request that the script has no reply for is refused. Clones share the script.
 #[derive(Clone, Debug, Default)]
-pub struct Scripted(Arc<Mutex<Script>>);
+pub struct ScriptedModel(Arc<Mutex<ModelScript>>);
 
 #[derive(Debug, Default)]
-struct Script {
-    replies: VecDeque<Reply>,
-    requests: Vec<Request>,
+struct ModelScript {
+    replies: VecDeque<ScriptedReply>,
+    requests: Vec<ModelRequest>,
     open: usize,
 }
 
-impl Scripted {
+impl ScriptedModel {
     /// A model with a script.
-    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         let scripted = Self::default();
-        scripted.lock().replies.extend(replies);
+        scripted.lock_script().replies.extend(replies);
         scripted
     }
 
     /// Adds a reply to the end of the script.
-    pub fn push(&self, reply: Reply) {
-        self.lock().replies.push_back(reply);
+    pub fn push_reply(&self, reply: ScriptedReply) {
+        self.lock_script().replies.push_back(reply);
     }
 
     /// What it was asked so far.
-    pub fn requests(&self) -> Vec<Request> {
-        self.lock().requests.clone()
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.lock_script().requests.clone()
     }
 
     /// How many answers are neither finished nor dropped.
-    pub fn open(&self) -> usize {
-        self.lock().open
+    pub fn open_count(&self) -> usize {
+        self.lock_script().open
     }
 
     /// How many replies are left.
-    pub fn left(&self) -> usize {
-        self.lock().replies.len()
+    pub fn replies_left(&self) -> usize {
+        self.lock_script().replies.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Script> {
+    fn lock_script(&self) -> MutexGuard<'_, ModelScript> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Model for Scripted {
+impl LanguageModel for ScriptedModel {
     /// The reply is taken at once, so that the order of calls is the order of replies.
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
         let reply = {
-            let mut script = self.lock();
+            let mut script = self.lock_script();
             script.requests.push(request);
             script.open += 1;
             script.replies.pop_front()
         };
-        let missing = || Reply::fail(Failure::new(FailureKind::Refused, "the script has no more replies"));
+        let missing =
+            || ScriptedReply::from_failure(ModelFailure::new(FailureKind::Refused, "the script has no more replies"));
         let steps = reply.unwrap_or_else(missing).steps.into_iter();
-        stream::unfold((steps, Open(self.clone())), |(mut steps, open)| async {
+        stream::unfold((steps, OpenAnswer(self.clone())), |(mut steps, open)| async {
             loop {
                 match steps.next()? {
-                    Step::Say(event) => return Some((Ok(event), (steps, open))),
-                    Step::Fail(failure) => return Some((Err(failure), (Vec::new().into_iter(), open))),
-                    Step::Wait(notify) => notify.notified().await,
-                    Step::Hang => std::future::pending().await,
+                    ReplyStep::Say(event) => return Some((Ok(event), (steps, open))),
+                    ReplyStep::Fail(failure) => return Some((Err(failure), (Vec::new().into_iter(), open))),
+                    ReplyStep::Wait(notify) => notify.notified().await,
+                    ReplyStep::Hang => std::future::pending().await,
                 }
             }
         })
@@ -198,10 +201,10 @@ impl Model for Scripted {
 }
 
 /// Counts an answer until it is dropped.
-struct Open(Scripted);
+struct OpenAnswer(ScriptedModel);
 
-impl Drop for Open {
+impl Drop for OpenAnswer {
     fn drop(&mut self) {
-        self.0.lock().open -= 1;
+        self.0.lock_script().open -= 1;
     }
 }

@@ -4,20 +4,20 @@
 
 use serde_json::value::RawValue;
 
-use crate::{Api, Event, Failure, FailureKind, Request};
+use crate::{FailureKind, ModelApi, ModelEvent, ModelFailure, ModelRequest};
 
 mod anthropic;
 mod completions;
 mod conversation;
 mod effort;
 mod google;
-mod kept;
+mod kept_members;
 mod parts;
 mod responses;
 pub(crate) mod unplaced;
 
 /// A request as it is sent. The credential is in the headers and nowhere else.
-pub(crate) struct Prepared {
+pub(crate) struct WireRequest {
     /// Where to.
     pub(crate) url: String,
     /// Besides the content type. Later ones replace earlier ones of the same name.
@@ -28,7 +28,7 @@ pub(crate) struct Prepared {
 
 /// How far an answer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum AnswerProgress {
     /// Its end has not been seen.
     Open,
     /// It is whole; what may still come is what it used.
@@ -38,37 +38,37 @@ pub(crate) enum Progress {
 }
 
 /// Reads the events of one answer.
-pub(crate) trait Decode: Send {
+pub(crate) trait AnswerDecoder: Send {
     /// Reads the data of one server-sent event.
     ///
     /// # Errors
     /// What the provider said in the stream, or [`FailureKind::Broken`]. What was ready before stays to be taken.
-    fn event(&mut self, data: &str) -> Result<Progress, Failure>;
+    fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure>;
 
     /// Learns that nothing more comes.
     ///
     /// # Errors
     /// [`FailureKind::Broken`] unless the answer is whole.
-    fn end(&mut self) -> Result<(), Failure>;
+    fn finish_stream(&mut self) -> Result<(), ModelFailure>;
 
     /// Takes what is ready.
-    fn take(&mut self) -> Vec<Event>;
+    fn take_events(&mut self) -> Vec<ModelEvent>;
 
     /// How many bytes of the answer are held that no event has told of yet.
-    fn held(&self) -> usize;
+    fn held_bytes(&self) -> usize;
 
     /// The members of events that are read.
-    fn members(&self) -> &'static [&'static str];
+    fn known_members(&self) -> &'static [&'static str];
 }
 
 /// A decoder for one answer over `api`. `None` for the wire that is none.
-pub(crate) fn decoder(api: Api) -> Option<Box<dyn Decode>> {
+pub(crate) fn decoder_for(api: ModelApi) -> Option<Box<dyn AnswerDecoder>> {
     match api {
-        Api::AnthropicMessages => Some(Box::new(anthropic::decoder::Decoder::default())),
-        Api::OpenaiCompletions => Some(Box::new(completions::decoder::Decoder::default())),
-        Api::OpenaiResponses => Some(Box::new(responses::decoder::Decoder::default())),
-        Api::GoogleGenerativeAi => Some(Box::new(google::decoder::Decoder::default())),
-        Api::Demo => None,
+        ModelApi::AnthropicMessages => Some(Box::new(anthropic::decoder::AnthropicDecoder::default())),
+        ModelApi::OpenaiCompletions => Some(Box::new(completions::decoder::CompletionsDecoder::default())),
+        ModelApi::OpenaiResponses => Some(Box::new(responses::decoder::ResponsesDecoder::default())),
+        ModelApi::GoogleGenerativeAi => Some(Box::new(google::decoder::GoogleDecoder::default())),
+        ModelApi::Demo => None,
     }
 }
 
@@ -76,24 +76,24 @@ pub(crate) fn decoder(api: Api) -> Option<Box<dyn Decode>> {
 ///
 /// # Errors
 /// [`FailureKind::Refused`] if the entry's address or model id cannot be put into a URL.
-pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
+pub(crate) fn prepare_request(request: &ModelRequest) -> Result<WireRequest, ModelFailure> {
     match request.entry.api {
-        Api::AnthropicMessages => anthropic::request::prepare(request),
-        Api::OpenaiCompletions => completions::request::prepare(request),
-        Api::OpenaiResponses => responses::request::prepare(request),
-        Api::GoogleGenerativeAi => google::request::prepare(request),
-        Api::Demo => Err(Failure::new(FailureKind::Refused, "the demo model has no wire")),
+        ModelApi::AnthropicMessages => anthropic::request::prepare_request(request),
+        ModelApi::OpenaiCompletions => completions::request::prepare_request(request),
+        ModelApi::OpenaiResponses => responses::request::prepare_request(request),
+        ModelApi::GoogleGenerativeAi => google::request::prepare_request(request),
+        ModelApi::Demo => Err(ModelFailure::new(FailureKind::Refused, "the demo model has no wire")),
     }
 }
 
 /// The base address without its trailing slashes.
-fn base(request: &Request) -> &str {
+fn base_address(request: &ModelRequest) -> &str {
     request.entry.base_url.trim_end_matches('/')
 }
 
 /// The address of `path` below the base address. A query of the base stays behind the path. A path that begins with the
 /// version with which the base ends has it once.
-fn below(request: &Request, path: &str) -> String {
+fn endpoint_url(request: &ModelRequest, path: &str) -> String {
     let (base, query) = match request.entry.base_url.split_once('?') {
         Some((base, query)) => (base, Some(query).filter(|query| !query.is_empty())),
         None => (request.entry.base_url.as_str(), None),
@@ -104,14 +104,14 @@ fn below(request: &Request, path: &str) -> String {
 }
 
 /// Whether the requests go to `host` or a host below it.
-fn goes_to(request: &Request, host: &str) -> bool {
+fn goes_to(request: &ModelRequest, host: &str) -> bool {
     reqwest::Url::parse(&request.entry.base_url).ok().is_some_and(|url| {
         url.host_str().is_some_and(|name| name == host || name.strip_suffix(host).is_some_and(|sub| sub.ends_with('.')))
     })
 }
 
 /// `arguments` as a JSON object; what is none is sent back as `{}`, since providers refuse anything else.
-fn object(arguments: &str) -> &RawValue {
+fn object_or_empty(arguments: &str) -> &RawValue {
     serde_json::from_str::<&RawValue>(arguments)
         .ok()
         .filter(|raw| raw.get().starts_with('{'))
@@ -119,44 +119,50 @@ fn object(arguments: &str) -> &RawValue {
 }
 
 /// Reads the data of an event of a wire whose events are all JSON.
-fn read<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
+fn parse_json<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelFailure> {
     serde_json::from_str(data).map_err(|error| {
         let excerpt = crate::failure::excerpt(data);
-        Failure::new(FailureKind::Broken, format!("malformed event in the stream (terminated): {error}: {excerpt}"))
+        ModelFailure::new(
+            FailureKind::Broken,
+            format!("malformed event in the stream (terminated): {error}: {excerpt}"),
+        )
     })
 }
 
 /// Writes a body.
-fn write(body: &impl serde::Serialize) -> Result<Vec<u8>, Failure> {
+fn serialise_body(body: &impl serde::Serialize) -> Result<Vec<u8>, ModelFailure> {
     serde_json::to_vec(body)
-        .map_err(|error| Failure::new(FailureKind::Refused, format!("the request cannot be written: {error}")))
+        .map_err(|error| ModelFailure::new(FailureKind::Refused, format!("the request cannot be written: {error}")))
 }
 
 /// The failure of a stream that stopped in the middle.
-fn unfinished() -> Failure {
-    Failure::new(FailureKind::Broken, "stream ended before its end (terminated)")
+fn unfinished_stream() -> ModelFailure {
+    ModelFailure::new(FailureKind::Broken, "stream ended before its end (terminated)")
 }
 
 /// The failure of a stream that its server says is over, although a call in it is not.
-fn cut_call() -> Failure {
-    Failure::new(FailureKind::Broken, "stream ended within the arguments of a tool call (terminated)")
+fn cut_call() -> ModelFailure {
+    ModelFailure::new(FailureKind::Broken, "stream ended within the arguments of a tool call (terminated)")
 }
 
 /// The failure of an answer that the provider held back.
-fn withheld(reason: &str) -> Failure {
-    Failure::new(FailureKind::Refused, format!("the provider withheld the answer: {}", crate::failure::excerpt(reason)))
+fn withheld_answer(reason: &str) -> ModelFailure {
+    ModelFailure::new(
+        FailureKind::Refused,
+        format!("the provider withheld the answer: {}", crate::failure::excerpt(reason)),
+    )
 }
 
 /// The failure of an answer with content that nobody asked for and that has no place in a conversation here. It would
 /// come again.
-fn unread(what: &str) -> Failure {
+fn unreadable_content(what: &str) -> ModelFailure {
     let what = crate::failure::excerpt(what);
-    Failure::new(FailureKind::Refused, format!("the answer holds content that cannot be read: {what}"))
+    ModelFailure::new(FailureKind::Refused, format!("the answer holds content that cannot be read: {what}"))
 }
 
 /// The failure of an answer that does not fit together.
-fn misplaced(what: &str) -> Failure {
-    Failure::new(FailureKind::Broken, format!("malformed stream (terminated): {}", crate::failure::excerpt(what)))
+fn malformed_stream(what: &str) -> ModelFailure {
+    ModelFailure::new(FailureKind::Broken, format!("malformed stream (terminated): {}", crate::failure::excerpt(what)))
 }
 
 /// Whether two texts hold the same JSON value.
@@ -172,10 +178,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{AssistantMessage, Entry, Level, Message, Part, Price, Thinking, ThinkingMode};
+    use crate::{
+        AnswerMessage, MessagePart, ModelEntry, RequestMessage, ThinkingLevel, ThinkingParameter, ThinkingSupport,
+        TokenPrice,
+    };
 
-    fn request(api: Api, base_url: &str) -> Request {
-        let entry = Entry {
+    fn request(api: ModelApi, base_url: &str) -> ModelRequest {
+        let entry = ModelEntry {
             id: "small-1".to_owned(),
             name: String::new(),
             api,
@@ -183,44 +192,44 @@ mod tests {
             base_url: base_url.to_owned(),
             reasoning: true,
             input: Vec::new(),
-            cost: Price::default(),
+            cost: TokenPrice::default(),
             context_window: 128_000,
             max_tokens: 64_000,
             thinking: None,
             headers: Default::default(),
             tells_usage: true,
         };
-        Request {
+        ModelRequest {
             entry: Arc::new(entry),
             key: None,
             system: Some("Be brief.".to_owned()),
-            messages: vec![Message::User(vec![Part::text("hi")])],
+            messages: vec![RequestMessage::User(vec![MessagePart::text("hi")])],
             tools: Vec::new(),
             max_tokens: None,
-            level: Some(Level::High),
+            level: Some(ThinkingLevel::High),
             session: Some("s1".to_owned()),
             silence: Duration::from_secs(1),
         }
     }
 
-    fn body(request: &Request) -> Value {
-        serde_json::from_slice(&prepare(request).unwrap().body).unwrap()
+    fn body(request: &ModelRequest) -> Value {
+        serde_json::from_slice(&prepare_request(request).unwrap().body).unwrap()
     }
 
     /// A call of another model with its result.
-    fn called(id: &str) -> [Message; 2] {
+    fn called(id: &str) -> [RequestMessage; 2] {
         let (id, name, arguments) = (id.to_owned(), "ls".to_owned(), "{}".to_owned());
-        let call = Part::ToolCall { id: id.clone(), name: name.clone(), arguments, signature: None };
+        let call = MessagePart::ToolCall { id: id.clone(), name: name.clone(), arguments, signature: None };
         let (provider, model) = ("elsewhere".to_owned(), "big-1".to_owned());
         [
-            Message::Assistant(AssistantMessage {
+            RequestMessage::Assistant(AnswerMessage {
                 parts: vec![call],
-                api: Api::GoogleGenerativeAi,
+                api: ModelApi::GoogleGenerativeAi,
                 provider,
                 model,
                 payload: None,
             }),
-            Message::ToolResult { id, name, parts: Vec::new(), is_error: false },
+            RequestMessage::ToolResult { id, name, parts: Vec::new(), is_error: false },
         ]
     }
 
@@ -240,7 +249,7 @@ mod tests {
             ("http://127.0.0.1:11434/v1", "system", Value::Null, json!(64_000), Value::Null, Value::Null),
             ("https://not-api.openai.com.example/v1", "system", Value::Null, json!(64_000), Value::Null, Value::Null),
         ] {
-            let body = body(&request(Api::OpenaiCompletions, base_url));
+            let body = body(&request(ModelApi::OpenaiCompletions, base_url));
             let of = |name: &str| body.get(name).cloned().unwrap_or_default();
             let got = (of("store"), of("max_tokens"), of("max_completion_tokens"), of("prompt_cache_key"));
             assert_eq!(body["messages"][0]["role"], role, "{base_url}");
@@ -250,7 +259,7 @@ mod tests {
 
     #[test]
     fn mistral_gets_ids_of_nine_letters_and_digits() {
-        let mut request = request(Api::OpenaiCompletions, "https://api.mistral.ai/v1");
+        let mut request = request(ModelApi::OpenaiCompletions, "https://api.mistral.ai/v1");
         request.messages.extend(called("call_r1_0"));
         let body = body(&request);
         let id = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
@@ -260,29 +269,33 @@ mod tests {
 
     #[test]
     fn gemini_3_gets_a_stand_in_for_a_signature_that_another_model_did_not_give() {
-        let mut request = request(Api::GoogleGenerativeAi, "https://generativelanguage.googleapis.com/v1beta");
+        let mut request = request(ModelApi::GoogleGenerativeAi, "https://generativelanguage.googleapis.com/v1beta");
         request.messages.extend(called("a"));
         assert_eq!(body(&request)["contents"][1]["parts"][0].get("thoughtSignature"), None);
-        let levels = Thinking { mode: ThinkingMode::GoogleLevel, min_level: Level::Low, max_level: Level::High };
-        request.entry = Arc::new(Entry { thinking: Some(levels), ..(*request.entry).clone() });
+        let levels = ThinkingSupport {
+            mode: ThinkingParameter::GoogleLevel,
+            min_level: ThinkingLevel::Low,
+            max_level: ThinkingLevel::High,
+        };
+        request.entry = Arc::new(ModelEntry { thinking: Some(levels), ..(*request.entry).clone() });
         let signature = &body(&request)["contents"][1]["parts"][0]["thoughtSignature"];
         assert_eq!(signature, "skip_thought_signature_validator");
     }
 
     #[test]
     fn anthropic_is_not_asked_to_think_on_behind_calls_that_were_made_without_thinking() {
-        let mut request = request(Api::AnthropicMessages, "https://api.anthropic.com");
+        let mut request = request(ModelApi::AnthropicMessages, "https://api.anthropic.com");
         assert_eq!(body(&request)["thinking"], json!({"type": "enabled", "budget_tokens": 16_384}));
         request.messages.extend(called("a"));
         assert_eq!(body(&request)["thinking"], json!({"type": "disabled"}));
-        request.messages.push(Message::User(vec![Part::text("and now?")]));
+        request.messages.push(RequestMessage::User(vec![MessagePart::text("and now?")]));
         assert_eq!(body(&request)["thinking"], json!({"type": "enabled", "budget_tokens": 16_384}));
     }
 
     #[test]
     fn anthropics_own_features_are_asked_of_anthropic_only() {
         let of = |base_url| {
-            let prepared = prepare(&request(Api::AnthropicMessages, base_url)).unwrap();
+            let prepared = prepare_request(&request(ModelApi::AnthropicMessages, base_url)).unwrap();
             let beta = prepared.headers.into_iter().find(|(name, _)| name == "anthropic-beta").map(|(_, value)| value);
             (prepared.url, beta)
         };

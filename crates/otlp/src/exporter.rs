@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use super::{
-    settings::{Misconfigured, Settings},
-    spans::Span,
+    settings::{OtlpConfigError, OtlpSettings},
+    spans::TraceSpan,
     wire,
 };
 
@@ -37,24 +37,24 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The most that is read of an answer.
 const LONGEST_ANSWER: usize = 64 << 10;
 /// How often it is said that spans were dropped.
-const SAID: Duration = Duration::from_secs(60);
+const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many spans nobody was told of.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dropped(Arc<AtomicU64>);
+pub(super) struct DroppedSpans(Arc<AtomicU64>);
 
-impl Dropped {
+impl DroppedSpans {
     pub(super) fn add(&self, more: usize) {
         self.0.fetch_add(more as u64, Relaxed);
     }
 
-    fn take(&self) -> u64 {
+    fn take_count(&self) -> u64 {
         self.0.swap(0, Relaxed)
     }
 }
 
 /// How one attempt ended.
-enum Told {
+enum ExportOutcome {
     Taken,
     /// It would be in vain to say it again.
     Refused(String),
@@ -63,17 +63,17 @@ enum Told {
 }
 
 /// Tells spans.
-pub(super) struct Exporter {
-    settings: Settings,
+pub(super) struct SpanExporter {
+    settings: OtlpSettings,
     client: Client,
-    dropped: Dropped,
+    dropped: DroppedSpans,
     /// Whether the last batch was taken; unknown at first.
     is_well: Option<bool>,
-    said: Option<Instant>,
+    last_report: Option<Instant>,
 }
 
-impl Exporter {
-    pub(super) fn new(settings: Settings, dropped: Dropped) -> Result<Self, Misconfigured> {
+impl SpanExporter {
+    pub(super) fn new(settings: OtlpSettings, dropped: DroppedSpans) -> Result<Self, OtlpConfigError> {
         // Fails if there is one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = match settings.endpoint.scheme() {
@@ -82,15 +82,16 @@ impl Exporter {
             _ => Client::builder(),
         };
         // What this process tells of itself goes where it was told to, and nowhere else.
-        let client = builder.no_proxy().redirect(redirect::Policy::none()).build().map_err(|error| Misconfigured {
-            variable: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
-            problem: format!("it cannot be spoken to: {}", error.without_url()),
-        })?;
-        Ok(Self { settings, client, dropped, is_well: None, said: None })
+        let client =
+            builder.no_proxy().redirect(redirect::Policy::none()).build().map_err(|error| OtlpConfigError {
+                variable: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
+                problem: format!("it cannot be spoken to: {}", error.without_url()),
+            })?;
+        Ok(Self { settings, client, dropped, is_well: None, last_report: None })
     }
 
     /// Tells what comes until nothing more does, and then the rest.
-    pub(super) async fn run(mut self, mut spans: Receiver<Span>) {
+    pub(super) async fn run(mut self, mut spans: Receiver<TraceSpan>) {
         let mut batch = Vec::new();
         while spans.recv_many(&mut batch, self.settings.batch).await > 0 {
             let due = Instant::now() + self.settings.delay;
@@ -101,29 +102,29 @@ impl Exporter {
                     Ok(_) | Err(_) => break,
                 }
             }
-            self.tell(&batch).await;
+            self.send_batch(&batch).await;
             batch.clear();
             self.say_dropped();
         }
     }
 
-    async fn tell(&mut self, batch: &[Span]) {
-        let body = wire::request(&self.settings.resource, batch);
-        let body = if self.settings.is_compressed { compressed(&body) } else { body };
+    async fn send_batch(&mut self, batch: &[TraceSpan]) {
+        let body = wire::encode_request(&self.settings.resource, batch);
+        let body = if self.settings.is_compressed { gzip_body(&body) } else { body };
         for attempt in 1..=TRIES {
-            match self.once(body.clone()).await {
-                Told::Taken => {
+            match self.send_once(body.clone()).await {
+                ExportOutcome::Taken => {
                     if self.is_well.replace(true) != Some(true) {
                         tracing::info!("the collector takes traces");
                     }
                     return;
                 }
-                Told::Refused(why) => {
-                    self.ill(&why);
+                ExportOutcome::Refused(why) => {
+                    self.log_failure(&why);
                     break;
                 }
-                Told::Later(why, pause) => {
-                    self.ill(&why);
+                ExportOutcome::Later(why, pause) => {
+                    self.log_failure(&why);
                     if attempt < TRIES {
                         sleep(pause_behind(attempt, pause)).await;
                     }
@@ -133,55 +134,55 @@ impl Exporter {
         self.dropped.add(batch.len());
     }
 
-    async fn once(&self, body: Vec<u8>) -> Told {
-        let mut asked = self
+    async fn send_once(&self, body: Vec<u8>) -> ExportOutcome {
+        let mut request = self
             .client
             .post(self.settings.endpoint.clone())
             .headers(self.settings.headers.clone())
             .header(CONTENT_TYPE, "application/json");
         if self.settings.is_compressed {
-            asked = asked.header(CONTENT_ENCODING, "gzip");
+            request = request.header(CONTENT_ENCODING, "gzip");
         }
         let asking = async {
-            let answer = asked.body(body).send().await?;
+            let answer = request.body(body).send().await?;
             let status = answer.status();
             let pause = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-            Ok::<_, reqwest::Error>((status, pause.map(Duration::from_secs), read(answer).await?))
+            Ok::<_, reqwest::Error>((status, pause.map(Duration::from_secs), read_body(answer).await?))
         };
-        let (status, pause, said) = match tokio::time::timeout(self.settings.timeout, asking).await {
-            Err(_) => return Told::Later("it did not answer in time".to_owned(), None),
-            Ok(Err(error)) => return Told::Later(words(error), None),
+        let (status, pause, reply) = match tokio::time::timeout(self.settings.timeout, asking).await {
+            Err(_) => return ExportOutcome::Later("it did not answer in time".to_owned(), None),
+            Ok(Err(error)) => return ExportOutcome::Later(error_text(error), None),
             Ok(Ok(answered)) => answered,
         };
         match status {
             status if status.is_success() => {
-                if let Some((count, said)) = wire::refused(&said) {
-                    tracing::warn!(spans = count, "the collector did not take some traces: {said}");
+                if let Some((count, message)) = wire::parse_rejection(&reply) {
+                    tracing::warn!(spans = count, "the collector did not take some traces: {message}");
                 }
-                Told::Taken
+                ExportOutcome::Taken
             }
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Told::Later(format!("it answers {}", status.as_u16()), pause),
-            status => Told::Refused(format!("it answers {}", status.as_u16())),
+            | StatusCode::GATEWAY_TIMEOUT => ExportOutcome::Later(format!("it answers {}", status.as_u16()), pause),
+            status => ExportOutcome::Refused(format!("it answers {}", status.as_u16())),
         }
     }
 
     /// Says so once, until it was well again.
-    fn ill(&mut self, why: &str) {
+    fn log_failure(&mut self, why: &str) {
         if self.is_well.replace(false) != Some(false) {
             tracing::warn!("the collector of traces does not take them: {why}");
         }
     }
 
     fn say_dropped(&mut self) {
-        if self.said.is_some_and(|said| said.elapsed() < SAID) {
+        if self.last_report.is_some_and(|reported| reported.elapsed() < DROP_REPORT_INTERVAL) {
             return;
         }
-        let dropped = self.dropped.take();
+        let dropped = self.dropped.take_count();
         if dropped > 0 {
-            self.said = Some(Instant::now());
+            self.last_report = Some(Instant::now());
             tracing::warn!(spans = dropped, "nobody was told of some spans");
         }
     }
@@ -189,25 +190,25 @@ impl Exporter {
 
 /// How long is waited behind an attempt that failed. What a collector asks for makes it longer, never shorter: a few answers
 /// at once would use up all of them.
-fn pause_behind(attempt: u32, asked: Option<Duration>) -> Duration {
+fn pause_behind(attempt: u32, requested: Option<Duration>) -> Duration {
     let usual = PAUSE * 2_u32.pow(attempt - 1);
-    asked.map_or(usual, |asked| asked.max(usual)).min(LONGEST_PAUSE)
+    requested.map_or(usual, |pause| pause.max(usual)).min(LONGEST_PAUSE)
 }
 
 /// As much of an answer as counts.
-async fn read(mut answer: Response) -> reqwest::Result<Vec<u8>> {
-    let mut said = Vec::new();
+async fn read_body(mut answer: Response) -> reqwest::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
-        said.extend_from_slice(&chunk);
-        if said.len() > LONGEST_ANSWER {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > LONGEST_ANSWER {
             break;
         }
     }
-    Ok(said)
+    Ok(bytes)
 }
 
 /// What went wrong, without the address.
-fn words(error: reqwest::Error) -> String {
+fn error_text(error: reqwest::Error) -> String {
     let what = if error.is_connect() { "it cannot be reached" } else { "the connection broke off" };
     let error = error.without_url();
     // What is around the first cause says no more than that it did not work.
@@ -218,7 +219,7 @@ fn words(error: reqwest::Error) -> String {
     }
 }
 
-fn compressed(body: &[u8]) -> Vec<u8> {
+fn gzip_body(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     // Memory takes whatever is written to it.
     let _ = encoder.write_all(body);
@@ -231,11 +232,11 @@ mod tests {
 
     #[test]
     fn a_collector_may_ask_for_more_time_and_not_for_less() {
-        for (attempt, asked, want) in
+        for (attempt, requested, want) in
             [(1, None, 1), (3, None, 4), (1, Some(0), 1), (4, Some(3), 8), (1, Some(20), 20), (1, Some(900), 30)]
         {
-            let pause = super::pause_behind(attempt, asked.map(Duration::from_secs));
-            assert_eq!(pause, Duration::from_secs(want), "{attempt} {asked:?}");
+            let pause = super::pause_behind(attempt, requested.map(Duration::from_secs));
+            assert_eq!(pause, Duration::from_secs(want), "{attempt} {requested:?}");
         }
     }
 
@@ -246,8 +247,8 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
         let failed = client.post(format!("http://127.0.0.1:{port}/a-token/v1/traces")).send().await.unwrap_err();
-        let told = super::words(failed);
-        assert!(told.starts_with("it cannot be reached: ") && told.contains("Connection refused"), "{told}");
-        assert!(!told.contains("a-token"), "{told}");
+        let text = super::error_text(failed);
+        assert!(text.starts_with("it cannot be reached: ") && text.contains("Connection refused"), "{text}");
+        assert!(!text.contains("a-token"), "{text}");
     }
 }

@@ -6,10 +6,10 @@
 //! list of what is told.
 
 mod exporter;
+mod labels;
 mod settings;
 mod spans;
 mod wire;
-mod words;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,43 +20,45 @@ use tokio::{
     task::JoinHandle,
 };
 
-use exporter::{Dropped, Exporter};
-pub use settings::Misconfigured;
-use settings::{Sampler, Settings};
-use spans::{Span, Tracer};
+use exporter::{DroppedSpans, SpanExporter};
+pub use settings::OtlpConfigError;
+use settings::{OtlpSettings, TraceSampler};
+use spans::{SpanTracer, TraceSpan};
 
 /// Who is to be told.
-pub struct Collector {
-    sampler: Sampler,
-    sender: Sender<Span>,
-    receiver: Receiver<Span>,
-    exporter: Exporter,
-    dropped: Dropped,
+pub struct TraceCollector {
+    sampler: TraceSampler,
+    sender: Sender<TraceSpan>,
+    receiver: Receiver<TraceSpan>,
+    exporter: SpanExporter,
+    dropped: DroppedSpans,
 }
 
 /// The spans of one gateway, on their way to a collector.
-pub struct Traces {
+pub struct TraceExport {
     /// Ends once everything was told that could be.
     exporting: JoinHandle<()>,
 }
 
-impl Collector {
+impl TraceCollector {
     /// The one that the environment names, if it names one. Nobody is spoken to yet.
     ///
     /// # Errors
     /// [`Misconfigured`]: a variable that has no meaning here.
-    pub fn named() -> Result<Option<Self>, Misconfigured> {
-        let Some(settings) = Settings::read(|name| std::env::var(name).ok())? else { return Ok(None) };
+    pub fn from_environment() -> Result<Option<Self>, OtlpConfigError> {
+        let Some(settings) = OtlpSettings::from_variables(|name| std::env::var(name).ok())? else { return Ok(None) };
         let (sender, receiver) = mpsc::channel(settings.queue);
-        let (sampler, dropped) = (settings.sampler, Dropped::default());
-        Ok(Some(Self { sampler, sender, receiver, exporter: Exporter::new(settings, dropped.clone())?, dropped }))
+        let (sampler, dropped) = (settings.sampler, DroppedSpans::default());
+        Ok(Some(Self { sampler, sender, receiver, exporter: SpanExporter::new(settings, dropped.clone())?, dropped }))
     }
 
     /// Tells it what `handle` records from now on. `None` if the gateway closes already.
-    pub async fn follow(self, handle: &OwnerHandle) -> Option<Traces> {
+    pub async fn follow_record(self, handle: &OwnerHandle) -> Option<TraceExport> {
         let Self { sampler, sender, receiver, exporter, dropped } = self;
-        let mut tracer = Tracer::default();
-        let span = move |recorded: &Arc<RecordedFact>| tracer.take(recorded).filter(|span| sampler.takes(span.trace));
+        let mut tracer = SpanTracer::default();
+        let span = move |recorded: &Arc<RecordedFact>| {
+            tracer.process_fact(recorded).filter(|span| sampler.samples_trace(span.trace))
+        };
         let mut spans = handle.follow_facts(span).await?;
         tokio::spawn(async move {
             while let Some(span) = spans.next().await {
@@ -65,11 +67,11 @@ impl Collector {
                 }
             }
         });
-        Some(Traces { exporting: tokio::spawn(exporter.run(receiver)) })
+        Some(TraceExport { exporting: tokio::spawn(exporter.run(receiver)) })
     }
 }
 
-impl Traces {
+impl TraceExport {
     /// Tells what is left, once the record is closed: for at most `patience`.
     pub async fn stop(mut self, patience: Duration) {
         if tokio::time::timeout(patience, &mut self.exporting).await.is_err() {

@@ -16,7 +16,7 @@ const LONGEST: usize = 1024;
 /// A variable that has no meaning here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {problem}")]
-pub struct Misconfigured {
+pub struct OtlpConfigError {
     /// Which.
     pub variable: String,
     /// What is wrong with it, and what it may be.
@@ -25,7 +25,7 @@ pub struct Misconfigured {
 
 /// Where spans go, and how.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct OtlpSettings {
     pub(super) endpoint: Url,
     /// Marked as sensitive, so that they are not printed.
     pub(super) headers: HeaderMap,
@@ -34,7 +34,7 @@ pub(super) struct Settings {
     pub(super) is_compressed: bool,
     /// Of this process.
     pub(super) resource: Vec<(String, String)>,
-    pub(super) sampler: Sampler,
+    pub(super) sampler: TraceSampler,
     /// How many spans wait at most.
     pub(super) queue: usize,
     /// How many are told at once.
@@ -43,7 +43,7 @@ pub(super) struct Settings {
     pub(super) delay: Duration,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for OtlpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings").field("sampler", &self.sampler).finish_non_exhaustive()
     }
@@ -51,16 +51,16 @@ impl fmt::Debug for Settings {
 
 /// Which traces are told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Sampler {
+pub(super) enum TraceSampler {
     All,
     None,
     /// Those whose number is below this, of 2^63.
     Below(u64),
 }
 
-impl Sampler {
+impl TraceSampler {
     /// Whether the spans of a trace are told: all of them, or none.
-    pub(super) fn takes(self, trace: [u8; 16]) -> bool {
+    pub(super) fn samples_trace(self, trace: [u8; 16]) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace;
         match self {
             Self::All => true,
@@ -70,12 +70,12 @@ impl Sampler {
     }
 }
 
-impl Settings {
+impl OtlpSettings {
     /// Reads them by name. `None` if nothing is to be told.
     ///
     /// # Errors
     /// [`Misconfigured`], only where there is somebody to tell.
-    pub(super) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Misconfigured> {
+    pub(super) fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, OtlpConfigError> {
         // What is empty is not set.
         let get = |name: &str| get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let of_traces = |rest: &str| {
@@ -92,30 +92,31 @@ impl Settings {
         match get("OTEL_TRACES_EXPORTER").as_deref() {
             None | Some("otlp") => {}
             Some("none") => return Ok(None),
-            Some(_) => return wrong("OTEL_TRACES_EXPORTER", "it is otlp or none"),
+            Some(_) => return config_error("OTEL_TRACES_EXPORTER", "it is otlp or none"),
         }
         let Some((name, address)) = of_traces("ENDPOINT") else { return Ok(None) };
-        let endpoint = endpoint(&name, &address)?;
+        let endpoint = parse_endpoint(&name, &address)?;
         let headers = match of_traces("HEADERS") {
-            Some((name, value)) => headers(&name, &value)?,
+            Some((name, value)) => parse_headers(&name, &value)?,
             None => HeaderMap::new(),
         };
         if let Some((name, value)) = of_traces("PROTOCOL")
             && value != "http/json"
         {
-            return wrong(&name, "http/json is what is spoken here");
+            return config_error(&name, "http/json is what is spoken here");
         }
         let is_compressed = match of_traces("COMPRESSION") {
             None => false,
             Some((_, value)) if value == "none" => false,
             Some((_, value)) if value == "gzip" => true,
-            Some((name, _)) => return wrong(&name, "it is none or gzip"),
+            Some((name, _)) => return config_error(&name, "it is none or gzip"),
         };
         let timeout = match of_traces("TIMEOUT") {
-            Some((name, value)) => number(&name, &value, 600_000)?,
+            Some((name, value)) => parse_number(&name, &value, 600_000)?,
             None => 10_000,
         };
-        let or = |name: &str, most: u64, usual: u64| get(name).map_or(Ok(usual), |value| number(name, &value, most));
+        let or =
+            |name: &str, most: u64, usual: u64| get(name).map_or(Ok(usual), |value| parse_number(name, &value, most));
         let queue = or("OTEL_BSP_MAX_QUEUE_SIZE", 65_536, 2_048)?;
         let batch = or("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 4_096, 512)?.min(queue);
         let delay = or("OTEL_BSP_SCHEDULE_DELAY", 600_000, 5_000)?;
@@ -125,8 +126,8 @@ impl Settings {
             headers,
             timeout: Duration::from_millis(timeout),
             is_compressed,
-            resource: resource(get("OTEL_SERVICE_NAME"), get("OTEL_RESOURCE_ATTRIBUTES").as_deref())?,
-            sampler: sampler(get("OTEL_TRACES_SAMPLER").as_deref(), get("OTEL_TRACES_SAMPLER_ARG").as_deref())?,
+            resource: resource_attributes(get("OTEL_SERVICE_NAME"), get("OTEL_RESOURCE_ATTRIBUTES").as_deref())?,
+            sampler: parse_sampler(get("OTEL_TRACES_SAMPLER").as_deref(), get("OTEL_TRACES_SAMPLER_ARG").as_deref())?,
             queue: size(queue),
             batch: size(batch),
             delay: Duration::from_millis(delay),
@@ -134,20 +135,23 @@ impl Settings {
     }
 }
 
-fn wrong<T>(variable: &str, problem: &str) -> Result<T, Misconfigured> {
-    Err(Misconfigured { variable: variable.to_owned(), problem: problem.to_owned() })
+fn config_error<T>(variable: &str, problem: &str) -> Result<T, OtlpConfigError> {
+    Err(OtlpConfigError { variable: variable.to_owned(), problem: problem.to_owned() })
 }
 
 /// The address of all signals has that of traces below it; that of traces is what it is.
-fn endpoint(name: &str, address: &str) -> Result<Url, Misconfigured> {
+fn parse_endpoint(name: &str, address: &str) -> Result<Url, OtlpConfigError> {
     let Some(mut url) = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else {
-        return wrong(name, "it is no address that begins with http:// or https://");
+        return config_error(name, "it is no address that begins with http:// or https://");
     };
     if !url.username().is_empty() || url.password().is_some() {
-        return wrong(name, "no name and no password stands in it; credentials belong in OTEL_EXPORTER_OTLP_HEADERS");
+        return config_error(
+            name,
+            "no name and no password stands in it; credentials belong in OTEL_EXPORTER_OTLP_HEADERS",
+        );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return wrong(name, "nothing stands behind a ? or # in it");
+        return config_error(name, "nothing stands behind a ? or # in it");
     }
     if !name.contains("_TRACES_")
         && let Ok(mut path) = url.path_segments_mut()
@@ -158,7 +162,7 @@ fn endpoint(name: &str, address: &str) -> Result<Url, Misconfigured> {
 }
 
 /// `name=value` between commas, percent-encoded.
-fn pairs(variable: &str, text: &str) -> Result<Vec<(String, String)>, Misconfigured> {
+fn parse_pairs(variable: &str, text: &str) -> Result<Vec<(String, String)>, OtlpConfigError> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let read = |part: &str| {
         let (name, value) = part.split_once('=')?;
@@ -168,22 +172,24 @@ fn pairs(variable: &str, text: &str) -> Result<Vec<(String, String)>, Misconfigu
     };
     match parts.map(read).collect::<Option<Vec<_>>>() {
         Some(pairs) => Ok(pairs),
-        None => wrong(variable, "it is name=value, and a comma before the next; what is unusual is percent-encoded"),
+        None => {
+            config_error(variable, "it is name=value, and a comma before the next; what is unusual is percent-encoded")
+        }
     }
 }
 
-fn headers(variable: &str, text: &str) -> Result<HeaderMap, Misconfigured> {
+fn parse_headers(variable: &str, text: &str) -> Result<HeaderMap, OtlpConfigError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in pairs(variable, text)? {
+    for (name, value) in parse_pairs(variable, text)? {
         let name = name.to_ascii_lowercase();
         let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value)) else {
-            return wrong(variable, "one of them is no header that can be sent");
+            return config_error(variable, "one of them is no header that can be sent");
         };
         if matches!(
             name.as_str(),
             "host" | "content-length" | "content-type" | "content-encoding" | "transfer-encoding"
         ) {
-            return wrong(variable, &format!("{name} is not for you to set"));
+            return config_error(variable, &format!("{name} is not for you to set"));
         }
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -191,15 +197,15 @@ fn headers(variable: &str, text: &str) -> Result<HeaderMap, Misconfigured> {
     Ok(headers)
 }
 
-fn number(variable: &str, text: &str, most: u64) -> Result<u64, Misconfigured> {
+fn parse_number(variable: &str, text: &str, most: u64) -> Result<u64, OtlpConfigError> {
     match text.parse() {
         Ok(number) if (1..=most).contains(&number) => Ok(number),
-        Ok(_) | Err(_) => wrong(variable, &format!("it is a whole number from 1 to {most}")),
+        Ok(_) | Err(_) => config_error(variable, &format!("it is a whole number from 1 to {most}")),
     }
 }
 
-fn resource(service: Option<String>, text: Option<&str>) -> Result<Vec<(String, String)>, Misconfigured> {
-    let mut given = text.map_or(Ok(Vec::new()), |text| pairs("OTEL_RESOURCE_ATTRIBUTES", text))?;
+fn resource_attributes(service: Option<String>, text: Option<&str>) -> Result<Vec<(String, String)>, OtlpConfigError> {
+    let mut given = text.map_or(Ok(Vec::new()), |text| parse_pairs("OTEL_RESOURCE_ATTRIBUTES", text))?;
     if let Some(service) = service {
         given.retain(|(name, _)| name != "service.name");
         given.push(("service.name".to_owned(), service));
@@ -217,21 +223,21 @@ fn resource(service: Option<String>, text: Option<&str>) -> Result<Vec<(String, 
     Ok(given)
 }
 
-fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, Misconfigured> {
+fn parse_sampler(name: Option<&str>, argument: Option<&str>) -> Result<TraceSampler, OtlpConfigError> {
     // No span of ours has a parent elsewhere.
     match name.map(|name| name.strip_prefix("parentbased_").unwrap_or(name)) {
-        None | Some("always_on") => Ok(Sampler::All),
-        Some("always_off") => Ok(Sampler::None),
+        None | Some("always_on") => Ok(TraceSampler::All),
+        Some("always_off") => Ok(TraceSampler::None),
         Some("traceidratio") => {
             let ratio = argument.map_or(Some(1.0), |ratio| ratio.parse::<f64>().ok());
             let Some(ratio) = ratio.filter(|ratio| (0.0..=1.0).contains(ratio)) else {
-                return wrong("OTEL_TRACES_SAMPLER_ARG", "it is a number from 0 to 1");
+                return config_error("OTEL_TRACES_SAMPLER_ARG", "it is a number from 0 to 1");
             };
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 2^63")]
             let bound = (ratio * (1_u64 << 63) as f64) as u64;
-            Ok(Sampler::Below(bound))
+            Ok(TraceSampler::Below(bound))
         }
-        Some(_) => wrong(
+        Some(_) => config_error(
             "OTEL_TRACES_SAMPLER",
             "it is always_on, always_off or traceidratio, or one of these behind parentbased_",
         ),
@@ -240,14 +246,14 @@ fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, Miscon
 
 #[cfg(test)]
 mod tests {
-    use super::{Sampler, Settings};
+    use super::{OtlpSettings, TraceSampler};
 
     const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
     const OWN: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 
-    fn read(set: &[(&str, &str)]) -> Result<Option<Settings>, String> {
+    fn read(set: &[(&str, &str)]) -> Result<Option<OtlpSettings>, String> {
         let get = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        Settings::read(get).map_err(|error| error.to_string())
+        OtlpSettings::from_variables(get).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -296,12 +302,12 @@ mod tests {
             ("OTEL_TRACES_EXPORTER", "zipkin", "otlp or none"),
             ("OTEL_RESOURCE_ATTRIBUTES", "hunter2", "name=value"),
         ] {
-            let told = match name {
+            let result = match name {
                 ALL => read(&[(name, value)]),
                 _ => read(&[(ALL, "http://c"), (name, value)]),
             };
-            let told = told.map(drop).unwrap_err();
-            assert!(told.starts_with(name) && told.contains(want) && !told.contains("hunter2"), "{name}: {told}");
+            let error = result.map(drop).unwrap_err();
+            assert!(error.starts_with(name) && error.contains(want) && !error.contains("hunter2"), "{name}: {error}");
         }
         for ratio in ["2", "-0.1", "NaN", "half"] {
             let set = [(ALL, "http://c"), ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", ratio)];
@@ -324,13 +330,13 @@ mod tests {
         assert_eq!(settings.headers["authorization"], "Basic hunter2");
         assert_eq!(settings.headers["x-team"], "a=b");
         assert!(!format!("{settings:?} {:?}", settings.headers).contains("hunter2"));
-        let find = |wanted: &str| {
-            let found = settings.resource.iter().filter(|(name, _)| name == wanted);
+        let find = |key: &str| {
+            let found = settings.resource.iter().filter(|(name, _)| name == key);
             found.map(|(_, value)| value.as_str()).collect::<Vec<_>>()
         };
         assert_eq!((find("service.name"), find("deployment.environment.name")), (vec!["gate"], vec!["a b"]));
         assert!(settings.is_compressed && find("service.instance.id").len() == 1);
-        assert_eq!(settings.sampler, Sampler::None);
+        assert_eq!(settings.sampler, TraceSampler::None);
     }
 
     #[test]
@@ -349,7 +355,7 @@ mod tests {
             ("0.25", u64::MAX / 2 - 2, false),
         ] {
             let set = [(ALL, "http://c"), ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", ratio)];
-            assert_eq!(read(&set).unwrap().unwrap().sampler.takes(trace(last)), want, "{ratio} {last}");
+            assert_eq!(read(&set).unwrap().unwrap().sampler.samples_trace(trace(last)), want, "{ratio} {last}");
         }
     }
 }

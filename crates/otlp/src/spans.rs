@@ -18,7 +18,7 @@ use countersign_core::{
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::words::{of_call, of_executor, of_kind, of_resolution, of_run, of_stop};
+use super::labels::{call_end_label, executor_label, gate_kind_label, resolution_label, run_end_label, stop_label};
 
 /// How many of each kind may be open. What is beyond is not told.
 const MOST_OPEN: usize = 65_536;
@@ -27,22 +27,22 @@ const LONGEST_NAME: usize = 128;
 
 /// One span that is over.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Span {
+pub(super) struct TraceSpan {
     pub(super) trace: [u8; 16],
     pub(super) id: [u8; 8],
     pub(super) parent: Option<[u8; 8]>,
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SpanKind,
     pub(super) start: Millis,
     pub(super) end: Millis,
-    pub(super) attributes: Vec<(&'static str, Value)>,
+    pub(super) attributes: Vec<(&'static str, AttributeValue)>,
     /// Why it failed, if it did.
     pub(super) error: Option<&'static str>,
 }
 
 /// What OpenTelemetry calls the kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SpanKind {
     /// Within this process.
     Internal,
     /// Somebody else is asked.
@@ -51,25 +51,25 @@ pub(super) enum Kind {
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum AttributeValue {
     Text(String),
     Number(u64),
     Texts(Vec<&'static str>),
 }
 
-impl From<&str> for Value {
+impl From<&str> for AttributeValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for AttributeValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for AttributeValue {
     fn from(number: u64) -> Self {
         Self::Number(number)
     }
@@ -119,13 +119,13 @@ struct OpenGate {
 
 /// What a model's message says of itself, in the entry right before the fact that it answered.
 #[derive(Debug)]
-struct Message {
+struct RecordedAnswer {
     entry: EntryId,
-    said: Answer,
+    metadata: AnswerMetadata,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Answer {
+struct AnswerMetadata {
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
@@ -134,16 +134,16 @@ struct Answer {
 
 /// What of a call's content is told.
 #[derive(Debug, Deserialize)]
-struct Wanted {
+struct SpanCallContent {
     tool: String,
     #[serde(default)]
     tool_call_id: String,
     #[serde(default)]
-    request: Option<Requested>,
+    request: Option<CallRequester>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Requested {
+struct CallRequester {
     principal: String,
     #[serde(default)]
     door: Option<String>,
@@ -151,26 +151,26 @@ struct Requested {
 
 /// Everything that goes on.
 #[derive(Debug, Default)]
-pub(super) struct Tracer {
+pub(super) struct SpanTracer {
     runs: HashMap<RunId, OpenRun>,
     chats: HashMap<RunId, OpenChat>,
     calls: HashMap<CallId, OpenCall>,
     gates: HashMap<GateId, OpenGate>,
-    message: Option<Message>,
+    message: Option<RecordedAnswer>,
 }
 
-impl Tracer {
+impl SpanTracer {
     /// Takes a fact. Gives the span that ended with it, if its beginning was seen as well.
-    pub(super) fn take(&mut self, recorded: &RecordedFact) -> Option<Span> {
+    pub(super) fn process_fact(&mut self, recorded: &RecordedFact) -> Option<TraceSpan> {
         let at = recorded.meta.at;
-        let session = recorded.fact.session.as_ref().or(recorded.meta.session.as_ref()).map(conversation);
+        let session = recorded.fact.session.as_ref().or(recorded.meta.session.as_ref()).map(conversation_id);
         match &recorded.fact.event {
-            Event::Run(event) => self.run(event, at, session),
-            Event::Call(event) => self.call(event, at, session, recorded.fact.content.as_deref()),
-            Event::Gate(event) => self.gate(event, at, session),
+            Event::Run(event) => self.run_event(event, at, session),
+            Event::Call(event) => self.call_event(event, at, session, recorded.fact.content.as_deref()),
+            Event::Gate(event) => self.gate_event(event, at, session),
             Event::Session(session::Event::Entry { id, kind: session::SessionEntryKind::Assistant { .. }, .. }) => {
-                let said = recorded.fact.content.as_deref().and_then(|text| serde_json::from_str(text).ok());
-                self.message = Some(Message { entry: id.clone(), said: said.unwrap_or_default() });
+                let metadata = recorded.fact.content.as_deref().and_then(|text| serde_json::from_str(text).ok());
+                self.message = Some(RecordedAnswer { entry: id.clone(), metadata: metadata.unwrap_or_default() });
                 None
             }
             Event::Booted
@@ -184,51 +184,52 @@ impl Tracer {
         }
     }
 
-    fn run(&mut self, event: &run::Event, at: Millis, session: Option<String>) -> Option<Span> {
+    fn run_event(&mut self, event: &run::Event, at: Millis, session: Option<String>) -> Option<TraceSpan> {
         match event {
             run::Event::Started { run, .. } => {
                 let open = OpenRun { start: at, session, model: None, used: RequestUsage::default() };
-                keep(&mut self.runs, *run, open);
+                insert_bounded(&mut self.runs, *run, open);
                 None
             }
             run::Event::ModelRequested { run, epoch, model, cap, .. } => {
-                let (provider, name) = (plain(&model.provider), plain(&model.id));
+                let (provider, name) = (plain_name(&model.provider), plain_name(&model.id));
                 if let Some(open) = self.runs.get_mut(run) {
                     open.model = Some((provider.clone(), name.clone()));
                 }
                 let chat = OpenChat { epoch: *epoch, start: at, provider, model: name, most: *cap };
-                keep(&mut self.chats, *run, chat);
+                insert_bounded(&mut self.chats, *run, chat);
                 None
             }
             run::Event::Answered { run, epoch, entry, stop, .. } => {
-                let said = self.message.take().filter(|message| message.entry == *entry).map(|message| message.said);
-                self.answered(*run, *epoch, at, session, Some(*stop), said.unwrap_or_default())
+                let metadata =
+                    self.message.take().filter(|message| message.entry == *entry).map(|message| message.metadata);
+                self.finish_chat(*run, *epoch, at, session, Some(*stop), metadata.unwrap_or_default())
             }
             run::Event::Interrupted { run } => {
                 let epoch = self.chats.get(run)?.epoch;
-                self.answered(*run, epoch, at, session, None, Answer::default())
+                self.finish_chat(*run, epoch, at, session, None, AnswerMetadata::default())
             }
             run::Event::Ended { run, end, .. } => {
                 self.chats.remove(run);
                 let open = self.runs.remove(run)?;
-                let (word, error) = of_run(*end);
+                let (word, error) = run_end_label(*end);
                 let mut attributes = vec![
                     ("gen_ai.operation.name", "invoke_agent".into()),
                     ("countersign.run.id", run.to_string().into()),
                     ("countersign.run.end", word.into()),
                 ];
-                about(&mut attributes, "gen_ai.conversation.id", open.session);
+                push_attribute(&mut attributes, "gen_ai.conversation.id", open.session);
                 if let Some((provider, model)) = open.model {
                     attributes.push(("gen_ai.provider.name", provider.into()));
                     attributes.push(("gen_ai.request.model", model.into()));
                 }
-                usage(&mut attributes, &open.used);
-                Some(Span {
+                push_usage(&mut attributes, &open.used);
+                Some(TraceSpan {
                     trace: trace_of_run(*run),
                     id: span_of_run(*run),
                     parent: None,
                     name: "invoke_agent".to_owned(),
-                    kind: Kind::Internal,
+                    kind: SpanKind::Internal,
                     start: open.start,
                     end: at,
                     attributes,
@@ -248,24 +249,24 @@ impl Tracer {
     }
 
     /// The request to a model of which the answer, or that there will be none, is known now.
-    fn answered(
+    fn finish_chat(
         &mut self,
         run: RunId,
         epoch: u32,
         at: Millis,
         session: Option<String>,
         stop: Option<StopReason>,
-        said: Answer,
-    ) -> Option<Span> {
+        metadata: AnswerMetadata,
+    ) -> Option<TraceSpan> {
         let chat = self.chats.remove(&run).filter(|chat| chat.epoch == epoch)?;
         if let Some(open) = self.runs.get_mut(&run) {
-            open.used.input += said.usage.input;
-            open.used.output += said.usage.output;
-            open.used.cache_read += said.usage.cache_read;
-            open.used.cache_write += said.usage.cache_write;
+            open.used.input += metadata.usage.input;
+            open.used.output += metadata.usage.output;
+            open.used.cache_read += metadata.usage.cache_read;
+            open.used.cache_write += metadata.usage.cache_write;
         }
         let (word, error) = stop.map_or((None, Some("interrupted")), |stop| {
-            let (word, error) = of_stop(stop);
+            let (word, error) = stop_label(stop);
             (Some(word), error)
         });
         let mut attributes = vec![
@@ -274,19 +275,19 @@ impl Tracer {
             ("gen_ai.request.model", chat.model.as_str().into()),
             ("countersign.run.id", run.to_string().into()),
         ];
-        about(&mut attributes, "gen_ai.conversation.id", session);
-        about(&mut attributes, "gen_ai.request.max_tokens", chat.most);
-        about(&mut attributes, "gen_ai.response.model", said.model.map(|model| plain(&model)));
+        push_attribute(&mut attributes, "gen_ai.conversation.id", session);
+        push_attribute(&mut attributes, "gen_ai.request.max_tokens", chat.most);
+        push_attribute(&mut attributes, "gen_ai.response.model", metadata.model.map(|model| plain_name(&model)));
         if let Some(word) = word {
-            attributes.push(("gen_ai.response.finish_reasons", Value::Texts(vec![word])));
+            attributes.push(("gen_ai.response.finish_reasons", AttributeValue::Texts(vec![word])));
         }
-        usage(&mut attributes, &said.usage);
-        Some(Span {
+        push_usage(&mut attributes, &metadata.usage);
+        Some(TraceSpan {
             trace: trace_of_run(run),
-            id: number("chat", &[run.uuid().as_bytes(), &epoch.to_be_bytes()]),
+            id: digest_id("chat", &[run.uuid().as_bytes(), &epoch.to_be_bytes()]),
             parent: Some(span_of_run(run)),
             name: format!("chat {}", chat.model),
-            kind: Kind::Client,
+            kind: SpanKind::Client,
             start: chat.start,
             end: at,
             attributes,
@@ -294,34 +295,34 @@ impl Tracer {
         })
     }
 
-    fn call(
+    fn call_event(
         &mut self,
         event: &call::Event,
         at: Millis,
         session: Option<String>,
         content: Option<&str>,
-    ) -> Option<Span> {
+    ) -> Option<TraceSpan> {
         match event {
             call::Event::Proposed { call, run, executor, .. } => {
-                let wanted = content.and_then(|text| serde_json::from_str::<Wanted>(text).ok());
-                let request = wanted.as_ref().and_then(|wanted| wanted.request.as_ref());
+                let details = content.and_then(|text| serde_json::from_str::<SpanCallContent>(text).ok());
+                let request = details.as_ref().and_then(|details| details.request.as_ref());
                 let open = OpenCall {
                     run: *run,
                     start: at,
                     session,
-                    tool: wanted.as_ref().map(|wanted| plain(&wanted.tool)),
-                    tool_call_id: wanted
+                    tool: details.as_ref().map(|details| plain_name(&details.tool)),
+                    tool_call_id: details
                         .as_ref()
-                        .filter(|wanted| !wanted.tool_call_id.is_empty())
-                        .map(|it| plain(&it.tool_call_id)),
-                    agent: request.map(|request| plain(&request.principal)),
-                    door: request.and_then(|request| request.door.as_deref()).map(plain),
-                    executor: of_executor(executor),
+                        .filter(|details| !details.tool_call_id.is_empty())
+                        .map(|it| plain_name(&it.tool_call_id)),
+                    agent: request.map(|request| plain_name(&request.principal)),
+                    door: request.and_then(|request| request.door.as_deref()).map(plain_name),
+                    executor: executor_label(executor),
                     is_away: matches!(executor, Executor::Service | Executor::Peer(_)),
                     verdict: None,
                     gate: None,
                 };
-                keep(&mut self.calls, *call, open);
+                insert_bounded(&mut self.calls, *call, open);
                 None
             }
             call::Event::Allowed { call, by, .. } => {
@@ -332,7 +333,7 @@ impl Tracer {
             }
             call::Event::Ended { call, end, .. } => {
                 let open = self.calls.remove(call)?;
-                Some(done(*call, open, *end, at))
+                Some(call_span(*call, open, *end, at))
             }
             call::Event::Requested { .. }
             | call::Event::Received { .. }
@@ -348,14 +349,14 @@ impl Tracer {
         }
     }
 
-    fn gate(&mut self, event: &gate::Event, at: Millis, session: Option<String>) -> Option<Span> {
+    fn gate_event(&mut self, event: &gate::Event, at: Millis, session: Option<String>) -> Option<TraceSpan> {
         match event {
             gate::Event::Opened { gate, kind, run, call, .. } => {
                 if let Some(open) = call.and_then(|call| self.calls.get_mut(&call)) {
                     open.gate = Some(*gate);
                 }
-                let kind = of_kind(*kind);
-                keep(&mut self.gates, *gate, OpenGate { run: *run, call: *call, start: at, session, kind });
+                let kind = gate_kind_label(*kind);
+                insert_bounded(&mut self.gates, *gate, OpenGate { run: *run, call: *call, start: at, session, kind });
                 None
             }
             gate::Event::Resolved { gate, resolution, .. } => {
@@ -363,22 +364,22 @@ impl Tracer {
                 let mut attributes = vec![
                     ("countersign.gate.id", gate.to_string().into()),
                     ("countersign.gate.kind", open.kind.into()),
-                    ("countersign.verdict", of_resolution(resolution).into()),
+                    ("countersign.verdict", resolution_label(resolution).into()),
                 ];
-                about(&mut attributes, "countersign.call.id", open.call.map(|call| call.to_string()));
-                about(&mut attributes, "countersign.run.id", open.run.map(|run| run.to_string()));
-                about(&mut attributes, "gen_ai.conversation.id", open.session);
+                push_attribute(&mut attributes, "countersign.call.id", open.call.map(|call| call.to_string()));
+                push_attribute(&mut attributes, "countersign.run.id", open.run.map(|run| run.to_string()));
+                push_attribute(&mut attributes, "gen_ai.conversation.id", open.session);
                 let trace = match (open.run, open.call) {
                     (Some(run), _) => trace_of_run(run),
                     (None, Some(call)) => trace_of_call(call),
-                    (None, None) => number("gate", &[gate.uuid().as_bytes()]),
+                    (None, None) => digest_id("gate", &[gate.uuid().as_bytes()]),
                 };
-                Some(Span {
+                Some(TraceSpan {
                     trace,
-                    id: number("gate span", &[gate.uuid().as_bytes()]),
+                    id: digest_id("gate span", &[gate.uuid().as_bytes()]),
                     parent: open.call.map(span_of_call).or_else(|| open.run.map(span_of_run)),
                     name: format!("countersign.gate {}", open.kind),
-                    kind: Kind::Internal,
+                    kind: SpanKind::Internal,
                     start: open.start,
                     end: at,
                     attributes,
@@ -395,8 +396,8 @@ impl Tracer {
     }
 }
 
-fn done(call: CallId, open: OpenCall, end: call::CallEnd, at: Millis) -> Span {
-    let (word, error) = of_call(end);
+fn call_span(call: CallId, open: OpenCall, end: call::CallEnd, at: Millis) -> TraceSpan {
+    let (word, error) = call_end_label(end);
     let tool = open.tool.unwrap_or_else(|| "unknown".to_owned());
     let mut attributes = vec![
         ("gen_ai.operation.name", "execute_tool".into()),
@@ -410,19 +411,19 @@ fn done(call: CallId, open: OpenCall, end: call::CallEnd, at: Millis) -> Span {
         call::CallEnd::Denied | call::CallEnd::Refused | call::CallEnd::Expired => Some(word),
         _ => open.verdict,
     };
-    about(&mut attributes, "countersign.verdict", verdict);
-    about(&mut attributes, "countersign.gate.id", open.gate.map(|gate| gate.to_string()));
-    about(&mut attributes, "countersign.door", open.door);
-    about(&mut attributes, "countersign.run.id", open.run.map(|run| run.to_string()));
-    about(&mut attributes, "gen_ai.tool.call.id", open.tool_call_id);
-    about(&mut attributes, "gen_ai.agent.name", open.agent);
-    about(&mut attributes, "gen_ai.conversation.id", open.session);
-    Span {
+    push_attribute(&mut attributes, "countersign.verdict", verdict);
+    push_attribute(&mut attributes, "countersign.gate.id", open.gate.map(|gate| gate.to_string()));
+    push_attribute(&mut attributes, "countersign.door", open.door);
+    push_attribute(&mut attributes, "countersign.run.id", open.run.map(|run| run.to_string()));
+    push_attribute(&mut attributes, "gen_ai.tool.call.id", open.tool_call_id);
+    push_attribute(&mut attributes, "gen_ai.agent.name", open.agent);
+    push_attribute(&mut attributes, "gen_ai.conversation.id", open.session);
+    TraceSpan {
         trace: open.run.map_or_else(|| trace_of_call(call), trace_of_run),
         id: span_of_call(call),
         parent: open.run.map(span_of_run),
         name: format!("execute_tool {tool}"),
-        kind: if open.is_away { Kind::Client } else { Kind::Internal },
+        kind: if open.is_away { SpanKind::Client } else { SpanKind::Internal },
         start: open.start,
         end: at,
         attributes,
@@ -430,18 +431,22 @@ fn done(call: CallId, open: OpenCall, end: call::CallEnd, at: Millis) -> Span {
     }
 }
 
-fn keep<K: std::hash::Hash + Eq, V>(open: &mut HashMap<K, V>, id: K, value: V) {
+fn insert_bounded<K: std::hash::Hash + Eq, V>(open: &mut HashMap<K, V>, id: K, value: V) {
     if open.len() < MOST_OPEN {
         open.insert(id, value);
     }
 }
 
-fn about<T: Into<Value>>(attributes: &mut Vec<(&'static str, Value)>, name: &'static str, value: Option<T>) {
+fn push_attribute<T: Into<AttributeValue>>(
+    attributes: &mut Vec<(&'static str, AttributeValue)>,
+    name: &'static str,
+    value: Option<T>,
+) {
     attributes.extend(value.map(|value| (name, value.into())));
 }
 
 /// Input counts what came from a cache, as the names of OpenTelemetry mean it; ours do not.
-fn usage(attributes: &mut Vec<(&'static str, Value)>, used: &RequestUsage) {
+fn push_usage(attributes: &mut Vec<(&'static str, AttributeValue)>, used: &RequestUsage) {
     let input = used.input + used.cache_read + used.cache_write;
     if input + used.output == 0 {
         return;
@@ -455,7 +460,7 @@ fn usage(attributes: &mut Vec<(&'static str, Value)>, used: &RequestUsage) {
 }
 
 /// A name as it is where it is plain, else that it is not.
-fn plain(name: &str) -> String {
+fn plain_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/@".contains(c);
     if !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain) {
         name.to_owned()
@@ -465,28 +470,28 @@ fn plain(name: &str) -> String {
 }
 
 /// A session by its digest.
-fn conversation(session: &SessionId) -> String {
-    hex::encode(number::<16>("session", &[session.as_str().as_bytes()]))
+fn conversation_id(session: &SessionId) -> String {
+    hex::encode(digest_id::<16>("session", &[session.as_str().as_bytes()]))
 }
 
 fn trace_of_run(run: RunId) -> [u8; 16] {
-    number("run", &[run.uuid().as_bytes()])
+    digest_id("run", &[run.uuid().as_bytes()])
 }
 
 fn span_of_run(run: RunId) -> [u8; 8] {
-    number("run span", &[run.uuid().as_bytes()])
+    digest_id("run span", &[run.uuid().as_bytes()])
 }
 
 fn trace_of_call(call: CallId) -> [u8; 16] {
-    number("call", &[call.uuid().as_bytes()])
+    digest_id("call", &[call.uuid().as_bytes()])
 }
 
 fn span_of_call(call: CallId) -> [u8; 8] {
-    number("call span", &[call.uuid().as_bytes()])
+    digest_id("call span", &[call.uuid().as_bytes()])
 }
 
 /// A number that follows from what it is of, so that a later process tells of the same by the same.
-fn number<const N: usize>(what: &str, of: &[&[u8]]) -> [u8; N] {
+fn digest_id<const N: usize>(what: &str, of: &[&[u8]]) -> [u8; N] {
     let mut digest = Sha256::new();
     digest.update(what.as_bytes());
     digest.update([0]);
@@ -498,7 +503,7 @@ fn number<const N: usize>(what: &str, of: &[&[u8]]) -> [u8; N] {
 
 #[cfg(test)]
 mod tests {
-    use super::{number, plain};
+    use super::{digest_id, plain_name};
 
     #[test]
     fn names_of_others_are_told_only_where_they_are_plain() {
@@ -512,14 +517,15 @@ mod tests {
             ("a\u{202e}b", "unusual"),
             ("a\nb", "unusual"),
         ] {
-            assert_eq!(plain(name), want);
+            assert_eq!(plain_name(name), want);
         }
-        assert_eq!(plain(&"x".repeat(129)), "unusual");
+        assert_eq!(plain_name(&"x".repeat(129)), "unusual");
     }
 
     #[test]
     fn numbers_follow_from_what_they_are_of() {
-        let [one, again, other]: [[u8; 8]; 3] = [number("a", &[b"x"]), number("a", &[b"x"]), number("b", &[b"x"])];
+        let [one, again, other]: [[u8; 8]; 3] =
+            [digest_id("a", &[b"x"]), digest_id("a", &[b"x"]), digest_id("b", &[b"x"])];
         assert!(one == again && one != other && one != [0; 8]);
     }
 }

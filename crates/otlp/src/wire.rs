@@ -2,37 +2,37 @@
 
 use serde_json::{Value as Json, json};
 
-use super::spans::{Kind, Span, Value};
+use super::spans::{AttributeValue, SpanKind, TraceSpan};
 
 /// The most of a collector's message that is told on.
 const LONGEST_MESSAGE: usize = 200;
 
 /// A request with these spans.
-pub(super) fn request(resource: &[(String, String)], spans: &[Span]) -> Vec<u8> {
+pub(super) fn encode_request(resource: &[(String, String)], spans: &[TraceSpan]) -> Vec<u8> {
     let resource: Vec<Json> =
         resource.iter().map(|(name, value)| json!({ "key": name, "value": { "stringValue": value } })).collect();
-    let spans: Vec<Json> = spans.iter().map(span).collect();
+    let spans: Vec<Json> = spans.iter().map(encode_span).collect();
     let scope = json!({ "name": "countersign", "version": env!("CARGO_PKG_VERSION") });
-    let told = json!({ "resourceSpans": [{
+    let payload = json!({ "resourceSpans": [{
         "resource": { "attributes": resource },
         "scopeSpans": [{ "scope": scope, "spans": spans }],
     }] });
-    told.to_string().into_bytes()
+    payload.to_string().into_bytes()
 }
 
-fn span(span: &Span) -> Json {
+fn encode_span(span: &TraceSpan) -> Json {
     let mut attributes: Vec<Json> =
-        span.attributes.iter().map(|(name, value)| json!({ "key": name, "value": any(value) })).collect();
+        span.attributes.iter().map(|(name, value)| json!({ "key": name, "value": encode_value(value) })).collect();
     if let Some(error) = span.error {
         attributes.push(json!({ "key": "error.type", "value": { "stringValue": error } }));
     }
     let kind = match span.kind {
-        Kind::Internal => 1,
-        Kind::Client => 3,
+        SpanKind::Internal => 1,
+        SpanKind::Client => 3,
     };
     // 64 bits are text in this form.
     let nanos = |millis: u64| millis.saturating_mul(1_000_000).to_string();
-    let mut told = json!({
+    let mut encoded = json!({
         "traceId": hex::encode(span.trace),
         "spanId": hex::encode(span.id),
         "name": span.name,
@@ -43,16 +43,16 @@ fn span(span: &Span) -> Json {
         "status": if span.error.is_some() { json!({ "code": 2 }) } else { json!({}) },
     });
     if let Some(parent) = span.parent {
-        told["parentSpanId"] = hex::encode(parent).into();
+        encoded["parentSpanId"] = hex::encode(parent).into();
     }
-    told
+    encoded
 }
 
-fn any(value: &Value) -> Json {
+fn encode_value(value: &AttributeValue) -> Json {
     match value {
-        Value::Text(text) => json!({ "stringValue": text }),
-        Value::Number(number) => json!({ "intValue": number.to_string() }),
-        Value::Texts(texts) => {
+        AttributeValue::Text(text) => json!({ "stringValue": text }),
+        AttributeValue::Number(number) => json!({ "intValue": number.to_string() }),
+        AttributeValue::Texts(texts) => {
             let values: Vec<Json> = texts.iter().map(|text| json!({ "stringValue": text })).collect();
             json!({ "arrayValue": { "values": values } })
         }
@@ -60,16 +60,16 @@ fn any(value: &Value) -> Json {
 }
 
 /// How many spans a collector that took the request did not take after all, and what it says of that.
-pub(super) fn refused(answer: &[u8]) -> Option<(u64, String)> {
+pub(super) fn parse_rejection(answer: &[u8]) -> Option<(u64, String)> {
     let answer: Json = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
     let count = match &partial["rejectedSpans"] {
         Json::String(count) => count.parse().ok()?,
         other => other.as_u64().unwrap_or_default(),
     };
-    let said: String = partial["errorMessage"].as_str().unwrap_or_default().chars().take(LONGEST_MESSAGE).collect();
-    let said = said.escape_debug().to_string();
-    (count > 0 || !said.is_empty()).then_some((count, said))
+    let message: String = partial["errorMessage"].as_str().unwrap_or_default().chars().take(LONGEST_MESSAGE).collect();
+    let message = message.escape_debug().to_string();
+    (count > 0 || !message.is_empty()).then_some((count, message))
 }
 
 #[cfg(test)]
@@ -77,30 +77,31 @@ mod tests {
     use countersign_core::time::Millis;
     use serde_json::{Value as Json, json};
 
-    use super::{refused, request};
-    use crate::spans::{Kind, Span, Value};
+    use super::{encode_request, parse_rejection};
+    use crate::spans::{AttributeValue, SpanKind, TraceSpan};
 
     #[test]
     fn a_span_has_the_form_of_the_wire() {
-        let span = Span {
+        let span = TraceSpan {
             trace: [0xab; 16],
             id: [1; 8],
             parent: Some([2; 8]),
             name: "chat m".to_owned(),
-            kind: Kind::Client,
+            kind: SpanKind::Client,
             start: Millis(1_700_000_000_123),
             end: Millis(1_700_000_000_120),
-            attributes: vec![("a", "b".into()), ("n", 7_u64.into()), ("l", Value::Texts(vec!["x", "y"]))],
+            attributes: vec![("a", "b".into()), ("n", 7_u64.into()), ("l", AttributeValue::Texts(vec!["x", "y"]))],
             error: Some("failed"),
         };
-        let told: Json = serde_json::from_slice(&request(&[("service.name".into(), "s".into())], &[span])).unwrap();
+        let payload: Json =
+            serde_json::from_slice(&encode_request(&[("service.name".into(), "s".into())], &[span])).unwrap();
         let text = |text: &str| json!({ "stringValue": text });
         assert_eq!(
-            told["resourceSpans"][0]["resource"]["attributes"],
+            payload["resourceSpans"][0]["resource"]["attributes"],
             json!([{ "key": "service.name", "value": text("s") }])
         );
         assert_eq!(
-            told["resourceSpans"][0]["scopeSpans"][0]["spans"][0],
+            payload["resourceSpans"][0]["scopeSpans"][0]["spans"][0],
             json!({
                 "traceId": "abababababababababababababababab",
                 "spanId": "0101010101010101",
@@ -135,7 +136,11 @@ mod tests {
             (r#"{"partialSuccess":{"rejectedSpans":2}}"#, Some((2, ""))),
             (r#"{"partialSuccess":{"errorMessage":"soon gone"}}"#, Some((0, "soon gone"))),
         ] {
-            assert_eq!(refused(answer.as_bytes()), want.map(|(count, said)| (count, said.to_owned())), "{answer}");
+            assert_eq!(
+                parse_rejection(answer.as_bytes()),
+                want.map(|(count, message)| (count, message.to_owned())),
+                "{answer}"
+            );
         }
     }
 }

@@ -55,7 +55,7 @@ type Outcome = Result<Response, BridgeError>;
 
 /// Answers one request.
 pub(super) async fn answer(State(house): State<Arc<House>>, request: Request) -> Response {
-    let told = match house.hosts.check(&request, house.is_tls) {
+    let told = match house.hosts.check_request(&request, house.is_tls) {
         Ok(()) => {
             let (head, body) = request.into_parts();
             Visit { house, head }.route(body).await
@@ -67,7 +67,7 @@ pub(super) async fn answer(State(house): State<Arc<House>>, request: Request) ->
 
 fn answered(status: u16, body: &RawJson) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    reply::plain(status, "application/json", body.as_text().as_bytes().to_vec())
+    reply::with_content_type(status, "application/json", body.as_text().as_bytes().to_vec())
 }
 
 fn ok(body: &(impl WireValue + ?Sized)) -> Response {
@@ -158,9 +158,9 @@ impl Visit {
         if !bearer(&self.head.headers).is_some_and(|token| self.house.knows(token)) {
             return Err(BridgeError::Unauthorized);
         }
-        let Some(guest) = self.head.extensions.get::<listen::Guest>() else { return Ok(()) };
+        let Some(guest) = self.head.extensions.get::<listen::ConnectionInfo>() else { return Ok(()) };
         // Whoever has shown the token is no stranger; nobody takes its place for one.
-        if !guest.place.keep() {
+        if !guest.place.mark_authenticated() {
             return Err(BridgeError::EventsUnavailable);
         }
         if !guest.peer.may_decide().await {
@@ -302,7 +302,7 @@ impl Visit {
             let is_old = number <= before && asked.is_work(number);
             std::future::ready((!is_old).then_some(frame))
         });
-        Ok(sse::reply(frames, "keepalive"))
+        Ok(sse::stream_reply(frames, "keepalive"))
     }
 
     async fn command(&self, conversation: &Arc<Conversation>, body: Body) -> Outcome {

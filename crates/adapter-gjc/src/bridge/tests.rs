@@ -43,7 +43,7 @@ impl Stage {
             endpoints: EnabledEndpoints::from_names(endpoints).unwrap(),
         };
         let house = Arc::new(House {
-            hosts: Hosts::new(setup.address.ip(), []),
+            hosts: AllowedHosts::new(setup.address.ip(), []),
             setup,
             is_tls: false,
             address: "http://127.0.0.1:4077".to_owned(),

@@ -24,7 +24,7 @@ use axum::{
     routing::post,
 };
 use countersign_http::{
-    listen::{Guest, peer},
+    listen::{ConnectionInfo, peer},
     web,
 };
 use countersign_protocol::{
@@ -149,7 +149,7 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<R
         return Err(unsigned());
     }
     // An agent's command may find out with what others sign.
-    let is_agents = match head.extensions.get::<Guest>() {
+    let is_agents = match head.extensions.get::<ConnectionInfo>() {
         Some(guest) => !guest.peer.may_decide().await,
         None => true,
     };

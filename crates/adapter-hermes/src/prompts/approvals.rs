@@ -9,8 +9,8 @@ use countersign_core::{
     id::SessionId,
 };
 use countersign_http::{
-    reply::{self, Problem},
-    web::{Body, Caller, ONCE_ONLY, Via, access},
+    reply::{self, HttpProblem},
+    web::{AuthMethod, BodyFields, HttpCaller, ONCE_ONLY, access},
 };
 use countersign_runtime::OwnerError;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ enum Choice {
 
 impl Choice {
     /// The choice of a body: none is a denial.
-    fn of(body: &Body) -> Result<Self, String> {
+    fn of(body: &BodyFields) -> Result<Self, String> {
         match body.0.get("choice") {
             None | Some(Value::Null) => Ok(Self::Deny),
             Some(Value::String(word)) => match word.as_str() {
@@ -101,18 +101,18 @@ impl Queued for ApprovalAnswer {
 }
 
 impl Form for ApprovalAnswer {
-    fn read(body: &Body, caller: &Caller) -> Result<Self, FormError> {
+    fn read(body: &BodyFields, caller: &HttpCaller) -> Result<Self, FormError> {
         let session = fields::session(body)?;
         let named = fields::text(body, "approval_id")?.map(str::to_owned);
         let lets_through = fields::switch(body, "yolo")?.unwrap_or_default();
         let choice = Choice::of(body).map_err(|word| Rejection::bad(format!("Invalid choice: {word}")))?;
         if matches!(choice, Choice::Allow(ApprovalScope::Session | ApprovalScope::Always))
-            && !caller.may(access::Scope::Admin)
+            && !caller.has_scope(access::TokenScope::Admin)
         {
             let told = json!({ "ok": false, "choice": choice.word(), "error": ONCE_ONLY });
             return Err(FormError::Told(StatusCode::FORBIDDEN, told));
         }
-        if lets_through && matches!(caller.via, Via::Token { .. }) {
+        if lets_through && matches!(caller.via, AuthMethod::Token { .. }) {
             // It would go on allowing after the token was taken away.
             let rejection =
                 Rejection::new(StatusCode::FORBIDDEN, "Letting a session through is for people: a token is not enough");
@@ -121,7 +121,12 @@ impl Form for ApprovalAnswer {
         Ok(Self { session, named, lets_through, choice })
     }
 
-    async fn act(self, prompts: &Arc<Prompts>, caller: &Caller, body: &Body) -> Result<Response, Problem> {
+    async fn act(
+        self,
+        prompts: &Arc<Prompts>,
+        caller: &HttpCaller,
+        body: &BodyFields,
+    ) -> Result<Response, HttpProblem> {
         let Self { session, named, lets_through, choice } = self;
         let mut told = match named {
             Some(named) => decide(prompts, &session, Some(&named), choice, caller).await?,
@@ -155,8 +160,8 @@ async fn decide_once(
     prompts: &Arc<Prompts>,
     session: &SessionId,
     choice: Choice,
-    caller: &Caller,
-    body: &Body,
+    caller: &HttpCaller,
+    body: &BodyFields,
 ) -> Result<Told, Closed> {
     let (of, to, by) = (Arc::clone(prompts), session.clone(), caller.clone());
     let answer = async move { decide(&of, &to, None, choice, &by).await };
@@ -171,7 +176,7 @@ async fn decide(
     session: &SessionId,
     named: Option<&str>,
     choice: Choice,
-    caller: &Caller,
+    caller: &HttpCaller,
 ) -> Result<Told, Closed> {
     loop {
         let gate = match prompts.find(session, named, Line::Approvals).await? {

@@ -123,7 +123,7 @@ impl Board {
             return;
         }
         self.told += 1;
-        let notice = Notice { number: self.told, frame: sse::frame(None, event, data) };
+        let notice = Notice { number: self.told, frame: sse::encode_frame(None, event, data) };
         let place = match event {
             "turn_started" | "server_turn_started" | "turn_completed" | "turn_failed" => self.newest.first_mut(),
             "session-updated" => self.newest.last_mut(),
@@ -181,8 +181,10 @@ impl Board {
     /// Every approval that waits, as the session's stream tells of it, oldest first.
     pub(crate) fn required(&self) -> Bytes {
         let count = self.required.len();
-        let frames =
-            self.required.iter().map(|(_, told)| sse::frame(None, "approval_required", &with_count(told, count)));
+        let frames = self
+            .required
+            .iter()
+            .map(|(_, told)| sse::encode_frame(None, "approval_required", &with_count(told, count)));
         frames.flatten().collect()
     }
 }

@@ -11,8 +11,8 @@ use countersign_core::{
     id::SessionId,
 };
 use countersign_http::{
-    reply::{self, Problem},
-    web::{Body, Caller},
+    reply::{self, HttpProblem},
+    web::{BodyFields, HttpCaller},
 };
 use countersign_runtime::OwnerError;
 use countersign_view::{GateRequest, Lines, escape};
@@ -44,7 +44,7 @@ impl Queued for QuestionAnswer {
 }
 
 impl Form for QuestionAnswer {
-    fn read(body: &Body, _: &Caller) -> Result<Self, FormError> {
+    fn read(body: &BodyFields, _: &HttpCaller) -> Result<Self, FormError> {
         let session = fields::session(body)?;
         let named = fields::text(body, "clarify_id")?.map(str::to_owned);
         let said = said(body).ok_or_else(|| Rejection::bad("response is required"))?;
@@ -52,7 +52,12 @@ impl Form for QuestionAnswer {
         Ok(Self { session, named, said })
     }
 
-    async fn act(self, prompts: &Arc<Prompts>, caller: &Caller, body: &Body) -> Result<Response, Problem> {
+    async fn act(
+        self,
+        prompts: &Arc<Prompts>,
+        caller: &HttpCaller,
+        body: &BodyFields,
+    ) -> Result<Response, HttpProblem> {
         let Self { session, named, said } = self;
         let told = match named {
             Some(named) => answer(prompts, &session, Some(&named), &said, caller).await,
@@ -79,7 +84,7 @@ pub(super) struct Unsaid {
 }
 
 /// What a body says, under any of its names; `None` if that is nothing.
-fn said(body: &Body) -> Option<String> {
+fn said(body: &BodyFields) -> Option<String> {
     let value = ["response", "answer", "choice"].iter().find_map(|name| match body.0.get(*name) {
         None | Some(Value::Null) => None,
         Some(value) => Some(value),
@@ -100,7 +105,7 @@ async fn answer(
     session: &SessionId,
     named: Option<&str>,
     said: &str,
-    caller: &Caller,
+    caller: &HttpCaller,
 ) -> Result<Result<(), Unsaid>, Closed> {
     let stale = || Unsaid { status: StatusCode::CONFLICT, told: json!({ "ok": false, "stale": true, "error": STALE }) };
     let refused = |status, why: &str| Unsaid { status, told: json!({ "ok": false, "error": why }) };

@@ -9,8 +9,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use countersign_http::{
-    reply::{self, Problem},
-    web::{BadBody, Body, Caller},
+    reply::{self, HttpProblem},
+    web::{BadBody, BodyFields, HttpCaller},
 };
 use serde_json::Value;
 
@@ -22,15 +22,15 @@ pub(super) trait Form: Sized + Send {
     ///
     /// # Errors
     /// The reply to a body that is wrong, or to what this caller may not.
-    fn read(body: &Body, caller: &Caller) -> Result<Self, FormError>;
+    fn read(body: &BodyFields, caller: &HttpCaller) -> Result<Self, FormError>;
 
     /// Does it, and gives the reply.
     fn act(
         self,
         prompts: &Arc<Prompts>,
-        caller: &Caller,
-        body: &Body,
-    ) -> impl Future<Output = Result<Response, Problem>> + Send;
+        caller: &HttpCaller,
+        body: &BodyFields,
+    ) -> impl Future<Output = Result<Response, HttpProblem>> + Send;
 }
 
 /// Why nothing was done.
@@ -59,14 +59,14 @@ impl IntoResponse for FormError {
 /// Reads what is sent and does it.
 pub(super) async fn post<F: Form>(
     State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     uri: Uri,
-    body: Result<Body, BadBody>,
+    body: Result<BodyFields, BadBody>,
 ) -> Result<Response, BadBody> {
     let body = body?;
     let form = match F::read(&body, &caller) {
         Ok(form) => form,
         Err(error) => return Ok(error.into_response()),
     };
-    Ok(form.act(&prompts, &caller, &body).await.unwrap_or_else(|problem| problem.reply(uri.path())))
+    Ok(form.act(&prompts, &caller, &body).await.unwrap_or_else(|problem| problem.response_for(uri.path())))
 }

@@ -10,7 +10,7 @@ use countersign_core::{
     digest::Digest,
     id::{PrincipalId, SessionId},
 };
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::{BodyFields, HttpCaller};
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
@@ -46,7 +46,7 @@ pub(super) struct Post {
 }
 
 impl Post {
-    pub(super) fn new(caller: &Caller, session: &SessionId, body: &Body) -> Self {
+    pub(super) fn new(caller: &HttpCaller, session: &SessionId, body: &BodyFields) -> Self {
         let body = Value::Object(body.0.clone()).to_string();
         Self { by: caller.principal.clone(), session: session.clone(), body: Digest::hash_bytes(body.as_bytes()) }
     }
@@ -91,7 +91,7 @@ impl<T: Clone + Send + Sync + 'static> Nameless<T> {
 
     /// Whoever is `caller` is about to be shown what waits in `session`: what they were answered before is behind them, and
     /// the same again is for what they see. To be called before that is looked up.
-    pub(super) fn shown(&self, caller: &Caller, session: &SessionId) {
+    pub(super) fn shown(&self, caller: &HttpCaller, session: &SessionId) {
         let is_seen = |kept: &Kept<T>| {
             kept.of.by == caller.principal && kept.of.session == *session && kept.answer.peek().is_some()
         };
@@ -114,10 +114,10 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::{Nameless, Post, TWICE};
-    use countersign_http::web::{Caller, Via};
+    use countersign_http::web::{AuthMethod, HttpCaller};
 
-    fn caller(name: &str) -> Caller {
-        Caller { principal: PrincipalId::new(name), name: name.to_owned(), via: Via::Open }
+    fn caller(name: &str) -> HttpCaller {
+        HttpCaller { principal: PrincipalId::new(name), name: name.to_owned(), via: AuthMethod::Open }
     }
 
     fn post(by: &str, session: &str, body: &str) -> Post {

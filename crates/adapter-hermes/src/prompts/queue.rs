@@ -94,7 +94,7 @@ impl Queues {
 
     /// The frame that says so, once for everybody.
     pub(crate) fn frame(&self, line: Line) -> Bytes {
-        sse::frame(None, line.event(), &self.state(line))
+        sse::encode_frame(None, line.event(), &self.state(line))
     }
 
     /// The names of all that waits, with which of the two it waits in.

@@ -11,8 +11,8 @@ use axum::{
 use bytes::Bytes;
 use countersign_core::{engine::Engine, id::SessionId};
 use countersign_http::{
-    reply::{self, Problem},
-    web::{Caller, sse},
+    reply::{self, HttpProblem},
+    web::{HttpCaller, sse},
 };
 use countersign_runtime::InboxLane;
 use futures_util::stream;
@@ -33,7 +33,7 @@ const ALIVE: &str = "keepalive";
 /// The reply to a poll of one queue. Nobody's queue is empty.
 pub(super) async fn pending<Q: Queued>(
     State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     uri: Uri,
 ) -> Response {
     let Some(session) = super::session_in(&uri) else {
@@ -42,21 +42,21 @@ pub(super) async fn pending<Q: Queued>(
     prompts.shown(Q::LINE, &caller, &session);
     match prompts.queues(&session).await {
         Ok(queues) => reply::ok(&queues.state(Q::LINE)),
-        Err(closed) => Problem::from(closed).reply(uri.path()),
+        Err(closed) => HttpProblem::from(closed).response_for(uri.path()),
     }
 }
 
 /// The stream of one queue: how it stands, then every newer state. Whoever reads slowly gets the newest.
 pub(super) async fn of_line<Q: Queued>(
     State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<HttpCaller>,
     uri: Uri,
 ) -> Response {
     let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
     prompts.shown(Q::LINE, &caller, &session);
     let ((first, states), seat) = match prompts.watch(&session, Q::LINE).await {
         Ok(watched) => watched,
-        Err(closed) => return Problem::from(closed).reply(uri.path()),
+        Err(closed) => return HttpProblem::from(closed).response_for(uri.path()),
     };
     let frames = stream::unfold((Some(initial(&first)), states, seat), async |(first, mut states, seat)| {
         let frame = match first {
@@ -68,7 +68,7 @@ pub(super) async fn of_line<Q: Queued>(
         };
         Some((frame, (None, states, seat)))
     });
-    sse::reply(frames, ALIVE)
+    sse::stream_reply(frames, ALIVE)
 }
 
 /// A frame of a state as the first of its stream.
@@ -106,12 +106,12 @@ pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) ->
         Some(Ok(count)) => Some(count),
         Some(Err(_)) => {
             let why = "known_count must be a whole number from 0 on";
-            return Problem::new(StatusCode::BAD_REQUEST, why).reply(uri.path());
+            return HttpProblem::new(StatusCode::BAD_REQUEST, why).response_for(uri.path());
         }
     };
     let listening = match listen(&prompts, &session, known).await {
         Ok(listening) => listening,
-        Err(closed) => return Problem::from(closed).reply(uri.path()),
+        Err(closed) => return HttpProblem::from(closed).response_for(uri.path()),
     };
     let frames = stream::unfold(listening, async |mut listening: Listening| {
         if let Some(first) = listening.first.take() {
@@ -134,7 +134,7 @@ pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) ->
             }
         }
     });
-    sse::reply(frames, ALIVE)
+    sse::stream_reply(frames, ALIVE)
 }
 
 /// Begins to follow a session: what it is told first is how things stand.
@@ -150,7 +150,7 @@ async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize
     };
     let (here, _) = prompts.handle.source(InboxLane::Request).read_state(look).await.ok_or(Closed)?;
     let (count, run) = here;
-    let mut first = Vec::from(sse::frame(None, "initial", &json!({ "session_id": session })));
+    let mut first = Vec::from(sse::encode_frame(None, "initial", &json!({ "session_id": session })));
     if let Some(run) = run {
         let started = json!({
             "session_id": session,
@@ -160,10 +160,10 @@ async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize
             "recovered": true,
             "route": card::route(session.as_str()),
         });
-        first.extend(sse::frame(None, "server_turn_started", &started));
+        first.extend(sse::encode_frame(None, "server_turn_started", &started));
     } else if known.is_some_and(|known| known < count) {
         let updated = json!({ "session_id": session, "message_count": count });
-        first.extend(sse::frame(None, "session-updated", &updated));
+        first.extend(sse::encode_frame(None, "session-updated", &updated));
     }
     first.extend(seat.required());
     Ok(Listening { first: Some(first.into()), notices, last, seat })
@@ -180,7 +180,7 @@ impl Seat {
 /// The stream of the list of sessions: that something changed in it, and why.
 pub(super) async fn of_list(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
     let changes = prompts.boards.lock().changes.as_ref().map(Sender::subscribe);
-    let Some(changes) = changes else { return Problem::from(Closed).reply(uri.path()) };
+    let Some(changes) = changes else { return HttpProblem::from(Closed).response_for(uri.path()) };
     let frames = stream::unfold((changes, prompts), async |(mut changes, prompts)| {
         let change = match changes.recv().await {
             Ok(change) => change,
@@ -192,7 +192,7 @@ pub(super) async fn of_list(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Re
         };
         Some((change, (changes, prompts)))
     });
-    sse::reply(frames, ALIVE)
+    sse::stream_reply(frames, ALIVE)
 }
 
 /// The question of whether sessions of another program are followed here: they are not.

@@ -17,8 +17,8 @@ use countersign_core::{
     id::{GateId, PrincipalId, SessionId},
 };
 use countersign_http::{
-    reply::{self, Problem},
-    web::{Body, Caller},
+    reply::{self, HttpProblem},
+    web::{BodyFields, HttpCaller},
 };
 use countersign_runtime::{InboxLane, OwnerError};
 use serde_json::json;
@@ -55,20 +55,20 @@ pub(super) struct CoverChange {
 }
 
 impl Form for CoverChange {
-    fn read(body: &Body, _: &Caller) -> Result<Self, FormError> {
+    fn read(body: &BodyFields, _: &HttpCaller) -> Result<Self, FormError> {
         fields::not_null(body, "enabled")?;
         Ok(Self { session: fields::session(body)?, is_on: fields::switch(body, "enabled")?.unwrap_or(true) })
     }
 
-    async fn act(self, prompts: &Arc<Prompts>, caller: &Caller, _: &Body) -> Result<Response, Problem> {
+    async fn act(self, prompts: &Arc<Prompts>, caller: &HttpCaller, _: &BodyFields) -> Result<Response, HttpProblem> {
         let Self { session, is_on } = self;
         if is_on && !prompts.knows(&session).await {
-            return Err(Problem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()));
+            return Err(HttpProblem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()));
         }
         if !is_on {
             prompts.covered.lock().remove(&session);
         } else if let Err(refused) = prompts.cover(&session, &caller.principal).await {
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()));
+            return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()));
         }
         Ok(reply::ok(&json!({ "ok": true, "yolo_enabled": is_on })))
     }

@@ -18,7 +18,7 @@ use countersign_protocol::omp::{
 };
 use countersign_runtime::{
     OwnerError,
-    models::Modality,
+    models::InputModality,
     tools::{TodoList, disk, read, roots::PathBoundary, todo},
 };
 use serde_json::{Value, json};
@@ -240,7 +240,8 @@ async fn mentions(text: &str, door: &mut Door) -> Vec<(SessionEntryKind, Message
         return Vec::new();
     }
     let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
-    let sees = !common.block_images && current(door).await.is_some_and(|entry| entry.input.contains(&Modality::Image));
+    let sees =
+        !common.block_images && current(door).await.is_some_and(|entry| entry.input.contains(&InputModality::Image));
     let read = move || {
         let boundary = common.roots.boundary();
         let mut left = Left { text: MENTIONED_IN_ALL, images: if sees { MENTIONED_IMAGES } else { 0 } };

@@ -12,7 +12,7 @@ use countersign_protocol::{
         state::{AvailableModels, CycledModel, CycledThinkingLevel, ThinkingLevels},
     },
 };
-use countersign_runtime::models::{Entry, Level};
+use countersign_runtime::models::{ModelEntry, ThinkingLevel};
 use tracing::warn;
 
 use super::acknowledge;
@@ -52,13 +52,13 @@ async fn set(
 }
 
 /// Chooses a model for this session and those to come; `answer` is written once that is recorded.
-async fn choose(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &Entry, answer: RawJson) {
+async fn choose(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &ModelEntry, answer: RawJson) {
     keep(door, Change::Model(&format!("{}/{}", entry.provider, entry.id)));
     adopt(door, id, name, entry, answer).await;
 }
 
 /// Has the session go on with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
-pub async fn adopt(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &Entry, answer: RawJson) {
+pub async fn adopt(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &ModelEntry, answer: RawJson) {
     let reference = models::model_ref(entry);
     let note = (SessionEntryKind::ModelChange, entries::model_change(&entry.provider, &entry.id));
     set(door, SessionSetting::Model(reference), Some(note), |_, _| {}).await;
@@ -83,7 +83,7 @@ pub(super) async fn set_model(door: &mut Door, id: Option<OmpRequestId>, provide
 ///
 /// # Errors
 /// Says that there is none, or that its provider has no key.
-pub fn usable(door: &Door, provider: &str, model_id: &str) -> Result<Entry, String> {
+pub fn usable(door: &Door, provider: &str, model_id: &str) -> Result<ModelEntry, String> {
     let entry = door.shelf.common.entry(provider, model_id);
     let entry = entry.ok_or_else(|| format!("Model not found: {provider}/{model_id}"))?;
     if door.shelf.common.roster.lock().credential(provider).is_none() && !is_demo(&entry) {
@@ -92,12 +92,12 @@ pub fn usable(door: &Door, provider: &str, model_id: &str) -> Result<Entry, Stri
     Ok(entry)
 }
 
-fn is_demo(entry: &Entry) -> bool {
-    entry.api == countersign_runtime::models::Api::Demo
+fn is_demo(entry: &ModelEntry) -> bool {
+    entry.api == countersign_runtime::models::ModelApi::Demo
 }
 
 /// The model that is chosen now.
-pub(super) async fn current(door: &mut Door) -> Option<Entry> {
+pub(super) async fn current(door: &mut Door) -> Option<ModelEntry> {
     let seat = door.seat()?;
     let session = seat.id.clone();
     let read = seat.requests.read_state(move |engine| engine.state().session(&session)?.settings().model.clone());
@@ -109,7 +109,7 @@ pub(super) async fn current(door: &mut Door) -> Option<Entry> {
 pub(super) async fn available_levels(door: &mut Door, id: Option<OmpRequestId>) {
     let levels = match current(door).await.filter(|entry| entry.reasoning) {
         Some(entry) => models::levels(&entry),
-        None => vec![Level::Off],
+        None => vec![ThinkingLevel::Off],
     };
     let levels = levels.into_iter().map(|level| level.as_str().to_owned()).collect();
     door.write(&OmpResponse::success(id, "get_available_thinking_levels", &ThinkingLevels { levels }));
@@ -117,7 +117,7 @@ pub(super) async fn available_levels(door: &mut Door, id: Option<OmpRequestId>) 
 
 pub(super) async fn cycle_model(door: &mut Door, id: Option<OmpRequestId>) {
     let is_scoped = !door.scoped.is_empty();
-    let (candidates, levels): (Vec<Entry>, Vec<Option<Level>>) = if is_scoped {
+    let (candidates, levels): (Vec<ModelEntry>, Vec<Option<ThinkingLevel>>) = if is_scoped {
         door.scoped.iter().map(|choice| (choice.entry.clone(), choice.level)).unzip()
     } else {
         door.shelf.common.roster.lock().available().into_iter().map(|entry| (entry.clone(), None)).unzip()

@@ -9,7 +9,7 @@ use countersign_agent_dir::{
 };
 use countersign_config::slips;
 use countersign_core::policy::ApprovalMode;
-use countersign_runtime::models::entry::Level;
+use countersign_runtime::models::entry::ThinkingLevel;
 
 /// Flags that restrict, and how many slips away from one a flag still counts as meant for it.
 const RESTRICTING: [(&str, usize); 14] = [
@@ -177,10 +177,10 @@ pub(super) fn patterns(flag: &str, value: &str) -> Result<Vec<String>, String> {
 
 /// Reads the value of `--thinking`.
 pub(super) fn level(value: String) -> Result<String, String> {
-    if let Some(level) = Level::parse(&value) {
+    if let Some(level) = ThinkingLevel::parse(&value) {
         return Ok(level.as_str().to_owned());
     }
-    let accepted = Level::ALL.map(Level::as_str).join(", ");
+    let accepted = ThinkingLevel::ALL.map(ThinkingLevel::as_str).join(", ");
     Err(format!("--thinking {value:?}: expected one of {accepted}"))
 }
 

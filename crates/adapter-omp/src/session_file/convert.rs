@@ -14,7 +14,7 @@ use countersign_protocol::{
         session_file::{SessionEntryBody, SessionFileEntry},
     },
 };
-use countersign_runtime::models::Level;
+use countersign_runtime::models::ThinkingLevel;
 use countersign_view::time::millis;
 use serde_json::{Map, Value};
 
@@ -150,9 +150,10 @@ pub(super) fn is_not_understood(entry: &SessionFileEntry) -> bool {
             },
             _ => false,
         },
-        SessionEntryBody::ThinkingLevelChange(change) => {
-            change.thinking_level.as_deref().is_some_and(|level| level != INHERIT && Level::parse(level).is_none())
-        }
+        SessionEntryBody::ThinkingLevelChange(change) => change
+            .thinking_level
+            .as_deref()
+            .is_some_and(|level| level != INHERIT && ThinkingLevel::parse(level).is_none()),
         SessionEntryBody::Unknown(_) if foreign_model(entry).is_some() => false,
         SessionEntryBody::Unknown(line) => {
             let kind = line.decode_as::<Value>().ok().and_then(|line| Some(line.get("type")?.as_str()?.to_owned()));

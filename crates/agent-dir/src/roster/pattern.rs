@@ -2,18 +2,18 @@
 //!
 //! It must not know keys or files: it is given the models to choose from.
 
-use countersign_runtime::models::entry::{Entry, Level};
+use countersign_runtime::models::entry::{ModelEntry, ThinkingLevel};
 
 use super::Choice;
 use crate::wildcard::matches;
 
 /// The model that `wanted` names exactly. A level behind a colon is looked for only where the whole is no id, for ids
 /// have colons too.
-pub(super) fn exact(entries: &[&Entry], provider: Option<&str>, wanted: &str) -> Option<Choice> {
+pub(super) fn exact(entries: &[&ModelEntry], provider: Option<&str>, wanted: &str) -> Option<Choice> {
     let named = |wanted: &str| {
         let of_provider =
-            |entry: &&&Entry| provider.is_none_or(|provider| entry.provider.eq_ignore_ascii_case(provider));
-        let full = |entry: &Entry| {
+            |entry: &&&ModelEntry| provider.is_none_or(|provider| entry.provider.eq_ignore_ascii_case(provider));
+        let full = |entry: &ModelEntry| {
             wanted
                 .split_once('/')
                 .is_some_and(|(provider, id)| entry.provider.eq_ignore_ascii_case(provider) && entry.id == id)
@@ -25,7 +25,7 @@ pub(super) fn exact(entries: &[&Entry], provider: Option<&str>, wanted: &str) ->
 }
 
 /// The model of which `wanted` is a part.
-pub(super) fn fuzzy(entries: &[&Entry], provider: Option<&str>, wanted: &str) -> Option<Choice> {
+pub(super) fn fuzzy(entries: &[&ModelEntry], provider: Option<&str>, wanted: &str) -> Option<Choice> {
     with_level(wanted, |wanted| match wanted.split_once('/') {
         Some((before, id)) if provider.is_none() && entries.iter().any(|entry| entry.provider == before) => {
             best(entries, Some(before), id)
@@ -36,13 +36,13 @@ pub(super) fn fuzzy(entries: &[&Entry], provider: Option<&str>, wanted: &str) ->
 }
 
 /// All models that a pattern means; one with wildcards may mean many.
-pub(super) fn all(entries: &[&Entry], wanted: &str) -> Vec<Choice> {
+pub(super) fn all(entries: &[&ModelEntry], wanted: &str) -> Vec<Choice> {
     if !wanted.contains(['*', '?', '[']) {
         return exact(entries, None, wanted).or_else(|| fuzzy(entries, None, wanted)).into_iter().collect();
     }
-    let fit = |wanted: &str| -> Vec<&Entry> {
+    let fit = |wanted: &str| -> Vec<&ModelEntry> {
         let wanted = wanted.to_lowercase();
-        let full = |entry: &Entry| format!("{}/{}", entry.provider, entry.id).to_lowercase();
+        let full = |entry: &ModelEntry| format!("{}/{}", entry.provider, entry.id).to_lowercase();
         entries
             .iter()
             .copied()
@@ -59,7 +59,7 @@ pub(super) fn all(entries: &[&Entry], wanted: &str) -> Vec<Choice> {
 
 /// The best of the models whose id or name has `part` in it: that id itself, an id without a date before one with, the
 /// greatest id.
-pub(super) fn best<'a>(entries: &[&'a Entry], provider: Option<&str>, part: &str) -> Option<&'a Entry> {
+pub(super) fn best<'a>(entries: &[&'a ModelEntry], provider: Option<&str>, part: &str) -> Option<&'a ModelEntry> {
     let part = part.to_lowercase();
     entries
         .iter()
@@ -73,7 +73,7 @@ fn is_dated(id: &str) -> bool {
     id.rsplit('-').next().is_some_and(|end| end.len() == 8 && end.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-fn with_level<T>(wanted: &str, find: impl Fn(&str) -> Option<T>) -> Option<(T, Option<Level>)> {
+fn with_level<T>(wanted: &str, find: impl Fn(&str) -> Option<T>) -> Option<(T, Option<ThinkingLevel>)> {
     if let Some(found) = find(wanted) {
         return Some((found, None));
     }
@@ -81,20 +81,20 @@ fn with_level<T>(wanted: &str, find: impl Fn(&str) -> Option<T>) -> Option<(T, O
     find(name).map(|found| (found, Some(level)))
 }
 
-fn split_level(wanted: &str) -> Option<(&str, Level)> {
+fn split_level(wanted: &str) -> Option<(&str, ThinkingLevel)> {
     let (name, level) = wanted.rsplit_once(':')?;
-    Some((name, Level::parse(level)?))
+    Some((name, ThinkingLevel::parse(level)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Level, split_level};
+    use super::{ThinkingLevel, split_level};
 
     #[test]
     fn a_level_may_stand_behind_the_name_of_a_model() {
         for (wanted, want) in [
-            ("p/m:high", Some(("p/m", Level::High))),
-            ("p/m:max", Some(("p/m", Level::Xhigh))),
+            ("p/m:high", Some(("p/m", ThinkingLevel::High))),
+            ("p/m:max", Some(("p/m", ThinkingLevel::Xhigh))),
             ("p/m:free", None),
             ("p/m", None),
         ] {

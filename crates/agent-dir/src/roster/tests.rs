@@ -1,12 +1,12 @@
 use std::{path::Path, sync::LazyLock};
 
 use countersign_config::yaml::{Node, Place};
-use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price};
+use countersign_runtime::models::entry::{InputModality, ModelApi, ModelEntry, ThinkingLevel, TokenPrice};
 
 use super::{Choice, ChooseError, Roster, Wish};
 use crate::{Environment, Keys, ModelsFile, Restrictions, models_file::ModelsFile as File};
 
-static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+static BUILTIN: LazyLock<Vec<ModelEntry>> = LazyLock::new(|| {
     [
         ("anthropic", "claude-sonnet-4-5-20250929"),
         ("anthropic", "claude-sonnet-4-5"),
@@ -15,15 +15,15 @@ static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         ("openrouter", "anthropic/claude-sonnet-4.5"),
         ("openrouter", "qwen/qwen3:free"),
     ]
-    .map(|(provider, id)| Entry {
+    .map(|(provider, id)| ModelEntry {
         id: id.to_owned(),
         name: id.to_owned(),
-        api: Api::OpenaiCompletions,
+        api: ModelApi::OpenaiCompletions,
         provider: provider.to_owned(),
         base_url: "http://builtin".to_owned(),
         reasoning: false,
-        input: vec![Modality::Text],
-        cost: Price::default(),
+        input: vec![InputModality::Text],
+        cost: TokenPrice::default(),
         context_window: 1000,
         max_tokens: 100,
         thinking: None,
@@ -33,11 +33,11 @@ static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     .into()
 });
 
-fn builtin() -> &'static [Entry] {
+fn builtin() -> &'static [ModelEntry] {
     &BUILTIN
 }
 
-fn never() -> &'static [Entry] {
+fn never() -> &'static [ModelEntry] {
     panic!("the built-in catalogue is not needed")
 }
 
@@ -77,7 +77,7 @@ fn an_own_model_takes_the_place_of_a_builtin_one() {
     let roster = Roster::new(file(text), Keys::default(), builtin);
     let available: Vec<_> = roster.available().iter().map(|entry| entry.base_url.clone()).collect();
     assert_eq!(available, ["http://own"]);
-    assert_eq!(roster.find(None, "gpt-5").unwrap().entry.api, Api::OpenaiResponses);
+    assert_eq!(roster.find(None, "gpt-5").unwrap().entry.api, ModelApi::OpenaiResponses);
 }
 
 #[test]
@@ -165,12 +165,12 @@ fn the_first_model_is_the_strongest_wish() {
         roster.initial(Wish { model: Some("no such"), ..Wish::default() }),
         Err(ChooseError::Unknown("no such".to_owned()))
     );
-    assert_eq!(Level::parse("low"), scoped[0].level);
+    assert_eq!(ThinkingLevel::parse("low"), scoped[0].level);
 }
 
 #[test]
 fn each_built_in_provider_has_a_usual_model() {
-    let all: Vec<&Entry> = countersign_runtime::models::catalogue::builtin().iter().collect();
+    let all: Vec<&ModelEntry> = countersign_runtime::models::catalogue::builtin_models().iter().collect();
     let usual: std::collections::BTreeMap<&str, &str> = all
         .iter()
         .filter_map(|entry| super::preferred(&all, &entry.provider))

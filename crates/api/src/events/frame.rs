@@ -51,7 +51,7 @@ pub(super) async fn fact(log: &AnyLog, stored: &StoredRecord, view: View) -> Res
         facts: serde_json::from_str(&stored.facts).ok(),
         content,
     };
-    Ok(sse::frame(Some(&Cursor::behind(stored).to_string()), &stored.kind, &told))
+    Ok(sse::encode_frame(Some(&Cursor::behind(stored).to_string()), &stored.kind, &told))
 }
 
 /// What is said while it is said. It has no id: nobody can ask for it again.
@@ -82,5 +82,5 @@ pub(super) fn live(live: &LiveUpdate) -> Bytes {
             LiveEvent::CallProgress { call: call.to_string(), output: texts.collect() }
         }
     };
-    sse::frame(None, "live", &LiveData { event, session: live.session.as_str() })
+    sse::encode_frame(None, "live", &LiveData { event, session: live.session.as_str() })
 }

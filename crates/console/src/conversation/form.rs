@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use countersign_core::id::SessionId;
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::{BodyFields, HttpCaller};
 
 use crate::{Console, Look};
 
@@ -16,7 +16,7 @@ use crate::{Console, Look};
 pub(crate) struct ConversationForm {
     pub(crate) look: Look,
     pub(crate) id: SessionId,
-    pub(crate) body: Body,
+    pub(crate) body: BodyFields,
 }
 
 impl FromRequest<Arc<Console>> for ConversationForm {
@@ -24,9 +24,9 @@ impl FromRequest<Arc<Console>> for ConversationForm {
 
     async fn from_request(mut request: Request, console: &Arc<Console>) -> Result<Self, Response> {
         let Extension(caller) =
-            request.extract_parts::<Extension<Caller>>().await.map_err(|error| error.into_response())?;
+            request.extract_parts::<Extension<HttpCaller>>().await.map_err(|error| error.into_response())?;
         let Path(id) = request.extract_parts::<Path<String>>().await.map_err(|error| error.into_response())?;
-        let body = Body::from_request(request, console).await.map_err(|error| error.into_response())?;
+        let body = BodyFields::from_request(request, console).await.map_err(|error| error.into_response())?;
         let look = console.look(caller).await.map_err(|error| error.into_response())?;
         Ok(Self { look, id: SessionId::new(id), body })
     }

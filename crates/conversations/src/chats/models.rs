@@ -6,15 +6,15 @@ use countersign_config::{Config, Provider};
 use countersign_core::session::ModelRef;
 use countersign_runtime::{
     ResolvedModel, model_ref,
-    models::{Api, Entry, Model, Providers, catalogue, demo},
+    models::{LanguageModel, ModelApi, ModelEntry, ProviderClient, catalogue, demo},
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
 struct Listed {
     /// Without the headers of its provider, which may be secret.
-    entry: Arc<Entry>,
+    entry: Arc<ModelEntry>,
     /// What is sent with each request.
-    asked: Arc<Entry>,
+    asked: Arc<ModelEntry>,
     key: Option<SecretString>,
 }
 
@@ -22,7 +22,7 @@ struct Listed {
 pub struct Models {
     listed: Vec<Listed>,
     usual: Option<ModelRef>,
-    providers: Arc<dyn Model>,
+    providers: Arc<dyn LanguageModel>,
 }
 
 impl Models {
@@ -30,15 +30,15 @@ impl Models {
     pub fn of(config: &Config) -> Self {
         let mut listed = Vec::new();
         for (name, provider) in &config.providers {
-            let builtin = catalogue::builtin().iter().filter(|entry| entry.provider == *name);
+            let builtin = catalogue::builtin_models().iter().filter(|entry| entry.provider == *name);
             let builtin = builtin.filter(|entry| provider.models.iter().all(|own| own.id != entry.id));
             for entry in provider.models.iter().chain(builtin) {
                 listed.push(Listed::new(entry, provider));
             }
         }
-        let scripted = Arc::new(demo::entry());
+        let scripted = Arc::new(demo::model_entry());
         listed.push(Listed { entry: Arc::clone(&scripted), asked: scripted, key: None });
-        let mut models = Self { listed, usual: None, providers: Arc::new(Providers::default()) };
+        let mut models = Self { listed, usual: None, providers: Arc::new(ProviderClient::default()) };
         models.usual = config.model.as_ref().and_then(|model| models.find(Some(&model.provider), &model.id));
         models
     }
@@ -58,7 +58,7 @@ impl Models {
             (None, Some((before, rest))) if self.has_provider(before) => (Some(before), rest),
             _ => (provider, id),
         };
-        let fits = |entry: &Entry| entry.id == id && provider.is_none_or(|provider| entry.provider == provider);
+        let fits = |entry: &ModelEntry| entry.id == id && provider.is_none_or(|provider| entry.provider == provider);
         self.entries().find(|entry| fits(entry)).map(model_ref)
     }
 
@@ -71,7 +71,7 @@ impl Models {
     /// of other providers for which `has_key` says that there is a key.
     pub fn usable(&self, has_key: impl Fn(&str) -> bool) -> Vec<ModelRef> {
         let listed = self.entries().filter(|entry| entry.provider != demo::PROVIDER);
-        let more = catalogue::builtin().iter();
+        let more = catalogue::builtin_models().iter();
         let more = more.filter(|entry| !self.has_provider(&entry.provider) && has_key(&entry.provider));
         listed.chain(more).map(model_ref).collect()
     }
@@ -99,7 +99,7 @@ impl Models {
     }
 
     /// All of them, by provider.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &ModelEntry> {
         self.listed.iter().map(|listed| &*listed.entry)
     }
 
@@ -111,16 +111,16 @@ impl Models {
         let named = |listed: &&Listed| listed.entry.provider == model.provider && listed.entry.id == model.id;
         let found = self.listed.iter().find(named);
         let found = found.ok_or_else(|| format!("this gateway has no model {}/{}", model.provider, model.id))?;
-        let asked: Arc<dyn Model> = match found.entry.api {
-            Api::Demo => Arc::new(demo::Demo),
+        let asked: Arc<dyn LanguageModel> = match found.entry.api {
+            ModelApi::Demo => Arc::new(demo::DemoModel),
             _ => Arc::clone(&self.providers),
         };
         Ok(ResolvedModel { entry: Arc::clone(&found.asked), key: found.key.clone(), model: asked })
     }
 }
 
-fn builtin(provider: &str, id: &str) -> Option<&'static Entry> {
-    catalogue::builtin().iter().find(|entry| entry.provider == provider && entry.id == id)
+fn builtin(provider: &str, id: &str) -> Option<&'static ModelEntry> {
+    catalogue::builtin_models().iter().find(|entry| entry.provider == provider && entry.id == id)
 }
 
 /// Why a model cannot be asked.
@@ -143,7 +143,7 @@ pub enum Unasked {
 }
 
 impl Listed {
-    fn new(entry: &Entry, provider: &Provider) -> Self {
+    fn new(entry: &ModelEntry, provider: &Provider) -> Self {
         let mut entry = entry.clone();
         if let Some(url) = &provider.base_url {
             entry.base_url.clone_from(url);

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Subcommand, ValueEnum, builder::PossibleValue};
-use countersign_http::tokens::Scope;
+use countersign_http::tokens::TokenScope;
 
 use super::at::Where;
 use crate::tokens::{self, What};
@@ -35,22 +35,28 @@ pub(super) enum Tokens {
 
 /// A scope that is named on the command line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Named(Scope);
+pub(super) struct Named(TokenScope);
 
 impl ValueEnum for Named {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self(Scope::Read), Self(Scope::Answer), Self(Scope::Chat), Self(Scope::Admin), Self(Scope::Metrics)]
+        &[
+            Self(TokenScope::Read),
+            Self(TokenScope::Answer),
+            Self(TokenScope::Chat),
+            Self(TokenScope::Admin),
+            Self(TokenScope::Metrics),
+        ]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self.0 {
-            Scope::Read => "See gates, sessions, events and the record",
-            Scope::Answer => "Answer gates and questions, once each",
-            Scope::Chat => "Open sessions and speak in them",
-            Scope::Admin => "Allow for longer than once; change rules, grants and agents",
-            Scope::Metrics => "Read the figures at /metrics, and nothing else",
+            TokenScope::Read => "See gates, sessions, events and the record",
+            TokenScope::Answer => "Answer gates and questions, once each",
+            TokenScope::Chat => "Open sessions and speak in them",
+            TokenScope::Admin => "Allow for longer than once; change rules, grants and agents",
+            TokenScope::Metrics => "Read the figures at /metrics, and nothing else",
         };
-        Some(PossibleValue::new(self.0.word()).help(help))
+        Some(PossibleValue::new(self.0.as_str()).help(help))
     }
 }
 

@@ -16,7 +16,7 @@ use countersign_core::{
     session::ModelRef,
     tool::ToolSpec,
 };
-use countersign_models::{Event, Failure, Model, Request, demo as script};
+use countersign_models::{LanguageModel, ModelEvent, ModelFailure, ModelRequest, demo as script};
 use countersign_runtime::{ResolvedModel, RunEnvironment};
 use countersign_tools::{
     AllowedRoots, CommandEnvironment, SessionShell, ToolContext, ToolRegistry, exec::ExecLauncher,
@@ -48,7 +48,7 @@ pub(crate) struct House {
     environment: CommandEnvironment,
     roots: AllowedRoots,
     shells: SessionShell,
-    model: Arc<dyn Model>,
+    model: Arc<dyn LanguageModel>,
 }
 
 impl House {
@@ -63,7 +63,7 @@ impl House {
             roots: AllowedRoots::new(project, [])?,
             shells: SessionShell::new(ExecLauncher::new(program)),
             model: match pace {
-                Pace::AtOnce => Arc::new(script::Demo),
+                Pace::AtOnce => Arc::new(script::DemoModel),
                 Pace::Readable(delay) => Arc::new(Paced(delay)),
             },
         })
@@ -110,7 +110,7 @@ impl RunEnvironment for House {
         if model.provider != script::PROVIDER {
             return Err(format!("the demo has no model {}/{}", model.provider, model.id));
         }
-        Ok(ResolvedModel { entry: Arc::new(script::entry()), key: None, model: Arc::clone(&self.model) })
+        Ok(ResolvedModel { entry: Arc::new(script::model_entry()), key: None, model: Arc::clone(&self.model) })
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
@@ -129,16 +129,16 @@ impl RunEnvironment for House {
 /// The scripted model at a pace that people can follow.
 struct Paced(Duration);
 
-impl Model for Paced {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+impl LanguageModel for Paced {
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
         let delay = self.0;
-        let slow = move |event: Result<Event, Failure>| async move {
-            if matches!(event, Ok(Event::Delta { .. })) {
+        let slow = move |event: Result<ModelEvent, ModelFailure>| async move {
+            if matches!(event, Ok(ModelEvent::Delta { .. })) {
                 tokio::time::sleep(delay).await;
             }
             event
         };
-        script::Demo.stream(request).then(slow).boxed()
+        script::DemoModel.stream(request).then(slow).boxed()
     }
 }
 

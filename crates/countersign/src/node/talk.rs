@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_http::listen::pulse::{self, Pulse};
+use countersign_http::listen::keep_alive::{self, KeepAlive};
 use countersign_protocol::{
     RawJson, WireValue,
     gsv::{
@@ -138,7 +138,7 @@ impl Talk<'_> {
     ) -> Result<(), Gone> {
         let mut changed = self.desk.journal.changed();
         let mut keep_alive = interval_at(self.began + KEEP_ALIVE, KEEP_ALIVE);
-        let mut pulse = Pulse::every(PING);
+        let mut pulse = KeepAlive::with_period(PING);
         let mut leave_by = None;
         loop {
             if over.is_cancelled() {
@@ -153,7 +153,7 @@ impl Talk<'_> {
             let again_at = self.again.first().map(|(at, _)| *at);
             tokio::select! {
                 heard = self.line.next() => {
-                    pulse.beats();
+                    pulse.note_activity();
                     match heard? {
                         Heard::Frame(incoming) => self.incoming(incoming).await?,
                         Heard::Sign => {}
@@ -173,7 +173,7 @@ impl Talk<'_> {
                 () = at(again_at) => self.ask_again(),
                 () = at(kept_by) => {
                     // Who was held up itself has not read the answer yet.
-                    if kept_by.is_none_or(|by| by.elapsed() <= pulse::LATE) {
+                    if kept_by.is_none_or(|by| by.elapsed() <= keep_alive::LATE) {
                         return Err(Gone::Broke("the gateway does not answer".to_owned()));
                     }
                     self.kept_by = Some(Instant::now() + KEPT);
@@ -182,7 +182,7 @@ impl Talk<'_> {
                     self.kept_by = Some(Instant::now() + KEPT);
                     self.ask(Method::ToolsList, None::<&()>, Asked::KeepAlive).await?;
                 }
-                is_alive = pulse.asks() => {
+                is_alive = pulse.next_probe() => {
                     if !is_alive {
                         return Err(Gone::Broke("nothing is heard of the gateway".to_owned()));
                     }

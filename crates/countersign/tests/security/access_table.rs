@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use countersign_http::web::access::{Effect, Entry, Scope, TABLE, Who};
+use countersign_http::web::access::{RouteAccess, RouteEffect, RouteEntry, TABLE, TokenScope};
 use countersign_protocol::gsv::method::{self, Method};
 use countersign_testkit::process::{
     AGENT_TOKEN as AGENT, GatewayOptions, KITCHEN_TOKEN,
@@ -20,16 +20,16 @@ fn concrete(path: &str) -> String {
     filled.collect::<Vec<_>>().join("/")
 }
 
-fn may(who: Who, has: &[Scope]) -> bool {
+fn may(who: RouteAccess, has: &[TokenScope]) -> bool {
     match who {
-        Who::Anybody => true,
-        Who::Person => false,
-        Who::Scope(scope) => has.contains(&scope),
+        RouteAccess::Anybody => true,
+        RouteAccess::Person => false,
+        RouteAccess::Scope(scope) => has.contains(&scope),
     }
 }
 
 /// Asks for a row, and says whether whoever asked was let through.
-fn is_let_through(stage: &Stage, row: &Entry, headers: &[(&str, &str)]) -> (bool, Answered) {
+fn is_let_through(stage: &Stage, row: &RouteEntry, headers: &[(&str, &str)]) -> (bool, Answered) {
     let (method, path, ..) = *row;
     let answered = stage.knock(method, &concrete(path), headers);
     // What is asked of the login is refused by the login itself, for there is no password in it.
@@ -40,10 +40,10 @@ fn is_let_through(stage: &Stage, row: &Entry, headers: &[(&str, &str)]) -> (bool
 #[test]
 fn privileged_mutation_without_auth() {
     let stage = Stage::with_front();
-    let all = [Scope::Read, Scope::Answer, Scope::Chat, Scope::Admin];
-    let mut programs: Vec<(String, String, Vec<Scope>)> = Vec::new();
+    let all = [TokenScope::Read, TokenScope::Answer, TokenScope::Chat, TokenScope::Admin];
+    let mut programs: Vec<(String, String, Vec<TokenScope>)> = Vec::new();
     for scope in all {
-        programs.push((format!("only {}", scope.word()), stage.program(scope.word(), scope.word()), vec![scope]));
+        programs.push((format!("only {}", scope.as_str()), stage.program(scope.as_str(), scope.as_str()), vec![scope]));
     }
     programs.push(("all scopes".to_owned(), stage.program("all", "read,answer,chat,admin"), all.to_vec()));
     let old = stage.program("old", "read,answer,chat,admin");
@@ -71,7 +71,7 @@ fn privileged_mutation_without_auth() {
     for row in TABLE {
         let (method, path, who, effect) = *row;
         let (passed, answered) = is_let_through(&stage, row, &[]);
-        assert_eq!(passed, who == Who::Anybody, "{method} {path} of nobody: {answered:?}");
+        assert_eq!(passed, who == RouteAccess::Anybody, "{method} {path} of nobody: {answered:?}");
         for (case, token, has) in &programs {
             let bearer = format!("Bearer {token}");
             let (passed, answered) = is_let_through(&stage, row, &[("authorization", &bearer)]);
@@ -87,7 +87,11 @@ fn privileged_mutation_without_auth() {
             assert_eq!(answered.status, 403, "{method} {path} {headers:?}: {answered:?}");
         }
         let answered = stage.knock(method, &concrete(path), &crossing);
-        assert_eq!(answered.status == 403, effect == Effect::Acts || !may(who, &all), "{method} {path}: {answered:?}");
+        assert_eq!(
+            answered.status == 403,
+            effect == RouteEffect::Acts || !may(who, &all),
+            "{method} {path}: {answered:?}"
+        );
     }
     // Else the table would be of callers who are all the same.
     assert!(let_in > 150 && refused > 500, "{let_in} {refused}");
@@ -98,7 +102,8 @@ fn privileged_mutation_without_auth() {
 fn a_page_without_its_token_acts_nowhere() {
     let stage = Stage::new();
     let (cookie, own) = (stage.cookie(), format!("http://{}", stage.gateway.address));
-    let acting = TABLE.iter().filter(|row| row.3 == Effect::Acts && row.0 != "GET" && row.2 != Who::Anybody);
+    let acting =
+        TABLE.iter().filter(|row| row.3 == RouteEffect::Acts && row.0 != "GET" && row.2 != RouteAccess::Anybody);
     for (method, path, ..) in acting {
         for csrf in ["", "0000"] {
             let headers = [("cookie", cookie.as_str()), ("origin", &own), ("x-csrf-token", csrf)];

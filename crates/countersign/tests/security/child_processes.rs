@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use countersign_http::web::access::{Effect, TABLE};
+use countersign_http::web::access::{RouteEffect, TABLE};
 use countersign_testkit::process::{
     Gateway, GatewayFixture, GatewayOptions, eventually,
     gsv::{self, GsvPeer},
@@ -80,7 +80,7 @@ fn a_child_of_an_agent_acts_at_no_route_whatever_it_shows() {
     let gateway = scene.start();
     let made = scene.people(&["tokens", "add", "all", "--scope", "read,answer,chat,admin", "--json"]).json();
     let token = made["token"].as_str().unwrap();
-    let acting: Vec<_> = TABLE.iter().filter(|row| row.3 == Effect::Acts).collect();
+    let acting: Vec<_> = TABLE.iter().filter(|row| row.3 == RouteEffect::Acts).collect();
     assert!(acting.len() > 30);
     let mut asked = Vec::new();
     for (method, path, ..) in &acting {

@@ -16,7 +16,7 @@ use countersign_core::{
     engine::{Event, RecordedFact},
     id::PrincipalId,
 };
-use countersign_http::listen::{self, peer::Local, seldom::Seldom};
+use countersign_http::listen::{self, log_throttle::LogThrottle, peer::LocalPeer};
 use countersign_runtime::{OwnerHandle, metrics::Gauge};
 use countersign_view::principals;
 use nix::sys::resource::{Resource, getrlimit};
@@ -124,7 +124,7 @@ impl Control {
         // Its owner is whoever we are; what the system says of our own process may be another one's.
         let own = std::fs::metadata(&path)?.uid();
         let serving = tokio::spawn(async move {
-            let mut failing = Seldom::default();
+            let mut failing = LogThrottle::default();
             let places = Arc::new(Semaphore::new(places()));
             let refusals = Arc::new(Semaphore::new(REFUSALS));
             loop {
@@ -132,7 +132,7 @@ impl Control {
                 let stream = match listener.accept().await {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        if let Some(before) = failing.now() {
+                        if let Some(before) = failing.try_log() {
                             tracing::warn!(%error, before, "a connection to the control socket could not be taken");
                         }
                         tokio::time::sleep(RECOVERY).await;
@@ -146,7 +146,7 @@ impl Control {
                 }
                 let caller =
                     Caller { by: principals::of_machine(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
-                let Ok(local) = Local::of(&stream) else { continue };
+                let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
                 let (hall, levels, attached) = (Arc::clone(&hall), Arc::clone(&levels), Arc::clone(&attached));
                 let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {

@@ -13,7 +13,7 @@ use countersign_conversations::chats::Chats;
 use countersign_core::time::Millis;
 use countersign_http::{
     open_connections::OpenConnections,
-    web::{self, Auth},
+    web::{self, WebAuth},
 };
 use countersign_policy_admin::{household::Household, rulebook::Rulebook};
 use countersign_runtime::{Clock, OwnerHandle, services::ServiceClient};
@@ -27,7 +27,7 @@ pub(super) struct RouteParts {
     pub(super) clock: Clock,
     pub(super) config: Arc<Config>,
     pub(super) chats: Arc<Chats>,
-    pub(super) auth: Arc<Auth>,
+    pub(super) auth: Arc<WebAuth>,
     pub(super) started_at: Millis,
     pub(super) household: Household,
     pub(super) rulebook: Arc<Rulebook>,

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use countersign_config::{self as config, Flags, logging::Levels};
 use countersign_gateway::{Collector, Ground, PortAddress, PreparedRealm, Realm, RealmOptions, control::FILE};
-use countersign_http::listen::{Port, Rooms};
+use countersign_http::listen::{BoundPort, ConnectionQuota};
 use countersign_runtime::{
     Clock, InboxLane,
     store::{Log as _, MemoryLog, Partition},
@@ -49,7 +49,7 @@ impl Served {
         write_rules(&folder, action);
         let loaded = config::load(Some(&folder.path().join("config.yaml")), &Flags::default(), &|_| None).unwrap();
         let prepared = PreparedRealm::new(loaded.config, Arc::new(|_: &str| {})).unwrap();
-        let port = Port::bind(SocketAddr::from(([127, 0, 0, 1], 0)), prepared.tls()).unwrap();
+        let port = BoundPort::bind(SocketAddr::from(([127, 0, 0, 1], 0)), prepared.tls()).unwrap();
         let address = PortAddress::of_port(&port).unwrap();
         let ground = Ground {
             program: PathBuf::from("/bin/false"),
@@ -61,7 +61,7 @@ impl Served {
         let options = RealmOptions { ground, address, levels, collector: Collector::default() };
         let realm = Realm::open(prepared, options).await.unwrap();
         let mut serving = JoinSet::new();
-        serving.spawn(port.serve(realm.doors(), Rooms::of_this_process(64), realm.closing()));
+        serving.spawn(port.serve(realm.doors(), ConnectionQuota::of_this_process(64), realm.closing()));
         Self { realm, serving, address: address.bound, folder }
     }
 

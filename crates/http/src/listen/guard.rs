@@ -13,10 +13,10 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::Doors;
+use super::PortHandlers;
 use crate::{
     origin::{self, CROSS_ORIGIN},
-    reply::Problem,
+    reply::HttpProblem,
 };
 
 /// What a page of somebody else's is told, but where a door has words of its own.
@@ -27,7 +27,7 @@ const UNNAMED: &str = "The gateway does not answer to this name.\n";
 
 /// The names that a gateway answers to.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts {
+pub struct AllowedHosts {
     names: BTreeSet<String>,
     /// Those of them that the owner gave.
     given: BTreeSet<String>,
@@ -35,14 +35,14 @@ pub struct Hosts {
     any_address: bool,
 }
 
-impl Hosts {
+impl AllowedHosts {
     /// Loopback names, the address that is bound, and `more`.
     pub fn new(bound: IpAddr, more: impl IntoIterator<Item = String>) -> Self {
         let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let given: BTreeSet<String> = more.into_iter().map(|name| name.to_lowercase()).collect();
         let all = loopback.into_iter().chain([bound.to_string()]).chain(given.iter().cloned());
         Self {
-            names: all.map(|name| plain(&name)).collect(),
+            names: all.map(|name| canonical_name(&name)).collect(),
             given,
             any_address: bound.to_canonical().is_unspecified(),
         }
@@ -50,19 +50,19 @@ impl Hosts {
 
     /// Whether no page sent this, or one of our own: from where it was asked for, with the same port, or from a name that the owner gave.
     pub(super) fn is_own_page(&self, request: &Request) -> bool {
-        text(request, header::ORIGIN).is_none_or(|origin| self.is_own(origin, host(request)))
+        header_text(request, header::ORIGIN).is_none_or(|origin| self.is_own(origin, request_host(request)))
     }
 
     fn is_own(&self, origin: &str, host: Option<&str>) -> bool {
         host.is_some_and(|host| origin::is_at(origin, host))
-            || origin::authority(origin).is_some_and(|given| self.given.contains(&host_of(given).to_lowercase()))
+            || origin::parse_authority(origin).is_some_and(|given| self.given.contains(&host_of(given).to_lowercase()))
     }
 
     /// Looks whether a request may be heard.
     ///
     /// # Errors
     /// Why not, for whoever sent it.
-    pub fn check(&self, request: &Request, is_tls: bool) -> Result<(), &'static str> {
+    pub fn check_request(&self, request: &Request, is_tls: bool) -> Result<(), &'static str> {
         let is_several = |name| request.headers().get_all(name).iter().nth(1).is_some();
         if is_several(header::ORIGIN) {
             return Err(FOREIGN);
@@ -70,29 +70,29 @@ impl Hosts {
         if is_several(header::HOST) {
             return Err(UNNAMED);
         }
-        allows(self, is_tls, host(request), text(request, header::ORIGIN))
+        check_host_and_origin(self, is_tls, request_host(request), header_text(request, header::ORIGIN))
     }
 
     /// Whether `authority`, a host with or without a port, is one of them.
-    fn holds(&self, authority: &str) -> bool {
-        let name = plain(&host_of(authority).to_lowercase());
+    fn contains_authority(&self, authority: &str) -> bool {
+        let name = canonical_name(&host_of(authority).to_lowercase());
         let address = name.parse::<IpAddr>();
         self.names.contains(&name) || address.is_ok_and(|address| self.any_address || address.is_loopback())
     }
 }
 
 /// The one spelling of an address, which has several, such as `::ffff:127.0.0.1` for `127.0.0.1`. A name is as it is.
-fn plain(name: &str) -> String {
+fn canonical_name(name: &str) -> String {
     name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_canonical().to_string())
 }
 
-fn text(request: &Request, name: header::HeaderName) -> Option<&str> {
+fn header_text(request: &Request, name: header::HeaderName) -> Option<&str> {
     request.headers().get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
 /// The authority that a request is for.
-fn host(request: &Request) -> Option<&str> {
-    text(request, header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()))
+fn request_host(request: &Request) -> Option<&str> {
+    header_text(request, header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()))
 }
 
 /// The host of an authority, without brackets.
@@ -116,12 +116,19 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Whether a request may be heard.
-fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>) -> Result<(), &'static str> {
-    if origin.is_some_and(|origin| !origin::authority(origin).is_some_and(|authority| hosts.holds(authority))) {
+fn check_host_and_origin(
+    hosts: &AllowedHosts,
+    is_tls: bool,
+    host: Option<&str>,
+    origin: Option<&str>,
+) -> Result<(), &'static str> {
+    if origin.is_some_and(|origin| {
+        !origin::parse_authority(origin).is_some_and(|authority| hosts.contains_authority(authority))
+    }) {
         return Err(FOREIGN);
     }
     match host {
-        Some(host) if hosts.holds(host) => Ok(()),
+        Some(host) if hosts.contains_authority(host) => Ok(()),
         // A certificate has shown already that this name is ours, and no page can leave its origin out.
         _ if is_tls && origin.is_none() => Ok(()),
         _ => Err(UNNAMED),
@@ -129,7 +136,7 @@ fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>)
 }
 
 /// What is told over HTTP: with the name, where it is one, and with what would make it the gateway's.
-fn refused(why: &str, host: Option<&str>) -> (StatusCode, String) {
+fn refusal_text(why: &str, host: Option<&str>) -> (StatusCode, String) {
     let is_name = |host: &&str| {
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte))
     };
@@ -145,27 +152,31 @@ fn refused(why: &str, host: Option<&str>) -> (StatusCode, String) {
     )
 }
 
-pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, request: Request, next: Next) -> Response {
-    match doors.hosts.check(&request, is_tls) {
+pub(super) async fn guard_request(
+    State((handlers, is_tls)): State<(Arc<PortHandlers>, bool)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match handlers.hosts.check_request(&request, is_tls) {
         Ok(()) => next.run(request).await,
         Err(why) => {
-            let (status, told) = refused(why, host(&request));
+            let (status, message) = refusal_text(why, request_host(&request));
             if !request.uri().path().starts_with("/api/") {
-                return (status, told).into_response();
+                return (status, message).into_response();
             }
-            let told = if why == FOREIGN { CROSS_ORIGIN } else { told.trim_end() };
-            Problem::new(status, told).reply(request.uri().path())
+            let detail = if why == FOREIGN { CROSS_ORIGIN } else { message.trim_end() };
+            HttpProblem::new(status, detail).response_for(request.uri().path())
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FOREIGN, Hosts, UNNAMED, allows, refused};
+    use super::{AllowedHosts, FOREIGN, UNNAMED, check_host_and_origin, refusal_text};
 
     #[test]
     fn a_page_of_another_program_of_this_machine_is_not_our_own() {
-        let hosts = Hosts::new("127.0.0.1".parse().unwrap(), ["gate.example.org".to_owned()]);
+        let hosts = AllowedHosts::new("127.0.0.1".parse().unwrap(), ["gate.example.org".to_owned()]);
         for (origin, host, want) in [
             ("http://localhost:8443", "localhost:8443", true),
             ("http://LOCALHOST:80", "localhost", true),
@@ -183,15 +194,18 @@ mod tests {
     fn whoever_is_not_answered_is_told_the_name_and_the_keys() {
         for (host, name) in [(Some("gate.example.org:8443"), ": gate.example.org"), (Some("<b>"), ""), (None, "")] {
             let want = "Its names are those of gateway.public_url and gateway.allowed_hosts.\n";
-            assert_eq!(refused(UNNAMED, host).1, format!("The gateway does not answer to this name{name}. {want}"));
+            assert_eq!(
+                refusal_text(UNNAMED, host).1,
+                format!("The gateway does not answer to this name{name}. {want}")
+            );
         }
-        assert_eq!(refused(FOREIGN, Some("a.b")).1, FOREIGN);
+        assert_eq!(refusal_text(FOREIGN, Some("a.b")).1, FOREIGN);
     }
 
     #[test]
     fn only_names_of_the_gateway_are_answered() {
-        let hosts = Hosts::new("10.0.0.5".parse().unwrap(), ["gate.example.org".to_owned()]);
-        let any = Hosts::new("0.0.0.0".parse().unwrap(), []);
+        let hosts = AllowedHosts::new("10.0.0.5".parse().unwrap(), ["gate.example.org".to_owned()]);
+        let any = AllowedHosts::new("0.0.0.0".parse().unwrap(), []);
         for (case, hosts, tls, host, origin, want) in [
             ("loopback", &hosts, false, Some("127.0.0.1:8443"), None, true),
             ("a name of loopback", &hosts, false, Some("localhost:1"), None, true),
@@ -225,7 +239,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(allows(hosts, tls, host, origin).is_ok(), want, "{case}");
+            assert_eq!(check_host_and_origin(hosts, tls, host, origin).is_ok(), want, "{case}");
         }
     }
 }

@@ -5,9 +5,9 @@
 //! nor does this process itself, which connects where commands ask its proxy to. Somebody has to be found who has the other end open
 //! and is none of these: who did not wait for the answer, or hides the socket until it comes, counts as one of them.
 
-mod holder;
 mod local;
 mod socket;
+mod socket_owner;
 mod users;
 
 use std::{
@@ -20,13 +20,13 @@ use std::{
 
 use countersign_runtime::tools::{exec, is_own_address};
 
-use holder::{Among, holder};
-pub use local::Local;
+pub use local::LocalPeer;
 use nix::{
     errno::Errno,
     unistd::{geteuid, getpid},
 };
-use socket::{Socket, find};
+use socket::{PeerSocket, find_socket};
+use socket_owner::{SearchScope, find_socket_owner};
 use tokio::sync::{OnceCell, Semaphore};
 
 /// What whoever is refused over a socket of this machine is told.
@@ -38,13 +38,13 @@ pub const REFUSED: &str = "This comes from a command of an agent, which may not 
 
 /// The other end of a TCP connection. It is looked at when that matters, until it may decide. One without addresses decides nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Peer {
+pub struct TcpPeer {
     ends: Option<(SocketAddr, SocketAddr)>,
     /// A refusal is not kept: it may come of what is over soon, such as descriptors that lack.
     may_decide: Arc<OnceCell<()>>,
 }
 
-impl Peer {
+impl TcpPeer {
     /// Of a connection from `theirs` to `ours`.
     pub fn new(theirs: SocketAddr, ours: SocketAddr) -> Self {
         Self { ends: Some((theirs, ours)), may_decide: Arc::default() }
@@ -54,7 +54,7 @@ impl Peer {
     pub async fn may_decide(&self) -> bool {
         let Some((theirs, ours)) = self.ends else { return false };
         let look = || async move {
-            if looked(move || look(theirs, ours, Among::Known)).await == Some(true) {
+            if run_lookup(move || is_trusted_peer(theirs, ours, SearchScope::Known)).await == Some(true) {
                 return Ok(());
             }
             // All are gone through for one after the other: many who connect at once have one processor busy, and keep nobody
@@ -63,9 +63,9 @@ impl Peer {
             let look = move || {
                 // Also where nobody waits for it any more.
                 let _turn = turn;
-                look(theirs, ours, Among::All)
+                is_trusted_peer(theirs, ours, SearchScope::All)
             };
-            if looked(look).await == Some(true) { Ok(()) } else { Err(()) }
+            if run_lookup(look).await == Some(true) { Ok(()) } else { Err(()) }
         };
         self.may_decide.get_or_try_init(look).await.is_ok()
     }
@@ -79,7 +79,7 @@ const MOST_LOOKS: usize = 8;
 static LOOKS: Semaphore = Semaphore::const_new(MOST_LOOKS);
 
 /// Looks on a thread of its own. `None` if that ended badly.
-async fn looked<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+async fn run_lookup<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let place = LOOKS.acquire().await.ok()?;
     let look = move || {
         let _place = place;
@@ -88,11 +88,11 @@ async fn looked<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) ->
     tokio::task::spawn_blocking(look).await.ok()
 }
 
-fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
-    let socket = match find(theirs, ours) {
+fn is_trusted_peer(theirs: SocketAddr, ours: SocketAddr, among: SearchScope) -> bool {
+    let socket = match find_socket(theirs, ours) {
         Ok(Some(socket)) => socket,
         Ok(None) if !is_of_this_machine(theirs) => return true,
-        _ if among == Among::Known => return false,
+        _ if among == SearchScope::Known => return false,
         // It was here and has gone: whoever decides waits for the answer.
         Ok(None) => return false,
         Err(error) => {
@@ -100,34 +100,34 @@ fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
             return !is_of_this_machine(theirs);
         }
     };
-    let wanted = format!("socket:[{}]", socket.inode);
-    is_a_persons(socket, geteuid().as_raw(), &wanted, among)
-        && find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
+    let socket_link = format!("socket:[{}]", socket.inode);
+    is_a_persons(socket, geteuid().as_raw(), &socket_link, among)
+        && find_socket(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
 }
 
 /// Whether somebody has a socket of this machine open who acts for no agent, as far as a process of the user `us` can tell.
-fn is_a_persons(socket: Socket, us: u32, wanted: &str, among: Among) -> bool {
+fn is_a_persons(socket: PeerSocket, us: u32, socket_link: &str, among: SearchScope) -> bool {
     // A command's socket has the command's user: ours unless we are root, who can become anybody, or one that our user may become.
     if us != 0 && socket.user != us && !users::may_be_a_commands(socket.user) {
-        let is_nobodys = || exec::acting_processes().is_ok_and(|acting| is_open_in_none(&acting, socket, wanted));
-        return among == Among::All && socket.inode != 0 && is_nobodys();
+        let is_nobodys = || exec::acting_processes().is_ok_and(|acting| is_open_in_none(&acting, socket, socket_link));
+        return among == SearchScope::All && socket.inode != 0 && is_nobodys();
     }
-    match holder(wanted, among) {
+    match find_socket_owner(socket_link, among) {
         // Its own connections are those of commands.
         Some(held) if held.pid == getpid().as_raw() => !exec::has_begun(),
         // It still has it behind the look: its number has not come to mean somebody else.
-        Some(held) => exec::acts_for_agent(held.pid) == Some(false) && held.is_there(wanted),
+        Some(held) => exec::acts_for_agent(held.pid) == Some(false) && held.is_there(socket_link),
         // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
         // namespace or lets nobody look. Without a command there is nobody whom this could be.
-        None => among == Among::All && exec::nobody_acts(),
+        None => among == SearchScope::All && exec::nobody_acts(),
     }
 }
 
 /// Whether it is sure that none of these has a socket open.
-fn is_open_in_none(acting: &BTreeSet<i32>, socket: Socket, wanted: &str) -> bool {
+fn is_open_in_none(acting: &BTreeSet<i32>, socket: PeerSocket, socket_link: &str) -> bool {
     // A process without privileges has one user in all of its threads: those of others need not be gone through.
     let may = |pid: &i32| is_of(Path::new(&format!("/proc/{pid}")), socket.user);
-    !acting.iter().any(|pid| may(pid) && holds(*pid, wanted, socket.user))
+    !acting.iter().any(|pid| may(pid) && holds_socket(*pid, socket_link, socket.user))
 }
 
 /// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.
@@ -146,19 +146,19 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
 
 fn is_any_bound(address: SocketAddr) -> bool {
     let version = if address.is_ipv4() { "ipv4" } else { "ipv6" };
-    let said = fs::read_to_string(format!("/proc/sys/net/{version}/ip_nonlocal_bind"));
-    said.is_ok_and(|said| said.trim() != "0")
+    let setting = fs::read_to_string(format!("/proc/sys/net/{version}/ip_nonlocal_bind"));
+    setting.is_ok_and(|value| value.trim() != "0")
 }
 
 /// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.
-fn holds(pid: i32, wanted: &str, user: u32) -> bool {
+fn holds_socket(pid: i32, socket_link: &str, user: u32) -> bool {
     let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(threads) => threads,
         Err(error) => return !has_gone(&error),
     };
     for thread in threads.flatten() {
         let place = thread.path();
-        match has_open(&place, wanted) {
+        match has_open(&place, socket_link) {
             Ok(true) => return true,
             Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -180,9 +180,9 @@ fn has_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
 
-fn has_open(place: &Path, wanted: &str) -> io::Result<bool> {
+fn has_open(place: &Path, socket_link: &str) -> io::Result<bool> {
     let open = fs::read_dir(place.join("fd"))?;
-    Ok(open.flatten().any(|one| fs::read_link(one.path()).is_ok_and(|target| target.as_os_str() == wanted)))
+    Ok(open.flatten().any(|one| fs::read_link(one.path()).is_ok_and(|target| target.as_os_str() == socket_link)))
 }
 
 fn has_ended(place: &Path) -> bool {
@@ -210,18 +210,18 @@ mod tests {
     use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
     use tokio::{io::AsyncWriteExt as _, net::TcpSocket};
 
-    use super::{Among, Peer, find, holds, is_a_persons, is_of_this_machine, look};
+    use super::{SearchScope, TcpPeer, find_socket, holds_socket, is_a_persons, is_of_this_machine, is_trusted_peer};
 
     /// A command that runs below this process until it is dropped.
-    struct Command(std::process::Child);
+    struct SleepCommand(std::process::Child);
 
-    impl Command {
+    impl SleepCommand {
         fn start() -> Self {
             Self(std::process::Command::new("sleep").arg("600").spawn().unwrap())
         }
     }
 
-    impl Drop for Command {
+    impl Drop for SleepCommand {
         fn drop(&mut self) {
             // It may have ended.
             let _ = self.0.kill();
@@ -242,7 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_resets_the_line_behind_its_requests_counts_as_a_command_from_any_address_of_this_machine() {
-        let _command = Command::start();
+        let _command = SleepCommand::start();
         for ip in own_addresses() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let client = TcpSocket::new_v4().unwrap();
@@ -252,26 +252,26 @@ mod tests {
             let ours = server.local_addr().unwrap();
             assert_eq!(theirs.ip(), ip);
             // The beginning of another request hides the end of the line from whoever reads the first.
-            let said = b"POST /api/v1/gates/g/allow HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\nGET / HT";
-            client.write_all(said).await.unwrap();
+            let request = b"POST /api/v1/gates/g/allow HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\nGET / HT";
+            client.write_all(request).await.unwrap();
             client.set_zero_linger().unwrap();
             drop(client);
             // What it said can be read still, and the system knows nothing of it any more.
-            let mut heard = vec![0; said.len()];
-            server.read_exact(&mut heard).unwrap();
-            assert_eq!(find(theirs, ours).unwrap(), None, "{ip}");
-            assert!(!look(theirs, ours, Among::All), "{ip}");
+            let mut received = vec![0; request.len()];
+            server.read_exact(&mut received).unwrap();
+            assert_eq!(find_socket(theirs, ours).unwrap(), None, "{ip}");
+            assert!(!is_trusted_peer(theirs, ours, SearchScope::All), "{ip}");
         }
     }
 
     #[test]
     fn what_no_interface_has_is_elsewhere() {
-        let _command = Command::start();
+        let _command = SleepCommand::start();
         // These are for documentation alone. One goes on to the other's form when a port listens to both.
         for elsewhere in ["198.51.100.7:4000", "[::ffff:198.51.100.7]:4000"] {
             let elsewhere = elsewhere.parse().unwrap();
             assert!(!is_of_this_machine(elsewhere), "{elsewhere}");
-            assert!(look(elsewhere, "127.0.0.1:1".parse().unwrap(), Among::All), "{elsewhere}");
+            assert!(is_trusted_peer(elsewhere, "127.0.0.1:1".parse().unwrap(), SearchScope::All), "{elsewhere}");
         }
         for here in ["127.0.0.1:4000", "127.3.2.1:4000", "[::ffff:127.0.0.1]:4000"] {
             assert!(is_of_this_machine(here.parse().unwrap()), "{here}");
@@ -280,30 +280,30 @@ mod tests {
 
     #[test]
     fn a_socket_of_our_user_that_is_on_its_way_between_processes_is_a_commands() {
-        let _command = Command::start();
+        let _command = SleepCommand::start();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, theirs) = listener.accept().unwrap();
         let ours = server.local_addr().unwrap();
         // This process has begun no command here, and so is somebody.
-        assert!(look(theirs, ours, Among::All));
+        assert!(is_trusted_peer(theirs, ours, SearchScope::All));
         let (here, _there) = UnixStream::pair().unwrap();
         let given = [client.as_raw_fd()];
         let given = [ControlMessage::ScmRights(&given)];
         sendmsg::<()>(here.as_raw_fd(), &[IoSlice::new(b"x")], &given, MsgFlags::empty(), None).unwrap();
         drop(client);
-        let socket = find(theirs, ours).unwrap().unwrap();
-        assert!(socket.inode != 0 && !look(theirs, ours, Among::All));
+        let socket = find_socket(theirs, ours).unwrap().unwrap();
+        assert!(socket.inode != 0 && !is_trusted_peer(theirs, ours, SearchScope::All));
         // What another user's program opened no command did, unless this one is root.
-        let wanted = format!("socket:[{}]", socket.inode);
+        let socket_link = format!("socket:[{}]", socket.inode);
         for (us, expected) in [(socket.user, false), (0, false), (socket.user + 1, true)] {
-            assert_eq!(is_a_persons(socket, us, &wanted, Among::All), expected, "{us}");
+            assert_eq!(is_a_persons(socket, us, &socket_link, SearchScope::All), expected, "{us}");
         }
     }
 
     #[tokio::test]
     async fn a_line_without_addresses_decides_nothing() {
-        assert!(!Peer::default().may_decide().await);
+        assert!(!TcpPeer::default().may_decide().await);
     }
 
     #[test]
@@ -312,12 +312,12 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, theirs) = listener.accept().unwrap();
         let ours = server.local_addr().unwrap();
-        let socket = find(theirs, ours).unwrap().unwrap();
+        let socket = find_socket(theirs, ours).unwrap().unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(holds(own, &format!("socket:[{}]", socket.inode), socket.user));
-        assert!(!holds(own, "socket:[0]", socket.user));
+        assert!(holds_socket(own, &format!("socket:[{}]", socket.inode), socket.user));
+        assert!(!holds_socket(own, "socket:[0]", socket.user));
         drop(client);
-        let after = find(theirs, ours).unwrap();
+        let after = find_socket(theirs, ours).unwrap();
         assert!(after.is_none_or(|after| after.inode == 0), "{after:?}");
     }
 }

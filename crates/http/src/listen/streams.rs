@@ -14,8 +14,8 @@ use countersign_runtime::metrics::Gauge;
 use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 
-use super::taking::Guest;
-use crate::reply::Problem;
+use super::accept::ConnectionInfo;
+use crate::reply::HttpProblem;
 
 /// How many connections are kept free of streams, where there are as many to spare.
 const RESERVE: usize = 64;
@@ -24,14 +24,14 @@ const AGAIN: &str = "5";
 
 /// The room for streams at a port.
 #[derive(Clone, Debug)]
-pub(super) struct Streams {
+pub(super) struct StreamQuota {
     room: Arc<Semaphore>,
     most: usize,
     /// Counts those that are open.
     open: Arc<Gauge>,
 }
 
-impl Streams {
+impl StreamQuota {
     /// At a port with `most` connections.
     pub(super) fn new(most: usize, open: Arc<Gauge>) -> Self {
         let most = most - RESERVE.min(most.div_ceil(2));
@@ -40,25 +40,25 @@ impl Streams {
 }
 
 /// Gives a reply that is a stream its place, or refuses it.
-pub(super) async fn admit(State(streams): State<Streams>, request: Request, next: Next) -> Response {
+pub(super) async fn admit_stream(State(streams): State<StreamQuota>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let guest = request.extensions().get::<Guest>().cloned();
+    let guest = request.extensions().get::<ConnectionInfo>().cloned();
     let response = next.run(request).await;
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("text/event-stream") {
         return response;
     }
     let Ok(permit) = Arc::clone(&streams.room).try_acquire_owned() else {
-        let mut refused = Problem::new(
+        let mut refused = HttpProblem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             format!("The gateway has {} streams open, its limit (rate_limit.max_connections)", streams.most),
         )
-        .reply(&path);
+        .response_for(&path);
         refused.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(AGAIN));
         return refused;
     };
     // Whoever may have a stream is no stranger; nobody takes its place for one.
-    if guest.is_some_and(|guest| !guest.place.keep()) {
+    if guest.is_some_and(|guest| !guest.place.mark_authenticated()) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let open = streams.open.increment_guard();
@@ -86,19 +86,19 @@ mod tests {
     use hyper::service::Service as _;
     use hyper_util::service::TowerToHyperService;
 
-    use super::{Streams, admit};
+    use super::{StreamQuota, admit_stream};
     use crate::web::sse;
 
     #[tokio::test]
     async fn streams_leave_room_for_what_is_short_and_give_theirs_back() {
         for (most, want) in [(0, 0), (1, 0), (2, 1), (5, 2), (128, 64), (20_000, 19_936)] {
-            assert_eq!(Streams::new(most, Arc::default()).most, want, "{most}");
+            assert_eq!(StreamQuota::new(most, Arc::default()).most, want, "{most}");
         }
-        let streams = Streams::new(5, Arc::default());
+        let streams = StreamQuota::new(5, Arc::default());
         let app = Router::new()
-            .route("/api/stream", get(async || sse::reply(futures_util::stream::pending(), "quiet")))
+            .route("/api/stream", get(async || sse::stream_reply(futures_util::stream::pending(), "quiet")))
             .route("/api/short", get(async || "here"))
-            .layer(from_fn_with_state(streams, admit));
+            .layer(from_fn_with_state(streams, admit_stream));
         let app = TowerToHyperService::new(app);
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();

@@ -39,7 +39,7 @@ pub enum TlsError {
 ///
 /// # Errors
 /// [`TlsError`], which names the file.
-pub fn load(cert: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+pub fn load_server_config(cert: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, TlsError> {
     let malformed = |path: &Path, problem: String| TlsError::Malformed { path: path.to_owned(), problem };
     let open = |path: &Path, key: &'static str| {
         let file = File::open(path).map(BufReader::new);

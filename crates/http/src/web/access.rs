@@ -3,7 +3,7 @@
 /// What a program's token may do. A person may do all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum TokenScope {
     /// See gates, sessions, events and the record.
     Read,
     /// Answer gates and questions, once each.
@@ -16,7 +16,7 @@ pub enum Scope {
     Metrics,
 }
 
-impl Scope {
+impl TokenScope {
     /// All of them, by name.
     pub const ALL: [(&'static str, Self); 5] = [
         ("read", Self::Read),
@@ -27,7 +27,7 @@ impl Scope {
     ];
 
     /// The word for it.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Answer => "answer",
@@ -44,18 +44,18 @@ pub const ONCE_ONLY: &str =
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum RouteAccess {
     /// Whoever reaches the port.
     Anybody,
     /// A person: with a cookie, or anybody on loopback where nothing is asked for.
     Person,
     /// A person, or a program whose token has the scope.
-    Scope(Scope),
+    Scope(TokenScope),
 }
 
 /// Whether a call changes something: another site's page must not be able to make a browser call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum RouteEffect {
     /// It only tells.
     Tells,
     /// It changes something.
@@ -63,14 +63,14 @@ pub enum Effect {
 }
 
 /// One row: method, path, who may, and whether it acts.
-pub type Entry = (&'static str, &'static str, Who, Effect);
+pub type RouteEntry = (&'static str, &'static str, RouteAccess, RouteEffect);
 
-use Effect::{Acts, Tells};
-use Scope::{Answer, Chat, Metrics, Read};
-use Who::{Anybody, Person, Scope as Needs};
+use RouteAccess::{Anybody, Person, Scope as Needs};
+use RouteEffect::{Acts, Tells};
+use TokenScope::{Answer, Chat, Metrics, Read};
 
 /// Everything.
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[RouteEntry] = &[
     // The console, or a front end that the user has.
     ("GET", "/", Person, Tells),
     ("GET", "/login", Anybody, Tells),
@@ -227,11 +227,11 @@ pub const TABLE: &[Entry] = &[
 
 /// Whether anybody may call a path, with whichever method.
 pub(crate) fn is_public(path: &str) -> bool {
-    TABLE.iter().any(|row| row.1 == path && row.2 == Who::Anybody)
+    TABLE.iter().any(|row| row.1 == path && row.2 == RouteAccess::Anybody)
 }
 
 /// The row of a method and a path.
-pub fn entry(method: &str, path: &str) -> Option<(Who, Effect)> {
+pub fn find_entry(method: &str, path: &str) -> Option<(RouteAccess, RouteEffect)> {
     TABLE.iter().find(|row| row.0 == method && row.1 == path).map(|row| (row.2, row.3))
 }
 
@@ -239,14 +239,14 @@ pub fn entry(method: &str, path: &str) -> Option<(Who, Effect)> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Effect, TABLE};
+    use super::{RouteEffect, TABLE};
 
     #[test]
     fn a_row_stands_once_and_what_is_no_get_acts() {
         let mut seen = BTreeSet::new();
         for (method, path, _, effect) in TABLE {
             assert!(seen.insert((method, path)), "{method} {path} stands twice");
-            assert!(*method == "GET" || *effect == Effect::Acts, "{method} {path}");
+            assert!(*method == "GET" || *effect == RouteEffect::Acts, "{method} {path}");
         }
     }
 }

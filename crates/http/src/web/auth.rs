@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{access::Scope, cookie, revoked::Revoked};
+use super::{access::TokenScope, cookie, revoked::RevokedCookies};
 use crate::{limits::FailedAuth, origin};
 
 /// The name of the cookie.
@@ -30,7 +30,7 @@ const OPEN: &str = "web:open";
 
 /// How somebody showed who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Via {
+pub enum AuthMethod {
     /// Nothing is asked for.
     Open,
     /// A cookie; the token of forms that it is bound to.
@@ -41,35 +41,35 @@ pub enum Via {
     /// A program's token.
     Token {
         /// What it may do.
-        scopes: Vec<Scope>,
+        scopes: Vec<TokenScope>,
     },
 }
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
+pub struct HttpCaller {
     /// In the record.
     pub principal: PrincipalId,
     /// For people.
     pub name: String,
     /// How they showed it.
-    pub via: Via,
+    pub via: AuthMethod,
 }
 
-impl Caller {
+impl HttpCaller {
     /// Whether this one may do what `scope` is about. People may do all of it.
-    pub fn may(&self, scope: Scope) -> bool {
+    pub fn has_scope(&self, scope: TokenScope) -> bool {
         match &self.via {
-            Via::Open | Via::Cookie { .. } => true,
-            Via::Token { scopes } => scopes.contains(&scope),
+            AuthMethod::Open | AuthMethod::Cookie { .. } => true,
+            AuthMethod::Token { scopes } => scopes.contains(&scope),
         }
     }
 
     /// What a page of this caller has to send with whatever changes something; empty where nothing is asked for.
-    pub fn csrf(&self) -> &str {
+    pub fn csrf_token(&self) -> &str {
         match &self.via {
-            Via::Cookie { csrf } => csrf,
-            Via::Open | Via::Token { .. } => "",
+            AuthMethod::Cookie { csrf } => csrf,
+            AuthMethod::Open | AuthMethod::Token { .. } => "",
         }
     }
 }
@@ -84,21 +84,21 @@ pub enum NotLoggedIn {
 }
 
 /// Knows programs by their tokens.
-pub trait Tokens: Send + Sync {
+pub trait TokenLookup: Send + Sync {
     /// The name and scopes of the token with this text.
-    fn find(&self, token: &str) -> Option<(String, Vec<Scope>)>;
+    fn find_token(&self, token: &str) -> Option<(String, Vec<TokenScope>)>;
 }
 
 /// Who may come in, and who has.
-pub struct Auth {
+pub struct WebAuth {
     key: hmac::Key,
     web: Web,
     clock: Clock,
     wrong: Mutex<FailedAuth>,
     /// Counted by themselves: nobody guesses a token, and a program whose token is out of date must not keep people of its address out.
     wrong_tokens: Mutex<FailedAuth>,
-    revoked: Arc<Revoked>,
-    tokens: Option<Box<dyn Tokens>>,
+    revoked: Arc<RevokedCookies>,
+    tokens: Option<Box<dyn TokenLookup>>,
     /// Names under which pages of ours may be served beside that of the request: behind a proxy.
     names: Vec<String>,
     is_tls: bool,
@@ -106,7 +106,7 @@ pub struct Auth {
     public: Option<String>,
 }
 
-impl Auth {
+impl WebAuth {
     /// With its key and what was given back, from `folder`. `names` are authorities of `public_url` and the like.
     ///
     /// # Errors
@@ -117,16 +117,16 @@ impl Auth {
         clock: Clock,
         names: Vec<String>,
         is_tls: bool,
-        tokens: Option<Box<dyn Tokens>>,
+        tokens: Option<Box<dyn TokenLookup>>,
     ) -> std::io::Result<Self> {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &key(&folder.join("web.key"))?);
-        let revoked = Arc::new(Revoked::open(folder.join("web.revoked"), clock.now())?);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &load_or_create_key(&folder.join("web.key"))?);
+        let revoked = Arc::new(RevokedCookies::open(folder.join("web.revoked"), clock.now())?);
         let [wrong, wrong_tokens] = [(); 2].map(|()| Mutex::new(FailedAuth::new(MOST_WRONG)));
         Ok(Self { key, web, clock, wrong, wrong_tokens, revoked, tokens, names, is_tls, public: None })
     }
 
     /// The same behind a proxy, perhaps, that serves it at `public_url`.
-    pub fn behind(self, public_url: Option<&str>) -> Self {
+    pub fn behind_proxy(self, public_url: Option<&str>) -> Self {
         let public = public_url.and_then(|url| url.strip_prefix("https://")?.split('/').next());
         Self { public: public.map(str::to_lowercase), ..self }
     }
@@ -138,8 +138,8 @@ impl Auth {
 
     /// Whether what a request asks for goes back over TLS: that of the port, or of a proxy before it. A browser says how it
     /// reached the page; of other clients the name that they asked for has to do.
-    pub(crate) fn is_secure(&self, asked: &HeaderMap) -> bool {
-        let text = |name: &str| asked.get(name).and_then(|value| value.to_str().ok());
+    pub(crate) fn is_secure(&self, headers: &HeaderMap) -> bool {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         self.is_tls
             || match text("origin") {
                 Some(origin) => origin.starts_with("https://"),
@@ -151,14 +151,18 @@ impl Auth {
     ///
     /// # Errors
     /// [`NotLoggedIn`] for a token that is not known. One that is known is heard however many were wrong.
-    pub fn heard(&self, from: Option<IpAddr>, headers: &HeaderMap) -> Result<Option<Caller>, NotLoggedIn> {
-        let caller = self.caller(headers);
+    pub fn authenticate_request(
+        &self,
+        from: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Result<Option<HttpCaller>, NotLoggedIn> {
+        let caller = self.find_caller(headers);
         match (caller.as_ref().map(|caller| &caller.via), from) {
-            (Some(Via::Cookie { .. }), Some(from)) => self.wrong.lock().succeeded(from),
-            (Some(Via::Token { .. }), Some(from)) => self.wrong_tokens.lock().succeeded(from),
-            (Some(Via::Open) | None, _) | (_, None) => {}
+            (Some(AuthMethod::Cookie { .. }), Some(from)) => self.wrong.lock().record_success(from),
+            (Some(AuthMethod::Token { .. }), Some(from)) => self.wrong_tokens.lock().record_success(from),
+            (Some(AuthMethod::Open) | None, _) | (_, None) => {}
         }
-        if caller.is_some() || bearer(headers).is_none() {
+        if caller.is_some() || bearer_token(headers).is_none() {
             return Ok(caller);
         }
         let Some(from) = from else { return Err(NotLoggedIn::Wrong) };
@@ -166,40 +170,48 @@ impl Auth {
         if wrong.is_limited(from, now) {
             return Err(NotLoggedIn::TooOften);
         }
-        wrong.failed(from, now);
+        wrong.record_failure(from, now);
         Err(NotLoggedIn::Wrong)
     }
 
     /// Who sent a request, if that is known.
-    pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
-        if let Some(token) = bearer(headers) {
+    pub fn find_caller(&self, headers: &HeaderMap) -> Option<HttpCaller> {
+        if let Some(token) = bearer_token(headers) {
             // A token that is wrong is no reason to be somebody else.
-            let (name, scopes) = self.tokens.as_ref()?.find(token)?;
+            let (name, scopes) = self.tokens.as_ref()?.find_token(token)?;
             let principal = PrincipalId::new(format!("token:{name}"));
-            return Some(Caller { principal, name, via: Via::Token { scopes } });
+            return Some(HttpCaller { principal, name, via: AuthMethod::Token { scopes } });
         }
         if !self.is_guarded() {
-            return Some(Caller { principal: PrincipalId::new(OPEN), name: "you".to_owned(), via: Via::Open });
+            return Some(HttpCaller {
+                principal: PrincipalId::new(OPEN),
+                name: "you".to_owned(),
+                via: AuthMethod::Open,
+            });
         }
-        self.of_cookie(cookie::value(headers, COOKIE)?)
+        self.of_cookie(cookie::read_value(headers, COOKIE)?)
     }
 
-    fn of_cookie(&self, cookie: &str) -> Option<Caller> {
-        let (login, token) = self.unsealed(cookie)?;
-        if self.revoked.holds(&token) {
+    fn of_cookie(&self, cookie: &str) -> Option<HttpCaller> {
+        let (login, token) = self.verify_cookie(cookie)?;
+        if self.revoked.contains_token(&token) {
             return None;
         }
         let csrf = hex::encode(hmac::sign(&self.key, format!("form {token}").as_bytes()));
-        let principal = principal(login.as_deref());
-        Some(Caller { principal, name: login.unwrap_or_else(|| "you".to_owned()), via: Via::Cookie { csrf } })
+        let principal = login_principal(login.as_deref());
+        Some(HttpCaller {
+            principal,
+            name: login.unwrap_or_else(|| "you".to_owned()),
+            via: AuthMethod::Cookie { csrf },
+        })
     }
 
     /// Whose a cookie is that we sealed and that is not out of date, and its token as we write it: hex has two spellings.
-    fn unsealed(&self, cookie: &str) -> Option<(Option<String>, String)> {
+    fn verify_cookie(&self, cookie: &str) -> Option<(Option<String>, String)> {
         let (token, seal) = cookie.split_once('.')?;
         let bytes: [u8; 32] = hex::decode(token).ok()?.try_into().ok()?;
-        let login = self.logins().find(|login| who(login.as_deref()) == bytes[24..])?;
-        let sealed = [&bytes[..], &self.fingerprint(login.as_deref())?].concat();
+        let login = self.all_logins().find(|login| login_hash(login.as_deref()) == bytes[24..])?;
+        let sealed = [&bytes[..], &self.password_fingerprint(login.as_deref())?].concat();
         hmac::verify(&self.key, &sealed, &hex::decode(seal).ok()?).ok()?;
         let issued = Millis(u64::from_be_bytes(bytes[16..24].try_into().ok()?));
         let now = self.clock.now();
@@ -216,20 +228,20 @@ impl Auth {
         if wrong.is_limited(from, now) {
             return Err(NotLoggedIn::TooOften);
         }
-        let given = self.digest(password);
+        let given = self.password_digest(password);
         let mut found = None;
         // All are looked at, so that the time taken tells nothing.
-        for login in self.logins() {
-            let known = self.password(login.as_deref()).map(|known| self.digest(known.expose_secret()));
+        for login in self.all_logins() {
+            let known = self.login_password(login.as_deref()).map(|known| self.password_digest(known.expose_secret()));
             if known.is_some_and(|known| bool::from(subtle::ConstantTimeEq::ct_eq(&known[..], &given[..]))) {
                 found = Some(login);
             }
         }
         let Some(login) = found else {
-            wrong.failed(from, now);
+            wrong.record_failure(from, now);
             return Err(NotLoggedIn::Wrong);
         };
-        wrong.succeeded(from);
+        wrong.record_success(from);
         drop(wrong);
         Ok(self.cookie_for(login.as_deref(), now))
     }
@@ -238,8 +250,8 @@ impl Auth {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes[..16]).expect("the operating system has randomness");
         bytes[16..24].copy_from_slice(&now.0.to_be_bytes());
-        bytes[24..].copy_from_slice(&who(login));
-        let sealed = [&bytes[..], &self.fingerprint(login).unwrap_or_default()].concat();
+        bytes[24..].copy_from_slice(&login_hash(login));
+        let sealed = [&bytes[..], &self.password_fingerprint(login).unwrap_or_default()].concat();
         format!("{}.{}", hex::encode(bytes), hex::encode(hmac::sign(&self.key, &sealed)))
     }
 
@@ -248,10 +260,10 @@ impl Auth {
     /// # Errors
     /// It could not be noted; it stays good until it is out of date.
     pub(crate) async fn log_out(&self, headers: &HeaderMap) -> std::io::Result<()> {
-        let given = cookie::value(headers, COOKIE).and_then(|cookie| self.unsealed(cookie));
+        let given = cookie::read_value(headers, COOKIE).and_then(|cookie| self.verify_cookie(cookie));
         let Some((_, token)) = given else { return Ok(()) };
         let now = self.clock.now();
-        self.revoked.note(token, now + LASTS, now).await
+        self.revoked.revoke_token(token, now + LASTS, now).await
     }
 
     /// Whether a page with this origin or address is ours, when it was asked for under `host`.
@@ -260,42 +272,42 @@ impl Auth {
     }
 
     /// Everybody with a password: logins, and nobody in particular for the shared one.
-    fn logins(&self) -> impl Iterator<Item = Option<String>> + '_ {
+    fn all_logins(&self) -> impl Iterator<Item = Option<String>> + '_ {
         let shared = self.web.password.iter().map(|_| None);
         shared.chain(self.web.users.iter().map(|(login, _)| Some(login.clone())))
     }
 
-    fn password(&self, login: Option<&str>) -> Option<&SecretString> {
+    fn login_password(&self, login: Option<&str>) -> Option<&SecretString> {
         match login {
             None => self.web.password.as_ref(),
             Some(login) => self.web.users.iter().find(|(known, _)| known == login).map(|(_, password)| password),
         }
     }
 
-    fn digest(&self, password: &str) -> Vec<u8> {
+    fn password_digest(&self, password: &str) -> Vec<u8> {
         hmac::sign(&self.key, format!("password {password}").as_bytes()).as_ref().to_vec()
     }
 
     /// Part of what seals a cookie: with another password it is good no longer.
-    fn fingerprint(&self, login: Option<&str>) -> Option<Vec<u8>> {
-        self.password(login).map(|password| self.digest(password.expose_secret()))
+    fn password_fingerprint(&self, login: Option<&str>) -> Option<Vec<u8>> {
+        self.login_password(login).map(|password| self.password_digest(password.expose_secret()))
     }
 }
 
 /// The token that a request shows.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get("authorization")?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// What the record calls somebody who logged in.
-fn principal(login: Option<&str>) -> PrincipalId {
+fn login_principal(login: Option<&str>) -> PrincipalId {
     login.map_or_else(|| PrincipalId::new(SHARED), principals::of_console)
 }
 
 /// What stands for a login in a cookie.
-fn who(login: Option<&str>) -> [u8; 8] {
+fn login_hash(login: Option<&str>) -> [u8; 8] {
     let text = login.map_or_else(String::new, |login| format!("login {login}"));
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     let mut short = [0; 8];
@@ -304,7 +316,7 @@ fn who(login: Option<&str>) -> [u8; 8] {
 }
 
 /// The key at `path`, made if it is not there.
-fn key(path: &Path) -> std::io::Result<Vec<u8>> {
+fn load_or_create_key(path: &Path) -> std::io::Result<Vec<u8>> {
     if let Ok(text) = std::fs::read_to_string(path)
         && let Some(key) = hex::decode(text.trim()).ok().filter(|key| key.len() == 32)
     {

@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Map, Value};
 
-use crate::reply::Problem;
+use crate::reply::HttpProblem;
 
 /// How long a body may be, in bytes.
 const LARGEST: usize = 4 << 20;
@@ -19,24 +19,24 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The fields of a body: a JSON object, or a form whose values are texts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Body(pub Map<String, Value>);
+pub struct BodyFields(pub Map<String, Value>);
 
 /// Why a body was not taken. What was asked for was not done.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct BodyRejection {
     path: String,
-    problem: Problem,
+    problem: HttpProblem,
 }
 
-impl axum::response::IntoResponse for Refused {
+impl axum::response::IntoResponse for BodyRejection {
     fn into_response(self) -> Response {
-        self.problem.reply(&self.path)
+        self.problem.response_for(&self.path)
     }
 }
 
-impl Body {
+impl BodyFields {
     /// The text under `name`, trimmed; `None` if it is absent, `null`, empty or no text.
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub fn text_field(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
     }
 
@@ -50,12 +50,13 @@ impl Body {
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for Body {
-    type Rejection = Refused;
+impl<S: Send + Sync> FromRequest<S> for BodyFields {
+    type Rejection = BodyRejection;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, BodyRejection> {
         let path = request.uri().path().to_owned();
-        let refused = |status, text: String| Refused { path: path.clone(), problem: Problem::new(status, text) };
+        let refused =
+            |status, text: String| BodyRejection { path: path.clone(), problem: HttpProblem::new(status, text) };
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let is_form = kind.starts_with("application/x-www-form-urlencoded");
         let reading = to_bytes(request.into_body(), LARGEST);
@@ -70,7 +71,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
             }
             Err(_) => return Err(refused(StatusCode::REQUEST_TIMEOUT, "Request body took too long".to_owned())),
         };
-        read(&bytes, is_form).map(Self).map_err(|(status, told)| refused(status, told))
+        parse_fields(&bytes, is_form).map(Self).map_err(|(status, text)| refused(status, text))
     }
 }
 
@@ -80,7 +81,7 @@ pub fn is_over_limit(error: &axum::Error) -> bool {
 }
 
 /// The fields that `bytes` have, or in words why they have none.
-fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (StatusCode, String)> {
+fn parse_fields(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (StatusCode, String)> {
     // What curl calls a form by itself, and is none.
     if is_form && bytes.trim_ascii_start().starts_with(b"{") {
         return Err((
@@ -111,20 +112,20 @@ fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (StatusCode, 
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     for is_form in [false, true] {
-        match read(bytes, is_form) {
-            Err((_, told)) => assert!(!told.is_empty()),
+        match parse_fields(bytes, is_form) {
+            Err((_, text)) => assert!(!text.is_empty()),
             Ok(fields) => {
-                let body = Body(fields);
+                let body = BodyFields(fields);
                 for (name, value) in &body.0 {
                     assert!(!is_form || value.is_string(), "{name}: {value}");
-                    assert!(body.text(name).is_none_or(|text| !text.is_empty() && text.trim() == text));
+                    assert!(body.text_field(name).is_none_or(|text| !text.is_empty() && text.trim() == text));
                     assert!(!body.is_set(name) || value.is_boolean() || value.is_string());
                 }
                 let written = match is_form {
                     true => serde_urlencoded::to_string(&body.0).expect("texts are a form"),
                     false => Value::Object(body.0.clone()).to_string(),
                 };
-                assert_eq!(read(written.as_bytes(), is_form).as_ref(), Ok(&body.0), "{written:?}");
+                assert_eq!(parse_fields(written.as_bytes(), is_form).as_ref(), Ok(&body.0), "{written:?}");
             }
         }
     }

@@ -3,14 +3,14 @@
 use axum::http::{HeaderMap, header};
 
 /// The value of a cookie.
-pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub fn read_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"'))
 }
 
 /// `Set-Cookie` of a cookie that pages' scripts cannot read, for `seconds`; 0 takes it away.
-pub fn set(name: &str, value: &str, seconds: u64, is_tls: bool) -> String {
+pub fn set_cookie_text(name: &str, value: &str, seconds: u64, is_tls: bool) -> String {
     let secure = if is_tls { "; Secure" } else { "" };
     format!("{name}={value}; HttpOnly; Max-Age={seconds}; Path=/; SameSite=Lax{secure}")
 }
@@ -19,7 +19,7 @@ pub fn set(name: &str, value: &str, seconds: u64, is_tls: bool) -> String {
 mod tests {
     use axum::http::HeaderMap;
 
-    use super::value;
+    use super::read_value;
 
     #[test]
     fn a_cookie_is_found_among_others() {
@@ -27,7 +27,7 @@ mod tests {
         headers.append("cookie", "a=1; session=x.y ;b=2".parse().unwrap());
         headers.append("cookie", "c=\"3\"".parse().unwrap());
         for (name, want) in [("a", Some("1")), ("session", Some("x.y")), ("c", Some("3")), ("d", None)] {
-            assert_eq!(value(&headers, name), want, "{name}");
+            assert_eq!(read_value(&headers, name), want, "{name}");
         }
     }
 }

@@ -13,54 +13,54 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Body, Caller, Routes,
-    auth::{Auth, COOKIE, LASTS, NotLoggedIn},
+    BodyFields, GuardedRoutes, HttpCaller,
+    auth::{COOKIE, LASTS, NotLoggedIn, WebAuth},
     cookie,
 };
 use crate::{
-    listen::Guest,
-    reply::{self, Problem},
+    listen::ConnectionInfo,
+    reply::{self, HttpProblem},
 };
 
 /// Where whoever came in wants to go.
 #[derive(Deserialize)]
-struct Wanted {
+struct LoginQuery {
     #[serde(default)]
     next: String,
 }
 
 /// The routes.
-pub fn routes(auth: &Arc<Auth>) -> Router {
-    Routes::new(auth)
-        .at("GET", "/login", page)
-        .at("POST", "/login", enter)
-        .at("POST", "/logout", leave)
-        .at("GET", "/api/auth/status", status)
-        .at("POST", "/api/auth/login", log_in)
-        .at("POST", "/api/auth/logout", log_out)
+pub fn routes(auth: &Arc<WebAuth>) -> Router {
+    GuardedRoutes::new(auth)
+        .add_route("GET", "/login", login_page)
+        .add_route("POST", "/login", submit_login)
+        .add_route("POST", "/logout", submit_logout)
+        .add_route("GET", "/api/auth/status", auth_status)
+        .add_route("POST", "/api/auth/login", log_in)
+        .add_route("POST", "/api/auth/logout", log_out)
         .with_state(Arc::clone(auth))
 }
 
 /// A place on this gateway, whatever was written: nobody is sent elsewhere from here.
-fn place(next: &str) -> &str {
+fn safe_next_path(next: &str) -> &str {
     let is_ours = next.starts_with('/')
         && !next.starts_with("//")
         && !next.contains(|letter: char| letter == '\\' || letter.is_control());
     if is_ours { next } else { "/" }
 }
 
-async fn page(
-    State(auth): State<Arc<Auth>>,
-    caller: Option<Extension<Caller>>,
-    Query(wanted): Query<Wanted>,
+async fn login_page(
+    State(auth): State<Arc<WebAuth>>,
+    caller: Option<Extension<HttpCaller>>,
+    Query(query): Query<LoginQuery>,
 ) -> Response {
     if caller.is_some() || !auth.is_guarded() {
-        return Redirect::to(place(&wanted.next)).into_response();
+        return Redirect::to(safe_next_path(&query.next)).into_response();
     }
-    form(StatusCode::OK, &wanted.next, None)
+    render_form(StatusCode::OK, &query.next, None)
 }
 
-fn form(status: StatusCode, next: &str, problem: Option<&str>) -> Response {
+fn render_form(status: StatusCode, next: &str, problem: Option<&str>) -> Response {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -75,7 +75,7 @@ fn form(status: StatusCode, next: &str, problem: Option<&str>) -> Response {
                     h1 { "Countersign" }
                     form method="post" action="/login" {
                         @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
-                        input type="hidden" name="next" value=(place(next));
+                        input type="hidden" name="next" value=(safe_next_path(next));
                         label for="password" { "Password" }
                         input #password type="password" name="password" autocomplete="current-password" required autofocus;
                         button type="submit" { "Log in" }
@@ -87,39 +87,41 @@ fn form(status: StatusCode, next: &str, problem: Option<&str>) -> Response {
     reply::html(status, page.into_string())
 }
 
-async fn enter(
-    State(auth): State<Arc<Auth>>,
-    Extension(guest): Extension<Guest>,
+async fn submit_login(
+    State(auth): State<Arc<WebAuth>>,
+    Extension(guest): Extension<ConnectionInfo>,
     headers: HeaderMap,
-    body: Body,
+    body: BodyFields,
 ) -> Response {
-    let next = body.text("next").unwrap_or("/").to_owned();
-    match auth.log_in(guest.from.ip(), body.text("password").unwrap_or_default()) {
+    let next = body.text_field("next").unwrap_or("/").to_owned();
+    match auth.log_in(guest.from.ip(), body.text_field("password").unwrap_or_default()) {
         Ok(cookie) => {
-            with_cookie(Redirect::to(place(&next)).into_response(), &auth, &headers, &cookie, LASTS.as_secs())
+            with_cookie(Redirect::to(safe_next_path(&next)).into_response(), &auth, &headers, &cookie, LASTS.as_secs())
         }
-        Err(NotLoggedIn::Wrong) => form(StatusCode::UNAUTHORIZED, &next, Some("That password is not right.")),
-        Err(NotLoggedIn::TooOften) => {
-            form(StatusCode::TOO_MANY_REQUESTS, &next, Some("Too many wrong passwords. Wait a minute, then try again."))
-        }
+        Err(NotLoggedIn::Wrong) => render_form(StatusCode::UNAUTHORIZED, &next, Some("That password is not right.")),
+        Err(NotLoggedIn::TooOften) => render_form(
+            StatusCode::TOO_MANY_REQUESTS,
+            &next,
+            Some("Too many wrong passwords. Wait a minute, then try again."),
+        ),
     }
 }
 
-async fn leave(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response {
+async fn submit_logout(State(auth): State<Arc<WebAuth>>, headers: HeaderMap) -> Response {
     if let Err(error) = auth.log_out(&headers).await {
         tracing::error!(%error, "a cookie could not be taken back");
     }
     with_cookie(Redirect::to("/login").into_response(), &auth, &headers, "", 0)
 }
 
-fn with_cookie(mut response: Response, auth: &Auth, asked: &HeaderMap, value: &str, seconds: u64) -> Response {
-    if let Ok(line) = HeaderValue::from_str(&cookie::set(COOKIE, value, seconds, auth.is_secure(asked))) {
+fn with_cookie(mut response: Response, auth: &WebAuth, headers: &HeaderMap, value: &str, seconds: u64) -> Response {
+    if let Ok(line) = HeaderValue::from_str(&cookie::set_cookie_text(COOKIE, value, seconds, auth.is_secure(headers))) {
         response.headers_mut().append(header::SET_COOKIE, line);
     }
     response
 }
 
-async fn status(State(auth): State<Arc<Auth>>, caller: Option<Extension<Caller>>) -> Response {
+async fn auth_status(State(auth): State<Arc<WebAuth>>, caller: Option<Extension<HttpCaller>>) -> Response {
     let is_in = caller.is_some();
     let is_guarded = auth.is_guarded();
     reply::ok(&json!({
@@ -138,16 +140,16 @@ async fn status(State(auth): State<Arc<Auth>>, caller: Option<Extension<Caller>>
 }
 
 async fn log_in(
-    State(auth): State<Arc<Auth>>,
-    Extension(guest): Extension<Guest>,
+    State(auth): State<Arc<WebAuth>>,
+    Extension(guest): Extension<ConnectionInfo>,
     headers: HeaderMap,
-    body: Body,
+    body: BodyFields,
 ) -> Response {
     if !auth.is_guarded() {
         return reply::ok(&json!({ "ok": true, "message": "Authentication is not enabled" }));
     }
     let password = body.0.get("password").and_then(serde_json::Value::as_str).unwrap_or_default();
-    let problem = |status, text: &str| Problem::new(status, text).reply("/api/auth/login");
+    let problem = |status, text: &str| HttpProblem::new(status, text).response_for("/api/auth/login");
     match auth.log_in(guest.from.ip(), password) {
         Ok(cookie) => with_cookie(reply::ok(&json!({ "ok": true })), &auth, &headers, &cookie, LASTS.as_secs()),
         Err(NotLoggedIn::Wrong) => problem(StatusCode::UNAUTHORIZED, "Invalid password"),
@@ -157,19 +159,21 @@ async fn log_in(
     }
 }
 
-async fn log_out(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response {
+async fn log_out(State(auth): State<Arc<WebAuth>>, headers: HeaderMap) -> Response {
     if let Err(error) = auth.log_out(&headers).await {
         tracing::error!(%error, "a cookie could not be taken back");
-        let problem =
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The session could not be ended: nothing can be written");
-        return problem.reply("/api/auth/logout");
+        let problem = HttpProblem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "The session could not be ended: nothing can be written",
+        );
+        return problem.response_for("/api/auth/logout");
     }
     with_cookie(reply::ok(&json!({ "ok": true })), &auth, &headers, "", 0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    use super::safe_next_path;
 
     #[test]
     fn nobody_is_sent_elsewhere_after_coming_in() {
@@ -182,7 +186,7 @@ mod tests {
             ("/a\r\nset-cookie: b", "/"),
             ("/\t/evil.example", "/"),
         ] {
-            assert_eq!(place(next), want, "{next:?}");
+            assert_eq!(safe_next_path(next), want, "{next:?}");
         }
     }
 }

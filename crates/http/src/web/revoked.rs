@@ -12,25 +12,25 @@ use countersign_core::time::Millis;
 use parking_lot::Mutex;
 
 /// The tokens of such cookies, with when they would be out of date.
-pub(super) struct Revoked {
+pub(super) struct RevokedCookies {
     tokens: Mutex<BTreeMap<String, Millis>>,
     file: PathBuf,
     /// One writes at a time, so that the last to write has seen all.
     writing: Mutex<()>,
 }
 
-impl Revoked {
+impl RevokedCookies {
     /// What `file` says and is not out of date by `now`.
     ///
     /// # Errors
     /// What the system says; that the file is not there is none.
     pub(super) fn open(file: PathBuf, now: Millis) -> io::Result<Self> {
-        let tokens = Mutex::new(read(&file, now)?);
+        let tokens = Mutex::new(read_file(&file, now)?);
         Ok(Self { tokens, file, writing: Mutex::new(()) })
     }
 
     /// Whether a token was given back.
-    pub(super) fn holds(&self, token: &str) -> bool {
+    pub(super) fn contains_token(&self, token: &str) -> bool {
         self.tokens.lock().contains_key(token)
     }
 
@@ -38,18 +38,18 @@ impl Revoked {
     ///
     /// # Errors
     /// What the system says of the file.
-    pub(super) async fn note(self: &Arc<Self>, token: String, until: Millis, now: Millis) -> io::Result<()> {
+    pub(super) async fn revoke_token(self: &Arc<Self>, token: String, until: Millis, now: Millis) -> io::Result<()> {
         {
             let mut tokens = self.tokens.lock();
             tokens.retain(|_, until| *until > now);
             tokens.insert(token, until);
         }
         let revoked = Arc::clone(self);
-        tokio::task::spawn_blocking(move || revoked.write()).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || revoked.write_file()).await.map_err(io::Error::other)?
     }
 
     /// Puts all of them in the place of the file.
-    fn write(&self) -> io::Result<()> {
+    fn write_file(&self) -> io::Result<()> {
         let _writing = self.writing.lock();
         let lines: String = self.tokens.lock().iter().map(|(token, until)| format!("{token} {}\n", until.0)).collect();
         let fresh = self.file.with_extension("revoked.new");
@@ -60,7 +60,7 @@ impl Revoked {
     }
 }
 
-fn read(path: &Path, now: Millis) -> io::Result<BTreeMap<String, Millis>> {
+fn read_file(path: &Path, now: Millis) -> io::Result<BTreeMap<String, Millis>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),

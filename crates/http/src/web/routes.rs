@@ -10,11 +10,11 @@ use axum::{
     routing::{MethodFilter, on},
 };
 
-use super::{access, auth::Auth, guard};
+use super::{access, auth::WebAuth, guard};
 
 /// Adds answers to what no route of `router` takes: `nothing` for a path, 405 for a method. Below `/api/` a caller who has to show who it
 /// is, and did not, gets 401 for both: clients tell by it that they have to log in.
-pub fn with_fallbacks<H, T>(router: Router, auth: &Arc<Auth>, nothing: H) -> Router
+pub fn with_fallbacks<H, T>(router: Router, auth: &Arc<WebAuth>, nothing: H) -> Router
 where
     H: Handler<T, ()>,
     T: 'static,
@@ -25,14 +25,14 @@ where
 }
 
 /// A router of which every route has a row in the [table](access::TABLE).
-pub struct Routes<S> {
+pub struct GuardedRoutes<S> {
     router: Router<S>,
-    auth: Arc<Auth>,
+    auth: Arc<WebAuth>,
 }
 
-impl<S: Clone + Send + Sync + 'static> Routes<S> {
+impl<S: Clone + Send + Sync + 'static> GuardedRoutes<S> {
     /// No routes yet.
-    pub fn new(auth: &Arc<Auth>) -> Self {
+    pub fn new(auth: &Arc<WebAuth>) -> Self {
         Self { router: Router::new(), auth: Arc::clone(auth) }
     }
 
@@ -41,12 +41,12 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// # Panics
     /// If the table has no row for it: a gateway with a route that nobody thought about does not start.
     #[must_use]
-    pub fn at<H, T>(mut self, method: &str, path: &str, handler: H) -> Self
+    pub fn add_route<H, T>(mut self, method: &str, path: &str, handler: H) -> Self
     where
         H: Handler<T, S>,
         T: 'static,
     {
-        let (who, effect) = access::entry(method, path).unwrap_or_else(|| panic!("{method} {path} has no row"));
+        let (who, effect) = access::find_entry(method, path).unwrap_or_else(|| panic!("{method} {path} has no row"));
         let filter = match method {
             "GET" => MethodFilter::GET,
             "POST" => MethodFilter::POST,
@@ -55,8 +55,9 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             "DELETE" => MethodFilter::DELETE,
             other => panic!("{other} is no method of ours"),
         };
-        let guarded = guard::Guard { auth: Arc::clone(&self.auth), who, effect };
-        self.router = self.router.route(path, on(filter, handler).layer(from_fn_with_state(guarded, guard::check)));
+        let guarded = guard::RouteGuard { auth: Arc::clone(&self.auth), who, effect };
+        self.router =
+            self.router.route(path, on(filter, handler).layer(from_fn_with_state(guarded, guard::check_access)));
         self
     }
 

@@ -17,7 +17,7 @@ const HELD_LIMIT: usize = 64 << 10;
 
 /// Where in its lines a stream is.
 #[derive(Clone, Copy, Default)]
-enum Place {
+enum LinePosition {
     #[default]
     LineStart,
     Comment,
@@ -31,8 +31,8 @@ enum Place {
 /// Some servers write an error as a bare JSON object, or behind `error:`, between the events of a stream. The standard
 /// has readers ignore both.
 #[derive(Default)]
-pub(super) struct Lines {
-    place: Place,
+pub(super) struct LineFilter {
+    place: LinePosition,
     held: Vec<u8>,
     /// An object that came before any field: the body may be no stream of events.
     early: Option<Vec<u8>>,
@@ -40,25 +40,25 @@ pub(super) struct Lines {
     has_field: bool,
 }
 
-impl Lines {
+impl LineFilter {
     /// Passes a chunk, and says how many bytes of it are neither comment nor white space.
-    pub(super) fn pass(&mut self, chunk: Bytes) -> (Bytes, usize) {
+    pub(super) fn pass_chunk(&mut self, chunk: Bytes) -> (Bytes, usize) {
         let mut grown = 0;
         let mut changed: Option<Vec<u8>> = None;
         for (at, byte) in chunk.iter().copied().enumerate() {
             let is_end = matches!(byte, b'\n' | b'\r');
-            let begins_data = !self.has_field && byte == b'd' && matches!(self.place, Place::LineStart);
+            let begins_data = !self.has_field && byte == b'd' && matches!(self.place, LinePosition::LineStart);
             self.place = match self.place {
-                Place::Held if is_end => Place::Held,
-                _ if is_end => Place::LineStart,
-                Place::LineStart if byte == b':' => Place::Comment,
-                Place::LineStart if matches!(byte, b'{' | b'e') => Place::Held,
-                Place::LineStart => Place::Field,
+                LinePosition::Held if is_end => LinePosition::Held,
+                _ if is_end => LinePosition::LineStart,
+                LinePosition::LineStart if byte == b':' => LinePosition::Comment,
+                LinePosition::LineStart if matches!(byte, b'{' | b'e') => LinePosition::Held,
+                LinePosition::LineStart => LinePosition::Field,
                 place => place,
             };
-            let is_comment = matches!(self.place, Place::Comment);
+            let is_comment = matches!(self.place, LinePosition::Comment);
             grown += usize::from(!is_comment && !byte.is_ascii_whitespace());
-            if !matches!(self.place, Place::Held) {
+            if !matches!(self.place, LinePosition::Held) {
                 if begins_data {
                     self.begin_fields(changed.get_or_insert_with(|| chunk[..at].to_vec()));
                 }
@@ -69,13 +69,13 @@ impl Lines {
             }
             let out = changed.get_or_insert_with(|| chunk[..at].to_vec());
             if is_end {
-                self.release(out);
+                self.release_line(out);
                 out.push(byte);
             } else {
                 self.held.push(byte);
                 if self.held.len() > HELD_LIMIT {
                     out.append(&mut self.held);
-                    self.place = Place::Field;
+                    self.place = LinePosition::Field;
                 }
             }
         }
@@ -85,14 +85,14 @@ impl Lines {
     /// Ends the stream: what was held, and the blank line that servers forget behind their last event.
     pub(super) fn finish(&mut self) -> Bytes {
         let mut out = Vec::new();
-        self.release(&mut out);
+        self.release_line(&mut out);
         out.extend(b"\n\n");
         out.into()
     }
 
     /// Passes the held line on, as an event if it is one.
-    fn release(&mut self, out: &mut Vec<u8>) {
-        self.place = Place::LineStart;
+    fn release_line(&mut self, out: &mut Vec<u8>) {
+        self.place = LinePosition::LineStart;
         let line = std::mem::take(&mut self.held);
         let is_object = |text: &[u8]| serde_json::from_slice::<Map<String, Value>>(text).is_ok();
         let error = line.strip_prefix(b"error:").filter(|error| serde_json::from_slice::<Value>(error).is_ok());
@@ -150,9 +150,9 @@ mod tests {
             ("data: a\n\nerror: down\n{no\n: {}\n", "data: a\n\nerror: down\n{no\n: {}\n\n\n"),
         ] {
             for size in [1, 3, 1000] {
-                let mut passer = Lines::default();
+                let mut passer = LineFilter::default();
                 let chunks = lines.as_bytes().chunks(size).map(Bytes::copy_from_slice);
-                let mut got: Vec<u8> = chunks.flat_map(|chunk| passer.pass(chunk).0).collect();
+                let mut got: Vec<u8> = chunks.flat_map(|chunk| passer.pass_chunk(chunk).0).collect();
                 got.extend(passer.finish());
                 assert_eq!(String::from_utf8(got).unwrap(), want, "{lines:?} by {size}");
             }
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn comments_and_white_space_are_not_counted() {
-        let mut lines = Lines::default();
+        let mut lines = LineFilter::default();
         for (chunk, want) in [(" ", 0), (" \n: here\n\t\r\n", 0), ("data", 4), (": x ", 2), ("\n:x", 0), ("\n{} ", 2)] {
-            assert_eq!(lines.pass(Bytes::from_static(chunk.as_bytes())).1, want, "{chunk:?}");
+            assert_eq!(lines.pass_chunk(Bytes::from_static(chunk.as_bytes())).1, want, "{chunk:?}");
         }
     }
 }

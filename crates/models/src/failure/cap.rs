@@ -51,41 +51,41 @@ const LEAST_LIMIT: u64 = 256;
 
 /// The cap to ask for once more, if `body` refuses a request with the cap `asked` because that is too large. `None` if
 /// it says something else, or if the prompt alone is too long.
-pub(crate) fn smaller_cap(status: u16, body: &str, asked: u64) -> Option<u64> {
-    let words = said(body).to_lowercase();
+pub(crate) fn smaller_cap(status: u16, body: &str, requested: u64) -> Option<u64> {
+    let words = error_texts(body).to_lowercase();
     let letters: String = words.chars().filter(char::is_ascii_alphanumeric).collect();
     let has = |any: &[&str]| any.iter().any(|word| words.contains(word));
     let is_about = NAMES.iter().any(|name| letters.contains(name)) && (has(&TOO_LARGE) || !has(&TOO_SMALL));
     if !matches!(status, 400 | 413 | 422) || !is_about {
         return None;
     }
-    let numbers: Vec<_> = numbers(&words).into_iter().filter(|number| number.value != u64::from(status)).collect();
+    let numbers: Vec<_> = find_numbers(&words).into_iter().filter(|number| number.value != u64::from(status)).collect();
     let values = || numbers.iter().map(|number| number.value);
-    let cap = match prompt(&numbers, asked) {
+    let cap = match prompt_length(&numbers, requested) {
         Some(prompt) => {
             // The sum of both is among the numbers too, and is no limit.
-            let sum = prompt.saturating_add(asked);
-            let limit = values().filter(|value| *value < sum && *value >= asked.min(prompt)).max();
+            let sum = prompt.saturating_add(requested);
+            let limit = values().filter(|value| *value < sum && *value >= requested.min(prompt)).max();
             let room = limit.and_then(|limit| limit.checked_sub(prompt));
-            room.filter(|room| *room < asked && *room > 0)
-                .unwrap_or_else(|| if limit <= Some(prompt) { 0 } else { asked / 2 })
+            room.filter(|room| *room < requested && *room > 0)
+                .unwrap_or_else(|| if limit <= Some(prompt) { 0 } else { requested / 2 })
         }
         // Without any number in it a refusal is about something else.
         None => {
-            let below = |kind: Kind| {
+            let below = |kind: NumberKind| {
                 let of_kind = numbers.iter().filter(move |number| number.kind == kind).map(|number| number.value);
-                of_kind.filter(|value| *value < asked && *value >= LEAST_LIMIT).max()
+                of_kind.filter(|value| *value < requested && *value >= LEAST_LIMIT).max()
             };
             // The window holds the prompt as well, of which nothing is known.
-            let limit = below(Kind::Limit).or_else(|| below(Kind::Window).map(|window| window / 2));
-            limit.or_else(|| values().any(|value| value == asked).then_some(asked / 2))?
+            let limit = below(NumberKind::Limit).or_else(|| below(NumberKind::Window).map(|window| window / 2));
+            limit.or_else(|| values().any(|value| value == requested).then_some(requested / 2))?
         }
     };
-    (cap >= LEAST && cap < asked).then_some(cap)
+    (cap >= LEAST && cap < requested).then_some(cap)
 }
 
 /// What a provider said: the text of an error without the names and numbers that stand beside it.
-fn said(body: &str) -> String {
+fn error_texts(body: &str) -> String {
     let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(body.trim()) else {
         return body.to_owned();
     };
@@ -99,7 +99,7 @@ fn add_texts(value: &Value, text: &mut String) {
     match value {
         // A gateway passes on the error of the provider behind it as it came.
         Value::String(more) => {
-            text.push_str(&said(more));
+            text.push_str(&error_texts(more));
             text.push('\n');
         }
         Value::Array(items) => items.iter().for_each(|item| add_texts(item, text)),
@@ -112,18 +112,18 @@ fn add_texts(value: &Value, text: &mut String) {
 }
 
 /// How long the prompt is: the sum of what is said of its parts, or what the sum leaves beside the cap.
-fn prompt(numbers: &[Number], asked: u64) -> Option<u64> {
-    let of = |kind: Kind| numbers.iter().filter(move |number| number.kind == kind).map(|number| number.value);
-    let mut parts: Vec<u64> = of(Kind::Prompt).collect();
+fn prompt_length(numbers: &[TextNumber], requested: u64) -> Option<u64> {
+    let of = |kind: NumberKind| numbers.iter().filter(move |number| number.kind == kind).map(|number| number.value);
+    let mut parts: Vec<u64> = of(NumberKind::Prompt).collect();
     parts.sort_unstable();
     parts.dedup();
     let sum = parts.into_iter().reduce(u64::saturating_add);
-    sum.or_else(|| of(Kind::Sum).filter_map(|sum| sum.checked_sub(asked)).find(|prompt| *prompt > 0))
+    sum.or_else(|| of(NumberKind::Sum).filter_map(|sum| sum.checked_sub(requested)).find(|prompt| *prompt > 0))
 }
 
 /// What the words around a number say that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum NumberKind {
     /// The length of the prompt, or of a part of it.
     Prompt,
     /// The length of prompt and answer together.
@@ -134,12 +134,12 @@ enum Kind {
     Limit,
 }
 
-struct Number {
+struct TextNumber {
     value: u64,
-    kind: Kind,
+    kind: NumberKind,
 }
 
-fn numbers(words: &str) -> Vec<Number> {
+fn find_numbers(words: &str) -> Vec<TextNumber> {
     let mut numbers = Vec::new();
     let mut from = 0;
     while let Some(start) = words[from..].find(|c: char| c.is_ascii_digit()).map(|at| from + at) {
@@ -152,7 +152,10 @@ fn numbers(words: &str) -> Vec<Number> {
             let (before, after) = (&words[..start], &words[end..]);
             // The end of a range that is not part of it.
             let is_beyond = after.trim_start_matches(['`', '\'', ' ']).starts_with("(exclusive)");
-            numbers.push(Number { value: value - u64::from(is_beyond && value > 0), kind: kind(before, after) });
+            numbers.push(TextNumber {
+                value: value - u64::from(is_beyond && value > 0),
+                kind: number_kind(before, after),
+            });
         }
         from = end;
     }
@@ -170,7 +173,7 @@ fn end_of_number(words: &str, start: usize) -> usize {
 }
 
 /// What a number between these words is.
-fn kind(before: &str, after: &str) -> Kind {
+fn number_kind(before: &str, after: &str) -> NumberKind {
     let after: String = after.chars().take(28).collect();
     let after = after.split([',', '.', '(', ')', ';', ':', '\n']).next().unwrap_or_default();
     let before: String = before.chars().rev().take(24).collect::<String>().chars().rev().collect();
@@ -183,13 +186,13 @@ fn kind(before: &str, after: &str) -> Kind {
         ["requested", "requested about", "total of", "total of at least", "current length is", "total_tokens"];
     let before_it = before.trim_end_matches([' ', ':', '(', '=', '`']);
     if (counts || is_sum || is_told) && !is_answer {
-        Kind::Prompt
+        NumberKind::Prompt
     } else if is_both.iter().any(|words| before_it.ends_with(words)) && !is_answer {
-        Kind::Sum
+        NumberKind::Sum
     } else if before.contains("context") || before.contains("max_seq") || after.contains("context") {
-        Kind::Window
+        NumberKind::Window
     } else {
-        Kind::Limit
+        NumberKind::Limit
     }
 }
 
@@ -199,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_refusal_that_is_about_the_cap_says_how_much_is_left() {
-        for (case, body, asked, want) in [
+        for (case, body, requested, want) in [
             (
                 "openai",
                 "This model's maximum context length is 32768 tokens. However, you requested 33000 tokens (232 in the messages, 32768 in the completion). Please reduce the length of the messages or completion.",
@@ -392,8 +395,8 @@ mod tests {
                 None,
             ),
         ] {
-            assert_eq!(smaller_cap(400, body, asked), want, "{case}");
-            assert_eq!(smaller_cap(500, body, asked), None, "{case}");
+            assert_eq!(smaller_cap(400, body, requested), want, "{case}");
+            assert_eq!(smaller_cap(500, body, requested), None, "{case}");
         }
     }
 }

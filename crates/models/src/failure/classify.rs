@@ -83,7 +83,7 @@ pub(super) fn held_back(message: &str, names: &str) -> bool {
 
 /// Reads the kind from the status, if there is one, and from the words: the message and the provider's names of the
 /// error.
-pub(super) fn kind(status: Option<u16>, message: &str, names: &str) -> FailureKind {
+pub(super) fn classify_failure(status: Option<u16>, message: &str, names: &str) -> FailureKind {
     let words = format!("{message} {names}").to_lowercase();
     let has = |any: &[&str]| any.iter().any(|word| words.contains(word));
     // Some providers say of a quota that is filled again where its bills are paid.
@@ -125,7 +125,7 @@ pub(super) fn kind(status: Option<u16>, message: &str, names: &str) -> FailureKi
 }
 
 /// The words that clients look for in a message of this kind, put there if the provider did not say them.
-pub(super) const fn label(kind: FailureKind) -> &'static str {
+pub(super) const fn kind_label(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Auth => "authentication failed",
         FailureKind::Overflow => "context too long",
@@ -184,7 +184,7 @@ mod tests {
             ("invalid in the stream", None, "invalid_request_error bad", FailureKind::Refused),
             ("redirect", Some(302), "", FailureKind::Refused),
         ] {
-            assert_eq!(kind(status, words, words), want, "{case}");
+            assert_eq!(classify_failure(status, words, words), want, "{case}");
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
             (None, "The server had an error", "server_error", FailureKind::Server),
             (None, "language model crashed", "", FailureKind::Server),
         ] {
-            assert_eq!(kind(status, message, names), want, "{status:?} {message} {names}");
+            assert_eq!(classify_failure(status, message, names), want, "{status:?} {message} {names}");
         }
     }
 }

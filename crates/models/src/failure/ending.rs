@@ -3,8 +3,8 @@
 //! It must not know a wire: the words of all of them are read together, in upper and lower case, as gateways pass on
 //! the words of the providers behind them.
 
-use super::{Failure, FailureKind, excerpt};
-use crate::Stop;
+use super::{FailureKind, ModelFailure, excerpt};
+use crate::FinishReason;
 
 /// Ended as an answer ends: with its last word, at a word that was asked for as its end, or to go on later.
 const REGULAR: [&str; 20] = [
@@ -101,40 +101,42 @@ pub(super) const HELD_BACK: &str = "the provider withheld the answer";
 
 /// Reads the reason that a provider gives for the end of an answer. `detail` is its own word or sentence about it. A word
 /// that is not known is no success.
-pub(crate) fn ending(reason: &str, detail: Option<&str>) -> Ending {
+pub(crate) fn read_ending(reason: &str, detail: Option<&str>) -> AnswerEnding {
     known_ending(reason, detail).unwrap_or_else(|| {
-        let message =
-            format!("the answer ended for an unknown reason (terminated): {}", said(reason, distinct(reason, detail)));
-        Ending::Failed(Failure::new(FailureKind::Broken, message))
+        let message = format!(
+            "the answer ended for an unknown reason (terminated): {}",
+            reason_text(reason, distinct_detail(reason, detail))
+        );
+        AnswerEnding::Failed(ModelFailure::new(FailureKind::Broken, message))
     })
 }
 
 /// Reads a reason as [`ending`] does. `None` for a word that is not known.
-pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<Ending> {
+pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<AnswerEnding> {
     let is_one_of = |words: &[&str]| words.iter().any(|word| reason.eq_ignore_ascii_case(word));
-    let detail = distinct(reason, detail);
-    let said = said(reason, detail);
-    let failed = |kind, message| Ending::Failed(Failure::new(kind, message));
+    let detail = distinct_detail(reason, detail);
+    let text = reason_text(reason, detail);
+    let failed = |kind, message| AnswerEnding::Failed(ModelFailure::new(kind, message));
     let ending = if is_one_of(&REGULAR) {
-        Ending::Stopped(Stop::Stop)
+        AnswerEnding::Stopped(FinishReason::Stop)
     } else if is_one_of(&CALLS) {
-        Ending::Stopped(Stop::ToolUse)
+        AnswerEnding::Stopped(FinishReason::ToolUse)
     } else if is_one_of(&LENGTH) {
-        Ending::Stopped(Stop::Length)
+        AnswerEnding::Stopped(FinishReason::Length)
     } else if is_one_of(&WITHHELD) {
-        failed(FailureKind::Refused, format!("{HELD_BACK}: {said}"))
+        failed(FailureKind::Refused, format!("{HELD_BACK}: {text}"))
     } else if reason.eq_ignore_ascii_case("missing_thought_signature") {
-        failed(FailureKind::Refused, format!("the provider refused the conversation: {said}"))
+        failed(FailureKind::Refused, format!("the provider refused the conversation: {text}"))
     } else if is_one_of(&BROKE_OFF) {
-        failed(FailureKind::Broken, format!("the model broke off (terminated): {said}"))
+        failed(FailureKind::Broken, format!("the model broke off (terminated): {text}"))
     } else if is_one_of(&FAILED) {
         // The provider behind a gateway may have said why, in a word of this list.
         match detail.and_then(|detail| known_ending(detail, None)) {
-            Some(Ending::Failed(behind)) if behind.kind != FailureKind::Server => {
+            Some(AnswerEnding::Failed(behind)) if behind.kind != FailureKind::Server => {
                 failed(behind.kind, format!("provider returned error: {}", behind.message))
             }
-            Some(Ending::Failed(_) | Ending::Stopped(_)) | None => {
-                failed(FailureKind::Server, format!("provider returned error: {said}"))
+            Some(AnswerEnding::Failed(_) | AnswerEnding::Stopped(_)) | None => {
+                failed(FailureKind::Server, format!("provider returned error: {text}"))
             }
         }
     } else {
@@ -144,21 +146,21 @@ pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<Ending>
 }
 
 /// The detail, if it says more than the reason.
-fn distinct<'a>(reason: &str, detail: Option<&'a str>) -> Option<&'a str> {
+fn distinct_detail<'a>(reason: &str, detail: Option<&'a str>) -> Option<&'a str> {
     detail.map(str::trim).filter(|detail| !detail.is_empty() && !detail.eq_ignore_ascii_case(reason))
 }
 
-fn said(reason: &str, detail: Option<&str>) -> String {
+fn reason_text(reason: &str, detail: Option<&str>) -> String {
     excerpt(&detail.map_or_else(|| reason.to_owned(), |detail| format!("{reason}: {detail}")))
 }
 
 /// How an answer ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum AnswerEnding {
     /// It is whole as far as it goes.
-    Stopped(Stop),
+    Stopped(FinishReason),
     /// It is none.
-    Failed(Failure),
+    Failed(ModelFailure),
 }
 
 /// How the message of a failure begins whose cause is an answer without text and without calls.
@@ -166,18 +168,18 @@ pub const EMPTY_ANSWER: &str = "the model gave an empty answer";
 
 /// The failure of an answer that ended without text and without calls. `word` is the provider's own word for its end,
 /// if it says more than that the answer is over.
-pub(crate) fn empty(word: Option<&str>) -> Failure {
+pub(crate) fn empty_answer(word: Option<&str>) -> ModelFailure {
     let mut message = EMPTY_ANSWER.to_owned();
     if let Some(word) = word.filter(|word| !word.trim().is_empty()) {
         message.push_str(": ");
         message.push_str(&excerpt(word));
     }
-    Failure::new(FailureKind::Empty, message)
+    ModelFailure::new(FailureKind::Empty, message)
 }
 
 /// The failure of an answer that ended for calls of which none came. The model may write them the next time.
-pub(crate) fn without_calls() -> Failure {
-    Failure::new(FailureKind::Broken, "the answer ended for tool calls, but none came (terminated)")
+pub(crate) fn without_calls() -> ModelFailure {
+    ModelFailure::new(FailureKind::Broken, "the answer ended for tool calls, but none came (terminated)")
 }
 
 #[cfg(test)]
@@ -187,11 +189,11 @@ mod tests {
     #[test]
     fn a_reason_is_an_end_or_a_failure_that_names_it() {
         for (reason, detail, want) in [
-            ("stop", None, Ok(Stop::Stop)),
-            ("end_turn", None, Ok(Stop::Stop)),
-            ("MAX_TOKENS", None, Ok(Stop::Length)),
-            ("tool_calls", Some("whatever"), Ok(Stop::ToolUse)),
-            ("COMPLETE", None, Ok(Stop::Stop)),
+            ("stop", None, Ok(FinishReason::Stop)),
+            ("end_turn", None, Ok(FinishReason::Stop)),
+            ("MAX_TOKENS", None, Ok(FinishReason::Length)),
+            ("tool_calls", Some("whatever"), Ok(FinishReason::ToolUse)),
+            ("COMPLETE", None, Ok(FinishReason::Stop)),
             (
                 "Fell_Over",
                 Some("at the end"),
@@ -227,10 +229,10 @@ mod tests {
                 Err((FailureKind::Server, "provider returned error: insufficient_system_resource")),
             ),
         ] {
-            let got = ending(reason, detail);
+            let got = read_ending(reason, detail);
             let want = match want {
-                Ok(stop) => Ending::Stopped(stop),
-                Err((kind, message)) => Ending::Failed(Failure::new(kind, message)),
+                Ok(stop) => AnswerEnding::Stopped(stop),
+                Err((kind, message)) => AnswerEnding::Failed(ModelFailure::new(kind, message)),
             };
             assert_eq!(got, want, "{reason} {detail:?}");
         }
@@ -238,9 +240,9 @@ mod tests {
 
     #[test]
     fn an_empty_answer_is_asked_for_again() {
-        assert_eq!(empty(None).message, "the model gave an empty answer");
-        assert_eq!(empty(Some("OTHER")).message, "the model gave an empty answer: OTHER");
-        assert_eq!(empty(None).kind, FailureKind::Empty);
-        assert!(empty(None).kind.is_retryable());
+        assert_eq!(empty_answer(None).message, "the model gave an empty answer");
+        assert_eq!(empty_answer(Some("OTHER")).message, "the model gave an empty answer: OTHER");
+        assert_eq!(empty_answer(None).kind, FailureKind::Empty);
+        assert!(empty_answer(None).kind.is_retryable());
     }
 }

@@ -18,7 +18,7 @@ const INSTANT: f64 = 1_000_000_000.0;
 pub(crate) fn in_headers<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> Option<Duration> {
     [("retry-after-ms", MILLIS), ("retry-after", 1.0), ("x-ratelimit-reset-ms", MILLIS), ("x-ratelimit-reset", 1.0)]
         .into_iter()
-        .find_map(|(name, unit)| header(name).and_then(|value| span_in_text(value, unit, now)).and_then(wait))
+        .find_map(|(name, unit)| header(name).and_then(|value| span_in_text(value, unit, now)).and_then(round_wait))
         .or_else(|| of_limits(header, now))
 }
 
@@ -37,11 +37,11 @@ fn of_limits<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> O
         "x-rate-limit-reset",
     ];
     let is_met = |name: &str| {
-        let left = header(&name.replace("reset", "remaining")).and_then(number).is_none_or(|left| left <= 0.0);
+        let left = header(&name.replace("reset", "remaining")).and_then(parse_number).is_none_or(|left| left <= 0.0);
         left && header(&name.replace("reset", "status")).is_none_or(|status| !status.starts_with("allowed"))
     };
     let resets = RESETS.into_iter().filter(|name| is_met(name)).filter_map(&header);
-    resets.filter_map(|value| span_in_text(value, 1.0, now).and_then(wait)).max()
+    resets.filter_map(|value| span_in_text(value, 1.0, now).and_then(round_wait)).max()
 }
 
 /// Reads the members of an error's body whose names speak of a reset or of the next attempt, such as
@@ -51,8 +51,8 @@ pub(crate) fn in_body(body: &Value, now: SystemTime) -> Option<Duration> {
     match body {
         Value::Object(members) => {
             let waits = members.iter().filter_map(|(name, value)| match (unit_of(name), value) {
-                (Some(unit), Value::Number(number)) => wait(from_now(number.as_f64()?, unit, now)),
-                (Some(unit), Value::String(text)) => span_in_text(text, unit, now).and_then(wait),
+                (Some(unit), Value::Number(number)) => round_wait(from_now(number.as_f64()?, unit, now)),
+                (Some(unit), Value::String(text)) => span_in_text(text, unit, now).and_then(round_wait),
                 _ => in_body(value, now),
             });
             waits.max()
@@ -90,8 +90,8 @@ fn span_in_text(text: &str, unit: f64, now: SystemTime) -> Option<f64> {
     let date = DateTime::parse_from_rfc2822(text).or_else(|_| DateTime::parse_from_rfc3339(text));
     date.ok()
         .map(|date| date.timestamp_millis() as f64 * MILLIS - since_1970(now))
-        .or_else(|| number(text).map(|number| from_now(number, unit, now)))
-        .or_else(|| amount(&text.to_lowercase(), unit))
+        .or_else(|| parse_number(text).map(|number| from_now(number, unit, now)))
+        .or_else(|| sum_amounts(&text.to_lowercase(), unit))
 }
 
 fn since_1970(now: SystemTime) -> f64 {
@@ -118,8 +118,8 @@ pub(crate) fn in_text(text: &str) -> Option<Duration> {
     ] {
         let Some((_, rest)) = text.split_once(words) else { continue };
         let rest = rest.trim_start_matches([' ', ':', '=', '"', '\'']);
-        if let Some(seconds) = amount(rest, unit) {
-            return wait(seconds);
+        if let Some(seconds) = sum_amounts(rest, unit) {
+            return round_wait(seconds);
         }
     }
     None
@@ -134,22 +134,22 @@ pub(crate) fn moment_in_text(text: &str, now: SystemTime) -> Option<Duration> {
     for words in ["reset at ", "resets at ", "reset on ", "resets on ", "resets ", "try again at ", "retry at "] {
         let Some(at) = lower.find(words) else { continue };
         let rest = text[at + words.len()..].trim_start_matches([' ', ':', '"', '\'']);
-        if let Some(seconds) = moment(rest, now) {
-            return wait(seconds);
+        if let Some(seconds) = seconds_until_moment(rest, now) {
+            return round_wait(seconds);
         }
     }
     None
 }
 
 /// Seconds until the moment that a text begins with.
-fn moment(text: &str, now: SystemTime) -> Option<f64> {
+fn seconds_until_moment(text: &str, now: SystemTime) -> Option<f64> {
     let until = |date: DateTime<FixedOffset>| date.timestamp_millis() as f64 * MILLIS - since_1970(now);
     let mut words = text.split_whitespace();
     let first = words.next()?.trim_end_matches(['.', ',', ';', ')', '"', '\'']);
     if let Ok(date) = DateTime::parse_from_rfc3339(first) {
         return Some(until(date));
     }
-    if let Some(number) = number(first).filter(|number| *number > INSTANT) {
+    if let Some(number) = parse_number(first).filter(|number| *number > INSTANT) {
         return Some(from_now(number, 1.0, now));
     }
     let zone = |word: &str| word.trim_matches(['(', ')', '.', ',', ';', '"', '\'']).to_owned();
@@ -197,24 +197,24 @@ fn next_time(time: NaiveTime, zone: Tz, now: SystemTime) -> Option<f64> {
 }
 
 /// Reads a number in digits, one that is too large for its type too, which is infinite then.
-fn number(text: &str) -> Option<f64> {
+fn parse_number(text: &str) -> Option<f64> {
     let text = text.trim();
     let is_digits = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
     text.parse::<f64>().ok().filter(|_| is_digits)
 }
 
 /// A wait in whole milliseconds. What has passed is none at all.
-fn wait(seconds: f64) -> Option<Duration> {
+fn round_wait(seconds: f64) -> Option<Duration> {
     let millis = (seconds.clamp(0.0, LONGEST) / MILLIS).round();
     (!seconds.is_nan()).then(|| Duration::from_secs_f64(millis / 1000.0))
 }
 
 /// Adds up amounts such as `1h2m3.5s`, `250ms` and `20 seconds`. A bare number is in `unit`.
-fn amount(mut text: &str, unit: f64) -> Option<f64> {
+fn sum_amounts(mut text: &str, unit: f64) -> Option<f64> {
     let mut sum = None;
     loop {
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let Some(count) = number(text[..digits].trim_end_matches('.')) else { return sum };
+        let Some(count) = parse_number(text[..digits].trim_end_matches('.')) else { return sum };
         let rest = text[digits..].trim_start();
         let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let scale = match &rest[..letters] {

@@ -4,5 +4,5 @@
 mod content;
 pub(super) mod decoder;
 mod frame;
-mod given;
+mod provider_extensions;
 pub(super) mod request;

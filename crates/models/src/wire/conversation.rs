@@ -7,8 +7,8 @@ use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 
-use super::object;
-use crate::{Message, Modality, Part, Request};
+use super::object_or_empty;
+use crate::{InputModality, MessagePart, ModelRequest, RequestMessage};
 
 /// Said where a call has no result in the conversation: providers refuse a call without one.
 pub(crate) const NO_RESULT: &str = "No result was recorded for this call";
@@ -21,11 +21,11 @@ const NO_IMAGE: &str = "(an image was here; this model takes no images)";
 
 /// One turn of the conversation as it is sent.
 #[derive(Debug)]
-pub(crate) enum Turn<'a> {
-    User(Vec<Block<'a>>),
-    Developer(Vec<Block<'a>>),
+pub(crate) enum WireTurn<'a> {
+    User(Vec<WireBlock<'a>>),
+    Developer(Vec<WireBlock<'a>>),
     Assistant {
-        pieces: Vec<Piece<'a>>,
+        pieces: Vec<AnswerPiece<'a>>,
         /// What belongs to the whole answer; only of the model that is asked.
         payload: Option<&'a str>,
     },
@@ -33,21 +33,21 @@ pub(crate) enum Turn<'a> {
     Result {
         id: String,
         name: &'a str,
-        blocks: Vec<Block<'a>>,
+        blocks: Vec<WireBlock<'a>>,
         is_error: bool,
     },
 }
 
 /// What can be shown to a model. Text is never blank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Block<'a> {
+pub(crate) enum WireBlock<'a> {
     Text(&'a str),
     Image { mime_type: &'a str, data: &'a str },
 }
 
 /// What a model said. Thinking and signatures are only those of the model that is asked.
 #[derive(Clone, Debug)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum AnswerPiece<'a> {
     Text { text: &'a str, signature: Option<&'a str> },
     Thinking { text: &'a str, signature: Option<&'a str> },
     Redacted(&'a str),
@@ -56,7 +56,7 @@ pub(crate) enum Piece<'a> {
 
 /// Which ids of calls a wire takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ids {
+pub(crate) enum CallIdStyle {
     /// `[a-zA-Z0-9_-]{1,64}`, of all calls.
     Words64,
     /// `[a-zA-Z0-9_-]{1,40}`, of other models' calls; a model's own ids came from its provider and fit.
@@ -70,39 +70,42 @@ pub(crate) enum Ids {
 /// - Thinking and signatures of another model are left out, and with them a message that held nothing else.
 /// - A result follows its call at once, wherever it was found before another call has its id. A call without one gets [`NO_RESULT`]; a result without a call is left out.
 /// - Ids of other models' calls are made unique, since models number them anew.
-pub(crate) fn turns(request: &Request, ids: Ids) -> Vec<Turn<'_>> {
+pub(crate) fn prepare_turns(request: &ModelRequest, ids: CallIdStyle) -> Vec<WireTurn<'_>> {
     let mut used = vec![false; request.messages.len()];
-    let mut names = Names { ids, taken: HashSet::new() };
+    let mut names = CallIdAssigner { ids, taken: HashSet::new() };
     let mut turns = Vec::new();
     for (at, message) in request.messages.iter().enumerate() {
         match message {
-            Message::User(parts) => {
-                push(&mut turns, blocks(request, parts), Turn::User);
+            RequestMessage::User(parts) => {
+                push_turn(&mut turns, visible_blocks(request, parts), WireTurn::User);
             }
-            Message::Developer(parts) => {
-                push(&mut turns, blocks(request, parts), Turn::Developer);
+            RequestMessage::Developer(parts) => {
+                push_turn(&mut turns, visible_blocks(request, parts), WireTurn::Developer);
             }
-            Message::ToolResult { .. } => {}
-            Message::Assistant(said) => {
+            RequestMessage::ToolResult { .. } => {}
+            RequestMessage::Assistant(answer) => {
                 let entry = &request.entry;
-                let own = said.api == entry.api && said.provider == entry.provider && said.model == entry.id;
+                let own = answer.api == entry.api && answer.provider == entry.provider && answer.model == entry.id;
                 let mut calls = Vec::new();
-                let pieces: Vec<_> = said
+                let pieces: Vec<_> = answer
                     .parts
                     .iter()
                     .filter_map(|part| {
-                        let piece = piece(part, own, &mut names)?;
-                        if let (Part::ToolCall { id, name, .. }, Piece::Call { id: sent, .. }) = (part, &piece) {
+                        let piece = answer_piece(part, own, &mut names)?;
+                        if let (MessagePart::ToolCall { id, name, .. }, AnswerPiece::Call { id: sent, .. }) =
+                            (part, &piece)
+                        {
                             calls.push((id, name, sent.clone()));
                         }
                         Some(piece)
                     })
                     .collect();
-                if pieces.iter().any(|piece| !matches!(piece, Piece::Thinking { .. } | Piece::Redacted(_))) {
-                    turns.push(Turn::Assistant { pieces, payload: said.payload.as_deref().filter(|_| own) });
+                if pieces.iter().any(|piece| !matches!(piece, AnswerPiece::Thinking { .. } | AnswerPiece::Redacted(_)))
+                {
+                    turns.push(WireTurn::Assistant { pieces, payload: answer.payload.as_deref().filter(|_| own) });
                 }
                 for (id, name, sent) in calls {
-                    turns.push(result(request, at + 1, &mut used, id, sent, name));
+                    turns.push(result_turn(request, at + 1, &mut used, id, sent, name));
                 }
             }
         }
@@ -110,26 +113,32 @@ pub(crate) fn turns(request: &Request, ids: Ids) -> Vec<Turn<'_>> {
     turns
 }
 
-fn push<'a>(turns: &mut Vec<Turn<'a>>, blocks: Vec<Block<'a>>, turn: fn(Vec<Block<'a>>) -> Turn<'a>) {
+fn push_turn<'a>(
+    turns: &mut Vec<WireTurn<'a>>,
+    blocks: Vec<WireBlock<'a>>,
+    turn: fn(Vec<WireBlock<'a>>) -> WireTurn<'a>,
+) {
     if !blocks.is_empty() {
         turns.push(turn(blocks));
     }
 }
 
-fn piece<'a>(part: &'a Part, own: bool, names: &mut Names) -> Option<Piece<'a>> {
+fn answer_piece<'a>(part: &'a MessagePart, own: bool, names: &mut CallIdAssigner) -> Option<AnswerPiece<'a>> {
     let kept = |signature: &'a Option<String>| signature.as_deref().filter(|_| own);
     match part {
-        Part::Text { text, signature } => {
+        MessagePart::Text { text, signature } => {
             let signature = kept(signature);
-            (!text.trim().is_empty() || signature.is_some()).then_some(Piece::Text { text, signature })
+            (!text.trim().is_empty() || signature.is_some()).then_some(AnswerPiece::Text { text, signature })
         }
-        Part::Thinking { text, signature } => own.then_some(Piece::Thinking { text, signature: kept(signature) }),
-        Part::Redacted { data } => own.then_some(Piece::Redacted(data)),
-        Part::Image { .. } => None,
-        Part::ToolCall { id, name, arguments, signature } => Some(Piece::Call {
-            id: names.name(id, own),
+        MessagePart::Thinking { text, signature } => {
+            own.then_some(AnswerPiece::Thinking { text, signature: kept(signature) })
+        }
+        MessagePart::Redacted { data } => own.then_some(AnswerPiece::Redacted(data)),
+        MessagePart::Image { .. } => None,
+        MessagePart::ToolCall { id, name, arguments, signature } => Some(AnswerPiece::Call {
+            id: names.assign_id(id, own),
             name,
-            arguments: object(arguments),
+            arguments: object_or_empty(arguments),
             signature: kept(signature),
         }),
     }
@@ -137,85 +146,88 @@ fn piece<'a>(part: &'a Part, own: bool, names: &mut Names) -> Option<Piece<'a>> 
 
 /// The result of the call `id`, looked for from `from` up to another call under it. Others may have gone on with the conversation
 /// before it was there.
-fn result<'a>(
-    request: &'a Request,
+fn result_turn<'a>(
+    request: &'a ModelRequest,
     from: usize,
     used: &mut [bool],
     id: &str,
     sent: String,
     called: &'a str,
-) -> Turn<'a> {
-    let calls = |part: &Part| matches!(part, Part::ToolCall { id: of, .. } if of == id);
-    let is_other = |message: &Message| matches!(message, Message::Assistant(said) if said.parts.iter().any(calls));
+) -> WireTurn<'a> {
+    let calls = |part: &MessagePart| matches!(part, MessagePart::ToolCall { id: of, .. } if of == id);
+    let is_other = |message: &RequestMessage| matches!(message, RequestMessage::Assistant(answer) if answer.parts.iter().any(calls));
     let later = request.messages.iter().enumerate().skip(from);
     for (at, message) in later.take_while(|(_, message)| !is_other(message)) {
         match message {
-            Message::ToolResult { id: of, name: _, parts, is_error } if of == id && !used[at] => {
+            RequestMessage::ToolResult { id: of, name: _, parts, is_error } if of == id && !used[at] => {
                 used[at] = true;
-                let mut blocks = blocks(request, parts);
+                let mut blocks = visible_blocks(request, parts);
                 if blocks.is_empty() {
-                    blocks.push(Block::Text(EMPTY));
+                    blocks.push(WireBlock::Text(EMPTY));
                 }
-                return Turn::Result { id: sent, name: called, blocks, is_error: *is_error };
+                return WireTurn::Result { id: sent, name: called, blocks, is_error: *is_error };
             }
-            Message::ToolResult { .. } | Message::User(_) | Message::Developer(_) | Message::Assistant(_) => {}
+            RequestMessage::ToolResult { .. }
+            | RequestMessage::User(_)
+            | RequestMessage::Developer(_)
+            | RequestMessage::Assistant(_) => {}
         }
     }
-    Turn::Result { id: sent, name: called, blocks: vec![Block::Text(NO_RESULT)], is_error: true }
+    WireTurn::Result { id: sent, name: called, blocks: vec![WireBlock::Text(NO_RESULT)], is_error: true }
 }
 
-fn blocks<'a>(request: &Request, parts: &'a [Part]) -> Vec<Block<'a>> {
-    let sees = request.entry.input.contains(&Modality::Image);
+fn visible_blocks<'a>(request: &ModelRequest, parts: &'a [MessagePart]) -> Vec<WireBlock<'a>> {
+    let sees = request.entry.input.contains(&InputModality::Image);
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text { text, .. } => (!text.trim().is_empty()).then_some(Block::Text(text)),
-            Part::Image { mime_type, data } if sees => Some(Block::Image { mime_type, data }),
-            Part::Image { .. } => Some(Block::Text(NO_IMAGE)),
-            Part::Thinking { .. } | Part::Redacted { .. } | Part::ToolCall { .. } => None,
+            MessagePart::Text { text, .. } => (!text.trim().is_empty()).then_some(WireBlock::Text(text)),
+            MessagePart::Image { mime_type, data } if sees => Some(WireBlock::Image { mime_type, data }),
+            MessagePart::Image { .. } => Some(WireBlock::Text(NO_IMAGE)),
+            MessagePart::Thinking { .. } | MessagePart::Redacted { .. } | MessagePart::ToolCall { .. } => None,
         })
         .collect()
 }
 
 /// The text of `blocks`, and their images apart from it.
-pub(crate) fn apart<'a>(blocks: &[Block<'a>]) -> (String, Vec<Block<'a>>) {
+pub(crate) fn split_images<'a>(blocks: &[WireBlock<'a>]) -> (String, Vec<WireBlock<'a>>) {
     let mut text = String::new();
     let mut images = Vec::new();
     for block in blocks {
         match block {
-            Block::Text(more) => {
+            WireBlock::Text(more) => {
                 if !text.is_empty() {
                     text.push('\n');
                 }
                 text.push_str(more);
             }
-            Block::Image { .. } => images.push(*block),
+            WireBlock::Image { .. } => images.push(*block),
         }
     }
     (text, images)
 }
 
 /// Gives calls the ids that they are sent with.
-struct Names {
-    ids: Ids,
+struct CallIdAssigner {
+    ids: CallIdStyle,
     taken: HashSet<String>,
 }
 
-impl Names {
-    fn name(&mut self, id: &str, own: bool) -> String {
+impl CallIdAssigner {
+    fn assign_id(&mut self, id: &str, own: bool) -> String {
         let mut name = match self.ids {
-            Ids::Words64 => words(id, 64),
-            Ids::Foreign40 | Ids::Foreign9 if own => id.to_owned(),
-            Ids::Foreign40 => words(id, 40),
-            Ids::Foreign9 => nine(id),
+            CallIdStyle::Words64 => word_id(id, 64),
+            CallIdStyle::Foreign40 | CallIdStyle::Foreign9 if own => id.to_owned(),
+            CallIdStyle::Foreign40 => word_id(id, 40),
+            CallIdStyle::Foreign9 => nine_char_id(id),
         };
         let mut again = 1;
         while !own && self.taken.contains(&name) {
             again += 1;
             name = match self.ids {
-                Ids::Words64 => words(&format!("{id}_{again}"), 64),
-                Ids::Foreign40 => words(&format!("{id}_{again}"), 40),
-                Ids::Foreign9 => nine(&format!("{id}_{again}")),
+                CallIdStyle::Words64 => word_id(&format!("{id}_{again}"), 64),
+                CallIdStyle::Foreign40 => word_id(&format!("{id}_{again}"), 40),
+                CallIdStyle::Foreign9 => nine_char_id(&format!("{id}_{again}")),
             };
         }
         self.taken.insert(name.clone());
@@ -224,21 +236,21 @@ impl Names {
 }
 
 /// `id` in letters, digits, `_` and `-`. One that is too long keeps its beginning and gets a digest of all of it.
-fn words(id: &str, longest: usize) -> String {
+fn word_id(id: &str, longest: usize) -> String {
     let name: String =
         id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
     match name.len() {
         0 => "call".to_owned(),
         length if length <= longest => name,
-        _ => format!("{}_{:016x}", &name[..longest - 17], digest(id)),
+        _ => format!("{}_{:016x}", &name[..longest - 17], fnv_digest(id)),
     }
 }
 
-fn nine(id: &str) -> String {
+fn nine_char_id(id: &str) -> String {
     if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return id.to_owned();
     }
-    let mut rest = digest(id);
+    let mut rest = fnv_digest(id);
     (0..9)
         .map(|_| {
             let digit = char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[(rest % 36) as usize]);
@@ -249,6 +261,6 @@ fn nine(id: &str) -> String {
 }
 
 /// FNV-1a: the same on every machine and in every version, which a cached prompt needs.
-fn digest(text: &str) -> u64 {
+fn fnv_digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -8,48 +8,48 @@ use serde_json::{Map, Value};
 
 use super::{
     is_same_json,
-    kept::{self, Kept, Late},
+    kept_members::{self, KeptMembers, LateMembers},
 };
 use crate::{
-    Event, Failure, Part, PartKind, Stop, Usage,
-    failure::{empty, without_calls},
+    FinishReason, MessagePart, ModelEvent, ModelFailure, ModelUsage, PartKind,
+    failure::{empty_answer, without_calls},
 };
 
 /// Events that are ready, and the parts that are still open.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
-    ready: Vec<Event>,
+pub(crate) struct PartAssembler {
+    ready: Vec<ModelEvent>,
     begun: bool,
     /// The index of the next part that is told.
     next: usize,
     /// How many parts were opened: the handle of the next one.
     handles: usize,
-    open: BTreeMap<usize, Open>,
+    open: BTreeMap<usize, OpenPart>,
     /// Calls that are over, as the wire named them.
-    over: Vec<Over>,
+    over: Vec<EndedCall>,
     /// Calls that are over and whose arguments did not come. Only the end of the answer says whether there are none.
-    blank: Vec<Open>,
+    blank: Vec<OpenPart>,
     /// Calls that are over and that may be an earlier one, said again.
-    held: Vec<Open>,
+    held: Vec<OpenPart>,
     response: Option<String>,
     /// How many calls were opened.
     calls: usize,
     /// Whether some text was that is not blank.
-    said: bool,
+    has_text: bool,
     /// Whether the arguments of a call that was closed are not JSON.
     cut: bool,
     /// The ids of calls that were opened.
     ids: BTreeSet<String>,
     /// What the provider wants back with the whole answer.
-    kept: Kept,
+    kept: KeptMembers,
     /// What it wants back with parts that were over.
-    late: Vec<Late>,
+    late: Vec<LateMembers>,
     /// Bytes of signatures so far.
     signed: usize,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenPart {
     handle: usize,
     /// As it is told.
     kind: PartKind,
@@ -64,12 +64,12 @@ struct Open {
     is_cut: bool,
 }
 
-impl Open {
+impl OpenPart {
     fn is_blank_call(&self) -> bool {
         matches!(self.kind, PartKind::ToolCall { .. }) && self.text.trim().is_empty()
     }
 
-    fn name(&self) -> &str {
+    fn call_name(&self) -> &str {
         match &self.kind {
             PartKind::ToolCall { name, .. } => name,
             PartKind::Text | PartKind::Thinking | PartKind::Redacted => "",
@@ -78,7 +78,7 @@ impl Open {
 }
 
 #[derive(Debug)]
-struct Over {
+struct EndedCall {
     id: String,
     name: String,
     arguments: String,
@@ -87,40 +87,41 @@ struct Over {
 /// Stands for arguments that were cut off before they came. It is no JSON, so that nobody takes it for no arguments.
 const CUT: &str = "{";
 
-impl Parts {
+impl PartAssembler {
     /// Takes the events that are ready.
-    pub(crate) fn take(&mut self) -> Vec<Event> {
+    pub(crate) fn take_events(&mut self) -> Vec<ModelEvent> {
         std::mem::take(&mut self.ready)
     }
 
     /// Begins the answer, unless it has begun.
-    pub(crate) fn begin(&mut self, response_id: Option<String>) {
+    pub(crate) fn begin_answer(&mut self, response_id: Option<String>) {
         if !self.begun {
             self.begun = true;
             self.response = response_id.filter(|id| !id.is_empty());
-            self.ready.push(Event::Start { response_id: self.response.clone() });
+            self.ready.push(ModelEvent::Start { response_id: self.response.clone() });
         }
     }
 
     /// Opens a part and says its handle. A call with the id of an earlier one is told at the end of the answer: only then
     /// it is known whether it is that call again.
-    pub(crate) fn start(&mut self, mut kind: PartKind) -> usize {
-        self.begin(None);
+    pub(crate) fn start_part(&mut self, mut kind: PartKind) -> usize {
+        self.begin_answer(None);
         let id = match &kind {
             PartKind::ToolCall { id, .. } => id.clone(),
             PartKind::Text | PartKind::Thinking | PartKind::Redacted => String::new(),
         };
         let is_again = !id.is_empty() && self.ids.contains(&id);
-        let index = (!is_again).then(|| self.tell(&mut kind));
+        let index = (!is_again).then(|| self.announce_part(&mut kind));
         let handle = self.handles;
         self.handles += 1;
-        self.open.insert(handle, Open { handle, kind, index, id, text: String::new(), signature: None, is_cut: false });
+        self.open
+            .insert(handle, OpenPart { handle, kind, index, id, text: String::new(), signature: None, is_cut: false });
         handle
     }
 
     /// Tells that a part begins and says its index. A call without an id, or with one that another of this answer has, is
     /// given one of its own.
-    fn tell(&mut self, kind: &mut PartKind) -> usize {
+    fn announce_part(&mut self, kind: &mut PartKind) -> usize {
         if let PartKind::ToolCall { id, .. } = kind {
             if id.is_empty() {
                 *id = format!("call_{}_{}", self.response.as_deref().unwrap_or_default(), self.calls);
@@ -136,33 +137,33 @@ impl Parts {
         }
         let index = self.next;
         self.next += 1;
-        self.ready.push(Event::PartStart { index, kind: kind.clone() });
+        self.ready.push(ModelEvent::PartStart { index, kind: kind.clone() });
         index
     }
 
     /// Adds to an open part. Nothing is not worth an event.
-    pub(crate) fn delta(&mut self, handle: usize, text: &str) {
+    pub(crate) fn push_delta(&mut self, handle: usize, text: &str) {
         let Some(open) = self.open.get_mut(&handle).filter(|_| !text.is_empty()) else { return };
         open.text.push_str(text);
-        self.said |= matches!(open.kind, PartKind::Text) && !text.trim().is_empty();
+        self.has_text |= matches!(open.kind, PartKind::Text) && !text.trim().is_empty();
         // What a redacted part holds is for the provider only: it comes with the end of the part.
         if let Some(index) = open.index
             && !matches!(open.kind, PartKind::Redacted)
         {
-            self.ready.push(Event::Delta { index, text: text.to_owned() });
+            self.ready.push(ModelEvent::Delta { index, text: text.to_owned() });
         }
     }
 
     /// Adds what is missing of `whole`, if what came so far is its beginning.
-    pub(crate) fn complete(&mut self, handle: usize, whole: &str) {
+    pub(crate) fn complete_text(&mut self, handle: usize, whole: &str) {
         if let Some(rest) = self.open.get(&handle).and_then(|open| whole.strip_prefix(open.text.as_str())) {
             let rest = rest.to_owned();
-            self.delta(handle, &rest);
+            self.push_delta(handle, &rest);
         }
     }
 
     /// Adds to the signature of an open part.
-    pub(crate) fn sign(&mut self, handle: usize, signature: &str) {
+    pub(crate) fn add_signature(&mut self, handle: usize, signature: &str) {
         if let Some(open) = self.open.get_mut(&handle).filter(|_| !signature.is_empty()) {
             open.signature.get_or_insert_default().push_str(signature);
             self.signed += signature.len();
@@ -177,7 +178,7 @@ impl Parts {
     }
 
     /// Says of a part that the provider broke it off. A call may be over already.
-    pub(crate) fn cut(&mut self, handle: usize) {
+    pub(crate) fn mark_cut(&mut self, handle: usize) {
         let over = self.blank.iter_mut().find(|open| open.handle == handle);
         if let Some(open) = self.open.get_mut(&handle).or(over) {
             open.is_cut = true;
@@ -185,7 +186,7 @@ impl Parts {
     }
 
     /// What an open part is.
-    pub(crate) fn kind(&self, handle: usize) -> Option<&PartKind> {
+    pub(crate) fn part_kind(&self, handle: usize) -> Option<&PartKind> {
         self.open.get(&handle).map(|open| &open.kind)
     }
 
@@ -195,31 +196,32 @@ impl Parts {
     }
 
     /// Keeps members that came with the whole answer, to be sent back with it.
-    pub(crate) fn keep(&mut self, members: Map<String, Value>) {
-        self.kept.add(members);
+    pub(crate) fn keep_members(&mut self, members: Map<String, Value>) {
+        self.kept.add_piece(members);
     }
 
     /// Keeps members that came with the whole answer behind its pieces.
     pub(crate) fn keep_whole(&mut self, members: Map<String, Value>) {
-        self.kept.complete(members);
+        self.kept.add_whole(members);
     }
 
     /// Keeps what came for a part that is over, to be sent back with it.
-    pub(crate) fn keep_late(&mut self, late: Late) {
+    pub(crate) fn keep_late(&mut self, late: LateMembers) {
         if !late.members.is_empty() || !late.before.is_empty() {
             self.late.push(late);
         }
     }
 
     /// How many bytes are held of which no event has told.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         let again = self.open.values().filter(|open| open.index.is_none()).chain(&self.held);
         self.kept.size() + self.signed + again.map(|open| open.text.len()).sum::<usize>()
     }
 
     /// Whether the arguments of every call so far are JSON, or none.
     pub(crate) fn has_whole_calls(&self) -> bool {
-        let is_whole = |open: &Open| !matches!(open.kind, PartKind::ToolCall { .. }) || is_json_or_blank(&open.text);
+        let is_whole =
+            |open: &OpenPart| !matches!(open.kind, PartKind::ToolCall { .. }) || is_json_or_blank(&open.text);
         !self.cut && self.open.values().all(is_whole)
     }
 
@@ -230,11 +232,11 @@ impl Parts {
 
     /// Whether any text or call came.
     pub(crate) fn has_answer(&self) -> bool {
-        self.said || self.calls > 0
+        self.has_text || self.calls > 0
     }
 
     /// What an open part holds so far.
-    pub(crate) fn text(&self, handle: usize) -> Option<&str> {
+    pub(crate) fn part_text(&self, handle: usize) -> Option<&str> {
         self.open.get(&handle).map(|open| open.text.as_str())
     }
 
@@ -244,49 +246,49 @@ impl Parts {
     }
 
     /// Closes a part. A call without arguments ends with the answer: only then it is known whether it has none.
-    pub(crate) fn end(&mut self, handle: usize) {
+    pub(crate) fn end_part(&mut self, handle: usize) {
         let Some(open) = self.open.remove(&handle) else { return };
         self.cut |= matches!(open.kind, PartKind::ToolCall { .. }) && !is_json_or_blank(&open.text);
         match open.index {
             None => self.held.push(open),
             Some(_) if open.is_blank_call() => self.blank.push(open),
-            Some(index) => self.close(index, open),
+            Some(index) => self.close_part(index, open),
         }
     }
 
     /// Tells that a part ends.
-    fn close(&mut self, index: usize, Open { kind, id, text, signature, .. }: Open) {
+    fn close_part(&mut self, index: usize, OpenPart { kind, id, text, signature, .. }: OpenPart) {
         let part = match kind {
-            PartKind::Text => Part::Text { text, signature },
-            PartKind::Thinking => Part::Thinking { text, signature },
-            PartKind::Redacted => Part::Redacted { data: text },
-            PartKind::ToolCall { id: told, name } => {
-                self.over.push(Over { id, name: name.clone(), arguments: text.clone() });
-                Part::ToolCall { id: told, name, arguments: text, signature }
+            PartKind::Text => MessagePart::Text { text, signature },
+            PartKind::Thinking => MessagePart::Thinking { text, signature },
+            PartKind::Redacted => MessagePart::Redacted { data: text },
+            PartKind::ToolCall { id: reported_id, name } => {
+                self.over.push(EndedCall { id, name: name.clone(), arguments: text.clone() });
+                MessagePart::ToolCall { id: reported_id, name, arguments: text, signature }
             }
         };
-        self.ready.push(Event::PartEnd { index, part });
+        self.ready.push(ModelEvent::PartEnd { index, part });
     }
 
     /// Tells of a part what was not told of it, and that it ends.
-    fn close_late(&mut self, mut open: Open, text: &str) {
+    fn close_late(&mut self, mut open: OpenPart, text: &str) {
         let index = match open.index {
             Some(index) => index,
-            None => self.tell(&mut open.kind),
+            None => self.announce_part(&mut open.kind),
         };
         if !text.is_empty() {
             open.text.push_str(text);
-            self.ready.push(Event::Delta { index, text: text.to_owned() });
+            self.ready.push(ModelEvent::Delta { index, text: text.to_owned() });
         }
-        self.close(index, open);
+        self.close_part(index, open);
     }
 
     /// Closes the calls that wait for the end of the answer. One that was said again is one call; one whose arguments did
     /// not come has none, `{}`, unless the answer was cut off.
-    fn settle(&mut self, stop: Stop) {
+    fn settle_calls(&mut self, stop: FinishReason) {
         for mut again in std::mem::take(&mut self.held) {
-            let is_it = |id: &str, name: &str| id == again.id && name == again.name();
-            let waits = self.blank.iter().position(|open| is_it(&open.id, open.name()));
+            let is_it = |id: &str, name: &str| id == again.id && name == again.call_name();
+            let waits = self.blank.iter().position(|open| is_it(&open.id, open.call_name()));
             let is_said = self.over.iter().any(|over| {
                 is_it(&over.id, &over.name) && (again.is_blank_call() || is_same_json(&over.arguments, &again.text))
             });
@@ -299,7 +301,7 @@ impl Parts {
                     self.close_late(open, &again.text);
                 }
                 None if again.is_blank_call() => {
-                    again.index = Some(self.tell(&mut again.kind));
+                    again.index = Some(self.announce_part(&mut again.kind));
                     self.blank.push(again);
                 }
                 None => {
@@ -309,7 +311,7 @@ impl Parts {
             }
         }
         for open in std::mem::take(&mut self.blank) {
-            let arguments = if open.is_cut || stop == Stop::Length { CUT } else { "{}" };
+            let arguments = if open.is_cut || stop == FinishReason::Length { CUT } else { "{}" };
             self.close_late(open, arguments);
         }
     }
@@ -317,25 +319,30 @@ impl Parts {
     /// Closes every part that is open.
     pub(crate) fn end_all(&mut self) {
         while let Some(handle) = self.open.keys().next().copied() {
-            self.end(handle);
+            self.end_part(handle);
         }
     }
 
     /// Says what was used so far.
-    pub(crate) fn usage(&mut self, usage: Usage) {
-        self.begin(None);
-        self.ready.push(Event::Usage(usage));
+    pub(crate) fn report_usage(&mut self, usage: ModelUsage) {
+        self.begin_answer(None);
+        self.ready.push(ModelEvent::Usage(usage));
     }
 
     /// Closes every part that is open, says what was used where that is known, and ends the answer as [`Parts::stop`]
     /// does.
-    pub(crate) fn finish(&mut self, usage: Option<Usage>, stop: Stop, word: Option<&str>) -> Result<(), Failure> {
+    pub(crate) fn finish_answer(
+        &mut self,
+        usage: Option<ModelUsage>,
+        stop: FinishReason,
+        word: Option<&str>,
+    ) -> Result<(), ModelFailure> {
         self.end_all();
-        self.settle(stop);
+        self.settle_calls(stop);
         if let Some(usage) = usage {
-            self.usage(usage);
+            self.report_usage(usage);
         }
-        self.stop(stop, word)
+        self.stop_answer(stop, word)
     }
 
     /// Ends the answer. Calls turn an ordinary end into a wish for their results, whatever the provider called it.
@@ -343,19 +350,22 @@ impl Parts {
     /// # Errors
     /// The model gave neither text nor calls and did not reach its cap either; the failure holds the provider's own
     /// `word` for the end. Or the answer ended for calls, and only text came.
-    pub(crate) fn stop(&mut self, stop: Stop, word: Option<&str>) -> Result<(), Failure> {
-        self.begin(None);
+    pub(crate) fn stop_answer(&mut self, stop: FinishReason, word: Option<&str>) -> Result<(), ModelFailure> {
+        self.begin_answer(None);
         self.end_all();
-        self.settle(stop);
+        self.settle_calls(stop);
         let stop = match stop {
-            Stop::Length => Stop::Length,
-            Stop::Stop | Stop::ToolUse if self.calls > 0 => Stop::ToolUse,
-            Stop::ToolUse if self.said => return Err(without_calls()),
-            Stop::Stop if self.said => Stop::Stop,
-            Stop::Stop | Stop::ToolUse => return Err(empty(word)),
+            FinishReason::Length => FinishReason::Length,
+            FinishReason::Stop | FinishReason::ToolUse if self.calls > 0 => FinishReason::ToolUse,
+            FinishReason::ToolUse if self.has_text => return Err(without_calls()),
+            FinishReason::Stop if self.has_text => FinishReason::Stop,
+            FinishReason::Stop | FinishReason::ToolUse => return Err(empty_answer(word)),
         };
-        self.ready.extend(kept::payload(self.kept.take(), &std::mem::take(&mut self.late)).map(Event::Payload));
-        self.ready.push(Event::Stop(stop));
+        self.ready.extend(
+            kept_members::encode_payload(self.kept.take_members(), &std::mem::take(&mut self.late))
+                .map(ModelEvent::Payload),
+        );
+        self.ready.push(ModelEvent::Stop(stop));
         Ok(())
     }
 }
@@ -366,35 +376,35 @@ fn is_json_or_blank(arguments: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Parts;
-    use crate::{Event, Part, PartKind, Stop};
+    use super::PartAssembler;
+    use crate::{FinishReason, MessagePart, ModelEvent, PartKind};
 
     /// The calls of an answer with these ids and arguments.
-    fn calls(said: &[(&str, &str)], stop: Stop) -> Vec<(String, String)> {
-        let mut parts = Parts::default();
-        for (id, arguments) in said {
-            let call = parts.start(PartKind::ToolCall { id: (*id).to_owned(), name: "t".to_owned() });
-            parts.delta(call, arguments);
-            parts.end(call);
+    fn calls(given: &[(&str, &str)], stop: FinishReason) -> Vec<(String, String)> {
+        let mut parts = PartAssembler::default();
+        for (id, arguments) in given {
+            let call = parts.start_part(PartKind::ToolCall { id: (*id).to_owned(), name: "t".to_owned() });
+            parts.push_delta(call, arguments);
+            parts.end_part(call);
         }
-        parts.stop(stop, None).unwrap();
+        parts.stop_answer(stop, None).unwrap();
         let called = |event| match event {
-            Event::PartEnd { part: Part::ToolCall { id, arguments, .. }, .. } => Some((id, arguments)),
+            ModelEvent::PartEnd { part: MessagePart::ToolCall { id, arguments, .. }, .. } => Some((id, arguments)),
             _ => None,
         };
-        parts.take().into_iter().filter_map(called).collect()
+        parts.take_events().into_iter().filter_map(called).collect()
     }
 
     #[test]
     fn calls_of_one_answer_have_ids_of_their_own() {
-        let said = [("a", "1"), ("a", "2"), ("b", "3"), ("a_2", "4"), ("a", "5")];
-        let ids: Vec<_> = calls(&said, Stop::Stop).into_iter().map(|(id, _)| id).collect();
+        let given = [("a", "1"), ("a", "2"), ("b", "3"), ("a_2", "4"), ("a", "5")];
+        let ids: Vec<_> = calls(&given, FinishReason::Stop).into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["a", "b", "a_2", "a_3", "a_4"]);
     }
 
     #[test]
     fn a_call_that_is_said_again_is_one_call() {
-        for (said, want) in [
+        for (given, want) in [
             (vec![("a", r#"{"p":1}"#), ("a", r#"{ "p": 1 }"#)], vec![("a", r#"{"p":1}"#)]),
             (vec![("a", r#"{"p":1}"#), ("a", " "), ("a", "")], vec![("a", r#"{"p":1}"#)]),
             (vec![("a", ""), ("a", r#"{"p":1}"#)], vec![("a", r#"{"p":1}"#)]),
@@ -403,15 +413,15 @@ mod tests {
             (vec![("a", "1"), ("a", "2"), ("a", "1"), ("a", "2")], vec![("a", "1"), ("a_2", "2")]),
             (vec![("", "1"), ("", "1")], vec![("call__0", "1"), ("call__1", "1")]),
         ] {
-            let got = calls(&said, Stop::Stop);
+            let got = calls(&given, FinishReason::Stop);
             let got: Vec<_> = got.iter().map(|(id, arguments)| (id.as_str(), arguments.as_str())).collect();
-            assert_eq!(got, want, "{said:?}");
+            assert_eq!(got, want, "{given:?}");
         }
     }
 
     #[test]
     fn arguments_that_were_cut_off_before_they_came_are_not_none() {
-        for (stop, want) in [(Stop::Stop, "{}"), (Stop::ToolUse, "{}"), (Stop::Length, "{")] {
+        for (stop, want) in [(FinishReason::Stop, "{}"), (FinishReason::ToolUse, "{}"), (FinishReason::Length, "{")] {
             assert_eq!(calls(&[("a", "")], stop), [("a".to_owned(), want.to_owned())], "{stop:?}");
         }
     }

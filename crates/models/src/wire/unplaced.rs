@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{read, unread};
-use crate::Failure;
+use super::{parse_json, unreadable_content};
+use crate::ModelFailure;
 
 /// Last words of names whose members hold what the model said or wants to be called.
 const CONTENT: [&str; 17] = [
@@ -96,7 +96,7 @@ const SEALED: [&str; 6] = ["reasoning", "thinking", "thought", "signature", "enc
 
 /// How much of a member counts as content.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(crate) enum ContentRule {
     /// What the rule of this module says.
     Content,
     /// Any text: nothing that is not known may be there.
@@ -106,7 +106,7 @@ pub(crate) enum Rule {
 }
 
 /// The member of these that holds content.
-pub(crate) fn unplaced(members: &Map<String, Value>, rule: Rule) -> Option<&str> {
+pub(crate) fn find_unplaced(members: &Map<String, Value>, rule: ContentRule) -> Option<&str> {
     members.iter().find(|(name, value)| is_content(name, value, rule)).map(|(name, _)| name.as_str())
 }
 
@@ -114,18 +114,22 @@ pub(crate) fn unplaced(members: &Map<String, Value>, rule: Rule) -> Option<&str>
 ///
 /// # Errors
 /// [`crate::FailureKind::Refused`], naming the member.
-pub(crate) fn check_placed(members: &Map<String, Value>, rule: Rule) -> Result<(), Failure> {
-    unplaced(members, rule).map_or(Ok(()), |name| Err(unread(name)))
+pub(crate) fn check_placed(members: &Map<String, Value>, rule: ContentRule) -> Result<(), ModelFailure> {
+    find_unplaced(members, rule).map_or(Ok(()), |name| Err(unreadable_content(name)))
 }
 
 /// The member of a JSON object that holds content, other than the `known` ones.
 ///
 /// # Errors
 /// [`crate::FailureKind::Broken`] if it is no object.
-pub(crate) fn unplaced_in(raw: &RawValue, known: &[&str], rule: Rule) -> Result<Option<String>, Failure> {
-    let members: BTreeMap<String, &RawValue> = read(raw.get())?;
+pub(crate) fn find_unplaced_in(
+    raw: &RawValue,
+    known: &[&str],
+    rule: ContentRule,
+) -> Result<Option<String>, ModelFailure> {
+    let members: BTreeMap<String, &RawValue> = parse_json(raw.get())?;
     for (name, raw) in members.into_iter().filter(|(name, _)| !known.contains(&name.as_str())) {
-        if is_content(&name, &read(raw.get())?, rule) {
+        if is_content(&name, &parse_json(raw.get())?, rule) {
             return Ok(Some(name));
         }
     }
@@ -134,7 +138,7 @@ pub(crate) fn unplaced_in(raw: &RawValue, known: &[&str], rule: Rule) -> Result<
 
 /// What an event is to the answer in whose stream it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum EventRole {
     /// Part of the answer, or nothing that matters to it.
     Part,
     /// A message beside the answer: the reason why no end of it follows, if none does.
@@ -149,8 +153,8 @@ pub(crate) enum Standing {
 ///
 /// # Errors
 /// [`crate::FailureKind::Refused`], naming another member that holds content.
-pub(crate) fn standing(data: &str, known: &[&str]) -> Result<Standing, Failure> {
-    let Ok(mut all) = serde_json::from_str::<BTreeMap<String, &RawValue>>(data) else { return Ok(Standing::Part) };
+pub(crate) fn event_role(data: &str, known: &[&str]) -> Result<EventRole, ModelFailure> {
+    let Ok(mut all) = serde_json::from_str::<BTreeMap<String, &RawValue>>(data) else { return Ok(EventRole::Part) };
     all.retain(|_, raw| raw.get() != "null");
     let is_error = |name: &str| all.get(name).is_some_and(|raw| raw.get() == "\"error\"");
     let is_known = |name: &str| known.contains(&name);
@@ -173,18 +177,21 @@ pub(crate) fn standing(data: &str, known: &[&str]) -> Result<Standing, Failure> 
         is_failure(name, value) && !(is_well && value.is_string() && !FAILURES.contains(&name))
     };
     if is_wire_error || members.get("error").is_some_and(|error| fails("error", error)) {
-        return Ok(Standing::Error);
+        return Ok(EventRole::Error);
     }
     if is_typed_error || members.iter().any(|(name, value)| fails(name, value)) {
-        return Ok(Standing::Failure);
+        return Ok(EventRole::Failure);
     }
     // Where an event holds only an id, a message may be the answer.
     let has_status = has_answer || !is_part;
     let is_beside = |name: &str, value: &Value| is_echo(name) || (has_status && value.is_string() && is_status(name));
-    match members.iter().find(|(name, value)| !is_beside(name, value) && is_content(name, value, Rule::NamedText)) {
-        Some((name, _)) => Err(unread(&format!("an event with {name}"))),
-        None if is_remark => Ok(Standing::Remark),
-        None => Ok(Standing::Part),
+    match members
+        .iter()
+        .find(|(name, value)| !is_beside(name, value) && is_content(name, value, ContentRule::NamedText))
+    {
+        Some((name, _)) => Err(unreadable_content(&format!("an event with {name}"))),
+        None if is_remark => Ok(EventRole::Remark),
+        None => Ok(EventRole::Part),
     }
 }
 
@@ -196,24 +203,24 @@ pub(crate) fn is_end_without_reason(data: &str) -> bool {
 
 /// Whether a member of a wire holds some of an answer, and does not only tell about it.
 fn is_answer(name: &str) -> bool {
-    let words = words(name);
+    let words = name_words(name);
     let last = words.last().map_or("", String::as_str);
     name == "type" || !(ABOUT.contains(&last) || FAILURES.contains(&last))
 }
 
 /// Whether a member is the code that no error occurred.
 fn is_zero_code(name: &str, json: &str) -> bool {
-    words(name).last().is_some_and(|last| last == "code") && ["0", "\"0\""].contains(&json)
+    name_words(name).last().is_some_and(|last| last == "code") && ["0", "\"0\""].contains(&json)
 }
 
 /// Whether a member repeats the request, by its name.
 fn is_echo(name: &str) -> bool {
-    words(name).first().is_some_and(|first| ECHOES.contains(&first.as_str()))
+    name_words(name).first().is_some_and(|first| ECHOES.contains(&first.as_str()))
 }
 
 /// Whether a member says how a request went, by its name.
 fn is_status(name: &str) -> bool {
-    ["message", "code"].contains(&name) || words(name).first().is_some_and(|first| first == "status")
+    ["message", "code"].contains(&name) || name_words(name).first().is_some_and(|first| first == "status")
 }
 
 fn is_said(raw: Option<&RawValue>) -> bool {
@@ -222,7 +229,7 @@ fn is_said(raw: Option<&RawValue>) -> bool {
 
 /// Whether a member tells that the provider failed.
 fn is_failure(name: &str, value: &Value) -> bool {
-    let words = words(name);
+    let words = name_words(name);
     let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
     let is_text = FAILURES.contains(&first.as_str()) && FAILURE_TEXTS.contains(&last.as_str());
     let is_told = matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_));
@@ -240,11 +247,11 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn is_content(name: &str, value: &Value, rule: Rule) -> bool {
-    if rule == Rule::NamedText {
+fn is_content(name: &str, value: &Value, rule: ContentRule) -> bool {
+    if rule == ContentRule::NamedText {
         return is_named_text(name, value, false);
     }
-    let words = words(name);
+    let words = name_words(name);
     let last = words.last().map_or("", String::as_str);
     if ABOUT.contains(&last) || words.iter().any(|word| SEALED.contains(&word.as_str())) {
         return false;
@@ -253,7 +260,7 @@ fn is_content(name: &str, value: &Value, rule: Rule) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
         Value::String(text) => {
-            !text.is_empty() && (is_named || rule == Rule::AnyText || text.contains(char::is_whitespace))
+            !text.is_empty() && (is_named || rule == ContentRule::AnyText || text.contains(char::is_whitespace))
         }
         Value::Array(items) => items.iter().any(|item| is_content(name, item, rule)),
         Value::Object(members) => {
@@ -265,7 +272,7 @@ fn is_content(name: &str, value: &Value, rule: Rule) -> bool {
 
 /// Whether a member is a call or a text by its name, or holds one. `is_inside` of a member that holds a whole answer.
 fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
-    let words = words(name);
+    let words = name_words(name);
     let last = words.last().map_or("", String::as_str);
     if ABOUT.contains(&last) || words.iter().any(|word| SEALED.contains(&word.as_str())) {
         return false;
@@ -284,7 +291,7 @@ fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
 }
 
 /// The words of a name in `snake_case` or `camelCase`, in lower case and without the `s` of a plural.
-pub(super) fn words(name: &str) -> Vec<String> {
+pub(super) fn name_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for c in name.chars() {
@@ -307,7 +314,7 @@ pub(super) fn words(name: &str) -> Vec<String> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Rule, Standing, standing, unplaced};
+    use super::{ContentRule, EventRole, event_role, find_unplaced};
 
     #[test]
     fn a_member_holds_content_if_its_name_or_its_text_says_so() {
@@ -334,7 +341,8 @@ mod tests {
             (json!({"message": "Success", "code": "ok", "tool_calls": []}), true, true, false),
         ] {
             let Value::Object(members) = members else { panic!("an object") };
-            let got = [Rule::Content, Rule::AnyText, Rule::NamedText].map(|rule| unplaced(&members, rule).is_some());
+            let got = [ContentRule::Content, ContentRule::AnyText, ContentRule::NamedText]
+                .map(|rule| find_unplaced(&members, rule).is_some());
             assert_eq!(got, [content, any, named], "{members:?}");
         }
     }
@@ -364,8 +372,8 @@ mod tests {
             json!({"choices": [], "code": "0", "error_msg": "finished without one"}),
             json!({"error_code": 0, "error_msg": "success"}),
         ] {
-            let got = standing(&harmless.to_string(), &["id", "choices", "sid", "usage", "code"]);
-            assert_eq!(got, Ok(Standing::Part), "{harmless}");
+            let got = event_role(&harmless.to_string(), &["id", "choices", "sid", "usage", "code"]);
+            assert_eq!(got, Ok(EventRole::Part), "{harmless}");
         }
         let lost = "the answer holds content that cannot be read: an event with ";
         for (data, want) in [
@@ -381,31 +389,31 @@ mod tests {
             (json!({"choices": [], "message": [{"text": "lost words"}]}), format!("{lost}message")),
             (json!({"choices": [], "status": "ok", "answer": "lost"}), format!("{lost}answer")),
         ] {
-            let got = standing(&data.to_string(), &["id", "choices"]).unwrap_err();
+            let got = event_role(&data.to_string(), &["id", "choices"]).unwrap_err();
             assert_eq!(got.message, want, "{data}");
         }
         for (data, want) in [
-            (json!({"detail": "engine died badly"}), Standing::Remark),
-            (json!({"detail": [{"msg": "no"}]}), Standing::Remark),
-            (json!({"message": "queued"}), Standing::Remark),
-            (json!({"level": "info", "message": "request finished in time"}), Standing::Remark),
-            (json!({"code": "200 OK", "message": "request finished in time"}), Standing::Remark),
-            (json!({"id": "r", "type": "error", "message": "boom"}), Standing::Failure),
-            (json!({"error_msg": "boom"}), Standing::Failure),
-            (json!({"code": 0, "error_msg": "boom"}), Standing::Failure),
-            (json!({"choices": [], "error_code": 7, "error_msg": "boom"}), Standing::Failure),
-            (json!({"choices": [], "code": 0, "errors": ["boom"]}), Standing::Failure),
-            (json!({"id": "r", "error": "boom"}), Standing::Error),
-            (json!({"id": "r", "code": 0, "error": "boom"}), Standing::Error),
+            (json!({"detail": "engine died badly"}), EventRole::Remark),
+            (json!({"detail": [{"msg": "no"}]}), EventRole::Remark),
+            (json!({"message": "queued"}), EventRole::Remark),
+            (json!({"level": "info", "message": "request finished in time"}), EventRole::Remark),
+            (json!({"code": "200 OK", "message": "request finished in time"}), EventRole::Remark),
+            (json!({"id": "r", "type": "error", "message": "boom"}), EventRole::Failure),
+            (json!({"error_msg": "boom"}), EventRole::Failure),
+            (json!({"code": 0, "error_msg": "boom"}), EventRole::Failure),
+            (json!({"choices": [], "error_code": 7, "error_msg": "boom"}), EventRole::Failure),
+            (json!({"choices": [], "code": 0, "errors": ["boom"]}), EventRole::Failure),
+            (json!({"id": "r", "error": "boom"}), EventRole::Error),
+            (json!({"id": "r", "code": 0, "error": "boom"}), EventRole::Error),
         ] {
-            assert_eq!(standing(&data.to_string(), &["id", "choices"]), Ok(want), "{data}");
+            assert_eq!(event_role(&data.to_string(), &["id", "choices"]), Ok(want), "{data}");
         }
         for (data, want) in [
-            (json!({"message": "done"}), Standing::Remark),
-            (json!({"type": "error", "message": "boom"}), Standing::Error),
-            (json!({"message": {"id": "m"}}), Standing::Part),
+            (json!({"message": "done"}), EventRole::Remark),
+            (json!({"type": "error", "message": "boom"}), EventRole::Error),
+            (json!({"message": {"id": "m"}}), EventRole::Part),
         ] {
-            assert_eq!(standing(&data.to_string(), &["type", "message"]), Ok(want), "{data}");
+            assert_eq!(event_role(&data.to_string(), &["type", "message"]), Ok(want), "{data}");
         }
     }
 }

@@ -4,52 +4,59 @@ use std::path::Path;
 use std::process::Command;
 
 use countersign_models::{
-    AssistantMessage, Event, Message, Model, Part, Providers, Request, Stop, Tool,
-    demo::{BUG, FIX, MODEL, PROJECT, PROMPT, PROVIDER, PUBLISH, TEST, entry},
+    AnswerMessage, FinishReason, LanguageModel, MessagePart, ModelEvent, ModelRequest, ModelTool, ProviderClient,
+    RequestMessage,
+    demo::{BUG, FIX, MODEL, PROJECT, PROMPT, PROVIDER, PUBLISH, TEST, model_entry},
 };
 use futures_util::StreamExt;
 
 use crate::request;
 
 /// The parts of the next answer and how it stopped.
-async fn next(messages: &[Message]) -> (Vec<Part>, Stop) {
-    let mut request = request(entry());
+async fn next(messages: &[RequestMessage]) -> (Vec<MessagePart>, FinishReason) {
+    let mut request = request(model_entry());
     request.messages = messages.to_vec();
-    let items: Vec<_> = Providers::default().stream(request).map(Result::unwrap).collect().await;
-    let Some(Event::Stop(stop)) = items.last() else { panic!("the answer has an end") };
+    let items: Vec<_> = ProviderClient::default().stream(request).map(Result::unwrap).collect().await;
+    let Some(ModelEvent::Stop(stop)) = items.last() else { panic!("the answer has an end") };
     let parts = items.iter().filter_map(|item| match item {
-        Event::PartEnd { part, .. } => Some(part.clone()),
-        Event::Start { .. }
-        | Event::PartStart { .. }
-        | Event::Delta { .. }
-        | Event::Usage(_)
-        | Event::Idle { .. }
-        | Event::Payload(_)
-        | Event::Stop(_) => None,
+        ModelEvent::PartEnd { part, .. } => Some(part.clone()),
+        ModelEvent::Start { .. }
+        | ModelEvent::PartStart { .. }
+        | ModelEvent::Delta { .. }
+        | ModelEvent::Usage(_)
+        | ModelEvent::Idle { .. }
+        | ModelEvent::Payload(_)
+        | ModelEvent::Stop(_) => None,
     });
     (parts.collect(), *stop)
 }
 
 #[tokio::test]
 async fn where_only_other_machines_have_a_shell_it_looks_at_the_one_that_was_named() {
-    let tool = |name: &str| Tool { name: name.to_owned(), description: String::new(), schema: serde_json::json!({}) };
-    let mut request = request(entry());
+    let tool =
+        |name: &str| ModelTool { name: name.to_owned(), description: String::new(), schema: serde_json::json!({}) };
+    let mut request = request(model_entry());
     request.tools = ["gsv__ReadFile", "attic__Bash", "kitchen__Bash"].map(tool).to_vec();
-    request.messages = vec![Message::User(vec![Part::text("what is on the kitchen?")])];
+    request.messages = vec![RequestMessage::User(vec![MessagePart::text("what is on the kitchen?")])];
     let mut answers = Vec::new();
     for (result, is_error) in
         [(r#"{"output":"Linux kitchen\n"}"#, false), ("Denied by ana", true), ("no such node", true)]
     {
         let parts = parts_of(&request).await;
-        let Some(Part::ToolCall { id, name, .. }) = parts.last().cloned() else { panic!("{parts:?}") };
+        let Some(MessagePart::ToolCall { id, name, .. }) = parts.last().cloned() else { panic!("{parts:?}") };
         assert_eq!(name, "kitchen__Bash");
-        let said =
-            AssistantMessage { parts, api: entry().api, provider: PROVIDER.into(), model: MODEL.into(), payload: None };
-        let mut told = request.clone();
-        let result = Message::ToolResult { id, name, parts: vec![Part::text(result)], is_error };
-        told.messages.extend([Message::Assistant(said), result]);
-        let parts = parts_of(&told).await;
-        let [Part::Text { text, .. }] = &parts[..] else { panic!("{parts:?}") };
+        let answer = AnswerMessage {
+            parts,
+            api: model_entry().api,
+            provider: PROVIDER.into(),
+            model: MODEL.into(),
+            payload: None,
+        };
+        let mut follow_up = request.clone();
+        let result = RequestMessage::ToolResult { id, name, parts: vec![MessagePart::text(result)], is_error };
+        follow_up.messages.extend([RequestMessage::Assistant(answer), result]);
+        let parts = parts_of(&follow_up).await;
+        let [MessagePart::Text { text, .. }] = &parts[..] else { panic!("{parts:?}") };
         answers.push(text.clone());
     }
     assert_eq!(answers[0], "kitchen says: Linux kitchen");
@@ -58,17 +65,17 @@ async fn where_only_other_machines_have_a_shell_it_looks_at_the_one_that_was_nam
 }
 
 /// The parts of the answer to a request.
-async fn parts_of(request: &Request) -> Vec<Part> {
-    let items: Vec<_> = Providers::default().stream(request.clone()).map(Result::unwrap).collect().await;
+async fn parts_of(request: &ModelRequest) -> Vec<MessagePart> {
+    let items: Vec<_> = ProviderClient::default().stream(request.clone()).map(Result::unwrap).collect().await;
     let parts = items.into_iter().filter_map(|item| match item {
-        Event::PartEnd { part, .. } => Some(part),
-        Event::Start { .. }
-        | Event::PartStart { .. }
-        | Event::Delta { .. }
-        | Event::Usage(_)
-        | Event::Idle { .. }
-        | Event::Payload(_)
-        | Event::Stop(_) => None,
+        ModelEvent::PartEnd { part, .. } => Some(part),
+        ModelEvent::Start { .. }
+        | ModelEvent::PartStart { .. }
+        | ModelEvent::Delta { .. }
+        | ModelEvent::Usage(_)
+        | ModelEvent::Idle { .. }
+        | ModelEvent::Payload(_)
+        | ModelEvent::Stop(_) => None,
     });
     parts.collect()
 }
@@ -76,31 +83,31 @@ async fn parts_of(request: &Request) -> Vec<Part> {
 /// Runs the task; `tool` is told the name and arguments of each call and says the result. Gives the calls and the last
 /// text.
 async fn run(tool: impl Fn(&str, &str) -> Result<String, String>) -> (Vec<String>, String) {
-    let mut messages = vec![Message::User(vec![Part::text(PROMPT)])];
+    let mut messages = vec![RequestMessage::User(vec![MessagePart::text(PROMPT)])];
     let mut calls = Vec::new();
     loop {
         let (parts, stop) = next(&messages).await;
         let text = match &parts[0] {
-            Part::Text { text, .. } => text.clone(),
+            MessagePart::Text { text, .. } => text.clone(),
             other => panic!("an answer begins with text, not {other:?}"),
         };
-        messages.push(Message::Assistant(AssistantMessage {
+        messages.push(RequestMessage::Assistant(AnswerMessage {
             parts: parts.clone(),
-            api: entry().api,
+            api: model_entry().api,
             provider: PROVIDER.to_owned(),
             model: MODEL.to_owned(),
             payload: None,
         }));
-        if stop == Stop::Stop {
+        if stop == FinishReason::Stop {
             return (calls, text);
         }
         for part in parts {
-            if let Part::ToolCall { id, name, arguments, .. } = part {
+            if let MessagePart::ToolCall { id, name, arguments, .. } = part {
                 let result = tool(&name, &arguments);
                 let is_error = result.is_err();
-                let parts = vec![Part::text(result.unwrap_or_else(|error| error))];
+                let parts = vec![MessagePart::text(result.unwrap_or_else(|error| error))];
                 calls.push(name.clone());
-                messages.push(Message::ToolResult { id, name, parts, is_error });
+                messages.push(RequestMessage::ToolResult { id, name, parts, is_error });
             }
         }
     }
@@ -137,8 +144,11 @@ async fn the_task_takes_five_calls_and_its_end_says_what_came_of_them() {
 #[tokio::test]
 async fn it_says_that_it_is_scripted_whatever_it_is_asked() {
     for prompt in [PROMPT, "What is the capital of France?"] {
-        let (parts, _) = next(&[Message::User(vec![Part::text(prompt)])]).await;
-        assert!(matches!(&parts[0], Part::Text { text, .. } if text.starts_with("I am a scripted model")), "{parts:?}");
+        let (parts, _) = next(&[RequestMessage::User(vec![MessagePart::text(prompt)])]).await;
+        assert!(
+            matches!(&parts[0], MessagePart::Text { text, .. } if text.starts_with("I am a scripted model")),
+            "{parts:?}"
+        );
     }
 }
 

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use countersign_models::{Api, Event, Failure, FailureKind, Model, Providers, Stop};
+use countersign_models::{
+    FailureKind, FinishReason, LanguageModel, ModelApi, ModelEvent, ModelFailure, ProviderClient,
+};
 use futures_util::StreamExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -16,12 +18,12 @@ use tokio::{
 use crate::{entry, request};
 
 /// What one connection gets: pieces that are written one by one, and how it ends.
-pub(crate) struct Reply {
+pub(crate) struct HttpReply {
     pieces: Vec<String>,
-    end: End,
+    end: ReplyEnd,
 }
 
-enum End {
+enum ReplyEnd {
     Close,
     /// Keeps the connection until the other side closes it.
     Hang,
@@ -31,19 +33,19 @@ enum End {
 
 /// A request as it was seen.
 #[derive(Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-pub(crate) struct Server {
+pub(crate) struct ReplyServer {
     pub(crate) url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     gone: Arc<Notify>,
 }
 
-impl Server {
-    pub(crate) async fn start(replies: Vec<Reply>) -> Self {
+impl ReplyServer {
+    pub(crate) async fn start(replies: Vec<HttpReply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (seen, gone) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
@@ -57,9 +59,9 @@ impl Server {
                     socket.write_all(piece.as_bytes()).await.unwrap();
                 }
                 match reply.end {
-                    End::Close => {}
-                    End::Hang => while socket.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {},
-                    End::Cut => socket.set_zero_linger().unwrap(),
+                    ReplyEnd::Close => {}
+                    ReplyEnd::Hang => while socket.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {},
+                    ReplyEnd::Cut => socket.set_zero_linger().unwrap(),
                 }
                 drop(socket);
                 gone.notify_one();
@@ -68,12 +70,12 @@ impl Server {
         server
     }
 
-    pub(crate) fn requests(&self) -> Vec<Seen> {
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-async fn receive(socket: &mut TcpStream) -> Seen {
+async fn receive(socket: &mut TcpStream) -> ReceivedRequest {
     let mut bytes = Vec::new();
     loop {
         let mut chunk = [0; 4096];
@@ -84,59 +86,59 @@ async fn receive(socket: &mut TcpStream) -> Seen {
             let head = head.to_lowercase();
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
             if body.len() >= length.parse().unwrap() {
-                return Seen { head, body: body.to_owned() };
+                return ReceivedRequest { head, body: body.to_owned() };
             }
         }
         assert!(count > 0, "the request ended early");
     }
 }
 
-pub(crate) fn reply(status: &str, form: &str, body: &str) -> Reply {
+pub(crate) fn reply(status: &str, form: &str, body: &str) -> HttpReply {
     let head =
         format!("HTTP/1.1 {status}\r\ncontent-type: {form}\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
-    Reply { pieces: vec![head, format!("\r\n{body}")], end: End::Close }
+    HttpReply { pieces: vec![head, format!("\r\n{body}")], end: ReplyEnd::Close }
 }
 
-fn events(data: &[&str], end: End) -> Reply {
+fn events(data: &[&str], end: ReplyEnd) -> HttpReply {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n";
     let events = data.iter().map(|data| format!("data: {data}\n\n"));
-    Reply { pieces: std::iter::once(head.to_owned()).chain(events).collect(), end }
+    HttpReply { pieces: std::iter::once(head.to_owned()).chain(events).collect(), end }
 }
 
 const HI: &str = r#"{"id":"c1","choices":[{"delta":{"content":"Hi"}}]}"#;
 const FIN: &str = r#"{"id":"c1","choices":[{"delta":{},"finish_reason":"stop"}]}"#;
 
-async fn ask(server: &Server) -> Vec<Result<Event, Failure>> {
-    let request = request(entry(Api::OpenaiCompletions, &format!("{}/v1/", server.url)));
-    Providers::default().stream(request).collect().await
+async fn ask(server: &ReplyServer) -> Vec<Result<ModelEvent, ModelFailure>> {
+    let request = request(entry(ModelApi::OpenaiCompletions, &format!("{}/v1/", server.url)));
+    ProviderClient::default().stream(request).collect().await
 }
 
-fn failure(items: &[Result<Event, Failure>]) -> &Failure {
+fn failure(items: &[Result<ModelEvent, ModelFailure>]) -> &ModelFailure {
     items.last().unwrap().as_ref().unwrap_err()
 }
 
 #[tokio::test]
 async fn an_answer_ends_with_its_end() {
     for (case, data, end) in [
-        ("done", vec![HI, FIN, "[DONE]"], End::Close),
-        ("no done", vec![HI, FIN], End::Close),
-        ("a server that does not hang up", vec![HI, FIN, "[DONE]"], End::Hang),
-        ("cut after it was whole", vec![HI, FIN], End::Cut),
+        ("done", vec![HI, FIN, "[DONE]"], ReplyEnd::Close),
+        ("no done", vec![HI, FIN], ReplyEnd::Close),
+        ("a server that does not hang up", vec![HI, FIN, "[DONE]"], ReplyEnd::Hang),
+        ("cut after it was whole", vec![HI, FIN], ReplyEnd::Cut),
     ] {
-        let server = Server::start(vec![events(&data, end)]).await;
+        let server = ReplyServer::start(vec![events(&data, end)]).await;
         let items = ask(&server).await;
-        assert_eq!(items.last(), Some(&Ok(Event::Stop(Stop::Stop))), "{case}");
+        assert_eq!(items.last(), Some(&Ok(ModelEvent::Stop(FinishReason::Stop))), "{case}");
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_a_failure() {
     for (case, data, end, kind, words) in [
-        ("ended", vec![HI], End::Close, FailureKind::Broken, "stream ended before its end (terminated)"),
-        ("empty", vec![], End::Close, FailureKind::Broken, "stream ended before its end (terminated)"),
-        ("cut", vec![HI], End::Cut, FailureKind::Network, "connection error: the stream broke (terminated)"),
+        ("ended", vec![HI], ReplyEnd::Close, FailureKind::Broken, "stream ended before its end (terminated)"),
+        ("empty", vec![], ReplyEnd::Close, FailureKind::Broken, "stream ended before its end (terminated)"),
+        ("cut", vec![HI], ReplyEnd::Cut, FailureKind::Network, "connection error: the stream broke (terminated)"),
     ] {
-        let server = Server::start(vec![events(&data, end)]).await;
+        let server = ReplyServer::start(vec![events(&data, end)]).await;
         let items = ask(&server).await;
         let failure = failure(&items);
         assert_eq!(failure.kind, kind, "{case}");
@@ -200,7 +202,7 @@ async fn a_refusal_names_its_status_and_the_providers_words() {
             "200 with application/json and no content instead of a stream of events (terminated)",
         ),
     ] {
-        let server = Server::start(vec![reply(status, form, body)]).await;
+        let server = ReplyServer::start(vec![reply(status, form, body)]).await;
         let items = ask(&server).await;
         assert_eq!((failure(&items).kind, failure(&items).message.as_str()), (kind, words));
     }
@@ -208,15 +210,16 @@ async fn a_refusal_names_its_status_and_the_providers_words() {
 
 #[tokio::test]
 async fn a_wait_that_a_header_asks_for_is_passed_on() {
-    let server = Server::start(vec![reply("429 Too Many\r\nretry-after-ms: 1500", "application/json", "{}")]).await;
+    let server =
+        ReplyServer::start(vec![reply("429 Too Many\r\nretry-after-ms: 1500", "application/json", "{}")]).await;
     assert_eq!(failure(&ask(&server).await).retry_after, Some(Duration::from_millis(1500)));
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let other = Server::start(vec![events(&[HI, FIN], End::Close)]).await;
+    let other = ReplyServer::start(vec![events(&[HI, FIN], ReplyEnd::Close)]).await;
     let status = format!("307 Elsewhere\r\nlocation: {}/v1/chat/completions", other.url);
-    let server = Server::start(vec![reply(&status, "text/plain", "")]).await;
+    let server = ReplyServer::start(vec![reply(&status, "text/plain", "")]).await;
     let items = ask(&server).await;
     assert_eq!(failure(&items).message, "307 redirected to another address, which is not followed");
     assert_eq!(other.requests().len(), 0);
@@ -229,7 +232,7 @@ async fn nobody_there_is_a_connection_error() {
         let base_url = format!("{scheme}://{}", listener.local_addr().unwrap());
         drop(listener);
         let items: Vec<_> =
-            Providers::default().stream(request(entry(Api::AnthropicMessages, &base_url))).collect().await;
+            ProviderClient::default().stream(request(entry(ModelApi::AnthropicMessages, &base_url))).collect().await;
         assert_eq!(failure(&items).kind, FailureKind::Network);
         let message = &failure(&items).message;
         assert!(message.starts_with("connection error: ") && message.contains("refused"), "{message}");
@@ -239,8 +242,8 @@ async fn nobody_there_is_a_connection_error() {
 #[tokio::test]
 async fn an_address_that_is_none_is_refused_without_a_request() {
     for base_url in ["", "not a url", "file:///etc/passwd", "http://"] {
-        for api in [Api::OpenaiCompletions, Api::GoogleGenerativeAi] {
-            let items: Vec<_> = Providers::default().stream(request(entry(api, base_url))).collect().await;
+        for api in [ModelApi::OpenaiCompletions, ModelApi::GoogleGenerativeAi] {
+            let items: Vec<_> = ProviderClient::default().stream(request(entry(api, base_url))).collect().await;
             assert_eq!(failure(&items).kind, FailureKind::Refused, "{base_url:?}");
         }
     }
@@ -248,9 +251,9 @@ async fn an_address_that_is_none_is_refused_without_a_request() {
 
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection() {
-    let server = Server::start(vec![events(&[HI], End::Hang)]).await;
-    let mut stream = Providers::default().stream(request(entry(Api::OpenaiCompletions, &server.url)));
-    while !matches!(stream.next().await, Some(Ok(Event::Delta { .. }))) {}
+    let server = ReplyServer::start(vec![events(&[HI], ReplyEnd::Hang)]).await;
+    let mut stream = ProviderClient::default().stream(request(entry(ModelApi::OpenaiCompletions, &server.url)));
+    while !matches!(stream.next().await, Some(Ok(ModelEvent::Delta { .. }))) {}
     drop(stream);
     tokio::time::timeout(Duration::from_secs(120), server.gone.notified()).await.expect("the connection is closed");
 }
@@ -258,23 +261,23 @@ async fn dropping_the_stream_closes_the_connection() {
 #[tokio::test]
 async fn the_key_travels_in_the_header_of_the_wire_and_the_path_is_the_wires() {
     for (api, key, line, path) in [
-        (Api::OpenaiCompletions, "sk-very-secret", "authorization: bearer sk-very-secret", "/chat/completions "),
-        (Api::OpenaiResponses, "sk-very-secret", "authorization: bearer sk-very-secret", "/responses "),
-        (Api::AnthropicMessages, "sk-very-secret", "x-api-key: sk-very-secret", "/v1/messages "),
-        (Api::AnthropicMessages, "sk-ant-oat01-x", "authorization: bearer sk-ant-oat01-x", "/v1/messages "),
+        (ModelApi::OpenaiCompletions, "sk-very-secret", "authorization: bearer sk-very-secret", "/chat/completions "),
+        (ModelApi::OpenaiResponses, "sk-very-secret", "authorization: bearer sk-very-secret", "/responses "),
+        (ModelApi::AnthropicMessages, "sk-very-secret", "x-api-key: sk-very-secret", "/v1/messages "),
+        (ModelApi::AnthropicMessages, "sk-ant-oat01-x", "authorization: bearer sk-ant-oat01-x", "/v1/messages "),
         (
-            Api::GoogleGenerativeAi,
+            ModelApi::GoogleGenerativeAi,
             "sk-very-secret",
             "x-goog-api-key: sk-very-secret",
             "/models/small-1:streamgeneratecontent?alt=sse ",
         ),
     ] {
-        let server = Server::start(vec![reply("400 Bad", "application/json", "{}")]).await;
+        let server = ReplyServer::start(vec![reply("400 Bad", "application/json", "{}")]).await;
         let mut entry = entry(api, &server.url);
         entry.headers = [("X-Tenant".to_owned(), "blue".to_owned())].into();
         let mut request = request(entry);
         request.key = Some(key.into());
-        Providers::default().stream(request).collect::<Vec<_>>().await;
+        ProviderClient::default().stream(request).collect::<Vec<_>>().await;
         let head = server.requests()[0].head.clone();
         assert!(head.starts_with(&format!("post {path}")), "{head}");
         assert!(
@@ -287,11 +290,11 @@ async fn the_key_travels_in_the_header_of_the_wire_and_the_path_is_the_wires() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_times_out() {
     for data in [None, Some(vec![]), Some(vec![HI])] {
-        let silent = Reply { pieces: vec![], end: End::Hang };
-        let server = Server::start(vec![data.map_or(silent, |data| events(&data, End::Hang))]).await;
-        let mut request = request(entry(Api::OpenaiCompletions, &server.url));
+        let silent = HttpReply { pieces: vec![], end: ReplyEnd::Hang };
+        let server = ReplyServer::start(vec![data.map_or(silent, |data| events(&data, ReplyEnd::Hang))]).await;
+        let mut request = request(entry(ModelApi::OpenaiCompletions, &server.url));
         request.silence = Duration::from_secs(120);
-        let items: Vec<_> = Providers::default().stream(request).collect().await;
+        let items: Vec<_> = ProviderClient::default().stream(request).collect().await;
         assert_eq!(
             (failure(&items).kind, failure(&items).message.as_str()),
             (FailureKind::Silence, "timeout: no data for 120 s")
@@ -313,34 +316,34 @@ async fn one_connection_serves_one_request_after_another() {
             socket.write_all(chunked.as_bytes()).await.unwrap();
         }
     });
-    let providers = Providers::default();
+    let providers = ProviderClient::default();
     for _ in 0..2 {
-        let items: Vec<_> = providers.stream(request(entry(Api::OpenaiCompletions, &base_url))).collect().await;
-        assert_eq!(items.last(), Some(&Ok(Event::Stop(Stop::Stop))));
+        let items: Vec<_> = providers.stream(request(entry(ModelApi::OpenaiCompletions, &base_url))).collect().await;
+        assert_eq!(items.last(), Some(&Ok(ModelEvent::Stop(FinishReason::Stop))));
     }
 }
 
 const TOO_LARGE: &str = r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 8200 tokens (8 in the messages, 8192 in the completion).","code":"context_length_exceeded"}}"#;
 
 /// The cap that each request asked for.
-fn caps(server: &Server) -> Vec<u64> {
-    let body = |seen: Seen| serde_json::from_str::<serde_json::Value>(&seen.body).unwrap();
+fn caps(server: &ReplyServer) -> Vec<u64> {
+    let body = |seen: ReceivedRequest| serde_json::from_str::<serde_json::Value>(&seen.body).unwrap();
     server.requests().into_iter().map(|seen| body(seen)["max_tokens"].as_u64().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn a_cap_that_is_too_large_is_lowered_once() {
     let refusal = || reply("400 Bad", "application/json", TOO_LARGE);
-    let server = Server::start(vec![refusal(), events(&[HI, FIN], End::Close)]).await;
-    assert_eq!(ask(&server).await.last(), Some(&Ok(Event::Stop(Stop::Stop))));
+    let server = ReplyServer::start(vec![refusal(), events(&[HI, FIN], ReplyEnd::Close)]).await;
+    assert_eq!(ask(&server).await.last(), Some(&Ok(ModelEvent::Stop(FinishReason::Stop))));
     assert_eq!(caps(&server), [8192, 8184]);
 
-    let server = Server::start(vec![refusal(), refusal(), refusal()]).await;
+    let server = ReplyServer::start(vec![refusal(), refusal(), refusal()]).await;
     assert_eq!(failure(&ask(&server).await).kind, FailureKind::Overflow);
     assert_eq!(caps(&server), [8192, 8184]);
 
     let other = reply("400 Bad", "application/json", r#"{"error":{"message":"tools.0: bad"}}"#);
-    let server = Server::start(vec![other, refusal()]).await;
+    let server = ReplyServer::start(vec![other, refusal()]).await;
     assert_eq!(failure(&ask(&server).await).kind, FailureKind::Refused);
     assert_eq!(caps(&server), [8192]);
 }

@@ -11,19 +11,21 @@ mod transcripts;
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_models::{Api, Entry, Message, Modality, Part, Price, Request, Tool};
+use countersign_models::{
+    InputModality, MessagePart, ModelApi, ModelEntry, ModelRequest, ModelTool, RequestMessage, TokenPrice,
+};
 
 /// A model that can do everything, at `base_url`.
-fn entry(api: Api, base_url: &str) -> Entry {
-    Entry {
+fn entry(api: ModelApi, base_url: &str) -> ModelEntry {
+    ModelEntry {
         id: "small-1".to_owned(),
         name: "Small One".to_owned(),
         api,
         provider: "local".to_owned(),
         base_url: base_url.to_owned(),
         reasoning: true,
-        input: vec![Modality::Text, Modality::Image],
-        cost: Price::default(),
+        input: vec![InputModality::Text, InputModality::Image],
+        cost: TokenPrice::default(),
         context_window: 128_000,
         max_tokens: 8_192,
         thinking: None,
@@ -33,13 +35,13 @@ fn entry(api: Api, base_url: &str) -> Entry {
 }
 
 /// A request with one prompt and one tool.
-fn request(entry: Entry) -> Request {
-    Request {
+fn request(entry: ModelEntry) -> ModelRequest {
+    ModelRequest {
         entry: Arc::new(entry),
         key: Some("sk-very-secret".into()),
         system: Some("Be brief.".to_owned()),
-        messages: vec![Message::User(vec![Part::text("hi")])],
-        tools: vec![Tool {
+        messages: vec![RequestMessage::User(vec![MessagePart::text("hi")])],
+        tools: vec![ModelTool {
             name: "read".to_owned(),
             description: "Reads a file.".to_owned(),
             schema: serde_json::json!({"type": "object", "properties": {"path": {"type": "string"}}}),

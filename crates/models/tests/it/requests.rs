@@ -8,28 +8,29 @@ mod google;
 mod responses;
 
 use countersign_models::{
-    Api, AssistantMessage, Level, Message, Modality, Model, Part, Providers, Request, Thinking, ThinkingMode,
+    AnswerMessage, InputModality, LanguageModel, MessagePart, ModelApi, ModelRequest, ProviderClient, RequestMessage,
+    ThinkingLevel, ThinkingParameter, ThinkingSupport,
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::{
     entry,
-    http::{Server, reply},
+    http::{ReplyServer, reply},
     request,
 };
 
 /// The body that a provider gets for `request`.
-async fn sent(change: impl FnOnce(&mut Request), api: Api) -> Value {
-    let server = Server::start(vec![reply("400 Bad Request", "application/json", r#"{"error":"enough"}"#)]).await;
+async fn sent(change: impl FnOnce(&mut ModelRequest), api: ModelApi) -> Value {
+    let server = ReplyServer::start(vec![reply("400 Bad Request", "application/json", r#"{"error":"enough"}"#)]).await;
     let mut request = request(entry(api, &server.url));
     change(&mut request);
-    Providers::default().stream(request).collect::<Vec<_>>().await;
+    ProviderClient::default().stream(request).collect::<Vec<_>>().await;
     serde_json::from_str(&server.requests()[0].body).unwrap()
 }
 
-fn said(api: Api, parts: Vec<Part>) -> Message {
-    Message::Assistant(AssistantMessage {
+fn assistant_message(api: ModelApi, parts: Vec<MessagePart>) -> RequestMessage {
+    RequestMessage::Assistant(AnswerMessage {
         parts,
         api,
         provider: "local".to_owned(),
@@ -38,56 +39,60 @@ fn said(api: Api, parts: Vec<Part>) -> Message {
     })
 }
 
-fn call(id: &str, arguments: &str) -> Part {
+fn call(id: &str, arguments: &str) -> MessagePart {
     let (id, arguments) = (id.to_owned(), arguments.to_owned());
-    Part::ToolCall { id, name: "read".to_owned(), arguments, signature: Some("sig".to_owned()) }
+    MessagePart::ToolCall { id, name: "read".to_owned(), arguments, signature: Some("sig".to_owned()) }
 }
 
-fn result(id: &str, parts: Vec<Part>, is_error: bool) -> Message {
-    Message::ToolResult { id: id.to_owned(), name: "read".to_owned(), parts, is_error }
+fn result(id: &str, parts: Vec<MessagePart>, is_error: bool) -> RequestMessage {
+    RequestMessage::ToolResult { id: id.to_owned(), name: "read".to_owned(), parts, is_error }
 }
 
-fn image() -> Part {
-    Part::Image { mime_type: "image/png".to_owned(), data: "aW1n".to_owned() }
+fn image() -> MessagePart {
+    MessagePart::Image { mime_type: "image/png".to_owned(), data: "aW1n".to_owned() }
 }
 
 /// A conversation with everything in it: an image, thinking, two calls (one with broken arguments), results out of
 /// order with a prompt between them, an image in a result, a developer's word.
-fn conversation(api: Api) -> Vec<Message> {
+fn conversation(api: ModelApi) -> Vec<RequestMessage> {
     let signature = match api {
-        Api::OpenaiResponses => r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"ZW5j"}"#,
-        Api::AnthropicMessages | Api::OpenaiCompletions | Api::GoogleGenerativeAi | Api::Demo => "c2ln",
+        ModelApi::OpenaiResponses => r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"ZW5j"}"#,
+        ModelApi::AnthropicMessages | ModelApi::OpenaiCompletions | ModelApi::GoogleGenerativeAi | ModelApi::Demo => {
+            "c2ln"
+        }
     };
     vec![
-        Message::User(vec![Part::text("look"), image()]),
-        said(
+        RequestMessage::User(vec![MessagePart::text("look"), image()]),
+        assistant_message(
             api,
             vec![
-                Part::Thinking { text: "Hm".to_owned(), signature: Some(signature.to_owned()) },
-                Part::text("I read."),
+                MessagePart::Thinking { text: "Hm".to_owned(), signature: Some(signature.to_owned()) },
+                MessagePart::text("I read."),
                 call("a:1", r#"{"path":"x"}"#),
                 call("b", "{broken"),
             ],
         ),
         result("b", vec![], true),
-        Message::User(vec![Part::text("hurry")]),
-        result("a:1", vec![Part::text("seen"), image()], false),
-        Message::Developer(vec![Part::text("go on")]),
+        RequestMessage::User(vec![MessagePart::text("hurry")]),
+        result("a:1", vec![MessagePart::text("seen"), image()], false),
+        RequestMessage::Developer(vec![MessagePart::text("go on")]),
     ]
 }
 
-fn thought(text: &str, signature: &str) -> Part {
-    Part::Thinking { text: text.to_owned(), signature: Some(signature.to_owned()) }
+fn thought(text: &str, signature: &str) -> MessagePart {
+    MessagePart::Thinking { text: text.to_owned(), signature: Some(signature.to_owned()) }
 }
 
-fn signed(id: &str, signature: &str) -> Part {
+fn signed(id: &str, signature: &str) -> MessagePart {
     let (id, name, arguments) = (id.to_owned(), "read".to_owned(), "{}".to_owned());
-    Part::ToolCall { id, name, arguments, signature: Some(signature.to_owned()) }
+    MessagePart::ToolCall { id, name, arguments, signature: Some(signature.to_owned()) }
 }
 
-fn with_payload(message: Message, payload: &str) -> Message {
+fn with_payload(message: RequestMessage, payload: &str) -> RequestMessage {
     match message {
-        Message::Assistant(said) => Message::Assistant(AssistantMessage { payload: Some(payload.to_owned()), ..said }),
+        RequestMessage::Assistant(answer) => {
+            RequestMessage::Assistant(AnswerMessage { payload: Some(payload.to_owned()), ..answer })
+        }
         other => other,
     }
 }

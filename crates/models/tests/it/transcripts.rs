@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use countersign_models::{Api, Event, Failure, Part, PartKind, decode, fuzz};
+use countersign_models::{MessagePart, ModelApi, ModelEvent, ModelFailure, PartKind, decode, fuzz};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-const FILES: [(Api, &str); 4] = [
-    (Api::AnthropicMessages, include_str!("transcripts/anthropic.txt")),
-    (Api::OpenaiCompletions, include_str!("transcripts/completions.txt")),
-    (Api::OpenaiResponses, include_str!("transcripts/responses.txt")),
-    (Api::GoogleGenerativeAi, include_str!("transcripts/google.txt")),
+const FILES: [(ModelApi, &str); 4] = [
+    (ModelApi::AnthropicMessages, include_str!("transcripts/anthropic.txt")),
+    (ModelApi::OpenaiCompletions, include_str!("transcripts/completions.txt")),
+    (ModelApi::OpenaiResponses, include_str!("transcripts/responses.txt")),
+    (ModelApi::GoogleGenerativeAi, include_str!("transcripts/google.txt")),
 ];
 
-struct Case {
-    api: Api,
+struct TranscriptCase {
+    api: ModelApi,
     name: &'static str,
     stream: String,
     want: String,
@@ -23,7 +23,7 @@ struct Case {
 
 /// A file holds cases: `# name`, the data of the events with `> ` before it, the events that are wanted with `< `
 /// before them.
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<TranscriptCase> {
     let mut cases = Vec::new();
     for (api, file) in FILES {
         for block in file.split("\n# ").map(|block| block.trim_start_matches("# ")) {
@@ -31,37 +31,41 @@ fn cases() -> Vec<Case> {
             let of = |mark| lines.lines().filter_map(move |line| line.strip_prefix(mark));
             let stream = of("> ").map(|data| format!("data: {data}\n\n")).collect();
             let want = of("< ").map(|line| format!("{line}\n")).collect();
-            cases.push(Case { api, name, stream, want });
+            cases.push(TranscriptCase { api, name, stream, want });
         }
     }
     cases
 }
 
-fn describe(items: &[Result<Event, Failure>]) -> String {
+fn describe(items: &[Result<ModelEvent, ModelFailure>]) -> String {
     let mut text = String::new();
     for item in items {
         match item {
-            Ok(Event::Start { response_id }) => writeln!(text, "start {}", response_id.as_deref().unwrap_or("-")),
-            Ok(Event::PartStart { index, kind: PartKind::ToolCall { id, name } }) => {
+            Ok(ModelEvent::Start { response_id }) => writeln!(text, "start {}", response_id.as_deref().unwrap_or("-")),
+            Ok(ModelEvent::PartStart { index, kind: PartKind::ToolCall { id, name } }) => {
                 writeln!(text, "{index} call {id} {name}")
             }
-            Ok(Event::PartStart { index, kind }) => writeln!(text, "{index} {}", format!("{kind:?}").to_lowercase()),
-            Ok(Event::Delta { index, text: delta }) => writeln!(text, "{index} + {delta:?}"),
-            Ok(Event::PartEnd { index, part }) => {
+            Ok(ModelEvent::PartStart { index, kind }) => {
+                writeln!(text, "{index} {}", format!("{kind:?}").to_lowercase())
+            }
+            Ok(ModelEvent::Delta { index, text: delta }) => writeln!(text, "{index} + {delta:?}"),
+            Ok(ModelEvent::PartEnd { index, part }) => {
                 let (whole, signature) = match part {
-                    Part::Text { text, signature } | Part::Thinking { text, signature } => (text, signature),
-                    Part::ToolCall { arguments, signature, .. } => (arguments, signature),
-                    Part::Redacted { data } | Part::Image { data, .. } => (data, &None),
+                    MessagePart::Text { text, signature } | MessagePart::Thinking { text, signature } => {
+                        (text, signature)
+                    }
+                    MessagePart::ToolCall { arguments, signature, .. } => (arguments, signature),
+                    MessagePart::Redacted { data } | MessagePart::Image { data, .. } => (data, &None),
                 };
                 let signed = signature.as_ref().map(|signature| format!(" signed {signature}")).unwrap_or_default();
                 writeln!(text, "{index} end {whole:?}{signed}")
             }
-            Ok(Event::Usage(usage)) => {
+            Ok(ModelEvent::Usage(usage)) => {
                 writeln!(text, "usage {} {} {} {}", usage.input, usage.output, usage.cache_read, usage.cache_write)
             }
-            Ok(Event::Idle { since, .. }) => writeln!(text, "idle {since:?}"),
-            Ok(Event::Payload(data)) => writeln!(text, "payload {data}"),
-            Ok(Event::Stop(stop)) => writeln!(text, "stop {stop:?}"),
+            Ok(ModelEvent::Idle { since, .. }) => writeln!(text, "idle {since:?}"),
+            Ok(ModelEvent::Payload(data)) => writeln!(text, "payload {data}"),
+            Ok(ModelEvent::Stop(stop)) => writeln!(text, "stop {stop:?}"),
             Err(failure) => writeln!(text, "failure {:?}: {}", failure.kind, failure.message),
         }
         .unwrap();
@@ -71,14 +75,15 @@ fn describe(items: &[Result<Event, Failure>]) -> String {
 
 #[test]
 fn every_stream_means_the_events_that_are_written_below_it() {
-    for Case { api, name, stream, want } in cases() {
+    for TranscriptCase { api, name, stream, want } in cases() {
         assert_eq!(describe(&decode(api, [Bytes::from(stream)])), want, "{api}: {name}");
     }
 }
 
 #[test]
 fn a_stream_that_stops_anywhere_before_its_end_is_a_failure() {
-    for Case { api, name, stream, want } in cases().into_iter().filter(|case| case.name.starts_with("whole")) {
+    for TranscriptCase { api, name, stream, want } in cases().into_iter().filter(|case| case.name.starts_with("whole"))
+    {
         let events: Vec<_> = stream.split_inclusive("\n\n").collect();
         for cut in 0..events.len() {
             let items = decode(api, [Bytes::from(events[..cut].concat())]);
@@ -100,7 +105,7 @@ fn a_stream_that_stops_anywhere_before_its_end_is_a_failure() {
 
 #[test]
 fn framing_that_the_standard_allows_changes_nothing() {
-    for Case { api, name, stream, want } in cases() {
+    for TranscriptCase { api, name, stream, want } in cases() {
         for (framing, stream) in [
             ("crlf", stream.replace('\n', "\r\n")),
             ("cr", stream.replace('\n', "\r")),
@@ -118,29 +123,29 @@ fn framing_that_the_standard_allows_changes_nothing() {
 #[test]
 fn an_endless_event_is_cut_off() {
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
-    let items = decode(Api::OpenaiCompletions, std::iter::repeat_n(chunk, 20));
+    let items = decode(ModelApi::OpenaiCompletions, std::iter::repeat_n(chunk, 20));
     assert_eq!(describe(&items), "failure Broken: an event in the stream is longer than 16777216 bytes (terminated)\n");
 }
 
 #[test]
 fn an_endless_answer_is_cut_off_and_not_asked_for_again() {
-    let told = "failure Refused: the answer is longer than 16777216 bytes (terminated)\n";
+    let expected = "failure Refused: the answer is longer than 16777216 bytes (terminated)\n";
     let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "y".repeat(1 << 20));
-    let items = decode(Api::OpenaiCompletions, std::iter::repeat_n(Bytes::from(text), 20));
-    assert!(describe(&items).ends_with(told));
+    let items = decode(ModelApi::OpenaiCompletions, std::iter::repeat_n(Bytes::from(text), 20));
+    assert!(describe(&items).ends_with(expected));
     let call = |index: usize| {
         let function = format!(r#"{{"name":"{}","arguments":"{{}}"}}"#, "n".repeat(1 << 16));
         let call = format!(r#"{{"index":{index},"id":"c{index}","type":"function","function":{function}}}"#);
         Bytes::from(format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\n"))
     };
-    let items = decode(Api::OpenaiCompletions, (0..300).map(call));
-    assert!(describe(&items).ends_with(told));
+    let items = decode(ModelApi::OpenaiCompletions, (0..300).map(call));
+    assert!(describe(&items).ends_with(expected));
 }
 
 proptest! {
     #[test]
     fn the_same_bytes_mean_the_same_however_they_are_cut(cuts in prop::collection::vec(1_usize..40, 1..60)) {
-        for Case { api, name, stream, want } in cases() {
+        for TranscriptCase { api, name, stream, want } in cases() {
             let mut rest = Bytes::from(stream.replace("data:", ": comment ü\r\ndata:"));
             let mut chunks = Vec::new();
             for cut in cuts.iter().cycle() {
@@ -180,7 +185,7 @@ proptest! {
     /// Events that are left out, said twice or in another order: whatever an answer then is, it holds what was sent.
     #[test]
     fn any_answer_holds_what_was_sent(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3_u8), 1..4)) {
-        for Case { api, stream, .. } in cases() {
+        for TranscriptCase { api, stream, .. } in cases() {
             let mut events: Vec<&str> = stream.split_inclusive("\n\n").collect();
             for (at, other, change) in &changes {
                 if events.is_empty() {
@@ -200,7 +205,7 @@ proptest! {
     /// Content under a name that no wire has, or in a piece of another kind.
     #[test]
     fn any_stray_content_is_read_or_refused(at in any::<prop::sample::Index>(), inside in any::<prop::sample::Index>(), name in 0..NAMES.len(), text in "[a-z]{1,6}( [a-z]{1,6})?") {
-        for Case { api, stream, .. } in cases() {
+        for TranscriptCase { api, stream, .. } in cases() {
             let mut events: Vec<String> = stream.split_inclusive("\n\n").map(str::to_owned).collect();
             let at = at.index(events.len());
             let Some(mut event) = events[at].strip_prefix("data: ").and_then(|data| serde_json::from_str(data).ok()) else {

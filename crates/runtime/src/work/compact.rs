@@ -15,7 +15,9 @@ use countersign_core::{
     session::{Command as SessionCommand, CompactionOutcome, ContextPiece, ModelRef, RetryPolicy, Session},
     time::Millis,
 };
-use countersign_models::{self as models, Event, Failure, FailureKind, Level, Part, Request, Stop};
+use countersign_models::{
+    self as models, FailureKind, FinishReason, MessagePart, ModelEvent, ModelFailure, ModelRequest, ThinkingLevel,
+};
 use futures_util::StreamExt;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -376,7 +378,7 @@ async fn request_with_retries(
             Err(failure) => failure,
         };
         let may_pass = failure.kind.is_retryable();
-        let requested_delay = failure.wait().unwrap_or_default();
+        let requested_delay = failure.retry_delay().unwrap_or_default();
         if !retry.enabled || !may_pass || attempt >= retry.max || requested_delay > retry.longest {
             let is_too_long = failure.kind == FailureKind::Overflow;
             let message = match time {
@@ -477,13 +479,13 @@ async fn request_once(
     request: &str,
     silence: Duration,
     spent: &mut SpendTracker<'_>,
-) -> Result<String, Failure> {
-    let level = chosen.entry.reasoning.then_some(Level::Low);
-    let mut stream = chosen.model.stream(Request {
+) -> Result<String, ModelFailure> {
+    let level = chosen.entry.reasoning.then_some(ThinkingLevel::Low);
+    let mut stream = chosen.model.stream(ModelRequest {
         entry: Arc::clone(&chosen.entry),
         key: chosen.key.clone(),
         system: Some(system.to_owned()),
-        messages: vec![models::Message::User(vec![Part::text(request)])],
+        messages: vec![models::RequestMessage::User(vec![MessagePart::text(request)])],
         tools: Vec::new(),
         max_tokens: Some(LONGEST),
         level,
@@ -491,35 +493,35 @@ async fn request_once(
         silence,
     });
     let mut text = String::new();
-    let mut used = models::Usage::default();
+    let mut used = models::ModelUsage::default();
     let mut is_begun = false;
     while let Some(event) = stream.next().await {
         let event = event.inspect_err(|failure| spent.add_amount(spent_by_failure(failure, is_begun)))?;
-        is_begun |= !matches!(event, Event::Idle { .. });
-        if let Event::Stop(_) = event {
+        is_begun |= !matches!(event, ModelEvent::Idle { .. });
+        if let ModelEvent::Stop(_) = event {
             spent.add_amount(spent_by_answer(&chosen.entry, &used));
             spent.meters.add_tokens([used.input, used.output, used.cache_read, used.cache_write]);
         }
         match event {
-            Event::PartEnd { part: Part::Text { text: part, .. }, .. } => text.push_str(&part),
-            Event::Stop(Stop::Length) => {
-                return Err(Failure::new(
+            ModelEvent::PartEnd { part: MessagePart::Text { text: part, .. }, .. } => text.push_str(&part),
+            ModelEvent::Stop(FinishReason::Length) => {
+                return Err(ModelFailure::new(
                     FailureKind::Refused,
                     "the summary was cut off at the most that an answer may have",
                 ));
             }
-            Event::Stop(_) => return Ok(text.trim().to_owned()),
-            Event::Start { .. }
-            | Event::PartStart { .. }
-            | Event::Delta { .. }
-            | Event::PartEnd { .. }
-            | Event::Idle { .. } => {}
-            Event::Usage(usage) => used = usage,
-            Event::Payload(_) => {}
+            ModelEvent::Stop(_) => return Ok(text.trim().to_owned()),
+            ModelEvent::Start { .. }
+            | ModelEvent::PartStart { .. }
+            | ModelEvent::Delta { .. }
+            | ModelEvent::PartEnd { .. }
+            | ModelEvent::Idle { .. } => {}
+            ModelEvent::Usage(usage) => used = usage,
+            ModelEvent::Payload(_) => {}
         }
     }
     spent.add_amount(None);
-    Err(Failure::new(FailureKind::Broken, "stream ended before its end (terminated)"))
+    Err(ModelFailure::new(FailureKind::Broken, "stream ended before its end (terminated)"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use countersign_core::{
     run::{ModelAnswer, ProviderFailure},
     session::{ContextPiece, Session, Settings},
 };
-use countersign_models::{self as models, Api, AssistantMessage, Part};
+use countersign_models::{self as models, AnswerMessage, MessagePart, ModelApi};
 use countersign_store::LogReadError;
 
 use super::RunEnvironment;
@@ -106,19 +106,19 @@ fn calls_of(message: &StoredMessage) -> Vec<String> {
 }
 
 /// Writes messages as a model is shown them.
-pub(crate) fn to_model(messages: &[StoredMessage]) -> Vec<models::Message> {
+pub(crate) fn to_model(messages: &[StoredMessage]) -> Vec<models::RequestMessage> {
     messages.iter().filter_map(message_to_model).collect()
 }
 
-fn message_to_model(message: &StoredMessage) -> Option<models::Message> {
+fn message_to_model(message: &StoredMessage) -> Option<models::RequestMessage> {
     match message {
-        StoredMessage::User(user_message) => Some(models::Message::User(model_parts(&user_message.content))),
+        StoredMessage::User(user_message) => Some(models::RequestMessage::User(model_parts(&user_message.content))),
         StoredMessage::Developer(developer_message) => {
-            Some(models::Message::Developer(model_parts(&developer_message.content)))
+            Some(models::RequestMessage::Developer(model_parts(&developer_message.content)))
         }
         StoredMessage::Assistant(assistant) => assistant_to_model(assistant),
         StoredMessage::ToolResult(ToolResult { tool_call_id, tool_name, content, is_error, .. }) => {
-            Some(models::Message::ToolResult {
+            Some(models::RequestMessage::ToolResult {
                 id: tool_call_id.clone(),
                 name: tool_name.clone(),
                 parts: model_parts(content),
@@ -136,17 +136,19 @@ fn message_to_model(message: &StoredMessage) -> Option<models::Message> {
         }
         StoredMessage::FileMention(mention) => {
             let images = mention.files.iter().filter_map(mentioned_image);
-            Some(models::Message::User(std::iter::once(Part::text(mention_text(mention))).chain(images).collect()))
+            Some(models::RequestMessage::User(
+                std::iter::once(MessagePart::text(mention_text(mention))).chain(images).collect(),
+            ))
         }
-        StoredMessage::Custom(custom) => Some(models::Message::User(model_parts(&custom.content))),
+        StoredMessage::Custom(custom) => Some(models::RequestMessage::User(model_parts(&custom.content))),
     }
 }
 
-fn user_text(text: String) -> models::Message {
-    models::Message::User(vec![Part::text(text)])
+fn user_text(text: String) -> models::RequestMessage {
+    models::RequestMessage::User(vec![MessagePart::text(text)])
 }
 
-fn assistant_to_model(assistant: &AssistantReply) -> Option<models::Message> {
+fn assistant_to_model(assistant: &AssistantReply) -> Option<models::RequestMessage> {
     // What a provider broke off is not part of what was said, and its calls were never wanted.
     if assistant.stop_reason == StopReason::Error {
         return None;
@@ -155,24 +157,28 @@ fn assistant_to_model(assistant: &AssistantReply) -> Option<models::Message> {
     if parts.is_empty() {
         return None;
     }
-    Some(models::Message::Assistant(AssistantMessage {
+    Some(models::RequestMessage::Assistant(AnswerMessage {
         parts,
-        api: assistant.api.parse().unwrap_or(Api::Demo),
+        api: assistant.api.parse().unwrap_or(ModelApi::Demo),
         provider: assistant.provider.clone(),
         model: assistant.model.clone(),
         payload: assistant.provider_payload.as_ref().map(serde_json::Value::to_string),
     }))
 }
 
-fn model_parts(blocks: &[MessageBlock]) -> Vec<Part> {
+fn model_parts(blocks: &[MessageBlock]) -> Vec<MessagePart> {
     let parts = blocks.iter().map(|block| match block {
-        MessageBlock::Text(text) => Part::Text { text: text.text.clone(), signature: text.text_signature.clone() },
-        MessageBlock::Thinking(thinking) => {
-            Part::Thinking { text: thinking.thinking.clone(), signature: thinking.thinking_signature.clone() }
+        MessageBlock::Text(text) => {
+            MessagePart::Text { text: text.text.clone(), signature: text.text_signature.clone() }
         }
-        MessageBlock::RedactedThinking { data } => Part::Redacted { data: data.clone() },
-        MessageBlock::Image(image) => Part::Image { mime_type: image.mime_type.clone(), data: image.data.clone() },
-        MessageBlock::ToolCall(call) => Part::ToolCall {
+        MessageBlock::Thinking(thinking) => {
+            MessagePart::Thinking { text: thinking.thinking.clone(), signature: thinking.thinking_signature.clone() }
+        }
+        MessageBlock::RedactedThinking { data } => MessagePart::Redacted { data: data.clone() },
+        MessageBlock::Image(image) => {
+            MessagePart::Image { mime_type: image.mime_type.clone(), data: image.data.clone() }
+        }
+        MessageBlock::ToolCall(call) => MessagePart::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
             arguments: serde_json::Value::Object(call.arguments.clone()).to_string(),
@@ -219,10 +225,10 @@ fn mention_text(mention: &FileMentionMessage) -> String {
 }
 
 /// The image that a mentioned file is.
-fn mentioned_image(file: &serde_json::Value) -> Option<Part> {
+fn mentioned_image(file: &serde_json::Value) -> Option<MessagePart> {
     let image = file.get("image")?;
     let text = |key: &str| image.get(key)?.as_str().map(str::to_owned);
-    Some(Part::Image { mime_type: text("mimeType")?, data: text("data")? })
+    Some(MessagePart::Image { mime_type: text("mimeType")?, data: text("data")? })
 }
 
 /// An answer that was stopped before a word of it came.

@@ -6,7 +6,7 @@ use countersign_core::{
     run::ResolvedCall,
     tool::{Lane, RepeatMode, ToolEffect},
 };
-use countersign_models::Part;
+use countersign_models::MessagePart;
 use countersign_tools::{CallFailure, CallRoute, ToolRegistry, leads_to, strip_intent};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -77,11 +77,11 @@ pub(super) fn parse_arguments(raw: &str) -> Result<Map<String, Value>, String> {
 
 /// Looks a wanted call up and checks what it brings.
 pub(super) fn resolve_call(
-    call: &Part,
+    call: &MessagePart,
     registry: &ToolRegistry,
     no_tool: impl Fn(&str) -> String,
 ) -> Option<ResolvedCall> {
-    let Part::ToolCall { id, name, arguments, .. } = call else { return None };
+    let MessagePart::ToolCall { id, name, arguments, .. } = call else { return None };
     let tool = registry.get(name);
     let spec = tool.map(|tool| tool.spec());
     let (arguments, problem) = match parse_arguments(arguments) {

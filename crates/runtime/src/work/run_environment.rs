@@ -11,7 +11,7 @@ use countersign_core::{
     session::{ModelPrice, ModelRef},
     tool::ToolSpec,
 };
-use countersign_models::{Entry, Failure, Model, SecretString};
+use countersign_models::{LanguageModel, ModelEntry, ModelFailure, SecretString};
 use countersign_tools::{ToolContext, ToolRegistry};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -26,15 +26,15 @@ use crate::peers::PeerRegistry;
 #[derive(Clone)]
 pub struct ResolvedModel {
     /// What the catalogue says of it.
-    pub entry: Arc<Entry>,
+    pub entry: Arc<ModelEntry>,
     /// The key, where its provider wants one.
     pub key: Option<SecretString>,
     /// How it is asked.
-    pub model: Arc<dyn Model>,
+    pub model: Arc<dyn LanguageModel>,
 }
 
 /// What the engine needs to know of a model. Prices are rounded up; what it reads is priced at its dearest.
-pub fn model_ref(entry: &Entry) -> ModelRef {
+pub fn model_ref(entry: &ModelEntry) -> ModelRef {
     let micros = |dollars: f64| (dollars * 1_000_000.0).ceil() as u64;
     let cost = &entry.cost;
     let price = ModelPrice { input: micros(cost.input.max(cost.cache_write)), output: micros(cost.output) };
@@ -178,7 +178,7 @@ pub trait RunEnvironment: Send + Sync + 'static {
     }
 
     /// Returns whether a request of a run is sent again after `failure`, silently or visibly. Another one ends the run.
-    fn may_retry(&self, failure: &Failure) -> bool {
+    fn may_retry(&self, failure: &ModelFailure) -> bool {
         failure.kind.is_retryable()
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use countersign_models::{Failure, FailureKind};
+use countersign_models::{FailureKind, ModelFailure};
 
 /// Limits of the attempts that follow a failure before anything of an answer was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +50,14 @@ impl RetryAttempts {
     }
 
     /// Counts another attempt behind `failure` and returns the wait before it; none where the failure has to be told.
-    pub(super) fn next(&mut self, failure: &Failure) -> Option<Duration> {
+    pub(super) fn next(&mut self, failure: &ModelFailure) -> Option<Duration> {
         // Silence has lasted long enough already.
         let may_pass = failure.kind.is_retryable() && failure.kind != FailureKind::Silence;
         if !may_pass || self.made >= self.limits.max {
             return None;
         }
         let backoff = self.limits.base.saturating_mul(2_u32.saturating_pow(self.made));
-        let wait = backoff.max(failure.wait().unwrap_or_default());
+        let wait = backoff.max(failure.retry_delay().unwrap_or_default());
         let waited = self.waited.checked_add(wait).filter(|waited| *waited <= self.limits.total)?;
         self.made += 1;
         self.waited = waited;
@@ -69,18 +69,18 @@ impl RetryAttempts {
 mod tests {
     use std::time::Duration;
 
-    use countersign_models::{Failure, FailureKind};
+    use countersign_models::{FailureKind, ModelFailure};
 
     use super::{RetryAttempts, SilentRetries};
 
-    fn waits(failures: impl IntoIterator<Item = Failure>) -> Vec<u64> {
+    fn waits(failures: impl IntoIterator<Item = ModelFailure>) -> Vec<u64> {
         let mut attempts = RetryAttempts::new(SilentRetries::default());
         let waits = failures.into_iter().map_while(|failure| attempts.next(&failure));
         waits.map(|wait| u64::try_from(wait.as_millis()).unwrap()).collect()
     }
 
-    fn failure(kind: FailureKind, after: Option<u64>) -> Failure {
-        Failure { retry_after: after.map(Duration::from_millis), ..Failure::new(kind, "it failed") }
+    fn failure(kind: FailureKind, after: Option<u64>) -> ModelFailure {
+        ModelFailure { retry_after: after.map(Duration::from_millis), ..ModelFailure::new(kind, "it failed") }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! It must not know whether anybody counts it against a budget.
 
 use countersign_core::{ledger::BudgetAmount, message};
-use countersign_models::{self as models, Entry, FailureKind};
+use countersign_models::{self as models, FailureKind, ModelEntry};
 
 /// What an answer took that was given to the end, where its provider told that.
-pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<BudgetAmount> {
+pub(super) fn spent_by_answer(entry: &ModelEntry, used: &models::ModelUsage) -> Option<BudgetAmount> {
     let usage = message_usage(entry, used);
     let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
     let amount = BudgetAmount { tokens: usage.total_tokens, calls: 0, cost_micros };
@@ -14,7 +14,7 @@ pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<Bud
 }
 
 /// What a request took that failed: nothing where a provider refused to begin an answer, else nobody knows.
-pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Option<BudgetAmount> {
+pub(super) fn spent_by_failure(failed: &models::ModelFailure, is_begun: bool) -> Option<BudgetAmount> {
     match failed.kind {
         FailureKind::Auth
         | FailureKind::Overflow
@@ -32,8 +32,8 @@ pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Opti
 }
 
 /// What a provider counted, with what it costs.
-pub(super) fn message_usage(entry: &Entry, used: &models::Usage) -> message::RequestUsage {
-    let cost = models::cost(entry, used);
+pub(super) fn message_usage(entry: &ModelEntry, used: &models::ModelUsage) -> message::RequestUsage {
+    let cost = models::usage_cost(entry, used);
     message::RequestUsage {
         input: used.input,
         output: used.output,

@@ -11,7 +11,10 @@ use countersign_core::{
     session::Settings,
     tool::ToolSpec,
 };
-use countersign_models::{self as models, Entry, Event, FailureKind, Level, Part, PartKind, Request, Stop};
+use countersign_models::{
+    self as models, FailureKind, FinishReason, MessagePart, ModelEntry, ModelEvent, ModelRequest, PartKind,
+    ThinkingLevel,
+};
 use countersign_tools::{ToolRegistry, strip_intent, with_intent};
 use futures_util::{Stream, StreamExt};
 use tokio::time::Instant;
@@ -106,21 +109,21 @@ impl TurnWork {
         conversation::with_pictures(&mut messages, host).await;
         let registry = host.tool_registry(&self.session);
         let specs: Vec<&ToolSpec> = registry.tool_specs().collect();
-        let request = Request {
+        let request = ModelRequest {
             entry: Arc::clone(&chosen.entry),
             key: chosen.key,
             system: Some(self.full_system_prompt(host, &specs)),
             messages: conversation::to_model(&messages),
             tools: specs
                 .iter()
-                .map(|spec| models::Tool {
+                .map(|spec| models::ModelTool {
                     name: spec.name.clone(),
                     description: spec.description.clone(),
                     schema: with_intent(&spec.schema),
                 })
                 .collect(),
             max_tokens: [self.cap, self.settings.profile.max_tokens].into_iter().flatten().min(),
-            level: self.settings.thinking.as_deref().and_then(Level::parse),
+            level: self.settings.thinking.as_deref().and_then(ThinkingLevel::parse),
             session: Some(self.session.to_string()),
             silence: host.silence_timeout(),
         };
@@ -150,8 +153,8 @@ impl TurnWork {
 }
 
 enum StreamOutcome {
-    Stopped(Stop),
-    Failed(models::Failure),
+    Stopped(FinishReason),
+    Failed(models::ModelFailure),
     Aborted,
 }
 
@@ -159,16 +162,16 @@ enum StreamOutcome {
 struct PartBuffer {
     kind: PartKind,
     text: String,
-    whole: Option<Part>,
+    whole: Option<MessagePart>,
 }
 
 /// Puts a message together from what a model says, and hands it on as it comes.
 struct MessageAssembler<'a> {
     work: &'a TurnWork,
-    entry: &'a Entry,
+    entry: &'a ModelEntry,
     results: &'a CommandSource,
     parts: Vec<PartBuffer>,
-    usage: models::Usage,
+    usage: models::ModelUsage,
     response_id: Option<String>,
     payload: Option<String>,
     requested_at: Instant,
@@ -187,13 +190,13 @@ struct MessageAssembler<'a> {
 }
 
 impl<'a> MessageAssembler<'a> {
-    fn new(work: &'a TurnWork, entry: &'a Entry, results: &'a CommandSource) -> Self {
+    fn new(work: &'a TurnWork, entry: &'a ModelEntry, results: &'a CommandSource) -> Self {
         Self {
             work,
             entry,
             results,
             parts: Vec::new(),
-            usage: models::Usage::default(),
+            usage: models::ModelUsage::default(),
             response_id: None,
             payload: None,
             requested_at: Instant::now(),
@@ -211,7 +214,7 @@ impl<'a> MessageAssembler<'a> {
     /// Hears one attempt to its end.
     async fn read_stream(
         &mut self,
-        mut stream: impl Stream<Item = Result<Event, models::Failure>> + Unpin,
+        mut stream: impl Stream<Item = Result<ModelEvent, models::ModelFailure>> + Unpin,
         cancel: &CancellationToken,
     ) -> StreamOutcome {
         loop {
@@ -233,7 +236,7 @@ impl<'a> MessageAssembler<'a> {
                 Some(Err(failure)) => return StreamOutcome::Failed(failure),
                 None => {
                     let message = "stream ended before its end (terminated)";
-                    return StreamOutcome::Failed(models::Failure::new(FailureKind::Broken, message));
+                    return StreamOutcome::Failed(models::ModelFailure::new(FailureKind::Broken, message));
                 }
             }
         }
@@ -257,7 +260,7 @@ impl<'a> MessageAssembler<'a> {
         self.is_unknown |= !is_free;
         self.is_begun = false;
         self.response_id = None;
-        self.usage = models::Usage::default();
+        self.usage = models::ModelUsage::default();
         tracing::info!(session = %self.work.session, error = %failure, wait = ?wait, "a request failed and is sent again");
         Some(wait)
     }
@@ -308,23 +311,23 @@ impl<'a> MessageAssembler<'a> {
         self.send_live(LiveKind::MessageStarted { run, epoch, api, provider, model }).await;
     }
 
-    async fn handle_event(&mut self, event: Event) -> Option<Stop> {
-        if let Event::Idle { since, limit } = event {
+    async fn handle_event(&mut self, event: ModelEvent) -> Option<FinishReason> {
+        if let ModelEvent::Idle { since, limit } = event {
             self.send_live(LiveKind::Idle { since, limit }).await;
             return None;
         }
         self.is_begun = true;
         self.start_message().await;
         match event {
-            Event::Idle { .. } => {}
-            Event::Start { response_id } => self.response_id = response_id,
-            Event::PartStart { index, kind } => {
+            ModelEvent::Idle { .. } => {}
+            ModelEvent::Start { response_id } => self.response_id = response_id,
+            ModelEvent::PartStart { index, kind } => {
                 self.flush().await;
                 self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
                 self.send_live(LiveKind::PartStarted { index, part: live_part(&kind) }).await;
                 self.parts.push(PartBuffer { kind, text: String::new(), whole: None });
             }
-            Event::Delta { index, text } => {
+            ModelEvent::Delta { index, text } => {
                 self.first.get_or_insert_with(|| self.requested_at.elapsed());
                 if let Some(part) = self.parts.get_mut(index) {
                     part.text.push_str(&text);
@@ -341,7 +344,7 @@ impl<'a> MessageAssembler<'a> {
                     self.flush().await;
                 }
             }
-            Event::PartEnd { index, part } => {
+            ModelEvent::PartEnd { index, part } => {
                 self.flush().await;
                 let block = Arc::new(part_to_block(&part));
                 if let Some(buffer) = self.parts.get_mut(index) {
@@ -350,9 +353,9 @@ impl<'a> MessageAssembler<'a> {
                 self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
                 self.send_live(LiveKind::PartEnded { index, block }).await;
             }
-            Event::Usage(usage) => self.usage = usage,
-            Event::Payload(data) => self.payload = Some(data),
-            Event::Stop(stop) => return Some(stop),
+            ModelEvent::Usage(usage) => self.usage = usage,
+            ModelEvent::Payload(data) => self.payload = Some(data),
+            ModelEvent::Stop(stop) => return Some(stop),
         }
         None
     }
@@ -364,8 +367,8 @@ impl<'a> MessageAssembler<'a> {
         host: &dyn RunEnvironment,
     ) -> ModelAnswer {
         self.flush().await;
-        let raw: Vec<Part> = self.parts.iter().map(PartBuffer::to_part).collect();
-        let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();
+        let raw: Vec<MessagePart> = self.parts.iter().map(PartBuffer::to_part).collect();
+        let calls: Vec<&MessagePart> = raw.iter().filter(|part| matches!(part, MessagePart::ToolCall { .. })).collect();
         let spent = self.spent_amount(&outcome);
         let (stop, error_message, failure) = match outcome {
             StreamOutcome::Aborted => (StopReason::Aborted, Some(ABORTED.to_owned()), None),
@@ -373,14 +376,14 @@ impl<'a> MessageAssembler<'a> {
                 let failure = ProviderFailure {
                     retryable: host.may_retry(&failed),
                     overflow: failed.kind == FailureKind::Overflow,
-                    after: failed.wait(),
+                    after: failed.retry_delay(),
                 };
                 let message = wait::failure_message(&failed, self.work.time.now(), self.work.settings.retry.longest);
                 (StopReason::Error, Some(message), Some(failure))
             }
             StreamOutcome::Stopped(_) if !calls.is_empty() => (StopReason::ToolUse, None, None),
-            StreamOutcome::Stopped(Stop::Length) => (StopReason::Length, None, None),
-            StreamOutcome::Stopped(Stop::Stop | Stop::ToolUse) => (StopReason::Stop, None, None),
+            StreamOutcome::Stopped(FinishReason::Length) => (StopReason::Length, None, None),
+            StreamOutcome::Stopped(FinishReason::Stop | FinishReason::ToolUse) => (StopReason::Stop, None, None),
         };
         let resolved_calls = match stop {
             // What was broken off is asked again; its calls were never wanted.
@@ -432,17 +435,17 @@ impl<'a> MessageAssembler<'a> {
 
 impl PartBuffer {
     /// The whole part, or as much of it as came.
-    fn to_part(&self) -> Part {
+    fn to_part(&self) -> MessagePart {
         if let Some(whole) = &self.whole {
             return whole.clone();
         }
         let text = self.text.clone();
         match &self.kind {
-            PartKind::Text => Part::Text { text, signature: None },
-            PartKind::Thinking => Part::Thinking { text, signature: None },
-            PartKind::Redacted => Part::Redacted { data: text },
+            PartKind::Text => MessagePart::Text { text, signature: None },
+            PartKind::Thinking => MessagePart::Thinking { text, signature: None },
+            PartKind::Redacted => MessagePart::Redacted { data: text },
             PartKind::ToolCall { id, name } => {
-                Part::ToolCall { id: id.clone(), name: name.clone(), arguments: text, signature: None }
+                MessagePart::ToolCall { id: id.clone(), name: name.clone(), arguments: text, signature: None }
             }
         }
     }
@@ -457,20 +460,20 @@ fn live_part(kind: &PartKind) -> LivePart {
     }
 }
 
-fn part_to_block(part: &Part) -> MessageBlock {
+fn part_to_block(part: &MessagePart) -> MessageBlock {
     match part {
-        Part::Text { text, signature } => {
+        MessagePart::Text { text, signature } => {
             MessageBlock::Text(message::TextBlock { text: text.clone(), text_signature: signature.clone() })
         }
-        Part::Thinking { text, signature } => MessageBlock::Thinking(message::ThinkingBlock {
+        MessagePart::Thinking { text, signature } => MessageBlock::Thinking(message::ThinkingBlock {
             thinking: text.clone(),
             thinking_signature: signature.clone(),
         }),
-        Part::Redacted { data } => MessageBlock::RedactedThinking { data: data.clone() },
-        Part::Image { mime_type, data } => {
+        MessagePart::Redacted { data } => MessageBlock::RedactedThinking { data: data.clone() },
+        MessagePart::Image { mime_type, data } => {
             MessageBlock::Image(message::ImageBlock { data: data.clone(), mime_type: mime_type.clone() })
         }
-        Part::ToolCall { id, name, arguments, signature } => {
+        MessagePart::ToolCall { id, name, arguments, signature } => {
             let arguments = parse_arguments(arguments).unwrap_or_default();
             let (_, intent) = strip_intent(arguments.clone());
             MessageBlock::ToolCall(message::ToolCallBlock {

@@ -9,7 +9,7 @@ use countersign_core::{
     session::{ModelRef, RetryPolicy},
     time::Millis,
 };
-use countersign_models::Failure;
+use countersign_models::ModelFailure;
 use tokio::time::Instant;
 
 /// A wait from which on its end is told.
@@ -22,12 +22,13 @@ const MOST_OTHERS: usize = 8;
 /// that people are asked about, else none. Those of other providers come first, and of each provider one after the
 /// other: what an account has used up often holds for all its models.
 pub(super) fn other_models(
-    failure: &Failure,
+    failure: &ModelFailure,
     retry: RetryPolicy,
     model: &ModelRef,
     usable: impl FnOnce() -> Vec<ModelRef>,
 ) -> Vec<ModelRef> {
-    let is_asked_about = failure.kind.is_retryable() && failure.wait().is_some_and(|wait| retry.asks_about(wait));
+    let is_asked_about =
+        failure.kind.is_retryable() && failure.retry_delay().is_some_and(|wait| retry.asks_about(wait));
     if !is_asked_about {
         return Vec::new();
     }
@@ -64,8 +65,8 @@ impl Stopwatch {
 
 /// The message of a failure, with the end of the wait that its provider asks for where that is more than a minute.
 /// `longest` is the longest wait that is set.
-pub(super) fn failure_message(failure: &Failure, now: Millis, longest: Duration) -> String {
-    let Failure { message, retry_after, .. } = failure;
+pub(super) fn failure_message(failure: &ModelFailure, now: Millis, longest: Duration) -> String {
+    let ModelFailure { message, retry_after, .. } = failure;
     let Some(wait) = retry_after.filter(|wait| *wait >= LONG_WAIT) else { return message.clone() };
     let end = Zone::UTC.date_and_time(now + wait);
     if wait > longest {
@@ -82,7 +83,7 @@ mod tests {
         session::{ModelRef, RetryPolicy},
         time::Millis,
     };
-    use countersign_models::{Failure, FailureKind};
+    use countersign_models::{FailureKind, ModelFailure};
 
     use super::{failure_message, other_models};
 
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn other_models_are_a_few_of_each_provider() {
         let names = |kind, after: Option<u64>, usable: &[&str]| {
-            let failure = Failure { retry_after: after.map(Duration::from_secs), ..Failure::new(kind, "no") };
+            let failure = ModelFailure { retry_after: after.map(Duration::from_secs), ..ModelFailure::new(kind, "no") };
             let usable = || usable.iter().map(|name| model(name)).collect();
             let others = other_models(&failure, RetryPolicy::default(), &model("a/1"), usable).into_iter();
             others.map(|other| format!("{}/{}", other.provider, other.id)).collect::<Vec<_>>().join(" ")
@@ -122,8 +123,8 @@ mod tests {
                 "429 rate limit (try again after 2027-01-16 08:00:00 UTC; the longest wait that is set is 3600 s)",
             ),
         ] {
-            let failure = Failure::new(FailureKind::RateLimit, "429 rate limit");
-            let failure = Failure { retry_after: after.map(Duration::from_secs), ..failure };
+            let failure = ModelFailure::new(FailureKind::RateLimit, "429 rate limit");
+            let failure = ModelFailure { retry_after: after.map(Duration::from_secs), ..failure };
             assert_eq!(failure_message(&failure, Millis(1_800_000_000_000), hour), want);
         }
     }

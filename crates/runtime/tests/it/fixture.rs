@@ -14,7 +14,7 @@ use countersign_core::{
 use countersign_runtime::{
     self as runtime, Clock, CommandSource, DueFiring, OwnerHandle, OwnerOptions, PeerRegistry, ResolvedModel,
     RunEnvironment, SilentRetries,
-    models::{self, Model, demo, scripted::Scripted},
+    models::{self, LanguageModel, demo, scripted::ScriptedModel},
     store::{AnyLog, MemoryLog},
     system_entropy,
     tools::{self, AgentTool, CallFailure, CallRoute, PeerRoute, ToolRegistry},
@@ -62,7 +62,7 @@ fn far() -> Arc<dyn AgentTool> {
 }
 
 struct TestEnvironment {
-    model: Arc<dyn Model>,
+    model: Arc<dyn LanguageModel>,
     peers: PeerRegistry,
     sees_to: FiringHandler,
     /// What can be called beside the usual tools.
@@ -73,7 +73,7 @@ struct TestEnvironment {
 /// Which failures are repeated, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct RetrySettings {
-    pub(crate) repeats: fn(&models::Failure) -> bool,
+    pub(crate) repeats: fn(&models::ModelFailure) -> bool,
     pub(crate) silent: SilentRetries,
 }
 
@@ -84,7 +84,7 @@ impl Default for RetrySettings {
 }
 
 impl TestEnvironment {
-    fn for_model(model: &Scripted) -> Self {
+    fn for_model(model: &ScriptedModel) -> Self {
         Self {
             model: Arc::new(model.clone()),
             peers: PeerRegistry::default(),
@@ -100,7 +100,7 @@ type FiringHandler = fn(&DueFiring) -> schedule::Command;
 
 impl RunEnvironment for TestEnvironment {
     fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> {
-        Ok(ResolvedModel { entry: Arc::new(demo::entry()), key: None, model: Arc::clone(&self.model) })
+        Ok(ResolvedModel { entry: Arc::new(demo::model_entry()), key: None, model: Arc::clone(&self.model) })
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
@@ -117,7 +117,7 @@ impl RunEnvironment for TestEnvironment {
         self.peers.clone()
     }
 
-    fn may_retry(&self, failure: &models::Failure) -> bool {
+    fn may_retry(&self, failure: &models::ModelFailure) -> bool {
         (self.attempts.repeats)(failure)
     }
 
@@ -143,7 +143,7 @@ impl RunEnvironment for TestEnvironment {
 
 pub(crate) async fn open(
     log: impl Into<AnyLog>,
-    model: &Scripted,
+    model: &ScriptedModel,
     posture: DefaultPolicy,
     resume: ResumeMode,
 ) -> OwnerHandle {
@@ -154,7 +154,7 @@ pub(crate) async fn open(
 pub(crate) async fn open_with(
     peers: PeerRegistry,
     log: impl Into<AnyLog>,
-    model: &Scripted,
+    model: &ScriptedModel,
     posture: DefaultPolicy,
     resume: ResumeMode,
 ) -> OwnerHandle {
@@ -172,7 +172,7 @@ pub(crate) async fn open_with(
 /// An owner that lets go of sessions after they were `idle` for so long.
 pub(crate) async fn open_idle(
     log: impl Into<AnyLog>,
-    model: &Scripted,
+    model: &ScriptedModel,
     posture: DefaultPolicy,
     resume: ResumeMode,
     idle: Option<Duration>,
@@ -184,7 +184,7 @@ pub(crate) async fn open_idle(
 pub(crate) async fn open_at(
     clock: Clock,
     log: impl Into<AnyLog>,
-    model: &Scripted,
+    model: &ScriptedModel,
     posture: DefaultPolicy,
     resume: ResumeMode,
     idle: Option<Duration>,
@@ -202,7 +202,7 @@ pub(crate) async fn open_seeing_to(
     sees_to: FiringHandler,
     clock: Clock,
     log: impl Into<AnyLog>,
-    model: &Scripted,
+    model: &ScriptedModel,
     posture: DefaultPolicy,
     resume: ResumeMode,
 ) -> OwnerHandle {
@@ -221,7 +221,7 @@ pub(crate) async fn open_seeing_to(
 pub(crate) async fn open_trying(
     attempts: RetrySettings,
     clock: Clock,
-    model: &Scripted,
+    model: &ScriptedModel,
     posture: DefaultPolicy,
 ) -> OwnerHandle {
     let room = TestEnvironment { attempts, ..TestEnvironment::for_model(model) };
@@ -251,7 +251,7 @@ async fn open_environment(
 }
 
 /// An owner that starts nothing of what is owed yet.
-pub(crate) async fn open_held(log: MemoryLog, model: &Scripted) -> OwnerHandle {
+pub(crate) async fn open_held(log: MemoryLog, model: &ScriptedModel) -> OwnerHandle {
     let options = OwnerOptions {
         rules: rules(DefaultPolicy::Gateway),
         resume: ResumeMode::Go,
@@ -267,7 +267,7 @@ pub(crate) async fn open_held(log: MemoryLog, model: &Scripted) -> OwnerHandle {
 /// An owner of any model and tools, with dice of its own. Where its log fails it is opened again.
 pub(crate) async fn open_for_history(
     log: MemoryLog,
-    model: Arc<dyn Model>,
+    model: Arc<dyn LanguageModel>,
     more: Vec<Arc<dyn AgentTool>>,
     clock: Clock,
     dice: runtime::Entropy,

@@ -9,7 +9,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Clock, DueFiring, InboxLane, ReleasedItem,
-    models::scripted::{Reply, Scripted},
+    models::scripted::{ScriptedModel, ScriptedReply},
     store::MemoryLog,
 };
 
@@ -25,7 +25,7 @@ fn failed(fired: &DueFiring) -> schedule::Command {
 async fn a_job_fires_when_the_clock_that_was_set_shows_its_time() {
     let from = Millis(1_774_393_200_000);
     let clock = Clock::starting_at(from);
-    let model = Scripted::new(Vec::<Reply>::new());
+    let model = ScriptedModel::new(Vec::<ScriptedReply>::new());
     let log = MemoryLog::new();
     let owner = open_seeing_to(failed, clock.clone(), log, &model, DefaultPolicy::Stdio, ResumeMode::Go).await;
     let mut released = owner.subscribe().await.unwrap();

@@ -10,8 +10,8 @@ use countersign_runtime::{
     MemoryRequest, ResolvedModel,
     metrics::RuntimeMetrics,
     models::{
-        Failure, FailureKind, demo,
-        scripted::{Reply, Scripted},
+        FailureKind, ModelFailure, demo,
+        scripted::{ScriptedModel, ScriptedReply},
     },
     note_down,
 };
@@ -23,9 +23,9 @@ fn user_message(words: usize) -> StoredMessage {
     })
 }
 
-async fn noted(replies: Vec<Reply>, messages: &[StoredMessage]) -> (Result<String, String>, Vec<String>) {
-    let model = Scripted::new(replies);
-    let mut entry = demo::entry();
+async fn noted(replies: Vec<ScriptedReply>, messages: &[StoredMessage]) -> (Result<String, String>, Vec<String>) {
+    let model = ScriptedModel::new(replies);
+    let mut entry = demo::model_entry();
     entry.context_window = 1_700;
     let chosen = ResolvedModel { entry: Arc::new(entry), key: None, model: Arc::new(model.clone()) };
     let part_sizes = parking_lot::Mutex::new(Vec::new());
@@ -40,7 +40,7 @@ async fn noted(replies: Vec<Reply>, messages: &[StoredMessage]) -> (Result<Strin
 
 #[tokio::test]
 async fn a_long_conversation_is_noted_part_by_part_and_a_part_may_fail() {
-    let refuse = || Reply::fail(Failure::new(FailureKind::Refused, "no"));
+    let refuse = || ScriptedReply::from_failure(ModelFailure::new(FailureKind::Refused, "no"));
     let long = [
         user_message(160),
         user_message(160),
@@ -51,7 +51,12 @@ async fn a_long_conversation_is_noted_part_by_part_and_a_part_may_fail() {
         user_message(160),
         user_message(160),
     ];
-    let three = vec![Reply::say("- a"), refuse(), Reply::say("- c\n"), Reply::say("- d")];
+    let three = vec![
+        ScriptedReply::from_text("- a"),
+        refuse(),
+        ScriptedReply::from_text("- c\n"),
+        ScriptedReply::from_text("- d"),
+    ];
     let (notes, part_sizes) = noted(three, &long).await;
     assert_eq!((notes.as_deref(), part_sizes), (Ok("- a\n- c\n- d"), ["2", "2", "2", "2"].map(str::to_owned).to_vec()));
     let (notes, part_sizes) = noted(vec![refuse()], &[user_message(3)]).await;

@@ -12,15 +12,15 @@ use countersign_core::{
 };
 use countersign_runtime::{
     InboxLane, LiveKind, OwnerError, ReleasedItem,
-    models::scripted::{Reply, Scripted, Step},
+    models::scripted::{ReplyStep, ScriptedModel, ScriptedReply},
     store::{self, LogFault, MemoryLog, SqliteLog},
 };
 use serde_json::json;
 
 use crate::fixture::{allow, at_rest, begin, eventually, name, open, open_held, pending, prompt, to_session};
 
-fn writes(path: &Path) -> Reply {
-    Reply::use_tool("c1", "write", &json!({ "path": path, "content": "x" }).to_string())
+fn writes(path: &Path) -> ScriptedReply {
+    ScriptedReply::use_tool("c1", "write", &json!({ "path": path, "content": "x" }).to_string())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +29,7 @@ async fn nothing_runs_that_could_not_be_recorded() {
     let (logs, ran) = (folder.path().join("log"), folder.path().join("ran"));
     std::fs::create_dir(&logs).unwrap();
     let log = SqliteLog::open(logs.join("l.db"), store::LogOptions::default()).unwrap();
-    let owner = open(log, &Scripted::new([writes(&ran)]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(log, &ScriptedModel::new([writes(&ran)]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
@@ -42,8 +42,8 @@ async fn nothing_runs_that_could_not_be_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
     let folder = tempfile::tempdir().unwrap();
-    let hang = || Reply::new().step(Step::Hang);
-    let (ours, theirs) = (Scripted::new([hang(), hang()]), Scripted::new([hang(), hang()]));
+    let hang = || ScriptedReply::new().add_step(ReplyStep::Hang);
+    let (ours, theirs) = (ScriptedModel::new([hang(), hang()]), ScriptedModel::new([hang(), hang()]));
     let log = MemoryLog::new();
     let first = open(log.clone(), &ours, DefaultPolicy::Gateway, ResumeMode::Go).await;
     let requests = begin(&first, folder.path()).await;
@@ -61,12 +61,16 @@ async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
 async fn an_owner_that_is_held_works_only_when_told_and_its_subscriber_misses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let first =
-        open(log.clone(), &Scripted::new([Reply::new().step(Step::Hang)]), DefaultPolicy::Gateway, ResumeMode::Go)
-            .await;
+    let first = open(
+        log.clone(),
+        &ScriptedModel::new([ScriptedReply::new().add_step(ReplyStep::Hang)]),
+        DefaultPolicy::Gateway,
+        ResumeMode::Go,
+    )
+    .await;
     begin(&first, folder.path()).await.send_command(prompt()).await.unwrap();
     eventually(&first, |engine| engine.state().runs().next().map(|_| ())).await;
-    let model = Scripted::new([Reply::say("ok")]);
+    let model = ScriptedModel::new([ScriptedReply::from_text("ok")]);
     let held = open_held(log.restart(), &model).await;
     let mut subscriber = held.subscribe().await.unwrap();
     for _ in 0..3 {
@@ -92,7 +96,7 @@ async fn an_owner_that_is_held_works_only_when_told_and_its_subscriber_misses_no
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_without_a_message_is_in_the_log_where_all_is_recorded() {
-    let (folder, model) = (tempfile::tempdir().unwrap(), Scripted::new([]));
+    let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::new([]));
     for records_all in [false, true] {
         let log = MemoryLog::new();
         let first = open(log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Go).await;
@@ -112,8 +116,8 @@ async fn a_session_without_a_message_is_in_the_log_where_all_is_recorded() {
 async fn a_call_of_any_length_leaves_the_session_usable() {
     let folder = tempfile::tempdir().unwrap();
     let command = format!("rm -rf '/{}'", "\"".repeat(40_000));
-    let call = Reply::use_tool("c1", "bash", &json!({ "command": command }).to_string());
-    let owner = open(MemoryLog::new(), &Scripted::new([call]), DefaultPolicy::Stdio, ResumeMode::Wait).await;
+    let call = ScriptedReply::use_tool("c1", "bash", &json!({ "command": command }).to_string());
+    let owner = open(MemoryLog::new(), &ScriptedModel::new([call]), DefaultPolicy::Stdio, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.send_command(prompt()).await.unwrap();
     pending(&owner).await;
@@ -128,9 +132,13 @@ async fn an_answer_that_was_not_recorded_has_no_effect_later() {
     let folder = tempfile::tempdir().unwrap();
     let ran = folder.path().join("ran");
     let log = MemoryLog::new();
-    let owner =
-        open(log.clone(), &Scripted::new([writes(&ran), Reply::say("ok")]), DefaultPolicy::Gateway, ResumeMode::Wait)
-            .await;
+    let owner = open(
+        log.clone(),
+        &ScriptedModel::new([writes(&ran), ScriptedReply::from_text("ok")]),
+        DefaultPolicy::Gateway,
+        ResumeMode::Wait,
+    )
+    .await;
     let requests = begin(&owner, folder.path()).await;
     requests.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
@@ -161,7 +169,10 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
     let folder = tempfile::tempdir().unwrap();
     let ran = folder.path().join("ran");
     let arguments = json!({ "path": ran, "content": "x" }).to_string();
-    let model = Scripted::new([Reply::new().text(["I will"]).call("c1", "write", &arguments).step(Step::Hang)]);
+    let model = ScriptedModel::new([ScriptedReply::new()
+        .add_text(["I will"])
+        .add_call("c1", "write", &arguments)
+        .add_step(ReplyStep::Hang)]);
     let log = MemoryLog::new();
     let owner = open(log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
@@ -174,7 +185,7 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
     };
     tokio::time::timeout(Duration::from_secs(120), first_request).await.unwrap();
     owner.close().await;
-    let owner = open(log.restart(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(log.restart(), &ScriptedModel::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let (gates, runs) =
         eventually(&owner, |engine| Some((engine.state().pending_gates().count(), engine.state().runs().count())))
             .await;
@@ -185,7 +196,7 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_and_its_abort_in_one_batch_come_to_rest() {
     let folder = tempfile::tempdir().unwrap();
-    let owner = open(MemoryLog::new(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(MemoryLog::new(), &ScriptedModel::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     for _ in 0..20 {
         let prompted = requests.submit_command(prompt()).await;
@@ -200,7 +211,7 @@ async fn a_prompt_and_its_abort_in_one_batch_come_to_rest() {
 async fn a_follower_that_fell_behind_gets_every_fact_and_then_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let log = SqliteLog::open(folder.path().join("l.db"), store::LogOptions::default()).unwrap();
-    let owner = open(log, &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(log, &ScriptedModel::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     let mut subscriber = owner.subscribe().await.unwrap();
     let entries: Vec<ImportedEntry> = (0..40)

@@ -13,7 +13,7 @@ use countersign_core::{
 use countersign_runtime::{
     CommandSource, InboxLane, LiveKind, OwnerHandle, PeerCall, PeerExchange, PeerOrder, PeerRegistry, PeerTexts,
     ReleasedItem, ResultTiming, Subscriber,
-    models::scripted::{Reply, Scripted},
+    models::scripted::{ScriptedModel, ScriptedReply},
     store::MemoryLog,
     tools::CallOutput,
 };
@@ -30,8 +30,9 @@ struct PeerFixture {
 
 impl PeerFixture {
     async fn begin(calls: usize, patience: Duration) -> Self {
-        let wants = (0..calls).fold(Reply::new(), |reply, at| reply.call(&format!("c{at}"), FAR, "{}")).end();
-        let model = Scripted::new([wants, Reply::say("ok")]);
+        let wants =
+            (0..calls).fold(ScriptedReply::new(), |reply, at| reply.add_call(&format!("c{at}"), FAR, "{}")).end();
+        let model = ScriptedModel::new([wants, ScriptedReply::from_text("ok")]);
         let peers = PeerRegistry::default();
         let owner = open_with(peers.clone(), MemoryLog::new(), &model, DefaultPolicy::Stdio, ResumeMode::Wait).await;
         let requests = begin_with(&owner, "/".as_ref(), patience).await;

@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     InboxLane, OwnerError,
-    models::scripted::{Reply, Scripted},
+    models::scripted::{ScriptedModel, ScriptedReply},
     store::{Log as _, MemoryLog, Partition},
 };
 use serde_json::json;
@@ -26,7 +26,7 @@ fn named(text: &str) -> Command {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
     let folder = tempfile::tempdir().unwrap();
-    let model = Scripted::new([Reply::say("one"), Reply::say("two")]);
+    let model = ScriptedModel::new([ScriptedReply::from_text("one"), ScriptedReply::from_text("two")]);
     let owner = open_idle(MemoryLog::new(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     // Nothing is in the log before there is something worth it.
@@ -59,8 +59,8 @@ async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
 async fn what_works_or_waits_is_never_let_go_of() {
     let folder = tempfile::tempdir().unwrap();
     let ran = folder.path().join("ran");
-    let write = Reply::use_tool("c1", "write", &json!({ "path": ran, "content": "x" }).to_string());
-    let model = Scripted::new([write, Reply::say("done")]);
+    let write = ScriptedReply::use_tool("c1", "write", &json!({ "path": ran, "content": "x" }).to_string());
+    let model = ScriptedModel::new([write, ScriptedReply::from_text("done")]);
     let owner = open_idle(MemoryLog::new(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     requests.send_command(prompt()).await.unwrap();
@@ -81,8 +81,9 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
     let ran = folder.path().join("ran");
-    let write = Reply::use_tool("c1", "write", &json!({ "path": ran, "content": "x" }).to_string());
-    let owner = open_idle(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
+    let write = ScriptedReply::use_tool("c1", "write", &json!({ "path": ran, "content": "x" }).to_string());
+    let owner =
+        open_idle(log.clone(), &ScriptedModel::default(), DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     for at in 0..2_100 {
         requests.send_command(named(&format!("n{at}"))).await.unwrap();
@@ -92,14 +93,24 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     assert!(saved.is_some_and(|snapshot| snapshot.lsn.0 > 2_000));
     // The session is not in the snapshot: it rested. Behind it, it goes on, and a gate waits when the process ends.
     let log = log.restart();
-    let owner =
-        open(log.clone(), &Scripted::new([write, Reply::say("done")]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(
+        log.clone(),
+        &ScriptedModel::new([write, ScriptedReply::from_text("done")]),
+        DefaultPolicy::Gateway,
+        ResumeMode::Wait,
+    )
+    .await;
     let requests = owner.source(InboxLane::Request);
     requests.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     owner.close().await;
-    let owner =
-        open(log.restart(), &Scripted::new([Reply::say("done")]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(
+        log.restart(),
+        &ScriptedModel::new([ScriptedReply::from_text("done")]),
+        DefaultPolicy::Gateway,
+        ResumeMode::Wait,
+    )
+    .await;
     assert_eq!(pending(&owner).await, gate);
     let named = eventually(&owner, |engine| Some(engine.state().session(&name())?.name()?.to_owned())).await;
     assert_eq!(named, "n2099");

@@ -15,8 +15,8 @@ use countersign_core::{
 use countersign_runtime::{
     Clock, InboxLane, LiveKind, OwnerHandle, ReleasedItem, SilentRetries,
     models::{
-        Event as Said, Failure, FailureKind,
-        scripted::{Reply, Scripted, Step},
+        FailureKind, ModelEvent as Said, ModelFailure,
+        scripted::{ReplyStep, ScriptedModel, ScriptedReply},
     },
 };
 
@@ -24,8 +24,11 @@ use crate::fixture::{RetrySettings, begin, name, open_trying, prompt};
 
 const BEGIN: Millis = Millis(1_800_000_000_000);
 
-fn fails(kind: FailureKind, after: Option<u64>) -> Reply {
-    Reply::fail(Failure { retry_after: after.map(Duration::from_millis), ..Failure::new(kind, "it failed") })
+fn fails(kind: FailureKind, after: Option<u64>) -> ScriptedReply {
+    ScriptedReply::from_failure(ModelFailure {
+        retry_after: after.map(Duration::from_millis),
+        ..ModelFailure::new(kind, "it failed")
+    })
 }
 
 /// What became of a prompt: how the run ended, the stops of its answers, how long it waited where that was told, and how
@@ -39,24 +42,24 @@ struct RunReport {
     took: u64,
 }
 
-async fn owner(attempts: RetrySettings, model: &Scripted) -> OwnerHandle {
+async fn owner(attempts: RetrySettings, model: &ScriptedModel) -> OwnerHandle {
     open_trying(attempts, Clock::starting_at(BEGIN), model, DefaultPolicy::Stdio).await
 }
 
 /// Prompts, and aborts behind so many milliseconds, if at all.
-async fn seen(model: &Scripted, abort: Option<u64>) -> RunReport {
+async fn seen(model: &ScriptedModel, abort: Option<u64>) -> RunReport {
     seen_with(RetrySettings::default(), None, model, abort).await
 }
 
 /// The same under a contract with this budget, if there is one.
-async fn seen_under(budget: Option<BudgetLimits>, model: &Scripted, abort: Option<u64>) -> RunReport {
+async fn seen_under(budget: Option<BudgetLimits>, model: &ScriptedModel, abort: Option<u64>) -> RunReport {
     seen_with(RetrySettings::default(), budget, model, abort).await
 }
 
 async fn seen_with(
     attempts: RetrySettings,
     budget: Option<BudgetLimits>,
-    model: &Scripted,
+    model: &ScriptedModel,
     abort: Option<u64>,
 ) -> RunReport {
     let owner = owner(attempts, model).await;
@@ -112,7 +115,7 @@ async fn a_failure_before_the_answer_is_known_to_nobody() {
         ("one that does not", vec![fails(FailureKind::Server, None)], 400),
         ("several", vec![limited(), fails(FailureKind::Network, None), fails(FailureKind::Broken, None)], 3_400),
     ] {
-        let model = Scripted::new(failures.into_iter().chain([Reply::say("Recovered")]));
+        let model = ScriptedModel::new(failures.into_iter().chain([ScriptedReply::from_text("Recovered")]));
         let want = RunReport {
             end: Some(RunOutcome::Completed),
             stops: vec![StopReason::Stop],
@@ -121,14 +124,14 @@ async fn a_failure_before_the_answer_is_known_to_nobody() {
             ..RunReport::default()
         };
         assert_eq!(seen(&model, None).await, want, "{case}");
-        assert_eq!(model.left(), 0, "{case}");
+        assert_eq!(model.replies_left(), 0, "{case}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_told_once_the_silent_attempts_are_over() {
     let down = || fails(FailureKind::Overloaded, None);
-    let model = Scripted::new((0..6).map(|_| down()).chain([down(), Reply::say("back")]));
+    let model = ScriptedModel::new((0..6).map(|_| down()).chain([down(), ScriptedReply::from_text("back")]));
     let (stops, waits) = (vec![StopReason::Error, StopReason::Stop], vec![2_000]);
     let took = 12_400 + 2_000 + 400;
     let want = RunReport { end: Some(RunOutcome::Completed), stops, waits, messages_begun: 1, took };
@@ -137,7 +140,7 @@ async fn failures_are_told_once_the_silent_attempts_are_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
-    let model = Scripted::new([fails(FailureKind::RateLimit, Some(30_000)), Reply::say("later")]);
+    let model = ScriptedModel::new([fails(FailureKind::RateLimit, Some(30_000)), ScriptedReply::from_text("later")]);
     let want = RunReport {
         end: Some(RunOutcome::Completed),
         stops: vec![StopReason::Error, StopReason::Stop],
@@ -146,29 +149,33 @@ async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
         took: 30_000,
     };
     assert_eq!(seen(&model, None).await, want);
-    let model = Scripted::new([fails(FailureKind::Auth, None)]);
+    let model = ScriptedModel::new([fails(FailureKind::Auth, None)]);
     let want = RunReport { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..RunReport::default() };
     assert_eq!(seen(&model, None).await, want);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fault_in_the_middle_of_an_answer_is_told() {
-    let broken = || Step::Fail(Failure::new(FailureKind::Network, "it broke"));
-    let model = Scripted::new([Reply::new().text(["half"]).step(broken()), Reply::say("whole")]);
+    let broken = || ReplyStep::Fail(ModelFailure::new(FailureKind::Network, "it broke"));
+    let model = ScriptedModel::new([
+        ScriptedReply::new().add_text(["half"]).add_step(broken()),
+        ScriptedReply::from_text("whole"),
+    ]);
     let report = seen(&model, None).await;
     assert_eq!(
         (report.stops, report.waits, report.took),
         (vec![StopReason::Error, StopReason::Stop], vec![2_000], 2_000)
     );
     let limit = Duration::from_secs(120);
-    let idle = Reply::default().step(Step::Say(Said::Idle { since: limit / 2, limit })).step(broken());
-    let report = seen(&Scripted::new([idle, Reply::say("whole")]), None).await;
+    let idle =
+        ScriptedReply::default().add_step(ReplyStep::Say(Said::Idle { since: limit / 2, limit })).add_step(broken());
+    let report = seen(&ScriptedModel::new([idle, ScriptedReply::from_text("whole")]), None).await;
     assert_eq!((report.stops, report.took), (vec![StopReason::Stop], 400), "a sign of life is no part of an answer");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_ends_a_silent_wait_at_once() {
-    let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
+    let model = ScriptedModel::new([fails(FailureKind::RateLimit, Some(15_000)), ScriptedReply::from_text("never")]);
     let want = RunReport {
         end: Some(RunOutcome::Aborted),
         stops: vec![StopReason::Aborted],
@@ -176,7 +183,7 @@ async fn an_abort_ends_a_silent_wait_at_once() {
         ..RunReport::default()
     };
     assert_eq!(seen(&model, Some(5_000)).await, want);
-    assert_eq!(model.left(), 1, "it is not asked again");
+    assert_eq!(model.replies_left(), 1, "it is not asked again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +193,7 @@ async fn a_budget_counts_what_a_request_may_have_cost_before_another_is_sent() {
         ("it was refused", FailureKind::Overloaded, vec![]),
         ("it may have been answered", FailureKind::Server, vec![2_000]),
     ] {
-        let model = Scripted::new([fails(kind, None), Reply::say("Recovered")]);
+        let model = ScriptedModel::new([fails(kind, None), ScriptedReply::from_text("Recovered")]);
         let seen = seen_under(counted(), &model, None).await;
         assert_eq!((seen.end, seen.waits), (Some(RunOutcome::Completed), waits), "{case}");
     }
@@ -195,24 +202,24 @@ async fn a_budget_counts_what_a_request_may_have_cost_before_another_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn the_wall_time_of_a_contract_ends_a_silent_wait() {
     let short = BudgetLimits { wall_time: Some(5_000), ..BudgetLimits::default() };
-    let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
+    let model = ScriptedModel::new([fails(FailureKind::RateLimit, Some(15_000)), ScriptedReply::from_text("never")]);
     let seen = seen_under(Some(short), &model, None).await;
-    assert_eq!((seen.end, seen.took, model.left()), (Some(RunOutcome::Aborted), 5_000, 1));
+    assert_eq!((seen.end, seen.took, model.replies_left()), (Some(RunOutcome::Aborted), 5_000, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_environment_does_not_repeat_ends_the_run_at_once() {
     let attempts = RetrySettings { repeats: |failure| failure.kind != FailureKind::Empty, ..RetrySettings::default() };
-    let model = Scripted::new([fails(FailureKind::Empty, None), Reply::say("never")]);
+    let model = ScriptedModel::new([fails(FailureKind::Empty, None), ScriptedReply::from_text("never")]);
     let want = RunReport { end: Some(RunOutcome::Failed), stops: vec![StopReason::Error], ..RunReport::default() };
     assert_eq!(seen_with(attempts, None, &model, None).await, want);
-    assert_eq!(model.left(), 1, "it is not asked again");
+    assert_eq!(model.replies_left(), 1, "it is not asked again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_silent_attempts_the_visible_ones_are_all() {
     let attempts = RetrySettings { silent: SilentRetries::NONE, ..RetrySettings::default() };
-    let model = Scripted::new((0..5).map(|_| fails(FailureKind::Server, None)));
+    let model = ScriptedModel::new((0..5).map(|_| fails(FailureKind::Server, None)));
     let seen = seen_with(attempts, None, &model, None).await;
-    assert_eq!((seen.waits, seen.took, model.left()), (vec![2_000, 4_000, 8_000], 14_000, 1));
+    assert_eq!((seen.waits, seen.took, model.replies_left()), (vec![2_000, 4_000, 8_000], 14_000, 1));
 }

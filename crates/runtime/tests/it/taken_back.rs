@@ -12,7 +12,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Clock, InboxLane, OwnerError, OwnerHandle,
-    models::scripted::{Reply, Scripted, Step},
+    models::scripted::{ReplyStep, ScriptedModel, ScriptedReply},
     store::{DiskState, LogFault, MemoryLog, UncertainOutcome as Became},
 };
 use serde_json::json;
@@ -24,7 +24,7 @@ const TOO_LONG: Duration = Duration::from_secs(1_000);
 
 /// An owner with a gate that waits, in virtual time.
 async fn waits(log: &MemoryLog, folder: &tempfile::TempDir) -> (OwnerHandle, GateId) {
-    let model = Scripted::new([writes(), Reply::new().step(Step::Hang)]);
+    let model = ScriptedModel::new([writes(), ScriptedReply::new().add_step(ReplyStep::Hang)]);
     let clock = Clock::starting_at(Millis(1));
     let owner = open_at(clock, log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, None).await;
     begin(&owner, folder.path()).await.send_command(prompt()).await.unwrap();
@@ -36,15 +36,15 @@ fn allowed() -> Outcome {
     Outcome::Resolved(gate::GateResolution::Allowed { scope: ApprovalScope::Once })
 }
 
-fn writes() -> Reply {
-    Reply::use_tool("c1", "write", &json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string())
+fn writes() -> ScriptedReply {
+    ScriptedReply::use_tool("c1", "write", &json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string())
 }
 
 #[tokio::test]
 async fn rules_that_were_not_recorded_are_not_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(log.clone(), &ScriptedModel::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     log.fail_next(LogFault::Io);
     let prompted = requests.submit_command(prompt()).await;
@@ -60,7 +60,7 @@ async fn rules_that_were_not_recorded_are_not_in_force() {
 async fn nobody_is_told_of_an_answer_that_was_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::new([writes()]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(log.clone(), &ScriptedModel::new([writes()]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     begin(&owner, folder.path()).await.send_command(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     log.fail_next(LogFault::Io);
@@ -121,7 +121,7 @@ async fn whoever_asks_in_any_lane_is_answered_while_nothing_can_be_recorded() {
 async fn a_read_behind_what_was_not_recorded_shows_what_is_so() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(log.clone(), &ScriptedModel::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     log.fail_next(LogFault::Io);
     let prompted = requests.submit_command(prompt()).await;
@@ -135,7 +135,7 @@ async fn a_read_behind_what_was_not_recorded_shows_what_is_so() {
 async fn what_nobody_waits_for_is_recorded_once_the_log_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
+    let owner = open(log.clone(), &ScriptedModel::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.send_command(prompt()).await.unwrap();
     at_rest(&owner).await;

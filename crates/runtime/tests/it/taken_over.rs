@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Clock, InboxLane, OwnerError, OwnerHandle, ReleasedItem, Subscriber,
-    models::scripted::{Reply, Scripted, Step},
+    models::scripted::{ReplyStep, ScriptedModel, ScriptedReply},
     store::{Batch, DiskState, Log as _, LogFault, LogRecord, MemoryLog, Partition, UncertainOutcome},
 };
 use serde_json::json;
@@ -21,7 +21,10 @@ use crate::fixture::{allow, begin, open_at, pending, prompt};
 /// An owner with a gate that waits, in virtual time.
 async fn waits(log: &MemoryLog, folder: &TempDir) -> (OwnerHandle, GateId) {
     let call = json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string();
-    let model = Scripted::new([Reply::use_tool("c1", "write", &call), Reply::new().step(Step::Hang)]);
+    let model = ScriptedModel::new([
+        ScriptedReply::use_tool("c1", "write", &call),
+        ScriptedReply::new().add_step(ReplyStep::Hang),
+    ]);
     let clock = Clock::starting_at(Millis(1));
     let owner = open_at(clock, log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, None).await;
     begin(&owner, folder.path()).await.send_command(prompt()).await.unwrap();

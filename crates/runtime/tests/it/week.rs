@@ -18,7 +18,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Clock, DueFiring, InboxLane, OwnerHandle, ReleasedItem,
-    models::scripted::{Reply, Scripted},
+    models::scripted::{ScriptedModel, ScriptedReply},
     store::MemoryLog,
 };
 
@@ -66,7 +66,7 @@ async fn add(owner: &OwnerHandle, job: &str, schedule: JobSchedule) {
 
 /// What fires in the week from `from` on, each with its instant, and how often each job ended how.
 async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, FiringStatus), usize>) {
-    let model = Scripted::new((0..2_000).map(|_| Reply::say("HEARTBEAT_OK")));
+    let model = ScriptedModel::new((0..2_000).map(|_| ScriptedReply::from_text("HEARTBEAT_OK")));
     let owner = open_seeing_to(
         see_to,
         Clock::starting_at(from),

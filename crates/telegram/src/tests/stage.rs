@@ -23,7 +23,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Clock, CommandSource, InboxLane, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, ServiceOutcome,
-    models::{self, Model},
+    models::{self, LanguageModel},
     store::MemoryLog,
     system_entropy,
     tools::{self, ToolRegistry},
@@ -58,13 +58,13 @@ pub(super) struct House {
     /// The rules of the next process.
     pub(super) rules: Arc<Mutex<ActiveRules>>,
     /// What the model says next; without it there is none.
-    pub(super) plays: Arc<Mutex<VecDeque<Vec<models::Event>>>>,
+    pub(super) plays: Arc<Mutex<VecDeque<Vec<models::ModelEvent>>>>,
 }
 
-impl Model for House {
-    fn stream(&self, _: models::Request) -> BoxStream<'static, Result<models::Event, models::Failure>> {
+impl LanguageModel for House {
+    fn stream(&self, _: models::ModelRequest) -> BoxStream<'static, Result<models::ModelEvent, models::ModelFailure>> {
         let said = self.plays.lock().pop_front().unwrap_or_default();
-        stream::iter(said.into_iter().chain([models::Event::Stop(models::Stop::Stop)]).map(Ok)).boxed()
+        stream::iter(said.into_iter().chain([models::ModelEvent::Stop(models::FinishReason::Stop)]).map(Ok)).boxed()
     }
 }
 
@@ -73,7 +73,7 @@ impl RunEnvironment for House {
         if self.plays.lock().is_empty() {
             return Err("there is no model".to_owned());
         }
-        Ok(ResolvedModel { entry: Arc::new(models::demo::entry()), key: None, model: Arc::new(self.clone()) })
+        Ok(ResolvedModel { entry: Arc::new(models::demo::model_entry()), key: None, model: Arc::new(self.clone()) })
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
@@ -243,7 +243,7 @@ impl Stage {
 
     /// A run calls a tool, and when that has ended it says nothing.
     pub(super) async fn run(&self, tool: &str, arguments: Value) {
-        let call = models::Part::ToolCall {
+        let call = models::MessagePart::ToolCall {
             id: "k1".to_owned(),
             name: tool.to_owned(),
             arguments: arguments.to_string(),
@@ -251,9 +251,9 @@ impl Stage {
         };
         let kind = models::PartKind::ToolCall { id: "k1".to_owned(), name: tool.to_owned() };
         let said = vec![
-            models::Event::Start { response_id: None },
-            models::Event::PartStart { index: 0, kind },
-            models::Event::PartEnd { index: 0, part: call },
+            models::ModelEvent::Start { response_id: None },
+            models::ModelEvent::PartStart { index: 0, kind },
+            models::ModelEvent::PartEnd { index: 0, part: call },
         ];
         self.house.plays.lock().extend([said, Vec::new()]);
         let message = StoredMessage::User(Default::default());

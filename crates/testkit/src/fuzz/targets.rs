@@ -1,6 +1,6 @@
 //! What is fuzzed: every decoder, the schema check, the judge of shell lines, files of settings and rules.
 
-use countersign_models::Api;
+use countersign_models::ModelApi;
 
 use super::Target;
 
@@ -77,7 +77,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "openai-completions",
         short: 8000,
-        decode: |bytes| countersign_models::fuzz(Api::OpenaiCompletions, bytes),
+        decode: |bytes| countersign_models::fuzz(ModelApi::OpenaiCompletions, bytes),
         words: &[
             "data: ",
             "[DONE]",
@@ -93,7 +93,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "openai-responses",
         short: 6000,
-        decode: |bytes| countersign_models::fuzz(Api::OpenaiResponses, bytes),
+        decode: |bytes| countersign_models::fuzz(ModelApi::OpenaiResponses, bytes),
         words: &[
             "data: ",
             "event: ",
@@ -107,7 +107,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "anthropic-messages",
         short: 12000,
-        decode: |bytes| countersign_models::fuzz(Api::AnthropicMessages, bytes),
+        decode: |bytes| countersign_models::fuzz(ModelApi::AnthropicMessages, bytes),
         words: &[
             "data: ",
             "event: ",
@@ -121,7 +121,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "google-generative-ai",
         short: 12000,
-        decode: |bytes| countersign_models::fuzz(Api::GoogleGenerativeAi, bytes),
+        decode: |bytes| countersign_models::fuzz(ModelApi::GoogleGenerativeAi, bytes),
         words: &[
             "data: ",
             "\n\n",

@@ -66,7 +66,7 @@ pub(super) fn check(script: &[Line], launcher: ExecLauncher) -> Result<(), Probl
         }
         play.stage.outcome(&name).map_err(end)?.map_err(end)?;
     }
-    match play.stage.model.left() {
+    match play.stage.model.replies_left() {
         0 => Ok(()),
         left => Err(end(format!("the model was not asked for its last {left} replies"))),
     }
@@ -224,7 +224,7 @@ impl Play {
             Kind::Model(text) if text == "was asked" => self.stage.asked(),
             Kind::Model(text) => {
                 let reply = self.replies.read(text)?;
-                self.stage.model.push(reply);
+                self.stage.model.push_reply(reply);
                 Ok(())
             }
             Kind::File(path, content) => {

@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use countersign_models::{
-    Event, Failure, FailureKind, Part, PartKind, Stop, Usage,
-    scripted::{Reply, Step},
+    FailureKind, FinishReason, MessagePart, ModelEvent, ModelFailure, ModelUsage, PartKind,
+    scripted::{ReplyStep, ScriptedReply},
 };
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -24,10 +24,10 @@ impl Replies {
     }
 
     /// The reply that `text` describes: what stands behind `model`.
-    pub(super) fn read(&mut self, text: &str) -> Result<Reply, String> {
+    pub(super) fn read(&mut self, text: &str) -> Result<ScriptedReply, String> {
         let mut words = Words(text.trim());
         let mut made = Making {
-            reply: Reply::new(),
+            reply: ScriptedReply::new(),
             parts: 0,
             is_untouched: true,
             is_called: false,
@@ -48,17 +48,19 @@ impl Replies {
         }
         let Making { reply, is_called, is_short, is_over, .. } = made;
         let stop = match (is_called, is_short) {
-            (_, true) => Stop::Length,
-            (true, false) => Stop::ToolUse,
-            (false, false) => Stop::Stop,
+            (_, true) => FinishReason::Length,
+            (true, false) => FinishReason::ToolUse,
+            (false, false) => FinishReason::Stop,
         };
-        Ok(if is_over { reply } else { reply.stop(stop) })
+        Ok(if is_over { reply } else { reply.end_with(stop) })
     }
 
     fn clause(&mut self, verb: &str, words: &mut Words<'_>, made: &mut Making) -> Result<(), String> {
         match verb {
-            "says" => self.text(words, made, PartKind::Text, |text| Part::Text { text, signature: None }),
-            "thinks" => self.text(words, made, PartKind::Thinking, |text| Part::Thinking { text, signature: None }),
+            "says" => self.text(words, made, PartKind::Text, |text| MessagePart::Text { text, signature: None }),
+            "thinks" => {
+                self.text(words, made, PartKind::Thinking, |text| MessagePart::Thinking { text, signature: None })
+            }
             "wants" => {
                 let name = words.word().to_owned();
                 let arguments = match words.value()? {
@@ -71,8 +73,9 @@ impl Replies {
                 made.is_called = true;
                 let kind = PartKind::ToolCall { id: id.clone(), name: name.clone() };
                 let characters: Vec<char> = arguments.chars().collect();
-                let pieces = characters.chunks(7).map(|piece| Step::Say(made.delta(piece.iter().collect()))).collect();
-                made.part(kind, pieces, Part::ToolCall { id, name, arguments, signature: None });
+                let pieces =
+                    characters.chunks(7).map(|piece| ReplyStep::Say(made.delta(piece.iter().collect()))).collect();
+                made.part(kind, pieces, MessagePart::ToolCall { id, name, arguments, signature: None });
                 Ok(())
             }
             "pauses" => {
@@ -80,7 +83,7 @@ impl Replies {
                 Ok(())
             }
             "hangs" => {
-                made.step(Step::Hang);
+                made.step(ReplyStep::Hang);
                 made.is_over = true;
                 Ok(())
             }
@@ -94,7 +97,8 @@ impl Replies {
             }
             "used" => {
                 let (input, output) = (words.count()?, words.count()?);
-                made.reply = std::mem::take(&mut made.reply).usage(Usage { input, output, ..Usage::default() });
+                made.reply =
+                    std::mem::take(&mut made.reply).with_usage(ModelUsage { input, output, ..ModelUsage::default() });
                 Ok(())
             }
             "fails" => {
@@ -102,12 +106,12 @@ impl Replies {
                 let message = words.text()?;
                 let retry_after = (words.0.starts_with("after")).then(|| words.word()).map(|_| words.count());
                 let retry_after = retry_after.transpose()?.map(Duration::from_secs);
-                let failure = Failure { retry_after, ..Failure::new(kind, message) };
+                let failure = ModelFailure { retry_after, ..ModelFailure::new(kind, message) };
                 // What failed before it said anything never began.
                 made.reply = if made.is_untouched {
-                    Reply::fail(failure)
+                    ScriptedReply::from_failure(failure)
                 } else {
-                    std::mem::take(&mut made.reply).step(Step::Fail(failure))
+                    std::mem::take(&mut made.reply).add_step(ReplyStep::Fail(failure))
                 };
                 made.is_over = true;
                 Ok(())
@@ -122,20 +126,20 @@ impl Replies {
         words: &mut Words<'_>,
         made: &mut Making,
         kind: PartKind,
-        part: impl FnOnce(String) -> Part,
+        part: impl FnOnce(String) -> MessagePart,
     ) -> Result<(), String> {
         let (mut steps, mut whole) = (Vec::new(), String::new());
         loop {
             if words.0.starts_with('"') {
                 let piece = words.text()?;
                 whole.push_str(&piece);
-                steps.push(Step::Say(made.delta(piece)));
+                steps.push(ReplyStep::Say(made.delta(piece)));
                 continue;
             }
             match words.0.split_whitespace().next() {
                 Some("pause") => steps.push(self.pause()),
                 Some("hang") => {
-                    steps.push(Step::Hang);
+                    steps.push(ReplyStep::Hang);
                     made.is_over = true;
                 }
                 _ => break,
@@ -146,10 +150,10 @@ impl Replies {
         Ok(())
     }
 
-    fn pause(&mut self) -> Step {
+    fn pause(&mut self) -> ReplyStep {
         let pause = Arc::new(Notify::new());
         self.pauses.push_back(Arc::clone(&pause));
-        Step::Wait(pause)
+        ReplyStep::Wait(pause)
     }
 }
 
@@ -166,7 +170,7 @@ fn kind(word: &str) -> Result<FailureKind, String> {
 
 /// A reply that is being made.
 struct Making {
-    reply: Reply,
+    reply: ScriptedReply,
     parts: usize,
     is_untouched: bool,
     is_called: bool,
@@ -175,22 +179,22 @@ struct Making {
 }
 
 impl Making {
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: ReplyStep) {
         self.is_untouched = false;
-        self.reply = std::mem::take(&mut self.reply).step(step);
+        self.reply = std::mem::take(&mut self.reply).add_step(step);
     }
 
-    const fn delta(&self, text: String) -> Event {
-        Event::Delta { index: self.parts, text }
+    const fn delta(&self, text: String) -> ModelEvent {
+        ModelEvent::Delta { index: self.parts, text }
     }
 
-    fn part(&mut self, kind: PartKind, steps: Vec<Step>, part: Part) {
+    fn part(&mut self, kind: PartKind, steps: Vec<ReplyStep>, part: MessagePart) {
         let index = self.parts;
-        self.step(Step::Say(Event::PartStart { index, kind }));
+        self.step(ReplyStep::Say(ModelEvent::PartStart { index, kind }));
         for step in steps {
             self.step(step);
         }
-        self.step(Step::Say(Event::PartEnd { index, part }));
+        self.step(ReplyStep::Say(ModelEvent::PartEnd { index, part }));
         self.parts += 1;
     }
 }

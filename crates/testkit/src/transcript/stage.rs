@@ -15,7 +15,7 @@ use countersign_adapter_omp as omp;
 use countersign_adapter_omp::{StartError, Surroundings};
 use countersign_agent_dir::Product;
 use countersign_core::time::Millis;
-use countersign_models::scripted::Scripted;
+use countersign_models::scripted::ScriptedModel;
 use countersign_protocol::lines::DecodedLine;
 use countersign_runtime::Clock;
 use countersign_tools::exec::ExecLauncher;
@@ -54,7 +54,7 @@ pub(super) struct Stage {
     _folder: TempDir,
     root: PathBuf,
     launcher: ExecLauncher,
-    pub(super) model: Scripted,
+    pub(super) model: ScriptedModel,
     pub(super) keeps_sessions: bool,
     /// Whose hosts the doors are for.
     pub(super) product: Product,
@@ -103,7 +103,7 @@ impl Stage {
             _folder: folder,
             root,
             launcher,
-            model: Scripted::default(),
+            model: ScriptedModel::default(),
             keeps_sessions: false,
             product: Product::Omp,
             flags: BTreeMap::new(),
@@ -267,7 +267,7 @@ impl Stage {
     /// Waits until the model was asked for all that it is to say.
     pub(super) fn asked(&mut self) -> Result<(), String> {
         let model = self.model.clone();
-        self.until(|| model.left() == 0)
+        self.until(|| model.replies_left() == 0)
     }
 
     fn until(&mut self, holds: impl Fn() -> bool) -> Result<(), String> {

@@ -18,17 +18,17 @@ use nix::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::net::UnixStream;
 
-use super::{looked, users::may_be_a_commands};
+use super::{run_lookup, users::may_be_a_commands};
 
 /// The process at the other end of a connection to a local socket.
-pub struct Local {
+pub struct LocalPeer {
     user: u32,
     pid: Option<i32>,
-    process: Handle,
+    process: ProcessHandle,
 }
 
 /// What is held of a process.
-enum Handle {
+enum ProcessHandle {
     Held(OwnedFd),
     /// It had gone, or cannot be held now.
     None,
@@ -36,25 +36,25 @@ enum Handle {
     Unknown,
 }
 
-impl Local {
+impl LocalPeer {
     /// To be made right behind the accept.
     ///
     /// # Errors
     /// The system does not say who it is.
-    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+    pub fn from_stream(stream: &UnixStream) -> io::Result<Self> {
         let peer = stream.peer_cred()?;
         let (user, pid) = (peer.uid(), peer.pid());
         let process = match getsockopt(stream, PeerPidfd) {
-            Ok(process) => Handle::Held(process),
+            Ok(process) => ProcessHandle::Held(process),
             // A kernel before 6.5 has no handle of whoever connected; the number is not old yet.
             Err(Errno::ENOPROTOOPT) => {
                 match pid.and_then(Pid::from_raw).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-                    Some(Ok(process)) => Handle::Held(process),
-                    Some(Err(rustix::io::Errno::NOSYS)) => Handle::Unknown,
-                    Some(Err(_)) | None => Handle::None,
+                    Some(Ok(process)) => ProcessHandle::Held(process),
+                    Some(Err(rustix::io::Errno::NOSYS)) => ProcessHandle::Unknown,
+                    Some(Err(_)) | None => ProcessHandle::None,
                 }
             }
-            Err(_) => Handle::None,
+            Err(_) => ProcessHandle::None,
         };
         Ok(Self { user, pid, process })
     }
@@ -62,7 +62,7 @@ impl Local {
     /// Whether it is none of the commands that agents run. What the system says of its number counts only while it is still there, and
     /// who has gone decides nothing: a person's program waits for the answer.
     pub async fn may_decide(self) -> bool {
-        let seen = looked(move || match self.pid {
+        let seen = run_lookup(move || match self.pid {
             // It is in no namespace of ours, and so none of ours.
             Some(0) => true,
             // Commands have our user, unless we are root: one of another, whom `/proc` hides, is none.
@@ -77,7 +77,9 @@ impl Local {
     pub async fn comes_from_a_door(self) -> bool {
         // Nobody else takes the time of a look.
         self.user == geteuid().as_raw()
-            && looked(move || self.pid.is_some_and(exec::is_gateway_process) && self.is_there()).await.unwrap_or(false)
+            && run_lookup(move || self.pid.is_some_and(exec::is_gateway_process) && self.is_there())
+                .await
+                .unwrap_or(false)
     }
 
     /// Whether its user is not ours, and nobody whom a command of ours may become.
@@ -89,9 +91,9 @@ impl Local {
     /// Whether it has not ended: until then its number is its own.
     fn is_there(&self) -> bool {
         let process = match &self.process {
-            Handle::Held(process) => process,
-            Handle::None => return false,
-            Handle::Unknown => return true,
+            ProcessHandle::Held(process) => process,
+            ProcessHandle::None => return false,
+            ProcessHandle::Unknown => return true,
         };
         poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0)
     }
@@ -103,12 +105,12 @@ mod tests {
 
     use tokio::net::{UnixListener, UnixStream};
 
-    use super::Local;
+    use super::LocalPeer;
 
     #[tokio::test]
     async fn a_number_counts_only_as_long_as_whoever_connected_is_there() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let own = Local::of(&one).unwrap();
+        let own = LocalPeer::from_stream(&one).unwrap();
         assert!(own.is_there() && own.may_decide().await);
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("s");
@@ -119,14 +121,14 @@ mod tests {
             return;
         };
         let (stream, _) = listener.accept().await.unwrap();
-        let theirs = Local::of(&stream).unwrap();
+        let theirs = LocalPeer::from_stream(&stream).unwrap();
         assert_eq!(theirs.pid, Some(child.id().cast_signed()));
         assert!(theirs.is_there());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!theirs.is_there());
         // Whoever has its number by now is somebody else.
-        let recycled = Local { pid: Some(std::process::id().cast_signed()), ..theirs };
+        let recycled = LocalPeer { pid: Some(std::process::id().cast_signed()), ..theirs };
         assert!(!recycled.is_there());
     }
 }

@@ -13,7 +13,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 
 /// One end of a connection, as the system lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Socket {
+pub(super) struct PeerSocket {
     pub(super) user: u32,
     /// 0 where no process has it open.
     pub(super) inode: u64,
@@ -23,27 +23,27 @@ pub(super) struct Socket {
 ///
 /// # Errors
 /// The system says nothing of its sockets.
-pub(super) fn find(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
-    match asked(theirs, ours) {
+pub(super) fn find_socket(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<PeerSocket>> {
+    match query_kernel(theirs, ours) {
         Ok(None) => {}
-        answered => return answered.or_else(|_| listed(theirs, ours)),
+        answered => return answered.or_else(|_| find_in_table(theirs, ours)),
     }
     // It says the same of what it does not know. That it knows this end of the connection shows that it does.
-    match asked(ours, theirs) {
+    match query_kernel(ours, theirs) {
         Ok(Some(_)) => Ok(None),
-        Ok(None) | Err(_) => listed(theirs, ours),
+        Ok(None) | Err(_) => find_in_table(theirs, ours),
     }
 }
 
 /// Asks the kernel for one socket.
-fn asked(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
+fn query_kernel(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<PeerSocket>> {
     let kernel =
         socket(AddressFamily::Netlink, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
-    let question = question(plain(theirs), plain(ours));
+    let question = diag_request(canonical_address(theirs), canonical_address(ours));
     send(kernel.as_raw_fd(), &question, MsgFlags::empty())?;
     let mut answer = [0; 1024];
     let length = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    read(answer.get(..length).unwrap_or_default(), plain(theirs), plain(ours))
+    read_reply(answer.get(..length).unwrap_or_default(), canonical_address(theirs), canonical_address(ours))
 }
 
 const HEAD: usize = 16;
@@ -51,7 +51,7 @@ const BY_FAMILY: u16 = 20;
 const ERROR: u16 = 2;
 
 /// `nlmsghdr`, then `inet_diag_req_v2`: family, protocol, nothing more, any state, and `inet_diag_sockid`.
-fn question(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
+fn diag_request(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
     const LENGTH: u32 = 72;
     const REQUEST: u16 = 1;
     const TCP: u8 = 6;
@@ -60,22 +60,22 @@ fn question(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
     text.extend(BY_FAMILY.to_ne_bytes());
     text.extend(REQUEST.to_ne_bytes());
     text.extend([0; 8]);
-    text.extend([family(theirs), TCP, 0, 0]);
+    text.extend([address_family(theirs), TCP, 0, 0]);
     text.extend(u32::MAX.to_ne_bytes());
-    text.extend(ends(theirs, ours));
+    text.extend(encode_socket_id(theirs, ours));
     // Any interface, and no cookie of it.
     text.extend(0_u32.to_ne_bytes());
     text.extend([0xff; 8]);
     text
 }
 
-fn family(address: SocketAddr) -> u8 {
+fn address_family(address: SocketAddr) -> u8 {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     u8::try_from(family as i32).unwrap_or_default()
 }
 
 /// How `inet_diag_sockid` begins: both ports and both addresses as they are on the wire, 16 bytes each.
-fn ends(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
+fn encode_socket_id(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
     let mut text: Vec<u8> = [theirs.port().to_be_bytes(), ours.port().to_be_bytes()].concat();
     for address in [theirs.ip(), ours.ip()] {
         let until = text.len() + 16;
@@ -89,7 +89,7 @@ fn ends(theirs: SocketAddr, ours: SocketAddr) -> Vec<u8> {
 }
 
 /// Reads `nlmsghdr`, then `inet_diag_msg`: family, state, timer, retransmits, `inet_diag_sockid`, expiry, two queues, user, inode.
-fn read(answer: &[u8], theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
+fn read_reply(answer: &[u8], theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<PeerSocket>> {
     let number = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let short = || io::Error::other("the kernel's answer is too short");
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes).ok_or_else(short)?;
@@ -105,7 +105,7 @@ fn read(answer: &[u8], theirs: SocketAddr, ours: SocketAddr) -> io::Result<Optio
             }
             let user = number(HEAD + 64).ok_or_else(short)?;
             let inode = number(HEAD + 68).ok_or_else(short)?;
-            Ok(Some(Socket { user, inode: inode.into() }))
+            Ok(Some(PeerSocket { user, inode: inode.into() }))
         }
         _ => Err(io::Error::other("the kernel answers something else")),
     }
@@ -131,8 +131,8 @@ fn answered_ends(message: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
 }
 
 /// Looks the socket up in the system's table of all.
-fn listed(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
-    let ends = (plain(theirs), plain(ours));
+fn find_in_table(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<PeerSocket>> {
+    let ends = (canonical_address(theirs), canonical_address(ours));
     for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
         let text = match fs::read_to_string(table) {
             Ok(text) => text,
@@ -140,7 +140,7 @@ fn listed(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound && table.ends_with('6') => continue,
             Err(error) => return Err(error),
         };
-        let found = text.lines().skip(1).filter_map(row).find(|(local, remote, _)| (*local, *remote) == ends);
+        let found = text.lines().skip(1).filter_map(parse_row).find(|(local, remote, _)| (*local, *remote) == ends);
         if let Some((.., socket)) = found {
             return Ok(Some(socket));
         }
@@ -149,21 +149,21 @@ fn listed(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
 }
 
 /// An address of the fourth version in the form of the sixth is the same one.
-fn plain(address: SocketAddr) -> SocketAddr {
+fn canonical_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Reads `sl local remote state queues timer retransmits uid timeout inode …`.
-fn row(line: &str) -> Option<(SocketAddr, SocketAddr, Socket)> {
+fn parse_row(line: &str) -> Option<(SocketAddr, SocketAddr, PeerSocket)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
-    let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
+    let (local, remote) = (parse_address(fields.next()?)?, parse_address(fields.next()?)?);
     let user = fields.nth(4)?.parse().ok()?;
     let inode = fields.nth(1)?.parse().ok()?;
-    Some((local, remote, Socket { user, inode }))
+    Some((local, remote, PeerSocket { user, inode }))
 }
 
 /// Reads `0100007F:1F90`: words of four bytes as the machine has them in memory, then the port.
-fn address(text: &str) -> Option<SocketAddr> {
+fn parse_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes);
     let ip = match ip.len() {
@@ -184,7 +184,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 mod tests {
     use std::net::{SocketAddr, TcpListener, TcpStream};
 
-    use super::{Socket, asked, find, listed, row};
+    use super::{PeerSocket, find_in_table, find_socket, parse_row, query_kernel};
 
     #[test]
     fn the_kernel_tells_of_one_socket_what_its_table_of_all_says() {
@@ -194,11 +194,11 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (server, theirs) = listener.accept().unwrap();
             let ours = server.local_addr().unwrap();
-            let (one, of_all) = (asked(theirs, ours).unwrap(), listed(theirs, ours).unwrap());
+            let (one, of_all) = (query_kernel(theirs, ours).unwrap(), find_in_table(theirs, ours).unwrap());
             assert!(one.is_some_and(|one| one.inode != 0) && one == of_all, "{one:?} {of_all:?}");
-            assert_ne!(asked(ours, theirs).unwrap(), one);
+            assert_ne!(query_kernel(ours, theirs).unwrap(), one);
             drop(client);
-            let after = asked(theirs, ours).unwrap();
+            let after = query_kernel(theirs, ours).unwrap();
             assert!(after.is_none_or(|after| after.inode == 0), "{after:?}");
         }
     }
@@ -221,7 +221,7 @@ mod tests {
             let Some((client_end, server_end)) = connected(server, client) else { continue };
             let (theirs, ours) = (server_end.peer_addr().unwrap(), server_end.local_addr().unwrap());
             for (theirs, ours) in [(theirs, ours), (ours, theirs)] {
-                let (one, of_all) = (asked(theirs, ours).unwrap(), listed(theirs, ours).unwrap());
+                let (one, of_all) = (query_kernel(theirs, ours).unwrap(), find_in_table(theirs, ours).unwrap());
                 assert!(one.is_some_and(|one| one.inode != 0), "{server} {client}: {one:?}");
                 assert_eq!(one, of_all, "{server} {client}");
             }
@@ -233,7 +233,7 @@ mod tests {
     fn a_listener_is_no_end_of_a_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let nobody = "127.0.0.1:9".parse().unwrap();
-        assert_eq!(find(listener.local_addr().unwrap(), nobody).unwrap(), None);
+        assert_eq!(find_socket(listener.local_addr().unwrap(), nobody).unwrap(), None);
     }
 
     #[test]
@@ -244,14 +244,14 @@ mod tests {
         let line = format!(
             "   1: {loopback:08X}:1F90 {other:08X}:C350 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20 4 30 10 -1"
         );
-        let want = (at("127.0.0.1:8080"), at("10.1.2.3:50000"), Socket { user: 1000, inode: 4711 });
-        assert_eq!(row(&line), Some(want));
+        let want = (at("127.0.0.1:8080"), at("10.1.2.3:50000"), PeerSocket { user: 1000, inode: 4711 });
+        assert_eq!(parse_row(&line), Some(want));
         let mapped = u32::from_ne_bytes([0, 0, 0xff, 0xff]);
         let long = format!("{:08X}{:08X}{mapped:08X}{loopback:08X}", 0, 0);
         let one = u32::from_ne_bytes([0, 0, 0, 1]);
         let line = format!("0: {long}:0001 {:08X}{:08X}{:08X}{one:08X}:0002 06 0:0 0:0 0 0 0 0", 0, 0, 0);
-        let want = (at("127.0.0.1:1"), at("[::1]:2"), Socket { user: 0, inode: 0 });
-        assert_eq!(row(&line), Some(want));
-        assert_eq!(row("  sl  local_address rem_address   st"), None);
+        let want = (at("127.0.0.1:1"), at("[::1]:2"), PeerSocket { user: 0, inode: 0 });
+        assert_eq!(parse_row(&line), Some(want));
+        assert_eq!(parse_row("  sl  local_address rem_address   st"), None);
     }
 }

@@ -6,7 +6,7 @@ use countersign_core::time::Millis;
 use countersign_runtime::Clock;
 use secrecy::SecretString;
 
-use super::{Auth, COOKIE, LASTS, NotLoggedIn, Via};
+use super::{AuthMethod, COOKIE, LASTS, NotLoggedIn, WebAuth};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -16,8 +16,9 @@ fn web(shared: Option<&str>, users: &[(&str, &str)]) -> Web {
     Web { password: shared.map(secret), users: users.collect() }
 }
 
-fn open(folder: &std::path::Path, web: Web, now: u64) -> Auth {
-    Auth::open(folder, web, Clock::starting_at(Millis(now)), vec!["gate.example.org".to_owned()], false, None).unwrap()
+fn open(folder: &std::path::Path, web: Web, now: u64) -> WebAuth {
+    WebAuth::open(folder, web, Clock::starting_at(Millis(now)), vec!["gate.example.org".to_owned()], false, None)
+        .unwrap()
 }
 
 fn with(cookie: &str) -> HeaderMap {
@@ -34,39 +35,39 @@ async fn a_password_tells_who_comes() {
         let cookie = auth.log_in(HERE, password).unwrap();
         let (token, seal) = cookie.split_once('.').unwrap();
         assert_eq!((token.len(), seal.len()), (64, 64), "as clients know it");
-        let caller = auth.caller(&with(&cookie)).unwrap();
+        let caller = auth.find_caller(&with(&cookie)).unwrap();
         assert_eq!(caller.principal.as_str(), want);
-        assert!(matches!(caller.via, Via::Cookie { csrf } if csrf.len() == 64));
+        assert!(matches!(caller.via, AuthMethod::Cookie { csrf } if csrf.len() == 64));
     }
     assert_eq!(auth.log_in(HERE, ""), Err(NotLoggedIn::Wrong));
-    assert_eq!(auth.caller(&HeaderMap::new()), None);
+    assert_eq!(auth.find_caller(&HeaderMap::new()), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cookie_is_for_tls_alone_wherever_it_came_over_tls() {
     let folder = tempfile::tempdir().unwrap();
-    let auth = open(folder.path(), web(Some("all"), &[]), 1_000).behind(Some("https://Gate.example.org/console"));
+    let auth = open(folder.path(), web(Some("all"), &[]), 1_000).behind_proxy(Some("https://Gate.example.org/console"));
     for (name, value, want) in [
         ("origin", "https://gate.example.org", true),
         ("origin", "http://127.0.0.1:8765", false),
         ("host", "gate.example.org", true),
         ("host", "127.0.0.1:8765", false),
     ] {
-        let mut asked = HeaderMap::new();
-        asked.insert(name, value.parse().unwrap());
-        assert_eq!(auth.is_secure(&asked), want, "{name}: {value}");
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().unwrap());
+        assert_eq!(auth.is_secure(&headers), want, "{name}: {value}");
     }
-    let plain = open(folder.path(), web(Some("all"), &[]), 1_000).behind(Some("http://gate.example.org"));
-    let mut asked = HeaderMap::new();
-    asked.insert("host", "gate.example.org".parse().unwrap());
-    assert!(!plain.is_secure(&asked));
+    let plain = open(folder.path(), web(Some("all"), &[]), 1_000).behind_proxy(Some("http://gate.example.org"));
+    let mut headers = HeaderMap::new();
+    headers.insert("host", "gate.example.org".parse().unwrap());
+    assert!(!plain.is_secure(&headers));
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_asked_for_everybody_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let auth = open(folder.path(), Web::default(), 1_000);
-    assert_eq!(auth.caller(&HeaderMap::new()).unwrap().principal.as_str(), "web:open");
+    assert_eq!(auth.find_caller(&HeaderMap::new()).unwrap().principal.as_str(), "web:open");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,10 +88,10 @@ async fn a_cookie_outlives_a_restart_and_nothing_else() {
         ("cut", known(), 2_000, cut, false),
         ("no cookie at all", known(), 2_000, "x", false),
     ] {
-        assert_eq!(open(folder.path(), web, now).caller(&with(cookie)).is_some(), want, "{case}");
+        assert_eq!(open(folder.path(), web, now).find_caller(&with(cookie)).is_some(), want, "{case}");
     }
     let elsewhere = tempfile::tempdir().unwrap();
-    assert_eq!(open(elsewhere.path(), known(), 2_000).caller(&with(&cookie)), None, "another gateway's");
+    assert_eq!(open(elsewhere.path(), known(), 2_000).find_caller(&with(&cookie)), None, "another gateway's");
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,9 +101,9 @@ async fn who_left_is_out_also_after_a_restart() {
     let [one, other] = [(); 2].map(|()| auth.log_in(HERE, "all").unwrap());
     auth.log_out(&with(&one)).await.unwrap();
     for auth in [auth, open(folder.path(), web(Some("all"), &[]), 2_000)] {
-        assert_eq!(auth.caller(&with(&one)), None);
-        assert_eq!(auth.caller(&with(&one.to_uppercase())), None, "in another spelling");
-        assert!(auth.caller(&with(&other)).is_some());
+        assert_eq!(auth.find_caller(&with(&one)), None);
+        assert_eq!(auth.find_caller(&with(&one.to_uppercase())), None, "in another spelling");
+        assert!(auth.find_caller(&with(&other)).is_some());
     }
 }
 

@@ -7,25 +7,25 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::is_given;
 use crate::{
-    Event, Failure, FailureKind, PartKind, Stop, Usage,
-    failure::{Ending, ending, in_stream},
+    FailureKind, FinishReason, ModelEvent, ModelFailure, ModelUsage, PartKind,
+    failure::{AnswerEnding, in_stream, read_ending},
     wire::{
-        Decode, Progress, cut_call, is_same_json, misplaced,
-        parts::Parts,
-        read, unfinished,
-        unplaced::{Rule, unplaced, unplaced_in},
-        unread,
+        AnswerDecoder, AnswerProgress, cut_call, is_same_json, malformed_stream, parse_json,
+        parts::PartAssembler,
+        unfinished_stream,
+        unplaced::{ContentRule, find_unplaced, find_unplaced_in},
+        unreadable_content,
     },
 };
 
 #[derive(Default)]
-pub(crate) struct Decoder {
-    parts: Parts,
+pub(crate) struct AnthropicDecoder {
+    parts: PartAssembler,
     /// Parts by the wire's index of their block.
     blocks: BTreeMap<u64, usize>,
     /// The input that came whole with the start of a call, for endpoints that send no deltas.
     whole: BTreeMap<usize, String>,
-    usage: Usage,
+    usage: ModelUsage,
     stop: Option<String>,
     /// The provider's sentence about the reason.
     why: Option<String>,
@@ -33,26 +33,26 @@ pub(crate) struct Decoder {
 
 /// Any event of the stream: `type` says which fields it has.
 #[derive(Deserialize)]
-struct Frame<'a> {
+struct AnthropicFrame<'a> {
     r#type: String,
     index: Option<u64>,
-    message: Option<Message>,
+    message: Option<MessageStart>,
     #[serde(borrow)]
     content_block: Option<&'a RawValue>,
-    delta: Option<Delta>,
-    usage: Option<Tokens>,
+    delta: Option<AnthropicDelta>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct MessageStart {
     id: Option<String>,
-    usage: Option<Tokens>,
+    usage: Option<AnthropicUsage>,
     /// Empty: the blocks come later.
     content: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct ContentBlock<'a> {
+struct AnthropicBlock<'a> {
     r#type: String,
     text: Option<String>,
     thinking: Option<String>,
@@ -65,7 +65,7 @@ struct ContentBlock<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Delta {
+struct AnthropicDelta {
     r#type: Option<String>,
     text: Option<String>,
     thinking: Option<String>,
@@ -84,85 +84,88 @@ struct StopDetails {
 
 /// Counts from the beginning of the answer. Absent and null leave what was said before.
 #[derive(Deserialize)]
-struct Tokens {
+struct AnthropicUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
 }
 
-impl Decode for Decoder {
-    fn event(&mut self, data: &str) -> Result<Progress, Failure> {
+impl AnswerDecoder for AnthropicDecoder {
+    fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure> {
         // Not Anthropic's own end: gateways that speak several wires put it behind every stream.
         if data.trim() == "[DONE]" {
             return self.finish_whole();
         }
-        let frame: Frame<'_> = read(data)?;
+        let frame: AnthropicFrame<'_> = parse_json(data)?;
         // Other events hold no content: an answer with a delta that is not read is not whole.
-        if frame.r#type != "content_block_delta" && frame.delta.as_ref().is_some_and(Delta::has_content) {
-            return Err(unread(&format!("content in an event of type {:?}", frame.r#type)));
+        if frame.r#type != "content_block_delta" && frame.delta.as_ref().is_some_and(AnthropicDelta::has_content) {
+            return Err(unreadable_content(&format!("content in an event of type {:?}", frame.r#type)));
         }
         match frame.r#type.as_str() {
             "message_start" => {
-                let message = frame.message.unwrap_or(Message { id: None, usage: None, content: None });
+                let message = frame.message.unwrap_or(MessageStart { id: None, usage: None, content: None });
                 let is_empty = |content: &Value| matches!(content, Value::Null) || *content == Value::Array(Vec::new());
                 if message.content.is_some_and(|content| !is_empty(&content)) {
-                    return Err(unread("content in an event of type \"message_start\""));
+                    return Err(unreadable_content("content in an event of type \"message_start\""));
                 }
-                self.parts.begin(message.id);
-                self.used(message.usage);
+                self.parts.begin_answer(message.id);
+                self.update_usage(message.usage);
             }
             "content_block_start" => {
                 if let Some(block) = frame.content_block {
-                    self.start(frame.index.unwrap_or(0), block)?;
+                    self.start_block(frame.index.unwrap_or(0), block)?;
                 }
             }
             "content_block_delta" => {
-                match (frame.delta, unplaced_in(read(data)?, &["type", "index", "delta"], Rule::Content)?) {
-                    (_, Some(name)) => return Err(unread(&format!("an event with {name}"))),
-                    (Some(delta), None) => self.delta(frame.index.unwrap_or(0), delta)?,
+                match (
+                    frame.delta,
+                    find_unplaced_in(parse_json(data)?, &["type", "index", "delta"], ContentRule::Content)?,
+                ) {
+                    (_, Some(name)) => return Err(unreadable_content(&format!("an event with {name}"))),
+                    (Some(delta), None) => self.apply_delta(frame.index.unwrap_or(0), delta)?,
                     (None, None) => {}
                 }
             }
             "content_block_stop" => {
                 if let Some(index) = self.blocks.remove(&frame.index.unwrap_or(0)) {
-                    self.close(index)?;
+                    self.close_part(index)?;
                 }
             }
             "message_delta" => {
-                self.used(frame.usage);
+                self.update_usage(frame.usage);
                 let delta = frame.delta.unwrap_or_default();
                 self.stop = delta.stop_reason.filter(|reason| !reason.is_empty()).or_else(|| self.stop.take());
                 self.why = delta.stop_details.and_then(|details| details.explanation).or_else(|| self.why.take());
             }
-            "message_stop" => return self.finish(),
+            "message_stop" => return self.finish_answer(),
             "error" => return Err(in_stream(data)),
             _ => {}
         }
-        Ok(if self.stop.is_some() { Progress::Whole } else { Progress::Open })
+        Ok(if self.stop.is_some() { AnswerProgress::Whole } else { AnswerProgress::Open })
     }
 
-    fn end(&mut self) -> Result<(), Failure> {
+    fn finish_stream(&mut self) -> Result<(), ModelFailure> {
         if self.stop.is_none() {
-            return Err(unfinished());
+            return Err(unfinished_stream());
         }
         self.finish_whole().map(drop)
     }
 
-    fn take(&mut self) -> Vec<Event> {
-        self.parts.take()
+    fn take_events(&mut self) -> Vec<ModelEvent> {
+        self.parts.take_events()
     }
 
-    fn held(&self) -> usize {
-        self.parts.held() + self.whole.values().map(String::len).sum::<usize>()
+    fn held_bytes(&self) -> usize {
+        self.parts.held_bytes() + self.whole.values().map(String::len).sum::<usize>()
     }
 
-    fn members(&self) -> &'static [&'static str] {
+    fn known_members(&self) -> &'static [&'static str] {
         &EVENT
     }
 }
 
-impl Delta {
+impl AnthropicDelta {
     fn has_content(&self) -> bool {
         [&self.text, &self.thinking, &self.partial_json].into_iter().flatten().any(|text| !text.is_empty())
     }
@@ -181,7 +184,7 @@ const EVENT: [&str; 6] = ["type", "index", "message", "content_block", "delta", 
 const MEMBERS: [&str; 8] = ["type", "text", "thinking", "signature", "data", "id", "name", "input"];
 
 /// Refuses text, thinking, sealed data and input in a block of another type.
-fn belongs(kind: &PartKind, texts: [&Option<String>; 3], has_input: bool) -> Result<(), Failure> {
+fn check_block_fits(kind: &PartKind, texts: [&Option<String>; 3], has_input: bool) -> Result<(), ModelFailure> {
     let [has_text, has_thinking, has_data] = texts.map(|text| text.as_ref().is_some_and(|text| !text.is_empty()));
     let fits = match kind {
         PartKind::Text => !(has_thinking || has_data || has_input),
@@ -189,37 +192,37 @@ fn belongs(kind: &PartKind, texts: [&Option<String>; 3], has_input: bool) -> Res
         PartKind::Redacted => !(has_text || has_thinking || has_input),
         PartKind::ToolCall { .. } => !(has_text || has_thinking || has_data),
     };
-    if fits { Ok(()) } else { Err(misplaced("content in a block of another type")) }
+    if fits { Ok(()) } else { Err(malformed_stream("content in a block of another type")) }
 }
 
-impl Decoder {
-    fn start(&mut self, at: u64, raw: &RawValue) -> Result<(), Failure> {
-        let block: ContentBlock<'_> = read(raw.get())?;
+impl AnthropicDecoder {
+    fn start_block(&mut self, at: u64, raw: &RawValue) -> Result<(), ModelFailure> {
+        let block: AnthropicBlock<'_> = parse_json(raw.get())?;
         let kind = match block.r#type.as_str() {
             "text" => PartKind::Text,
             "thinking" => PartKind::Thinking,
             "redacted_thinking" => PartKind::Redacted,
             "tool_use" => PartKind::ToolCall { id: block.id.unwrap_or_default(), name: block.name.unwrap_or_default() },
-            other => return Err(unread(&format!("a block of type {other:?}"))),
+            other => return Err(unreadable_content(&format!("a block of type {other:?}"))),
         };
         let input = block.input.filter(|input| !matches!(input.get(), "{}" | "null" | "\"\""));
-        belongs(&kind, [&block.text, &block.thinking, &block.data], input.is_some())?;
-        if let Some(name) = unplaced_in(raw, &MEMBERS, Rule::Content)? {
-            return Err(unread(&format!("a block with {name}")));
+        check_block_fits(&kind, [&block.text, &block.thinking, &block.data], input.is_some())?;
+        if let Some(name) = find_unplaced_in(raw, &MEMBERS, ContentRule::Content)? {
+            return Err(unreadable_content(&format!("a block with {name}")));
         }
         if let Some(left) = self.blocks.remove(&at) {
-            self.close(left)?;
+            self.close_part(left)?;
         }
-        let index = self.parts.start(kind);
+        let index = self.parts.start_part(kind);
         for text in [&block.text, &block.thinking, &block.data].into_iter().flatten() {
-            self.parts.delta(index, text);
+            self.parts.push_delta(index, text);
         }
-        self.parts.sign(index, block.signature.as_deref().unwrap_or_default());
-        if matches!(self.parts.kind(index), Some(PartKind::Text | PartKind::ToolCall { .. })) {
-            let mut given: Map<String, Value> = read(raw.get())?;
+        self.parts.add_signature(index, block.signature.as_deref().unwrap_or_default());
+        if matches!(self.parts.part_kind(index), Some(PartKind::Text | PartKind::ToolCall { .. })) {
+            let mut given: Map<String, Value> = parse_json(raw.get())?;
             given.retain(|name, value| !value.is_null() && is_given(name));
             if !given.is_empty() {
-                self.parts.sign(index, &Value::from(given).to_string());
+                self.parts.add_signature(index, &Value::from(given).to_string());
             }
         }
         if let Some(input) = input {
@@ -232,81 +235,81 @@ impl Decoder {
 
     /// Closes a part, with the input that came with its start if no delta brought any. Thinking that came without a
     /// signature is whole all the same: not everyone who speaks this wire signs.
-    fn close(&mut self, index: usize) -> Result<(), Failure> {
+    fn close_part(&mut self, index: usize) -> Result<(), ModelFailure> {
         if let Some(input) = self.whole.remove(&index) {
-            match self.parts.text(index) {
-                Some("") => self.parts.delta(index, &input),
+            match self.parts.part_text(index) {
+                Some("") => self.parts.push_delta(index, &input),
                 Some(text) if !is_same_json(text, &input) => {
-                    return Err(misplaced("the input of a call is not what its deltas say"));
+                    return Err(malformed_stream("the input of a call is not what its deltas say"));
                 }
                 Some(_) | None => {}
             }
         }
-        if self.parts.kind(index) == Some(&PartKind::Thinking) {
+        if self.parts.part_kind(index) == Some(&PartKind::Thinking) {
             self.parts.leave_unsigned(index);
         }
-        self.parts.end(index);
+        self.parts.end_part(index);
         Ok(())
     }
 
-    fn close_all(&mut self) -> Result<(), Failure> {
+    fn close_all(&mut self) -> Result<(), ModelFailure> {
         for index in std::mem::take(&mut self.blocks).into_values() {
-            self.close(index)?;
+            self.close_part(index)?;
         }
         Ok(())
     }
 
-    fn delta(&mut self, at: u64, delta: Delta) -> Result<(), Failure> {
+    fn apply_delta(&mut self, at: u64, delta: AnthropicDelta) -> Result<(), ModelFailure> {
         let Some(index) = self.blocks.get(&at).copied() else {
             let message = "content of a block that was not started (terminated)";
-            return Err(Failure::new(FailureKind::Broken, message));
+            return Err(ModelFailure::new(FailureKind::Broken, message));
         };
         if !delta.is_known() {
-            return Err(unread(&format!("a delta of type {:?}", delta.r#type.unwrap_or_default())));
+            return Err(unreadable_content(&format!("a delta of type {:?}", delta.r#type.unwrap_or_default())));
         }
-        let kind = self.parts.kind(index).unwrap_or(&PartKind::Redacted);
+        let kind = self.parts.part_kind(index).unwrap_or(&PartKind::Redacted);
         let has_input = delta.partial_json.as_ref().is_some_and(|text| !text.is_empty());
-        belongs(kind, [&delta.text, &delta.thinking, &None], has_input)?;
-        if let Some(name) = unplaced(&delta.rest, Rule::Content) {
-            return Err(unread(&format!("a delta with {name}")));
+        check_block_fits(kind, [&delta.text, &delta.thinking, &None], has_input)?;
+        if let Some(name) = find_unplaced(&delta.rest, ContentRule::Content) {
+            return Err(unreadable_content(&format!("a delta with {name}")));
         }
         for text in [&delta.text, &delta.thinking, &delta.partial_json].into_iter().flatten() {
-            self.parts.delta(index, text);
+            self.parts.push_delta(index, text);
         }
-        self.parts.sign(index, delta.signature.as_deref().unwrap_or_default());
+        self.parts.add_signature(index, delta.signature.as_deref().unwrap_or_default());
         Ok(())
     }
 
-    fn used(&mut self, tokens: Option<Tokens>) {
+    fn update_usage(&mut self, tokens: Option<AnthropicUsage>) {
         let Some(tokens) = tokens else { return };
-        let Usage { input, output, cache_read, cache_write } = self.usage;
-        self.usage = Usage {
+        let ModelUsage { input, output, cache_read, cache_write } = self.usage;
+        self.usage = ModelUsage {
             input: tokens.input_tokens.unwrap_or(input),
             output: tokens.output_tokens.unwrap_or(output),
             cache_read: tokens.cache_read_input_tokens.unwrap_or(cache_read),
             cache_write: tokens.cache_creation_input_tokens.unwrap_or(cache_write),
         };
-        self.parts.usage(self.usage);
+        self.parts.report_usage(self.usage);
     }
 
     /// Ends an answer without `message_stop`, if its calls are whole.
-    fn finish_whole(&mut self) -> Result<Progress, Failure> {
+    fn finish_whole(&mut self) -> Result<AnswerProgress, ModelFailure> {
         self.close_all()?;
         // Without a reason nothing says that a call without input has none.
         if !self.parts.has_whole_calls() || (self.stop.is_none() && self.parts.has_blank_calls()) {
             return Err(cut_call());
         }
-        self.finish()
+        self.finish_answer()
     }
 
-    fn finish(&mut self) -> Result<Progress, Failure> {
+    fn finish_answer(&mut self) -> Result<AnswerProgress, ModelFailure> {
         self.close_all()?;
-        let stop = match self.stop.as_deref().map(|reason| ending(reason, self.why.as_deref())) {
-            Some(Ending::Failed(failure)) => return Err(failure),
-            Some(Ending::Stopped(stop)) => stop,
-            None => Stop::Stop,
+        let stop = match self.stop.as_deref().map(|reason| read_ending(reason, self.why.as_deref())) {
+            Some(AnswerEnding::Failed(failure)) => return Err(failure),
+            Some(AnswerEnding::Stopped(stop)) => stop,
+            None => FinishReason::Stop,
         };
-        self.parts.stop(stop, None)?;
-        Ok(Progress::Ended)
+        self.parts.stop_answer(stop, None)?;
+        Ok(AnswerProgress::Ended)
     }
 }

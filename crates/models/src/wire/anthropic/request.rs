@@ -5,11 +5,11 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::is_given;
 use crate::{
-    Failure, Request, ThinkingMode,
+    ModelFailure, ModelRequest, ThinkingParameter,
     wire::{
-        Prepared, below,
-        conversation::{Block, Ids, Piece, Turn, turns},
-        effort, goes_to, kept, write,
+        WireRequest,
+        conversation::{AnswerPiece, CallIdStyle, WireBlock, WireTurn, prepare_turns},
+        effort, endpoint_url, goes_to, kept_members, serialise_body,
     },
 };
 
@@ -17,38 +17,38 @@ use crate::{
 const LEAST_BUDGET: u64 = 1024;
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct AnthropicBody<'a> {
     model: &'a str,
     max_tokens: u64,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<[Content<'a>; 1]>,
-    messages: Vec<Message<'a>>,
+    system: Option<[AnthropicContent<'a>; 1]>,
+    messages: Vec<AnthropicMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<AnthropicTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Thinking>,
+    thinking: Option<AnthropicThinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig>,
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct AnthropicMessage<'a> {
     role: &'static str,
-    content: Vec<Content<'a>>,
+    content: Vec<AnthropicContent<'a>>,
 }
 
 #[derive(Serialize)]
-struct Content<'a> {
+struct AnthropicContent<'a> {
     #[serde(flatten)]
-    kind: Kind<'a>,
+    kind: AnthropicContentKind<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Kind<'a> {
+enum AnthropicContentKind<'a> {
     Text {
         text: &'a str,
         /// As they came with this text.
@@ -63,7 +63,7 @@ enum Kind<'a> {
         data: &'a str,
     },
     Image {
-        source: Source<'a>,
+        source: ImageSource<'a>,
     },
     ToolUse {
         id: String,
@@ -75,7 +75,7 @@ enum Kind<'a> {
     },
     ToolResult {
         tool_use_id: String,
-        content: Vec<Content<'a>>,
+        content: Vec<AnthropicContent<'a>>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
@@ -83,7 +83,7 @@ enum Kind<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "base64")]
-struct Source<'a> {
+struct ImageSource<'a> {
     media_type: &'a str,
     data: &'a str,
 }
@@ -93,7 +93,7 @@ struct Source<'a> {
 struct CacheControl {}
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct AnthropicTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a Value,
@@ -101,7 +101,7 @@ struct Tool<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Thinking {
+enum AnthropicThinking {
     Disabled,
     Enabled { budget_tokens: u64 },
     Adaptive,
@@ -115,11 +115,15 @@ struct OutputConfig {
 /// Builds `POST {base}/v1/messages`. A base that already ends in `/v1` is not given another.
 ///
 /// An OAuth token (`sk-ant-oat…`) travels as a bearer, any other key as `x-api-key`.
-pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
-    Ok(Prepared { url: below(request, "/v1/messages"), headers: headers(request), body: write(&body(request))? })
+pub(crate) fn prepare_request(request: &ModelRequest) -> Result<WireRequest, ModelFailure> {
+    Ok(WireRequest {
+        url: endpoint_url(request, "/v1/messages"),
+        headers: request_headers(request),
+        body: serialise_body(&request_body(request))?,
+    })
 }
 
-fn headers(request: &Request) -> Vec<(String, String)> {
+fn request_headers(request: &ModelRequest) -> Vec<(String, String)> {
     use secrecy::ExposeSecret;
     let mut betas = Vec::new();
     let mut headers = vec![("anthropic-version".to_owned(), "2023-06-01".to_owned())];
@@ -134,10 +138,10 @@ fn headers(request: &Request) -> Vec<(String, String)> {
     }
     if goes_to(request, "anthropic.com") {
         betas.push("fine-grained-tool-streaming-2025-05-14");
-        if matches!(thinking(request), Some(Thinking::Enabled { .. })) {
+        if matches!(thinking_config(request), Some(AnthropicThinking::Enabled { .. })) {
             betas.push("interleaved-thinking-2025-05-14");
         }
-        if mode(request) == ThinkingMode::AnthropicBudgetEffort {
+        if thinking_mode(request) == ThinkingParameter::AnthropicBudgetEffort {
             betas.push("effort-2025-11-24");
         }
     }
@@ -147,8 +151,8 @@ fn headers(request: &Request) -> Vec<(String, String)> {
     headers
 }
 
-fn mode(request: &Request) -> ThinkingMode {
-    request.entry.thinking.map_or(ThinkingMode::Budget, |thinking| thinking.mode)
+fn thinking_mode(request: &ModelRequest) -> ThinkingParameter {
+    request.entry.thinking.map_or(ThinkingParameter::Budget, |thinking| thinking.mode)
 }
 
 /// How the model is told to think; `None` says nothing about it.
@@ -156,53 +160,62 @@ fn mode(request: &Request) -> ThinkingMode {
 /// A budget has to leave room for an answer below the output cap; where it cannot, it shrinks, and below Anthropic's
 /// least it is left out. It is left out too while tools are being used after an answer without its thinking (of another
 /// model, say), which Anthropic refuses.
-fn thinking(request: &Request) -> Option<Thinking> {
-    let level = request.thinking()?;
-    let Some(budget) = effort::anthropic_budget(level) else { return Some(Thinking::Disabled) };
-    match mode(request) {
-        ThinkingMode::AnthropicAdaptive | ThinkingMode::Effort | ThinkingMode::GoogleLevel => Some(Thinking::Adaptive),
-        ThinkingMode::Budget | ThinkingMode::AnthropicBudgetEffort => {
+fn thinking_config(request: &ModelRequest) -> Option<AnthropicThinking> {
+    let level = request.thinking_level()?;
+    let Some(budget) = effort::anthropic_budget(level) else { return Some(AnthropicThinking::Disabled) };
+    match thinking_mode(request) {
+        ThinkingParameter::AnthropicAdaptive | ThinkingParameter::Effort | ThinkingParameter::GoogleLevel => {
+            Some(AnthropicThinking::Adaptive)
+        }
+        ThinkingParameter::Budget | ThinkingParameter::AnthropicBudgetEffort => {
             let budget_tokens = budget.min(request.output_cap().saturating_sub(LEAST_BUDGET));
             if budget_tokens < LEAST_BUDGET || lacks_thinking(request) {
-                Some(Thinking::Disabled)
+                Some(AnthropicThinking::Disabled)
             } else {
-                Some(Thinking::Enabled { budget_tokens })
+                Some(AnthropicThinking::Enabled { budget_tokens })
             }
         }
     }
 }
 
 /// Whether the conversation ends in results of calls that were made without thinking that can be sent back.
-fn lacks_thinking(request: &Request) -> bool {
-    let turns = turns(request, Ids::Words64);
-    let last = turns.iter().rposition(|turn| !matches!(turn, Turn::Result { .. }));
+fn lacks_thinking(request: &ModelRequest) -> bool {
+    let turns = prepare_turns(request, CallIdStyle::Words64);
+    let last = turns.iter().rposition(|turn| !matches!(turn, WireTurn::Result { .. }));
     match last.map(|at| (&turns[at], at + 1 < turns.len())) {
-        Some((Turn::Assistant { pieces, .. }, true)) => {
+        Some((WireTurn::Assistant { pieces, .. }, true)) => {
             let first = pieces.first().cloned();
             !matches!(
-                first.and_then(|first| piece(first, takes_unsigned(request))),
-                Some(Content { kind: Kind::Thinking { .. } | Kind::RedactedThinking { .. }, .. })
+                first.and_then(|first| encode_piece(first, takes_unsigned(request))),
+                Some(AnthropicContent {
+                    kind: AnthropicContentKind::Thinking { .. } | AnthropicContentKind::RedactedThinking { .. },
+                    ..
+                })
             )
         }
-        Some((Turn::Assistant { .. } | Turn::User(_) | Turn::Developer(_) | Turn::Result { .. }, _)) | None => false,
+        Some((
+            WireTurn::Assistant { .. } | WireTurn::User(_) | WireTurn::Developer(_) | WireTurn::Result { .. },
+            _,
+        ))
+        | None => false,
     }
 }
 
-fn body(request: &Request) -> Body<'_> {
-    let effort = request.thinking().and_then(|level| match mode(request) {
-        ThinkingMode::Budget => None,
-        ThinkingMode::AnthropicAdaptive
-        | ThinkingMode::AnthropicBudgetEffort
-        | ThinkingMode::Effort
-        | ThinkingMode::GoogleLevel => effort::anthropic_effort(level),
+fn request_body(request: &ModelRequest) -> AnthropicBody<'_> {
+    let effort = request.thinking_level().and_then(|level| match thinking_mode(request) {
+        ThinkingParameter::Budget => None,
+        ThinkingParameter::AnthropicAdaptive
+        | ThinkingParameter::AnthropicBudgetEffort
+        | ThinkingParameter::Effort
+        | ThinkingParameter::GoogleLevel => effort::anthropic_effort(level),
     });
-    let mut messages = messages(request);
-    if let Some(Message { role: "user", content }) = messages.last_mut()
+    let mut messages = request_messages(request);
+    if let Some(AnthropicMessage { role: "user", content }) = messages.last_mut()
         && let Some(last) = content.last_mut()
     {
         last.cache_control = Some(CacheControl {});
     }
-    Body {
+    AnthropicBody {
         model: &request.entry.id,
         max_tokens: request.output_cap(),
         stream: true,
@@ -210,89 +223,104 @@ fn body(request: &Request) -> Body<'_> {
             .system
             .as_deref()
             .filter(|text| !text.trim().is_empty())
-            .map(|text| [Content { kind: text_of(text), cache_control: Some(CacheControl {}) }]),
+            .map(|text| [AnthropicContent { kind: text_of(text), cache_control: Some(CacheControl {}) }]),
         messages,
         tools: request
             .tools
             .iter()
-            .map(|tool| Tool { name: &tool.name, description: &tool.description, input_schema: &tool.schema })
+            .map(|tool| AnthropicTool { name: &tool.name, description: &tool.description, input_schema: &tool.schema })
             .collect(),
-        thinking: thinking(request),
+        thinking: thinking_config(request),
         output_config: effort.map(|effort| OutputConfig { effort }),
     }
 }
 
 /// Turns of one role in a row are one message: Anthropic wants the roles to take turns, and all results in the message
 /// after their calls.
-fn messages(request: &Request) -> Vec<Message<'_>> {
+fn request_messages(request: &ModelRequest) -> Vec<AnthropicMessage<'_>> {
     let unsigned = takes_unsigned(request);
-    let mut messages: Vec<Message<'_>> = Vec::new();
-    for turn in turns(request, Ids::Words64) {
+    let mut messages: Vec<AnthropicMessage<'_>> = Vec::new();
+    for turn in prepare_turns(request, CallIdStyle::Words64) {
         let (role, content) = match turn {
-            Turn::User(blocks) | Turn::Developer(blocks) => ("user", blocks.into_iter().map(block).collect()),
-            Turn::Result { id, blocks, is_error, .. } => {
-                let content = blocks.into_iter().map(block).collect();
-                ("user", vec![plain(Kind::ToolResult { tool_use_id: id, content, is_error })])
+            WireTurn::User(blocks) | WireTurn::Developer(blocks) => {
+                ("user", blocks.into_iter().map(encode_block).collect())
             }
-            Turn::Assistant { pieces, payload: _ } => {
-                let content = pieces.into_iter().filter_map(|said| piece(said, unsigned));
+            WireTurn::Result { id, blocks, is_error, .. } => {
+                let content = blocks.into_iter().map(encode_block).collect();
+                (
+                    "user",
+                    vec![without_cache_control(AnthropicContentKind::ToolResult {
+                        tool_use_id: id,
+                        content,
+                        is_error,
+                    })],
+                )
+            }
+            WireTurn::Assistant { pieces, payload: _ } => {
+                let content = pieces.into_iter().filter_map(|piece| encode_piece(piece, unsigned));
                 ("assistant", content.collect())
             }
         };
         match messages.last_mut() {
             Some(last) if last.role == role => last.content.extend::<Vec<_>>(content),
-            Some(_) | None => messages.push(Message { role, content }),
+            Some(_) | None => messages.push(AnthropicMessage { role, content }),
         }
     }
     messages
 }
 
-fn block(block: Block<'_>) -> Content<'_> {
-    plain(match block {
-        Block::Text(text) => text_of(text),
-        Block::Image { mime_type, data } => Kind::Image { source: Source { media_type: mime_type, data } },
+fn encode_block(block: WireBlock<'_>) -> AnthropicContent<'_> {
+    without_cache_control(match block {
+        WireBlock::Text(text) => text_of(text),
+        WireBlock::Image { mime_type, data } => {
+            AnthropicContentKind::Image { source: ImageSource { media_type: mime_type, data } }
+        }
     })
 }
 
 /// What an endpoint does with thinking that nobody signed.
 #[derive(Clone, Copy)]
-enum Unsigned {
+enum UnsignedThinking {
     /// Takes it back, and may refuse calls without it.
     Taken,
     /// Refuses it.
     Refused,
 }
 
-fn takes_unsigned(request: &Request) -> Unsigned {
-    if goes_to(request, "anthropic.com") { Unsigned::Refused } else { Unsigned::Taken }
+fn takes_unsigned(request: &ModelRequest) -> UnsignedThinking {
+    if goes_to(request, "anthropic.com") { UnsignedThinking::Refused } else { UnsignedThinking::Taken }
 }
 
 /// Thinking of an answer that was broken off has no signature at all and is not sent; that of a provider that signs
 /// nothing has an empty one.
-fn piece(piece: Piece<'_>, unsigned: Unsigned) -> Option<Content<'_>> {
-    Some(plain(match piece {
-        Piece::Text { text, .. } if text.trim().is_empty() => return None,
-        Piece::Text { text, signature } => Kind::Text { text, given: given(signature) },
-        Piece::Thinking { signature: Some(""), .. } if matches!(unsigned, Unsigned::Refused) => return None,
-        Piece::Thinking { text, signature } => Kind::Thinking { thinking: text, signature: signature? },
-        Piece::Redacted(data) => Kind::RedactedThinking { data },
-        Piece::Call { id, name, arguments, signature } => {
-            Kind::ToolUse { id, name, input: arguments, given: given(signature) }
+fn encode_piece(piece: AnswerPiece<'_>, unsigned: UnsignedThinking) -> Option<AnthropicContent<'_>> {
+    Some(without_cache_control(match piece {
+        AnswerPiece::Text { text, .. } if text.trim().is_empty() => return None,
+        AnswerPiece::Text { text, signature } => AnthropicContentKind::Text { text, given: given_members(signature) },
+        AnswerPiece::Thinking { signature: Some(""), .. } if matches!(unsigned, UnsignedThinking::Refused) => {
+            return None;
+        }
+        AnswerPiece::Thinking { text, signature } => {
+            AnthropicContentKind::Thinking { thinking: text, signature: signature? }
+        }
+        AnswerPiece::Redacted(data) => AnthropicContentKind::RedactedThinking { data },
+        AnswerPiece::Call { id, name, arguments, signature } => {
+            AnthropicContentKind::ToolUse { id, name, input: arguments, given: given_members(signature) }
         }
     }))
 }
 
-fn text_of(text: &str) -> Kind<'_> {
-    Kind::Text { text, given: Map::new() }
+fn text_of(text: &str) -> AnthropicContentKind<'_> {
+    AnthropicContentKind::Text { text, given: Map::new() }
 }
 
 /// The members that go back with a block whose part is signed so.
-fn given(signature: Option<&str>) -> Map<String, Value> {
-    let mut members = kept::object(signature);
+fn given_members(signature: Option<&str>) -> Map<String, Value> {
+    let mut members = kept_members::parse_object(signature);
     members.retain(|name, _| is_given(name));
     members
 }
 
-fn plain(kind: Kind<'_>) -> Content<'_> {
-    Content { kind, cache_control: None }
+fn without_cache_control(kind: AnthropicContentKind<'_>) -> AnthropicContent<'_> {
+    AnthropicContent { kind, cache_control: None }
 }

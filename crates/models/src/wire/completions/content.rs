@@ -7,15 +7,15 @@
 use serde_json::{Map, Value};
 
 use super::{
-    frame::{Content, ContentPart, Delta, Function, ToolCall},
-    given,
+    frame::{CompletionsDelta, ContentPart, DeltaContent, FunctionDelta, ToolCallDelta},
+    provider_extensions,
 };
 use crate::{
-    Failure,
+    ModelFailure,
     wire::{
-        is_same_json, misplaced,
-        unplaced::{Rule, check_placed},
-        unread,
+        is_same_json, malformed_stream,
+        unplaced::{ContentRule, check_placed},
+        unreadable_content,
     },
 };
 
@@ -33,19 +33,19 @@ const TOOL_USE: &str = "tool_use";
 ///
 /// # Errors
 /// [`crate::FailureKind::Refused`], naming the member or the type.
-pub(super) fn check_part(part: &ContentPart) -> Result<(), Failure> {
-    check_placed(&part.rest, Rule::Content)?;
-    if part.thought().is_some() || part.said().next().is_some() || only_tells(part) {
+pub(super) fn check_part(part: &ContentPart) -> Result<(), ModelFailure> {
+    check_placed(&part.rest, ContentRule::Content)?;
+    if part.thought_text().is_some() || part.answer_texts().next().is_some() || only_tells(part) {
         return Ok(());
     }
-    Err(unread(&format!("a part of type {:?}", part.r#type.as_deref().unwrap_or_default())))
+    Err(unreadable_content(&format!("a part of type {:?}", part.r#type.as_deref().unwrap_or_default())))
 }
 
 /// Whether a part only tells about a text: where it is from.
 fn only_tells(part: &ContentPart) -> bool {
     match part.r#type.as_deref() {
         Some("reference") => true,
-        Some("text" | "output_text") | None => part.rest.keys().all(|name| given::only_tells(name)),
+        Some("text" | "output_text") | None => part.rest.keys().all(|name| provider_extensions::only_tells(name)),
         Some(_) => false,
     }
 }
@@ -54,16 +54,16 @@ fn only_tells(part: &ContentPart) -> bool {
 ///
 /// # Errors
 /// [`crate::FailureKind::Broken`] if the list says another text than the content, and what [`check_part`] refuses.
-pub(super) fn place(delta: &mut Delta) -> Result<(), Failure> {
+pub(super) fn place_content(delta: &mut CompletionsDelta) -> Result<(), ModelFailure> {
     let own = own_part(&mut delta.rest);
-    if let Some(Content::Parts(parts)) = &mut delta.content {
+    if let Some(DeltaContent::Parts(parts)) = &mut delta.content {
         let calls = take_calls(parts)?;
         merge_calls(&mut delta.tool_calls, calls);
     }
     if let Some(list) = delta.content_list.take() {
-        add(delta, list)?;
+        add_parts(delta, list)?;
     }
-    own.map_or(Ok(()), |own| add(delta, vec![own]))
+    own.map_or(Ok(()), |own| add_parts(delta, vec![own]))
 }
 
 /// Takes the part that a delta is itself.
@@ -77,40 +77,40 @@ fn own_part(rest: &mut Map<String, Value>) -> Option<ContentPart> {
 }
 
 /// Adds parts that may repeat what the delta says elsewhere.
-fn add(delta: &mut Delta, mut parts: Vec<ContentPart>) -> Result<(), Failure> {
+fn add_parts(delta: &mut CompletionsDelta, mut parts: Vec<ContentPart>) -> Result<(), ModelFailure> {
     let calls = take_calls(&mut parts)?;
     merge_calls(&mut delta.tool_calls, calls);
     parts.iter().try_for_each(check_part)?;
-    let listed: String = parts.iter().flat_map(ContentPart::said).collect();
+    let listed: String = parts.iter().flat_map(ContentPart::answer_texts).collect();
     let known = match delta.content.take() {
-        Some(Content::Text(text)) if text.is_empty() => Vec::new(),
-        Some(Content::Text(text)) => vec![ContentPart { text: Some(text), ..ContentPart::default() }],
-        Some(Content::Parts(parts)) => parts,
+        Some(DeltaContent::Text(text)) if text.is_empty() => Vec::new(),
+        Some(DeltaContent::Text(text)) => vec![ContentPart { text: Some(text), ..ContentPart::default() }],
+        Some(DeltaContent::Parts(parts)) => parts,
         None => Vec::new(),
     };
-    let said: String = known.iter().flat_map(ContentPart::said).collect();
-    if known.iter().any(|part| part.thought().is_some()) {
-        parts.retain(|part| part.thought().is_none());
+    let known_text: String = known.iter().flat_map(ContentPart::answer_texts).collect();
+    if known.iter().any(|part| part.thought_text().is_some()) {
+        parts.retain(|part| part.thought_text().is_none());
     }
-    let all: Vec<_> = if said.is_empty() {
+    let all: Vec<_> = if known_text.is_empty() {
         known.into_iter().chain(parts).collect()
-    } else if said.contains(listed.trim()) {
-        parts.retain(|part| part.thought().is_some());
+    } else if known_text.contains(listed.trim()) {
+        parts.retain(|part| part.thought_text().is_some());
         // Thinking comes before the text.
-        parts.into_iter().map(ContentPart::without_said).chain(known).collect()
+        parts.into_iter().map(ContentPart::without_answer_texts).chain(known).collect()
     } else {
-        return Err(misplaced("the content list of a delta is not what its content says"));
+        return Err(malformed_stream("the content list of a delta is not what its content says"));
     };
-    delta.content = (!all.is_empty()).then_some(Content::Parts(all));
+    delta.content = (!all.is_empty()).then_some(DeltaContent::Parts(all));
     Ok(())
 }
 
 /// Takes the calls out of a list of parts. What else their parts say stays.
-fn take_calls(parts: &mut Vec<ContentPart>) -> Result<Vec<ToolCall>, Failure> {
+fn take_calls(parts: &mut Vec<ContentPart>) -> Result<Vec<ToolCallDelta>, ModelFailure> {
     let mut calls = Vec::new();
     for part in parts.iter_mut().filter(|part| is_call(part)) {
         let call = call_of(std::mem::take(&mut part.rest));
-        check_placed(&call.rest, Rule::Content)?;
+        check_placed(&call.rest, ContentRule::Content)?;
         calls.push(call);
         part.r#type = None;
     }
@@ -127,7 +127,7 @@ fn is_call(part: &ContentPart) -> bool {
     }
 }
 
-fn call_of(mut members: Map<String, Value>) -> ToolCall {
+fn call_of(mut members: Map<String, Value>) -> ToolCallDelta {
     if let Some(Value::Object(inner)) = members.shift_remove(TOOL_USE) {
         members.extend(inner);
     }
@@ -141,12 +141,12 @@ fn call_of(mut members: Map<String, Value>) -> ToolCall {
     // A call often begins with an empty object: its arguments come in pieces, or there are none.
     let is_empty = |input: &Value| input.as_object().is_some_and(Map::is_empty);
     let arguments = members.shift_remove("input").filter(|input| !is_empty(input));
-    let function = Function { name, arguments, rest: Map::new() };
-    ToolCall { index: None, id, function: Some(function), rest: members }
+    let function = FunctionDelta { name, arguments, rest: Map::new() };
+    ToolCallDelta { index: None, id, function: Some(function), rest: members }
 }
 
 /// Adds calls, other than those that are known already: each known call is repeated once at the most.
-fn merge_calls(known: &mut Option<Vec<ToolCall>>, calls: Vec<ToolCall>) {
+fn merge_calls(known: &mut Option<Vec<ToolCallDelta>>, calls: Vec<ToolCallDelta>) {
     if calls.is_empty() {
         return;
     }
@@ -156,7 +156,7 @@ fn merge_calls(known: &mut Option<Vec<ToolCall>>, calls: Vec<ToolCall>) {
         match open.iter().position(|at| is_same(&known[*at], &call)) {
             Some(at) => {
                 let function = known[open.remove(at)].function.get_or_insert_default();
-                if function.text().is_none_or(|text| text.trim().is_empty()) {
+                if function.arguments_text().is_none_or(|text| text.trim().is_empty()) {
                     function.arguments = call.function.and_then(|function| function.arguments);
                 }
             }
@@ -166,13 +166,14 @@ fn merge_calls(known: &mut Option<Vec<ToolCall>>, calls: Vec<ToolCall>) {
 }
 
 /// Whether one call may be the other: nothing that both say differs.
-fn is_same(one: &ToolCall, other: &ToolCall) -> bool {
+fn is_same(one: &ToolCallDelta, other: &ToolCallDelta) -> bool {
     let same = |one: Option<&String>, other: Option<&String>| match (one, other) {
         (Some(one), Some(other)) => one.is_empty() || other.is_empty() || one == other,
         (Some(_), None) | (None, Some(_)) | (None, None) => true,
     };
-    let name = |call: &ToolCall| call.function.as_ref().and_then(|function| function.name.clone());
-    let arguments = |call: &ToolCall| call.function.as_ref().and_then(Function::text).unwrap_or_default();
+    let name = |call: &ToolCallDelta| call.function.as_ref().and_then(|function| function.name.clone());
+    let arguments =
+        |call: &ToolCallDelta| call.function.as_ref().and_then(FunctionDelta::arguments_text).unwrap_or_default();
     let (left, right) = (arguments(one), arguments(other));
     same(one.id.as_ref(), other.id.as_ref())
         && same(name(one).as_ref(), name(other).as_ref())

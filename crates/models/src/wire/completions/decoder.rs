@@ -5,34 +5,37 @@ use serde_json::{Map, Value};
 
 use super::{
     content,
-    frame::{Choice, Chunk, Content, ContentPart, Delta, Function, ToolCall, usage},
-    given,
+    frame::{
+        CompletionsChoice, CompletionsChunk, CompletionsDelta, ContentPart, DeltaContent, FunctionDelta, ToolCallDelta,
+        read_usage,
+    },
+    provider_extensions,
 };
 use crate::{
-    Event, Failure, FailureKind, PartKind, Stop, Usage,
-    failure::{Ending, ending, in_stream, known_ending},
+    FailureKind, FinishReason, ModelEvent, ModelFailure, ModelUsage, PartKind,
+    failure::{AnswerEnding, in_stream, known_ending, read_ending},
     wire::{
-        Decode, Progress, cut_call, is_same_json,
-        kept::{Kept, Late},
-        misplaced,
-        parts::Parts,
-        read, unfinished,
-        unplaced::{Rule, check_placed, unplaced},
-        unread,
+        AnswerDecoder, AnswerProgress, cut_call, is_same_json,
+        kept_members::{KeptMembers, LateMembers},
+        malformed_stream, parse_json,
+        parts::PartAssembler,
+        unfinished_stream,
+        unplaced::{ContentRule, check_placed, find_unplaced},
+        unreadable_content,
     },
 };
 
 #[derive(Default)]
-pub(crate) struct Decoder {
-    parts: Parts,
+pub(crate) struct CompletionsDecoder {
+    parts: PartAssembler,
     response: Option<String>,
     /// The part that text or thinking goes to.
-    prose: Option<(Prose, usize)>,
-    calls: Vec<Call>,
+    prose: Option<(ProseKind, usize)>,
+    calls: Vec<StreamedCall>,
     finish: Option<String>,
     /// The reason in the words of the provider behind a gateway.
     native: Option<String>,
-    usage: Option<Usage>,
+    usage: Option<ModelUsage>,
     /// How many chunks came.
     chunks: u64,
     /// All text so far, for servers that repeat it at the end.
@@ -40,7 +43,7 @@ pub(crate) struct Decoder {
     /// All thinking so far, for the same.
     thoughts: String,
     /// The part of the content that is open, if that is a thought.
-    thought: Kept,
+    thought: KeptMembers,
     /// Whether the provider ran tools itself, for which an answer may end too.
     ran_tools: bool,
 }
@@ -49,7 +52,7 @@ pub(crate) struct Decoder {
 const EVENT: [&str; 8] = ["id", "object", "choices", "usage", "error", "text", "content", "output_text"];
 
 #[derive(Clone, Copy, PartialEq)]
-enum Prose {
+enum ProseKind {
     Text,
     /// With the name of the member in which it comes.
     Thinking(&'static str),
@@ -58,15 +61,15 @@ enum Prose {
 }
 
 /// A call by the wire's index. Servers that give none tell calls apart by their ids.
-struct Call {
+struct StreamedCall {
     at: Option<u64>,
     id: Option<String>,
     name: String,
     /// The id with which it is told.
-    told: String,
+    reported_id: String,
     part: usize,
     /// What came with it that is not read.
-    kept: Kept,
+    kept: KeptMembers,
     /// What its part is signed with.
     given: Option<String>,
     /// The arguments so far.
@@ -75,7 +78,7 @@ struct Call {
     chunk: u64,
 }
 
-impl Call {
+impl StreamedCall {
     fn is_whole(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
@@ -85,8 +88,8 @@ impl Call {
     }
 }
 
-impl Decode for Decoder {
-    fn event(&mut self, data: &str) -> Result<Progress, Failure> {
+impl AnswerDecoder for CompletionsDecoder {
+    fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure> {
         if data.trim() == "[DONE]" {
             // Some servers give no reason. Their word for the end counts, if what they sent is whole.
             if self.finish.is_none() {
@@ -95,10 +98,10 @@ impl Decode for Decoder {
                 }
                 self.finish = Some("stop".to_owned());
             }
-            self.end()?;
-            return Ok(Progress::Ended);
+            self.finish_stream()?;
+            return Ok(AnswerProgress::Ended);
         }
-        let chunk: Chunk = read(data)?;
+        let chunk: CompletionsChunk = parse_json(data)?;
         self.chunks += 1;
         if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
             return Err(in_stream(data));
@@ -106,88 +109,88 @@ impl Decode for Decoder {
         if self.response.is_none() {
             self.response = chunk.id;
         }
-        self.parts.begin(self.response.clone());
-        self.usage = chunk.usage.map(usage).or(self.usage);
+        self.parts.begin_answer(self.response.clone());
+        self.usage = chunk.usage.map(read_usage).or(self.usage);
         let beside = [("text", chunk.text), ("content", chunk.content), ("output_text", chunk.output_text)];
         for choice in chunk.choices.unwrap_or_default() {
             // One choice is asked for.
             if choice.index.unwrap_or(0) == 0 {
-                self.choice(choice, data)?;
+                self.read_choice(choice, data)?;
             } else if choice.has_content() {
-                return Err(unread("more than one choice"));
+                return Err(unreadable_content("more than one choice"));
             }
         }
         beside.into_iter().try_for_each(|(name, value)| self.check_repeated(name, value.unwrap_or_default()))?;
-        Ok(if self.finish.is_some() { Progress::Whole } else { Progress::Open })
+        Ok(if self.finish.is_some() { AnswerProgress::Whole } else { AnswerProgress::Open })
     }
 
-    fn end(&mut self) -> Result<(), Failure> {
+    fn finish_stream(&mut self) -> Result<(), ModelFailure> {
         if self.finish.is_some() {
             self.close_prose();
             for at in 0..self.calls.len() {
-                self.close(at);
+                self.close_call(at);
             }
         }
-        let Some(reason) = self.finish.as_deref() else { return Err(unfinished()) };
+        let Some(reason) = self.finish.as_deref() else { return Err(unfinished_stream()) };
         let native = self.native.as_deref();
-        let stop = match ending(reason, native) {
-            Ending::Failed(failure) => return Err(failure),
-            Ending::Stopped(stop) => stop,
+        let stop = match read_ending(reason, native) {
+            AnswerEnding::Failed(failure) => return Err(failure),
+            AnswerEnding::Stopped(stop) => stop,
         };
         // A gateway may call an end regular that its provider calls a failure or the cap. Other words say nothing.
         let word = native.filter(|native| !native.eq_ignore_ascii_case(reason));
-        let stop = match word.filter(|_| stop != Stop::Length).and_then(|word| known_ending(word, None)) {
-            Some(Ending::Failed(failure)) => return Err(failure),
-            Some(Ending::Stopped(Stop::Length)) => Stop::Length,
-            Some(Ending::Stopped(Stop::Stop | Stop::ToolUse)) | None => stop,
+        let stop = match word.filter(|_| stop != FinishReason::Length).and_then(|word| known_ending(word, None)) {
+            Some(AnswerEnding::Failed(failure)) => return Err(failure),
+            Some(AnswerEnding::Stopped(FinishReason::Length)) => FinishReason::Length,
+            Some(AnswerEnding::Stopped(FinishReason::Stop | FinishReason::ToolUse)) | None => stop,
         };
-        let stop = if stop == Stop::ToolUse && self.ran_tools { Stop::Stop } else { stop };
-        self.parts.finish(self.usage, stop, word)
+        let stop = if stop == FinishReason::ToolUse && self.ran_tools { FinishReason::Stop } else { stop };
+        self.parts.finish_answer(self.usage, stop, word)
     }
 
-    fn take(&mut self) -> Vec<Event> {
-        self.parts.take()
+    fn take_events(&mut self) -> Vec<ModelEvent> {
+        self.parts.take_events()
     }
 
-    fn held(&self) -> usize {
-        self.parts.held() + self.thought.size() + self.calls.iter().map(|call| call.kept.size()).sum::<usize>()
+    fn held_bytes(&self) -> usize {
+        self.parts.held_bytes() + self.thought.size() + self.calls.iter().map(|call| call.kept.size()).sum::<usize>()
     }
 
-    fn members(&self) -> &'static [&'static str] {
+    fn known_members(&self) -> &'static [&'static str] {
         &EVENT
     }
 }
 
-impl Decoder {
+impl CompletionsDecoder {
     /// Refuses a text beside the choices, unless it repeats what they said so far.
-    fn check_repeated(&self, name: &str, value: Value) -> Result<(), Failure> {
+    fn check_repeated(&self, name: &str, value: Value) -> Result<(), ModelFailure> {
         let dense = |text: &str| text.split_whitespace().collect::<String>();
         let is_repeated = match &value {
             Value::String(text) => self.text.contains(text.trim()) || dense(&self.text).contains(&dense(text)),
-            _ => unplaced(&Map::from_iter([(name.to_owned(), value)]), Rule::NamedText).is_none(),
+            _ => find_unplaced(&Map::from_iter([(name.to_owned(), value)]), ContentRule::NamedText).is_none(),
         };
-        if is_repeated { Ok(()) } else { Err(unread(&format!("an event with {name}"))) }
+        if is_repeated { Ok(()) } else { Err(unreadable_content(&format!("an event with {name}"))) }
     }
 
-    fn choice(&mut self, choice: Choice, data: &str) -> Result<(), Failure> {
+    fn read_choice(&mut self, choice: CompletionsChoice, data: &str) -> Result<(), ModelFailure> {
         if let Some(error) = choice.error {
             return Err(in_stream(&error.to_string()));
         }
-        self.usage = choice.usage.map(usage).or(self.usage);
-        check_placed(&choice.rest, Rule::NamedText)?;
+        self.usage = choice.usage.map(read_usage).or(self.usage);
+        check_placed(&choice.rest, ContentRule::NamedText)?;
         let before = self.text.len();
         if let Some(delta) = choice.delta {
-            self.delta(delta, data)?;
+            self.read_delta(delta, data)?;
         }
         // Some servers say the same in both places.
         let text = choice.text.unwrap_or_default();
         match self.text.get(before..).unwrap_or_default() {
-            "" => self.say(Prose::Text, &text),
-            said if said.contains(text.trim()) => {}
-            _ => return Err(misplaced("the text of a choice is not what its delta says")),
+            "" => self.push_prose(ProseKind::Text, &text),
+            delta_text if delta_text.contains(text.trim()) => {}
+            _ => return Err(malformed_stream("the text of a choice is not what its delta says")),
         }
         if let Some(message) = choice.message {
-            self.message(message, data)?;
+            self.read_message(message, data)?;
         }
         if let Some(Value::String(word)) = choice.native_finish_reason {
             self.native = Some(word);
@@ -196,83 +199,86 @@ impl Decoder {
             self.finish = Some(reason);
             self.close_prose();
             for at in 0..self.calls.len() {
-                self.close(at);
+                self.close_call(at);
             }
             self.parts.end_all();
         }
         Ok(())
     }
 
-    fn delta(&mut self, mut delta: Delta, data: &str) -> Result<(), Failure> {
-        content::place(&mut delta)?;
-        if let Some((name, thought)) = given::thought(&mut delta.rest) {
-            self.say(Prose::Thinking(name), &thought);
+    fn read_delta(&mut self, mut delta: CompletionsDelta, data: &str) -> Result<(), ModelFailure> {
+        content::place_content(&mut delta)?;
+        if let Some((name, thought)) = provider_extensions::take_thought(&mut delta.rest) {
+            self.push_prose(ProseKind::Thinking(name), &thought);
         }
         match delta.content {
-            Some(Content::Text(text)) => self.say(Prose::Text, &text),
-            Some(Content::Parts(parts)) => self.mixed(&parts)?,
+            Some(DeltaContent::Text(text)) => self.push_prose(ProseKind::Text, &text),
+            Some(DeltaContent::Parts(parts)) => self.read_parts(&parts)?,
             None => {}
         }
-        self.say(Prose::Text, delta.refusal.as_deref().unwrap_or_default());
+        self.push_prose(ProseKind::Text, delta.refusal.as_deref().unwrap_or_default());
         for call in delta.tool_calls.unwrap_or_default() {
-            self.call(call, data)?;
+            self.read_call(call, data)?;
         }
         if let Some(function) = delta.function_call {
-            self.call(ToolCall::only(function), data)?;
+            self.read_call(ToolCallDelta::from_function(function), data)?;
         }
-        if let Some(name) = given::content(&delta.rest) {
-            return Err(unread(name));
+        if let Some(name) = provider_extensions::unreadable_member(&delta.rest) {
+            return Err(unreadable_content(name));
         }
-        self.ran_tools |= delta.rest.contains_key(given::RAN_TOOLS);
-        let rest = given::with_answer(delta.rest);
-        check_placed(&rest, Rule::Content)?;
-        self.parts.keep(rest);
+        self.ran_tools |= delta.rest.contains_key(provider_extensions::RAN_TOOLS);
+        let rest = provider_extensions::with_answer(delta.rest);
+        check_placed(&rest, ContentRule::Content)?;
+        self.parts.keep_members(rest);
         Ok(())
     }
 
     /// Reads a whole answer: all of it if nothing of it came before, else what is missing.
-    fn message(&mut self, mut message: Delta, data: &str) -> Result<(), Failure> {
-        content::place(&mut message)?;
-        if let Some(name) = given::content(&message.rest) {
-            return Err(unread(name));
+    fn read_message(&mut self, mut message: CompletionsDelta, data: &str) -> Result<(), ModelFailure> {
+        content::place_content(&mut message)?;
+        if let Some(name) = provider_extensions::unreadable_member(&message.rest) {
+            return Err(unreadable_content(name));
         }
-        let thought = given::thought(&mut message.rest);
-        let rest = given::with_answer(std::mem::take(&mut message.rest));
-        check_placed(&rest, Rule::Content)?;
+        let thought = provider_extensions::take_thought(&mut message.rest);
+        let rest = provider_extensions::with_answer(std::mem::take(&mut message.rest));
+        check_placed(&rest, ContentRule::Content)?;
         self.parts.keep_whole(rest);
-        if let Some(Content::Parts(parts)) = &mut message.content {
-            let said = self.thoughts.clone();
-            parts.retain(|part| said.is_empty() || part.thought().is_none_or(|thought| !said.contains(thought.trim())));
+        if let Some(DeltaContent::Parts(parts)) = &mut message.content {
+            let known_thoughts = self.thoughts.clone();
+            parts.retain(|part| {
+                known_thoughts.is_empty()
+                    || part.thought_text().is_none_or(|thought| !known_thoughts.contains(thought.trim()))
+            });
         }
         if !self.parts.has_answer() && self.text.is_empty() {
             self.whole_thought(thought);
-            return self.delta(message, data);
+            return self.read_delta(message, data);
         }
         let mut thoughts = Vec::new();
         let mut whole = match message.content.take() {
-            Some(Content::Text(text)) => text,
-            Some(Content::Parts(parts)) => {
+            Some(DeltaContent::Text(text)) => text,
+            Some(DeltaContent::Parts(parts)) => {
                 parts.iter().try_for_each(content::check_part)?;
-                let whole = parts.iter().flat_map(ContentPart::said).collect();
-                let parts = parts.into_iter().filter(|part| part.thought().is_some());
-                thoughts.extend(parts.map(ContentPart::without_said));
+                let whole = parts.iter().flat_map(ContentPart::answer_texts).collect();
+                let parts = parts.into_iter().filter(|part| part.thought_text().is_some());
+                thoughts.extend(parts.map(ContentPart::without_answer_texts));
                 whole
             }
             None => String::new(),
         };
         whole.push_str(message.refusal.as_deref().unwrap_or_default());
         match whole.strip_prefix(self.text.as_str()) {
-            Some(rest) => self.say(Prose::Text, rest),
+            Some(rest) => self.push_prose(ProseKind::Text, rest),
             None if self.text.contains(whole.trim()) => {}
-            None => return Err(misplaced("the text of the message is not what its deltas say")),
+            None => return Err(malformed_stream("the text of the message is not what its deltas say")),
         }
-        let single = message.function_call.map(ToolCall::only);
+        let single = message.function_call.map(ToolCallDelta::from_function);
         // Each call that came is one of the message: of two that are the same none is left out.
         let mut open: Vec<usize> = (0..self.calls.len()).collect();
         for call in message.tool_calls.into_iter().flatten().chain(single) {
             let function = call.function.as_ref();
             let name = function.and_then(|function| function.name.clone()).unwrap_or_default();
-            let whole = function.and_then(Function::text).unwrap_or_default();
+            let whole = function.and_then(FunctionDelta::arguments_text).unwrap_or_default();
             let is_there = |at: &usize| {
                 let known = &self.calls[*at];
                 known.name == name && (call.id.is_none() || known.id == call.id)
@@ -284,14 +290,14 @@ impl Decoder {
                     self.keep_with_call(at, call);
                 }
                 None if open.iter().any(is_there) => {
-                    return Err(misplaced("the arguments of a call are not what its deltas say"));
+                    return Err(malformed_stream("the arguments of a call are not what its deltas say"));
                 }
-                None => self.call(call, data)?,
+                None => self.read_call(call, data)?,
             }
         }
         // Behind the calls, which end where a thought begins.
         self.whole_thought(thought);
-        self.mixed(&thoughts)
+        self.read_parts(&thoughts)
     }
 
     /// Reads the thought of a whole answer, or what is missing of it.
@@ -299,78 +305,82 @@ impl Decoder {
         let Some((name, whole)) = thought else { return };
         if !self.thoughts.contains(whole.trim()) {
             let rest = whole.strip_prefix(self.thoughts.as_str()).unwrap_or(&whole).to_owned();
-            self.say(Prose::Thinking(name), &rest);
+            self.push_prose(ProseKind::Thinking(name), &rest);
         }
     }
 
     /// Keeps what the whole answer says of a call, which may be over.
-    fn keep_with_call(&mut self, at: usize, piece: ToolCall) {
+    fn keep_with_call(&mut self, at: usize, piece: ToolCallDelta) {
         let mut rest = piece.rest;
         let mut function = piece.function.unwrap_or_default();
-        given::drop_echo(&mut function.rest);
+        provider_extensions::drop_echo(&mut function.rest);
         rest.insert("function".to_owned(), function.rest.into());
-        let rest = given::with_call(rest);
+        let rest = provider_extensions::with_call(rest);
         let call = &mut self.calls[at];
         if self.parts.is_open(call.part) {
-            call.kept.complete(rest);
-        } else if call.given.as_deref() != given::signature_of(rest.clone()).as_deref() {
-            self.parts.keep_late(Late { call: Some(call.told.clone()), members: rest, ..Late::default() });
+            call.kept.add_whole(rest);
+        } else if call.given.as_deref() != provider_extensions::signature_of(rest.clone()).as_deref() {
+            self.parts.keep_late(LateMembers {
+                call: Some(call.reported_id.clone()),
+                members: rest,
+                ..LateMembers::default()
+            });
         }
     }
 
-    fn mixed<'a>(&mut self, parts: impl IntoIterator<Item = &'a ContentPart>) -> Result<(), Failure> {
+    fn read_parts<'a>(&mut self, parts: impl IntoIterator<Item = &'a ContentPart>) -> Result<(), ModelFailure> {
         for part in parts {
             content::check_part(part)?;
-            if let Some(thought) = part.thought() {
-                self.think(part, &thought);
+            if let Some(thought) = part.thought_text() {
+                self.read_thought(part, &thought);
             }
-            part.said().for_each(|text| self.say(Prose::Text, text));
+            part.answer_texts().for_each(|text| self.push_prose(ProseKind::Text, text));
         }
         Ok(())
     }
 
     /// Reads a thought that is a part of the content, or a piece of one. A sealed one has ended, and so has one of
     /// another type.
-    fn think(&mut self, part: &ContentPart, thought: &str) {
+    fn read_thought(&mut self, part: &ContentPart, thought: &str) {
         if self.thought.is_sealed() || self.thought.is_other_type(part.r#type.as_deref()) {
             self.close_prose();
         }
         if let Ok(Value::Object(members)) = serde_json::to_value(part) {
-            let index = self.continue_prose(Prose::Part);
+            let index = self.continue_prose(ProseKind::Part);
             self.thought.go_on(members);
             self.thoughts.push_str(thought);
-            self.parts.delta(index, thought);
+            self.parts.push_delta(index, thought);
         }
     }
 
-    fn say(&mut self, prose: Prose, text: &str) {
+    fn push_prose(&mut self, prose: ProseKind, text: &str) {
         if text.is_empty() {
             return;
         }
         match prose {
-            Prose::Text => self.text.push_str(text),
-            Prose::Thinking(_) | Prose::Part => self.thoughts.push_str(text),
+            ProseKind::Text => self.text.push_str(text),
+            ProseKind::Thinking(_) | ProseKind::Part => self.thoughts.push_str(text),
         }
         let index = self.continue_prose(prose);
-        self.parts.delta(index, text);
+        self.parts.push_delta(index, text);
     }
 
     /// The part that such prose goes to: the one that is open, or a new one.
-    fn continue_prose(&mut self, prose: Prose) -> usize {
+    fn continue_prose(&mut self, prose: ProseKind) -> usize {
         if let Some((_, index)) = self.prose.filter(|(open, _)| *open == prose) {
             return index;
         }
         self.close_prose();
         for at in 0..self.calls.len() {
-            self.close(at);
+            self.close_call(at);
         }
         self.parts.end_all();
-        let index = self.parts.start(match prose {
-            Prose::Text => PartKind::Text,
-            Prose::Thinking(_) | Prose::Part => PartKind::Thinking,
+        let index = self.parts.start_part(match prose {
+            ProseKind::Text => PartKind::Text,
+            ProseKind::Thinking(_) | ProseKind::Part => PartKind::Thinking,
         });
-        if let Prose::Thinking(name) = prose {
-            self.parts.sign(index, name);
+        if let ProseKind::Thinking(name) = prose {
+            self.parts.add_signature(index, name);
         }
         self.prose = Some((prose, index));
         index
@@ -379,27 +389,27 @@ impl Decoder {
     /// Closes what is open of text or thinking. A part of the content is signed with all of it.
     fn close_prose(&mut self) {
         if let Some((_, index)) = self.prose.take() {
-            self.parts.sign(index, &self.thought.take_object().unwrap_or_default());
-            self.parts.end(index);
+            self.parts.add_signature(index, &self.thought.take_object().unwrap_or_default());
+            self.parts.end_part(index);
         }
     }
 
     /// Gives a piece to its call: by index, else by id, else to the last one. A piece with a name begins another call if
     /// the name is another, or as [`Decoder::is_another`] says.
-    fn call(&mut self, piece: ToolCall, data: &str) -> Result<(), Failure> {
+    fn read_call(&mut self, piece: ToolCallDelta, data: &str) -> Result<(), ModelFailure> {
         let mut rest = piece.rest;
         let mut function = piece.function.unwrap_or_default();
-        given::drop_echo(&mut function.rest);
-        check_placed(&rest, Rule::Content)?;
-        check_placed(&function.rest, Rule::Content)?;
-        let more = function.text();
+        provider_extensions::drop_echo(&mut function.rest);
+        check_placed(&rest, ContentRule::Content)?;
+        check_placed(&function.rest, ContentRule::Content)?;
+        let more = function.arguments_text();
         let name = function.name.filter(|name| !name.is_empty());
         let id = piece.id.filter(|id| !id.is_empty());
         let known = match (piece.index, &id) {
             // Some servers number all their calls 0: another id with a name is another call.
             (Some(at), Some(id)) => {
-                let is_it = |call: &Call| call.at == Some(at) && call.id.as_ref() == Some(id);
-                let may_be = |call: &Call| call.at == Some(at) && (name.is_none() || call.id.is_none());
+                let is_it = |call: &StreamedCall| call.at == Some(at) && call.id.as_ref() == Some(id);
+                let may_be = |call: &StreamedCall| call.at == Some(at) && (name.is_none() || call.id.is_none());
                 self.calls.iter().rposition(is_it).or_else(|| self.calls.iter().rposition(may_be))
             }
             (Some(at), None) => self.calls.iter().rposition(|call| call.at == Some(at)),
@@ -420,21 +430,21 @@ impl Decoder {
         });
         let at = match (known, name) {
             (Some(at), _) => at,
-            (None, Some(name)) => self.open(piece.index, id, name),
+            (None, Some(name)) => self.open_call(piece.index, id, name),
             (None, None) => {
                 let excerpt = crate::failure::excerpt(data);
-                return Err(broken(format!("a tool call without a name (terminated): {excerpt}")));
+                return Err(broken_stream(format!("a tool call without a name (terminated): {excerpt}")));
             }
         };
         rest.insert("function".to_owned(), function.rest.into());
-        self.calls[at].kept.add(given::with_call(rest));
+        self.calls[at].kept.add_piece(provider_extensions::with_call(rest));
         let part = self.calls[at].part;
         let Some(more) = more else { return Ok(()) };
         if !self.parts.is_open(part) && !more.trim().is_empty() {
-            return Err(broken("arguments of a tool call after its end (terminated)".to_owned()));
+            return Err(broken_stream("arguments of a tool call after its end (terminated)".to_owned()));
         }
         self.calls[at].arguments.push_str(&more);
-        self.parts.delta(part, &more);
+        self.parts.push_delta(part, &more);
         Ok(())
     }
 
@@ -443,7 +453,7 @@ impl Decoder {
     ///
     /// In one chunk there is no reason to say a name again within a call, so it is another unless the arguments have begun
     /// and are not whole. Behind that chunk it is another if the arguments are whole and more of them come.
-    fn is_another(&self, call: &Call, id: Option<&str>, more: &str) -> bool {
+    fn is_another(&self, call: &StreamedCall, id: Option<&str>, more: &str) -> bool {
         let is_it = id.is_some() && call.id.as_deref() == id;
         if !is_it && call.chunk == self.chunks {
             return call.is_whole() || call.is_blank();
@@ -452,41 +462,41 @@ impl Decoder {
     }
 
     /// Closes a call, signed with what came with it.
-    fn close(&mut self, at: usize) {
+    fn close_call(&mut self, at: usize) {
         let call = &mut self.calls[at];
         if self.parts.is_open(call.part) {
-            call.given = given::signature_of(call.kept.take());
-            self.parts.sign(call.part, call.given.as_deref().unwrap_or_default());
-            self.parts.end(call.part);
+            call.given = provider_extensions::signature_of(call.kept.take_members());
+            self.parts.add_signature(call.part, call.given.as_deref().unwrap_or_default());
+            self.parts.end_part(call.part);
         }
     }
 
     /// Opens a call and closes what is complete: prose, and calls whose arguments are a whole JSON value. A call that
     /// is not complete stays open beside this one, since some servers mix the pieces of several.
-    fn open(&mut self, at: Option<u64>, id: Option<String>, name: String) -> usize {
+    fn open_call(&mut self, at: Option<u64>, id: Option<String>, name: String) -> usize {
         self.close_prose();
         for known in 0..self.calls.len() {
             // Without ids to tell them apart another call with the same index ends the one before it.
             let call = &self.calls[known];
             let is_replaced = at.is_some() && call.at == at && (id.is_none() || call.id.is_none());
             if is_replaced || call.is_whole() {
-                self.close(known);
+                self.close_call(known);
             }
         }
         let kind = PartKind::ToolCall { id: id.clone().unwrap_or_default(), name: name.clone() };
-        let part = self.parts.start(kind);
-        let told = match self.parts.kind(part) {
+        let part = self.parts.start_part(kind);
+        let reported_id = match self.parts.part_kind(part) {
             Some(PartKind::ToolCall { id, .. }) => id.clone(),
             Some(PartKind::Text | PartKind::Thinking | PartKind::Redacted) | None => String::new(),
         };
-        let (kept, given, arguments, chunk) = (Kept::default(), None, String::new(), self.chunks);
-        self.calls.push(Call { at, id, name, told, part, kept, given, arguments, chunk });
+        let (kept, given, arguments, chunk) = (KeptMembers::default(), None, String::new(), self.chunks);
+        self.calls.push(StreamedCall { at, id, name, reported_id, part, kept, given, arguments, chunk });
         self.calls.len() - 1
     }
 }
 
-fn broken(message: String) -> Failure {
-    Failure::new(FailureKind::Broken, message)
+fn broken_stream(message: String) -> ModelFailure {
+    ModelFailure::new(FailureKind::Broken, message)
 }
 
 #[cfg(test)]
@@ -494,13 +504,13 @@ mod tests {
     use bytes::Bytes;
     use serde_json::{Value, json};
 
-    use crate::{Api, Event, Part, decode};
+    use crate::{MessagePart, ModelApi, ModelEvent, decode};
 
     /// A piece of a call: its index, its id, its name, its arguments.
-    type Piece = (Option<u64>, &'static str, &'static str, &'static str);
+    type CallChunk = (Option<u64>, &'static str, &'static str, &'static str);
 
-    fn calls(chunks: &[&[Piece]]) -> Vec<(String, String)> {
-        let piece = |(index, id, name, arguments): &Piece| {
+    fn calls(chunks: &[&[CallChunk]]) -> Vec<(String, String)> {
+        let piece = |(index, id, name, arguments): &CallChunk| {
             let mut function = json!({"arguments": arguments});
             if !name.is_empty() {
                 function["name"] = (*name).into();
@@ -515,12 +525,12 @@ mod tests {
         let chunk = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
         let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n".to_owned();
         let stream: String = deltas.map(chunk).chain([end]).collect();
-        let events = decode(Api::OpenaiCompletions, [Bytes::from(stream)]);
-        assert!(matches!(events.last(), Some(Ok(Event::Stop(_)))), "{events:?}");
+        let events = decode(ModelApi::OpenaiCompletions, [Bytes::from(stream)]);
+        assert!(matches!(events.last(), Some(Ok(ModelEvent::Stop(_)))), "{events:?}");
         let mut calls: Vec<_> = events
             .into_iter()
             .filter_map(|event| match event {
-                Ok(Event::PartEnd { index, part: Part::ToolCall { name, arguments, .. } }) => {
+                Ok(ModelEvent::PartEnd { index, part: MessagePart::ToolCall { name, arguments, .. } }) => {
                     Some((index, (name, arguments)))
                 }
                 _ => None,
@@ -531,7 +541,7 @@ mod tests {
     }
 
     /// A case, its pieces, and the calls that they make: names with arguments.
-    type Row<'a> = (&'a str, &'a [&'a [Piece]], &'a [(&'a str, &'a str)]);
+    type CallRow<'a> = (&'a str, &'a [&'a [CallChunk]], &'a [(&'a str, &'a str)]);
 
     #[test]
     fn calls_without_ids_of_one_index_are_told_apart_and_a_name_that_is_said_again_begins_none() {
@@ -539,7 +549,7 @@ mod tests {
         for index in [Some(0), None] {
             let named = |name, arguments| (index, "", name, arguments);
             let more = |arguments| (index, "", "", arguments);
-            let rows: [Row<'_>; 15] = [
+            let rows: [CallRow<'_>; 15] = [
                 ("one chunk, no arguments", &[&[named("ls", ""), named("ls", "")]], &[("ls", "{}"), ("ls", "{}")]),
                 ("one chunk, {}", &[&[named("ls", "{}"), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),
                 ("one chunk, mixed", &[&[named("ls", ""), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),

@@ -5,18 +5,18 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::given;
+use super::provider_extensions;
 use crate::{
-    Usage,
-    wire::unplaced::{Rule, unplaced},
+    ModelUsage,
+    wire::unplaced::{ContentRule, find_unplaced},
 };
 
 #[derive(Deserialize)]
-pub(super) struct Chunk {
+pub(super) struct CompletionsChunk {
     pub(super) id: Option<String>,
     pub(super) object: Option<String>,
-    pub(super) choices: Option<Vec<Choice>>,
-    pub(super) usage: Option<Tokens>,
+    pub(super) choices: Option<Vec<CompletionsChoice>>,
+    pub(super) usage: Option<CompletionsUsage>,
     pub(super) error: Option<Value>,
     /// Of servers that repeat beside the choices what these say, as the next two.
     pub(super) text: Option<Value>,
@@ -25,38 +25,38 @@ pub(super) struct Chunk {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Choice {
+pub(super) struct CompletionsChoice {
     pub(super) index: Option<u64>,
-    pub(super) delta: Option<Delta>,
+    pub(super) delta: Option<CompletionsDelta>,
     /// The whole answer, which some servers send in the place of deltas or behind them.
-    pub(super) message: Option<Delta>,
+    pub(super) message: Option<CompletionsDelta>,
     /// Of servers that answer as the older Completions did.
     pub(super) text: Option<String>,
     pub(super) finish_reason: Option<String>,
     pub(super) native_finish_reason: Option<Value>,
     /// Some servers say here what others say beside the choices.
-    pub(super) usage: Option<Tokens>,
+    pub(super) usage: Option<CompletionsUsage>,
     pub(super) error: Option<Value>,
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct Delta {
-    pub(super) content: Option<Content>,
+pub(super) struct CompletionsDelta {
+    pub(super) content: Option<DeltaContent>,
     /// Snowflake's: the content once more, with its calls among it.
     pub(super) content_list: Option<Vec<ContentPart>>,
     pub(super) refusal: Option<String>,
-    pub(super) tool_calls: Option<Vec<ToolCall>>,
+    pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
     /// The one call of servers that know no lists of them.
-    pub(super) function_call: Option<Function>,
+    pub(super) function_call: Option<FunctionDelta>,
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Content {
+pub(super) enum DeltaContent {
     Text(String),
     /// Mistral's and Databricks', where thinking has parts of its own.
     Parts(Vec<ContentPart>),
@@ -69,10 +69,10 @@ pub(super) struct ContentPart {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) thinking: Option<Thinking>,
+    pub(super) thinking: Option<ThinkingValue>,
     /// Databricks' thinking.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) summary: Option<Thinking>,
+    pub(super) summary: Option<ThinkingValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
     #[serde(flatten)]
@@ -81,22 +81,22 @@ pub(super) struct ContentPart {
 
 #[derive(Deserialize, Serialize)]
 #[serde(untagged)]
-pub(super) enum Thinking {
+pub(super) enum ThinkingValue {
     Text(String),
     Parts(Vec<ContentPart>),
 }
 
 #[derive(Deserialize)]
-pub(super) struct ToolCall {
+pub(super) struct ToolCallDelta {
     pub(super) index: Option<u64>,
     pub(super) id: Option<String>,
-    pub(super) function: Option<Function>,
+    pub(super) function: Option<FunctionDelta>,
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct Function {
+pub(super) struct FunctionDelta {
     pub(super) name: Option<String>,
     /// A piece of text, or from some servers the whole object.
     pub(super) arguments: Option<Value>,
@@ -105,7 +105,7 @@ pub(super) struct Function {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Tokens {
+pub(super) struct CompletionsUsage {
     pub(super) prompt_tokens: Option<u64>,
     pub(super) completion_tokens: Option<u64>,
     pub(super) prompt_tokens_details: Option<PromptDetails>,
@@ -120,40 +120,40 @@ pub(super) struct PromptDetails {
 
 impl ContentPart {
     /// What it says of the model's thoughts, if it is about those. A signature is the end of a thought.
-    pub(super) fn thought(&self) -> Option<String> {
+    pub(super) fn thought_text(&self) -> Option<String> {
         let is_thinking = self.is_thinking();
         let signature = self.rest.get("signature").and_then(Value::as_str);
         let is_signature = self.text.is_none() && signature.is_some_and(|signature| !signature.is_empty());
         (is_thinking || is_signature || self.thinking.is_some() || self.summary.is_some()).then(|| {
-            let members = [&self.thinking, &self.summary].into_iter().flatten().map(Thinking::text);
+            let members = [&self.thinking, &self.summary].into_iter().flatten().map(ThinkingValue::to_text);
             members.chain(self.text.clone().filter(|_| is_thinking)).collect()
         })
     }
 
     /// What it says of the answer.
-    pub(super) fn said(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn answer_texts(&self) -> impl Iterator<Item = &str> {
         let text = self.text.as_deref().filter(|_| !self.is_thinking());
         [text, self.refusal.as_deref()].into_iter().flatten()
     }
 
     /// The same part without what it says of the answer.
-    pub(super) fn without_said(self) -> Self {
+    pub(super) fn without_answer_texts(self) -> Self {
         let text = if self.is_thinking() { self.text } else { None };
         Self { text, refusal: None, ..self }
     }
 
     /// Whether it holds nothing, whatever its type.
     pub(super) fn is_empty(&self) -> bool {
-        self.said().all(str::is_empty) && self.thought().is_none() && self.rest.is_empty()
+        self.answer_texts().all(str::is_empty) && self.thought_text().is_none() && self.rest.is_empty()
     }
 
     fn is_thinking(&self) -> bool {
-        self.r#type.as_deref().is_some_and(|kind| given::THINKING.contains(&kind))
+        self.r#type.as_deref().is_some_and(|kind| provider_extensions::THINKING.contains(&kind))
     }
 }
 
-impl Thinking {
-    fn text(&self) -> String {
+impl ThinkingValue {
+    fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Parts(parts) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
@@ -161,16 +161,16 @@ impl Thinking {
     }
 }
 
-impl ToolCall {
+impl ToolCallDelta {
     /// The one call of a server that knows no lists of them.
-    pub(super) fn only(function: Function) -> Self {
+    pub(super) fn from_function(function: FunctionDelta) -> Self {
         Self { index: None, id: None, function: Some(function), rest: Map::new() }
     }
 }
 
-impl Function {
+impl FunctionDelta {
     /// The arguments as text.
-    pub(super) fn text(&self) -> Option<String> {
+    pub(super) fn arguments_text(&self) -> Option<String> {
         match &self.arguments {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()),
@@ -181,28 +181,31 @@ impl Function {
     }
 }
 
-impl Choice {
+impl CompletionsChoice {
     pub(super) fn has_content(&self) -> bool {
-        let has = |delta: &Delta| {
-            delta.content.as_ref().is_some_and(|content| !matches!(content, Content::Text(text) if text.is_empty()))
+        let has = |delta: &CompletionsDelta| {
+            delta
+                .content
+                .as_ref()
+                .is_some_and(|content| !matches!(content, DeltaContent::Text(text) if text.is_empty()))
                 || delta.content_list.as_ref().is_some_and(|parts| !parts.is_empty())
                 || delta.refusal.as_ref().is_some_and(|text| !text.is_empty())
                 || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
                 || delta.function_call.is_some()
-                || unplaced(&delta.rest, Rule::Content).is_some()
+                || find_unplaced(&delta.rest, ContentRule::Content).is_some()
         };
         [&self.delta, &self.message].into_iter().flatten().any(has)
             || self.text.as_ref().is_some_and(|text| !text.is_empty())
-            || unplaced(&self.rest, Rule::NamedText).is_some()
+            || find_unplaced(&self.rest, ContentRule::NamedText).is_some()
     }
 }
 
 /// Reads what was used.
-pub(super) fn usage(tokens: Tokens) -> Usage {
+pub(super) fn read_usage(tokens: CompletionsUsage) -> ModelUsage {
     let details = tokens.prompt_tokens_details.as_ref();
     let cache_read = details.and_then(|details| details.cached_tokens).or(tokens.prompt_cache_hit_tokens).unwrap_or(0);
     let cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
-    Usage {
+    ModelUsage {
         input: tokens.prompt_tokens.unwrap_or(0).saturating_sub(cache_read).saturating_sub(cache_write),
         output: tokens.completion_tokens.unwrap_or(0),
         cache_read,

@@ -4,14 +4,14 @@ use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::given::{self, Back};
+use super::provider_extensions::{self, ReturnedMembers};
 
 use crate::{
-    Failure, Request,
+    ModelFailure, ModelRequest,
     wire::{
-        Prepared, below,
-        conversation::{Block, Ids, Piece, Turn, apart, turns},
-        effort, goes_to, write,
+        WireRequest,
+        conversation::{AnswerPiece, CallIdStyle, WireBlock, WireTurn, prepare_turns, split_images},
+        effort, endpoint_url, goes_to, serialise_body,
     },
 };
 
@@ -23,10 +23,10 @@ use crate::{
 /// - a thought with every call at DeepSeek and Moonshot, and wherever one came in the member that those two use: they
 ///   refuse a conversation with a call that has none, also one of another model. An empty one will do.
 #[derive(Clone, Copy)]
-struct Dialect {
+struct EndpointDialect {
     openai: bool,
     new_cap: bool,
-    ids: Ids,
+    ids: CallIdStyle,
     /// The member in which a thought is owed with every call.
     owed: Option<&'static str>,
 }
@@ -34,14 +34,14 @@ struct Dialect {
 /// DeepSeek's name for a thought, which most who ask for thoughts took over.
 const THOUGHT: &str = "reasoning_content";
 
-impl Dialect {
-    fn of(request: &Request) -> Self {
+impl EndpointDialect {
+    fn from_request(request: &ModelRequest) -> Self {
         let any = |hosts: &[&str]| hosts.iter().any(|host| goes_to(request, host));
         let openai = any(&["api.openai.com", "openai.azure.com"]);
         Self {
             openai,
             new_cap: openai || any(&["api.groq.com", "api.cerebras.ai", "api.x.ai"]),
-            ids: if any(&["mistral.ai"]) { Ids::Foreign9 } else { Ids::Foreign40 },
+            ids: if any(&["mistral.ai"]) { CallIdStyle::Foreign9 } else { CallIdStyle::Foreign40 },
             owed: (any(&["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com"]) || gave_thoughts(request))
                 .then_some(THOUGHT),
         }
@@ -49,25 +49,25 @@ impl Dialect {
 }
 
 /// Whether the model that is asked gave a thought under that name with a call of this conversation.
-fn gave_thoughts(request: &Request) -> bool {
-    turns(request, Ids::Foreign40).into_iter().any(|turn| match turn {
-        Turn::Assistant { pieces, payload } => {
-            let mut back = Back::new(payload);
+fn gave_thoughts(request: &ModelRequest) -> bool {
+    prepare_turns(request, CallIdStyle::Foreign40).into_iter().any(|turn| match turn {
+        WireTurn::Assistant { pieces, payload } => {
+            let mut back = ReturnedMembers::new(payload);
             for piece in &pieces {
-                if let Piece::Thinking { text, signature } = piece {
-                    back.thought(text, *signature);
+                if let AnswerPiece::Thinking { text, signature } = piece {
+                    back.add_thought(text, *signature);
                 }
             }
-            back.has(THOUGHT) && pieces.iter().any(|piece| matches!(piece, Piece::Call { .. }))
+            back.has_member(THOUGHT) && pieces.iter().any(|piece| matches!(piece, AnswerPiece::Call { .. }))
         }
-        Turn::User(_) | Turn::Developer(_) | Turn::Result { .. } => false,
+        WireTurn::User(_) | WireTurn::Developer(_) | WireTurn::Result { .. } => false,
     })
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct CompletionsBody<'a> {
     model: &'a str,
-    messages: Vec<Message<'a>>,
+    messages: Vec<CompletionsMessage<'a>>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
@@ -78,7 +78,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<CompletionsTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,21 +92,21 @@ struct StreamOptions {
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum Message<'a> {
+enum CompletionsMessage<'a> {
     System {
         content: &'a str,
     },
     Developer {
-        content: Vec<Content<'a>>,
+        content: Vec<CompletionsContent<'a>>,
     },
     User {
-        content: Vec<Content<'a>>,
+        content: Vec<CompletionsContent<'a>>,
     },
     Assistant {
         /// Null if there are calls only.
-        content: Option<Answer>,
+        content: Option<AssistantContent>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<ToolCall<'a>>,
+        tool_calls: Vec<SentToolCall<'a>>,
         /// As they came from this provider.
         #[serde(flatten)]
         given: Map<String, Value>,
@@ -119,7 +119,7 @@ enum Message<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Answer {
+enum AssistantContent {
     Text(String),
     /// Of a provider that thinks in parts of the content.
     Parts(Vec<Value>),
@@ -127,7 +127,7 @@ enum Answer {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Content<'a> {
+enum CompletionsContent<'a> {
     Text { text: &'a str },
     ImageUrl { image_url: ImageUrl },
 }
@@ -139,16 +139,16 @@ struct ImageUrl {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function")]
-struct ToolCall<'a> {
+struct SentToolCall<'a> {
     id: String,
-    function: Called<'a>,
+    function: SentFunction<'a>,
     /// As they came with this call.
     #[serde(flatten)]
     given: Map<String, Value>,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct SentFunction<'a> {
     name: &'a str,
     /// JSON in a string.
     arguments: &'a str,
@@ -159,33 +159,33 @@ struct Called<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function")]
-struct Tool<'a> {
-    function: Function<'a>,
+struct CompletionsTool<'a> {
+    function: FunctionDefinition<'a>,
 }
 
 #[derive(Serialize)]
-struct Function<'a> {
+struct FunctionDefinition<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
 }
 
 /// Builds `POST {base}/chat/completions`.
-pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
+pub(crate) fn prepare_request(request: &ModelRequest) -> Result<WireRequest, ModelFailure> {
     let bearer = |key: &secrecy::SecretString| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret()));
-    Ok(Prepared {
-        url: below(request, "/chat/completions"),
+    Ok(WireRequest {
+        url: endpoint_url(request, "/chat/completions"),
         headers: request.key.iter().map(bearer).collect(),
-        body: write(&body(request))?,
+        body: serialise_body(&request_body(request))?,
     })
 }
 
-fn body(request: &Request) -> Body<'_> {
-    let dialect = Dialect::of(request);
+fn request_body(request: &ModelRequest) -> CompletionsBody<'_> {
+    let dialect = EndpointDialect::from_request(request);
     let cap = request.output_cap();
-    Body {
+    CompletionsBody {
         model: &request.entry.id,
-        messages: messages(request, dialect),
+        messages: request_messages(request, dialect),
         stream: true,
         // Who does not tell may not know the word either.
         stream_options: request.entry.tells_usage.then_some(StreamOptions { include_usage: true }),
@@ -195,102 +195,116 @@ fn body(request: &Request) -> Body<'_> {
         tools: request
             .tools
             .iter()
-            .map(|tool| Tool {
-                function: Function { name: &tool.name, description: &tool.description, parameters: &tool.schema },
+            .map(|tool| CompletionsTool {
+                function: FunctionDefinition {
+                    name: &tool.name,
+                    description: &tool.description,
+                    parameters: &tool.schema,
+                },
             })
             .collect(),
-        reasoning_effort: request.thinking().and_then(effort::openai_effort),
+        reasoning_effort: request.thinking_level().and_then(effort::openai_effort),
         prompt_cache_key: request.session.as_deref().filter(|_| dialect.openai),
     }
 }
 
-fn messages(request: &Request, dialect: Dialect) -> Vec<Message<'_>> {
+fn request_messages(request: &ModelRequest, dialect: EndpointDialect) -> Vec<CompletionsMessage<'_>> {
     let developer = dialect.openai && request.entry.reasoning;
     let mut messages = Vec::new();
     if let Some(text) = request.system.as_deref().filter(|text| !text.trim().is_empty()) {
         messages.push(if developer {
-            Message::Developer { content: vec![Content::Text { text }] }
+            CompletionsMessage::Developer { content: vec![CompletionsContent::Text { text }] }
         } else {
-            Message::System { content: text }
+            CompletionsMessage::System { content: text }
         });
     }
-    let turns = turns(request, dialect.ids);
+    let turns = prepare_turns(request, dialect.ids);
     let mut images = Vec::new();
     for turn in turns {
         // Images of results wait until all results of their answer are out: only a user may show one.
-        if !matches!(turn, Turn::Result { .. }) {
-            show(&mut messages, &mut images);
+        if !matches!(turn, WireTurn::Result { .. }) {
+            flush_images(&mut messages, &mut images);
         }
         match turn {
-            Turn::User(blocks) => messages.push(Message::User { content: contents(&blocks) }),
-            Turn::Developer(blocks) if developer => messages.push(Message::Developer { content: contents(&blocks) }),
-            Turn::Developer(blocks) => messages.push(Message::User { content: contents(&blocks) }),
-            Turn::Assistant { pieces, payload } => messages.push(assistant(pieces, payload, dialect.owed)),
-            Turn::Result { id, blocks, .. } => {
-                let (mut text, shown) = apart(&blocks);
+            WireTurn::User(blocks) => messages.push(CompletionsMessage::User { content: encode_blocks(&blocks) }),
+            WireTurn::Developer(blocks) if developer => {
+                messages.push(CompletionsMessage::Developer { content: encode_blocks(&blocks) })
+            }
+            WireTurn::Developer(blocks) => messages.push(CompletionsMessage::User { content: encode_blocks(&blocks) }),
+            WireTurn::Assistant { pieces, payload } => messages.push(assistant_message(pieces, payload, dialect.owed)),
+            WireTurn::Result { id, blocks, .. } => {
+                let (mut text, shown) = split_images(&blocks);
                 if text.is_empty() {
                     text.push_str("(see the image)");
                 }
                 images.extend(shown);
-                messages.push(Message::Tool { tool_call_id: id, content: text });
+                messages.push(CompletionsMessage::Tool { tool_call_id: id, content: text });
             }
         }
     }
-    show(&mut messages, &mut images);
+    flush_images(&mut messages, &mut images);
     messages
 }
 
-fn show<'a>(messages: &mut Vec<Message<'a>>, images: &mut Vec<Block<'a>>) {
+fn flush_images<'a>(messages: &mut Vec<CompletionsMessage<'a>>, images: &mut Vec<WireBlock<'a>>) {
     if !images.is_empty() {
-        let mut content = vec![Content::Text { text: "Images of the tool results above:" }];
-        content.extend(contents(images));
+        let mut content = vec![CompletionsContent::Text { text: "Images of the tool results above:" }];
+        content.extend(encode_blocks(images));
         images.clear();
-        messages.push(Message::User { content });
+        messages.push(CompletionsMessage::User { content });
     }
 }
 
-fn contents<'a>(blocks: &[Block<'a>]) -> Vec<Content<'a>> {
+fn encode_blocks<'a>(blocks: &[WireBlock<'a>]) -> Vec<CompletionsContent<'a>> {
     blocks
         .iter()
         .map(|block| match block {
-            Block::Text(text) => Content::Text { text },
-            Block::Image { mime_type, data } => {
-                Content::ImageUrl { image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") } }
+            WireBlock::Text(text) => CompletionsContent::Text { text },
+            WireBlock::Image { mime_type, data } => {
+                CompletionsContent::ImageUrl { image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") } }
             }
         })
         .collect()
 }
 
 /// Thinking goes back in the member that it came in: most of these endpoints have no place for any other.
-fn assistant<'a>(pieces: Vec<Piece<'a>>, payload: Option<&str>, owed: Option<&'static str>) -> Message<'a> {
-    let mut back = Back::new(payload);
+fn assistant_message<'a>(
+    pieces: Vec<AnswerPiece<'a>>,
+    payload: Option<&str>,
+    owed: Option<&'static str>,
+) -> CompletionsMessage<'a> {
+    let mut back = ReturnedMembers::new(payload);
     let mut content = String::new();
     let mut parts = Vec::new();
     let mut tool_calls = Vec::new();
     let is_mixed = pieces
         .iter()
-        .any(|piece| matches!(piece, Piece::Thinking { signature, .. } if given::content_part(*signature).is_some()));
+        .any(|piece| matches!(piece, AnswerPiece::Thinking { signature, .. } if provider_extensions::content_part(*signature).is_some()));
     for piece in pieces {
         match piece {
-            Piece::Text { text, .. } if is_mixed => parts.push(json!({"type": "text", "text": text})),
-            Piece::Text { text, .. } => content.push_str(text),
-            Piece::Thinking { text, signature } => match given::content_part(signature) {
+            AnswerPiece::Text { text, .. } if is_mixed => parts.push(json!({"type": "text", "text": text})),
+            AnswerPiece::Text { text, .. } => content.push_str(text),
+            AnswerPiece::Thinking { text, signature } => match provider_extensions::content_part(signature) {
                 Some(part) => parts.push(part),
-                None => back.thought(text, signature),
+                None => back.add_thought(text, signature),
             },
-            Piece::Redacted(_) => {}
-            Piece::Call { id, name, arguments, signature } => {
+            AnswerPiece::Redacted(_) => {}
+            AnswerPiece::Call { id, name, arguments, signature } => {
                 let arguments: &RawValue = arguments;
-                let mut given = back.call(&id, signature);
-                let function = Called { name, arguments: arguments.get(), given: given::function(&mut given) };
-                tool_calls.push(ToolCall { id, function, given });
+                let mut given = back.call_members(&id, signature);
+                let function = SentFunction {
+                    name,
+                    arguments: arguments.get(),
+                    given: provider_extensions::take_function_members(&mut given),
+                };
+                tool_calls.push(SentToolCall { id, function, given });
             }
         }
     }
-    let given = back.end(tool_calls.len(), owed);
+    let given = back.into_members(tool_calls.len(), owed);
     let content = match is_mixed {
-        true => Some(Answer::Parts(parts)),
-        false => (!content.is_empty()).then_some(Answer::Text(content)),
+        true => Some(AssistantContent::Parts(parts)),
+        false => (!content.is_empty()).then_some(AssistantContent::Text(content)),
     };
-    Message::Assistant { content, tool_calls, given }
+    CompletionsMessage::Assistant { content, tool_calls, given }
 }

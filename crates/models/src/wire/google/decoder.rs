@@ -7,43 +7,43 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::GIVEN;
 use crate::{
-    Event, Failure, PartKind, Stop, Usage,
-    failure::{Ending, ending, in_stream},
+    FinishReason, ModelEvent, ModelFailure, ModelUsage, PartKind,
+    failure::{AnswerEnding, in_stream, read_ending},
     wire::{
-        Decode, Progress,
-        parts::Parts,
-        read, unfinished,
-        unplaced::{Rule, unplaced_in},
-        unread, withheld,
+        AnswerDecoder, AnswerProgress, parse_json,
+        parts::PartAssembler,
+        unfinished_stream,
+        unplaced::{ContentRule, find_unplaced_in},
+        unreadable_content, withheld_answer,
     },
 };
 
 #[derive(Default)]
-pub(crate) struct Decoder {
-    parts: Parts,
+pub(crate) struct GoogleDecoder {
+    parts: PartAssembler,
     response: Option<String>,
     /// The text or thinking that is open, and whether it is thinking.
     prose: Option<(bool, usize)>,
-    finish: Option<Stop>,
-    usage: Option<Usage>,
+    finish: Option<FinishReason>,
+    usage: Option<ModelUsage>,
     /// The ids of calls that the provider gave.
     given: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Frame<'a> {
+struct GoogleFrame<'a> {
     #[serde(borrow)]
     candidates: Option<Vec<&'a RawValue>>,
     prompt_feedback: Option<PromptFeedback>,
-    usage_metadata: Option<Tokens>,
+    usage_metadata: Option<GoogleUsage>,
     response_id: Option<String>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
+struct GoogleCandidate<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     finish_reason: Option<String>,
@@ -51,14 +51,14 @@ struct Candidate<'a> {
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct CandidateContent<'a> {
     #[serde(borrow)]
     parts: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Piece<'a> {
+struct GooglePart<'a> {
     text: Option<String>,
     thought: Option<bool>,
     thought_signature: Option<String>,
@@ -68,7 +68,7 @@ struct Piece<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct FunctionCall<'a> {
+struct StreamedFunctionCall<'a> {
     id: Option<String>,
     name: Option<String>,
     #[serde(borrow)]
@@ -77,9 +77,9 @@ struct FunctionCall<'a> {
     will_continue: Option<Value>,
 }
 
-impl FunctionCall<'_> {
+impl StreamedFunctionCall<'_> {
     /// The member with pieces of arguments that is not read: nobody asks for arguments in pieces.
-    fn unread(&self) -> Option<&'static str> {
+    fn unread_member(&self) -> Option<&'static str> {
         let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
         if self.partial_args.as_ref().is_some_and(|value| !is_empty(value)) {
             return Some("partialArgs");
@@ -96,7 +96,7 @@ struct PromptFeedback {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tokens {
+struct GoogleUsage {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -104,32 +104,32 @@ struct Tokens {
     thoughts_token_count: Option<u64>,
 }
 
-impl Decode for Decoder {
-    fn event(&mut self, data: &str) -> Result<Progress, Failure> {
+impl AnswerDecoder for GoogleDecoder {
+    fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure> {
         if data.trim() == "[DONE]" {
-            self.finish = self.finish.or(Some(Stop::Stop));
-            self.end()?;
-            return Ok(Progress::Ended);
+            self.finish = self.finish.or(Some(FinishReason::Stop));
+            self.finish_stream()?;
+            return Ok(AnswerProgress::Ended);
         }
-        let frame: Frame<'_> = read(data)?;
+        let frame: GoogleFrame<'_> = parse_json(data)?;
         if frame.error.is_some() {
             return Err(in_stream(data));
         }
         if self.response.is_none() {
             self.response = frame.response_id;
         }
-        self.parts.begin(self.response.clone());
-        self.usage = frame.usage_metadata.map(usage).or(self.usage);
+        self.parts.begin_answer(self.response.clone());
+        self.usage = frame.usage_metadata.map(read_usage).or(self.usage);
         if let Some(reason) = frame.prompt_feedback.and_then(|feedback| feedback.block_reason) {
-            return Err(withheld(&reason));
+            return Err(withheld_answer(&reason));
         }
         for (at, raw) in frame.candidates.into_iter().flatten().enumerate() {
-            let candidate: Candidate<'_> = read(raw.get())?;
-            placed("a candidate", raw, &["content", "finishMessage"], Rule::NamedText)?;
+            let candidate: GoogleCandidate<'_> = parse_json(raw.get())?;
+            check_members("a candidate", raw, &["content", "finishMessage"], ContentRule::NamedText)?;
             let pieces: Vec<_> = match candidate.content {
                 Some(raw) => {
-                    placed("a candidate", raw, &["parts"], Rule::Content)?;
-                    read::<Content<'_>>(raw.get())?.parts.unwrap_or_default()
+                    check_members("a candidate", raw, &["parts"], ContentRule::Content)?;
+                    parse_json::<CandidateContent<'_>>(raw.get())?.parts.unwrap_or_default()
                 }
                 None => Vec::new(),
             };
@@ -138,64 +138,64 @@ impl Decode for Decoder {
                 if pieces.is_empty() {
                     continue;
                 }
-                return Err(unread("more than one candidate"));
+                return Err(unreadable_content("more than one candidate"));
             }
             for piece in pieces {
-                self.piece(piece)?;
+                self.read_part(piece)?;
             }
             // Some servers write out that there is no reason yet.
             let is_reason = |reason: &String| !["", "FINISH_REASON_UNSPECIFIED"].contains(&reason.as_str());
             if let Some(reason) = candidate.finish_reason.filter(is_reason) {
                 self.parts.end_all();
                 self.prose = None;
-                match ending(&reason, candidate.finish_message.as_deref()) {
-                    Ending::Failed(failure) => return Err(failure),
-                    Ending::Stopped(stop) => self.finish = Some(stop),
+                match read_ending(&reason, candidate.finish_message.as_deref()) {
+                    AnswerEnding::Failed(failure) => return Err(failure),
+                    AnswerEnding::Stopped(stop) => self.finish = Some(stop),
                 }
             }
         }
-        Ok(if self.finish.is_some() { Progress::Whole } else { Progress::Open })
+        Ok(if self.finish.is_some() { AnswerProgress::Whole } else { AnswerProgress::Open })
     }
 
-    fn end(&mut self) -> Result<(), Failure> {
-        let Some(stop) = self.finish else { return Err(unfinished()) };
+    fn finish_stream(&mut self) -> Result<(), ModelFailure> {
+        let Some(stop) = self.finish else { return Err(unfinished_stream()) };
         let given: Vec<Value> = std::mem::take(&mut self.given).into_iter().map(Value::from).collect();
         if !given.is_empty() {
-            self.parts.keep(Map::from_iter([(GIVEN.to_owned(), given.into())]));
+            self.parts.keep_members(Map::from_iter([(GIVEN.to_owned(), given.into())]));
         }
-        self.parts.finish(self.usage, stop, None)
+        self.parts.finish_answer(self.usage, stop, None)
     }
 
-    fn take(&mut self) -> Vec<Event> {
-        self.parts.take()
+    fn take_events(&mut self) -> Vec<ModelEvent> {
+        self.parts.take_events()
     }
 
-    fn held(&self) -> usize {
-        self.parts.held()
+    fn held_bytes(&self) -> usize {
+        self.parts.held_bytes()
     }
 
-    fn members(&self) -> &'static [&'static str] {
+    fn known_members(&self) -> &'static [&'static str] {
         &EVENT
     }
 }
 
-impl Decoder {
-    fn piece(&mut self, raw: &RawValue) -> Result<(), Failure> {
-        let piece: Piece<'_> = read(raw.get())?;
+impl GoogleDecoder {
+    fn read_part(&mut self, raw: &RawValue) -> Result<(), ModelFailure> {
+        let piece: GooglePart<'_> = parse_json(raw.get())?;
         let signature = piece.thought_signature.as_deref().unwrap_or_default();
         let text = piece.text.as_deref().unwrap_or_default();
         let thought = piece.thought.unwrap_or(false);
         if piece.text.is_none() && piece.function_call.is_none() {
-            known(raw)?;
+            check_part_kind(raw)?;
         }
-        placed("a part", raw, &KNOWN, Rule::AnyText)?;
+        check_members("a part", raw, &KNOWN, ContentRule::AnyText)?;
         // With a call it is the call that is signed.
-        self.say(thought, text, if piece.function_call.is_some() { "" } else { signature });
+        self.push_prose(thought, text, if piece.function_call.is_some() { "" } else { signature });
         if let Some(raw) = piece.function_call {
-            let call: FunctionCall<'_> = read(raw.get())?;
-            placed("a function call", raw, &CALL, Rule::AnyText)?;
-            if let Some(member) = call.unread() {
-                return Err(unread(&format!("a function call with {member}")));
+            let call: StreamedFunctionCall<'_> = parse_json(raw.get())?;
+            check_members("a function call", raw, &CALL, ContentRule::AnyText)?;
+            if let Some(member) = call.unread_member() {
+                return Err(unreadable_content(&format!("a function call with {member}")));
             }
             self.prose = None;
             self.parts.end_all();
@@ -203,16 +203,16 @@ impl Decoder {
             if !id.is_empty() {
                 self.given.insert(id.clone());
             }
-            let index = self.parts.start(PartKind::ToolCall { id, name });
-            self.parts.delta(index, call.args.map_or("", RawValue::get));
-            self.parts.sign(index, signature);
-            self.parts.end(index);
+            let index = self.parts.start_part(PartKind::ToolCall { id, name });
+            self.parts.push_delta(index, call.args.map_or("", RawValue::get));
+            self.parts.add_signature(index, signature);
+            self.parts.end_part(index);
         }
         Ok(())
     }
 
     /// Adds to the text or the thinking that is open. One signature signs one part: nothing is added behind it.
-    fn say(&mut self, thought: bool, text: &str, signature: &str) {
+    fn push_prose(&mut self, thought: bool, text: &str, signature: &str) {
         if text.is_empty() && signature.is_empty() {
             return;
         }
@@ -220,15 +220,15 @@ impl Decoder {
             Some((open, index)) if open == thought => index,
             // A signature may come alone, after the text that it signs.
             Some((_, index)) if text.is_empty() => index,
-            Some(_) | None => self.open(thought),
+            Some(_) | None => self.open_prose(thought),
         };
-        self.parts.delta(index, text);
-        self.parts.sign(index, signature);
+        self.parts.push_delta(index, text);
+        self.parts.add_signature(index, signature);
     }
 
-    fn open(&mut self, thought: bool) -> usize {
+    fn open_prose(&mut self, thought: bool) -> usize {
         self.parts.end_all();
-        let index = self.parts.start(if thought { PartKind::Thinking } else { PartKind::Text });
+        let index = self.parts.start_part(if thought { PartKind::Thinking } else { PartKind::Text });
         self.prose = Some((thought, index));
         index
     }
@@ -244,22 +244,22 @@ const KNOWN: [&str; 6] = ["text", "thought", "thoughtSignature", "functionCall",
 const CALL: [&str; 5] = ["id", "name", "args", "partialArgs", "willContinue"];
 
 /// Refuses content in members that are read nowhere.
-fn placed(what: &str, raw: &RawValue, known: &[&str], rule: Rule) -> Result<(), Failure> {
-    unplaced_in(raw, known, rule)?.map_or(Ok(()), |name| Err(unread(&format!("{what} with {name}"))))
+fn check_members(what: &str, raw: &RawValue, known: &[&str], rule: ContentRule) -> Result<(), ModelFailure> {
+    find_unplaced_in(raw, known, rule)?.map_or(Ok(()), |name| Err(unreadable_content(&format!("{what} with {name}"))))
 }
 
 /// Refuses a part of a kind that cannot be read, such as an image or code that was run elsewhere.
-fn known(raw: &RawValue) -> Result<(), Failure> {
-    let members: BTreeMap<String, Option<IgnoredAny>> = read(raw.get())?;
+fn check_part_kind(raw: &RawValue) -> Result<(), ModelFailure> {
+    let members: BTreeMap<String, Option<IgnoredAny>> = parse_json(raw.get())?;
     match members.into_iter().find(|(name, value)| value.is_some() && !KNOWN.contains(&name.as_str())) {
-        Some((name, _)) => Err(unread(&format!("a part with {name}"))),
+        Some((name, _)) => Err(unreadable_content(&format!("a part with {name}"))),
         None => Ok(()),
     }
 }
 
-fn usage(tokens: Tokens) -> Usage {
+fn read_usage(tokens: GoogleUsage) -> ModelUsage {
     let cache_read = tokens.cached_content_token_count.unwrap_or(0);
     let input = tokens.prompt_token_count.unwrap_or(0).saturating_add(tokens.tool_use_prompt_token_count.unwrap_or(0));
     let output = tokens.candidates_token_count.unwrap_or(0).saturating_add(tokens.thoughts_token_count.unwrap_or(0));
-    Usage { input: input.saturating_sub(cache_read), output, cache_read, cache_write: 0 }
+    ModelUsage { input: input.saturating_sub(cache_read), output, cache_read, cache_write: 0 }
 }

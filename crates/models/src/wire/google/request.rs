@@ -6,11 +6,11 @@ use serde_json::{Value, value::RawValue};
 
 use super::GIVEN;
 use crate::{
-    Failure, FailureKind, Level, Request, ThinkingMode,
+    FailureKind, ModelFailure, ModelRequest, ThinkingLevel, ThinkingParameter,
     wire::{
-        Prepared, base,
-        conversation::{Block, Ids, Piece, Turn, apart, turns},
-        effort, kept, write,
+        WireRequest, base_address,
+        conversation::{AnswerPiece, CallIdStyle, WireBlock, WireTurn, prepare_turns, split_images},
+        effort, kept_members, serialise_body,
     },
 };
 
@@ -23,25 +23,25 @@ const LEAST_OF_PRO: u64 = 128;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+struct GoogleBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    system_instruction: Option<Content<'a>>,
-    contents: Vec<Content<'a>>,
+    system_instruction: Option<GoogleContent<'a>>,
+    contents: Vec<GoogleContent<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tools<'a>>,
+    tools: Vec<GoogleTools<'a>>,
     generation_config: GenerationConfig,
 }
 
 #[derive(Serialize)]
-struct Content<'a> {
+struct GoogleContent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
-    parts: Vec<Said<'a>>,
+    parts: Vec<GoogleContentPart<'a>>,
 }
 
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Said<'a> {
+struct GoogleContentPart<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thought: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ struct Said<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     inline_data: Option<InlineData<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    function_call: Option<FunctionCall<'a>>,
+    function_call: Option<SentFunctionCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     function_response: Option<FunctionResponse<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ struct InlineData<'a> {
 }
 
 #[derive(Serialize)]
-struct FunctionCall<'a> {
+struct SentFunctionCall<'a> {
     /// As the provider gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -78,25 +78,25 @@ struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     name: &'a str,
-    response: Outcome,
+    response: FunctionOutcome,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome {
+enum FunctionOutcome {
     Output(String),
     Error(String),
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
+struct GoogleTools<'a> {
+    function_declarations: Vec<FunctionDeclaration<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
+struct FunctionDeclaration<'a> {
     name: &'a str,
     description: &'a str,
     parameters_json_schema: &'a Value,
@@ -123,9 +123,9 @@ struct ThinkingConfig {
 
 /// Builds `POST {base}/models/{id}:streamGenerateContent?alt=sse`. The key travels in a header: a URL may be logged on
 /// its way.
-pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
-    let refused = || Failure::new(FailureKind::Refused, "the base address of the provider is not a URL");
-    let mut url = reqwest::Url::parse(base(request)).map_err(|_| refused())?;
+pub(crate) fn prepare_request(request: &ModelRequest) -> Result<WireRequest, ModelFailure> {
+    let refused = || ModelFailure::new(FailureKind::Refused, "the base address of the provider is not a URL");
+    let mut url = reqwest::Url::parse(base_address(request)).map_err(|_| refused())?;
     let id = request.entry.id.strip_prefix("models/").unwrap_or(&request.entry.id);
     url.path_segments_mut()
         .map_err(|()| refused())?
@@ -133,37 +133,41 @@ pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
         .extend(["models", &format!("{id}:streamGenerateContent")]);
     url.query_pairs_mut().append_pair("alt", "sse");
     let key = |key: &secrecy::SecretString| ("x-goog-api-key".to_owned(), key.expose_secret().to_owned());
-    Ok(Prepared { url: url.into(), headers: request.key.iter().map(key).collect(), body: write(&body(request))? })
+    Ok(WireRequest {
+        url: url.into(),
+        headers: request.key.iter().map(key).collect(),
+        body: serialise_body(&request_body(request))?,
+    })
 }
 
-fn body(request: &Request) -> Body<'_> {
+fn request_body(request: &ModelRequest) -> GoogleBody<'_> {
     let tools: Vec<_> = request
         .tools
         .iter()
-        .map(|tool| Declaration {
+        .map(|tool| FunctionDeclaration {
             name: &tool.name,
             description: &tool.description,
             parameters_json_schema: &tool.schema,
         })
         .collect();
     let system = request.system.as_deref().filter(|text| !text.trim().is_empty());
-    Body {
-        system_instruction: system.map(|text| Content { role: None, parts: vec![said(text)] }),
-        contents: contents(request),
-        tools: if tools.is_empty() { Vec::new() } else { vec![Tools { function_declarations: tools }] },
+    GoogleBody {
+        system_instruction: system.map(|text| GoogleContent { role: None, parts: vec![text_part(text)] }),
+        contents: request_contents(request),
+        tools: if tools.is_empty() { Vec::new() } else { vec![GoogleTools { function_declarations: tools }] },
         generation_config: GenerationConfig {
             max_output_tokens: request.output_cap(),
-            thinking_config: request.thinking().map(|level| thinking(request, level)),
+            thinking_config: request.thinking_level().map(|level| thinking_config(request, level)),
         },
     }
 }
 
-fn by_level(request: &Request) -> bool {
-    request.entry.thinking.is_some_and(|thinking| thinking.mode == ThinkingMode::GoogleLevel)
+fn by_level(request: &ModelRequest) -> bool {
+    request.entry.thinking.is_some_and(|thinking| thinking.mode == ThinkingParameter::GoogleLevel)
 }
 
-fn thinking(request: &Request, level: Level) -> ThinkingConfig {
-    let include_thoughts = (level != Level::Off).then_some(true);
+fn thinking_config(request: &ModelRequest, level: ThinkingLevel) -> ThinkingConfig {
+    let include_thoughts = (level != ThinkingLevel::Off).then_some(true);
     if by_level(request) {
         // What cannot be turned off is asked for its least.
         let least = request.entry.thinking.map_or(level, |thinking| thinking.min_level);
@@ -177,95 +181,103 @@ fn thinking(request: &Request, level: Level) -> ThinkingConfig {
 
 /// Turns of one role in a row are one content; the results of an answer come in the order of its calls, which is how
 /// Google tells them apart.
-fn contents(request: &Request) -> Vec<Content<'_>> {
-    let mut contents: Vec<Content<'_>> = Vec::new();
+fn request_contents(request: &ModelRequest) -> Vec<GoogleContent<'_>> {
+    let mut contents: Vec<GoogleContent<'_>> = Vec::new();
     let mut images = Vec::new();
     let mut given = Vec::new();
-    for turn in turns(request, Ids::Foreign40) {
+    for turn in prepare_turns(request, CallIdStyle::Foreign40) {
         // Images of results come behind all results of their answer.
-        if !matches!(turn, Turn::Result { .. }) && !images.is_empty() {
-            add(&mut contents, "user", std::mem::take(&mut images));
+        if !matches!(turn, WireTurn::Result { .. }) && !images.is_empty() {
+            append_parts(&mut contents, "user", std::mem::take(&mut images));
         }
         let (role, parts) = match turn {
-            Turn::User(blocks) | Turn::Developer(blocks) => ("user", blocks.into_iter().map(shown).collect()),
-            Turn::Assistant { pieces, payload } => {
-                given = given_ids(payload);
-                ("model", answer(request, pieces, &given))
+            WireTurn::User(blocks) | WireTurn::Developer(blocks) => {
+                ("user", blocks.into_iter().map(block_part).collect())
             }
-            Turn::Result { id, name, blocks, is_error } => {
-                let (text, more) = apart(&blocks);
-                images.extend(more.into_iter().map(shown));
-                let response = if is_error { Outcome::Error(text) } else { Outcome::Output(text) };
+            WireTurn::Assistant { pieces, payload } => {
+                given = given_ids(payload);
+                ("model", answer_parts(request, pieces, &given))
+            }
+            WireTurn::Result { id, name, blocks, is_error } => {
+                let (text, more) = split_images(&blocks);
+                images.extend(more.into_iter().map(block_part));
+                let response = if is_error { FunctionOutcome::Error(text) } else { FunctionOutcome::Output(text) };
                 let function_response =
                     Some(FunctionResponse { id: Some(id).filter(|id| given.contains(id)), name, response });
-                ("user", vec![Said { function_response, ..Said::default() }])
+                ("user", vec![GoogleContentPart { function_response, ..GoogleContentPart::default() }])
             }
         };
-        add(&mut contents, role, parts);
+        append_parts(&mut contents, role, parts);
     }
     if !images.is_empty() {
-        add(&mut contents, "user", images);
+        append_parts(&mut contents, "user", images);
     }
     contents
 }
 
-fn add<'a>(contents: &mut Vec<Content<'a>>, role: &'static str, parts: Vec<Said<'a>>) {
+fn append_parts<'a>(contents: &mut Vec<GoogleContent<'a>>, role: &'static str, parts: Vec<GoogleContentPart<'a>>) {
     match contents.last_mut() {
         Some(last) if last.role == Some(role) => last.parts.extend(parts),
         Some(_) | None if parts.is_empty() => {}
-        Some(_) | None => contents.push(Content { role: Some(role), parts }),
+        Some(_) | None => contents.push(GoogleContent { role: Some(role), parts }),
     }
 }
 
 /// The ids of calls of an answer with this payload that the provider gave.
 fn given_ids(payload: Option<&str>) -> Vec<String> {
-    let given = kept::members(payload).shift_remove(GIVEN);
+    let given = kept_members::payload_members(payload).shift_remove(GIVEN);
     given.and_then(|ids| serde_json::from_value(ids).ok()).unwrap_or_default()
 }
 
-fn answer<'a>(request: &Request, pieces: Vec<Piece<'a>>, given: &[String]) -> Vec<Said<'a>> {
+fn answer_parts<'a>(
+    request: &ModelRequest,
+    pieces: Vec<AnswerPiece<'a>>,
+    given: &[String],
+) -> Vec<GoogleContentPart<'a>> {
     let mut first = by_level(request);
     pieces
         .into_iter()
         .filter_map(|piece| match piece {
-            Piece::Text { text, signature } => {
-                Some(Said { text: Some(text), thought_signature: signature, ..Said::default() })
-            }
+            AnswerPiece::Text { text, signature } => Some(GoogleContentPart {
+                text: Some(text),
+                thought_signature: signature,
+                ..GoogleContentPart::default()
+            }),
             // Thoughts are summaries: only their signature is worth sending back.
-            Piece::Thinking { text, signature: Some(signature) } => Some(Said {
+            AnswerPiece::Thinking { text, signature: Some(signature) } => Some(GoogleContentPart {
                 thought: Some(true),
                 text: Some(text),
                 thought_signature: Some(signature),
-                ..Said::default()
+                ..GoogleContentPart::default()
             }),
-            Piece::Thinking { signature: None, .. } | Piece::Redacted(_) => None,
-            Piece::Call { id, name, arguments, signature } => {
+            AnswerPiece::Thinking { signature: None, .. } | AnswerPiece::Redacted(_) => None,
+            AnswerPiece::Call { id, name, arguments, signature } => {
                 // Only the first call of an answer is signed.
                 let signature = signature.or_else(|| std::mem::take(&mut first).then_some(NO_SIGNATURE));
                 first = false;
-                Some(Said {
-                    function_call: Some(FunctionCall {
+                Some(GoogleContentPart {
+                    function_call: Some(SentFunctionCall {
                         id: Some(id).filter(|id| given.contains(id)),
                         name,
                         args: arguments,
                     }),
                     thought_signature: signature,
-                    ..Said::default()
+                    ..GoogleContentPart::default()
                 })
             }
         })
         .collect()
 }
 
-fn said(text: &str) -> Said<'_> {
-    Said { text: Some(text), ..Said::default() }
+fn text_part(text: &str) -> GoogleContentPart<'_> {
+    GoogleContentPart { text: Some(text), ..GoogleContentPart::default() }
 }
 
-fn shown(block: Block<'_>) -> Said<'_> {
+fn block_part(block: WireBlock<'_>) -> GoogleContentPart<'_> {
     match block {
-        Block::Text(text) => said(text),
-        Block::Image { mime_type, data } => {
-            Said { inline_data: Some(InlineData { mime_type, data }), ..Said::default() }
+        WireBlock::Text(text) => text_part(text),
+        WireBlock::Image { mime_type, data } => {
+            GoogleContentPart { inline_data: Some(InlineData { mime_type, data }), ..GoogleContentPart::default() }
         }
     }
 }

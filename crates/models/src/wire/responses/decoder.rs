@@ -4,25 +4,25 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::items::{Items, Kind};
+use super::items::{ItemAssembler, ItemKind};
 use crate::{
-    Event, Failure, Stop, Usage,
-    failure::{Ending, ending, in_stream, known_ending},
+    FinishReason, ModelEvent, ModelFailure, ModelUsage,
+    failure::{AnswerEnding, in_stream, known_ending, read_ending},
     wire::{
-        Decode, Progress, cut_call, misplaced, read, unfinished,
-        unplaced::{Rule, unplaced, unplaced_in},
-        unread,
+        AnswerDecoder, AnswerProgress, cut_call, malformed_stream, parse_json, unfinished_stream,
+        unplaced::{ContentRule, find_unplaced, find_unplaced_in},
+        unreadable_content,
     },
 };
 
 #[derive(Default)]
-pub(crate) struct Decoder {
-    items: Items,
+pub(crate) struct ResponsesDecoder {
+    items: ItemAssembler,
 }
 
 /// Any event of the stream: `type` says which fields it has.
 #[derive(Deserialize)]
-struct Frame<'a> {
+struct ResponsesFrame<'a> {
     r#type: String,
     output_index: Option<u64>,
     item_id: Option<String>,
@@ -35,19 +35,19 @@ struct Frame<'a> {
     name: Option<String>,
     text: Option<Value>,
     refusal: Option<String>,
-    part: Option<Content>,
+    part: Option<OutputContent>,
     #[serde(borrow)]
     response: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Response<'a> {
+struct ResponseObject<'a> {
     id: Option<String>,
     status: Option<String>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     incomplete_details: Option<IncompleteDetails>,
-    usage: Option<Tokens>,
+    usage: Option<ResponsesUsage>,
     #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
     output_text: Option<String>,
@@ -59,7 +59,7 @@ struct IncompleteDetails {
 }
 
 #[derive(Deserialize)]
-struct Tokens {
+struct ResponsesUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     input_tokens_details: Option<InputDetails>,
@@ -72,21 +72,21 @@ struct InputDetails {
 
 /// One item of the output.
 #[derive(Deserialize)]
-pub(super) struct Item {
+pub(super) struct OutputItem {
     pub(super) r#type: String,
     pub(super) id: Option<String>,
     pub(super) call_id: Option<String>,
     pub(super) name: Option<String>,
     pub(super) arguments: Option<String>,
-    pub(super) content: Option<Vec<Content>>,
-    pub(super) summary: Option<Vec<Content>>,
+    pub(super) content: Option<Vec<OutputContent>>,
+    pub(super) summary: Option<Vec<OutputContent>>,
     pub(super) encrypted_content: Option<String>,
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Content {
+pub(super) struct OutputContent {
     r#type: Option<String>,
     text: Option<String>,
     refusal: Option<String>,
@@ -94,84 +94,84 @@ pub(super) struct Content {
     rest: Map<String, Value>,
 }
 
-impl Item {
+impl OutputItem {
     /// Whether its reasoning came with what only the provider can read.
     pub(super) fn is_sealed(&self) -> bool {
         self.encrypted_content.as_ref().is_some_and(|sealed| !sealed.is_empty())
     }
 }
 
-impl Content {
+impl OutputContent {
     fn is_thinking(&self) -> bool {
         matches!(self.r#type.as_deref(), Some("reasoning_text" | "summary_text"))
     }
 
     /// Refuses content that is read nowhere: that of another type, and that beside a text.
-    pub(super) fn placed(&self) -> Result<(), Failure> {
+    pub(super) fn check_readable(&self) -> Result<(), ModelFailure> {
         let kinds = ["output_text", "text", "refusal", "reasoning_text", "summary_text"];
         let kind = self.r#type.as_deref().unwrap_or("text");
-        let is_known = kinds.contains(&kind) || self.text().is_some();
+        let is_known = kinds.contains(&kind) || self.content_text().is_some();
         let stray = match is_known {
-            true => unplaced(&self.rest, Rule::Content),
+            true => find_unplaced(&self.rest, ContentRule::Content),
             false => self.rest.iter().find(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()),
         };
-        stray.map_or(Ok(()), |name| Err(unread(&format!("content of type {kind:?} with {name}"))))
+        stray.map_or(Ok(()), |name| Err(unreadable_content(&format!("content of type {kind:?} with {name}"))))
     }
 
-    pub(super) fn text(&self) -> Option<String> {
+    pub(super) fn content_text(&self) -> Option<String> {
         let texts = [&self.text, &self.refusal].into_iter().flatten().map(String::as_str);
         Some(texts.collect::<String>()).filter(|text| !text.is_empty())
     }
 }
 
-impl Decode for Decoder {
-    fn event(&mut self, data: &str) -> Result<Progress, Failure> {
+impl AnswerDecoder for ResponsesDecoder {
+    fn decode_event(&mut self, data: &str) -> Result<AnswerProgress, ModelFailure> {
         if data.trim() == "[DONE]" {
             if !self.items.has_whole_calls() {
                 return Err(cut_call());
             }
-            self.items.finish(&[], None, Stop::Stop)?;
-            return Ok(Progress::Ended);
+            self.items.finish_answer(&[], None, FinishReason::Stop)?;
+            return Ok(AnswerProgress::Ended);
         }
-        let frame: Frame<'_> = read(data)?;
-        let response = frame.response.map(|raw| read::<Response<'_>>(raw.get())).transpose()?;
+        let frame: ResponsesFrame<'_> = parse_json(data)?;
+        let response = frame.response.map(|raw| parse_json::<ResponseObject<'_>>(raw.get())).transpose()?;
         let place = (frame.output_index, frame.item_id.as_deref());
         let delta = frame.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
         // What a delta that is no text would add is not known, and must not be missing.
         let is_lost = frame.delta.as_ref().is_some_and(|delta| !delta.is_null() && !delta.is_string());
-        frame.part.as_ref().map_or(Ok(()), Content::placed)?;
+        frame.part.as_ref().map_or(Ok(()), OutputContent::check_readable)?;
         let whole = [frame.text.as_ref().and_then(Value::as_str), frame.refusal.as_deref(), frame.arguments.as_deref()];
         let has_whole = whole.into_iter().flatten().any(|text| !text.is_empty());
         match frame.r#type.as_str() {
             // What is said in another member than that of a delta would be left out.
             kind if kind.ends_with(".delta") && has_whole && delta.is_empty() => {
-                return Err(misplaced(&format!("an event of type {kind:?} without its delta")));
+                return Err(malformed_stream(&format!("an event of type {kind:?} without its delta")));
             }
             kind @ ("response.output_text.delta"
             | "response.refusal.delta"
             | "response.function_call_arguments.delta")
                 if is_lost =>
             {
-                return Err(unread(&format!("a delta of {kind:?} that is no text")));
+                return Err(unreadable_content(&format!("a delta of {kind:?} that is no text")));
             }
             "response.created" | "response.in_progress" => {
-                self.items.begin(response.and_then(|response| response.id));
+                self.items.begin_answer(response.and_then(|response| response.id));
             }
             "response.output_item.added" => {
                 if let Some(raw) = frame.item {
-                    self.items.start(frame.output_index, &read(raw.get())?, raw)?;
+                    self.items.start_item(frame.output_index, &parse_json(raw.get())?, raw)?;
                 }
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                self.items.add(Kind::Text, place, frame.content_index.unwrap_or(0), delta)?;
+                self.items.add_delta(ItemKind::Text, place, frame.content_index.unwrap_or(0), delta)?;
             }
             "response.reasoning_text.delta"
             | "response.reasoning_summary_text.delta"
             | "response.reasoning.delta"
-            | "response.reasoning_summary.delta" => self.items.add(Kind::Thinking, place, 0, delta)?,
+            | "response.reasoning_summary.delta" => self.items.add_delta(ItemKind::Thinking, place, 0, delta)?,
             "response.function_call_arguments.delta" => self.items.add_arguments(place, delta),
             "response.reasoning_summary_part.added" if frame.summary_index.unwrap_or(0) > 0 => {
-                self.items.add(Kind::Thinking, place, 0, "\n\n")?;
+                self.items.add_delta(ItemKind::Thinking, place, 0, "\n\n")?;
             }
             "response.function_call_arguments.done" => {
                 self.items.whole_arguments(place, frame.name, &frame.arguments.unwrap_or_default())?;
@@ -182,17 +182,17 @@ impl Decode for Decoder {
             }
             "response.content_part.added" | "response.content_part.done" if !self.items.is_thinking(place) => {
                 let part = frame.part.as_ref().filter(|part| !part.is_thinking());
-                let whole = part.and_then(Content::text).unwrap_or_default();
+                let whole = part.and_then(OutputContent::content_text).unwrap_or_default();
                 self.items.whole_text(place, frame.content_index.unwrap_or(0), &whole)?;
             }
             "response.output_item.done" => {
                 if let Some(raw) = frame.item {
-                    self.items.done(frame.output_index, raw)?;
+                    self.items.finish_item(frame.output_index, raw)?;
                 }
             }
             "response.completed" | "response.incomplete" | "response.done" => {
                 self.check_response(frame.response, response.as_ref())?;
-                return self.finish(response, frame.r#type == "response.incomplete");
+                return self.finish_answer(response, frame.r#type == "response.incomplete");
             }
             "response.failed" | "response.cancelled" => {
                 let error = response.and_then(|response| response.error);
@@ -205,25 +205,27 @@ impl Decode for Decoder {
             | "response.reasoning.done"
             | "response.reasoning_summary.done" => {}
             // Other events hold no content: an answer with a delta that is not read is not whole.
-            other if !delta.is_empty() || has_whole => return Err(unread(&format!("an event of type {other:?}"))),
+            other if !delta.is_empty() || has_whole => {
+                return Err(unreadable_content(&format!("an event of type {other:?}")));
+            }
             _ => {}
         }
-        Ok(Progress::Open)
+        Ok(AnswerProgress::Open)
     }
 
-    fn end(&mut self) -> Result<(), Failure> {
-        Err(unfinished())
+    fn finish_stream(&mut self) -> Result<(), ModelFailure> {
+        Err(unfinished_stream())
     }
 
-    fn take(&mut self) -> Vec<Event> {
-        self.items.take()
+    fn take_events(&mut self) -> Vec<ModelEvent> {
+        self.items.take_events()
     }
 
-    fn held(&self) -> usize {
-        self.items.held()
+    fn held_bytes(&self) -> usize {
+        self.items.held_bytes()
     }
 
-    fn members(&self) -> &'static [&'static str] {
+    fn known_members(&self) -> &'static [&'static str] {
         &EVENT
     }
 }
@@ -234,32 +236,40 @@ const EVENT: [&str; 9] = ["type", "response", "item", "delta", "arguments", "nam
 /// Members of a response that are read, or that repeat the request.
 const RESPONSE: [&str; 7] = ["output", "output_text", "error", "text", "instructions", "input", "prompt"];
 
-impl Decoder {
+impl ResponsesDecoder {
     /// Refuses content of a whole response that no item of it holds.
-    fn check_response(&self, raw: Option<&RawValue>, response: Option<&Response<'_>>) -> Result<(), Failure> {
+    fn check_response(
+        &self,
+        raw: Option<&RawValue>,
+        response: Option<&ResponseObject<'_>>,
+    ) -> Result<(), ModelFailure> {
         let (Some(raw), Some(response)) = (raw, response) else { return Ok(()) };
-        if let Some(name) = unplaced_in(raw, &RESPONSE, Rule::NamedText)? {
-            return Err(unread(&format!("a response with {name}")));
+        if let Some(name) = find_unplaced_in(raw, &RESPONSE, ContentRule::NamedText)? {
+            return Err(unreadable_content(&format!("a response with {name}")));
         }
         // Some servers repeat the texts of all items.
         let dense = |text: &str| text.split_whitespace().collect::<String>();
         let whole = dense(response.output_text.as_deref().unwrap_or_default());
-        if dense(&self.items.text()).contains(&whole) {
+        if dense(&self.items.all_text()).contains(&whole) {
             return Ok(());
         }
-        let output = response.output.iter().flatten().map(|raw| read::<Item>(raw.get()));
+        let output = response.output.iter().flatten().map(|raw| parse_json::<OutputItem>(raw.get()));
         let output = output.collect::<Result<Vec<_>, _>>()?;
-        let texts = output.iter().flat_map(|item| &item.content).flatten().filter_map(Content::text);
+        let texts = output.iter().flat_map(|item| &item.content).flatten().filter_map(OutputContent::content_text);
         if dense(&texts.collect::<String>()).contains(&whole) {
             return Ok(());
         }
-        Err(unread("a response with output_text"))
+        Err(unreadable_content("a response with output_text"))
     }
 
-    fn finish(&mut self, response: Option<Response<'_>>, incomplete: bool) -> Result<Progress, Failure> {
+    fn finish_answer(
+        &mut self,
+        response: Option<ResponseObject<'_>>,
+        incomplete: bool,
+    ) -> Result<AnswerProgress, ModelFailure> {
         let Some(response) = response else {
-            self.items.finish(&[], None, if incomplete { Stop::Length } else { Stop::Stop })?;
-            return Ok(Progress::Ended);
+            self.items.finish_answer(&[], None, if incomplete { FinishReason::Length } else { FinishReason::Stop })?;
+            return Ok(AnswerProgress::Ended);
         };
         if let Some(error) = response.error.filter(|error| error.get() != "null") {
             return Err(in_stream(error.get()));
@@ -269,34 +279,34 @@ impl Decoder {
             Some("incomplete") => true,
             // Not every server keeps the status up to date that it began with.
             None | Some("in_progress" | "queued") => incomplete || reason.is_some(),
-            Some(status) => match ending(status, reason.as_deref()) {
-                Ending::Failed(failure) => return Err(failure),
-                Ending::Stopped(stop) => incomplete || stop == Stop::Length || reason.is_some(),
+            Some(status) => match read_ending(status, reason.as_deref()) {
+                AnswerEnding::Failed(failure) => return Err(failure),
+                AnswerEnding::Stopped(stop) => incomplete || stop == FinishReason::Length || reason.is_some(),
             },
         };
         let stop = match reason.as_deref().map(|reason| (reason, known_ending(reason, None))) {
-            Some((_, Some(Ending::Failed(failure)))) => return Err(failure),
+            Some((_, Some(AnswerEnding::Failed(failure)))) => return Err(failure),
             // What ends an answer early and is no limit is the provider's failure, in its own word.
-            Some((reason, Some(Ending::Stopped(Stop::Stop | Stop::ToolUse)) | None)) => {
-                return Err(match ending("error", Some(reason)) {
-                    Ending::Failed(failure) => failure,
-                    Ending::Stopped(_) => unfinished(),
+            Some((reason, Some(AnswerEnding::Stopped(FinishReason::Stop | FinishReason::ToolUse)) | None)) => {
+                return Err(match read_ending("error", Some(reason)) {
+                    AnswerEnding::Failed(failure) => failure,
+                    AnswerEnding::Stopped(_) => unfinished_stream(),
                 });
             }
-            Some((_, Some(Ending::Stopped(Stop::Length)))) => Stop::Length,
-            None if incomplete => Stop::Length,
-            None => Stop::Stop,
+            Some((_, Some(AnswerEnding::Stopped(FinishReason::Length)))) => FinishReason::Length,
+            None if incomplete => FinishReason::Length,
+            None => FinishReason::Stop,
         };
         let usage = response.usage.map(|tokens| {
             let cache_read = tokens.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
-            Usage {
+            ModelUsage {
                 input: tokens.input_tokens.unwrap_or(0).saturating_sub(cache_read),
                 output: tokens.output_tokens.unwrap_or(0),
                 cache_read,
                 cache_write: 0,
             }
         });
-        self.items.finish(&response.output.unwrap_or_default(), usage, stop)?;
-        Ok(Progress::Ended)
+        self.items.finish_answer(&response.output.unwrap_or_default(), usage, stop)?;
+        Ok(AnswerProgress::Ended)
     }
 }

@@ -7,22 +7,21 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::decoder::{Content, Item};
+use super::decoder::{OutputContent, OutputItem};
 use crate::{
-    Event, Failure, PartKind,
+    ModelEvent, ModelFailure, PartKind,
     wire::{
-        is_same_json, misplaced,
-        parts::Parts,
-        read,
-        unplaced::{Rule, unplaced},
-        unread,
+        is_same_json, malformed_stream, parse_json,
+        parts::PartAssembler,
+        unplaced::{ContentRule, find_unplaced},
+        unreadable_content,
     },
 };
 
 mod output;
 
 /// Where an event says that it belongs: the index and the id of its item.
-type Place<'a> = (Option<u64>, Option<&'a str>);
+type ItemPlace<'a> = (Option<u64>, Option<&'a str>);
 
 /// Members of items that are written anew from their parts, or that mean nothing in a request.
 const WRITTEN: [&str; 11] = [
@@ -41,23 +40,23 @@ const WRITTEN: [&str; 11] = [
 
 /// The items so far.
 #[derive(Default)]
-pub(super) struct Items {
-    parts: Parts,
-    items: Vec<Known>,
+pub(super) struct ItemAssembler {
+    parts: PartAssembler,
+    items: Vec<KnownItem>,
     /// Arguments that came before their call, by the place that they named.
     orphans: BTreeMap<(Option<u64>, Option<String>), String>,
 }
 
 /// What an item is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     Text,
     Thinking,
     Call,
 }
 
-struct Known {
-    kind: Kind,
+struct KnownItem {
+    kind: ItemKind,
     at: Option<u64>,
     id: Option<String>,
     /// The id of a call, which is not that of its item.
@@ -66,7 +65,7 @@ struct Known {
     /// The tool of a call.
     name: String,
     /// The id with which a call is told.
-    told: String,
+    reported_id: String,
     /// Reasoning as it began, if it was sealed then.
     begun: Option<String>,
     /// Whether the part is signed with sealed reasoning.
@@ -74,30 +73,30 @@ struct Known {
     /// What the part is signed with.
     signed: Option<String>,
     /// What was said of it so far: the arguments, or texts by their index.
-    said: BTreeMap<u64, String>,
+    texts: BTreeMap<u64, String>,
     /// Whether the server said that it is done.
     is_done: bool,
     /// Whether the whole output at the end was compared with it.
     is_matched: bool,
 }
 
-impl Items {
-    pub(super) fn take(&mut self) -> Vec<Event> {
-        self.parts.take()
+impl ItemAssembler {
+    pub(super) fn take_events(&mut self) -> Vec<ModelEvent> {
+        self.parts.take_events()
     }
 
-    pub(super) fn held(&self) -> usize {
-        self.parts.held() + self.orphans.values().map(String::len).sum::<usize>()
+    pub(super) fn held_bytes(&self) -> usize {
+        self.parts.held_bytes() + self.orphans.values().map(String::len).sum::<usize>()
     }
 
     /// All text so far.
-    pub(super) fn text(&self) -> String {
-        let texts = self.items.iter().filter(|known| known.kind == Kind::Text);
-        texts.flat_map(|known| known.said.values().map(String::as_str)).collect()
+    pub(super) fn all_text(&self) -> String {
+        let texts = self.items.iter().filter(|known| known.kind == ItemKind::Text);
+        texts.flat_map(|known| known.texts.values().map(String::as_str)).collect()
     }
 
-    pub(super) fn begin(&mut self, response_id: Option<String>) {
-        self.parts.begin(response_id);
+    pub(super) fn begin_answer(&mut self, response_id: Option<String>) {
+        self.parts.begin_answer(response_id);
     }
 
     /// Whether the arguments of every call so far are JSON.
@@ -106,21 +105,26 @@ impl Items {
     }
 
     /// Whether the item there is thinking, whose texts come in events of its own.
-    pub(super) fn is_thinking(&self, place: Place<'_>) -> bool {
-        self.find(Kind::Thinking, place).is_some() && self.find(Kind::Text, place).is_none()
+    pub(super) fn is_thinking(&self, place: ItemPlace<'_>) -> bool {
+        self.find_item(ItemKind::Thinking, place).is_some() && self.find_item(ItemKind::Text, place).is_none()
     }
 
     /// Begins an item.
-    pub(super) fn start(&mut self, at: Option<u64>, item: &Item, raw: &RawValue) -> Result<usize, Failure> {
+    pub(super) fn start_item(
+        &mut self,
+        at: Option<u64>,
+        item: &OutputItem,
+        raw: &RawValue,
+    ) -> Result<usize, ModelFailure> {
         let kind = match item.r#type.as_str() {
-            "message" => Kind::Text,
-            "reasoning" => Kind::Thinking,
-            "function_call" => Kind::Call,
-            other => return Err(unread(&format!("an item of type {other:?}"))),
+            "message" => ItemKind::Text,
+            "reasoning" => ItemKind::Thinking,
+            "function_call" => ItemKind::Call,
+            other => return Err(unreadable_content(&format!("an item of type {other:?}"))),
         };
-        placed(kind, item)?;
+        check_item(kind, item)?;
         let id = item.id.as_deref().filter(|id| !id.is_empty());
-        let is_again = |known: &Known| known.kind == kind && id.is_some() && known.id.as_deref() == id;
+        let is_again = |known: &KnownItem| known.kind == kind && id.is_some() && known.id.as_deref() == id;
         if let Some(again) = self.items.iter().position(is_again) {
             return Ok(again);
         }
@@ -130,15 +134,15 @@ impl Items {
             let id = [&item.call_id, &item.id].into_iter().flatten().find(|id| !id.is_empty());
             (id.cloned().unwrap_or_default(), item.name.clone().unwrap_or_default())
         };
-        let begun = self.open(kind, at, item.id.clone(), call);
-        self.items[begun].call_id = item.call_id.clone().filter(|id| kind == Kind::Call && !id.is_empty());
-        self.items[begun].begun = Some(raw.get().to_owned()).filter(|_| kind == Kind::Thinking && item.is_sealed());
+        let begun = self.open_item(kind, at, item.id.clone(), call);
+        self.items[begun].call_id = item.call_id.clone().filter(|id| kind == ItemKind::Call && !id.is_empty());
+        self.items[begun].begun = Some(raw.get().to_owned()).filter(|_| kind == ItemKind::Thinking && item.is_sealed());
         Ok(begun)
     }
 
-    fn open(
+    fn open_item(
         &mut self,
-        kind: Kind,
+        kind: ItemKind,
         at: Option<u64>,
         id: Option<String>,
         call: impl FnOnce() -> (String, String),
@@ -146,32 +150,32 @@ impl Items {
         // An item that nothing names ends with the next one.
         self.end_where(|known| known.at.is_none() && known.id.is_none());
         let mut name = String::new();
-        let part = self.parts.start(match kind {
-            Kind::Text => PartKind::Text,
-            Kind::Thinking => PartKind::Thinking,
-            Kind::Call => {
+        let part = self.parts.start_part(match kind {
+            ItemKind::Text => PartKind::Text,
+            ItemKind::Thinking => PartKind::Thinking,
+            ItemKind::Call => {
                 let (id, called) = call();
                 name.clone_from(&called);
                 PartKind::ToolCall { id, name: called }
             }
         });
-        let told = match self.parts.kind(part) {
+        let reported_id = match self.parts.part_kind(part) {
             Some(PartKind::ToolCall { id, .. }) => id.clone(),
             Some(PartKind::Text | PartKind::Thinking | PartKind::Redacted) | None => String::new(),
         };
         let id = id.filter(|id| !id.is_empty());
-        self.items.push(Known {
+        self.items.push(KnownItem {
             kind,
             at,
             id,
             call_id: None,
             part,
             name,
-            told,
+            reported_id,
             begun: None,
             is_sealed: false,
             signed: None,
-            said: BTreeMap::new(),
+            texts: BTreeMap::new(),
             is_done: false,
             is_matched: false,
         });
@@ -179,22 +183,22 @@ impl Items {
     }
 
     /// Ends the items that fit. Reasoning that was sealed when it began is signed as it began.
-    fn end_where(&mut self, fits: impl Fn(&Known) -> bool) {
+    fn end_where(&mut self, fits: impl Fn(&KnownItem) -> bool) {
         for at in 0..self.items.len() {
             if fits(&self.items[at]) {
                 if let Some(begun) = self.items[at].begun.take() {
-                    self.sign(at, &begun, true);
+                    self.sign_item(at, &begun, true);
                 }
-                self.parts.end(self.items[at].part);
+                self.parts.end_part(self.items[at].part);
             }
         }
     }
 
     /// Signs the part of an item, unless that is over or signed.
-    fn sign(&mut self, at: usize, signature: &str, is_sealed: bool) {
+    fn sign_item(&mut self, at: usize, signature: &str, is_sealed: bool) {
         let known = &mut self.items[at];
         if self.parts.is_open(known.part) && !self.parts.is_signed(known.part) && !signature.is_empty() {
-            self.parts.sign(known.part, signature);
+            self.parts.add_signature(known.part, signature);
             known.signed = Some(signature.to_owned());
             known.is_sealed = is_sealed;
         }
@@ -202,8 +206,9 @@ impl Items {
 
     /// The item of this kind at that place: by its id, else by its number, else the last one that is open. Some servers
     /// give one item several ids.
-    fn find(&self, kind: Kind, (at, id): Place<'_>) -> Option<usize> {
-        let by = |fits: &dyn Fn(&Known) -> bool| self.items.iter().rposition(|known| known.kind == kind && fits(known));
+    fn find_item(&self, kind: ItemKind, (at, id): ItemPlace<'_>) -> Option<usize> {
+        let by =
+            |fits: &dyn Fn(&KnownItem) -> bool| self.items.iter().rposition(|known| known.kind == kind && fits(known));
         let id = id.filter(|id| !id.is_empty());
         id.and_then(|id| by(&|known| known.id.as_deref() == Some(id))).or_else(|| match at {
             Some(_) => by(&|known| known.at == at && self.parts.is_open(known.part))
@@ -213,25 +218,31 @@ impl Items {
     }
 
     /// Adds a delta. An item that was never begun begins with it.
-    pub(super) fn add(&mut self, kind: Kind, place: Place<'_>, index: u64, delta: &str) -> Result<(), Failure> {
+    pub(super) fn add_delta(
+        &mut self,
+        kind: ItemKind,
+        place: ItemPlace<'_>,
+        index: u64,
+        delta: &str,
+    ) -> Result<(), ModelFailure> {
         if delta.is_empty() {
             return Ok(());
         }
-        let found = self.find(kind, place);
+        let found = self.find_item(kind, place);
         let item = match found {
             Some(item) if self.parts.is_open(self.items[item].part) => item,
-            Some(_) if kind == Kind::Text => return Err(misplaced("text behind the end of its item")),
+            Some(_) if kind == ItemKind::Text => return Err(malformed_stream("text behind the end of its item")),
             Some(_) => return Ok(()),
-            None => self.open(kind, place.0, place.1.map(str::to_owned), Default::default),
+            None => self.open_item(kind, place.0, place.1.map(str::to_owned), Default::default),
         };
-        self.parts.delta(self.items[item].part, delta);
-        self.items[item].said.entry(index).or_default().push_str(delta);
+        self.parts.push_delta(self.items[item].part, delta);
+        self.items[item].texts.entry(index).or_default().push_str(delta);
         Ok(())
     }
 
     /// Adds a delta of the arguments of a call, or keeps it until the call comes.
-    pub(super) fn add_arguments(&mut self, place: Place<'_>, delta: &str) {
-        match self.find(Kind::Call, place).filter(|item| self.parts.is_open(self.items[*item].part)) {
+    pub(super) fn add_arguments(&mut self, place: ItemPlace<'_>, delta: &str) {
+        match self.find_item(ItemKind::Call, place).filter(|item| self.parts.is_open(self.items[*item].part)) {
             Some(item) => self.say_arguments(item, delta),
             None if delta.is_empty() => {}
             None => self.orphans.entry((place.0, place.1.map(str::to_owned))).or_default().push_str(delta),
@@ -239,27 +250,27 @@ impl Items {
     }
 
     fn say_arguments(&mut self, item: usize, more: &str) {
-        self.parts.delta(self.items[item].part, more);
-        self.items[item].said.entry(0).or_default().push_str(more);
+        self.parts.push_delta(self.items[item].part, more);
+        self.items[item].texts.entry(0).or_default().push_str(more);
     }
 
     /// Learns the whole arguments of a call.
     pub(super) fn whole_arguments(
         &mut self,
-        place: Place<'_>,
+        place: ItemPlace<'_>,
         name: Option<String>,
         whole: &str,
-    ) -> Result<(), Failure> {
-        let item = match (self.find(Kind::Call, place), name.filter(|name| !name.is_empty())) {
+    ) -> Result<(), ModelFailure> {
+        let item = match (self.find_item(ItemKind::Call, place), name.filter(|name| !name.is_empty())) {
             (Some(item), _) => item,
             (None, Some(name)) => {
                 let id = place.1.unwrap_or_default().to_owned();
-                self.open(Kind::Call, place.0, place.1.map(str::to_owned), || (id, name))
+                self.open_item(ItemKind::Call, place.0, place.1.map(str::to_owned), || (id, name))
             }
             (None, None) => {
                 let orphan = self.orphans.entry((place.0, place.1.map(str::to_owned))).or_default();
                 if !whole.starts_with(orphan.as_str()) {
-                    return Err(misplaced("the arguments of a call are not what its deltas say"));
+                    return Err(malformed_stream("the arguments of a call are not what its deltas say"));
                 }
                 whole.clone_into(orphan);
                 return Ok(());
@@ -268,79 +279,81 @@ impl Items {
         self.complete_call(item, whole)
     }
 
-    fn complete_call(&mut self, item: usize, whole: &str) -> Result<(), Failure> {
-        let said = self.items[item].said.get(&0).cloned().unwrap_or_default();
-        if whole.trim().is_empty() || is_same_json(&said, whole) {
-            self.adopt(&said);
+    fn complete_call(&mut self, item: usize, whole: &str) -> Result<(), ModelFailure> {
+        let known_arguments = self.items[item].texts.get(&0).cloned().unwrap_or_default();
+        if whole.trim().is_empty() || is_same_json(&known_arguments, whole) {
+            self.drop_orphans(&known_arguments);
             return Ok(());
         }
-        match whole.strip_prefix(said.as_str()) {
+        match whole.strip_prefix(known_arguments.as_str()) {
             Some(rest) if self.parts.is_open(self.items[item].part) => {
                 let rest = rest.to_owned();
                 self.say_arguments(item, &rest);
             }
-            Some(_) | None => return Err(misplaced("the arguments of a call are not what its deltas say")),
+            Some(_) | None => return Err(malformed_stream("the arguments of a call are not what its deltas say")),
         }
-        self.adopt(whole);
+        self.drop_orphans(whole);
         Ok(())
     }
 
     /// Forgets arguments without a call that a call has after all.
-    fn adopt(&mut self, whole: &str) {
+    fn drop_orphans(&mut self, whole: &str) {
         self.orphans.retain(|_, orphan| !orphan.is_empty() && !whole.contains(orphan.as_str()));
     }
 
     /// Learns the whole of a text with this index.
-    pub(super) fn whole_text(&mut self, place: Place<'_>, index: u64, whole: &str) -> Result<(), Failure> {
+    pub(super) fn whole_text(&mut self, place: ItemPlace<'_>, index: u64, whole: &str) -> Result<(), ModelFailure> {
         if whole.is_empty() {
             return Ok(());
         }
-        let item = match self.find(Kind::Text, place) {
+        let item = match self.find_item(ItemKind::Text, place) {
             Some(item) => item,
-            None => self.open(Kind::Text, place.0, place.1.map(str::to_owned), Default::default),
+            None => self.open_item(ItemKind::Text, place.0, place.1.map(str::to_owned), Default::default),
         };
         self.complete_text(item, index, whole)
     }
 
-    fn complete_text(&mut self, item: usize, index: u64, whole: &str) -> Result<(), Failure> {
+    fn complete_text(&mut self, item: usize, index: u64, whole: &str) -> Result<(), ModelFailure> {
         let known = &mut self.items[item];
-        let said = known.said.entry(index).or_default();
-        if said.contains(whole.trim()) {
+        let known_text = known.texts.entry(index).or_default();
+        if known_text.contains(whole.trim()) {
             return Ok(());
         }
-        match whole.strip_prefix(said.as_str()) {
+        match whole.strip_prefix(known_text.as_str()) {
             Some(rest) if self.parts.is_open(known.part) => {
-                self.parts.delta(known.part, rest);
-                said.push_str(rest);
+                self.parts.push_delta(known.part, rest);
+                known_text.push_str(rest);
                 Ok(())
             }
-            Some(_) | None => Err(misplaced("the text of an item is not what its deltas say")),
+            Some(_) | None => Err(malformed_stream("the text of an item is not what its deltas say")),
         }
     }
 
     /// Ends an item, filled up with what no delta brought.
-    pub(super) fn done(&mut self, at: Option<u64>, raw: &RawValue) -> Result<(), Failure> {
-        let item: Item = read(raw.get())?;
+    pub(super) fn finish_item(&mut self, at: Option<u64>, raw: &RawValue) -> Result<(), ModelFailure> {
+        let item: OutputItem = parse_json(raw.get())?;
         let kind = kind_of(&item);
-        let known = kind.and_then(|kind| self.find(kind, (at, item.id.as_deref())).or_else(|| self.nameless(kind)));
+        let known =
+            kind.and_then(|kind| self.find_item(kind, (at, item.id.as_deref())).or_else(|| self.find_nameless(kind)));
         let known = match known {
             Some(known) => known,
-            None => self.start(at, &item, raw)?,
+            None => self.start_item(at, &item, raw)?,
         };
         self.items[known].is_done = true;
-        self.complete(known, &item, &self.with_seal(known, &item, raw))?;
-        self.parts.end(self.items[known].part);
+        self.complete_item(known, &item, &self.with_seal(known, &item, raw))?;
+        self.parts.end_part(self.items[known].part);
         Ok(())
     }
 
     /// An item that came without a number and an id, and that is not done yet. Its part may be over: the next item ended it.
-    fn nameless(&self, kind: Kind) -> Option<usize> {
-        let is_it = |known: &Known| known.kind == kind && known.at.is_none() && known.id.is_none() && !known.is_done;
+    fn find_nameless(&self, kind: ItemKind) -> Option<usize> {
+        let is_it =
+            |known: &KnownItem| known.kind == kind && known.at.is_none() && known.id.is_none() && !known.is_done;
         self.items.iter().position(is_it)
     }
 
     /// The item as it is at its end, with the seal that it may have had at its beginning only.
-    fn with_seal(&self, at: usize, item: &Item, raw: &RawValue) -> String {
+    fn with_seal(&self, at: usize, item: &OutputItem, raw: &RawValue) -> String {
         let begun = self.items[at].begun.as_deref().filter(|_| !item.is_sealed());
         let members = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
         match begun.and_then(|begun| members(begun).shift_remove("encrypted_content")) {
@@ -354,84 +367,88 @@ impl Items {
     }
 
     /// Fills up an item with what is missing of it, and signs it with `whole`, which is all of it.
-    fn complete(&mut self, at: usize, item: &Item, whole: &str) -> Result<(), Failure> {
-        placed(self.items[at].kind, item)?;
+    fn complete_item(&mut self, at: usize, item: &OutputItem, whole: &str) -> Result<(), ModelFailure> {
+        check_item(self.items[at].kind, item)?;
         let part = self.items[at].part;
         match self.items[at].kind {
-            Kind::Thinking => {
-                let summary = texts(&item.summary);
-                let text = if summary.is_empty() { texts(&item.content) } else { summary };
-                self.parts.complete(part, &text);
+            ItemKind::Thinking => {
+                let summary = joined_texts(&item.summary);
+                let text = if summary.is_empty() { joined_texts(&item.content) } else { summary };
+                self.parts.complete_text(part, &text);
                 // The whole item is what goes back. Without its content it is known to a server that stores it only.
                 let is_sealed = item.is_sealed() || self.items[at].begun.is_some();
                 if is_sealed || has_content(item) {
-                    self.sign(at, whole, is_sealed);
+                    self.sign_item(at, whole, is_sealed);
                 }
             }
-            Kind::Call if item.name.as_ref().is_some_and(|name| !name.is_empty() && *name != self.items[at].name) => {
-                return Err(misplaced("the name of a call is not what it began with"));
+            ItemKind::Call
+                if item.name.as_ref().is_some_and(|name| !name.is_empty() && *name != self.items[at].name) =>
+            {
+                return Err(malformed_stream("the name of a call is not what it began with"));
             }
-            Kind::Call => {
+            ItemKind::Call => {
                 self.complete_call(at, item.arguments.as_deref().unwrap_or_default())?;
                 let status = item.rest.get("status").and_then(Value::as_str);
                 if status.is_some_and(|status| !["completed", "in_progress"].contains(&status)) {
-                    self.parts.cut(part);
+                    self.parts.mark_cut(part);
                 }
             }
-            Kind::Text => {
+            ItemKind::Text => {
                 // Not every delta names the text that it belongs to.
-                let whole: String = item.content.iter().flatten().filter_map(Content::text).collect();
-                let said: String = self.items[at].said.values().map(String::as_str).collect();
-                if !said.contains(whole.trim()) {
+                let whole: String = item.content.iter().flatten().filter_map(OutputContent::content_text).collect();
+                let known_text: String = self.items[at].texts.values().map(String::as_str).collect();
+                if !known_text.contains(whole.trim()) {
                     for (index, text) in item.content.iter().flatten().enumerate() {
-                        self.complete_text(at, index as u64, &text.text().unwrap_or_default())?;
+                        self.complete_text(at, index as u64, &text.content_text().unwrap_or_default())?;
                     }
                 }
             }
         }
-        if self.items[at].kind != Kind::Thinking {
-            self.sign(at, &signature(item).unwrap_or_default(), false);
+        if self.items[at].kind != ItemKind::Thinking {
+            self.sign_item(at, &item_signature(item).unwrap_or_default(), false);
         }
         Ok(())
     }
 }
 
-fn has_content(item: &Item) -> bool {
+fn has_content(item: &OutputItem) -> bool {
     item.content.as_ref().is_some_and(|content| !content.is_empty())
 }
 
-fn kind_of(item: &Item) -> Option<Kind> {
+fn kind_of(item: &OutputItem) -> Option<ItemKind> {
     match item.r#type.as_str() {
-        "message" => Some(Kind::Text),
-        "reasoning" => Some(Kind::Thinking),
-        "function_call" => Some(Kind::Call),
+        "message" => Some(ItemKind::Text),
+        "reasoning" => Some(ItemKind::Thinking),
+        "function_call" => Some(ItemKind::Call),
         _ => None,
     }
 }
 
 /// Refuses content of an item that is read nowhere: that of another kind of item, and that in other members.
-fn placed(kind: Kind, item: &Item) -> Result<(), Failure> {
-    let has_text = |contents: &Option<Vec<Content>>| contents.iter().flatten().any(|content| content.text().is_some());
+fn check_item(kind: ItemKind, item: &OutputItem) -> Result<(), ModelFailure> {
+    let has_text = |contents: &Option<Vec<OutputContent>>| {
+        contents.iter().flatten().any(|content| content.content_text().is_some())
+    };
     let has_arguments = item.arguments.as_ref().is_some_and(|arguments| !arguments.trim().is_empty());
     let is_stray = match kind {
-        Kind::Text => has_arguments || has_text(&item.summary),
-        Kind::Thinking => has_arguments,
-        Kind::Call => has_text(&item.content) || has_text(&item.summary),
+        ItemKind::Text => has_arguments || has_text(&item.summary),
+        ItemKind::Thinking => has_arguments,
+        ItemKind::Call => has_text(&item.content) || has_text(&item.summary),
     };
     if is_stray {
-        return Err(misplaced(&format!("an item of type {:?} with content of another", item.r#type)));
+        return Err(malformed_stream(&format!("an item of type {:?} with content of another", item.r#type)));
     }
-    item.content.iter().chain(&item.summary).flatten().try_for_each(Content::placed)?;
-    unplaced(&item.rest, Rule::Content)
-        .map_or(Ok(()), |name| Err(unread(&format!("an item of type {:?} with {name}", item.r#type))))
+    item.content.iter().chain(&item.summary).flatten().try_for_each(OutputContent::check_readable)?;
+    find_unplaced(&item.rest, ContentRule::Content)
+        .map_or(Ok(()), |name| Err(unreadable_content(&format!("an item of type {:?} with {name}", item.r#type))))
 }
 
-fn texts(contents: &Option<Vec<Content>>) -> String {
-    contents.iter().flatten().filter_map(Content::text).collect::<Vec<_>>().join("\n\n")
+fn joined_texts(contents: &Option<Vec<OutputContent>>) -> String {
+    contents.iter().flatten().filter_map(OutputContent::content_text).collect::<Vec<_>>().join("\n\n")
 }
 
 /// What of an item goes back with its part, such as `phase`. Hosts of omp read the same form.
-fn signature(item: &Item) -> Option<String> {
+fn item_signature(item: &OutputItem) -> Option<String> {
     let rest = item.rest.iter().filter(|(name, value)| !WRITTEN.contains(&name.as_str()) && !value.is_null());
     let rest: Map<String, Value> = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
     if rest.is_empty() {
@@ -442,12 +459,12 @@ fn signature(item: &Item) -> Option<String> {
 }
 
 /// The members that go back with an item whose part is signed so.
-pub(super) fn members(signature: Option<&str>) -> Map<String, Value> {
-    unwritten(crate::wire::kept::object(signature))
+pub(super) fn signed_members(signature: Option<&str>) -> Map<String, Value> {
+    unwritten_members(crate::wire::kept_members::parse_object(signature))
 }
 
 /// Those of the members of an item that are not written from its part.
-pub(super) fn unwritten(mut members: Map<String, Value>) -> Map<String, Value> {
+pub(super) fn unwritten_members(mut members: Map<String, Value>) -> Map<String, Value> {
     members.retain(|name, _| name != "v" && !WRITTEN.contains(&name.as_str()));
     members
 }

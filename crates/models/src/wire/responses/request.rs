@@ -4,32 +4,32 @@ use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::items::{members, unwritten};
+use super::items::{signed_members, unwritten_members};
 
 use crate::{
-    Failure, Level, Request,
+    ModelFailure, ModelRequest, ThinkingLevel,
     wire::{
-        Prepared, below,
-        conversation::{Block, Ids, Piece, Turn, apart, turns},
-        effort,
-        kept::{self, Late},
-        write,
+        WireRequest,
+        conversation::{AnswerPiece, CallIdStyle, WireBlock, WireTurn, prepare_turns, split_images},
+        effort, endpoint_url,
+        kept_members::{self, LateMembers},
+        serialise_body,
     },
 };
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ResponsesBody<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
-    input: Vec<Item<'a>>,
+    input: Vec<InputItem<'a>>,
     stream: bool,
     store: bool,
     max_output_tokens: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<ResponsesTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Reasoning>,
+    reasoning: Option<ReasoningConfig>,
     /// Without the encrypted reasoning a later request could not send it back, as nothing is stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     include: Vec<&'static str>,
@@ -38,23 +38,23 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Reasoning {
+struct ReasoningConfig {
     effort: &'static str,
     summary: &'static str,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Item<'a> {
+enum InputItem<'a> {
     Message {
         role: &'static str,
-        content: Vec<Content<'a>>,
+        content: Vec<ResponsesContent<'a>>,
         /// As they came with this text.
         #[serde(flatten)]
         given: Map<String, Value>,
     },
-    Call(Call<'a>),
-    Output(Output<'a>),
+    Call(FunctionCallItem<'a>),
+    Output(FunctionOutputItem<'a>),
     /// As it came.
     Reasoning(&'a RawValue),
     /// As it came, behind what it led to.
@@ -63,7 +63,7 @@ enum Item<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Content<'a> {
+enum ResponsesContent<'a> {
     InputText { text: &'a str },
     OutputText { text: &'a str },
     InputImage { detail: &'static str, image_url: String },
@@ -71,7 +71,7 @@ enum Content<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function_call")]
-struct Call<'a> {
+struct FunctionCallItem<'a> {
     call_id: String,
     name: &'a str,
     /// JSON in a string.
@@ -83,21 +83,21 @@ struct Call<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function_call_output")]
-struct Output<'a> {
+struct FunctionOutputItem<'a> {
     call_id: String,
-    output: Outcome<'a>,
+    output: OutputValue<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome<'a> {
+enum OutputValue<'a> {
     Text(String),
-    Contents(Vec<Content<'a>>),
+    Contents(Vec<ResponsesContent<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function")]
-struct Tool<'a> {
+struct ResponsesTool<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
@@ -106,51 +106,57 @@ struct Tool<'a> {
 }
 
 /// Builds `POST {base}/responses`.
-pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
+pub(crate) fn prepare_request(request: &ModelRequest) -> Result<WireRequest, ModelFailure> {
     let bearer = |key: &secrecy::SecretString| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret()));
-    Ok(Prepared {
-        url: below(request, "/responses"),
+    Ok(WireRequest {
+        url: endpoint_url(request, "/responses"),
         headers: request.key.iter().map(bearer).collect(),
-        body: write(&body(request))?,
+        body: serialise_body(&request_body(request))?,
     })
 }
 
-fn body(request: &Request) -> Body<'_> {
-    let effort = request.thinking().filter(|level| *level != Level::Off).and_then(effort::openai_effort);
-    Body {
+fn request_body(request: &ModelRequest) -> ResponsesBody<'_> {
+    let effort = request.thinking_level().filter(|level| *level != ThinkingLevel::Off).and_then(effort::openai_effort);
+    ResponsesBody {
         model: &request.entry.id,
         instructions: request.system.as_deref().filter(|text| !text.trim().is_empty()),
-        input: input(request),
+        input: input_items(request),
         stream: true,
         store: false,
         max_output_tokens: request.output_cap(),
         tools: request
             .tools
             .iter()
-            .map(|tool| Tool {
+            .map(|tool| ResponsesTool {
                 name: &tool.name,
                 description: &tool.description,
                 parameters: &tool.schema,
                 strict: false,
             })
             .collect(),
-        reasoning: effort.map(|effort| Reasoning { effort, summary: "auto" }),
+        reasoning: effort.map(|effort| ReasoningConfig { effort, summary: "auto" }),
         include: if request.entry.reasoning { vec!["reasoning.encrypted_content"] } else { Vec::new() },
         prompt_cache_key: request.session.as_deref(),
     }
 }
 
-fn input(request: &Request) -> Vec<Item<'_>> {
+fn input_items(request: &ModelRequest) -> Vec<InputItem<'_>> {
     let mut items = Vec::new();
-    for turn in turns(request, Ids::Foreign40) {
+    for turn in prepare_turns(request, CallIdStyle::Foreign40) {
         match turn {
-            Turn::User(blocks) => items.push(message("user", contents(&blocks))),
-            Turn::Developer(blocks) => items.push(message("developer", contents(&blocks))),
-            Turn::Assistant { pieces, payload } => assistant(&mut items, pieces, kept::late(payload)),
-            Turn::Result { id, blocks, .. } => {
-                let (text, images) = apart(&blocks);
-                let output = if images.is_empty() { Outcome::Text(text) } else { Outcome::Contents(contents(&blocks)) };
-                items.push(Item::Output(Output { call_id: id, output }));
+            WireTurn::User(blocks) => items.push(message_item("user", encode_blocks(&blocks))),
+            WireTurn::Developer(blocks) => items.push(message_item("developer", encode_blocks(&blocks))),
+            WireTurn::Assistant { pieces, payload } => {
+                push_assistant(&mut items, pieces, kept_members::late_members(payload))
+            }
+            WireTurn::Result { id, blocks, .. } => {
+                let (text, images) = split_images(&blocks);
+                let output = if images.is_empty() {
+                    OutputValue::Text(text)
+                } else {
+                    OutputValue::Contents(encode_blocks(&blocks))
+                };
+                items.push(InputItem::Output(FunctionOutputItem { call_id: id, output }));
             }
         }
     }
@@ -159,14 +165,14 @@ fn input(request: &Request) -> Vec<Item<'_>> {
 
 /// Reasoning goes back only in front of what it led to: OpenAI refuses it alone. What came late stands in for what came of
 /// the same item before.
-fn assistant<'a>(items: &mut Vec<Item<'a>>, pieces: Vec<Piece<'a>>, mut late: Vec<Late>) {
+fn push_assistant<'a>(items: &mut Vec<InputItem<'a>>, pieces: Vec<AnswerPiece<'a>>, mut late: Vec<LateMembers>) {
     let id = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
     let replaced: Vec<String> = late.iter().flat_map(|late| &late.before).filter_map(id).collect();
     let is_replaced = |raw: &&RawValue| {
         let item: Value = serde_json::from_str(raw.get()).unwrap_or_default();
         id(&item).is_some_and(|id| replaced.contains(&id))
     };
-    let mut take = |is_it: &dyn Fn(&Late) -> bool| {
+    let mut take = |is_it: &dyn Fn(&LateMembers) -> bool| {
         let at = late.iter().position(is_it);
         at.map(|at| late.remove(at)).unwrap_or_default()
     };
@@ -174,26 +180,30 @@ fn assistant<'a>(items: &mut Vec<Item<'a>>, pieces: Vec<Piece<'a>>, mut late: Ve
     let mut texts = 0;
     for piece in pieces {
         match piece {
-            Piece::Thinking { signature, .. } => {
-                let thought = signature.and_then(reasoning).filter(|raw| !is_replaced(raw));
-                thoughts.extend(thought.map(Item::Reasoning));
+            AnswerPiece::Thinking { signature, .. } => {
+                let thought = signature.and_then(reasoning_item).filter(|raw| !is_replaced(raw));
+                thoughts.extend(thought.map(InputItem::Reasoning));
             }
-            Piece::Redacted(_) => {}
-            Piece::Text { text, .. } if text.trim().is_empty() => {}
-            Piece::Text { text, signature } => {
+            AnswerPiece::Redacted(_) => {}
+            AnswerPiece::Text { text, .. } if text.trim().is_empty() => {}
+            AnswerPiece::Text { text, signature } => {
                 let late = take(&|late| late.text == Some(texts));
                 texts += 1;
                 items.append(&mut thoughts);
-                items.extend(late.before.into_iter().map(Item::Late));
+                items.extend(late.before.into_iter().map(InputItem::Late));
                 let given = with_late(signature, late.members);
-                items.push(Item::Message { role: "assistant", content: vec![Content::OutputText { text }], given });
+                items.push(InputItem::Message {
+                    role: "assistant",
+                    content: vec![ResponsesContent::OutputText { text }],
+                    given,
+                });
             }
-            Piece::Call { id, name, arguments, signature } => {
+            AnswerPiece::Call { id, name, arguments, signature } => {
                 let late = take(&|late| late.call.as_ref() == Some(&id));
                 items.append(&mut thoughts);
-                items.extend(late.before.into_iter().map(Item::Late));
+                items.extend(late.before.into_iter().map(InputItem::Late));
                 let given = with_late(signature, late.members);
-                items.push(Item::Call(Call { call_id: id, name, arguments: arguments.get(), given }));
+                items.push(InputItem::Call(FunctionCallItem { call_id: id, name, arguments: arguments.get(), given }));
             }
         }
     }
@@ -201,32 +211,32 @@ fn assistant<'a>(items: &mut Vec<Item<'a>>, pieces: Vec<Piece<'a>>, mut late: Ve
 
 /// The members that go back with a part: those that it is signed with, and those that came late.
 fn with_late(signature: Option<&str>, late: Map<String, Value>) -> Map<String, Value> {
-    let mut given = members(signature);
-    given.extend(unwritten(late));
+    let mut given = signed_members(signature);
+    given.extend(unwritten_members(late));
     given
 }
 
-fn message<'a>(role: &'static str, content: Vec<Content<'a>>) -> Item<'a> {
-    Item::Message { role, content, given: Map::new() }
+fn message_item<'a>(role: &'static str, content: Vec<ResponsesContent<'a>>) -> InputItem<'a> {
+    InputItem::Message { role, content, given: Map::new() }
 }
 
 /// The reasoning item that signed a thought, if it is one.
-fn reasoning(signature: &str) -> Option<&RawValue> {
+fn reasoning_item(signature: &str) -> Option<&RawValue> {
     #[derive(Deserialize)]
-    struct Kind {
+    struct ItemType {
         r#type: String,
     }
-    let kind: Kind = serde_json::from_str(signature).ok()?;
+    let kind: ItemType = serde_json::from_str(signature).ok()?;
     (kind.r#type == "reasoning").then(|| serde_json::from_str(signature).ok()).flatten()
 }
 
-fn contents<'a>(blocks: &[Block<'a>]) -> Vec<Content<'a>> {
+fn encode_blocks<'a>(blocks: &[WireBlock<'a>]) -> Vec<ResponsesContent<'a>> {
     blocks
         .iter()
         .map(|block| match block {
-            Block::Text(text) => Content::InputText { text },
-            Block::Image { mime_type, data } => {
-                Content::InputImage { detail: "auto", image_url: format!("data:{mime_type};base64,{data}") }
+            WireBlock::Text(text) => ResponsesContent::InputText { text },
+            WireBlock::Image { mime_type, data } => {
+                ResponsesContent::InputImage { detail: "auto", image_url: format!("data:{mime_type};base64,{data}") }
             }
         })
         .collect()

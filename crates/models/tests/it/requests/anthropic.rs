@@ -4,7 +4,8 @@ use super::*;
 
 #[tokio::test]
 async fn anthropic_sends_a_conversation() {
-    let body = sent(|request| request.messages = conversation(Api::AnthropicMessages), Api::AnthropicMessages).await;
+    let body =
+        sent(|request| request.messages = conversation(ModelApi::AnthropicMessages), ModelApi::AnthropicMessages).await;
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aW1n"}});
     assert_eq!(
@@ -36,14 +37,14 @@ async fn anthropic_sends_a_conversation() {
 
 #[tokio::test]
 async fn thinking_without_a_signature_goes_back_to_who_signs_nothing() {
-    let api = Api::AnthropicMessages;
+    let api = ModelApi::AnthropicMessages;
     for (signature, want) in [
         (Some(String::new()), json!({"type": "thinking", "thinking": "Hm", "signature": ""})),
         // As of an answer that was broken off.
         (None, json!({"type": "tool_use", "id": "a", "name": "read", "input": {}})),
     ] {
-        let thought = Part::Thinking { text: "Hm".to_owned(), signature };
-        let messages = vec![said(api, vec![thought, call("a", "{}")]), result("a", vec![], false)];
+        let thought = MessagePart::Thinking { text: "Hm".to_owned(), signature };
+        let messages = vec![assistant_message(api, vec![thought, call("a", "{}")]), result("a", vec![], false)];
         let body = sent(|request| request.messages = messages, api).await;
         assert_eq!(body["messages"][0]["content"][0], want);
     }

@@ -4,7 +4,8 @@ use super::*;
 
 #[tokio::test]
 async fn completions_send_a_conversation() {
-    let body = sent(|request| request.messages = conversation(Api::OpenaiCompletions), Api::OpenaiCompletions).await;
+    let body =
+        sent(|request| request.messages = conversation(ModelApi::OpenaiCompletions), ModelApi::OpenaiCompletions).await;
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,aW1n"}});
     assert_eq!(
@@ -34,21 +35,21 @@ async fn completions_send_a_conversation() {
 
 #[tokio::test]
 async fn completions_send_back_what_came_with_an_answer_as_it_came() {
-    let api = Api::OpenaiCompletions;
-    let done = || result("a", vec![Part::text("seen")], false);
+    let api = ModelApi::OpenaiCompletions;
+    let done = || result("a", vec![MessagePart::text("seen")], false);
     for (case, message, want) in [
         (
             "a thought under its own name",
-            said(api, vec![thought("Hm", "reasoning"), Part::text("I read."), call("a", "{}")]),
+            assistant_message(api, vec![thought("Hm", "reasoning"), MessagePart::text("I read."), call("a", "{}")]),
             json!({"reasoning": "Hm", "tool_calls": [{"id": "a"}]}),
         ),
         (
             "a thought in two pieces",
-            said(
+            assistant_message(
                 api,
                 vec![
                     thought("H", "reasoning_content"),
-                    Part::text("I read."),
+                    MessagePart::text("I read."),
                     thought("m", "reasoning_content"),
                     call("a", "{}"),
                 ],
@@ -57,17 +58,17 @@ async fn completions_send_back_what_came_with_an_answer_as_it_came() {
         ),
         (
             "Google's signature",
-            said(api, vec![signed("a", r#"{"google":{"thought_signature":"U0lH"}}"#)]),
+            assistant_message(api, vec![signed("a", r#"{"google":{"thought_signature":"U0lH"}}"#)]),
             json!({"tool_calls": [{"id": "a", "extra_content": {"google": {"thought_signature": "U0lH"}}}]}),
         ),
         (
             "any member of a call",
-            said(api, vec![signed("a", r#"{"seal":"x","id":"evil","function":{}}"#)]),
+            assistant_message(api, vec![signed("a", r#"{"seal":"x","id":"evil","function":{}}"#)]),
             json!({"tool_calls": [{"id": "a", "seal": "x"}]}),
         ),
         (
             "any member of the function of a call",
-            said(
+            assistant_message(
                 api,
                 vec![signed("a", r#"{"function":{"thought_signature":"U0lH","name":"evil","arguments":"evil"}}"#)],
             ),
@@ -76,30 +77,30 @@ async fn completions_send_back_what_came_with_an_answer_as_it_came() {
         (
             "sealed reasoning",
             with_payload(
-                said(api, vec![call("a", "{}")]),
+                assistant_message(api, vec![call("a", "{}")]),
                 r#"{"members":{"reasoning_details":[{"data":"x"}],"reasoning_opaque":"y","role":"evil","content":"evil","tool_calls":[]}}"#,
             ),
             json!({"reasoning_details": [{"data": "x"}], "reasoning_opaque": "y", "tool_calls": [{"id": "a"}]}),
         ),
         (
             "sealed reasoning as omp keeps it",
-            said(api, vec![signed("a", r#"{"type":"reasoning.encrypted","id":"a","data":"x"}"#)]),
+            assistant_message(api, vec![signed("a", r#"{"type":"reasoning.encrypted","id":"a","data":"x"}"#)]),
             json!({"reasoning_details": [{"type": "reasoning.encrypted", "id": "a", "data": "x"}], "tool_calls": [{"id": "a"}]}),
         ),
         (
             "an empty thought",
-            with_payload(said(api, vec![call("a", "{}")]), r#"{"members":{"reasoning_content":""}}"#),
+            with_payload(assistant_message(api, vec![call("a", "{}")]), r#"{"members":{"reasoning_content":""}}"#),
             json!({"reasoning_content": "", "tool_calls": [{"id": "a"}]}),
         ),
         (
             "a thought under a name that is none",
-            said(api, vec![thought("Hm", "content"), thought("Hm", "tool_calls"), call("a", "{}")]),
+            assistant_message(api, vec![thought("Hm", "content"), thought("Hm", "tool_calls"), call("a", "{}")]),
             json!({"tool_calls": [{"id": "a"}]}),
         ),
         (
             "a thought that led to no call, whose seal goes back all the same",
             with_payload(
-                said(api, vec![thought("Hm", "reasoning"), Part::text("Yes.")]),
+                assistant_message(api, vec![thought("Hm", "reasoning"), MessagePart::text("Yes.")]),
                 r#"{"members":{"reasoning_details":[{"data":"x"}]}}"#,
             ),
             json!({"reasoning_details": [{"data": "x"}]}),
@@ -112,18 +113,18 @@ async fn completions_send_back_what_came_with_an_answer_as_it_came() {
 
 #[tokio::test]
 async fn a_provider_that_asks_for_thoughts_gets_one_with_every_call() {
-    let api = Api::OpenaiCompletions;
-    let done = |id: &str| result(id, vec![Part::text("seen")], false);
+    let api = ModelApi::OpenaiCompletions;
+    let done = |id: &str| result(id, vec![MessagePart::text("seen")], false);
     let other = |parts| {
         let (provider, model) = ("elsewhere".to_owned(), "big-1".to_owned());
-        Message::Assistant(AssistantMessage { parts, api, provider, model, payload: None })
+        RequestMessage::Assistant(AnswerMessage { parts, api, provider, model, payload: None })
     };
     let messages = vec![
         other(vec![thought("secret", "reasoning_content"), call("b", "{}")]),
         done("b"),
-        said(api, vec![thought("Hm", "reasoning_content"), call("a", "{}")]),
+        assistant_message(api, vec![thought("Hm", "reasoning_content"), call("a", "{}")]),
         done("a"),
-        said(api, vec![Part::text("Yes.")]),
+        assistant_message(api, vec![MessagePart::text("Yes.")]),
     ];
     let body = sent(|request| request.messages = messages, api).await;
     let want = [

@@ -1,32 +1,32 @@
 //! What an answer brought and goes back with the next request.
 
 use bytes::Bytes;
-use countersign_models::{Event, decode};
+use countersign_models::{ModelEvent, decode};
 
 use super::*;
 
 /// The request that follows an answer with these events.
-async fn next(api: Api, events: &[Value]) -> Value {
+async fn next(api: ModelApi, events: &[Value]) -> Value {
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let (mut parts, mut payload) = (Vec::new(), None);
     let events = decode(api, [Bytes::from(stream)]);
-    assert!(matches!(events.last(), Some(Ok(Event::Stop(_)))), "{events:?}");
+    assert!(matches!(events.last(), Some(Ok(ModelEvent::Stop(_)))), "{events:?}");
     for event in events {
         match event.unwrap() {
-            Event::PartEnd { index, part } => parts.push((index, part)),
-            Event::Payload(text) => payload = Some(text),
+            ModelEvent::PartEnd { index, part } => parts.push((index, part)),
+            ModelEvent::Payload(text) => payload = Some(text),
             _ => {}
         }
     }
     parts.sort_by_key(|(index, _)| *index);
-    let parts: Vec<Part> = parts.into_iter().map(|(_, part)| part).collect();
+    let parts: Vec<MessagePart> = parts.into_iter().map(|(_, part)| part).collect();
     let results = parts.iter().filter_map(|part| match part {
-        Part::ToolCall { id, .. } => Some(result(id, vec![Part::text("seen")], false)),
+        MessagePart::ToolCall { id, .. } => Some(result(id, vec![MessagePart::text("seen")], false)),
         _ => None,
     });
     let results: Vec<_> = results.collect();
-    let Message::Assistant(answer) = said(api, parts) else { panic!("an answer") };
-    let answer = Message::Assistant(AssistantMessage { payload, ..answer });
+    let RequestMessage::Assistant(answer) = assistant_message(api, parts) else { panic!("an answer") };
+    let answer = RequestMessage::Assistant(AnswerMessage { payload, ..answer });
     sent(|request| request.messages.extend([answer].into_iter().chain(results)), api).await
 }
 
@@ -59,7 +59,7 @@ async fn an_id_that_google_gave_goes_back_with_the_call_and_its_result() {
         ("none given", json!([call(Value::Null)]), json!([null])),
         ("one of two", json!([call("".into()), call("b".into())]), json!([null, "b"])),
     ] {
-        let body = next(Api::GoogleGenerativeAi, &[frame(parts)]).await;
+        let body = next(ModelApi::GoogleGenerativeAi, &[frame(parts)]).await;
         let ids = |at: usize, name: &str| -> Value {
             body["contents"][at]["parts"].as_array().unwrap().iter().map(|part| part[name]["id"].clone()).collect()
         };
@@ -107,7 +107,7 @@ async fn completions_send_pieces_back_as_what_they_are_pieces_of() {
         ),
     ] {
         let events: Vec<_> = events.into_iter().chain([end("tool_calls")]).collect();
-        let body = next(Api::OpenaiCompletions, &events).await;
+        let body = next(ModelApi::OpenaiCompletions, &events).await;
         assert_eq!(given(&body), [want], "{case}");
     }
 }
@@ -175,7 +175,7 @@ async fn completions_send_back_what_only_the_whole_message_says() {
             back(json!({"reasoning_details": sealed()})),
         ),
     ] {
-        let body = next(Api::OpenaiCompletions, &events).await;
+        let body = next(ModelApi::OpenaiCompletions, &events).await;
         assert_eq!(given(&body), [want], "{case}");
     }
 }
@@ -242,7 +242,7 @@ async fn thinking_in_parts_of_the_content_goes_back_in_its_form() {
         ),
     ] {
         let events: Vec<_> = events.into_iter().chain([end("stop")]).collect();
-        let body = next(Api::OpenaiCompletions, &events).await;
+        let body = next(ModelApi::OpenaiCompletions, &events).await;
         assert_eq!(body["messages"][2]["content"], want, "{case}");
     }
 }
@@ -257,7 +257,7 @@ async fn thinking_that_is_an_object_goes_back_as_it_came() {
         calls("a"),
         end("tool_calls"),
     ];
-    let body = next(Api::OpenaiCompletions, &events).await;
+    let body = next(ModelApi::OpenaiCompletions, &events).await;
     assert_eq!(body["messages"][2]["reasoning_content"], json!({"text": "I think", "signature": "BS"}));
 }
 
@@ -265,7 +265,7 @@ async fn thinking_that_is_an_object_goes_back_as_it_came() {
 async fn what_a_call_repeats_of_its_tool_does_not_go_back() {
     let function = json!({"name": "read", "description": "Reads a file.", "strict": true, "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}, "arguments": "{}"});
     let events = [delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": function}]})), end("tool_calls")];
-    let body = next(Api::OpenaiCompletions, &events).await;
+    let body = next(ModelApi::OpenaiCompletions, &events).await;
     assert_eq!(body["messages"][2]["tool_calls"][0]["function"], json!({"name": "read", "arguments": "{}"}));
 }
 
@@ -333,7 +333,7 @@ async fn responses_send_sealed_reasoning_back_wherever_it_came() {
             vec![&sealed, &one],
         ),
     ] {
-        let body = next(Api::OpenaiResponses, &events).await;
+        let body = next(ModelApi::OpenaiResponses, &events).await;
         let sent: Vec<_> = body["input"].as_array().unwrap()[1..]
             .iter()
             .filter(|item| item["type"] != "function_call_output")
@@ -355,7 +355,7 @@ async fn responses_send_back_what_only_the_whole_output_says_of_an_item() {
     late_call["namespace"] = "n".into();
     let events =
         [added(0, &text), done(0, &text), added(1, &call), done(1, &call), completed(&[&late_text, &late_call])];
-    let body = next(Api::OpenaiResponses, &events).await;
+    let body = next(ModelApi::OpenaiResponses, &events).await;
     assert_eq!(body["input"][1]["phase"], "commentary");
     assert_eq!(body["input"][2]["namespace"], "n");
     assert!(!body.to_string().contains("msg_1") && !body.to_string().contains("fc_1"));
@@ -378,6 +378,6 @@ async fn anthropic_gets_back_the_members_of_its_blocks() {
         vec![json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}), json!({"type": "message_stop"})],
     ]
     .concat();
-    let body = next(Api::AnthropicMessages, &events).await;
+    let body = next(ModelApi::AnthropicMessages, &events).await;
     assert_eq!(body["messages"][1]["content"], json!([{"type": "text", "text": "I read.", "seal": "x"}, call]));
 }

@@ -4,7 +4,9 @@ use super::*;
 
 #[tokio::test]
 async fn google_sends_a_conversation() {
-    let body = sent(|request| request.messages = conversation(Api::GoogleGenerativeAi), Api::GoogleGenerativeAi).await;
+    let body =
+        sent(|request| request.messages = conversation(ModelApi::GoogleGenerativeAi), ModelApi::GoogleGenerativeAi)
+            .await;
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "aW1n"}});
     assert_eq!(

@@ -4,7 +4,8 @@ use super::*;
 
 #[tokio::test]
 async fn responses_send_a_conversation() {
-    let body = sent(|request| request.messages = conversation(Api::OpenaiResponses), Api::OpenaiResponses).await;
+    let body =
+        sent(|request| request.messages = conversation(ModelApi::OpenaiResponses), ModelApi::OpenaiResponses).await;
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let picture = json!({"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aW1n"});
     assert_eq!(
@@ -34,12 +35,12 @@ async fn responses_send_a_conversation() {
 
 #[tokio::test]
 async fn responses_send_back_what_came_with_an_item() {
-    let api = Api::OpenaiResponses;
-    let text = Part::Text {
+    let api = ModelApi::OpenaiResponses;
+    let text = MessagePart::Text {
         text: "I read.".to_owned(),
         signature: Some(r#"{"v":1,"id":"msg_1","phase":"commentary"}"#.to_owned()),
     };
-    let messages = vec![said(api, vec![text, signed("a", r#"{"v":1,"id":"fc_1","namespace":"n"}"#)])];
+    let messages = vec![assistant_message(api, vec![text, signed("a", r#"{"v":1,"id":"fc_1","namespace":"n"}"#)])];
     let body = sent(|request| request.messages = messages, api).await;
     assert_eq!(body["input"][0]["phase"], "commentary");
     assert_eq!(body["input"][1]["namespace"], "n");

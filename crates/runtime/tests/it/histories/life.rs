@@ -19,8 +19,8 @@ use countersign_core::{
 use countersign_runtime::{
     Clock, CommandSource, InboxLane, OwnerError, OwnerHandle,
     models::{
-        Event, Failure, FailureKind, Message, Model, Request,
-        scripted::{Reply, Scripted, Step},
+        FailureKind, LanguageModel, ModelEvent, ModelFailure, ModelRequest, RequestMessage,
+        scripted::{ReplyStep, ScriptedModel, ScriptedReply},
     },
     store::{AnyLog, DiskState, Log as _, LogFault, MemoryLog, Partition, UncertainOutcome as Became},
     tools::{self, AgentTool},
@@ -134,14 +134,16 @@ fn strike(world: &SimulatedWorld) -> Arc<dyn AgentTool> {
 /// Wants a thing or two of whoever asks for something, then says that all is well; now and then it is slow, breaks off or fails.
 struct RandomModel(SimulatedWorld);
 
-impl Model for RandomModel {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
-        let is_answer = matches!(request.messages.last(), Some(Message::ToolResult { .. }));
+impl LanguageModel for RandomModel {
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
+        let is_answer = matches!(request.messages.last(), Some(RequestMessage::ToolResult { .. }));
         let reply = match self.0.below(12) {
-            0 => Reply::fail(Failure::new(FailureKind::Server, "it failed")),
-            1 => Reply::new().text(["half"]).step(Step::Fail(Failure::new(FailureKind::Network, "it broke off"))),
-            2 if self.0.chance(30) => Reply::new().step(Step::Hang),
-            _ if is_answer && !self.0.chance(20) => Reply::say("done"),
+            0 => ScriptedReply::from_failure(ModelFailure::new(FailureKind::Server, "it failed")),
+            1 => ScriptedReply::new()
+                .add_text(["half"])
+                .add_step(ReplyStep::Fail(ModelFailure::new(FailureKind::Network, "it broke off"))),
+            2 if self.0.chance(30) => ScriptedReply::new().add_step(ReplyStep::Hang),
+            _ if is_answer && !self.0.chance(20) => ScriptedReply::from_text("done"),
             _ => {
                 let calls = 1 + self.0.below(2);
                 let first = {
@@ -150,15 +152,15 @@ impl Model for RandomModel {
                     outside.calls_requested - calls
                 };
                 (first..first + calls)
-                    .fold(Reply::new(), |reply, thing| {
-                        reply.call(&format!("c{thing}"), STRIKE, &json!({ "thing": thing }).to_string())
+                    .fold(ScriptedReply::new(), |reply, thing| {
+                        reply.add_call(&format!("c{thing}"), STRIKE, &json!({ "thing": thing }).to_string())
                     })
                     .end()
             }
         };
         let pause = self.0.pause();
         futures_util::stream::once(tokio::time::sleep(pause))
-            .flat_map(move |()| Scripted::new([reply.clone()]).stream(request.clone()))
+            .flat_map(move |()| ScriptedModel::new([reply.clone()]).stream(request.clone()))
             .boxed()
     }
 }
@@ -220,7 +222,7 @@ pub(super) async fn open(log: &MemoryLog, world: &SimulatedWorld, clock: Clock) 
     let rolled = world.clone();
     let dice: countersign_runtime::Entropy = Arc::new(move || rolled.lock().random.bytes());
     let resume = if world.chance(50) { ResumeMode::Go } else { ResumeMode::Wait };
-    let model: Arc<dyn Model> = Arc::new(RandomModel(world.clone()));
+    let model: Arc<dyn LanguageModel> = Arc::new(RandomModel(world.clone()));
     fixture::open_for_history(log.clone(), model, vec![strike(world)], clock, dice, resume).await
 }
 

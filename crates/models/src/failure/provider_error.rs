@@ -7,45 +7,46 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::{
-    Failure, FailureKind,
-    classify::{held_back, kind, label},
+    FailureKind, ModelFailure,
+    classify::{classify_failure, held_back, kind_label},
     ending::{self, is_withheld},
     excerpt, hint,
 };
 
 /// The failure that an answer with `status` means, from its body and the wait that its headers ask for.
-pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Failure {
-    let said = Said::read(body);
+pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> ModelFailure {
+    let error = ProviderError::from_body(body);
     let redirected = (300..400).contains(&status);
-    let message = match &said {
+    let message = match &error {
         _ if redirected => "redirected to another address, which is not followed".to_owned(),
-        Some(said) => said.told(),
+        Some(error) => error.full_message(),
         None if body.trim().is_empty() => "no body".to_owned(),
         None => excerpt(body),
     };
-    let (words, names) = match &said {
-        Some(said) => (said.message.as_str(), said.names.as_str()),
+    let (words, names) = match &error {
+        Some(error) => (error.message.as_str(), error.names.as_str()),
         None => (body, ""),
     };
     // The later one: an earlier attempt would run into the other limit.
-    let wait = wait.max(said.as_ref().and_then(|said| said.wait)).or_else(|| wait_in(&message));
-    let kind = if redirected { FailureKind::Refused } else { in_time(kind(Some(status), words, names), wait) };
-    let message = format!("{status} {}", labelled(kind, &message));
-    finish(kind, message, Some(status), wait)
+    let wait = wait.max(error.as_ref().and_then(|error| error.wait)).or_else(|| wait_in(&message));
+    let kind =
+        if redirected { FailureKind::Refused } else { in_time(classify_failure(Some(status), words, names), wait) };
+    let message = format!("{status} {}", with_label(kind, &message));
+    build_failure(kind, message, Some(status), wait)
 }
 
 /// The failure that an error inside a stream means.
-pub(crate) fn in_stream(body: &str) -> Failure {
-    match Said::read(body) {
-        Some(said) => {
-            let wait = said.wait.or_else(|| wait_in(&said.message));
-            let kind = in_time(kind(said.status, &said.message, &said.names), wait);
-            finish(kind, labelled(kind, &said.told()), None, wait)
+pub(crate) fn in_stream(body: &str) -> ModelFailure {
+    match ProviderError::from_body(body) {
+        Some(error) => {
+            let wait = error.wait.or_else(|| wait_in(&error.message));
+            let kind = in_time(classify_failure(error.status, &error.message, &error.names), wait);
+            build_failure(kind, with_label(kind, &error.full_message()), None, wait)
         }
         None => {
-            let message = labelled(FailureKind::Server, &excerpt(body));
+            let message = with_label(FailureKind::Server, &excerpt(body));
             let wait = wait_in(&message);
-            finish(FailureKind::Server, message, None, wait)
+            build_failure(FailureKind::Server, message, None, wait)
         }
     }
 }
@@ -53,7 +54,7 @@ pub(crate) fn in_stream(body: &str) -> Failure {
 /// The failure of a success that is no stream of events: an error in disguise, or another endpoint than it is taken for.
 ///
 /// A page or an object comes again however often it is asked for; an empty body may be a mishap on the way.
-pub(crate) fn no_stream(form: Option<&str>, body: &str) -> Failure {
+pub(crate) fn no_stream(form: Option<&str>, body: &str) -> ModelFailure {
     let is_error =
         serde_json::from_str::<Value>(body).is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()));
     if is_error {
@@ -62,14 +63,14 @@ pub(crate) fn no_stream(form: Option<&str>, body: &str) -> Failure {
     let form = form.unwrap_or("a body");
     if body.trim().is_empty() {
         let message = format!("{form} and no content instead of a stream of events (terminated)");
-        return Failure::new(FailureKind::Broken, message);
+        return ModelFailure::new(FailureKind::Broken, message);
     }
     let message = format!("{form} instead of a stream of events: {}", excerpt(body));
-    Failure::new(FailureKind::Refused, message)
+    ModelFailure::new(FailureKind::Refused, message)
 }
 
-fn labelled(kind: FailureKind, message: &str) -> String {
-    let label = label(kind);
+fn with_label(kind: FailureKind, message: &str) -> String {
+    let label = kind_label(kind);
     // The empty label is in every message.
     if message.to_lowercase().contains(label) { message.to_owned() } else { format!("{label}: {message}") }
 }
@@ -85,11 +86,11 @@ fn wait_in(words: &str) -> Option<Duration> {
     hint::in_text(words).or_else(|| hint::moment_in_text(words, SystemTime::now()))
 }
 
-fn finish(kind: FailureKind, message: String, status: Option<u16>, wait: Option<Duration>) -> Failure {
-    Failure { kind, message, status, retry_after: wait.filter(|_| kind.is_retryable()) }
+fn build_failure(kind: FailureKind, message: String, status: Option<u16>, wait: Option<Duration>) -> ModelFailure {
+    ModelFailure { kind, message, status, retry_after: wait.filter(|_| kind.is_retryable()) }
 }
 
-struct Said {
+struct ProviderError {
     message: String,
     /// The type, code and status that the provider gave, in one line.
     names: String,
@@ -98,9 +99,9 @@ struct Said {
     wait: Option<Duration>,
 }
 
-impl Said {
+impl ProviderError {
     /// The message, with the provider's name of the error where that says that it held the answer back.
-    fn told(&self) -> String {
+    fn full_message(&self) -> String {
         if !held_back(&self.message, &self.names) || self.message.starts_with(ending::HELD_BACK) {
             return self.message.clone();
         }
@@ -112,7 +113,7 @@ impl Said {
 
     /// Reads `{"error": {"message", "type", "code", "status", "details"}}`, `{"error": "…"}`, `{"message"}`,
     /// `{"detail"}`, also as the first of a list. `None` for anything else.
-    fn read(body: &str) -> Option<Self> {
+    fn from_body(body: &str) -> Option<Self> {
         let whole: Value = serde_json::from_str(body).ok()?;
         let whole = whole.get(0).unwrap_or(&whole);
         let error = whole.get("error").filter(|error| !error.is_null()).unwrap_or(whole);
@@ -259,7 +260,7 @@ mod tests {
             ("slow down", 429, r#"{"error":"slow down"}"#, (FailureKind::RateLimit, None, None)),
         ] {
             let failure = with_status(status, body, None);
-            assert_eq!((failure.kind, failure.retry_after, failure.wait()), want, "{case}");
+            assert_eq!((failure.kind, failure.retry_after, failure.retry_delay()), want, "{case}");
             assert_eq!(failure.kind.is_retryable(), failure.kind != FailureKind::Unpaid, "{case}");
         }
         assert_eq!(in_stream(unpaid).kind, FailureKind::Unpaid);

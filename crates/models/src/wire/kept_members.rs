@@ -5,20 +5,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::unplaced::words;
+use super::unplaced::name_words;
 
 /// Members that are kept.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptMembers {
     members: Map<String, Value>,
     size: usize,
 }
 
-impl Kept {
+impl KeptMembers {
     /// Adds members of one piece of the answer. Null says nothing.
-    pub(crate) fn add(&mut self, members: Map<String, Value>) {
+    pub(crate) fn add_piece(&mut self, members: Map<String, Value>) {
         for (name, value) in members {
-            self.size += merge_member(Rule::Piece, &mut self.members, name, value);
+            self.size += merge_member(MergeRule::Piece, &mut self.members, name, value);
         }
     }
 
@@ -26,15 +26,15 @@ impl Kept {
     pub(crate) fn go_on(&mut self, members: Map<String, Value>) {
         for (name, value) in members {
             if !(LABELS.contains(&name.as_str()) && self.members.contains_key(&name)) {
-                self.size += merge_member(Rule::Item, &mut self.members, name, value);
+                self.size += merge_member(MergeRule::Item, &mut self.members, name, value);
             }
         }
     }
 
     /// Adds members of the whole answer, of which pieces may have come before.
-    pub(crate) fn complete(&mut self, members: Map<String, Value>) {
+    pub(crate) fn add_whole(&mut self, members: Map<String, Value>) {
         for (name, value) in members {
-            self.size += merge_member(Rule::Whole, &mut self.members, name, value);
+            self.size += merge_member(MergeRule::Whole, &mut self.members, name, value);
         }
     }
 
@@ -59,21 +59,21 @@ impl Kept {
     }
 
     /// Takes all of it.
-    pub(crate) fn take(&mut self) -> Map<String, Value> {
+    pub(crate) fn take_members(&mut self) -> Map<String, Value> {
         self.size = 0;
         std::mem::take(&mut self.members)
     }
 
     /// Takes all of it as the text of a JSON object. `None` if there is nothing.
     pub(crate) fn take_object(&mut self) -> Option<String> {
-        let members = self.take();
+        let members = self.take_members();
         (!members.is_empty()).then(|| Value::from(members).to_string())
     }
 }
 
 /// What came for a part of an answer after that part had ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Late {
+pub(crate) struct LateMembers {
     /// The part, if it is a call: its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<String>,
@@ -89,7 +89,7 @@ pub(crate) struct Late {
 }
 
 /// The payload of an answer: the text of a JSON object. `None` if there is nothing to be in it.
-pub(crate) fn payload(members: Map<String, Value>, late: &[Late]) -> Option<String> {
+pub(crate) fn encode_payload(members: Map<String, Value>, late: &[LateMembers]) -> Option<String> {
     let mut payload = Map::new();
     if !members.is_empty() {
         payload.insert(MEMBERS.to_owned(), members.into());
@@ -101,8 +101,8 @@ pub(crate) fn payload(members: Map<String, Value>, late: &[Late]) -> Option<Stri
 }
 
 /// What came late for parts of an answer with this payload.
-pub(crate) fn late(payload: Option<&str>) -> Vec<Late> {
-    let late = object(payload).shift_remove(LATE);
+pub(crate) fn late_members(payload: Option<&str>) -> Vec<LateMembers> {
+    let late = parse_object(payload).shift_remove(LATE);
     late.and_then(|late| serde_json::from_value(late).ok()).unwrap_or_default()
 }
 
@@ -114,7 +114,7 @@ const LATE: &str = "late";
 const MEMBERS: &str = "members";
 
 /// The members of an answer that a payload holds.
-pub(crate) fn members(payload: Option<&str>) -> Map<String, Value> {
+pub(crate) fn payload_members(payload: Option<&str>) -> Map<String, Value> {
     match payload.and_then(|text| serde_json::from_str(text).ok()) {
         Some(Value::Object(mut payload)) => match payload.shift_remove(MEMBERS) {
             Some(Value::Object(members)) => members,
@@ -125,19 +125,19 @@ pub(crate) fn members(payload: Option<&str>) -> Map<String, Value> {
 }
 
 /// The members of a signature that is a JSON object.
-pub(crate) fn object(signature: Option<&str>) -> Map<String, Value> {
+pub(crate) fn parse_object(signature: Option<&str>) -> Map<String, Value> {
     match signature.and_then(|text| serde_json::from_str(text).ok()) {
         Some(Value::Object(members)) => members,
         Some(_) | None => Map::new(),
     }
 }
 
-fn size(value: &Value) -> usize {
+fn value_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => 8 + text.len(),
-        Value::Array(items) => 8 + items.iter().map(size).sum::<usize>(),
-        Value::Object(members) => 8 + members.iter().map(|(name, value)| name.len() + size(value)).sum::<usize>(),
+        Value::Array(items) => 8 + items.iter().map(value_size).sum::<usize>(),
+        Value::Object(members) => 8 + members.iter().map(|(name, value)| name.len() + value_size(value)).sum::<usize>(),
     }
 }
 
@@ -152,16 +152,16 @@ const PROSE: [&str; 9] =
 const LABELS: [&str; 4] = ["index", "type", "id", "format"];
 
 fn is_sealed(name: &str) -> bool {
-    words(name).iter().any(|word| SEALED.contains(&word.as_str()))
+    name_words(name).iter().any(|word| SEALED.contains(&word.as_str()))
 }
 
 fn is_prose(name: &str) -> bool {
-    !is_sealed(name) && words(name).last().is_some_and(|word| PROSE.contains(&word.as_str()))
+    !is_sealed(name) && name_words(name).last().is_some_and(|word| PROSE.contains(&word.as_str()))
 }
 
 /// How two texts of one member become one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum MergeRule {
     /// Both came in members of the answer: prose is pieces of one text, unless it is repeated as it is.
     Piece,
     /// Both came in an item of a list, whose prose goes on even if a piece is the same as what came before.
@@ -172,7 +172,7 @@ enum Rule {
 
 /// Adds more of a member; only prose grows, of anything else the last value counts. Objects are merged, and so are
 /// items of lists that are pieces of one item. Returns by how many bytes it grew.
-fn merge(rule: Rule, name: &str, into: &mut Value, more: Value) -> usize {
+fn merge_values(rule: MergeRule, name: &str, into: &mut Value, more: Value) -> usize {
     match (into, more) {
         (_, Value::Null) => 0,
         (Value::String(text), Value::String(more)) => merge_text(rule, name, text, more),
@@ -184,13 +184,13 @@ fn merge(rule: Rule, name: &str, into: &mut Value, more: Value) -> usize {
             let mut grown = 0;
             for (at, item) in more.into_iter().enumerate() {
                 let found = match rule {
-                    Rule::Whole => items.iter().take(known).position(|known| is_whole_of(known, &item)),
-                    Rule::Piece | Rule::Item => continued(items, &item, at == 0),
+                    MergeRule::Whole => items.iter().take(known).position(|known| is_whole_of(known, &item)),
+                    MergeRule::Piece | MergeRule::Item => continued_item(items, &item, at == 0),
                 };
                 grown += match found {
                     Some(at) => merge_item(rule, &mut items[at], item),
                     None => {
-                        let added = size(&item);
+                        let added = value_size(&item);
                         items.push(item);
                         added
                     }
@@ -199,31 +199,31 @@ fn merge(rule: Rule, name: &str, into: &mut Value, more: Value) -> usize {
             grown
         }
         (into, more) => {
-            let grown = size(&more).saturating_sub(size(into));
+            let grown = value_size(&more).saturating_sub(value_size(into));
             *into = more;
             grown
         }
     }
 }
 
-fn merge_text(rule: Rule, name: &str, text: &mut String, more: String) -> usize {
+fn merge_text(rule: MergeRule, name: &str, text: &mut String, more: String) -> usize {
     let before = text.len();
     match rule {
         _ if more.is_empty() => {}
-        Rule::Piece if *text == more => {}
-        Rule::Piece | Rule::Item if is_prose(name) => text.push_str(&more),
-        Rule::Whole if is_prose(name) && text.contains(more.trim()) => {}
-        Rule::Piece | Rule::Item | Rule::Whole => *text = more,
+        MergeRule::Piece if *text == more => {}
+        MergeRule::Piece | MergeRule::Item if is_prose(name) => text.push_str(&more),
+        MergeRule::Whole if is_prose(name) && text.contains(more.trim()) => {}
+        MergeRule::Piece | MergeRule::Item | MergeRule::Whole => *text = more,
     }
     text.len().saturating_sub(before)
 }
 
-fn merge_member(rule: Rule, members: &mut Map<String, Value>, name: String, value: Value) -> usize {
+fn merge_member(rule: MergeRule, members: &mut Map<String, Value>, name: String, value: Value) -> usize {
     match members.get_mut(&name) {
         _ if value.is_null() => 0,
-        Some(into) => merge(rule, &name, into, value),
+        Some(into) => merge_values(rule, &name, into, value),
         None => {
-            let grown = name.len() + size(&value);
+            let grown = name.len() + value_size(&value);
             members.insert(name, value);
             grown
         }
@@ -231,12 +231,12 @@ fn merge_member(rule: Rule, members: &mut Map<String, Value>, name: String, valu
 }
 
 /// Adds more of an item. One that comes again with the same seal is repeated whole. Returns by how many bytes it grew.
-fn merge_item(rule: Rule, item: &mut Value, more: Value) -> usize {
+fn merge_item(rule: MergeRule, item: &mut Value, more: Value) -> usize {
     let again = more.as_object().into_iter().flatten();
     let is_again = again.clone().any(|(name, value)| is_seal(name, value) && item.get(name) == Some(value));
     let rule = match rule {
-        Rule::Piece | Rule::Item if !is_again => Rule::Item,
-        Rule::Piece | Rule::Item | Rule::Whole => Rule::Whole,
+        MergeRule::Piece | MergeRule::Item if !is_again => MergeRule::Item,
+        MergeRule::Piece | MergeRule::Item | MergeRule::Whole => MergeRule::Whole,
     };
     let (Value::Object(members), Value::Object(more)) = (item, more) else { return 0 };
     let is_fixed = |name: &str, members: &Map<String, Value>| {
@@ -256,30 +256,30 @@ fn is_seal(name: &str, value: &Value) -> bool {
 }
 
 /// The value of a label, unless it is null.
-fn label<'a>(item: &'a Value, name: &str) -> Option<&'a Value> {
+fn label_value<'a>(item: &'a Value, name: &str) -> Option<&'a Value> {
     item.get(name).filter(|value| !value.is_null())
 }
 
 /// Whether a label of one item says that it is not the other.
 fn is_other(last: &Value, next: &Value, name: &str) -> bool {
-    matches!((label(last, name), label(next, name)), (Some(last), Some(next)) if last != next)
+    matches!((label_value(last, name), label_value(next, name)), (Some(last), Some(next)) if last != next)
 }
 
 /// Which item `next` is another piece of: the one with the same `index`, and no other `type` or `id`. Without an index it
 /// is the last one, as long as that is open: what is sealed has ended. Only the `first` of several that came together can
 /// be a piece of one that came before.
-fn continued(items: &[Value], next: &Value, first: bool) -> Option<usize> {
+fn continued_item(items: &[Value], next: &Value, first: bool) -> Option<usize> {
     let fits = |item: &Value| item.is_object() && !is_other(item, next, "type") && !is_other(item, next, "id");
-    let index = label(next, "index");
+    let index = label_value(next, "index");
     if index.is_some() {
-        return items.iter().rposition(|item| label(item, "index") == index && fits(item));
+        return items.iter().rposition(|item| label_value(item, "index") == index && fits(item));
     }
     let last = items.len().checked_sub(1).filter(|_| first)?;
     let item = &items[last];
     let has = |item: &Value, is: fn(&str, &Value) -> bool| {
         item.as_object().into_iter().flatten().any(|(name, value)| is(name, value))
     };
-    let is_open = !has(item, is_seal) && label(item, "index").is_none();
+    let is_open = !has(item, is_seal) && label_value(item, "index").is_none();
     let is_piece = |name: &str, value: &Value| value.is_string() && (is_prose(name) || is_sealed(name));
     let goes_on = is_open && has(next, is_piece) && fits(item);
     let is_again = item == next && has(item, is_seal);
@@ -288,15 +288,17 @@ fn continued(items: &[Value], next: &Value, first: bool) -> Option<usize> {
 
 /// Whether `whole` is an item of the whole answer of which `item` came before.
 fn is_whole_of(item: &Value, whole: &Value) -> bool {
-    let (Value::Object(members), Value::Object(said)) = (item, whole) else { return item == whole };
+    let (Value::Object(members), Value::Object(whole_members)) = (item, whole) else { return item == whole };
     if LABELS.iter().any(|name| is_other(item, whole, name)) {
         return false;
     }
     let texts =
         |(name, value): (&String, &Value)| Some((members.get(name)?.as_str()?.to_owned(), value.as_str()?.to_owned()));
     let same = |(one, other): &(String, String)| one.starts_with(other.as_str()) || other.starts_with(one.as_str());
-    let is_named = ["index", "id"].iter().any(|name| label(item, name).is_some() && label(whole, name).is_some());
-    let mut texts = said.iter().filter(|(name, _)| !LABELS.contains(&name.as_str())).filter_map(texts).peekable();
+    let is_named =
+        ["index", "id"].iter().any(|name| label_value(item, name).is_some() && label_value(whole, name).is_some());
+    let mut texts =
+        whole_members.iter().filter(|(name, _)| !LABELS.contains(&name.as_str())).filter_map(texts).peekable();
     item == whole || is_named || (texts.peek().is_some() && texts.all(|pair| same(&pair)))
 }
 
@@ -304,13 +306,13 @@ fn is_whole_of(item: &Value, whole: &Value) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Kept, members, object};
+    use super::{KeptMembers, parse_object, payload_members};
 
     fn kept(pieces: impl IntoIterator<Item = Value>) -> Option<Value> {
-        let mut kept = Kept::default();
+        let mut kept = KeptMembers::default();
         for piece in pieces {
             let Value::Object(members) = piece else { panic!("an object") };
-            kept.add(members);
+            kept.add_piece(members);
         }
         kept.take_object().map(|text| serde_json::from_str(&text).unwrap())
     }
@@ -453,19 +455,19 @@ mod tests {
                 json!({"reasoning_opaque": "B"}),
             ),
         ] {
-            let mut kept = Kept::default();
-            kept.add(pieces.as_object().unwrap().clone());
-            kept.complete(whole.as_object().unwrap().clone());
-            assert_eq!(Value::from(kept.take()), want, "{case}");
+            let mut kept = KeptMembers::default();
+            kept.add_piece(pieces.as_object().unwrap().clone());
+            kept.add_whole(whole.as_object().unwrap().clone());
+            assert_eq!(Value::from(kept.take_members()), want, "{case}");
         }
     }
 
     #[test]
     fn only_what_is_kept_has_a_size() {
-        let mut kept = Kept::default();
+        let mut kept = KeptMembers::default();
         let mut grows = |piece: Value| {
             let before = kept.size();
-            kept.add(piece.as_object().unwrap().clone());
+            kept.add_piece(piece.as_object().unwrap().clone());
             kept.size() > before
         };
         assert!(!grows(json!({"a": null})));
@@ -476,10 +478,10 @@ mod tests {
 
     #[test]
     fn a_payload_of_another_program_holds_no_members() {
-        assert_eq!(members(Some(r#"{"members":{"a":1}}"#)), *json!({"a": 1}).as_object().unwrap());
+        assert_eq!(payload_members(Some(r#"{"members":{"a":1}}"#)), *json!({"a": 1}).as_object().unwrap());
         for other in [None, Some("no"), Some("[]"), Some(r#"{"type":"history"}"#), Some(r#"{"members":[1]}"#)] {
-            assert!(members(other).is_empty(), "{other:?}");
+            assert!(payload_members(other).is_empty(), "{other:?}");
         }
-        assert!(object(Some("c2ln")).is_empty());
+        assert!(parse_object(Some("c2ln")).is_empty());
     }
 }

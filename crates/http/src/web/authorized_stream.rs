@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use tokio::time::{Instant, Sleep};
 
-use super::auth::Auth;
+use super::auth::WebAuth;
 
 /// How often it is looked whether they are.
 const LOOK: Duration = Duration::from_secs(5);
@@ -24,29 +24,35 @@ const LOOK: Duration = Duration::from_secs(5);
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The response, for as long as `shown` lets somebody in.
-pub(super) fn while_known(response: Response, auth: Arc<Auth>, shown: HeaderMap) -> Response {
+pub(super) fn while_known(response: Response, auth: Arc<WebAuth>, shown: HeaderMap) -> Response {
     response.map(|body| {
         let look = Box::pin(tokio::time::sleep(LOOK));
-        Body::from_stream(Watched { frames: body.into_data_stream(), auth, shown, look, looked: Instant::now() })
+        Body::from_stream(AuthorizedStream {
+            frames: body.into_data_stream(),
+            auth,
+            shown,
+            look,
+            looked: Instant::now(),
+        })
     })
 }
 
-struct Watched {
+struct AuthorizedStream {
     frames: BodyDataStream,
-    auth: Arc<Auth>,
+    auth: Arc<WebAuth>,
     shown: HeaderMap,
     look: Pin<Box<Sleep>>,
     looked: Instant,
 }
 
-impl Watched {
+impl AuthorizedStream {
     fn is_known(&mut self) -> bool {
         self.looked = Instant::now();
-        self.auth.caller(&self.shown).is_some()
+        self.auth.find_caller(&self.shown).is_some()
     }
 }
 
-impl Stream for Watched {
+impl Stream for AuthorizedStream {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -75,7 +81,7 @@ mod tests {
     use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
 
     use super::{LOOK, while_known};
-    use crate::web::auth::{Auth, COOKIE};
+    use crate::web::auth::{COOKIE, WebAuth};
     use countersign_config::Web;
 
     #[tokio::test(start_paused = true)]
@@ -83,16 +89,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let web = Web { password: Some(SecretString::from("all".to_owned())), users: Vec::new() };
         let clock = Clock::starting_at(Millis(1_000));
-        let auth = Arc::new(Auth::open(folder.path(), web, clock, Vec::new(), false, None).unwrap());
+        let auth = Arc::new(WebAuth::open(folder.path(), web, clock, Vec::new(), false, None).unwrap());
         let cookie = auth.log_in(Ipv4Addr::LOCALHOST.into(), "all").unwrap();
         let mut shown = HeaderMap::new();
         shown.insert("cookie", format!("{COOKIE}={cookie}").parse().unwrap());
         let frames = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"one"))]).chain(stream::pending());
         let response = while_known(Response::new(Body::from_stream(frames)), Arc::clone(&auth), shown.clone());
-        let mut told = response.into_body().into_data_stream();
-        assert_eq!(told.next().await.unwrap().unwrap(), "one");
-        assert!(tokio::time::timeout(LOOK * 3, told.next()).await.is_err(), "it goes on");
+        let mut events = response.into_body().into_data_stream();
+        assert_eq!(events.next().await.unwrap().unwrap(), "one");
+        assert!(tokio::time::timeout(LOOK * 3, events.next()).await.is_err(), "it goes on");
         auth.log_out(&shown).await.unwrap();
-        assert!(tokio::time::timeout(LOOK * 2, told.next()).await.unwrap().is_none());
+        assert!(tokio::time::timeout(LOOK * 2, events.next()).await.unwrap().is_none());
     }
 }

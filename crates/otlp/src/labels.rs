@@ -8,7 +8,7 @@ use countersign_core::{
 };
 
 /// How a run ended, and whether that is an error.
-pub(super) const fn of_run(end: run::RunOutcome) -> (&'static str, Option<&'static str>) {
+pub(super) const fn run_end_label(end: run::RunOutcome) -> (&'static str, Option<&'static str>) {
     match end {
         run::RunOutcome::Completed => ("completed", None),
         run::RunOutcome::Aborted => ("aborted", None),
@@ -20,7 +20,7 @@ pub(super) const fn of_run(end: run::RunOutcome) -> (&'static str, Option<&'stat
 }
 
 /// Why a model's answer ended, in the words that OpenTelemetry has for it, and whether that is an error.
-pub(super) const fn of_stop(stop: StopReason) -> (&'static str, Option<&'static str>) {
+pub(super) const fn stop_label(stop: StopReason) -> (&'static str, Option<&'static str>) {
     match stop {
         StopReason::Stop => ("stop", None),
         StopReason::Length => ("length", None),
@@ -31,7 +31,7 @@ pub(super) const fn of_stop(stop: StopReason) -> (&'static str, Option<&'static 
 }
 
 /// Who does a call.
-pub(super) const fn of_executor(executor: &Executor) -> &'static str {
+pub(super) const fn executor_label(executor: &Executor) -> &'static str {
     match executor {
         Executor::Builtin => "builtin",
         Executor::Person => "person",
@@ -42,7 +42,7 @@ pub(super) const fn of_executor(executor: &Executor) -> &'static str {
 }
 
 /// How a call ended, and whether that is an error.
-pub(super) const fn of_call(end: call::CallEnd) -> (&'static str, Option<&'static str>) {
+pub(super) const fn call_end_label(end: call::CallEnd) -> (&'static str, Option<&'static str>) {
     match end {
         call::CallEnd::Done { error: false } => ("done", None),
         call::CallEnd::Done { error: true } => ("error", Some("error")),
@@ -58,7 +58,7 @@ pub(super) const fn of_call(end: call::CallEnd) -> (&'static str, Option<&'stati
 }
 
 /// What a gate decides.
-pub(super) const fn of_kind(kind: gate::Kind) -> &'static str {
+pub(super) const fn gate_kind_label(kind: gate::Kind) -> &'static str {
     match kind {
         gate::Kind::Approval => "approval",
         gate::Kind::Question => "question",
@@ -70,7 +70,7 @@ pub(super) const fn of_kind(kind: gate::Kind) -> &'static str {
 }
 
 /// How a gate was resolved.
-pub(super) const fn of_resolution(resolution: &GateResolution) -> &'static str {
+pub(super) const fn resolution_label(resolution: &GateResolution) -> &'static str {
     match resolution {
         GateResolution::Allowed { .. } => "allowed",
         GateResolution::Denied => "denied",

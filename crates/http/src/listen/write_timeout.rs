@@ -18,12 +18,12 @@ use tokio::{
 
 /// How long a connection waits for a client that takes nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Patience {
+pub(super) struct WriteDeadline {
     limit: Duration,
     is_endless: Arc<AtomicBool>,
 }
 
-impl Patience {
+impl WriteDeadline {
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, is_endless: Arc::default() }
     }
@@ -36,20 +36,20 @@ impl Patience {
 
 /// A connection whose writes end in an error when nothing of them was taken for so long.
 #[derive(Debug)]
-pub(super) struct Impatient<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
-    patience: Patience,
+    patience: WriteDeadline,
     /// Runs while the client takes nothing. Most connections never need one.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Impatient<S> {
-    pub(super) fn new(stream: S, patience: Patience) -> Self {
+impl<S> WriteTimeout<S> {
+    pub(super) fn new(stream: S, patience: WriteDeadline) -> Self {
         Self { stream, patience, timer: None }
     }
 
     /// What an attempt to write came to, or that there were none that worked for too long.
-    fn judge<T>(&mut self, context: &mut Context<'_>, attempt: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn apply_timeout<T>(&mut self, context: &mut Context<'_>, attempt: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if attempt.is_ready() || self.patience.is_endless.load(Ordering::Relaxed) {
             self.timer = None;
             return attempt;
@@ -61,7 +61,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -71,10 +71,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let attempt = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, attempt)
+        self.apply_timeout(context, attempt)
     }
 
     fn poll_write_vectored(
@@ -83,7 +83,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let attempt = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.judge(context, attempt)
+        self.apply_timeout(context, attempt)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -92,11 +92,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let attempt = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, attempt)
+        self.apply_timeout(context, attempt)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let attempt = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, attempt)
+        self.apply_timeout(context, attempt)
     }
 }

@@ -9,14 +9,14 @@ const QUIET: Duration = Duration::from_secs(60);
 
 /// When something was said last, and how often it was not.
 #[derive(Debug, Default)]
-pub struct Seldom {
+pub struct LogThrottle {
     last: Option<Instant>,
     kept: u64,
 }
 
-impl Seldom {
+impl LogThrottle {
     /// How often it was kept back since it was said last, if it is to be said now.
-    pub fn now(&mut self) -> Option<u64> {
+    pub fn try_log(&mut self) -> Option<u64> {
         let now = Instant::now();
         if self.last.is_some_and(|last| now.duration_since(last) < QUIET) {
             self.kept += 1;
@@ -29,13 +29,13 @@ impl Seldom {
 
 #[cfg(test)]
 mod tests {
-    use super::{QUIET, Seldom};
+    use super::{LogThrottle, QUIET};
 
     #[tokio::test(start_paused = true)]
     async fn it_is_said_at_once_and_then_once_a_minute() {
-        let mut seldom = Seldom::default();
-        let said = [seldom.now(), seldom.now(), seldom.now()];
+        let mut seldom = LogThrottle::default();
+        let logged = [seldom.try_log(), seldom.try_log(), seldom.try_log()];
         tokio::time::advance(QUIET).await;
-        assert_eq!((said, seldom.now(), seldom.now()), ([Some(0), None, None], Some(2), None));
+        assert_eq!((logged, seldom.try_log(), seldom.try_log()), ([Some(0), None, None], Some(2), None));
     }
 }

@@ -13,7 +13,7 @@ use tracing::{Instrument as _, debug, debug_span};
 /// Counts requests since the process began.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-pub(super) async fn tell(request: Request, next: Next) -> Response {
+pub(super) async fn log_request(request: Request, next: Next) -> Response {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let span = debug_span!("request", number, method = %request.method(), path = request.uri().path());
     async {

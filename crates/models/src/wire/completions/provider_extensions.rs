@@ -13,7 +13,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::wire::kept::{self, Late};
+use crate::wire::kept_members::{self, LateMembers};
 
 /// Members of a delta that hold what a model thinks, in the order in which they are looked for. Some servers send the
 /// same under two of them.
@@ -69,7 +69,7 @@ pub(super) fn only_tells(name: &str) -> bool {
 ///
 /// An empty thought stays: a provider that sends one may ask for it. So does one that is an object, which goes back as it
 /// came.
-pub(super) fn thought(rest: &mut Map<String, Value>) -> Option<(&'static str, String)> {
+pub(super) fn take_thought(rest: &mut Map<String, Value>) -> Option<(&'static str, String)> {
     let mut found = None;
     for name in THOUGHTS {
         match rest.get(name) {
@@ -112,7 +112,7 @@ fn is_schema(value: &Value) -> bool {
 }
 
 /// The member of a delta that holds content which cannot be read, if there is one.
-pub(super) fn content(rest: &Map<String, Value>) -> Option<&'static str> {
+pub(super) fn unreadable_member(rest: &Map<String, Value>) -> Option<&'static str> {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
@@ -148,7 +148,7 @@ fn with_function(function: Value) -> Map<String, Value> {
 }
 
 /// Takes the members that go back with the function of a call out of those that go back with the call.
-pub(super) fn function(call: &mut Map<String, Value>) -> Map<String, Value> {
+pub(super) fn take_function_members(call: &mut Map<String, Value>) -> Map<String, Value> {
     call.shift_remove(FUNCTION).map(with_function).unwrap_or_default()
 }
 
@@ -164,28 +164,28 @@ pub(super) fn signature_of(members: Map<String, Value>) -> Option<String> {
 
 /// The part of the content that a thought is signed with, if it is one: Mistral's or Databricks'.
 pub(super) fn content_part(signature: Option<&str>) -> Option<Value> {
-    let part = kept::object(signature);
+    let part = kept_members::parse_object(signature);
     let is_thinking = part.get("type").and_then(Value::as_str).is_some_and(|kind| THINKING.contains(&kind));
     (is_thinking || part.contains_key("thinking")).then(|| part.into())
 }
 
 /// What goes back with a message beside what is written from its parts.
 #[derive(Default)]
-pub(super) struct Back {
+pub(super) struct ReturnedMembers {
     members: Map<String, Value>,
-    late: Vec<Late>,
+    late: Vec<LateMembers>,
 }
 
-impl Back {
+impl ReturnedMembers {
     /// Begins with what was kept with the whole answer.
     pub(super) fn new(payload: Option<&str>) -> Self {
-        let mut members = kept::members(payload);
+        let mut members = kept_members::payload_members(payload);
         members.retain(|name, _| !WRITTEN.contains(&name.as_str()));
-        Self { members, late: kept::late(payload) }
+        Self { members, late: kept_members::late_members(payload) }
     }
 
     /// Adds a thought, under the name of the member that it came in.
-    pub(super) fn thought(&mut self, text: &str, signature: Option<&str>) {
+    pub(super) fn add_thought(&mut self, text: &str, signature: Option<&str>) {
         let Some(name) = signature.and_then(|signature| THOUGHTS.into_iter().find(|name| *name == signature)) else {
             return;
         };
@@ -197,7 +197,7 @@ impl Back {
     }
 
     /// The members of the call with this id, that is signed so, and those that came late for it.
-    pub(super) fn call(&mut self, id: &str, signature: Option<&str>) -> Map<String, Value> {
+    pub(super) fn call_members(&mut self, id: &str, signature: Option<&str>) -> Map<String, Value> {
         let mut members = self.call_signed(signature);
         for late in self.late.iter_mut().filter(|late| late.call.as_deref() == Some(id)) {
             members.extend(with_call(std::mem::take(&mut late.members)));
@@ -208,7 +208,7 @@ impl Back {
     /// The members of a call that is signed so. Sealed reasoning of other programs is kept with a call there, and goes
     /// back with the message.
     fn call_signed(&mut self, signature: Option<&str>) -> Map<String, Value> {
-        let members = kept::object(signature);
+        let members = kept_members::parse_object(signature);
         if members.contains_key("google") {
             return Map::from_iter([(EXTRA.to_owned(), members.into())]);
         }
@@ -224,7 +224,7 @@ impl Back {
     /// Ends a message. Thoughts go back with calls only: a provider that asks for them asks for those that led to
     /// calls, and DeepSeek's older models refuse any other. `owed` is the member in which this provider wants a thought
     /// with every call, if only an empty one.
-    pub(super) fn end(mut self, calls: usize, owed: Option<&'static str>) -> Map<String, Value> {
+    pub(super) fn into_members(mut self, calls: usize, owed: Option<&'static str>) -> Map<String, Value> {
         if calls == 0 {
             self.members.retain(|name, _| !THOUGHTS.contains(&name.as_str()));
         } else if let Some(name) = owed {
@@ -234,7 +234,7 @@ impl Back {
     }
 
     /// Whether a thought is among the members under this name.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(super) fn has_member(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }
 }

@@ -19,7 +19,7 @@ const ABOVE: u32 = 256;
 
 /// Who is looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Among {
+pub(super) enum SearchScope {
     /// Those of before: a matter of a millisecond at most.
     Known,
     /// All that act for no agent.
@@ -28,31 +28,31 @@ pub(super) enum Among {
 
 /// A process that has a socket open, and under which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct SocketOwner {
     pub(super) pid: i32,
     number: u32,
 }
 
-impl Held {
+impl SocketOwner {
     /// Whether it still has it.
-    pub(super) fn is_there(self, wanted: &str) -> bool {
-        Open::of(self.pid).is_some_and(|process| process.has(self.number, OsStr::new(wanted)))
+    pub(super) fn is_there(self, socket_link: &str) -> bool {
+        ProcessFds::for_pid(self.pid).is_some_and(|process| process.has_link(self.number, OsStr::new(socket_link)))
     }
 }
 
 /// A process that has a socket open, lets that be seen, and acted for no agent when it was looked for first. It may by now.
-pub(super) fn holder(wanted: &str, among: Among) -> Option<Held> {
-    let wanted = OsStr::new(wanted);
-    let at = known(wanted).or_else(|| if among == Among::All { anybody(wanted) } else { None })?;
+pub(super) fn find_socket_owner(socket_link: &str, among: SearchScope) -> Option<SocketOwner> {
+    let link = OsStr::new(socket_link);
+    let at = find_known(link).or_else(|| if among == SearchScope::All { find_among_all(link) } else { None })?;
     let mut before = BEFORE.lock();
     before.retain(|known| *known != at);
     before.push_front(at);
     before.truncate(MOST_BEFORE);
-    Some(Held { pid: at.0, number: at.1 })
+    Some(SocketOwner { pid: at.0, number: at.1 })
 }
 
 /// The socket among what was found before, and above it. Processes that have ended are taken out.
-fn known(wanted: &OsStr) -> Option<(i32, u32)> {
+fn find_known(link: &OsStr) -> Option<(i32, u32)> {
     let before = BEFORE.lock().clone();
     let mut pids = Vec::new();
     for (pid, _) in &before {
@@ -61,46 +61,48 @@ fn known(wanted: &OsStr) -> Option<(i32, u32)> {
         }
     }
     pids.into_iter().find_map(|pid| {
-        let Some(process) = Open::of(pid) else {
+        let Some(process) = ProcessFds::for_pid(pid) else {
             BEFORE.lock().retain(|(of, _)| *of != pid);
             return None;
         };
         let numbers = before.iter().filter(|(of, _)| *of == pid).map(|(_, number)| *number);
         let highest = numbers.clone().max().unwrap_or_default();
         let above = highest.saturating_add(1)..=highest.saturating_add(ABOVE);
-        Some((pid, numbers.chain(above).find(|number| process.has(*number, wanted))?))
+        Some((pid, numbers.chain(above).find(|number| process.has_link(*number, link))?))
     })
 }
 
 /// The socket in any process that acts for no agent, the youngest first: who connects to ask one thing has just begun. A command that
 /// has very many open keeps nobody waiting.
-fn anybody(wanted: &OsStr) -> Option<(i32, u32)> {
+fn find_among_all(link: &OsStr) -> Option<(i32, u32)> {
     let acting = exec::acting_processes().ok()?;
-    let pids = numbers("/proc")?.filter_map(|pid| i32::try_from(pid).ok());
+    let pids = numeric_entries("/proc")?.filter_map(|pid| i32::try_from(pid).ok());
     let mut pids: Vec<i32> = pids.filter(|pid| !acting.contains(pid)).collect();
     pids.sort_unstable_by(|one, other| other.cmp(one));
     pids.into_iter().find_map(|pid| {
-        let process = Open::of(pid)?;
-        numbers(&format!("/proc/{pid}/fd"))?.find(|number| process.has(*number, wanted)).map(|number| (pid, number))
+        let process = ProcessFds::for_pid(pid)?;
+        numeric_entries(&format!("/proc/{pid}/fd"))?
+            .find(|number| process.has_link(*number, link))
+            .map(|number| (pid, number))
     })
 }
 
 /// What a process has open.
-struct Open(fs::File);
+struct ProcessFds(fs::File);
 
-impl Open {
+impl ProcessFds {
     /// `None` if it has ended, or lets nobody see that.
-    fn of(pid: i32) -> Option<Self> {
+    fn for_pid(pid: i32) -> Option<Self> {
         fs::File::open(format!("/proc/{pid}/fd")).ok().map(Self)
     }
 
-    fn has(&self, number: u32, wanted: &OsStr) -> bool {
-        readlinkat(self.0.as_fd(), number.to_string().as_str()).is_ok_and(|target| target == wanted)
+    fn has_link(&self, number: u32, link: &OsStr) -> bool {
+        readlinkat(self.0.as_fd(), number.to_string().as_str()).is_ok_and(|target| target == link)
     }
 }
 
 /// The names in a folder that are numbers.
-fn numbers(folder: &str) -> Option<impl Iterator<Item = u32>> {
+fn numeric_entries(folder: &str) -> Option<impl Iterator<Item = u32>> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     Some(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
@@ -114,7 +116,7 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use super::{ABOVE, Among, holder};
+    use super::{ABOVE, SearchScope, find_socket_owner};
 
     fn name(number: i32) -> String {
         fs::read_link(format!("/proc/self/fd/{number}")).unwrap().into_os_string().into_string().unwrap()
@@ -126,13 +128,13 @@ mod tests {
         let mut kept = Vec::new();
         for round in 0..3 {
             let (one, other) = UnixStream::pair().unwrap();
-            let wanted = name(one.as_raw_fd());
-            let held = holder(&wanted, Among::All).unwrap();
-            assert_eq!((held.pid, held.is_there(&wanted)), (own, true), "{round}");
-            assert_eq!(holder(&wanted, Among::Known), Some(held), "{round}");
+            let socket_link = name(one.as_raw_fd());
+            let held = find_socket_owner(&socket_link, SearchScope::All).unwrap();
+            assert_eq!((held.pid, held.is_there(&socket_link)), (own, true), "{round}");
+            assert_eq!(find_socket_owner(&socket_link, SearchScope::Known), Some(held), "{round}");
             drop(one);
-            assert!(!held.is_there(&wanted), "{round}");
-            assert_eq!(holder(&wanted, Among::All), None, "{round}");
+            assert!(!held.is_there(&socket_link), "{round}");
+            assert_eq!(find_socket_owner(&socket_link, SearchScope::All), None, "{round}");
             kept.push(other);
             // More than are tried above the highest.
             kept.extend((0..ABOVE / 2).flat_map(|_| <[_; 2]>::from(UnixStream::pair().unwrap())));
@@ -142,13 +144,13 @@ mod tests {
     #[test]
     fn a_command_that_was_given_a_socket_is_not_looked_into() {
         let (one, other) = UnixStream::pair().unwrap();
-        let wanted = name(one.as_raw_fd());
+        let socket_link = name(one.as_raw_fd());
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(holder(&wanted, Among::All).map(|held| held.pid), Some(own));
+        assert_eq!(find_socket_owner(&socket_link, SearchScope::All).map(|held| held.pid), Some(own));
         // The builder has it as long as it lives.
         let child = Command::new("cat").stdin(Stdio::from(OwnedFd::from(one))).stdout(Stdio::null()).spawn();
         let mut child = child.unwrap();
-        assert_eq!(holder(&wanted, Among::All), None);
+        assert_eq!(find_socket_owner(&socket_link, SearchScope::All), None);
         drop(other);
         child.wait().unwrap();
     }

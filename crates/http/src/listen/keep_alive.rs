@@ -13,31 +13,31 @@ pub const LATE: Duration = Duration::from_secs(1);
 
 /// When to ask, and whether anything was heard since it was asked last.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct KeepAlive {
     due: Interval,
-    heard: bool,
+    was_active: bool,
 }
 
-impl Pulse {
+impl KeepAlive {
     /// Asked every `period` from now on.
-    pub fn every(period: Duration) -> Self {
+    pub fn with_period(period: Duration) -> Self {
         let mut due = interval_at(Instant::now() + period, period);
         // What was missed is not made up for: two questions at once leave no time for an answer.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { due, heard: true }
+        Self { due, was_active: true }
     }
 
     /// Something was heard.
-    pub const fn beats(&mut self) {
-        self.heard = true;
+    pub const fn note_activity(&mut self) {
+        self.was_active = true;
     }
 
     /// Waits until it is time to ask again. False if nothing was heard since the last time, though there was time to listen.
     ///
     /// *Cancellation*: nothing is lost.
-    pub async fn asks(&mut self) -> bool {
+    pub async fn next_probe(&mut self) -> bool {
         let was_due = self.due.tick().await;
-        std::mem::replace(&mut self.heard, false) || was_due.elapsed() > LATE
+        std::mem::replace(&mut self.was_active, false) || was_due.elapsed() > LATE
     }
 }
 
@@ -47,32 +47,32 @@ mod tests {
 
     use tokio::time::{Instant, advance};
 
-    use super::Pulse;
+    use super::KeepAlive;
 
     const PERIOD: Duration = Duration::from_secs(20);
 
     #[tokio::test(start_paused = true)]
     async fn a_line_is_dead_once_nothing_was_heard_between_two_questions() {
-        let (begun, mut pulse) = (Instant::now(), Pulse::every(PERIOD));
-        assert!(pulse.asks().await);
-        pulse.beats();
-        assert!(pulse.asks().await);
-        assert!(!pulse.asks().await);
+        let (begun, mut pulse) = (Instant::now(), KeepAlive::with_period(PERIOD));
+        assert!(pulse.next_probe().await);
+        pulse.note_activity();
+        assert!(pulse.next_probe().await);
+        assert!(!pulse.next_probe().await);
         assert_eq!(begun.elapsed(), PERIOD * 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_was_held_up_itself_listens_before_it_takes_a_line_for_dead() {
-        let mut pulse = Pulse::every(PERIOD);
-        assert!(pulse.asks().await);
+        let mut pulse = KeepAlive::with_period(PERIOD);
+        assert!(pulse.next_probe().await);
         for _ in 0..3 {
             advance(PERIOD * 4).await;
             let late = Instant::now();
-            assert!(pulse.asks().await, "it has not listened since");
+            assert!(pulse.next_probe().await, "it has not listened since");
             assert_eq!(late.elapsed(), Duration::ZERO);
         }
-        let asked = Instant::now();
-        assert!(!pulse.asks().await);
-        assert_eq!(asked.elapsed(), PERIOD);
+        let probed_at = Instant::now();
+        assert!(!pulse.next_probe().await);
+        assert_eq!(probed_at.elapsed(), PERIOD);
     }
 }

@@ -4,8 +4,8 @@
 
 use serde_json::json;
 
-use super::script::{Answer, Outcome, call, outcome, say, text};
-use crate::{Message, Part};
+use super::script::{ScriptedAnswer, ToolOutcome, call, last_outcome, text_answer, text_parts};
+use crate::{MessagePart, RequestMessage};
 
 /// How the shell of another machine is called, behind the machine's name.
 const SHELL: &str = "__Bash";
@@ -14,43 +14,44 @@ const SHELL: &str = "__Bash";
 pub(super) const LOOK: &str = "uname -sn && ls";
 
 /// Decides the next answer if among `tools` is no shell but one of another machine: the one that was named, else the first.
-pub(super) fn answer(messages: &[Message], tools: &[String]) -> Option<Answer> {
+pub(super) fn next_answer(messages: &[RequestMessage], tools: &[String]) -> Option<ScriptedAnswer> {
     if tools.iter().any(|tool| tool == "bash") {
         return None;
     }
-    let at = messages.iter().rposition(|message| matches!(message, Message::User(_)))?;
-    let Message::User(asked) = &messages[at] else { return None };
+    let at = messages.iter().rposition(|message| matches!(message, RequestMessage::User(_)))?;
+    let RequestMessage::User(prompt) = &messages[at] else { return None };
     let mut shells: Vec<&str> = tools.iter().filter_map(|tool| tool.strip_suffix(SHELL)).collect();
     shells.sort_unstable();
-    let is_named = |shell: &&&str| text(asked).any(|text| text.contains(**shell));
+    let is_named = |shell: &&&str| text_parts(prompt).any(|text| text.contains(**shell));
     let machine = *shells.iter().find(is_named).or_else(|| shells.first())?;
     let since = &messages[at..];
-    let called =
-        since.iter().any(|message| matches!(message, Message::Assistant(said) if said.parts.iter().any(is_call)));
+    let called = since
+        .iter()
+        .any(|message| matches!(message, RequestMessage::Assistant(answer) if answer.parts.iter().any(is_call)));
     if !called {
-        return Some(Answer {
+        return Some(ScriptedAnswer {
             text: format!(
                 "I am a scripted model: what I say is fixed, but the machines are real. I look at what {machine} is, and what is in its folder."
             ),
             calls: vec![call(&format!("{machine}{SHELL}"), json!({ "command": LOOK }))],
         });
     }
-    Some(say(match outcome(since) {
-        Outcome::Fine => format!("{machine} says: {}", said(since)),
-        Outcome::Denied => format!("Understood: that was denied, so nothing ran on {machine}."),
-        Outcome::Failed(why) => format!("That did not work on {machine}: {}", why.trim()),
+    Some(text_answer(match last_outcome(since) {
+        ToolOutcome::Fine => format!("{machine} says: {}", printed_output(since)),
+        ToolOutcome::Denied => format!("Understood: that was denied, so nothing ran on {machine}."),
+        ToolOutcome::Failed(why) => format!("That did not work on {machine}: {}", why.trim()),
     }))
 }
 
-fn is_call(part: &Part) -> bool {
-    matches!(part, Part::ToolCall { .. })
+fn is_call(part: &MessagePart) -> bool {
+    matches!(part, MessagePart::ToolCall { .. })
 }
 
 /// What the machine printed, which its shell puts into `output` or `stdout` of an object.
-fn said(messages: &[Message]) -> String {
+fn printed_output(messages: &[RequestMessage]) -> String {
     let result = messages.iter().rev().find_map(|message| match message {
-        Message::ToolResult { parts, .. } => text(parts).next(),
-        Message::User(_) | Message::Developer(_) | Message::Assistant(_) => None,
+        RequestMessage::ToolResult { parts, .. } => text_parts(parts).next(),
+        RequestMessage::User(_) | RequestMessage::Developer(_) | RequestMessage::Assistant(_) => None,
     });
     let result = result.unwrap_or_default();
     let object: Option<serde_json::Value> = serde_json::from_str(result).ok();

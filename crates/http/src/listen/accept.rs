@@ -18,11 +18,11 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    crowd::{Crowd, Place},
-    impatient::{Impatient, Patience},
-    peer::Peer,
-    rooms::{Limit, Rooms},
-    seldom::Seldom,
+    connection_limiter::{ConnectionLimiter, ConnectionPermit},
+    connection_quota::{ConnectionQuota, QuotaLimit},
+    log_throttle::LogThrottle,
+    peer::TcpPeer,
+    write_timeout::{WriteDeadline, WriteTimeout},
 };
 
 /// How long a TLS handshake may take.
@@ -44,14 +44,14 @@ const LONGEST_RECOVERY: Duration = Duration::from_secs(1);
 /// Who sent a request: from where, the place of its connection, what sits at its other end, and how long that may take
 /// nothing of what is sent.
 #[derive(Clone)]
-pub struct Guest {
+pub struct ConnectionInfo {
     pub from: SocketAddr,
-    pub place: Arc<Place>,
-    pub peer: Peer,
-    pub(super) patience: Patience,
+    pub place: Arc<ConnectionPermit>,
+    pub peer: TcpPeer,
+    pub(super) patience: WriteDeadline,
 }
 
-impl Guest {
+impl ConnectionInfo {
     /// Leaves it to the adapter how long the other end may take nothing of what is sent.
     pub fn hand_over(&self) {
         self.patience.hand_over();
@@ -60,19 +60,19 @@ impl Guest {
 
 /// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its
 /// [`Guest`] among its extensions. `open` counts connections.
-pub(super) async fn take(
+pub(super) async fn accept_connections(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
-    rooms: Rooms,
+    quota: ConnectionQuota,
     router: Router,
     open: Arc<Gauge>,
     end: impl Future<Output = ()> + Send,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
-    let crowd = Crowd::new(rooms.clone());
+    let crowd = ConnectionLimiter::new(quota.clone());
     let (closing, closes) = watch::channel(false);
     let refusals = Arc::new(Semaphore::new(REFUSALS));
-    let (mut full, mut failing) = (Seldom::default(), Failing::default());
+    let (mut full, mut failing) = (LogThrottle::default(), AcceptFailures::default());
     let mut end = std::pin::pin!(end);
     loop {
         let accepted = tokio::select! {
@@ -90,22 +90,23 @@ pub(super) async fn take(
         // A line that cannot be told not to wait still works.
         let _ = stream.set_nodelay(true);
         // A line that has no address any more decides nothing.
-        let peer = stream.local_addr().map(|ours| Peer::new(from, ours)).unwrap_or_default();
+        let peer = stream.local_addr().map(|ours| TcpPeer::new(from, ours)).unwrap_or_default();
         let place = tokio::select! {
             () = &mut end => break,
-            place = crowd.enter(from.ip()) => place,
+            place = crowd.acquire_permit(from.ip()) => place,
         };
         let Some(place) = place else {
-            let (most, limit) = (rooms.most(), rooms.limit());
-            if let Some(before) = full.now() {
-                tracing::warn!(before, "a connection was refused: there are {most}, {}", limit.place());
+            let (most, limit) = (quota.max_connections(), quota.limit());
+            if let Some(before) = full.try_log() {
+                tracing::warn!(before, "a connection was refused: there are {most}, {}", limit.source_text());
             }
             // Over TLS there would have to be a handshake first, which is what there is no room for.
             if acceptor.is_none()
-                && let (Ok(permit), Some(room)) = (Arc::clone(&refusals).try_acquire_owned(), rooms.try_take())
+                && let (Ok(permit), Some(room)) =
+                    (Arc::clone(&refusals).try_acquire_owned(), quota.try_acquire_descriptor())
             {
                 tokio::spawn(async move {
-                    let _ = timeout(REFUSAL, refuse(stream, most, limit)).await;
+                    let _ = timeout(REFUSAL, send_refusal(stream, most, limit)).await;
                     drop((permit, room));
                 });
             }
@@ -115,45 +116,45 @@ pub(super) async fn take(
         let open = open.increment_guard();
         tokio::spawn(async move {
             let _open = open;
-            let patience = Patience::new(DEAF);
-            let guest = Guest { from, place: Arc::clone(&place), peer, patience };
+            let patience = WriteDeadline::new(DEAF);
+            let guest = ConnectionInfo { from, place: Arc::clone(&place), peer, patience };
             let served = async {
                 match acceptor {
-                    None => converse(stream, router, guest, closes).await,
+                    None => serve_connection(stream, router, guest, closes).await,
                     Some(acceptor) => {
                         if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                            converse(stream, router, guest, closes).await;
+                            serve_connection(stream, router, guest, closes).await;
                         }
                     }
                 }
             };
             tokio::select! {
-                () = place.lost() => {}
+                () = place.wait_revoked() => {}
                 () = served => {}
             }
         });
     }
     drop(listener);
     closing.send_replace(true);
-    crowd.empty().await;
+    crowd.wait_until_empty().await;
 }
 
 /// Connections that the system would not give, one after another.
 #[derive(Default)]
-struct Failing {
-    said: Seldom,
+struct AcceptFailures {
+    log_throttle: LogThrottle,
     /// How long nothing is taken after the next one.
     rest: Option<Duration>,
 }
 
-impl Failing {
+impl AcceptFailures {
     /// Waits a moment after the system would not give a connection: out of descriptors, most likely, and then whoever has
     /// not said who it is gives its own back.
-    async fn recover(&mut self, error: &io::Error, crowd: &Crowd) {
+    async fn recover(&mut self, error: &io::Error, crowd: &ConnectionLimiter) {
         if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
             return;
         }
-        if let Some(before) = self.said.now() {
+        if let Some(before) = self.log_throttle.try_log() {
             tracing::warn!(%error, before, "a connection could not be taken");
         }
         crowd.make_room();
@@ -164,8 +165,12 @@ impl Failing {
 }
 
 /// Tells a client that there is no room, and why.
-async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: usize, limit: Limit) -> io::Result<()> {
-    let why = format!("The gateway has {most} connections, {}.\n", limit.place());
+async fn send_refusal(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    most: usize,
+    limit: QuotaLimit,
+) -> io::Result<()> {
+    let why = format!("The gateway has {most} connections, {}.\n", limit.source_text());
     let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 5\r\nconnection: close";
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{why}", why.len()).as_bytes()).await?;
     stream.shutdown().await?;
@@ -176,11 +181,11 @@ async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: usize, li
 }
 
 /// Serves one connection to its end or until it becomes a WebSocket, and after `closes` no further request.
-async fn converse<S>(stream: S, router: Router, guest: Guest, mut closes: watch::Receiver<bool>)
+async fn serve_connection<S>(stream: S, router: Router, guest: ConnectionInfo, mut closes: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Impatient::new(stream, guest.patience.clone());
+    let stream = WriteTimeout::new(stream, guest.patience.clone());
     let router = TowerToHyperService::new(router);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(guest.clone());
@@ -216,8 +221,8 @@ mod tests {
     };
 
     use super::{
-        Crowd, DEAF, Failing, Guest, HEAD, LARGEST_HEAD, LONGEST_RECOVERY, Limit, Patience, Peer, RECOVERY, Rooms,
-        converse, refuse,
+        AcceptFailures, ConnectionInfo, ConnectionLimiter, ConnectionQuota, DEAF, HEAD, LARGEST_HEAD, LONGEST_RECOVERY,
+        QuotaLimit, RECOVERY, TcpPeer, WriteDeadline, send_refusal, serve_connection,
     };
 
     /// A connection that is served, the client's end of it, and what tells that the port closes.
@@ -225,30 +230,31 @@ mod tests {
         let (client, server) = duplex(1 << 20);
         let (closing, closes) = watch::channel(false);
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let place = Crowd::new(Rooms::of_this_process(1)).enter(from.ip()).await.unwrap();
-        let guest = Guest { from, place, peer: Peer::default(), patience: Patience::new(DEAF) };
+        let place =
+            ConnectionLimiter::new(ConnectionQuota::of_this_process(1)).acquire_permit(from.ip()).await.unwrap();
+        let guest = ConnectionInfo { from, place, peer: TcpPeer::default(), patience: WriteDeadline::new(DEAF) };
         let router =
             Router::new().route("/", get(async || "here")).route("/much", get(async || "much".repeat(1 << 20)));
-        tokio::spawn(converse(server, router, guest, closes));
+        tokio::spawn(serve_connection(server, router, guest, closes));
         (client, closing)
     }
 
     async fn rest(client: &mut DuplexStream) -> String {
-        let mut told = String::new();
-        client.read_to_string(&mut told).await.unwrap();
-        told
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        text
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_says_nothing_or_too_little_in_time_is_closed() {
-        for said in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
+        for sent in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
             let (mut client, _closing) = line().await;
             let begun = Instant::now();
-            client.write_all(said.as_bytes()).await.unwrap();
-            let told = rest(&mut client).await;
-            assert_eq!(told.ends_with("here"), said.ends_with("\r\n\r\n"), "{said:?}: {told}");
+            client.write_all(sent.as_bytes()).await.unwrap();
+            let reply = rest(&mut client).await;
+            assert_eq!(reply.ends_with("here"), sent.ends_with("\r\n\r\n"), "{sent:?}: {reply}");
             let took = begun.elapsed();
-            assert!(took >= HEAD && took < HEAD * 2, "{said:?}: {took:?}");
+            assert!(took >= HEAD && took < HEAD * 2, "{sent:?}: {took:?}");
         }
     }
 
@@ -306,19 +312,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_names_the_limit() {
         let (mut client, server) = duplex(1 << 10);
-        let refusing = tokio::spawn(refuse(server, 7, Limit::Configured));
+        let refusing = tokio::spawn(send_refusal(server, 7, QuotaLimit::Configured));
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-        let told = rest(&mut client).await;
-        assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("has 7 connections"), "{told}");
+        let reply = rest(&mut client).await;
+        assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("has 7 connections"), "{reply}");
         drop(client);
         refusing.await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn while_the_system_gives_no_connection_it_is_asked_less_and_less_and_strangers_go() {
-        let crowd = Crowd::new(Rooms::of_this_process(9));
-        let place = crowd.enter(Ipv4Addr::LOCALHOST.into()).await.unwrap();
-        let mut failing = Failing::default();
+        let crowd = ConnectionLimiter::new(ConnectionQuota::of_this_process(9));
+        let place = crowd.acquire_permit(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let mut failing = AcceptFailures::default();
         let error = std::io::Error::from(std::io::ErrorKind::Other);
         let mut rests = Vec::new();
         for _ in 0..7 {
@@ -327,7 +333,7 @@ mod tests {
             rests.push(begun.elapsed());
         }
         assert_eq!((rests[0], rests[1], rests[6]), (RECOVERY, RECOVERY * 2, LONGEST_RECOVERY));
-        assert!(!place.keep(), "whoever has not said who it is gives its own back");
+        assert!(!place.mark_authenticated(), "whoever has not said who it is gives its own back");
         let begun = Instant::now();
         failing.recover(&std::io::Error::from(std::io::ErrorKind::ConnectionAborted), &crowd).await;
         assert_eq!(begun.elapsed().as_millis(), 0, "a client that went is nothing to wait for");

@@ -15,24 +15,24 @@ const FEW: usize = 1000;
 
 /// What connections may have: places for those who stay, and a descriptor for each that is open still.
 #[derive(Clone, Debug)]
-pub struct Rooms {
+pub struct ConnectionQuota {
     descriptors: Arc<Semaphore>,
     most: usize,
-    limit: Limit,
+    limit: QuotaLimit,
 }
 
 /// What says how many there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum QuotaLimit {
     /// `rate_limit.max_connections`.
     Configured,
     /// The limit of the process.
     Descriptors,
 }
 
-impl Limit {
+impl QuotaLimit {
     /// Where it is set.
-    pub(super) const fn place(self) -> &'static str {
+    pub(super) const fn source_text(self) -> &'static str {
         match self {
             Self::Configured => "its limit (rate_limit.max_connections)",
             Self::Descriptors => "as many as its descriptors allow (ulimit -n, LimitNOFILE)",
@@ -40,53 +40,53 @@ impl Limit {
     }
 }
 
-impl Rooms {
+impl ConnectionQuota {
     /// For at most `most` connections that stay, of a process with as many descriptors as the system lets this one have.
     pub fn of_this_process(most: usize) -> Self {
-        Self::within(allowed(), most)
+        Self::for_descriptors(descriptor_limit(), most)
     }
 
-    fn within(allowed: usize, most: usize) -> Self {
+    fn for_descriptors(allowed: usize, most: usize) -> Self {
         let room = allowed.saturating_sub((OWN + allowed / 32).min(MOST_ASIDE)).min(Semaphore::MAX_PERMITS);
         // Whoever is sent away takes a moment to leave, and meanwhile somebody else has its place.
         let stay = (room - (room / 4).min(MOST_ASIDE)).max(1);
-        let (most, limit) = if most <= stay { (most, Limit::Configured) } else { (stay, Limit::Descriptors) };
+        let (most, limit) = if most <= stay { (most, QuotaLimit::Configured) } else { (stay, QuotaLimit::Descriptors) };
         Self { descriptors: Arc::new(Semaphore::new(room)), most, limit }
     }
 
     /// Sets some of the places aside for another port: at most `most`, and at most a quarter.
-    pub fn split(self, most: usize) -> (Self, Self) {
+    pub fn split_off(self, most: usize) -> (Self, Self) {
         let aside = most.min(self.most / 4).max(1);
         let rest = self.most.saturating_sub(aside).max(1);
-        let aside = Self { most: aside, limit: Limit::Descriptors, descriptors: Arc::clone(&self.descriptors) };
+        let aside = Self { most: aside, limit: QuotaLimit::Descriptors, descriptors: Arc::clone(&self.descriptors) };
         (Self { most: rest, ..self }, aside)
     }
 
     /// How many connections may stay.
-    pub(super) const fn most(&self) -> usize {
+    pub(super) const fn max_connections(&self) -> usize {
         self.most
     }
 
-    pub(super) const fn limit(&self) -> Limit {
+    pub(super) const fn limit(&self) -> QuotaLimit {
         self.limit
     }
 
     /// A descriptor, when there is one.
-    pub(super) async fn take(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn acquire_descriptor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.descriptors).acquire_owned().await.ok()
     }
 
     /// A descriptor, if there is one now.
-    pub(super) fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn try_acquire_descriptor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.descriptors).try_acquire_owned().ok()
     }
 }
 
 /// What to say at the start where this process may have few descriptors.
-pub fn few() -> Option<String> {
-    let allowed = allowed();
+pub fn few_descriptors_warning() -> Option<String> {
+    let allowed = descriptor_limit();
     (allowed < FEW).then(|| {
-        let most = Rooms::within(allowed, usize::MAX).most;
+        let most = ConnectionQuota::for_descriptors(allowed, usize::MAX).most;
         format!(
             "this process may have {allowed} descriptors, enough for {most} connections at once; raise `ulimit -n`, or \
              LimitNOFILE of its unit"
@@ -95,45 +95,45 @@ pub fn few() -> Option<String> {
 }
 
 /// How many descriptors this process may have.
-fn allowed() -> usize {
+fn descriptor_limit() -> usize {
     let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(FEW as u64, |(soft, _)| soft);
     usize::try_from(soft).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Limit, Rooms};
+    use super::{ConnectionQuota, QuotaLimit};
 
     #[test]
     fn what_the_gateway_needs_itself_is_set_aside_from_its_descriptors() {
         for (allowed, most, want, stay, limit) in [
-            (64, 20_000, 22, 17, Limit::Descriptors),
-            (128, 20_000, 84, 63, Limit::Descriptors),
-            (1024, 20_000, 952, 856, Limit::Descriptors),
-            (20_000, 20_000, 19_904, 19_808, Limit::Descriptors),
-            (65_536, 20_000, 65_440, 20_000, Limit::Configured),
-            (1024, 5, 952, 5, Limit::Configured),
-            (30, 20_000, 0, 1, Limit::Descriptors),
+            (64, 20_000, 22, 17, QuotaLimit::Descriptors),
+            (128, 20_000, 84, 63, QuotaLimit::Descriptors),
+            (1024, 20_000, 952, 856, QuotaLimit::Descriptors),
+            (20_000, 20_000, 19_904, 19_808, QuotaLimit::Descriptors),
+            (65_536, 20_000, 65_440, 20_000, QuotaLimit::Configured),
+            (1024, 5, 952, 5, QuotaLimit::Configured),
+            (30, 20_000, 0, 1, QuotaLimit::Descriptors),
         ] {
-            let rooms = Rooms::within(allowed, most);
+            let rooms = ConnectionQuota::for_descriptors(allowed, most);
             assert_eq!(
                 (rooms.descriptors.available_permits(), rooms.most, rooms.limit),
                 (want, stay, limit),
                 "{allowed}"
             );
         }
-        let unbounded = Rooms::within(usize::MAX, 20_000);
-        assert_eq!((unbounded.most, unbounded.limit), (20_000, Limit::Configured));
+        let unbounded = ConnectionQuota::for_descriptors(usize::MAX, 20_000);
+        assert_eq!((unbounded.most, unbounded.limit), (20_000, QuotaLimit::Configured));
     }
 
     #[test]
     fn another_port_shares_the_descriptors_and_has_places_of_its_own() {
-        let (rest, aside) = Rooms::within(128, 20_000).split(64);
+        let (rest, aside) = ConnectionQuota::for_descriptors(128, 20_000).split_off(64);
         assert_eq!((rest.most, aside.most), (48, 15));
-        let held = rest.try_take().unwrap();
+        let held = rest.try_acquire_descriptor().unwrap();
         assert_eq!(aside.descriptors.available_permits(), 83);
         drop(held);
-        let (rest, aside) = Rooms::within(20_000, 1000).split(64);
+        let (rest, aside) = ConnectionQuota::for_descriptors(20_000, 1000).split_off(64);
         assert_eq!((rest.most, aside.most), (936, 64));
     }
 }

@@ -16,58 +16,58 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::rooms::Rooms;
-use crate::limits::network;
+use super::connection_quota::ConnectionQuota;
+use crate::limits::network_prefix;
 
 /// How long whoever comes waits for those to leave who were sent away.
 const LEAVING: Duration = Duration::from_secs(2);
 
 /// Everybody who is connected to one port.
-pub(super) struct Crowd {
-    rooms: Rooms,
-    strangers: Mutex<Strangers>,
+pub(super) struct ConnectionLimiter {
+    quota: ConnectionQuota,
+    strangers: Mutex<UnauthenticatedSet>,
     /// How many have a place.
     count: watch::Sender<usize>,
 }
 
 /// Those of whom nothing is known.
 #[derive(Default)]
-struct Strangers {
+struct UnauthenticatedSet {
     next: u64,
-    waiting: BTreeMap<u64, Stranger>,
+    waiting: BTreeMap<u64, Unauthenticated>,
     /// By the order in which they came.
     of_party: BTreeMap<IpAddr, BTreeSet<u64>>,
     /// How many each party has, and its oldest: the last one here gives up its oldest.
     crowded: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
 }
 
-struct Stranger {
+struct Unauthenticated {
     party: IpAddr,
     gone: CancellationToken,
 }
 
-impl Strangers {
+impl UnauthenticatedSet {
     fn add(&mut self, party: IpAddr) -> (u64, CancellationToken) {
         let number = self.next;
         self.next += 1;
         let gone = CancellationToken::new();
-        self.waiting.insert(number, Stranger { party, gone: gone.clone() });
-        self.change(party, |numbers| {
+        self.waiting.insert(number, Unauthenticated { party, gone: gone.clone() });
+        self.update_party(party, |numbers| {
             numbers.insert(number);
         });
         (number, gone)
     }
 
-    fn remove(&mut self, number: u64) -> Option<Stranger> {
+    fn remove(&mut self, number: u64) -> Option<Unauthenticated> {
         let stranger = self.waiting.remove(&number)?;
-        self.change(stranger.party, |numbers| {
+        self.update_party(stranger.party, |numbers| {
             numbers.remove(&number);
         });
         Some(stranger)
     }
 
     /// Changes which ones a party has, and what follows from it.
-    fn change(&mut self, party: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>)) {
+    fn update_party(&mut self, party: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>)) {
         let numbers = self.of_party.entry(party).or_default();
         let rank = |numbers: &BTreeSet<u64>| numbers.first().map(|oldest| (numbers.len(), Reverse(*oldest), party));
         if let Some(before) = rank(numbers) {
@@ -81,47 +81,47 @@ impl Strangers {
     }
 
     /// The one that has to go.
-    fn first(&self) -> Option<u64> {
+    fn eviction_candidate(&self) -> Option<u64> {
         self.crowded.last().map(|(_, Reverse(oldest), _)| *oldest)
     }
 }
 
 /// The place of one connection, for as long as anything of it is there.
-pub struct Place {
-    crowd: Arc<Crowd>,
+pub struct ConnectionPermit {
+    crowd: Arc<ConnectionLimiter>,
     number: u64,
     gone: CancellationToken,
     /// Its descriptor, which it has until it has left.
     room: Option<OwnedSemaphorePermit>,
 }
 
-impl Crowd {
+impl ConnectionLimiter {
     /// In `rooms`.
-    pub(super) fn new(rooms: Rooms) -> Arc<Self> {
-        Arc::new(Self { rooms, strangers: Mutex::default(), count: watch::Sender::new(0) })
+    pub(super) fn new(quota: ConnectionQuota) -> Arc<Self> {
+        Arc::new(Self { quota, strangers: Mutex::default(), count: watch::Sender::new(0) })
     }
 
     /// Gives a place to a connection of which nothing is known yet but where it comes from, once there is a descriptor for
     /// it. `None` if all places are taken by those who are known, or none was left in time.
     ///
     /// Dropped before, it leaves nothing behind.
-    pub(super) async fn enter(self: &Arc<Self>, from: IpAddr) -> Option<Arc<Place>> {
-        let mut place = self.admit(network(from))?;
-        place.room = timeout(LEAVING, self.rooms.take()).await.ok()?;
+    pub(super) async fn acquire_permit(self: &Arc<Self>, from: IpAddr) -> Option<Arc<ConnectionPermit>> {
+        let mut place = self.reserve_permit(network_prefix(from))?;
+        place.room = timeout(LEAVING, self.quota.acquire_descriptor()).await.ok()?;
         place.room.is_some().then(|| Arc::new(place))
     }
 
-    fn admit(self: &Arc<Self>, party: IpAddr) -> Option<Place> {
+    fn reserve_permit(self: &Arc<Self>, party: IpAddr) -> Option<ConnectionPermit> {
         let mut strangers = self.strangers.lock();
         let (number, gone) = strangers.add(party);
         self.count.send_modify(|count| *count += 1);
-        if *self.count.borrow() > self.rooms.most() {
+        if *self.count.borrow() > self.quota.max_connections() {
             // It counts among the strangers of its own party, so it takes the place of one of these where they are the most.
             self.send_away(&mut strangers);
         }
         drop(strangers);
         let is_refused = gone.is_cancelled();
-        let place = Place { crowd: Arc::clone(self), number, gone, room: None };
+        let place = ConnectionPermit { crowd: Arc::clone(self), number, gone, room: None };
         (!is_refused).then_some(place)
     }
 
@@ -130,8 +130,10 @@ impl Crowd {
         self.send_away(&mut self.strangers.lock())
     }
 
-    fn send_away(&self, strangers: &mut Strangers) -> bool {
-        let Some(Stranger { gone, .. }) = strangers.first().and_then(|number| strangers.remove(number)) else {
+    fn send_away(&self, strangers: &mut UnauthenticatedSet) -> bool {
+        let Some(Unauthenticated { gone, .. }) =
+            strangers.eviction_candidate().and_then(|number| strangers.remove(number))
+        else {
             return false;
         };
         // Under the lock: nobody is kept and sent away at once. Its place is another's now, however long it takes to leave.
@@ -141,26 +143,26 @@ impl Crowd {
     }
 
     /// Waits until everybody is gone.
-    pub(super) async fn empty(&self) {
+    pub(super) async fn wait_until_empty(&self) {
         // The sender is ours, so it cannot be gone.
         let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// It is known now who has this place: nobody takes it away any more. False if somebody just did.
-    pub fn keep(&self) -> bool {
+    pub fn mark_authenticated(&self) -> bool {
         self.crowd.strangers.lock().remove(self.number);
         !self.gone.is_cancelled()
     }
 
     /// Waits until the place is another's.
-    pub async fn lost(&self) {
+    pub async fn wait_revoked(&self) {
         self.gone.cancelled().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut strangers = self.crowd.strangers.lock();
         strangers.remove(self.number);
@@ -174,36 +176,36 @@ impl Drop for Place {
 mod tests {
     use std::{net::IpAddr, sync::Arc};
 
-    use super::{Crowd, Place, Rooms};
+    use super::{ConnectionLimiter, ConnectionPermit, ConnectionQuota};
 
-    fn crowd(most: usize) -> Arc<Crowd> {
-        Crowd::new(Rooms::of_this_process(most))
+    fn crowd(most: usize) -> Arc<ConnectionLimiter> {
+        ConnectionLimiter::new(ConnectionQuota::of_this_process(most))
     }
 
     fn at(last: u8) -> IpAddr {
         [10, 0, 0, last].into()
     }
 
-    async fn enter(crowd: &Arc<Crowd>, last: u8) -> Arc<Place> {
-        crowd.enter(at(last)).await.unwrap()
+    async fn enter(crowd: &Arc<ConnectionLimiter>, last: u8) -> Arc<ConnectionPermit> {
+        crowd.acquire_permit(at(last)).await.unwrap()
     }
 
     #[tokio::test]
     async fn where_all_places_are_taken_the_oldest_stranger_goes_and_then_whoever_comes() {
         let crowd = crowd(3);
         let [first, second, third] = [enter(&crowd, 1).await, enter(&crowd, 1).await, enter(&crowd, 1).await];
-        assert!(first.keep());
+        assert!(first.mark_authenticated());
         let fourth = enter(&crowd, 1).await;
         assert!(second.gone.is_cancelled() && !third.gone.is_cancelled());
-        assert!(!second.keep(), "who was sent away does not become known");
-        assert!(third.keep() && fourth.keep());
-        assert!(crowd.enter(at(1)).await.is_none());
+        assert!(!second.mark_authenticated(), "who was sent away does not become known");
+        assert!(third.mark_authenticated() && fourth.mark_authenticated());
+        assert!(crowd.acquire_permit(at(1)).await.is_none());
         assert!(!crowd.make_room(), "nobody who is known goes");
         // Who was sent away had no place any more to give up.
         drop(second);
-        assert!(crowd.enter(at(1)).await.is_none());
+        assert!(crowd.acquire_permit(at(1)).await.is_none());
         drop(first);
-        assert!(crowd.enter(at(1)).await.is_some());
+        assert!(crowd.acquire_permit(at(1)).await.is_some());
     }
 
     #[tokio::test]
@@ -230,12 +232,12 @@ mod tests {
         let crowd = crowd(4);
         for _ in 0..2 {
             let known = enter(&crowd, 1).await;
-            assert!(known.keep());
+            assert!(known.mark_authenticated());
             std::mem::forget(known);
         }
         let (flood, other) = (enter(&crowd, 2).await, enter(&crowd, 2).await);
         let fresh = enter(&crowd, 1).await;
-        assert!(flood.gone.is_cancelled() && !other.gone.is_cancelled() && fresh.keep());
+        assert!(flood.gone.is_cancelled() && !other.gone.is_cancelled() && fresh.mark_authenticated());
     }
 
     #[tokio::test(start_paused = true)]
@@ -244,12 +246,12 @@ mod tests {
         let stays = enter(&crowd, 1).await;
         // What is left of them belongs to somebody else.
         let mut held = Vec::new();
-        while let Some(room) = crowd.rooms.try_take() {
+        while let Some(room) = crowd.quota.try_acquire_descriptor() {
             held.push(room);
         }
-        assert!(crowd.enter(at(2)).await.is_none(), "nobody has left in time");
+        assert!(crowd.acquire_permit(at(2)).await.is_none(), "nobody has left in time");
         assert!(stays.gone.is_cancelled());
-        let mut coming = std::pin::pin!(crowd.enter(at(2)));
+        let mut coming = std::pin::pin!(crowd.acquire_permit(at(2)));
         assert!(futures_util::poll!(&mut coming).is_pending());
         drop(stays);
         assert!(coming.await.is_some());
@@ -259,8 +261,8 @@ mod tests {
     async fn it_is_empty_once_the_last_one_left() {
         let crowd = crowd(2);
         let [one, other] = [enter(&crowd, 1).await, enter(&crowd, 1).await];
-        assert!(one.keep());
-        let mut empty = std::pin::pin!(crowd.empty());
+        assert!(one.mark_authenticated());
+        let mut empty = std::pin::pin!(crowd.wait_until_empty());
         assert!(futures_util::poll!(&mut empty).is_pending());
         drop(one);
         assert!(futures_util::poll!(&mut empty).is_pending());
