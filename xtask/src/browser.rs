@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_path};
 
 /// Where Chromium is looked for, behind the variable `CHROMIUM`.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -45,14 +45,14 @@ impl Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
     let folder = workspace.root.join("tests/browser");
     let browser =
-        browser().context("there is no Chromium here: install it (Debian: chromium) or name it in CHROMIUM")?;
+        find_browser().context("there is no Chromium here: install it (Debian: chromium) or name it in CHROMIUM")?;
     if !is_installed(&folder) {
-        must(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder))?;
+        run_checked(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder))?;
     }
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => {
-            must(Command::new(cargo()).args(["build", "-p", "countersign"]).current_dir(&workspace.root))?;
+            run_checked(Command::new(cargo_path()).args(["build", "-p", "countersign"]).current_dir(&workspace.root))?;
             workspace.target.join("debug/countersign")
         }
     };
@@ -74,7 +74,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn browser() -> Option<PathBuf> {
+fn find_browser() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("CHROMIUM") {
         return Some(named.into());
     }
@@ -92,7 +92,7 @@ fn is_installed(folder: &Path) -> bool {
     }
 }
 
-fn must(command: &mut Command) -> anyhow::Result<()> {
+fn run_checked(command: &mut Command) -> anyhow::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("{name} could not be started"))?;
     if !status.success() {

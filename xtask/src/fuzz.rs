@@ -6,13 +6,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_path};
 
 /// What to fuzz, with what and for how long; all but these is handed on as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     target: Option<String>,
-    steered: Steered,
+    steered: FuzzMode,
     /// Whether what a guided run reaches is kept in the repository.
     keeps: bool,
     rest: Vec<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Options {
 
 /// How inputs are come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Steered {
+enum FuzzMode {
     /// By chance.
     Not,
     /// By which code the inputs before reached. Needs a C++ compiler.
@@ -53,7 +53,7 @@ const TARGETS: &[&str] = &[
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
-        let mut options = Self { target: None, steered: Steered::Not, keeps: false, rest: Vec::new() };
+        let mut options = Self { target: None, steered: FuzzMode::Not, keeps: false, rest: Vec::new() };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -61,7 +61,7 @@ impl Options {
                     let value = arguments.next().with_context(|| format!("{argument} wants a value"))?;
                     options.rest.extend([argument.clone(), value.clone()]);
                 }
-                "--guided" => options.steered = Steered::ByCoverage,
+                "--guided" => options.steered = FuzzMode::ByCoverage,
                 "--keep" => options.keeps = true,
                 target if options.target.is_none() && TARGETS.contains(&target) => {
                     options.target = Some(target.to_owned());
@@ -72,7 +72,7 @@ impl Options {
         if options.target.is_none() && options.rest.iter().any(|argument| argument == "--replay") {
             bail!("--replay wants a target");
         }
-        if options.keeps && options.steered == Steered::Not {
+        if options.keeps && options.steered == FuzzMode::Not {
             bail!("--keep goes with --guided: only that knows which inputs reach what no other does");
         }
         Ok(options)
@@ -81,11 +81,11 @@ impl Options {
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
     let targets: Vec<&str> = options.target.as_deref().map_or_else(|| TARGETS.to_vec(), |target| vec![target]);
-    if options.steered == Steered::ByCoverage {
+    if options.steered == FuzzMode::ByCoverage {
         return guided::run(workspace, &targets, options.keeps, &options.rest);
     }
     for target in targets {
-        let status = Command::new(cargo())
+        let status = Command::new(cargo_path())
             .args(["run", "--profile", "bench-fast", "-p", "countersign-testkit", "--example", "fuzz", "--"])
             .arg(target)
             .args(&options.rest)
@@ -115,7 +115,7 @@ mod tests {
         let options = |target: Option<&str>, rest: &[&str]| {
             Ok(Options {
                 target: target.map(str::to_owned),
-                steered: Steered::Not,
+                steered: FuzzMode::Not,
                 keeps: false,
                 rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
             })
@@ -132,8 +132,8 @@ mod tests {
             assert_eq!(parse(line), want, "{line}");
         }
         let guided = |line| parse(line).map(|options| (options.steered, options.keeps, options.rest.len()));
-        assert_eq!(guided("shell --guided --minutes 5"), Ok((Steered::ByCoverage, false, 2)));
-        assert_eq!(guided("--guided --keep"), Ok((Steered::ByCoverage, true, 0)));
+        assert_eq!(guided("shell --guided --minutes 5"), Ok((FuzzMode::ByCoverage, false, 2)));
+        assert_eq!(guided("--guided --keep"), Ok((FuzzMode::ByCoverage, true, 0)));
         let alone = "--keep goes with --guided: only that knows which inputs reach what no other does";
         assert_eq!(guided("shell --keep"), Err(alone.to_owned()));
     }

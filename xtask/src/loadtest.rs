@@ -6,13 +6,13 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_path};
 
 const PACKAGE: &str = "countersign-loadtest";
 
 /// Runs `command` with `arguments` and returns its exit code.
 pub(crate) fn run(command: &str, arguments: &[String]) -> anyhow::Result<ExitCode> {
-    let status = Command::new(cargo())
+    let status = Command::new(cargo_path())
         .args(["run", "--release", "--package", PACKAGE, "--", command])
         .args(arguments)
         .status()

@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_path};
 
 /// Each shell with the name of its file.
 const SHELLS: [(&str, &str); 3] = [("bash", "countersign.bash"), ("zsh", "_countersign"), ("fish", "countersign.fish")];
@@ -40,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => {
-            told(Command::new(cargo()).args(["build", "--release", "--locked", "-p", "countersign"]))?;
+            command_output(Command::new(cargo_path()).args(["build", "--release", "--locked", "-p", "countersign"]))?;
             workspace.target.join("release/countersign")
         }
     };
@@ -50,27 +50,27 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
         fs::remove_dir_all(&manual)?;
     }
     fs::create_dir_all(&manual)?;
-    told(Command::new(&binary).arg("man").arg(&manual))?;
+    command_output(Command::new(&binary).arg("man").arg(&manual))?;
     for (shell, file) in SHELLS {
-        write(&folder.join(file), &told(Command::new(&binary).args(["completions", shell]))?)?;
+        write_file(&folder.join(file), &command_output(Command::new(&binary).args(["completions", shell]))?)?;
     }
-    let metadata = told(Command::new(cargo()).args(["metadata", "--format-version", "1", "--locked"]))?;
+    let metadata = command_output(Command::new(cargo_path()).args(["metadata", "--format-version", "1", "--locked"]))?;
     let metadata: serde_json::Value = serde_json::from_slice(&metadata)?;
-    let parts = sbom::of(&metadata, "countersign")?;
-    write(&folder.join("countersign.cdx.json"), &serde_json::to_vec_pretty(&parts)?)?;
-    if let Some(package) = deb::make(workspace, &metadata, &binary, &folder)? {
+    let parts = sbom::for_package(&metadata, "countersign")?;
+    write_file(&folder.join("countersign.cdx.json"), &serde_json::to_vec_pretty(&parts)?)?;
+    if let Some(package) = deb::make_package(workspace, &metadata, &binary, &folder)? {
         println!("{}", package.display());
     }
     println!("{}", folder.display());
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
 /// Runs a command and gives what it printed.
-fn told(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+fn command_output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
         bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());

@@ -12,23 +12,23 @@ use crate::workspace::Workspace;
 
 /// Writes the pages.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<ExitCode> {
-    for (path, text) in pages(workspace)? {
+    for (path, text) in reference_pages(workspace)? {
         fs::write(&path, text).with_context(|| path.display().to_string())?;
-        println!("{}", workspace.relative(&path).display());
+        println!("{}", workspace.relative_path(&path).display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Every page with its text.
-pub(crate) fn pages(workspace: &Workspace) -> anyhow::Result<Vec<(PathBuf, String)>> {
+pub(crate) fn reference_pages(workspace: &Workspace) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let folder = workspace.root.join("docs/reference");
     Ok(vec![
-        (folder.join("configuration.md"), keys::page(workspace)?),
-        (folder.join("errors.md"), errors::page(workspace)?),
+        (folder.join("configuration.md"), keys::keys_page(workspace)?),
+        (folder.join("errors.md"), errors::errors_page(workspace)?),
     ])
 }
 
 /// What of a cell would end it.
-fn cell(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

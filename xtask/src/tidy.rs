@@ -3,6 +3,7 @@
 mod commands;
 mod cycles;
 mod edges;
+mod forbidden_words;
 mod gate_content;
 mod imports;
 mod manifest;
@@ -11,7 +12,6 @@ mod names;
 mod purity;
 mod sizes;
 mod source;
-mod words;
 
 use std::{
     fmt, fs,
@@ -23,7 +23,7 @@ use anyhow::Context as _;
 
 use crate::{
     reference,
-    tidy::source::Source,
+    tidy::source::RustSource,
     workspace::{Workspace, rust_files},
 };
 
@@ -32,7 +32,7 @@ const CONTRIBUTOR_PAGES: [&str; 2] = ["CONTRIBUTING.md", "docs/contributing/test
 
 /// One thing to put right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct TidyFinding {
     file: PathBuf,
     /// From 1.
     line: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Finding {
     why: &'static str,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}, {}", self.file.display(), self.line, self.what, self.why)
     }
@@ -87,19 +87,19 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> anyhow::Result<Exi
 }
 
 /// Everything to put right in the workspace, by package and file.
-pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
+pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<TidyFinding>> {
     let mut found = Vec::new();
     for package in &workspace.packages {
-        let manifest = read(&package.manifest)?;
-        let file = workspace.relative(&package.manifest);
+        let manifest = read_text(&package.manifest)?;
+        let file = workspace.relative_path(&package.manifest);
         found.extend(edges::findings(workspace, package, file, &manifest));
         found.extend(manifest::findings(file, &manifest));
         let paths = rust_files(package.folder())?;
         let mut sources = Vec::with_capacity(paths.len());
         for path in &paths {
-            let source = Source::new(workspace.relative(path), &read(path)?);
+            let source = RustSource::new(workspace.relative_path(path), &read_text(path)?);
             found.extend(names::findings(&source));
-            found.extend(words::findings(&source));
+            found.extend(forbidden_words::findings(&source));
             found.extend(gate_content::findings(&package.name, &source));
             if purity::is_pure(&package.name) {
                 found.extend(purity::findings(&source));
@@ -107,23 +107,23 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
             sources.push(source);
         }
         found.extend(edges::uses_of_testkit(package, &sources));
-        found.extend(cycles::findings(workspace.relative(package.folder()), &sources));
+        found.extend(cycles::findings(workspace.relative_path(package.folder()), &sources));
         found.extend(sizes::findings(&package.name, file, &sources));
     }
     found.extend(measure::findings(workspace)?);
     for page in CONTRIBUTOR_PAGES {
-        found.extend(commands::findings(workspace, Path::new(page), &read(&workspace.root.join(page))?));
+        found.extend(commands::findings(workspace, Path::new(page), &read_text(&workspace.root.join(page))?));
     }
-    for (path, text) in reference::pages(workspace)? {
+    for (path, text) in reference::reference_pages(workspace)? {
         if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
-            let file = workspace.relative(&path).to_owned();
+            let file = workspace.relative_path(&path).to_owned();
             let why = "`cargo xtask reference` writes it";
-            found.push(Finding { file, line: 1, what: "the page is not what the code says".to_owned(), why });
+            found.push(TidyFinding { file, line: 1, what: "the page is not what the code says".to_owned(), why });
         }
     }
     Ok(found)
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+fn read_text(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))
 }

@@ -18,8 +18,8 @@ use anyhow::{Context as _, bail};
 
 use crate::{
     loadtest, tidy,
-    verify::tally::{Runner, Tally},
-    workspace::{Workspace, cargo},
+    verify::tally::{TestRunner, TestTally},
+    workspace::{Workspace, cargo_path},
 };
 
 /// How much is verified.
@@ -42,67 +42,70 @@ impl Options {
 
 /// Runs the steps and reports them. The last line is `N passed, N failed` once tests have run.
 pub(crate) fn run(workspace: &Workspace, options: Options) -> ExitCode {
-    let mut tally = Tally::default();
+    let mut tally = TestTally::default();
     let begun = Instant::now();
-    let outcome = steps(workspace, options, &mut tally);
+    let outcome = run_steps(workspace, options, &mut tally);
     let took = begun.elapsed().as_secs_f64();
     match &outcome {
         Ok(()) => println!("\nverify: everything holds ({took:.1} s)"),
         Err(error) => println!("\nverify: FAILED: {error:#} ({took:.1} s)"),
     }
-    if tally != Tally::default() {
+    if tally != TestTally::default() {
         println!("{tally}");
     }
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn steps(workspace: &Workspace, options: Options, tally: &mut Tally) -> anyhow::Result<()> {
-    step("install what is missing", install::run)?;
-    step("format", || Cargo::new(workspace).args(&["fmt", "--all", "--check"]).run())?;
-    step("clippy", || {
-        Cargo::new(workspace).args(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
+fn run_steps(workspace: &Workspace, options: Options, tally: &mut TestTally) -> anyhow::Result<()> {
+    run_step("install what is missing", install::run)?;
+    run_step("format", || CargoCall::new(workspace).args(&["fmt", "--all", "--check"]).run())?;
+    run_step("clippy", || {
+        CargoCall::new(workspace).args(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
     })?;
-    step("clippy, without features", || {
-        Cargo::new(workspace)
+    run_step("clippy, without features", || {
+        CargoCall::new(workspace)
             .args(&["clippy", "-p", "countersign", "--no-default-features", "--", "-D", "warnings"])
             .run()
     })?;
-    step("tidy", || match tidy::findings(workspace)?.as_slice() {
+    run_step("tidy", || match tidy::findings(workspace)?.as_slice() {
         [] => Ok(()),
         found => {
             found.iter().for_each(|finding| println!("{finding}"));
             bail!("{} to put right", found.len())
         }
     })?;
-    step("tests", || {
+    run_step("tests", || {
         let (runner, arguments): (_, &[&str]) = if has_nextest(&workspace.root) {
             // A second try tells a test that a busy machine upset from one that fails; the summary names it as flaky, to be mended.
-            (Runner::Nextest, &["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"])
+            (TestRunner::Nextest, &["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"])
         } else {
-            (Runner::Libtest, &["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"])
+            (
+                TestRunner::Libtest,
+                &["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"],
+            )
         };
         // A runner that is broken can end with 0 and have run nothing.
-        match Cargo::new(workspace).args(arguments).test(runner, tally)? {
-            Tally { passed: 0, .. } => bail!("no test ran"),
+        match CargoCall::new(workspace).args(arguments).run_tests(runner, tally)? {
+            TestTally { passed: 0, .. } => bail!("no test ran"),
             _ => Ok(()),
         }
     })?;
-    step("killed while it works", || loadtest::kill_briefly(workspace))?;
+    run_step("killed while it works", || loadtest::kill_briefly(workspace))?;
     if options == Options::Fast {
         return Ok(());
     }
-    step("doc tests", || {
-        Cargo::new(workspace)
+    run_step("doc tests", || {
+        CargoCall::new(workspace)
             .args(&["test", "--workspace", "--doc", "--no-fail-fast"])
-            .test(Runner::Libtest, tally)
+            .run_tests(TestRunner::Libtest, tally)
             .map(drop)
     })?;
-    step("docs", || {
-        Cargo::new(workspace).args(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").run()
+    run_step("docs", || {
+        CargoCall::new(workspace).args(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").run()
     })
 }
 
-fn step(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn run_step(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     println!("\n== {name}");
     let begun = Instant::now();
     let outcome = work();
@@ -112,16 +115,16 @@ fn step(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
 }
 
 fn has_nextest(root: &Path) -> bool {
-    let asked = Command::new(cargo()).args(["nextest", "--version"]).current_dir(root).output();
-    asked.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+    let version = Command::new(cargo_path()).args(["nextest", "--version"]).current_dir(root).output();
+    version.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
 /// One call of cargo at the root of the workspace.
-struct Cargo(Command);
+struct CargoCall(Command);
 
-impl Cargo {
+impl CargoCall {
     fn new(workspace: &Workspace) -> Self {
-        let mut command = Command::new(cargo());
+        let mut command = Command::new(cargo_path());
         command.current_dir(&workspace.root);
         Self(command)
     }
@@ -145,7 +148,7 @@ impl Cargo {
     }
 
     /// Runs tests, passing their output through and counting them by the runner's own summaries.
-    fn test(mut self, runner: Runner, tally: &mut Tally) -> anyhow::Result<Tally> {
+    fn run_tests(mut self, runner: TestRunner, tally: &mut TestTally) -> anyhow::Result<TestTally> {
         self.0.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.0.spawn().context("cargo could not be started")?;
         let stdout = child.stdout.take().context("no standard output")?;
@@ -162,12 +165,12 @@ impl Cargo {
     }
 }
 
-fn pass_through(runner: Runner, from: impl Read, mut to: impl Write) -> Tally {
-    let mut counted = Tally::default();
+fn pass_through(runner: TestRunner, from: impl Read, mut to: impl Write) -> TestTally {
+    let mut counted = TestTally::default();
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        counted += Tally::of_line(runner, &String::from_utf8_lossy(&line));
+        counted += TestTally::of_line(runner, &String::from_utf8_lossy(&line));
         // A closed terminal must not end the tests.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         line.clear();

@@ -29,12 +29,12 @@ pub(crate) struct Package {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: DependencyKind,
 }
 
 /// Which of cargo's tables a dependency stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DependencyKind {
     Normal,
     Build,
     Dev,
@@ -42,8 +42,8 @@ pub(crate) enum Kind {
 
 impl Workspace {
     /// Asks the cargo that started us.
-    pub(crate) fn read() -> anyhow::Result<Self> {
-        let output = Command::new(cargo())
+    pub(crate) fn read_metadata() -> anyhow::Result<Self> {
+        let output = Command::new(cargo_path())
             .args(["metadata", "--format-version", "1", "--no-deps"])
             .output()
             .context("cargo metadata could not be started")?;
@@ -64,7 +64,7 @@ impl Workspace {
     }
 
     /// `path` as a person at the root of the workspace would type it.
-    pub(crate) fn relative<'a>(&self, path: &'a Path) -> &'a Path {
+    pub(crate) fn relative_path<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
 }
@@ -89,9 +89,9 @@ impl Package {
 impl Dependency {
     fn from_metadata(dependency: &Value) -> Option<Self> {
         let kind = match dependency["kind"].as_str() {
-            None => Kind::Normal,
-            Some("build") => Kind::Build,
-            Some("dev") => Kind::Dev,
+            None => DependencyKind::Normal,
+            Some("build") => DependencyKind::Build,
+            Some("dev") => DependencyKind::Dev,
             Some(_) => return None,
         };
         Some(Self { name: dependency["name"].as_str()?.to_owned(), kind })
@@ -99,7 +99,7 @@ impl Dependency {
 }
 
 /// The cargo that started us, else the one on the path.
-pub(crate) fn cargo() -> String {
+pub(crate) fn cargo_path() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
@@ -147,7 +147,11 @@ mod tests {
         let package = Package {
             name: "a".to_owned(),
             manifest: "/w/a/Cargo.toml".into(),
-            dependencies: vec![dependency("x", Kind::Normal), dependency("y", Kind::Dev), dependency("z", Kind::Build)],
+            dependencies: vec![
+                dependency("x", DependencyKind::Normal),
+                dependency("y", DependencyKind::Dev),
+                dependency("z", DependencyKind::Build),
+            ],
         };
         let want = Workspace { root: "/w".into(), target: "/w/target".into(), packages: vec![package] };
         assert_eq!(Workspace::from_metadata(&metadata), Some(want));

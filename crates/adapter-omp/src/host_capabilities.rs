@@ -145,7 +145,7 @@ mod tests {
     use countersign_core::{
         id::SessionId,
         policy::Class,
-        tool::{Machine, Shell},
+        tool::{ShellInput, ShellMachine},
     };
     use countersign_protocol::{
         RawJson,
@@ -220,10 +220,11 @@ mod tests {
         let set = ["run_shell", "run"].map(|name| json!({"name": name, "description": "Runs.", "parameters": schema}));
         tools(&lent, &set).unwrap();
         let registry = lent.registry(&session());
-        let machine = Machine::This;
-        for (name, want) in
-            [("run_shell", Shell::Line { argument: "command".into(), machine }), ("run", Shell::Perhaps { machine })]
-        {
+        let machine = ShellMachine::This;
+        for (name, want) in [
+            ("run_shell", ShellInput::Line { argument: "command".into(), machine }),
+            ("run", ShellInput::Perhaps { machine }),
+        ] {
             let mut arguments = json!({"command": "ls"}).as_object().cloned().unwrap();
             let Ok(CallRoute::Peer(away)) = registry.get(name).unwrap().route_call(&mut arguments) else { panic!() };
             assert_eq!(away.shell, want, "{name}");
@@ -241,7 +242,7 @@ mod tests {
             "Invalid arguments for look_up:\n- id is required"
         );
         let mut arguments = tool.check_arguments(&json!({"id": 1, "path": "/etc"})).unwrap();
-        let away = PeerRoute { peer: tools_of(&session()), class: Class::HostToolInvoke, shell: Shell::Nothing };
+        let away = PeerRoute { peer: tools_of(&session()), class: Class::HostToolInvoke, shell: ShellInput::Nothing };
         assert_eq!(tool.route_call(&mut arguments), Ok(CallRoute::Peer(away)));
         assert_eq!(tool.spec().signature_of(&arguments), "look_up(1, /etc)");
         assert_eq!(tool.spec().schema["type"], "object");
@@ -261,7 +262,7 @@ mod tests {
         schemes(&lent, &[json!({"scheme": "db", "writable": true}), json!({"scheme": "ro"})]);
         let at = |class, path: &str| {
             Ok((
-                CallRoute::Peer(PeerRoute { peer: uris_of(&session()), class, shell: Shell::Nothing }),
+                CallRoute::Peer(PeerRoute { peer: uris_of(&session()), class, shell: ShellInput::Nothing }),
                 path.to_owned(),
             ))
         };

@@ -418,7 +418,7 @@ fn escaped(pattern: &str) -> String {
 mod tests {
     use std::{path::Path, time::Duration};
 
-    use countersign_core::policy::{ApprovalMode, RuleAction, matches};
+    use countersign_core::policy::{ApprovalMode, RuleAction, pattern_matches};
 
     use super::{Restrictions, is_named};
     use countersign_config::yaml::{Node, Place};
@@ -607,7 +607,7 @@ mod tests {
         ] {
             let read = read(&[&format!("tools: {{ approval: {{ '{named}': deny }} }}")]).unwrap();
             let rules = &read.sources()[0].rules.rules;
-            let is_met = rules.iter().any(|rule| matches(rule.tool.as_deref().unwrap(), tool));
+            let is_met = rules.iter().any(|rule| pattern_matches(rule.tool.as_deref().unwrap(), tool));
             assert_eq!(is_met, want, "{named} {tool}");
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     policy::{self, PolicySubject},
     principal::agent_principal,
     session::Session,
-    tool::{Machine, Shell, ToolEffect},
+    tool::{ShellInput, ShellMachine, ToolEffect},
 };
 
 /// Where a call was wanted, as far as policy asks.
@@ -115,8 +115,8 @@ fn subject_of(
 }
 
 /// What of a call a shell reads, as it was recorded with it.
-fn shell_of(content: &call::CallDetails) -> Shell {
-    content.shell.clone().unwrap_or_else(|| Shell::of_own(&content.tool))
+fn shell_of(content: &call::CallDetails) -> ShellInput {
+    content.shell.clone().unwrap_or_else(|| ShellInput::of_own(&content.tool))
 }
 
 /// The folder that a call would work in, by name alone: for the shell where it is now, or what the call says.
@@ -125,7 +125,7 @@ pub fn folder_of(session: &Session, content: &call::CallDetails) -> String {
 }
 
 fn folder_at(place: CallOrigin<'_>, content: &call::CallDetails) -> String {
-    let Shell::Line { machine: Machine::This, .. } = shell_of(content) else { return place.cwd.to_owned() };
+    let ShellInput::Line { machine: ShellMachine::This, .. } = shell_of(content) else { return place.cwd.to_owned() };
     // Our own shell is where it was left, a host's where its tools work.
     let folder = if content.class.is_none() { place.folder } else { place.cwd };
     let named = content.arguments.get("cwd").and_then(serde_json::Value::as_str).filter(|named| !named.is_empty());

@@ -1,7 +1,7 @@
 //! What the engine knows of a tool: its name, what it takes, and how its calls line up. Running it is somebody else's.
 
 pub(crate) use countersign_shell_analysis::is_shell_in_rules;
-pub use countersign_shell_analysis::{Foreign, Machine, Shell};
+pub use countersign_shell_analysis::{ForeignTool, ShellInput, ShellMachine};
 use serde_json::{Map, Value};
 
 /// How calls of a tool line up with the other calls of the same model message.

@@ -2,18 +2,18 @@
 //!
 //! A figure that cannot be taken is printed as not available with its reason, and the others go on.
 
+mod agent_gate;
 mod bridge;
 mod burst;
-mod door;
 mod figure;
 mod gates;
 mod gsv;
-mod lent;
+mod host_tool;
+mod latency;
 pub(crate) mod node;
 mod report;
 mod rules_file;
 pub(crate) mod streams;
-mod unseen;
 
 use std::{
     cell::LazyCell,
@@ -27,10 +27,10 @@ use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
 
 use crate::{
-    bench::figure::{Figure, Unit, median},
-    fixture::{host::Host, provider::Provider, scratch::Scratch},
+    bench::figure::{BenchFigure, FigureUnit, median},
+    fixture::{host::HostProcess, provider::ProviderStub, scratch::ScratchFolder},
     in_process,
-    workspace::{Workspace, product_binary},
+    workspace::{WorkspacePaths, product_binary},
 };
 
 /// How often a start is measured.
@@ -81,23 +81,25 @@ impl Options {
         Ok(options)
     }
 
-    fn wants(&self, name: &str) -> bool {
+    fn selects_figure(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|part| name.contains(part))
     }
 }
 
 /// What several figures are picked from. It is measured when the first of them is wanted.
-struct Shared<T, M>(LazyCell<Result<T, String>, M>);
+struct SharedMeasurement<T, M>(LazyCell<Result<T, String>, M>);
 
-impl<T, M: FnOnce() -> Result<T, String>> Shared<T, M> {
-    fn taken(&self) -> anyhow::Result<&T> {
+impl<T, M: FnOnce() -> Result<T, String>> SharedMeasurement<T, M> {
+    fn get_result(&self) -> anyhow::Result<&T> {
         (*self.0).as_ref().map_err(|why| anyhow!("{why}"))
     }
 }
 
 /// Leaves `measure` for when it is wanted.
-fn shared<T>(measure: impl FnOnce() -> anyhow::Result<T>) -> Shared<T, impl FnOnce() -> Result<T, String>> {
-    Shared(LazyCell::new(|| measure().map_err(|error| format!("{error:#}"))))
+fn lazy_measurement<T>(
+    measure: impl FnOnce() -> anyhow::Result<T>,
+) -> SharedMeasurement<T, impl FnOnce() -> Result<T, String>> {
+    SharedMeasurement(LazyCell::new(|| measure().map_err(|error| format!("{error:#}"))))
 }
 
 /// Measures as `options` say, which were read from `arguments`.
@@ -105,160 +107,189 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
     crate::require_release("bench")?;
     let binary = product_binary(options.binary.as_deref())?;
     let mut figures = Vec::new();
-    let mut measure = |figure: Figure, take: &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>| {
-        if options.wants(figure.name) {
+    let mut measure = |figure: BenchFigure, take: &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>| {
+        if options.selects_figure(figure.name) {
             eprint!("measuring: {}: ", figure.name);
-            let figure = figure.taken(take());
-            eprintln!("{}", figure.value());
+            let figure = figure.with_result(take());
+            eprintln!("{}", figure.value_text());
             figures.push(figure);
         }
     };
-    measure(Figure::new("spawn to the answer of get_state", Unit::Millis).target(5.0), &mut || start(&binary));
-    measure(Figure::new("resident memory, idle", Unit::Mebibytes).target(15.0), &mut || {
-        Ok((idle_memory(&binary, resident)?, None))
+    measure(BenchFigure::new("spawn to the answer of get_state", FigureUnit::Millis).with_target(5.0), &mut || {
+        measure_start(&binary)
     });
-    measure(Figure::new("private memory, idle", Unit::Mebibytes), &mut || Ok((idle_memory(&binary, private)?, None)));
-    let burst = shared(|| burst::measure(&binary));
-    let of_burst = |pick: fn(&burst::Burst) -> (f64, Option<f64>)| burst.taken().map(pick);
-    measure(Figure::new("5,000 deltas: prompt to agent_end", Unit::Millis).target(20.0), &mut || {
+    measure(BenchFigure::new("resident memory, idle", FigureUnit::Mebibytes).with_target(15.0), &mut || {
+        Ok((idle_memory(&binary, resident_mebibytes)?, None))
+    });
+    measure(BenchFigure::new("private memory, idle", FigureUnit::Mebibytes), &mut || {
+        Ok((idle_memory(&binary, private_mebibytes)?, None))
+    });
+    let burst = lazy_measurement(|| burst::measure(&binary));
+    let of_burst = |pick: fn(&burst::BurstFigures) -> (f64, Option<f64>)| burst.get_result().map(pick);
+    measure(BenchFigure::new("5,000 deltas: prompt to agent_end", FigureUnit::Millis).with_target(20.0), &mut || {
         of_burst(|burst| (burst.millis, Some(burst.raw_millis)))
     });
-    measure(Figure::new("5,000 deltas: bytes on stdout per byte of text", Unit::Ratio).target(15.0), &mut || {
-        of_burst(|burst| (burst.bytes_per_byte, None))
-    });
+    measure(
+        BenchFigure::new("5,000 deltas: bytes on stdout per byte of text", FigureUnit::Ratio).with_target(15.0),
+        &mut || of_burst(|burst| (burst.bytes_per_byte, None)),
+    );
     let round_trip = "gjc: a call of a host tool, less the raw pipe";
-    measure(Figure::new(round_trip, Unit::Millis).target(0.3), &mut || {
-        lent::measure(&binary).map(|lent| (lent.millis, Some(lent.raw_millis)))
+    measure(BenchFigure::new(round_trip, FigureUnit::Millis).with_target(0.3), &mut || {
+        host_tool::measure(&binary).map(|lent| (lent.millis, Some(lent.raw_millis)))
     });
-    let gates = shared(|| gates::measure(&binary));
-    let of_gates = |pick: fn(&gates::Gates) -> f64| {
-        let gates = gates.taken()?;
+    let gates = lazy_measurement(|| gates::measure(&binary));
+    let of_gates = |pick: fn(&gates::GateFigures) -> f64| {
+        let gates = gates.get_result()?;
         Ok((pick(gates), Some(gates.raw)))
     };
-    measure(Figure::new("gjc: gate raised to its frame, record included", Unit::Millis).target(0.5), &mut || {
-        of_gates(|gates| gates.raised)
-    });
     measure(
-        Figure::new("gjc: answer to the waiter's next event, record included", Unit::Millis).target(1.0),
+        BenchFigure::new("gjc: gate raised to its frame, record included", FigureUnit::Millis).with_target(0.5),
+        &mut || of_gates(|gates| gates.raised),
+    );
+    measure(
+        BenchFigure::new("gjc: answer to the waiter's next event, record included", FigureUnit::Millis)
+            .with_target(1.0),
         &mut || of_gates(|gates| gates.answered),
     );
-    measure(Figure::new("1,000 pending gates: kill -9 to all of them listed", Unit::Millis).target(50.0), &mut || {
-        door::restored(&binary, 1_000)
-    });
-    measure(Figure::new("gjc bridge: command to frame at the last of 100", Unit::Millis).target(2.0), &mut || {
-        bridge::fan_out(&binary)
-    });
-    measure(Figure::new("events through the owner, durable", Unit::PerSecond), &mut || {
+    measure(
+        BenchFigure::new("1,000 pending gates: kill -9 to all of them listed", FigureUnit::Millis).with_target(50.0),
+        &mut || agent_gate::measure_restore(&binary, 1_000),
+    );
+    measure(
+        BenchFigure::new("gjc bridge: command to frame at the last of 100", FigureUnit::Millis).with_target(2.0),
+        &mut || bridge::fan_out(&binary),
+    );
+    measure(BenchFigure::new("events through the owner, durable", FigureUnit::PerSecond), &mut || {
         let report = report_of("owner")?;
-        Ok((number(&report, "events_per_second")?, report["yardstick_per_second"].as_f64()))
+        Ok((number_field(&report, "events_per_second")?, report["yardstick_per_second"].as_f64()))
     });
-    let restart = shared(|| report_of("restart"));
+    let restart = lazy_measurement(|| report_of("restart"));
     let of_restart = |name: &str| {
-        let report = restart.taken()?;
-        Ok((number(report, name)?, report["yardstick_ms"].as_f64()))
+        let report = restart.get_result()?;
+        Ok((number_field(report, name)?, report["yardstick_ms"].as_f64()))
     };
-    measure(Figure::new("restart with 100,000 events, no snapshot", Unit::Millis).target(300.0), &mut || {
-        of_restart("whole_ms")
-    });
-    measure(Figure::new("restart with 100,000 events, after a clean end", Unit::Millis).target(300.0), &mut || {
-        of_restart("ready_ms")
-    });
-    let allowed = shared(|| door::allowed(&binary));
-    let of_allowed = |pick: fn(&door::Allowed) -> (f64, Option<f64>)| allowed.taken().map(pick);
+    measure(
+        BenchFigure::new("restart with 100,000 events, no snapshot", FigureUnit::Millis).with_target(300.0),
+        &mut || of_restart("whole_ms"),
+    );
+    measure(
+        BenchFigure::new("restart with 100,000 events, after a clean end", FigureUnit::Millis).with_target(300.0),
+        &mut || of_restart("ready_ms"),
+    );
+    let allowed = lazy_measurement(|| agent_gate::measure_allowed(&binary));
+    let of_allowed = |pick: fn(&agent_gate::AllowedFigures) -> (f64, Option<f64>)| allowed.get_result().map(pick);
     let one = "agent-gate allow, one at a time, HTTP call and record included";
-    measure(Figure::new(one, Unit::PerSecond).target_yardsticks(0.6), &mut || {
+    measure(BenchFigure::new(one, FigureUnit::PerSecond).target_yardsticks(0.6), &mut || {
         of_allowed(|allowed| (allowed.per_second, Some(allowed.raw_per_second)))
     });
-    measure(Figure::new("agent-gate allow, one at a time, p99", Unit::Millis).target_yardsticks(3.0), &mut || {
-        of_allowed(|allowed| (allowed.p99, Some(allowed.raw_p99)))
-    });
-    measure(Figure::new("agent-gate allow, 64 in flight", Unit::PerSecond).target(4_700.0), &mut || {
-        of_allowed(|allowed| (allowed.many_per_second, None))
-    });
-    measure(Figure::new("agent-gate, tap on the card to the agent's reply", Unit::Millis).target(5.0), &mut || {
-        door::approved(&binary)
-    });
-    let approval = shared(|| unseen::approval(&binary));
     measure(
-        Figure::new("gate to card: request to the message at the messenger", Unit::Millis).target(10.0),
-        &mut || Ok((approval.taken()?.card, None)),
+        BenchFigure::new("agent-gate allow, one at a time, p99", FigureUnit::Millis).target_yardsticks(3.0),
+        &mut || of_allowed(|allowed| (allowed.p99, Some(allowed.raw_p99))),
     );
-    measure(Figure::new("decision to exec: tap to the call at the service", Unit::Millis).target(5.0), &mut || {
-        Ok((approval.taken()?.exec, None))
-    });
+    measure(
+        BenchFigure::new("agent-gate allow, 64 in flight", FigureUnit::PerSecond).with_target(4_700.0),
+        &mut || of_allowed(|allowed| (allowed.many_per_second, None)),
+    );
+    measure(
+        BenchFigure::new("agent-gate, tap on the card to the agent's reply", FigureUnit::Millis).with_target(5.0),
+        &mut || agent_gate::time_approval(&binary),
+    );
+    let approval = lazy_measurement(|| latency::measure_approval(&binary));
+    measure(
+        BenchFigure::new("gate to card: request to the message at the messenger", FigureUnit::Millis).with_target(10.0),
+        &mut || Ok((approval.get_result()?.card, None)),
+    );
+    measure(
+        BenchFigure::new("decision to exec: tap to the call at the service", FigureUnit::Millis).with_target(5.0),
+        &mut || Ok((approval.get_result()?.exec, None)),
+    );
     // The yardstick is how often the reader was cut off.
-    measure(Figure::new("events lost or told twice under reconnect", Unit::Count).target(0.0), &mut || {
-        unseen::lost(&binary).map(|(lost, cuts)| (lost, Some(cuts)))
-    });
+    measure(
+        BenchFigure::new("events lost or told twice under reconnect", FigureUnit::Count).with_target(0.0),
+        &mut || latency::measure_lost(&binary).map(|(lost, cuts)| (lost, Some(cuts))),
+    );
     // The yardstick is the node's own time.
     measure(
-        Figure::new("gsv: a call of a node's tool, over the node's own time", Unit::Millis).target(1.0),
+        BenchFigure::new("gsv: a call of a node's tool, over the node's own time", FigureUnit::Millis).with_target(1.0),
         &mut || node::measure(&binary).map(|called| (called.over, Some(called.own))),
     );
-    measure(Figure::new("gsv: round trip of a request", Unit::Millis).target_yardsticks(2.0), &mut || {
+    measure(BenchFigure::new("gsv: round trip of a request", FigureUnit::Millis).target_yardsticks(2.0), &mut || {
         gsv::round_trip(&binary)
     });
     gsv_figures(&binary, &mut measure);
-    measure(Figure::new("serve: spawn to ready", Unit::Millis).target(50.0), &mut || {
-        Ok((door::ready(&binary, STARTS)?, bare_start().ok()))
+    measure(BenchFigure::new("serve: spawn to ready", FigureUnit::Millis).with_target(50.0), &mut || {
+        Ok((agent_gate::measure_ready(&binary, STARTS)?, bare_start().ok()))
     });
-    measure(Figure::new("serve: resident memory, idle", Unit::Mebibytes).target(20.0), &mut || {
-        Ok((door::idle(&binary, resident)?, None))
+    measure(BenchFigure::new("serve: resident memory, idle", FigureUnit::Mebibytes).with_target(20.0), &mut || {
+        Ok((agent_gate::with_idle_gateway(&binary, resident_mebibytes)?, None))
     });
-    measure(Figure::new("serve: private memory, idle", Unit::Mebibytes), &mut || {
-        Ok((door::idle(&binary, private)?, None))
+    measure(BenchFigure::new("serve: private memory, idle", FigureUnit::Mebibytes), &mut || {
+        Ok((agent_gate::with_idle_gateway(&binary, private_mebibytes)?, None))
     });
     for (count, names) in [(1, ONE), (100, HUNDRED), (streams::MANY, ALL)] {
-        let open = shared(|| streams::measure(&binary, count));
-        let of_streams = |pick: fn(&streams::Streams) -> (f64, Option<f64>)| open.taken().map(pick);
+        let open = lazy_measurement(|| streams::measure(&binary, count));
+        let of_streams = |pick: fn(&streams::StreamFigures) -> (f64, Option<f64>)| open.get_result().map(pick);
         let (last, target) = names.0;
-        measure(Figure::new(last, Unit::Millis).target(target), &mut || {
+        measure(BenchFigure::new(last, FigureUnit::Millis).with_target(target), &mut || {
             of_streams(|open| (open.last, Some(open.raw_last)))
         });
         if let Some((answer, memory)) = names.1 {
-            measure(Figure::new(answer, Unit::Millis).target(5.0), &mut || of_streams(|open| (open.answer, None)));
-            measure(Figure::new(memory, Unit::Kibibytes).target(24.0), &mut || {
+            measure(BenchFigure::new(answer, FigureUnit::Millis).with_target(5.0), &mut || {
+                of_streams(|open| (open.answer, None))
+            });
+            measure(BenchFigure::new(memory, FigureUnit::Kibibytes).with_target(24.0), &mut || {
                 of_streams(|open| (open.bytes / 1024.0, None))
             });
         }
     }
-    let policy = shared(|| report_of("policy"));
+    let policy = lazy_measurement(|| report_of("policy"));
     let of_policy = |name: &str| {
-        let report = policy.taken()?;
-        Ok((number(report, name)?, report["yardstick_us"].as_f64()))
+        let report = policy.get_result()?;
+        Ok((number_field(report, name)?, report["yardstick_us"].as_f64()))
     };
-    measure(Figure::new("policy decision at 10 rules", Unit::Micros).target(2.0), &mut || of_policy("at_10_us"));
-    measure(Figure::new("policy decision at 1,000 rules", Unit::Micros).target(2.0), &mut || of_policy("at_1000_us"));
-    measure(Figure::new("policy decision at 10,000 rules", Unit::Micros).target(2.0), &mut || of_policy("at_10000_us"));
-    let rules = shared(|| rules_file::measure(&binary));
+    measure(BenchFigure::new("policy decision at 10 rules", FigureUnit::Micros).with_target(2.0), &mut || {
+        of_policy("at_10_us")
+    });
+    measure(BenchFigure::new("policy decision at 1,000 rules", FigureUnit::Micros).with_target(2.0), &mut || {
+        of_policy("at_1000_us")
+    });
+    measure(BenchFigure::new("policy decision at 10,000 rules", FigureUnit::Micros).with_target(2.0), &mut || {
+        of_policy("at_10000_us")
+    });
+    let rules = lazy_measurement(|| rules_file::measure(&binary));
     // The yardstick is the time at 1,000 rules.
-    measure(Figure::new("10,000 rules: file to decision", Unit::Millis).target(300.0), &mut || {
-        let rules = rules.taken()?;
+    measure(BenchFigure::new("10,000 rules: file to decision", FigureUnit::Millis).with_target(300.0), &mut || {
+        let rules = rules.get_result()?;
         Ok((rules.at_10_000, Some(rules.at_1_000)))
     });
-    measure(Figure::new("rules: file to decision, 10,000 over 1,000", Unit::Ratio).target(15.0), &mut || {
-        let rules = rules.taken()?;
-        Ok((rules.at_10_000 / rules.at_1_000, None))
+    measure(
+        BenchFigure::new("rules: file to decision, 10,000 over 1,000", FigureUnit::Ratio).with_target(15.0),
+        &mut || {
+            let rules = rules.get_result()?;
+            Ok((rules.at_10_000 / rules.at_1_000, None))
+        },
+    );
+    measure(BenchFigure::new("release binary", FigureUnit::Mebibytes), &mut || {
+        Ok((to_mebibytes(binary.metadata()?.len()), None))
     });
-    measure(Figure::new("release binary", Unit::Mebibytes), &mut || Ok((mebibytes(binary.metadata()?.len()), None)));
     if options.cold {
-        measure(Figure::new("cold release build", Unit::Seconds), &mut || {
-            let scratch = Scratch::new("cold")?;
-            let workspace = Workspace::read()?;
+        measure(BenchFigure::new("cold release build", FigureUnit::Seconds), &mut || {
+            let scratch = ScratchFolder::new("cold")?;
+            let workspace = WorkspacePaths::read_metadata()?;
             let begun = Instant::now();
             workspace.build_product(scratch.path())?;
             Ok((begun.elapsed().as_secs_f64(), None))
         });
     }
     if let Some(file) = &options.report {
-        let page = report::page(&figures, &report::Setting::here(&binary, arguments));
+        let page = report::render_page(&figures, &report::RunConditions::for_this_machine(&binary, arguments));
         std::fs::write(file, page).with_context(|| file.display().to_string())?;
         eprintln!("{}", file.display());
     }
     if options.json {
-        figures.iter().for_each(|figure| println!("{}", figure.json()));
+        figures.iter().for_each(|figure| println!("{}", figure.to_json()));
     } else {
-        print!("{}", figure::table(&figures));
+        print!("{}", figure::figure_table(&figures));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -266,55 +297,57 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
 /// What many clients, sessions and jobs of the gsv door cost.
 fn gsv_figures(
     binary: &Path,
-    measure: &mut impl FnMut(Figure, &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>),
+    measure: &mut impl FnMut(BenchFigure, &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>),
 ) {
-    let crowd = shared(|| gsv::crowd(binary));
-    let of_crowd = |pick: fn(&gsv::Crowd) -> (f64, Option<f64>)| crowd.taken().map(pick);
-    measure(Figure::new("gsv: an event at the last of 10,000 clients", Unit::Millis).target(150.0), &mut || {
-        of_crowd(|crowd| (crowd.last, Some(crowd.raw_last)))
-    });
-    measure(Figure::new("gsv: memory of a connection", Unit::Kibibytes).target(10.0), &mut || {
+    let crowd = lazy_measurement(|| gsv::measure_broadcast(binary));
+    let of_crowd = |pick: fn(&gsv::BroadcastFigures) -> (f64, Option<f64>)| crowd.get_result().map(pick);
+    measure(
+        BenchFigure::new("gsv: an event at the last of 10,000 clients", FigureUnit::Millis).with_target(150.0),
+        &mut || of_crowd(|crowd| (crowd.last, Some(crowd.raw_last))),
+    );
+    measure(BenchFigure::new("gsv: memory of a connection", FigureUnit::Kibibytes).with_target(10.0), &mut || {
         of_crowd(|crowd| (crowd.bytes / 1024.0, None))
     });
-    let sessions = shared(|| gsv::sessions(binary));
-    let of_sessions = |pick: fn(&gsv::Sessions) -> f64| {
-        let sessions = sessions.taken()?;
+    let sessions = lazy_measurement(|| gsv::measure_sessions(binary));
+    let of_sessions = |pick: fn(&gsv::SessionFigures) -> f64| {
+        let sessions = sessions.get_result()?;
         Ok((pick(sessions), None))
     };
-    measure(Figure::new("gsv: listing 10,000 sessions", Unit::Millis).target(20.0), &mut || {
+    measure(BenchFigure::new("gsv: listing 10,000 sessions", FigureUnit::Millis).with_target(20.0), &mut || {
         of_sessions(|sessions| sessions.listed)
     });
-    measure(Figure::new("gsv: memory of each of 10,000 sessions at rest", Unit::Kibibytes), &mut || {
+    measure(BenchFigure::new("gsv: memory of each of 10,000 sessions at rest", FigureUnit::Kibibytes), &mut || {
         of_sessions(|sessions| sessions.bytes / 1024.0)
     });
-    let jobs = shared(|| gsv::jobs(binary));
-    let of_jobs = |pick: fn(&gsv::Jobs) -> (f64, Option<f64>)| jobs.taken().map(pick);
+    let jobs = lazy_measurement(|| gsv::measure_jobs(binary));
+    let of_jobs = |pick: fn(&gsv::JobFigures) -> (f64, Option<f64>)| jobs.get_result().map(pick);
     // The yardstick is the same gateway without a job.
     let idle = "gsv: processor time in an idle second with 10,000 jobs";
-    measure(Figure::new(idle, Unit::Millis), &mut || of_jobs(|jobs| (jobs.idle, Some(jobs.idle_without))));
+    measure(BenchFigure::new(idle, FigureUnit::Millis), &mut || of_jobs(|jobs| (jobs.idle, Some(jobs.idle_without))));
     measure(
-        Figure::new("gsv: the latest of 20 jobs among 10,000, behind its time", Unit::Millis).target(50.0),
+        BenchFigure::new("gsv: the latest of 20 jobs among 10,000, behind its time", FigureUnit::Millis)
+            .with_target(50.0),
         &mut || of_jobs(|jobs| (jobs.late, None)),
     );
 }
 
 /// Milliseconds from the start of the process to its answer, and the same for one that only opens a file and prints.
-fn start(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
-    let provider = Provider::start(Vec::new())?;
+fn measure_start(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
+    let provider = ProviderStub::start(Vec::new())?;
     let mut took = Vec::new();
     for _ in 0..STARTS {
-        let scratch = Scratch::with_agent(&provider.base_url())?;
+        let scratch = ScratchFolder::with_agent(&provider.base_url())?;
         let begun = Instant::now();
-        let mut host = Host::spawn(binary, &scratch)?;
-        host.ask("get_state", &[])?;
-        took.push(millis(begun.elapsed()));
-        host.end()?;
+        let mut host = HostProcess::spawn(binary, &scratch)?;
+        host.send_and_wait("get_state", &[])?;
+        took.push(to_millis(begun.elapsed()));
+        host.end_process()?;
     }
     Ok((median(took).context("nothing was measured")?, bare_start().ok()))
 }
 
 fn bare_start() -> anyhow::Result<f64> {
-    let scratch = Scratch::new("bare")?;
+    let scratch = ScratchFolder::new("bare")?;
     let mut took = Vec::new();
     for round in 0..STARTS {
         let file = scratch.path().join(format!("{round}.db"));
@@ -329,7 +362,7 @@ fn bare_start() -> anyhow::Result<f64> {
         let stdout = child.stdout.take().context("no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
-        let millis = millis(begun.elapsed());
+        let millis = to_millis(begun.elapsed());
         if !child.wait()?.success() || line.is_empty() {
             bail!("the yardstick is not there");
         }
@@ -340,25 +373,25 @@ fn bare_start() -> anyhow::Result<f64> {
 
 /// Memory of a process that has answered and has nothing to do.
 fn idle_memory(binary: &Path, look: fn(u32) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
-    let provider = Provider::start(Vec::new())?;
-    let scratch = Scratch::with_agent(&provider.base_url())?;
-    let mut host = Host::spawn(binary, &scratch)?;
-    host.ask("get_state", &[])?;
+    let provider = ProviderStub::start(Vec::new())?;
+    let scratch = ScratchFolder::with_agent(&provider.base_url())?;
+    let mut host = HostProcess::spawn(binary, &scratch)?;
+    host.send_and_wait("get_state", &[])?;
     std::thread::sleep(Duration::from_millis(300));
     let memory = look(host.id());
-    host.end()?;
+    host.end_process()?;
     memory
 }
 
 /// VmRSS of a process, in MiB.
-fn resident(id: u32) -> anyhow::Result<f64> {
-    resident_bytes(id).map(mebibytes)
+fn resident_mebibytes(id: u32) -> anyhow::Result<f64> {
+    resident_bytes(id).map(to_mebibytes)
 }
 
 /// What of it is the process's own, in MiB. The rest is the program's file, of which the kernel maps more or less around each
 /// page that is touched, as it happens to lie in its cache.
-fn private(id: u32) -> anyhow::Result<f64> {
-    memory_bytes(id, "RssAnon:").map(mebibytes)
+fn private_mebibytes(id: u32) -> anyhow::Result<f64> {
+    memory_bytes(id, "RssAnon:").map(to_mebibytes)
 }
 
 /// VmRSS in bytes.
@@ -384,15 +417,15 @@ fn report_of(name: &str) -> anyhow::Result<Value> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("{} {name} printed no JSON", in_process::BENCH))
 }
 
-fn number(report: &Value, field: &str) -> anyhow::Result<f64> {
+fn number_field(report: &Value, field: &str) -> anyhow::Result<f64> {
     report[field].as_f64().with_context(|| format!("no {field} in {report}"))
 }
 
-fn millis(took: Duration) -> f64 {
+fn to_millis(took: Duration) -> f64 {
     took.as_secs_f64() * 1e3
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes here are far below 2^52")]
-fn mebibytes(bytes: u64) -> f64 {
+fn to_mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

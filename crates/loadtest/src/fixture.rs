@@ -1,10 +1,10 @@
 //! What a measured gateway or host talks to, and how it is started: shared by `bench`, `load` and `kill`.
 
+pub(crate) mod bot_api_stub;
 pub(crate) mod gateway;
 pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod provider;
 pub(crate) mod scratch;
 pub(crate) mod socket;
-pub(crate) mod telephone;
 pub(crate) mod web;

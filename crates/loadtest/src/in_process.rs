@@ -26,14 +26,14 @@ use anyhow::bail;
 use countersign_core::engine::{ActiveRules, ResumeMode};
 use countersign_runtime::{Clock, OwnerOptions, system_entropy};
 
-use crate::{fixture::scratch::Scratch, in_process::environment::IdleEnvironment};
+use crate::{fixture::scratch::ScratchFolder, in_process::environment::IdleEnvironment};
 
 /// Stack of a worker in bytes, as the product binary has it: the grammar of shell lines recurses.
 const STACK: usize = 32 << 20;
 
 /// Runs `__bench NAME` in a scratch folder.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
-    let scratch = Scratch::new("in-process")?;
+    let scratch = ScratchFolder::new("in-process")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).thread_stack_size(STACK).enable_all().build()?;
     let report = match arguments {
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs `__bench-yardstick FILE`: what a process costs that opens such a file and prints a line, and does nothing else.
-pub(crate) fn yardstick(arguments: &[String]) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_yardstick(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let [file] = arguments else { bail!("{YARDSTICK} FILE") };
     let connection = rusqlite::Connection::open(file)?;
     connection.busy_timeout(Duration::from_secs(5))?;
@@ -62,7 +62,7 @@ pub(crate) fn yardstick(arguments: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 /// What an owner is opened with whose host is asked for nothing.
-fn options(rules: ActiveRules, folder: &Path) -> anyhow::Result<OwnerOptions> {
+fn owner_options(rules: ActiveRules, folder: &Path) -> anyhow::Result<OwnerOptions> {
     Ok(OwnerOptions {
         rules,
         resume: ResumeMode::Wait,

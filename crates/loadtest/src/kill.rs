@@ -4,10 +4,10 @@
 //! be done twice. The moments come from a seed; what happens between them is up to the machine.
 
 mod agents;
-mod dice;
+mod chat_clients;
 mod people;
-mod talkers;
-mod world;
+mod restarting_gateway;
+mod split_mix;
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use anyhow::{Context as _, bail};
 use tokio::{runtime::Builder, sync::mpsc, task::JoinSet};
 
 use crate::{
-    kill::world::{Mortal, Stage},
+    kill::restarting_gateway::{KillRunState, RestartingGateway},
     workspace::product_binary,
 };
 
@@ -64,41 +64,41 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let binary = product_binary(options.binary.as_deref())?;
-    let wrongs = survive(&binary, options)?;
+    let wrongs = run_survival(&binary, options)?;
     Ok(if wrongs == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Plays, and says what came of it. How many promises were broken.
-fn survive(binary: &Path, options: &Options) -> anyhow::Result<usize> {
+fn run_survival(binary: &Path, options: &Options) -> anyhow::Result<usize> {
     println!("seed {}, {:.1} minutes", options.seed, options.minutes);
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (mut mortal, stage) = {
         let _inside = runtime.enter();
-        Mortal::start(binary, AGENTS, options.seed)?
+        RestartingGateway::start(binary, AGENTS, options.seed)?
     };
-    let players = Players::start(&runtime, &stage);
+    let players = ClientTasks::start(&runtime, &stage);
     let (begun, length) = (Instant::now(), Duration::from_secs_f64(options.minutes * 60.0));
     while begun.elapsed() < length {
-        mortal.die(LONGEST)?;
+        mortal.kill_and_restart(LONGEST)?;
     }
-    stage.end();
-    runtime.block_on(players.end(&stage))?;
+    stage.stop_clients();
+    runtime.block_on(players.wait_for_end(&stage))?;
     let (deaths, slowest) = (mortal.deaths, mortal.slowest);
-    let verified = mortal.verify()?;
+    let verified = mortal.verify_record()?;
     runtime.shutdown_background();
     println!("{} deaths by SIGKILL, {} by SIGTERM; ready again within {slowest:.1?}", deaths[0], deaths[1]);
-    for (what, times) in stage.counts() {
+    for (what, times) in stage.success_counts() {
         println!("{times} {what}");
     }
-    println!("{} things done more than once", stage.done.repeated());
+    println!("{} things done more than once", stage.done.repeated_count());
     println!("{verified}");
-    let mut wrongs = stage.wrongs();
-    if stage.done.repeated() > 0 {
+    let mut wrongs = stage.failure_texts();
+    if stage.done.repeated_count() > 0 {
         wrongs.push("something was done twice".to_owned());
     }
     for what in &["requests executed", "requests denied", "answers of people", "messages taken"] {
         // A run of a few seconds may see no denial.
-        if !stage.counts().contains_key(what) && (options.minutes >= 1.0 || *what != "requests denied") {
+        if !stage.success_counts().contains_key(what) && (options.minutes >= 1.0 || *what != "requests denied") {
             wrongs.push(format!("no {what}: nothing was tried"));
         }
     }
@@ -109,56 +109,60 @@ fn survive(binary: &Path, options: &Options) -> anyhow::Result<usize> {
 }
 
 /// Everybody who takes part.
-struct Players {
+struct ClientTasks {
     asking: JoinSet<()>,
     answering: tokio::task::JoinHandle<()>,
-    following: tokio::task::JoinHandle<people::Seen>,
+    following: tokio::task::JoinHandle<people::FollowedEvents>,
 }
 
-impl Players {
-    fn start(runtime: &tokio::runtime::Runtime, stage: &Arc<Stage>) -> Self {
+impl ClientTasks {
+    fn start(runtime: &tokio::runtime::Runtime, stage: &Arc<KillRunState>) -> Self {
         let _inside = runtime.enter();
         let (tell, gates) = mpsc::unbounded_channel();
         let mut asking = JoinSet::new();
         for number in 0..AGENTS {
-            asking.spawn(agents::play(Arc::clone(stage), number));
+            asking.spawn(agents::run_agent(Arc::clone(stage), number));
         }
         for number in 0..TALKERS {
-            asking.spawn(talkers::play(Arc::clone(stage), number));
+            asking.spawn(chat_clients::run_chat_client(Arc::clone(stage), number));
         }
         Self {
             asking,
-            answering: tokio::spawn(people::answer(Arc::clone(stage), gates)),
-            following: tokio::spawn(people::follow(Arc::clone(stage), tell)),
+            answering: tokio::spawn(people::answer_gates(Arc::clone(stage), gates)),
+            following: tokio::spawn(people::follow_record(Arc::clone(stage), tell)),
         }
     }
 
     /// Waits until everybody has what they asked for, and compares what the follower saw with the record.
-    async fn end(mut self, stage: &Stage) -> anyhow::Result<()> {
+    async fn wait_for_end(mut self, stage: &KillRunState) -> anyhow::Result<()> {
         if tokio::time::timeout(END, async { while self.asking.join_next().await.is_some() {} }).await.is_err() {
-            stage.wrong("somebody did not come to an end".to_owned());
+            stage.record_failure("somebody did not come to an end".to_owned());
         }
-        let (status, head) = stage.client().await?.get("/api/v1/audit/head").await?;
+        let (status, head) = stage.connect_client().await?.get("/api/v1/audit/head").await?;
         let until = head["lsn"].as_u64().with_context(|| format!("{status} {head}"))?;
-        let record = people::whole(stage, until).await?;
-        stage.leave(until);
+        let record = people::read_record(stage, until).await?;
+        stage.release_followers(until);
         let seen = tokio::time::timeout(END, self.following).await.context("the follower did not come to an end")??;
         self.answering.await?;
-        compare(stage, &seen, &record);
+        compare_records(stage, &seen, &record);
         Ok(())
     }
 }
 
 /// What one follower saw over all deaths must be what the record has, each once and in order; a gate resolves at most once.
-fn compare(stage: &Stage, seen: &people::Seen, record: &people::Seen) {
+fn compare_records(stage: &KillRunState, seen: &people::FollowedEvents, record: &people::FollowedEvents) {
     let end = record.last().map_or(0, |(lsn, _)| *lsn);
     let seen: Vec<_> = seen.iter().filter(|(lsn, _)| *lsn <= end).collect();
     if !seen.iter().copied().eq(record) {
         let at = seen.iter().zip(record).position(|(seen, recorded)| *seen != recorded);
-        stage.wrong(format!("a follower saw {} events of {}, and another first at {at:?}", seen.len(), record.len()));
+        stage.record_failure(format!(
+            "a follower saw {} events of {}, and another first at {at:?}",
+            seen.len(),
+            record.len()
+        ));
     }
     if record.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
-        stage.wrong("the record is not told in its order".to_owned());
+        stage.record_failure("the record is not told in its order".to_owned());
     }
     let mut resolved: BTreeMap<&str, u32> = BTreeMap::new();
     for (_, what) in record {
@@ -167,13 +171,13 @@ fn compare(stage: &Stage, seen: &people::Seen, record: &people::Seen) {
         }
     }
     for (gate, times) in resolved.iter().filter(|(_, times)| **times > 1) {
-        stage.wrong(format!("{gate} was resolved {times} times"));
+        stage.record_failure(format!("{gate} was resolved {times} times"));
     }
     for _ in record {
-        stage.did("events followed, each once");
+        stage.record_success("events followed, each once");
     }
     for _ in resolved {
-        stage.did("gates resolved");
+        stage.record_success("gates resolved");
     }
 }
 

@@ -6,12 +6,12 @@
 mod agents;
 mod chats;
 mod gauge;
+pub(crate) mod load_fixture;
 mod machines;
 mod page;
 mod people;
 mod tally;
 mod watchers;
-pub(crate) mod world;
 
 use std::{
     path::PathBuf,
@@ -26,12 +26,12 @@ use tokio::{runtime::Builder, sync::watch, task::JoinSet};
 use crate::{
     bench::streams::more_descriptors,
     load::{
-        gauge::{Look, growth},
-        machines::Hosting,
-        tally::{Row, Tally, per_mille},
-        world::World,
+        gauge::{GaugeSample, memory_growth},
+        load_fixture::LoadFixture,
+        machines::AttachedHostSettings,
+        tally::{ActivityKind, LoadTally, per_mille},
     },
-    workspace::{Workspace, product_binary},
+    workspace::{WorkspacePaths, product_binary},
 };
 
 /// How many nodes and hosts take part.
@@ -88,26 +88,26 @@ impl Options {
 }
 
 /// What came of it.
-pub(crate) struct Outcome {
+pub(crate) struct LoadOutcome {
     options: Options,
-    tally: Arc<Tally>,
-    looks: Vec<Look>,
+    tally: Arc<LoadTally>,
+    looks: Vec<GaugeSample>,
     /// Things that the service was told to do more than once.
     repeated: usize,
     took: Duration,
 }
 
 /// Something that was looked for, and whether it was so.
-pub(crate) struct Check {
+pub(crate) struct LoadCheck {
     holds: bool,
     text: String,
     /// Whether it is about speed or size, for which nothing fails.
     is_measure: bool,
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// Who took part.
-    pub(crate) fn setting(&self) -> String {
+    pub(crate) fn setting_text(&self) -> String {
         let Options { agents, streams, runs, answers, .. } = &self.options;
         format!(
             "{:.1} minutes; {agents} agents, {streams} open streams, {runs} chats, {NODES} nodes, {HOSTS} attached hosts, \
@@ -118,44 +118,47 @@ impl Outcome {
 
     /// How often that is a second.
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
-    pub(crate) fn rate(&self, count: usize) -> f64 {
+    pub(crate) fn rate_per_second(&self, count: usize) -> f64 {
         count as f64 / self.took.as_secs_f64()
     }
 
     /// What was refused by a limit that the documentation states.
-    pub(crate) fn limited(&self) -> String {
+    pub(crate) fn limits_text(&self) -> String {
         let times = self.tally.limited.load(Ordering::Relaxed);
         format!(
             "stated limits: {times} calls were not asked about because their agent had been denied three times in a row"
         )
     }
 
-    pub(crate) fn checks(&self) -> Vec<Check> {
-        let wrongs: u64 = self.tally.wrongs().values().sum();
-        let took = self.tally.sorted(Row::Answered);
+    pub(crate) fn run_checks(&self) -> Vec<LoadCheck> {
+        let wrongs: u64 = self.tally.failure_counts().values().sum();
+        let took = self.tally.sorted_times(ActivityKind::Answered);
         let longest = per_mille(&took, 990);
-        let grown = growth(&self.looks);
-        let missing: Vec<&str> =
-            Row::ALL.into_iter().filter(|row| self.tally.count(*row) == 0).map(Row::name).collect();
+        let grown = memory_growth(&self.looks);
+        let missing: Vec<&str> = ActivityKind::ALL
+            .into_iter()
+            .filter(|row| self.tally.activity_count(*row) == 0)
+            .map(ActivityKind::name)
+            .collect();
         vec![
-            Check { holds: wrongs == 0, text: format!("nothing went wrong ({wrongs} did)"), is_measure: false },
-            Check {
+            LoadCheck { holds: wrongs == 0, text: format!("nothing went wrong ({wrongs} did)"), is_measure: false },
+            LoadCheck {
                 holds: self.repeated == 0,
                 text: format!("nothing was done twice ({} were)", self.repeated),
                 is_measure: false,
             },
-            Check {
+            LoadCheck {
                 holds: missing.is_empty(),
                 text: format!("everybody took part{}", if missing.is_empty() { "" } else { ", but for: " })
                     + &missing.join(", "),
                 is_measure: false,
             },
-            Check {
+            LoadCheck {
                 holds: longest.is_some_and(|longest| longest <= ANSWER),
                 text: format!("99 of 100 answers within {ANSWER} ms ({:.1} ms)", longest.unwrap_or_default()),
                 is_measure: true,
             },
-            Check {
+            LoadCheck {
                 holds: grown.is_some_and(|grown| grown <= GROWTH),
                 text: format!(
                     "memory flat behind the first third (grew by {:.1} %, from there to the end)",
@@ -173,38 +176,38 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let binary = product_binary(options.binary.as_deref())?;
     more_descriptors();
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let outcome = runtime.block_on(play(options, binary))?;
+    let outcome = runtime.block_on(run_load(options, binary))?;
     runtime.shutdown_background();
     let report = match &options.report {
         Some(report) => report.clone(),
-        None => Workspace::read()?.target.join("load.html"),
+        None => WorkspacePaths::read_metadata()?.target.join("load.html"),
     };
-    std::fs::write(&report, page::page(&outcome)).with_context(|| format!("{}", report.display()))?;
-    println!("{}", outcome.setting());
+    std::fs::write(&report, page::render_page(&outcome)).with_context(|| format!("{}", report.display()))?;
+    println!("{}", outcome.setting_text());
     let mut is_right = true;
-    for check in outcome.checks() {
+    for check in outcome.run_checks() {
         println!("{}: {}", if check.holds { "holds" } else { "does not hold" }, check.text);
         is_right &= check.holds || check.is_measure;
     }
-    println!("{}", outcome.limited());
-    for (what, times) in outcome.tally.wrongs() {
+    println!("{}", outcome.limits_text());
+    for (what, times) in outcome.tally.failure_counts() {
         println!("wrong, {times} times: {what}");
     }
     println!("the page is {}", report.display());
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn play(options: &Options, binary: PathBuf) -> anyhow::Result<Outcome> {
-    let world = World::start(&binary, options.agents)?;
-    let tally = Arc::new(Tally::new());
+async fn run_load(options: &Options, binary: PathBuf) -> anyhow::Result<LoadOutcome> {
+    let world = LoadFixture::start(&binary, options.agents)?;
+    let tally = Arc::new(LoadTally::new());
     let (end, over) = watch::channel(false);
-    let people = tokio::spawn(people::play(world.address, Arc::clone(&tally)));
-    let gauge = tokio::spawn(gauge::watch(world.gateway.id(), Duration::from_secs(1), Arc::clone(&tally)));
+    let people = tokio::spawn(people::run_people(world.address, Arc::clone(&tally)));
+    let gauge = tokio::spawn(gauge::sample_until_over(world.gateway.id(), Duration::from_secs(1), Arc::clone(&tally)));
 
     let mut watching = JoinSet::new();
     for number in 0..options.streams {
         let agent = number % options.agents;
-        watching.spawn(watchers::play(world.address, agent, Arc::clone(&tally), over.clone()));
+        watching.spawn(watchers::run_watcher(world.address, agent, Arc::clone(&tally), over.clone()));
         if number % AT_ONCE == AT_ONCE - 1 {
             tokio::time::sleep(BETWEEN).await;
         }
@@ -214,23 +217,24 @@ async fn play(options: &Options, binary: PathBuf) -> anyhow::Result<Outcome> {
     #[expect(clippy::cast_precision_loss, reason = "there are few enough agents")]
     let pace = Duration::from_secs_f64(options.agents as f64 / options.answers / ONE_ASKS);
     for number in 0..options.agents {
-        let after = spread(pace, number, options.agents);
+        let after = staggered_start(pace, number, options.agents);
         let (done, tally) = (world.done.clone(), Arc::clone(&tally));
-        working.spawn(agents::play(world.address, number, (after, pace), done, tally));
+        working.spawn(agents::run_agent(world.address, number, (after, pace), done, tally));
     }
     for number in 0..options.runs {
-        let after = spread(Duration::from_secs(5), number, options.runs);
-        working.spawn(chats::play(world.address, after, Arc::clone(&tally)));
+        let after = staggered_start(Duration::from_secs(5), number, options.runs);
+        working.spawn(chats::run_chat(world.address, after, Arc::clone(&tally)));
     }
     let mut machines = Vec::new();
     for number in 0..NODES {
         let (binary, address, tally) = (binary.clone(), world.gateway.address.clone(), Arc::clone(&tally));
-        machines.push(std::thread::spawn(move || machines::node(&binary, &address, number, &tally)));
+        machines.push(std::thread::spawn(move || machines::run_node(&binary, &address, number, &tally)));
     }
-    let hosting = Hosting { binary, data: world.data.clone(), base_url: format!("http://{}/v1", world.model) };
+    let hosting =
+        AttachedHostSettings { binary, data: world.data.clone(), base_url: format!("http://{}/v1", world.model) };
     for _ in 0..HOSTS {
         let (hosting, tally) = (hosting.clone(), Arc::clone(&tally));
-        machines.push(std::thread::spawn(move || machines::host(&hosting, &tally)));
+        machines.push(std::thread::spawn(move || machines::run_host(&hosting, &tally)));
     }
 
     let minutes = Duration::from_secs_f64(options.minutes * 60.0);
@@ -240,31 +244,31 @@ async fn play(options: &Options, binary: PathBuf) -> anyhow::Result<Outcome> {
             "{:>5.0} s: {} streams, {} calls allowed, {} answers, {} runs, {} wrong",
             tally.elapsed().as_secs_f64(),
             tally.streams.load(Ordering::Relaxed),
-            tally.count(Row::Allowed),
-            tally.count(Row::Answered),
-            tally.count(Row::Run),
-            tally.wrongs().values().sum::<u64>()
+            tally.activity_count(ActivityKind::Allowed),
+            tally.activity_count(ActivityKind::Answered),
+            tally.activity_count(ActivityKind::Run),
+            tally.failure_counts().values().sum::<u64>()
         );
     }
-    tally.end();
+    tally.end_load();
     let took = tally.elapsed();
     if tokio::time::timeout(END, async { while working.join_next().await.is_some() {} }).await.is_err() {
-        tally.wrong("somebody did not come to an end");
+        tally.record_failure("somebody did not come to an end");
     }
     for machine in machines {
         if machine.join().is_err() {
-            tally.wrong("a node or host broke down");
+            tally.record_failure("a node or host broke down");
         }
     }
     end.send(true)?;
     while watching.join_next().await.is_some() {}
     people.abort();
     let looks = gauge.await?;
-    Ok(Outcome { options: options.clone(), repeated: world.done.repeated(), tally, looks, took })
+    Ok(LoadOutcome { options: options.clone(), repeated: world.done.repeated_count(), tally, looks, took })
 }
 
 /// When this one of so many begins, so that not all do at once.
-fn spread(over: Duration, number: usize, of: usize) -> Duration {
+fn staggered_start(over: Duration, number: usize, of: usize) -> Duration {
     over * u32::try_from(number).unwrap_or(u32::MAX) / u32::try_from(of).unwrap_or(u32::MAX).max(1)
 }
 
@@ -293,6 +297,9 @@ mod tests {
     #[test]
     fn they_begin_one_after_the_other() {
         let over = Duration::from_secs(10);
-        assert_eq!([0, 1, 3].map(|number| spread(over, number, 4)), [0.0, 2.5, 7.5].map(Duration::from_secs_f64));
+        assert_eq!(
+            [0, 1, 3].map(|number| staggered_start(over, number, 4)),
+            [0.0, 2.5, 7.5].map(Duration::from_secs_f64)
+        );
     }
 }

@@ -47,7 +47,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "kill" => kill::run(&kill::Options::parse(rest)?),
         bench::FAN_OUT => bench::fan_out(rest),
         in_process::BENCH => in_process::run(rest),
-        in_process::YARDSTICK => in_process::yardstick(rest),
+        in_process::YARDSTICK => in_process::run_yardstick(rest),
         unknown => {
             eprint!("loadtest: unknown command {unknown:?}\n{USAGE}");
             Ok(ExitCode::from(2))

@@ -10,15 +10,15 @@ use serde_json::Value;
 
 /// Directories of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Workspace {
+pub(crate) struct WorkspacePaths {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
 }
 
-impl Workspace {
+impl WorkspacePaths {
     /// Runs `cargo metadata` in the working directory.
-    pub(crate) fn read() -> anyhow::Result<Self> {
-        let output = Command::new(cargo())
+    pub(crate) fn read_metadata() -> anyhow::Result<Self> {
+        let output = Command::new(cargo_path())
             .args(["metadata", "--format-version", "1", "--no-deps"])
             .output()
             .context("cargo metadata could not be started")?;
@@ -32,7 +32,7 @@ impl Workspace {
 
     /// Builds the release binary into `target`.
     pub(crate) fn build_product(&self, target: &Path) -> anyhow::Result<()> {
-        let mut command = Command::new(cargo());
+        let mut command = Command::new(cargo_path());
         command.args(["build", "--release", "-p", "countersign", "--target-dir"]).arg(target);
         let status = command.current_dir(&self.root).status().context("cargo could not be started")?;
         if !status.success() {
@@ -47,12 +47,12 @@ pub(crate) fn product_binary(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(binary) = given {
         return binary.canonicalize().with_context(|| format!("{} is not there", binary.display()));
     }
-    let workspace = Workspace::read()?;
+    let workspace = WorkspacePaths::read_metadata()?;
     workspace.build_product(&workspace.target)?;
     Ok(workspace.target.join("release/countersign"))
 }
 
 /// Path of the cargo that started this process, else `cargo`.
-fn cargo() -> String {
+fn cargo_path() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }

@@ -209,8 +209,8 @@ fn literal(pattern: &str) -> usize {
 fn may_meet(one: &str, other: &str) -> bool {
     let (first, second) = (literal(one), literal(other));
     match (first == one.len(), second == other.len()) {
-        (true, _) => policy::matches(other, one),
-        (_, true) => policy::matches(one, other),
+        (true, _) => policy::pattern_matches(other, one),
+        (_, true) => policy::pattern_matches(one, other),
         (false, false) => one[..first].starts_with(&other[..second]) || other[..second].starts_with(&one[..first]),
     }
 }

@@ -4,7 +4,7 @@ use countersign_core::{
     CallOrigin, call,
     id::SessionId,
     policy::{Class, PolicySubject},
-    tool::{Foreign, Machine, Shell, ToolEffect, ToolSpec},
+    tool::{ForeignTool, ShellInput, ShellMachine, ToolEffect, ToolSpec},
 };
 use countersign_runtime::tools::ToolRegistry;
 use serde_json::{Map, Value};
@@ -30,10 +30,10 @@ pub fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>
         signature: &[],
     };
     // No schema is known here.
-    let foreign = Foreign { name: tool, schema: &Map::new(), needs_shell: false, machine: Machine::This };
+    let foreign = ForeignTool { name: tool, schema: &Map::new(), needs_shell: false, machine: ShellMachine::This };
     let content = call::CallDetails {
         class: Some(Class::HostToolInvoke),
-        shell: Some(Shell::of_foreign(&foreign, arguments)),
+        shell: Some(ShellInput::of_foreign(&foreign, arguments)),
         ..content(spec.signature_of(arguments), &[], tool, arguments)
     };
     subject(door, cwd, &content, ToolEffect::Changes)

@@ -15,7 +15,7 @@ use countersign_core::{
         arguments::{self, DeclaredArgument},
         signature,
     },
-    tool::{RepeatMode, Shell, ToolEffect},
+    tool::{RepeatMode, ShellInput, ToolEffect},
 };
 use countersign_runtime::services::{self, ServiceCall};
 use countersign_view::{Protocol, principals};
@@ -167,7 +167,7 @@ pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value
         door: Some(asked.door.to_string()),
         target: asked.service.as_deref().map(str::to_owned),
         session,
-        shell: Shell::of_own(&asked.tool),
+        shell: ShellInput::of_own(&asked.tool),
         tool: asked.tool.to_string(),
         signature: signatures.next().unwrap_or_default(),
         further_signatures: signatures.collect(),

@@ -2,27 +2,27 @@
 
 use crate::{
     context::ShellCall,
-    line::{Line, Place},
-    perhaps, programs,
-    shell::Shell,
+    line::{LineAnalysis, Place},
+    maybe_shell, programs,
+    shell::ShellInput,
     walk,
 };
 
 /// Judges what a shell reads of `call` as run in `place`. `None` if it reads nothing.
-pub fn analyze_call(call: &ShellCall<'_>, place: &Place) -> Option<Line> {
+pub fn analyze_call(call: &ShellCall<'_>, place: &Place) -> Option<LineAnalysis> {
     match call.shell {
-        Shell::Nothing => None,
-        Shell::Line { argument, .. } => match call.line() {
+        ShellInput::Nothing => None,
+        ShellInput::Line { argument, .. } => match call.shell_line() {
             Some((_, line)) => Some(analyze(line, place)),
-            None => call.arguments.get(&**argument).and_then(|value| perhaps::judge_words(value, place)),
+            None => call.arguments.get(&**argument).and_then(|value| maybe_shell::judge_words(value, place)),
         },
-        Shell::Perhaps { .. } => perhaps::judge(call.arguments, place),
+        ShellInput::Perhaps { .. } => maybe_shell::judge_arguments(call.arguments, place),
     }
 }
 
 /// Judges `command` as run in `place`.
-pub fn analyze(command: &str, place: &Place) -> Line {
-    walk::Walk::judge(command, place)
+pub fn analyze(command: &str, place: &Place) -> LineAnalysis {
+    walk::LineWalk::judge_line(command, place)
 }
 
 /// What `command` says when quoting, white space, comments and wrappers that change nothing are taken off. Text that cannot be parsed stays as it is.
@@ -35,7 +35,7 @@ pub fn plain_form(command: &str) -> String {
 }
 
 /// Patterns for more calls like this one: its program and subcommand, where it is one plain command without power over others.
-pub fn patterns(command: &str, place: &Place) -> Vec<String> {
+pub fn allow_patterns(command: &str, place: &Place) -> Vec<String> {
     let line = analyze(command, place);
     let [only] = line.commands.as_slice() else { return Vec::new() };
     let Some([text]) = only.covers.first().map(Vec::as_slice) else { return Vec::new() };

@@ -2,13 +2,13 @@
 //!
 //! It must not know more of awk than such programs need: what is not read here may run a program, or write or read a file.
 
-use super::word::{GLOB, UNKNOWN, Word};
+use super::word::{GLOB, ShellWord, UNKNOWN};
 
 /// The most prints of one program that are looked at.
 const MOST_PRINTS: usize = 200;
 
 /// Whether the arguments of `awk` may have it do more than that.
-pub(super) fn does_more(arguments: &[Word]) -> bool {
+pub(super) fn does_more(arguments: &[ShellWord]) -> bool {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if word.may_hide_options() {
@@ -40,8 +40,8 @@ pub(super) fn behind_program(arguments: &[&str]) -> usize {
     arguments.len()
 }
 
-fn program_does_more(word: &Word) -> bool {
-    word.possible().any(|text| text.contains([UNKNOWN, GLOB])) || word.texts().any(text_does_more)
+fn program_does_more(word: &ShellWord) -> bool {
+    word.possible_texts().any(|text| text.contains([UNKNOWN, GLOB])) || word.all_texts().any(text_does_more)
 }
 
 fn text_does_more(program: &str) -> bool {
@@ -51,11 +51,11 @@ fn text_does_more(program: &str) -> bool {
         || program.contains("getline")
         // What gawk loads, includes or calls by a name that is only known when it runs.
         || program.match_indices('@').any(|(at, _)| calls(at))
-        || program.match_indices("print").any(|(at, _)| writes(&program[at..]))
+        || program.match_indices("print").any(|(at, _)| may_print_elsewhere(&program[at..]))
 }
 
 /// Whether a `print` may print elsewhere: a comparison or a pattern before it does not matter.
-fn writes(text: &str) -> bool {
+fn may_print_elsewhere(text: &str) -> bool {
     if let Some(code) = without_texts(text) {
         let end = code.find([';', '}']).unwrap_or(code.len());
         return prints_elsewhere(&code[..end]);
@@ -100,11 +100,13 @@ fn prints_elsewhere(statement: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::does_more;
-    use crate::word::{Known, scan};
+    use crate::word::{KnownVariables, scan_word};
 
     fn read(line: &str) -> bool {
-        let words: Vec<_> =
-            line.split("  ").map(|word| scan(word, Known { home: None, cwd: None, tried: &[] })).collect();
+        let words: Vec<_> = line
+            .split("  ")
+            .map(|word| scan_word(word, KnownVariables { home: None, cwd: None, tried: &[] }))
+            .collect();
         !does_more(&words)
     }
 

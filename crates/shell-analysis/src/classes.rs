@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use super::{
     options,
     programs::{SHELLS, base_name, is_opaque_wrapper},
-    runs::Runs,
-    word::{GLOB, UNKNOWN, Word},
+    run_target::RunTarget,
+    word::{GLOB, ShellWord, UNKNOWN},
 };
 use crate::action_class::ActionClass as Class;
 
@@ -32,50 +32,52 @@ pub(super) fn means_something(name: &str) -> bool {
 }
 
 /// True if the first word of a command names a program that the system looks up, or one of its own, not a file of somebody's.
-pub(super) fn is_by_name(argv: &[Word]) -> bool {
-    argv.first().and_then(Word::as_literal).is_some_and(|name| !is_ones_own(name))
+pub(super) fn is_by_name(argv: &[ShellWord]) -> bool {
+    argv.first().and_then(ShellWord::as_literal).is_some_and(|name| !is_ones_own(name))
 }
 
 /// The classes of one command without what it runs, which is sorted by itself. `fed` says that what it reads on its input is
 /// written out in the line, and sorted by itself as well.
-pub(super) fn of(argv: &[Word], runs: &Runs, fed: bool, surely: bool) -> BTreeSet<Class> {
+pub(super) fn classes_of_command(argv: &[ShellWord], runs: &RunTarget, fed: bool, surely: bool) -> BTreeSet<Class> {
     let Some((first, rest)) = argv.split_first() else { return BTreeSet::from([Class::BashReadonly]) };
-    let names = names(first);
+    let names = program_names(first);
     if names.is_empty() {
         // A word of a wrapper that is only perhaps a command says nothing by itself.
         return BTreeSet::from([if surely { Class::BashDestructive } else { Class::BashMutating }]);
     }
-    let arguments = arguments(rest);
+    let arguments = argument_texts(rest);
     let own = names.iter().any(|name| is_ones_own(name)).then_some(Class::BashMutating);
-    names.iter().flat_map(|name| named(name, argv, &arguments, runs, fed)).chain(own).collect()
+    names.iter().flat_map(|name| classes_by_name(name, argv, &arguments, runs, fed)).chain(own).collect()
 }
 
-fn named(name: &str, argv: &[Word], arguments: &[&str], runs: &Runs, fed: bool) -> BTreeSet<Class> {
+fn classes_by_name(name: &str, argv: &[ShellWord], arguments: &[&str], runs: &RunTarget, fed: bool) -> BTreeSet<Class> {
     let program = base_name(name);
     let one = |class| BTreeSet::from([class]);
     match runs {
-        _ if SHELLS.contains(&program) || OTHER_SHELLS.contains(&program) => shell(program, argv, fed),
-        Runs::Other { .. } | Runs::Text(_) if program == "timeout" => one(Class::BashMutating),
-        Runs::Other { .. } | Runs::Text(_) => BTreeSet::new(),
-        Runs::Beside(_) => one(Class::FileDelete),
-        Runs::Anything { .. } if program == "eval" => {
+        _ if SHELLS.contains(&program) || OTHER_SHELLS.contains(&program) => shell_classes(program, argv, fed),
+        RunTarget::Other { .. } | RunTarget::Text(_) if program == "timeout" => one(Class::BashMutating),
+        RunTarget::Other { .. } | RunTarget::Text(_) => BTreeSet::new(),
+        RunTarget::Beside(_) => one(Class::FileDelete),
+        RunTarget::Anything { .. } if program == "eval" => {
             if argv[1..].iter().all(is_known) {
                 BTreeSet::new()
             } else {
                 one(Class::BashDestructive)
             }
         }
-        Runs::Anything { .. } if program == "find" => BTreeSet::from([Class::FileDelete, Class::BashDestructive]),
-        Runs::Anything { .. } => wrapper(program, argv),
-        Runs::Itself if is_opaque_wrapper(program) => wrapper(program, argv),
-        Runs::Itself if is_ones_own(name) => one(programs::class(program, arguments).max(Class::BashMutating)),
-        Runs::Itself => one(class(program, argv.get(1..).unwrap_or_default(), arguments)),
+        RunTarget::Anything { .. } if program == "find" => BTreeSet::from([Class::FileDelete, Class::BashDestructive]),
+        RunTarget::Anything { .. } => wrapper_classes(program, argv),
+        RunTarget::Itself if is_opaque_wrapper(program) => wrapper_classes(program, argv),
+        RunTarget::Itself if is_ones_own(name) => {
+            one(programs::program_class(program, arguments).max(Class::BashMutating))
+        }
+        RunTarget::Itself => one(class_with_options(program, argv.get(1..).unwrap_or_default(), arguments)),
     }
 }
 
 /// The class of a program with what its options make of it: what one runs may be anything, and a script of sed may write.
-fn class(program: &str, words: &[Word], arguments: &[&str]) -> Class {
-    let class = programs::class(program, arguments);
+fn class_with_options(program: &str, words: &[ShellWord], arguments: &[&str]) -> Class {
+    let class = programs::program_class(program, arguments);
     match options::run_something(program, words) {
         true => class.max(if program == "sed" { Class::FileWrite } else { Class::BashMutating }),
         false => class,
@@ -83,7 +85,7 @@ fn class(program: &str, words: &[Word], arguments: &[&str]) -> Class {
 }
 
 /// What a word may be as the name of a program; nothing if nobody can tell.
-fn names(word: &Word) -> Vec<&str> {
+fn program_names(word: &ShellWord) -> Vec<&str> {
     let known = |text: &&str| !text.contains([UNKNOWN, GLOB]) && !text.is_empty();
     if word.runs.is_empty() && known(&word.value.as_str()) {
         return vec![&word.value];
@@ -93,8 +95,8 @@ fn names(word: &Word) -> Vec<&str> {
 }
 
 /// What words may be as arguments: their text, and what their variables may hold. [`UNKNOWN`] stays in it.
-fn arguments(words: &[Word]) -> Vec<&str> {
-    let perhaps = |word: &Word| !word.perhaps.is_empty();
+fn argument_texts(words: &[ShellWord]) -> Vec<&str> {
+    let perhaps = |word: &ShellWord| !word.perhaps.is_empty();
     words
         .iter()
         .flat_map(|word| {
@@ -105,7 +107,7 @@ fn arguments(words: &[Word]) -> Vec<&str> {
 }
 
 /// True if nothing in a word is left to when it runs.
-fn is_known(word: &Word) -> bool {
+fn is_known(word: &ShellWord) -> bool {
     !word.value.contains([UNKNOWN, GLOB]) && word.runs.is_empty()
 }
 
@@ -120,7 +122,7 @@ fn is_of_the_system(name: &str) -> bool {
 }
 
 /// A shell: its text is sorted by itself, if it is written out and the grammar reads it.
-fn shell(program: &str, argv: &[Word], fed: bool) -> BTreeSet<Class> {
+fn shell_classes(program: &str, argv: &[ShellWord], fed: bool) -> BTreeSet<Class> {
     let readable = SHELLS.contains(&program);
     let (mut takes_a_word, mut is_plain) = (false, true);
     for (at, word) in argv.iter().enumerate().skip(1) {
@@ -151,7 +153,7 @@ fn shell(program: &str, argv: &[Word], fed: bool) -> BTreeSet<Class> {
 }
 
 /// A wrapper of which nobody can tell which of its words is the program: the worst that any of them would be.
-fn wrapper(program: &str, argv: &[Word]) -> BTreeSet<Class> {
+fn wrapper_classes(program: &str, argv: &[ShellWord]) -> BTreeSet<Class> {
     let mut classes = BTreeSet::from([Class::BashMutating]);
     if argv.len() > MOST_WORDS {
         classes.insert(Class::BashDestructive);
@@ -168,7 +170,7 @@ fn wrapper(program: &str, argv: &[Word]) -> BTreeSet<Class> {
         if is_text && is_known(word) && (!found || JOINERS.contains(&program)) {
             classes.insert(Class::BashDestructive);
         }
-        match names(word).as_slice() {
+        match program_names(word).as_slice() {
             [] if !found => {
                 classes.insert(Class::BashDestructive);
             }
@@ -176,7 +178,7 @@ fn wrapper(program: &str, argv: &[Word]) -> BTreeSet<Class> {
             names => {
                 for program in names.iter().map(|name| base_name(name)) {
                     found |= programs::is_known(program);
-                    classes.insert(class(program, rest, &arguments(rest)));
+                    classes.insert(class_with_options(program, rest, &argument_texts(rest)));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Programs that manage containers: which of their commands only look, and so run nothing that the line says.
 
-use super::word::Word;
+use super::word::ShellWord;
 
 /// What `docker` and `podman` show.
 const SHOWN: &str = "ps images logs inspect version info stats top port history diff events";
@@ -14,8 +14,10 @@ const ASKED: &str = "get describe logs top version explain api-resources api-ver
 const KUBECTL_DOES_MORE: [&str; 5] = ["--kubeconfig", "--profile", "--cache-dir", "--output-directory", "dump"];
 
 /// True if `argv` only looks at containers. An option before the command may choose the daemon, or what is loaded first.
-pub(super) fn only_look(program: &str, argv: &[Word]) -> bool {
-    let Some(words) = argv.iter().skip(1).map(Word::as_literal).collect::<Option<Vec<&str>>>() else { return false };
+pub(super) fn only_look(program: &str, argv: &[ShellWord]) -> bool {
+    let Some(words) = argv.iter().skip(1).map(ShellWord::as_literal).collect::<Option<Vec<&str>>>() else {
+        return false;
+    };
     let listed = |list: &str, name: &str| list.split(' ').any(|known| known == name);
     match (program, words.as_slice()) {
         ("docker" | "podman", [command, ..]) if listed(SHOWN, command) => true,
@@ -32,7 +34,7 @@ pub(super) fn only_look(program: &str, argv: &[Word]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Word, only_look};
+    use super::{ShellWord, only_look};
 
     #[test]
     fn looking_at_containers_is_told_from_what_runs_in_them() {
@@ -64,9 +66,12 @@ mod tests {
             ("kubectl exec web -- ls", false),
             ("lxc ps", false),
         ] {
-            let argv: Vec<Word> = line.split(' ').map(Word::said).collect();
+            let argv: Vec<ShellWord> = line.split(' ').map(ShellWord::from_text).collect();
             assert_eq!(only_look(&argv[0].value, &argv), want, "{line}");
         }
-        assert!(!only_look("docker", &[Word::said("docker"), Word::said("ps"), Word::unknown()]));
+        assert!(!only_look(
+            "docker",
+            &[ShellWord::from_text("docker"), ShellWord::from_text("ps"), ShellWord::unknown_word()]
+        ));
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! It must not know who wants a call or what a rule says of it.
 
-mod elsewhere;
+mod remote;
 
 use serde_json::{Map, Value};
 
 use crate::{
     path,
-    shell::{Machine, Shell},
+    shell::{ShellInput, ShellMachine},
 };
 
 /// One call of a tool, as far as its shell line is concerned.
@@ -17,7 +17,7 @@ pub struct ShellCall<'a> {
     /// Name of the tool.
     pub tool: &'a str,
     /// Part of the arguments that a shell reads.
-    pub shell: &'a Shell,
+    pub shell: &'a ShellInput,
     /// Every argument.
     pub arguments: &'a Map<String, Value>,
     /// Folder in which the line runs, absolute.
@@ -49,7 +49,7 @@ pub struct ShellContext {
     /// Working folder, absolute.
     pub cwd: String,
     /// Where the line begins, if that is not the working folder.
-    pub start: Start,
+    pub start: StartFolder,
     /// Home folder; none if it is not known.
     pub home: Option<String>,
     /// Folders in which deleting harms nobody.
@@ -68,7 +68,7 @@ pub struct ShellContext {
 
 /// Folder in which a line begins.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Start {
+pub enum StartFolder {
     /// In the working folder.
     #[default]
     Working,
@@ -83,8 +83,8 @@ const HARMLESS_ARGUMENTS: [&str; 6] = ["timeout", "head", "tail", "pty", "async"
 
 impl<'a> ShellCall<'a> {
     /// Returns the argument that is a shell line, with the line. `None` if there is no such argument, or it is no text.
-    pub fn line(&self) -> Option<(&'a str, &'a str)> {
-        let Shell::Line { argument, .. } = self.shell else { return None };
+    pub fn shell_line(&self) -> Option<(&'a str, &'a str)> {
+        let ShellInput::Line { argument, .. } = self.shell else { return None };
         Some((argument, self.arguments.get(&**argument)?.as_str()?))
     }
 }
@@ -93,17 +93,18 @@ impl ShellContext {
     /// Returns the place in which the line of `call` runs. The paths of this machine mean nothing on another one.
     pub fn from_call(call: &ShellCall<'_>, paths: &MachinePaths<'_>) -> Self {
         match call.shell {
-            Shell::Line { machine: Machine::Other, .. } | Shell::Perhaps { machine: Machine::Other } => {
-                elsewhere::place(call)
+            ShellInput::Line { machine: ShellMachine::Other, .. }
+            | ShellInput::Perhaps { machine: ShellMachine::Other } => remote::remote_context(call),
+            ShellInput::Line { .. } | ShellInput::Perhaps { .. } | ShellInput::Nothing => {
+                Self::on_this_machine(call, paths)
             }
-            Shell::Line { .. } | Shell::Perhaps { .. } | Shell::Nothing => Self::here(call, paths),
         }
     }
 
-    fn here(call: &ShellCall<'_>, paths: &MachinePaths<'_>) -> Self {
+    fn on_this_machine(call: &ShellCall<'_>, paths: &MachinePaths<'_>) -> Self {
         let resolved = |paths: &[String]| paths.iter().map(|one| path::resolve("/", one)).collect();
         let (mut environment, mut beside) = (Vec::new(), None);
-        let line = call.line().map(|(argument, _)| argument);
+        let line = call.shell_line().map(|(argument, _)| argument);
         for (name, value) in call.arguments {
             match (name.as_str(), value) {
                 (name, _) if HARMLESS_ARGUMENTS.contains(&name) || Some(name) == line => {}
@@ -117,8 +118,8 @@ impl ShellContext {
         let cwd = path::resolve("/", call.cwd);
         let (cwd, start) = match call.session_folder.map(|folder| path::resolve("/", folder)) {
             // Where a call before went is nobody's working folder for that.
-            Some(folder) if folder != cwd => (folder, Start::Folder(cwd)),
-            Some(_) | None => (cwd, Start::Working),
+            Some(folder) if folder != cwd => (folder, StartFolder::Folder(cwd)),
+            Some(_) | None => (cwd, StartFolder::Working),
         };
         Self {
             tool: call.tool.to_owned(),

@@ -3,23 +3,23 @@
 mod targets;
 
 use super::{
-    here::Here,
+    cwd::PossibleCwd,
     line::Place,
     protect,
-    word::{GLOB, UNKNOWN, Word, shown},
+    word::{GLOB, ShellWord, UNKNOWN, shown_text},
 };
 use crate::path;
 
 /// What a command would delete.
 #[derive(Debug, Default)]
-pub(super) struct Harm {
+pub(super) struct DeleteEffect {
     pub(super) floor: Option<String>,
     pub(super) protected: Option<String>,
 }
 
 /// How a program treats what it is pointed at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum DeleteReach {
     /// It takes the whole tree away.
     Tree,
     /// It takes away what the folder holds.
@@ -33,13 +33,13 @@ enum Reach {
 }
 
 /// What `program`, or a program that is not literal, would delete with `assignments` in its environment.
-pub(super) fn harm(
+pub(super) fn delete_effect(
     place: &Place,
-    here: &Here,
+    here: &PossibleCwd,
     program: Option<&str>,
-    assignments: &[Word],
-    arguments: &[Word],
-) -> Harm {
+    assignments: &[ShellWord],
+    arguments: &[ShellWord],
+) -> DeleteEffect {
     let targets = match program {
         // Any program may stand behind a word that is not literal: it is taken for the worst.
         None => targets::of_rm(arguments, false),
@@ -53,41 +53,41 @@ pub(super) fn harm(
         Some("find") => targets::of_find(arguments),
         Some("rsync") => targets::of_rsync(arguments),
         Some("git") => targets::of_git(assignments, arguments),
-        Some(_) => return Harm::default(),
+        Some(_) => return DeleteEffect::default(),
     };
-    let mut harm = Harm::default();
+    let mut harm = DeleteEffect::default();
     for (reach, target) in &targets {
-        note(&mut harm, place, here, target, *reach);
+        note_target(&mut harm, place, here, target, *reach);
     }
     harm
 }
 
-fn note(harm: &mut Harm, place: &Place, here: &Here, target: &str, reach: Reach) {
-    let shown = shown(target);
+fn note_target(harm: &mut DeleteEffect, place: &Place, here: &PossibleCwd, target: &str, reach: DeleteReach) {
+    let shown = shown_text(target);
     let what = match reach {
-        Reach::Tree | Reach::Contents | Reach::Files => "deletes",
-        Reach::Rights => "changes the rights of",
-        Reach::Move => "moves",
+        DeleteReach::Tree | DeleteReach::Contents | DeleteReach::Files => "deletes",
+        DeleteReach::Rights => "changes the rights of",
+        DeleteReach::Move => "moves",
     };
     if target.contains(UNKNOWN) || (here.is_unknown() && !target.starts_with('/')) {
         let matters = match reach {
-            Reach::Tree | Reach::Contents => true,
-            Reach::Rights | Reach::Move => target.starts_with(UNKNOWN),
+            DeleteReach::Tree | DeleteReach::Contents => true,
+            DeleteReach::Rights | DeleteReach::Move => target.starts_with(UNKNOWN),
             // Of a machine whose home is not known, all that lies there may be meant.
-            Reach::Files => place.home.is_none() && target.starts_with(UNKNOWN) && target.contains(GLOB),
+            DeleteReach::Files => place.home.is_none() && target.starts_with(UNKNOWN) && target.contains(GLOB),
         };
         if matters {
             harm.floor.get_or_insert_with(|| format!("{what} {shown}, and nobody can tell what that is"));
         }
         return;
     }
-    for dir in here.dirs() {
-        let target = Target::new(dir, target, reach);
+    for dir in here.possible_dirs() {
+        let target = DeleteTarget::new(dir, target, reach);
         for root in &place.protected {
             // The working folder may hold a file of ours; whoever means it names it, and the folder itself is the floor's business.
             let named = path::is_within(&target.certain, root) && !path::is_within(&target.certain, &place.cwd);
-            let emptied = named && (!target.glob || protect::leads(place, here, &target.resolved));
-            if emptied && reach != Reach::Files {
+            let emptied = named && (!target.glob || protect::leads_to_protected(place, here, &target.resolved));
+            if emptied && reach != DeleteReach::Files {
                 harm.protected.get_or_insert_with(|| root.clone());
             }
         }
@@ -98,7 +98,7 @@ fn note(harm: &mut Harm, place: &Place, here: &Here, target: &str, reach: Reach)
 }
 
 /// What a word points at.
-struct Target {
+struct DeleteTarget {
     resolved: String,
     /// The part before the first wildcard, which is certain.
     certain: String,
@@ -109,8 +109,8 @@ struct Target {
     contents: bool,
 }
 
-impl Target {
-    fn new(dir: &str, text: &str, reach: Reach) -> Self {
+impl DeleteTarget {
+    fn new(dir: &str, text: &str, reach: DeleteReach) -> Self {
         let resolved = path::resolve(dir, text);
         let glob = resolved.contains(GLOB);
         let certain: Vec<&str> = resolved.split('/').skip(1).take_while(|part| !part.contains(GLOB)).collect();
@@ -118,10 +118,10 @@ impl Target {
         let climbs = resolved
             .split('/')
             .any(|part| part.contains(GLOB) && part.starts_with('.') && part[1..].starts_with([GLOB, '.']));
-        Self { resolved, certain, glob, climbs, contents: glob || reach == Reach::Contents }
+        Self { resolved, certain, glob, climbs, contents: glob || reach == DeleteReach::Contents }
     }
 
-    fn is_beyond(&self, place: &Place, reach: Reach) -> bool {
+    fn is_beyond(&self, place: &Place, reach: DeleteReach) -> bool {
         let certain = self.certain.as_str();
         let holds = |inner: &str| path::is_within(certain, inner);
         // A folder above everybody's is nobody's working folder.
@@ -136,14 +136,14 @@ impl Target {
             return true;
         }
         match reach {
-            Reach::Tree => !temporary && !(inside && (self.contents || !is_cwd)) || holds_home,
-            Reach::Contents => !temporary && !inside || holds_home,
-            Reach::Rights | Reach::Move => {
+            DeleteReach::Tree => !temporary && !(inside && (self.contents || !is_cwd)) || holds_home,
+            DeleteReach::Contents => !temporary && !inside || holds_home,
+            DeleteReach::Rights | DeleteReach::Move => {
                 let top = certain.matches('/').count() == 1 && !inside && !temporary;
-                let moved = reach == Reach::Move && is_cwd && !self.contents;
+                let moved = reach == DeleteReach::Move && is_cwd && !self.contents;
                 top || moved || holds_home || (holds(&place.cwd) && !is_cwd)
             }
-            Reach::Files => self.glob && !inside && !temporary,
+            DeleteReach::Files => self.glob && !inside && !temporary,
         }
     }
 }

@@ -47,7 +47,7 @@ mod tests {
             ("a '<b>{x}</b>'", None),
             ("find . -exec wc {} + >x", None),
         ] {
-            let tokens = grammar::tokens(text).unwrap();
+            let tokens = grammar::tokenize_text(text).unwrap();
             assert_eq!(without_names(text, &tokens).as_deref(), want, "{text:?}");
         }
     }

@@ -1,11 +1,11 @@
 //! Whole-disk writes and switching the machine off.
 
-use super::{here::Here, option_words::is_short, word::shown};
+use super::{cwd::PossibleCwd, option_words::is_short, word::shown_text};
 use crate::path;
 
 /// Whether `path` leads to a device from where the shell may be.
-pub(super) fn is_device(here: &Here, path: &str) -> bool {
-    here.dirs().flat_map(|dir| here.reached(dir, path)).any(|path| path::is_device(&path))
+pub(super) fn is_device(here: &PossibleCwd, path: &str) -> bool {
+    here.possible_dirs().flat_map(|dir| here.reached_paths(dir, path)).any(|path| path::is_device(&path))
 }
 
 /// Whether a word of `sed` has it write what it reads. Behind some letters the rest is their value.
@@ -16,7 +16,7 @@ fn edits_in_place(word: &str) -> bool {
 }
 
 /// The words that may say where a copy goes: those behind the first, and what stands behind the options for it.
-fn targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
+fn copy_targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
     let behind =
         arguments.windows(2).filter(|pair| is_short(pair[0], "t") || pair[0].starts_with("--t")).map(|pair| pair[1]);
     let joined = arguments.iter().filter_map(|word| {
@@ -29,16 +29,17 @@ fn targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
 }
 
 /// Whether a folder is that in which the devices lie.
-fn is_folder_of_devices(here: &Here, folder: &str) -> bool {
-    folder.contains("dev") && here.dirs().flat_map(|dir| here.reached(dir, folder)).any(|folder| folder == "/dev")
+fn is_folder_of_devices(here: &PossibleCwd, folder: &str) -> bool {
+    folder.contains("dev")
+        && here.possible_dirs().flat_map(|dir| here.reached_paths(dir, folder)).any(|folder| folder == "/dev")
 }
 
 /// What `program` would do to a disk or the machine where the shell may be `here`, in words that follow "because it".
-pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Option<String> {
+pub(super) fn disk_harm(program: Option<&str>, here: &PossibleCwd, arguments: &[&str]) -> Option<String> {
     let is_device = |word: &str| is_device(here, word);
     let device = |word: &&&str| is_device(word);
-    let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
-    let writes_to = |device: &str| format!("writes to {}", shown(device));
+    let any = |any_of: &[&str]| arguments.iter().any(|word| any_of.contains(word));
+    let writes_to = |device: &str| format!("writes to {}", shown_text(device));
     let behind =
         |option: &str| arguments.iter().filter_map(|word| word.strip_prefix(option)).find(|word| is_device(word));
     // A word that is not literal may be any program; what its arguments say still counts.
@@ -76,7 +77,7 @@ pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Op
         "umount" if arguments.iter().any(|word| is_short(word, "a") || *word == "--all") => {
             "takes away every file system".to_owned()
         }
-        "systemctl" if any(&["isolate", "start"]) && arguments.iter().any(|word| stops(word)) => {
+        "systemctl" if any(&["isolate", "start"]) && arguments.iter().any(|word| stops_machine(word)) => {
             "stops the machine".to_owned()
         }
         "systemctl" | "loginctl"
@@ -116,7 +117,7 @@ pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Op
             return arguments.iter().filter(|word| word.contains('/')).find(device).map(|device| writes_to(device));
         }
         // What goes into the folder of devices takes their names.
-        "cp" | "mv" | "install" | "ln" if targets(arguments).any(|word| is_folder_of_devices(here, word)) => {
+        "cp" | "mv" | "install" | "ln" if copy_targets(arguments).any(|word| is_folder_of_devices(here, word)) => {
             "writes over devices".to_owned()
         }
         "shred" | "tee" | "truncate" | "cp" | "mv" | "install" | "ln" | "sponge" | "scrub" | "ddrescue" => {
@@ -132,7 +133,7 @@ pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Op
 }
 
 /// Whether a unit of `systemctl` ends the work of a machine.
-fn stops(unit: &str) -> bool {
+fn stops_machine(unit: &str) -> bool {
     let name = unit.strip_suffix(".target").unwrap_or_default();
     matches!(name, "poweroff" | "reboot" | "halt" | "kexec" | "rescue" | "emergency" | "suspend" | "hibernate")
 }

@@ -9,14 +9,14 @@ mod state;
 mod walk;
 mod wrappers;
 
-pub use self::role::Role;
+pub use self::role::FileRole;
 
 /// The most things that are named of one line.
 pub(super) const MOST: usize = 512;
 
 /// Where a line runs, as far as names are concerned.
 #[derive(Clone, Debug, Default)]
-pub struct Where {
+pub struct LookupContext {
     /// The folder in which it begins, absolute.
     pub folder: String,
     /// The home folder, if it is known.
@@ -27,20 +27,20 @@ pub struct Where {
 
 /// What a line would run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
+pub struct LineFiles {
     /// What it names, in order.
-    pub named: Vec<Named>,
+    pub named: Vec<NamedFile>,
     /// What nobody can tell, each with the reason.
     pub unknown: Vec<String>,
 }
 
 /// One thing that a line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedFile {
     /// As it is written.
     pub name: String,
     /// What it is to the line.
-    pub role: Role,
+    pub role: FileRole,
     /// Where it is looked for, in this order: absolute paths, the first that is there counts.
     pub tried: Vec<String>,
     /// Whether a place counts only if a program is there.
@@ -54,8 +54,8 @@ pub struct Named {
 }
 
 /// Tells what `command`, run in `place`, would run from disk.
-pub fn files(command: &str, place: &Where) -> Files {
-    walk::Walk::new(command, place).files(command)
+pub fn find_files(command: &str, place: &LookupContext) -> LineFiles {
+    walk::FileWalk::new(command, place).collect_files(command)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! How `find` reads its words: where it begins, what it runs, and which of them may turn out to be an action.
 
 use super::{
-    runs::{Runs, anything, replace},
-    word::{GLOB, UNKNOWN, Word},
+    run_target::{RunTarget, possible_targets, replace_mark},
+    word::{GLOB, ShellWord, UNKNOWN},
 };
-use crate::fnmatch::Pattern;
+use crate::fnmatch::GlobPattern;
 
 /// Tests that take the next word for their value. Those of `-newer` come in many forms.
 const VALUED: &str = "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype \
@@ -19,7 +19,7 @@ const ACTIONS: [&str; 9] =
     ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprintf", "-fls", "-files0-from"];
 
 /// The folders that a `find` with `arguments` begins with.
-pub(super) fn starts(arguments: &[Word]) -> Vec<&str> {
+pub(super) fn start_folders(arguments: &[ShellWord]) -> Vec<&str> {
     let words = arguments.iter().skip(behind_options(arguments)).map(|word| word.value.as_str());
     let starts: Vec<&str> = words.take_while(|word| !word.starts_with(['-', '(', '!'])).collect();
     if starts.is_empty() { vec!["."] } else { starts }
@@ -27,7 +27,7 @@ pub(super) fn starts(arguments: &[Word]) -> Vec<&str> {
 
 /// The folders in which what a `find` runs may begin, besides the one that it was started in: its starts and those around them. What lies
 /// deeper only matters to a path that goes up.
-pub(super) fn goes_to(argv: &[Word]) -> Vec<String> {
+pub(super) fn goes_to(argv: &[ShellWord]) -> Vec<String> {
     if !argv.iter().any(|word| matches!(word.value.as_str(), "-execdir" | "-okdir")) {
         return Vec::new();
     }
@@ -36,11 +36,11 @@ pub(super) fn goes_to(argv: &[Word]) -> Vec<String> {
         Some((folder, _)) => format!("{folder}/"),
         None => ".".to_owned(),
     };
-    starts(&argv[1..]).iter().flat_map(|start| [(*start).to_owned(), around(start)]).collect()
+    start_folders(&argv[1..]).iter().flat_map(|start| [(*start).to_owned(), around(start)]).collect()
 }
 
 /// Where the options end that stand before everything else.
-fn behind_options(arguments: &[Word]) -> usize {
+fn behind_options(arguments: &[ShellWord]) -> usize {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
         at += match word.value.as_str() {
@@ -54,7 +54,7 @@ fn behind_options(arguments: &[Word]) -> usize {
 }
 
 /// One command that a `find` runs, by the places of its words.
-struct Exec {
+struct ExecCommand {
     from: usize,
     end: usize,
 }
@@ -63,7 +63,7 @@ struct Exec {
 const MOST_PAIRS: usize = 256;
 
 /// What an expression is made of: the places at which an action may stand, and the commands that are run.
-fn expression(arguments: &[Word]) -> (Vec<usize>, Vec<Exec>) {
+fn parse_expression(arguments: &[ShellWord]) -> (Vec<usize>, Vec<ExecCommand>) {
     let (mut places, mut execs) = (Vec::new(), Vec::new());
     let mut at = behind_options(arguments);
     while let Some(word) = arguments.get(at) {
@@ -72,10 +72,11 @@ fn expression(arguments: &[Word]) -> (Vec<usize>, Vec<Exec>) {
         at += 1;
         if EXECS.contains(&text) {
             // A plus ends it behind `{}` alone; whether it does is only looked at for what is judged beside.
-            let ends =
-                |(at, word): &(usize, &Word)| word.value == ";" || word.value == "+" && arguments[at - 1].value == "{}";
+            let ends = |(at, word): &(usize, &ShellWord)| {
+                word.value == ";" || word.value == "+" && arguments[at - 1].value == "{}"
+            };
             let end = arguments.iter().enumerate().skip(at).find(ends).map_or(arguments.len(), |(at, _)| at);
-            execs.push(Exec { from: at, end });
+            execs.push(ExecCommand { from: at, end });
             at = end;
         } else if text.starts_with("-newer") || VALUED.split_ascii_whitespace().any(|known| known == text) {
             at += 1;
@@ -85,11 +86,11 @@ fn expression(arguments: &[Word]) -> (Vec<usize>, Vec<Exec>) {
 }
 
 /// Tells what `argv`, a `find`, runs.
-pub(super) fn runs(argv: &[Word]) -> Runs {
+pub(super) fn unwrap_find(argv: &[ShellWord]) -> RunTarget {
     let arguments = &argv[1..];
-    let (places, execs) = expression(arguments);
+    let (places, execs) = parse_expression(arguments);
     let mut beside = Vec::new();
-    let starts = starts(arguments);
+    let starts = start_folders(arguments);
     let found: Vec<String> = match starts.len() * execs.len() > MOST_PAIRS {
         true => vec![UNKNOWN.to_string()],
         false => starts.iter().map(|start| format!("{}/{GLOB}", start.trim_end_matches('/'))).collect(),
@@ -107,61 +108,61 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
         };
         for found in found.iter().chain(&deeper) {
             let mut one = arguments[exec.from..exec.end].to_vec();
-            one.iter_mut().for_each(|word| replace(word, "{}", found));
+            one.iter_mut().for_each(|word| replace_mark(word, "{}", found));
             beside.push(one);
         }
     }
-    let may_end = |exec: &Exec| may_end_early(&arguments[exec.from..exec.end]);
+    let may_end = |exec: &ExecCommand| may_end_early(&arguments[exec.from..exec.end]);
     let hides = places.into_iter().any(|at| may_be_an_action(&arguments[at])) || execs.iter().any(may_end);
     // What splits may push the words behind it out of their places.
     let splits = arguments.iter().any(|word| word.splits && word.value.contains(UNKNOWN));
     if splits || hides {
-        let Runs::Anything { why, perhaps, texts, is_open } =
-            anything(argv, "a find of which not every word can be told")
+        let RunTarget::Anything { why, perhaps, texts, is_open } =
+            possible_targets(argv, "a find of which not every word can be told")
         else {
-            return Runs::Itself;
+            return RunTarget::Itself;
         };
-        return Runs::Anything { why, perhaps: [beside, perhaps].concat(), texts, is_open };
+        return RunTarget::Anything { why, perhaps: [beside, perhaps].concat(), texts, is_open };
     }
-    if beside.is_empty() { Runs::Itself } else { Runs::Beside(beside) }
+    if beside.is_empty() { RunTarget::Itself } else { RunTarget::Beside(beside) }
 }
 
 /// Whether a word that is expanded may turn out to be an action.
-fn may_be_an_action(word: &Word) -> bool {
+fn may_be_an_action(word: &ShellWord) -> bool {
     let matches = |text: &str| {
-        let pattern = Pattern::new(&text.replace([GLOB, UNKNOWN], "*"));
+        let pattern = GlobPattern::new(&text.replace([GLOB, UNKNOWN], "*"));
         ACTIONS.iter().any(|action| pattern.matches(action))
     };
     let is_open = |text: &str| text.contains([GLOB, UNKNOWN]) && matches(text);
-    word.expands && !word.is_in_folder() && word.possible().any(is_open)
+    word.expands && !word.is_in_folder() && word.possible_texts().any(is_open)
         || word.perhaps.iter().any(|text| text.starts_with('-'))
 }
 
 /// Whether a command may end before its last word, so that actions stand behind: at the name of a file, which may bring some with it,
 /// or at a word that is only known when the line runs, if there are some.
-fn may_end_early(words: &[Word]) -> bool {
-    let is_action = |word: &Word| may_be_an_action(word) || word.texts().any(|text| ACTIONS.contains(&text));
+fn may_end_early(words: &[ShellWord]) -> bool {
+    let is_action = |word: &ShellWord| may_be_an_action(word) || word.all_texts().any(|text| ACTIONS.contains(&text));
     let last_action = words.iter().rposition(is_action).unwrap_or(0);
-    words.iter().any(|word| word.splits && word.texts().any(|text| text.contains(GLOB) && may_be_an_end(text)))
-        || words[..last_action].iter().any(|word| word.expands && word.texts().any(may_be_an_end))
+    words.iter().any(|word| word.splits && word.all_texts().any(|text| text.contains(GLOB) && may_be_an_end(text)))
+        || words[..last_action].iter().any(|word| word.expands && word.all_texts().any(may_be_an_end))
 }
 
 /// Whether a text may turn out to be what ends a command, or what stands before a plus that does.
 fn may_be_an_end(text: &str) -> bool {
-    let pattern = Pattern::new(&text.replace([GLOB, UNKNOWN], "*"));
+    let pattern = GlobPattern::new(&text.replace([GLOB, UNKNOWN], "*"));
     [";", "+", "{}"].into_iter().any(|end| pattern.matches(end))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{expression, runs, starts};
+    use super::{parse_expression, start_folders, unwrap_find};
     use crate::{
-        runs::Runs,
-        word::{Known, Word, scan},
+        run_target::RunTarget,
+        word::{KnownVariables, ShellWord, scan_word},
     };
 
-    fn words(line: &str) -> Vec<Word> {
-        line.split(' ').map(|word| scan(word, Known { home: None, cwd: None, tried: &[] })).collect()
+    fn words(line: &str) -> Vec<ShellWord> {
+        line.split(' ').map(|word| scan_word(word, KnownVariables { home: None, cwd: None, tried: &[] })).collect()
     }
 
     #[test]
@@ -173,19 +174,19 @@ mod tests {
             ("-- /", vec!["/"]),
             ("-name x", vec!["."]),
         ] {
-            assert_eq!(starts(&words(line)), want, "{line}");
+            assert_eq!(start_folders(&words(line)), want, "{line}");
         }
     }
 
     #[test]
     fn the_value_of_a_test_is_no_action() {
-        let (_, execs) = expression(&words("/ -name -exec -o -exec evil ;"));
+        let (_, execs) = parse_expression(&words("/ -name -exec -o -exec evil ;"));
         assert_eq!(execs.iter().map(|exec| (exec.from, exec.end)).collect::<Vec<_>>(), [(5, 6)]);
         for line in ["find . -name \"$X\"", "find src/\"$X\" -type f", "find . -newermt \"$X\"", "find . -name *.rs"] {
-            assert_eq!(runs(&words(line)), Runs::Itself, "{line}");
+            assert_eq!(unwrap_find(&words(line)), RunTarget::Itself, "{line}");
         }
         for line in ["find \"$X\"", "find . -name a \"$X\"", "find . \"-$X\"", "find . *", "find . -name $X"] {
-            assert!(matches!(runs(&words(line)), Runs::Anything { .. }), "{line}");
+            assert!(matches!(unwrap_find(&words(line)), RunTarget::Anything { .. }), "{line}");
         }
     }
 }

@@ -6,12 +6,12 @@ use std::{collections::BTreeSet, fmt::Write as _, str::Chars};
 ///
 /// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: Python's `fnmatch.fnmatchcase`, which agent-gate's rules are matched with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pattern {
-    parts: Vec<Part>,
+pub struct GlobPattern {
+    parts: Vec<PatternPart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum PatternPart {
     Literal(char),
     One,
     Run,
@@ -23,11 +23,11 @@ enum Part {
 }
 
 /// True if `pattern` matches the whole of `text`, as the patterns of rules do.
-pub fn matches(pattern: &str, text: &str) -> bool {
-    Pattern::new(pattern).matches(text)
+pub fn pattern_matches(pattern: &str, text: &str) -> bool {
+    GlobPattern::new(pattern).matches(text)
 }
 
-impl Pattern {
+impl GlobPattern {
     /// Reads a pattern. Every text is one.
     pub fn new(pattern: &str) -> Self {
         let chars: Vec<char> = pattern.chars().collect();
@@ -36,37 +36,37 @@ impl Pattern {
         while let Some(&c) = chars.get(at) {
             at += 1;
             match c {
-                '*' if matches!(parts.last(), Some(Part::Run)) => {}
-                '*' => parts.push(Part::Run),
-                '?' => parts.push(Part::One),
-                '[' => match class(&chars, at) {
+                '*' if matches!(parts.last(), Some(PatternPart::Run)) => {}
+                '*' => parts.push(PatternPart::Run),
+                '?' => parts.push(PatternPart::One),
+                '[' => match parse_class(&chars, at) {
                     Some((part, end)) => {
                         parts.push(part);
                         at = end;
                     }
-                    None => parts.push(Part::Literal('[')),
+                    None => parts.push(PatternPart::Literal('[')),
                 },
-                _ => parts.push(Part::Literal(c)),
+                _ => parts.push(PatternPart::Literal(c)),
             }
         }
         Self { parts }
     }
 
     /// A pattern that only `text` matches.
-    pub fn literal(text: &str) -> Self {
-        Self { parts: text.chars().map(Part::Literal).collect() }
+    pub fn from_literal(text: &str) -> Self {
+        Self { parts: text.chars().map(PatternPart::Literal).collect() }
     }
 
     /// The literal text before the first wildcard.
-    pub fn prefix(&self) -> String {
-        self.parts.iter().map_while(|part| if let Part::Literal(c) = part { Some(*c) } else { None }).collect()
+    pub fn literal_prefix(&self) -> String {
+        self.parts.iter().map_while(|part| if let PatternPart::Literal(c) = part { Some(*c) } else { None }).collect()
     }
 
     /// The literal texts between wildcards. Whatever matches holds each of them.
-    pub fn pieces(&self) -> BTreeSet<String> {
+    pub fn literal_pieces(&self) -> BTreeSet<String> {
         let (mut pieces, mut piece) = (BTreeSet::new(), String::new());
         for part in &self.parts {
-            match part.only() {
+            match part.single_char() {
                 Some(c) => piece.push(c),
                 None => drop(pieces.insert(std::mem::take(&mut piece))),
             }
@@ -78,7 +78,7 @@ impl Pattern {
 
     /// True for `*` alone.
     pub fn is_everything(&self) -> bool {
-        matches!(self.parts[..], [Part::Run])
+        matches!(self.parts[..], [PatternPart::Run])
     }
 
     /// True if the whole of `text` matches, in time linear in it for every run of the pattern.
@@ -89,11 +89,11 @@ impl Pattern {
             let mut behind = rest.clone();
             let Some(c) = behind.next() else { break };
             match self.parts.get(part) {
-                Some(Part::Run) => {
+                Some(PatternPart::Run) => {
                     retry = Some((part + 1, rest.clone()));
                     part += 1;
                 }
-                Some(one) if one.covers(c) => {
+                Some(one) if one.covers_char(c) => {
                     part += 1;
                     rest = behind;
                 }
@@ -107,7 +107,7 @@ impl Pattern {
                 },
             }
         }
-        self.parts[part..].iter().all(|part| matches!(part, Part::Run))
+        self.parts[part..].iter().all(|part| matches!(part, PatternPart::Run))
     }
 
     /// True if a text may match that says `text`, but for `wild` in it: that stands for any run of letters that `covers` accepts.
@@ -122,8 +122,8 @@ impl Pattern {
         while let Some(c) = letters.next() {
             if c != wild {
                 match parts.next() {
-                    Some(Part::Run) => return true,
-                    Some(part) if part.covers(c) => continue,
+                    Some(PatternPart::Run) => return true,
+                    Some(part) if part.covers_char(c) => continue,
                     Some(_) | None => return false,
                 }
             }
@@ -131,8 +131,8 @@ impl Pattern {
             if letters.peek().is_some_and(|before| *before == wild || covers(*before)) {
                 return true;
             }
-            while parts.next_if(|part| matches!(part, Part::Literal(c) if covers(*c))).is_some() {}
-            if matches!(parts.peek(), Some(Part::One | Part::Class { .. })) {
+            while parts.next_if(|part| matches!(part, PatternPart::Literal(c) if covers(*c))).is_some() {}
+            if matches!(parts.peek(), Some(PatternPart::One | PatternPart::Class { .. })) {
                 return true;
             }
         }
@@ -140,11 +140,11 @@ impl Pattern {
     }
 
     fn may_match_whole(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
-        let covered = |part: &Part| if let Part::Literal(c) = part { covers(*c) } else { true };
+        let covered = |part: &PatternPart| if let PatternPart::Literal(c) = part { covers(*c) } else { true };
         // Which parts may be next; a run may always be passed over.
         let close = |next: &mut [bool]| {
             for (at, part) in self.parts.iter().enumerate() {
-                next[at + 1] |= next[at] && matches!(part, Part::Run);
+                next[at + 1] |= next[at] && matches!(part, PatternPart::Run);
             }
         };
         let mut next = vec![false; self.parts.len() + 1];
@@ -153,15 +153,17 @@ impl Pattern {
         for c in text.chars() {
             if c == wild {
                 for (at, part) in self.parts.iter().enumerate() {
-                    next[at + 1] |= next[at] && (covered(part) || matches!(part, Part::Run));
+                    next[at + 1] |= next[at] && (covered(part) || matches!(part, PatternPart::Run));
                 }
                 continue;
             }
             let mut behind = vec![false; next.len()];
             for (at, part) in self.parts.iter().enumerate().filter(|(at, _)| next[*at]) {
                 match part {
-                    Part::Run => behind[at] = true,
-                    Part::Literal(_) | Part::One | Part::Class { .. } => behind[at + 1] |= part.covers(c),
+                    PatternPart::Run => behind[at] = true,
+                    PatternPart::Literal(_) | PatternPart::One | PatternPart::Class { .. } => {
+                        behind[at + 1] |= part.covers_char(c)
+                    }
                 }
             }
             next = behind;
@@ -178,10 +180,10 @@ impl Pattern {
         let mut text = String::from(r"(?s)\A");
         for part in &self.parts {
             match part {
-                Part::Literal(c) => text.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
-                Part::One => text.push('.'),
-                Part::Run => text.push_str(".*"),
-                Part::Class { negated, ranges } => write_class(&mut text, *negated, ranges),
+                PatternPart::Literal(c) => text.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+                PatternPart::One => text.push('.'),
+                PatternPart::Run => text.push_str(".*"),
+                PatternPart::Class { negated, ranges } => write_class(&mut text, *negated, ranges),
             }
         }
         text.push_str(r"\z");
@@ -189,9 +191,9 @@ impl Pattern {
     }
 }
 
-impl Part {
+impl PatternPart {
     /// The one character that this covers, if it covers no other.
-    fn only(&self) -> Option<char> {
+    fn single_char(&self) -> Option<char> {
         match self {
             Self::Literal(c) => Some(*c),
             Self::Class { negated: false, ranges } => match &ranges[..] {
@@ -202,7 +204,7 @@ impl Part {
         }
     }
 
-    fn covers(&self, c: char) -> bool {
+    fn covers_char(&self, c: char) -> bool {
         match self {
             Self::Literal(literal) => *literal == c,
             Self::One => true,
@@ -215,7 +217,7 @@ impl Part {
 }
 
 /// Reads the class that begins before `start`; none if it never ends.
-fn class(chars: &[char], start: usize) -> Option<(Part, usize)> {
+fn parse_class(chars: &[char], start: usize) -> Option<(PatternPart, usize)> {
     let negated = chars.get(start) == Some(&'!');
     let first = start + usize::from(negated);
     let search = first + usize::from(chars.get(first) == Some(&']'));
@@ -235,7 +237,7 @@ fn class(chars: &[char], start: usize) -> Option<(Part, usize)> {
             at += 1;
         }
     }
-    Some((Part::Class { negated, ranges }, end + 1))
+    Some((PatternPart::Class { negated, ranges }, end + 1))
 }
 
 fn write_class(text: &mut String, negated: bool, ranges: &[(char, char)]) {
@@ -255,7 +257,7 @@ fn write_class(text: &mut String, negated: bool, ranges: &[(char, char)]) {
 
 #[cfg(test)]
 mod tests {
-    use super::Pattern;
+    use super::GlobPattern;
 
     #[test]
     fn a_text_with_wildcards_may_match() {
@@ -271,22 +273,22 @@ mod tests {
             ("a?c", "a~", true),
             ("a[b]c", "~", true),
         ] {
-            assert_eq!(Pattern::new(pattern).may_match(text, '~', |c| c != '/'), want, "{pattern} {text}");
+            assert_eq!(GlobPattern::new(pattern).may_match(text, '~', |c| c != '/'), want, "{pattern} {text}");
         }
     }
 
     #[test]
     fn every_recorded_case_of_cpython_matches_alike_by_hand_and_by_regex() {
         #[derive(serde::Deserialize)]
-        struct Case {
+        struct PatternCase {
             pattern: String,
             name: String,
             r#match: bool,
         }
         let mut count = 0;
         for line in include_str!("../tests/data/fnmatch_cases.jsonl").lines() {
-            let case: Case = serde_json::from_str(line).unwrap();
-            let pattern = Pattern::new(&case.pattern);
+            let case: PatternCase = serde_json::from_str(line).unwrap();
+            let pattern = GlobPattern::new(&case.pattern);
             assert_eq!(pattern.matches(&case.name), case.r#match, "{line}");
             let regex = regex::Regex::new(&pattern.to_regex()).unwrap();
             assert_eq!(regex.is_match(&case.name), case.r#match, "{line} as {regex}");
@@ -298,7 +300,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn the_end_of_a_text_hides_no_match(pattern in r"[ab.*?\[\]!]{0,8}", text in r"[ab.~]{0,8}") {
-            let pattern = Pattern::new(&pattern);
+            let pattern = GlobPattern::new(&pattern);
             let covers = |c: char| c.is_ascii_alphabetic();
             let is_possible = pattern.may_match_whole(&text, '~', covers);
             proptest::prop_assert!(!is_possible || pattern.may_end(&text, '~', covers));
@@ -307,7 +309,7 @@ mod tests {
 
     #[test]
     fn many_runs_do_not_backtrack_for_ever() {
-        let pattern = Pattern::new(&"*a".repeat(50));
+        let pattern = GlobPattern::new(&"*a".repeat(50));
         assert!(!pattern.matches(&"a".repeat(20_000).replace('a', "ab")));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     option_words::{has_letter, has_long},
     programs::base_name,
-    word::{FILLED, GLOB, UNKNOWN, Word},
+    word::{FILLED, GLOB, ShellWord, UNKNOWN},
 };
 
 /// Options before the command whose value is the next word.
@@ -85,12 +85,12 @@ const MESSAGES: &str = "commit tag stash merge notes";
 const MOST_PLACES: usize = 8;
 
 /// Where among `words` the command may stand, the first of them. Several places, if an option before it is not known: its value may be the next word.
-pub(super) fn commands<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
+pub(super) fn command_positions<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
     let (mut found, mut open) = (BTreeSet::new(), BTreeSet::from([0]));
     while let Some(at) = open.pop_first().filter(|_| found.len() < MOST_PLACES) {
         match words.get(at).map(AsRef::as_ref).filter(|word| word.starts_with('-')) {
             Some(word) if VALUED.contains(&word) => drop(open.insert(at + 2)),
-            Some(word) if word.contains('=') || listed(ALONE, word) => drop(open.insert(at + 1)),
+            Some(word) if word.contains('=') || is_listed(ALONE, word) => drop(open.insert(at + 1)),
             Some(_) => open.extend([at + 1, at + 2]),
             None => drop(found.insert(at.min(words.len()))),
         }
@@ -100,69 +100,69 @@ pub(super) fn commands<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
 
 /// What a rule on a command of git may mean: `git -C x push` and `git send-pack` are a `git push`, and so is one for each repository.
 pub(super) fn plain_forms(rest: &[String]) -> Vec<String> {
-    let tails = commands(rest).into_iter().flat_map(|at| {
+    let tails = command_positions(rest).into_iter().flat_map(|at| {
         let words = &rest[at..];
         let is = |name: &str| words.first().is_some_and(|word| word == name);
-        let sent = is("send-pack").then(|| join("git push", &words[1..]));
+        let sent = is("send-pack").then(|| join_words("git push", &words[1..]));
         let behind =
             (1..words.len()).filter(|at| is("for-each-repo") && !words[*at].starts_with('-')).take(MOST_PLACES);
-        let each: Vec<String> = behind.map(|at| join("git", &words[at..])).collect();
-        (at > 0).then(|| join("git", words)).into_iter().chain(sent).chain(each)
+        let each: Vec<String> = behind.map(|at| join_words("git", &words[at..])).collect();
+        (at > 0).then(|| join_words("git", words)).into_iter().chain(sent).chain(each)
     });
     tails.collect()
 }
 
 /// Whether the words of a command give git an alias, so that nobody can tell what the command of that name runs.
-pub(super) fn alias(argv: &[Word]) -> bool {
-    let is_setting = |word: &Word| {
+pub(super) fn sets_alias(argv: &[ShellWord]) -> bool {
+    let is_setting = |word: &ShellWord| {
         let text = word.value.trim_start_matches("-c").trim_start_matches("--config-env=");
         text.get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case("alias."))
     };
-    argv.first().and_then(Word::as_literal).map(base_name) == Some("git") && argv.iter().any(is_setting)
+    argv.first().and_then(ShellWord::as_literal).map(base_name) == Some("git") && argv.iter().any(is_setting)
 }
 
-fn join(program: &str, words: &[String]) -> String {
+fn join_words(program: &str, words: &[String]) -> String {
     format!("{program} {}", words.join(" "))
 }
 
 /// Whether `arguments` have git run or write something else; the first `options` of them may be options.
-pub(super) fn runs_something(arguments: &[Word], options: usize) -> bool {
+pub(super) fn runs_something(arguments: &[ShellWord], options: usize) -> bool {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
-    let places = commands(&values);
+    let places = command_positions(&values);
     places.len() == MOST_PLACES
         || places.into_iter().any(|at| {
             let (globals, rest) = arguments.split_at(at);
             let is_global = |text: &str| text == "-p" || GLOBALS.iter().any(|known| text.starts_with(known));
             let command = rest.split_first().map_or("", |(command, _)| command.value.as_str());
             let options = options.saturating_sub(at + 1);
-            globals.iter().flat_map(Word::texts).any(is_global)
+            globals.iter().flat_map(ShellWord::all_texts).any(is_global)
                 || command_runs(command, rest.get(1..).unwrap_or_default(), options)
         })
 }
 
 /// The words by which `arguments` name other repositories as folders. What is the name of a remote as well is none.
-pub(super) fn repositories(arguments: &[Word]) -> Vec<String> {
+pub(super) fn named_repositories(arguments: &[ShellWord]) -> Vec<String> {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let named = |at: usize| {
         let command = values.get(at).copied().unwrap_or_default();
         let rest = arguments.get(at + 1..).unwrap_or_default();
         let subcommand = rest.first().map_or("", |word| word.value.as_str());
         let takes = match command {
-            "remote" if matches!(subcommand, "add" | "set-url") => Takes::Any,
-            "submodule" if subcommand == "add" => Takes::Any,
-            "archive" | "remote" | "submodule" => Takes::Options,
-            "subtree" | "request-pull" => Takes::Plain,
-            _ if listed(SPEAKERS, command) => Takes::First,
+            "remote" if matches!(subcommand, "add" | "set-url") => RepositoryOperands::Any,
+            "submodule" if subcommand == "add" => RepositoryOperands::Any,
+            "archive" | "remote" | "submodule" => RepositoryOperands::Options,
+            "subtree" | "request-pull" => RepositoryOperands::Plain,
+            _ if is_listed(SPEAKERS, command) => RepositoryOperands::First,
             _ => return Vec::new(),
         };
         named_folders(rest, takes)
     };
-    commands(&values).into_iter().flat_map(named).collect()
+    command_positions(&values).into_iter().flat_map(named).collect()
 }
 
 /// Which operands of a command may name a repository.
 #[derive(Clone, Copy, PartialEq)]
-enum Takes {
+enum RepositoryOperands {
     /// None: only options do.
     Options,
     /// Those that are plainly folders.
@@ -173,39 +173,39 @@ enum Takes {
     Any,
 }
 
-fn named_folders(words: &[Word], takes: Takes) -> Vec<String> {
+fn named_folders(words: &[ShellWord], takes: RepositoryOperands) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_first = true;
     for word in words {
         if word.value.starts_with('-') {
             let value = |text: &str| {
                 let value = ["--repo=", "--remote="].iter().find_map(|option| text.strip_prefix(option))?;
-                Some(folder(value).to_owned()).filter(|value| !is_address(value) && value.contains(['/', '.']))
+                Some(address_folder(value).to_owned()).filter(|value| !is_address(value) && value.contains(['/', '.']))
             };
-            found.extend(word.possible().filter_map(value));
+            found.extend(word.possible_texts().filter_map(value));
             continue;
         }
-        if takes == Takes::Options {
+        if takes == RepositoryOperands::Options {
             continue;
         }
         // What stands behind an address is something else.
-        if word.possible().any(|text| is_address(folder(text))) {
+        if word.possible_texts().any(|text| is_address(address_folder(text))) {
             return found;
         }
-        let may_be = is_first && takes == Takes::First || takes == Takes::Any;
+        let may_be = is_first && takes == RepositoryOperands::First || takes == RepositoryOperands::Any;
         let is_folder = |text: &&str| {
             let is_plain =
                 ["./", "../", "/", "~"].iter().any(|begin| text.starts_with(begin)) || matches!(*text, "." | "..");
             is_plain || may_be && text.contains('/')
         };
-        found.extend(word.possible().map(folder).filter(is_folder).map(str::to_owned));
+        found.extend(word.possible_texts().map(address_folder).filter(is_folder).map(str::to_owned));
         is_first = false;
     }
     found
 }
 
 /// The path of an address that is a file's, else the text itself.
-fn folder(text: &str) -> &str {
+fn address_folder(text: &str) -> &str {
     match text.strip_prefix("file://") {
         Some(rest) => rest.find('/').map_or(rest, |at| &rest[at..]),
         None => text,
@@ -218,22 +218,22 @@ fn is_address(text: &str) -> bool {
 }
 
 /// Whether `arguments` only record what files hold, and change none of them.
-pub(super) fn only_records(arguments: &[Word]) -> bool {
+pub(super) fn only_records(arguments: &[ShellWord]) -> bool {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let mut before_paths = values.iter().take_while(|word| **word != "--");
     let is_cached = before_paths.any(|word| *word == "--cached");
     let records = |at: &usize| {
         values.get(*at).is_some_and(|word| matches!(*word, "add" | "stage" | "commit") || *word == "rm" && is_cached)
     };
-    commands(&values).iter().all(records)
+    command_positions(&values).iter().all(records)
 }
 
 /// Whether one of `words` may turn out to be an option that is not seen.
-pub(super) fn hide(words: &[Word]) -> bool {
+pub(super) fn hide_options(words: &[ShellWord]) -> bool {
     let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
-    let places = commands(&values);
-    let all = |list: &str| places.iter().all(|at| values.get(*at).is_some_and(|word| listed(list, word)));
-    let shows = places.iter().any(|at| values.get(*at).is_some_and(|word| listed(SHOWERS, word)));
+    let places = command_positions(&values);
+    let all = |list: &str| places.iter().all(|at| values.get(*at).is_some_and(|word| is_listed(list, word)));
+    let shows = places.iter().any(|at| values.get(*at).is_some_and(|word| is_listed(SHOWERS, word)));
     let (is_quiet, has_messages) = (all(QUIET), all(MESSAGES));
     let mut is_value = false;
     words.iter().any(|word| {
@@ -248,12 +248,12 @@ pub(super) fn hide(words: &[Word]) -> bool {
     })
 }
 
-fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
+fn command_runs(command: &str, rest: &[ShellWord], options: usize) -> bool {
     let options = &rest[..options.min(rest.len())];
     // What is read into a variable names what people work at where no option would do harm.
-    let is_harmless = listed(QUIET, command) && !listed(SHOWERS, command);
+    let is_harmless = is_listed(QUIET, command) && !is_listed(SHOWERS, command);
     let may_be = |text: &&str| !is_harmless || *text != FILLED;
-    let possible = |word: &Word| {
+    let possible = |word: &ShellWord| {
         let perhaps = word.perhaps.iter().map(String::as_str).filter(may_be);
         std::iter::once(word.value.as_str()).chain(perhaps).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -268,11 +268,11 @@ fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
             scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c) || c == UNKNOWN)
         })
     };
-    let is_own = [QUIET, SPEAKERS, OWN].iter().any(|list| listed(list, command));
+    let is_own = [QUIET, SPEAKERS, OWN].iter().any(|list| is_listed(list, command));
     !(is_own || command.is_empty())
-        || listed(REFUSED, command)
+        || is_listed(REFUSED, command)
         || texts().any(|text| has_long(text, &LONG) && !text.starts_with("--output-indicator-"))
-        || listed(SPEAKERS, command) && rest.iter().flat_map(Word::texts).any(names_program)
+        || is_listed(SPEAKERS, command) && rest.iter().flat_map(ShellWord::all_texts).any(names_program)
         || match command {
             "archive" | "format-patch" => letter('o'),
             "clone" => letter('u') || letter('c') || texts().any(|text| has_long(text, &["--config"])),
@@ -282,35 +282,35 @@ fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
             "bisect" => first().is_some_and(|word| matches!(word, "run" | "view" | "visualize")),
             "submodule" => rest.iter().any(|word| word.value == "foreach"),
             "config" => !only_tells(rest),
-            "lfs" => !first().is_some_and(|word| listed(LFS, word)),
+            "lfs" => !first().is_some_and(|word| is_listed(LFS, word)),
             _ => false,
         }
 }
 
 /// Whether `git config` is asked what is set, and sets nothing.
-fn only_tells(rest: &[Word]) -> bool {
+fn only_tells(rest: &[ShellWord]) -> bool {
     const ASKS: &str = "--get --get-all --get-regexp --get-urlmatch --list -l get list";
     const SHAPES: &str = "--show-origin --show-scope --name-only --global --local --system --worktree --null -z --bool --int \
         --path --includes --no-includes";
-    let words: Vec<&str> = rest.iter().filter_map(Word::as_literal).collect();
-    let mut names = words.iter().filter(|word| !listed(SHAPES, word));
+    let words: Vec<&str> = rest.iter().filter_map(ShellWord::as_literal).collect();
+    let mut names = words.iter().filter(|word| !is_listed(SHAPES, word));
     let asks = words.len() == rest.len()
         && match (names.next(), names.next()) {
             // A name alone has a dot, and words that do something have none.
-            (Some(name), None) => listed(ASKS, name) || name.contains('.') && !name.starts_with('-'),
-            (Some(first), Some(_)) => listed(ASKS, first),
+            (Some(name), None) => is_listed(ASKS, name) || name.contains('.') && !name.starts_with('-'),
+            (Some(first), Some(_)) => is_listed(ASKS, first),
             (None, _) => false,
         };
     asks && names.all(|word| !word.starts_with('-'))
 }
 
-fn listed(list: &str, word: &str) -> bool {
+fn is_listed(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == word)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{commands, plain_forms};
+    use super::{command_positions, plain_forms};
 
     #[test]
     fn the_command_stands_behind_options_and_their_values() {
@@ -324,7 +324,7 @@ mod tests {
             ("-C", vec![1]),
         ] {
             let words: Vec<&str> = line.split(' ').collect();
-            assert_eq!(commands(&words).into_iter().collect::<Vec<_>>(), want, "{line}");
+            assert_eq!(command_positions(&words).into_iter().collect::<Vec<_>>(), want, "{line}");
         }
     }
 

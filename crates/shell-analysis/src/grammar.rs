@@ -6,14 +6,14 @@ use brush_parser::{ParserOptions, Token, ast};
 
 /// The words and operators of a text that [`limits`](super::limits) let through. None if the grammar cannot cut it: it
 /// panics at a substitution that ends twice, for a here-document's line within it is read again.
-pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
-    let text = ended(text)?;
-    catch_unwind(|| brush_parser::uncached_tokenize_str(&text, &options().tokenizer_options())).ok()?.ok()
+pub(super) fn tokenize_text(text: &str) -> Option<Vec<Token>> {
+    let text = with_ending(text)?;
+    catch_unwind(|| brush_parser::uncached_tokenize_str(&text, &parser_options().tokenizer_options())).ok()?.ok()
 }
 
 /// The tree of [`tokens`]. None if they are no program.
-pub(super) fn program(tokens: &[Token]) -> Option<ast::Program> {
-    catch_unwind(|| brush_parser::parse_tokens(tokens, &options())).ok()?.ok()
+pub(super) fn parse_program(tokens: &[Token]) -> Option<ast::Program> {
+    catch_unwind(|| brush_parser::parse_tokens(tokens, &parser_options())).ok()?.ok()
 }
 
 /// A text as it is read. None if it cannot be.
@@ -21,7 +21,7 @@ pub(super) fn program(tokens: &[Token]) -> Option<ast::Program> {
 /// Where the text is at its end and the line of a here-document is not, the grammar looks for a word that ends the document, and an
 /// empty one it finds again and again, taking memory all the while: `$( e << ` is enough. Behind an empty line there is no such place: the
 /// first break ends the word, the second the line.
-pub(super) fn ended(text: &str) -> Option<Cow<'_, str>> {
+pub(super) fn with_ending(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains("<<") {
         return Some(text.into());
     }
@@ -29,14 +29,14 @@ pub(super) fn ended(text: &str) -> Option<Cow<'_, str>> {
     (!text.ends_with('\\')).then(|| format!("{text}\n\n").into())
 }
 
-fn options() -> ParserOptions {
+fn parser_options() -> ParserOptions {
     // A shell that runs commands for somebody has extended globs off: `!(x)` is a negated subshell there.
     ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::tokens;
+    use super::tokenize_text;
 
     /// Each took all memory there is.
     #[test]
@@ -71,7 +71,7 @@ mod tests {
                 "A",
                 "A\\\n",
             ] {
-                let _ = tokens(&format!("{start}{word}"));
+                let _ = tokenize_text(&format!("{start}{word}"));
             }
         }
     }
@@ -80,12 +80,12 @@ mod tests {
     fn a_document_is_read_to_its_end() {
         for text in ["cat <<E\na\nE", "cat <<E\na\nE\n", "cat <<E; ls\na\nE\n\n", "cat <<E | cat <<-F\na\nE\n\tb\n\tF"]
         {
-            let tokens = tokens(text).expect("it can be cut");
+            let tokens = tokenize_text(text).expect("it can be cut");
             assert!(tokens.iter().any(|token| token.to_str() == "a\n"), "{text:?}: {tokens:?}");
-            assert!(super::program(&tokens).is_some(), "{text:?}");
+            assert!(super::parse_program(&tokens).is_some(), "{text:?}");
         }
         for text in ["cat <<E", "cat <<E\na", "cat <<E\na\n", "cat <<"] {
-            assert!(tokens(text).is_none(), "{text:?}");
+            assert!(tokenize_text(text).is_none(), "{text:?}");
         }
     }
 }

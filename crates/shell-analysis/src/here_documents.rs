@@ -25,7 +25,7 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
             return true;
         }
         // At each line of a document the grammar takes the quotes out of it again.
-        if length(word) > LONGEST_END {
+        if word_length(word) > LONGEST_END {
             return true;
         }
         let end = word.find(|c: char| c.is_whitespace() || ";|&()<>".contains(c)).unwrap_or(word.len());
@@ -43,7 +43,7 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
 }
 
 /// How long the word is with which `text` begins, as long as that matters.
-fn length(text: &str) -> usize {
+fn word_length(text: &str) -> usize {
     let mut quote = None;
     let is_within = |(_, c): &(usize, char)| {
         quote = match (quote, c) {
@@ -85,7 +85,7 @@ fn ends_in_joined_lines(text: &str, words: &[String]) -> bool {
 
 /// What `$(cat <<'E' …)` says: the text of a here-document in which nothing is expanded, without the breaks at its end. None of any other
 /// substitution, and where an old shell may find its end elsewhere.
-pub(super) fn said(substitution: &str) -> Option<String> {
+pub(super) fn document_text(substitution: &str) -> Option<String> {
     const BLANKS: [char; 2] = [' ', '\t'];
     let inner = substitution.strip_prefix("$(")?.strip_suffix(')')?;
     let rest = inner.trim_start_matches([' ', '\t', '\n']).strip_prefix("cat")?;
@@ -126,7 +126,7 @@ fn keeps_parentheses(lines: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{may_end_elsewhere, said};
+    use super::{document_text, may_end_elsewhere};
 
     #[test]
     fn a_substitution_that_only_says_a_document_is_its_text() {
@@ -136,7 +136,7 @@ mod tests {
             ("$( cat <<\\E\n a\nE\n  )", " a"),
             ("$(cat <<'E'\nE\n)", ""),
         ] {
-            assert_eq!(said(text).as_deref(), Some(want), "{text:?}");
+            assert_eq!(document_text(text).as_deref(), Some(want), "{text:?}");
         }
         for text in [
             "$(cat <<E\n$(evil)\nE\n)",
@@ -157,7 +157,7 @@ mod tests {
             "$(cat <<'E'\n(\n)\nE\n)",
             "`cat <<'E'\na\nE\n`",
         ] {
-            assert_eq!(said(text), None, "{text:?}");
+            assert_eq!(document_text(text), None, "{text:?}");
         }
     }
 

@@ -7,62 +7,62 @@
 mod action_class;
 mod analyze;
 mod awk;
-mod calls;
-mod carried;
+mod call_graph;
 mod classes;
 mod containers;
 mod context;
-mod cut;
-mod declared;
+mod cwd;
+mod dataflow;
+mod declarations;
 mod delete;
 mod descriptors;
 mod disk;
-mod feed;
 pub mod files;
 mod find;
 pub mod fnmatch;
 mod git;
+mod globs;
 mod grammar;
-mod here;
 mod here_documents;
 mod limits;
 mod line;
 mod line_classes;
 mod loops;
-mod narrow;
+mod maybe_shell;
 pub mod narrow_path;
-pub mod obeyed;
+mod narrow_words;
+pub mod obeyed_files;
 mod option_words;
 mod options;
 pub mod path;
+mod path_aliases;
 mod path_globs;
 pub mod path_style;
-mod perhaps;
 mod posix;
 mod programs;
 mod protect;
-mod roundabout;
+mod run_target;
 mod runners;
-mod runs;
 pub mod secret;
 mod sed;
 mod shell;
-mod simple;
-mod spelled;
+mod simple_command;
+mod spellings;
+mod stdin;
+mod tokenizer;
 mod unwrap;
 mod variables;
 mod walk;
-mod wild;
 mod word;
 
 pub use self::{
     action_class::ActionClass,
-    analyze::{analyze, analyze_call, patterns, plain_form},
-    context::{MachinePaths, ShellCall, ShellContext, Start},
-    line::{Finds, Line, Piece, Simple, UNPARSABLE},
-    line_classes::{Classes, classes_of},
-    perhaps::NO_COMMAND,
+    analyze::{allow_patterns, analyze, analyze_call, plain_form},
+    context::{MachinePaths, ShellCall, ShellContext, StartFolder},
+    globs::GlobForm,
+    line::{CommandAnalysis, LineAnalysis, LinePart, RuleFinder, UNPARSABLE},
+    line_classes::{LineClasses, classes_of},
+    maybe_shell::NO_COMMAND,
     programs::grants_interpreter,
-    shell::{Foreign, Machine, Shell, is_shell_in_rules},
-    wild::Wild,
+    shell::{ForeignTool, ShellInput, ShellMachine, is_shell_in_rules},
 };

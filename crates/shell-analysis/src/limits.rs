@@ -39,7 +39,7 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
     if text.contains(['\0', '\r', super::word::UNKNOWN, super::word::GLOB]) {
         return Some("holds characters that shells and people read differently");
     }
-    if expansions(text) > MOST_EXPANSIONS
+    if count_expansions(text) > MOST_EXPANSIONS
         || long_redirection_number(text)
         || tangled_indices(text)
         || here_documents::may_end_elsewhere(text)
@@ -123,7 +123,7 @@ fn tangled_indices(text: &str) -> bool {
     count > MOST_INDICES && (deepest > DEEPEST_INDEX || is_hidden)
 }
 
-fn expansions(text: &str) -> usize {
+fn count_expansions(text: &str) -> usize {
     let plain_parameter = |rest: &str| {
         let name = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
         name.len() < rest.len() && name.starts_with('}')

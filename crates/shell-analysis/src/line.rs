@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{carried::Signs, wild::Wild};
+use super::{dataflow::FlowSigns, globs::GlobForm};
 use crate::{action_class::ActionClass as Class, narrow_path::NarrowPath};
 
-pub(crate) use crate::context::{ShellContext as Place, Start};
+pub(crate) use crate::context::{ShellContext as Place, StartFolder};
 
 /// What a line is called that the grammar does not read.
 pub const UNPARSABLE: &str = "text that cannot be parsed";
@@ -15,9 +15,9 @@ const MOST_SET: usize = 16;
 
 /// What a line is made of and what it would do.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct LineAnalysis {
     /// Every simple command, those in wrappers and substitutions too.
-    pub commands: Vec<Simple>,
+    pub commands: Vec<CommandAnalysis>,
     /// Why no allow rule but a bare `*` covers the line.
     pub opaque: Option<String>,
     /// What it would destroy beyond the working folder, in words that follow "because it".
@@ -31,9 +31,9 @@ pub struct Line {
     /// The classes of an unattended contract that it needs.
     pub classes: BTreeSet<Class>,
     /// What its commands may do with each other's words.
-    pub(super) signs: Signs,
+    pub(super) signs: FlowSigns,
     /// The same as far as its commands show it, however they are spelled.
-    pub(super) met: Signs,
+    pub(super) met: FlowSigns,
     /// What the forms of its commands come to, in bytes.
     pub(super) spelled: usize,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
@@ -42,7 +42,7 @@ pub struct Line {
 
 /// One simple command as rules see it.
 #[derive(Clone, Debug, Default)]
-pub struct Simple {
+pub struct CommandAnalysis {
     /// Texts that a deny or ask rule may match: normal form, unquoted, by base name, with assignments.
     pub forms: Vec<String>,
     /// Texts that allow rules must cover, all of those of one of these lists: as it is written, and in other words that come to the same.
@@ -53,34 +53,34 @@ pub struct Simple {
     /// How its forms begin, up to what is only known when the line runs.
     pub begun: Vec<String>,
     /// Its forms with wildcards, where there are any.
-    pub wild: Vec<Wild>,
+    pub wild: Vec<GlobForm>,
     /// The variables of the shell that it sets, where it does nothing else and none of them is a lever.
     pub sets: Vec<String>,
 }
 
 /// Finds the first rule that matches a text and names each of these paths.
-pub type Finds<'a> = &'a dyn Fn(&str, &[&NarrowPath]) -> Option<usize>;
+pub type RuleFinder<'a> = &'a dyn Fn(&str, &[&NarrowPath]) -> Option<usize>;
 
 /// One part of a line that a default is looked up for: a command, that which cannot be judged, or a redirection that nothing covers.
-pub enum Piece<'a> {
+pub enum LinePart<'a> {
     /// One simple command.
-    Command(&'a Simple),
+    Command(&'a CommandAnalysis),
     /// Text that cannot be judged.
     Opaque,
     /// Redirection into a file that other programs obey.
     Redirected,
 }
 
-impl Line {
+impl LineAnalysis {
     /// The last rank of the rules that it takes to cover every command, as `first` finds them, or that of a bare `*`.
     ///
     /// # Errors
     /// What stays uncovered, for people.
-    pub fn covered_by(&self, first: Finds<'_>, everything: Option<usize>) -> Result<usize, String> {
+    pub fn covered_by(&self, first: RuleFinder<'_>, everything: Option<usize>) -> Result<usize, String> {
         if let Some(path) = self.redirected.first() {
             return Err(path.to_string());
         }
-        if let Some(rank) = everything.filter(|_| self.obeyed().is_none()) {
+        if let Some(rank) = everything.filter(|_| self.obeyed_path().is_none()) {
             return Ok(rank);
         }
         if let Some(reason) = self.opaque.as_ref().filter(|_| everything.is_none()) {
@@ -96,7 +96,7 @@ impl Line {
     }
 
     /// A file that it changes and that other programs obey, if it changes one.
-    pub fn obeyed(&self) -> Option<&NarrowPath> {
+    pub fn obeyed_path(&self) -> Option<&NarrowPath> {
         let by_commands =
             self.commands.iter().filter(|command| command.is_needed()).flat_map(|command| &command.narrow);
         self.redirected.iter().chain(by_commands).find(|narrow| narrow.is_obeyed())
@@ -108,21 +108,21 @@ impl Line {
     }
 
     /// How commands begin that go on with what is only known when the line runs.
-    pub fn begun(&self) -> impl Iterator<Item = &str> {
+    pub fn begun_forms(&self) -> impl Iterator<Item = &str> {
         self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
     }
 
     /// The forms with wildcards.
-    pub fn wild(&self) -> impl Iterator<Item = &Wild> {
+    pub fn glob_forms(&self) -> impl Iterator<Item = &GlobForm> {
         self.commands.iter().flat_map(|command| &command.wild)
     }
 
     /// The parts that defaults are looked up for.
-    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+    pub fn line_parts(&self) -> impl Iterator<Item = LinePart<'_>> {
         let nothing_to_judge = self.opaque.is_some() || self.commands.is_empty();
-        let commands = self.commands.iter().filter(|command| command.is_needed()).map(Piece::Command);
-        let redirected = self.redirected.first().map(|_| Piece::Redirected);
-        commands.chain(nothing_to_judge.then_some(Piece::Opaque)).chain(redirected)
+        let commands = self.commands.iter().filter(|command| command.is_needed()).map(LinePart::Command);
+        let redirected = self.redirected.first().map(|_| LinePart::Redirected);
+        commands.chain(nothing_to_judge.then_some(LinePart::Opaque)).chain(redirected)
     }
 
     /// Has variables that a line sets and reads itself covered by what covers its first command: `X=1; echo $X` needs no rule on
@@ -139,7 +139,7 @@ impl Line {
             others.filter_map(|(_, command)| command.forms.first()).any(|text| reads_variable(text, name))
         };
         let is_settled = |at: &usize| {
-            let Simple { sets, .. } = &self.commands[*at];
+            let CommandAnalysis { sets, .. } = &self.commands[*at];
             !sets.is_empty() && self.commands[*at].is_needed() && sets.iter().all(|name| is_read(*at, name))
         };
         let settled: Vec<usize> = (0..self.commands.len()).filter(is_settled).collect();
@@ -165,20 +165,20 @@ impl Line {
     }
 }
 
-impl Simple {
+impl CommandAnalysis {
     /// False for a wrapper that adds nothing, and for what is only perhaps a command.
     pub const fn is_needed(&self) -> bool {
         !self.covers.is_empty()
     }
 
     /// The last rank of the rules that cover it.
-    fn covered_by(&self, first: Finds<'_>) -> Option<usize> {
+    fn covered_by(&self, first: RuleFinder<'_>) -> Option<usize> {
         let mut names: Vec<&NarrowPath> = self.narrow.iter().collect();
         // A rule that lets the shell go to a folder names it for what runs there.
-        if names.iter().any(|narrow| !narrow.entries().is_empty()) {
+        if names.iter().any(|narrow| !narrow.folder_texts().is_empty()) {
             let tool = self.forms.first().and_then(|form| form.split_once('(')).map_or("", |(tool, _)| tool);
             let lets_in = |narrow: &NarrowPath| {
-                let entries = narrow.entries().into_iter();
+                let entries = narrow.folder_texts().into_iter();
                 let texts = entries.flat_map(|to| ["cd", "pushd"].map(|program| format!("{tool}({program} {to})")));
                 texts.into_iter().any(|text| first(&text, &[narrow]).is_some())
             };
@@ -187,14 +187,14 @@ impl Simple {
         self.covered_naming(first, &names)
     }
 
-    fn covered_naming(&self, first: Finds<'_>, names: &[&NarrowPath]) -> Option<usize> {
-        let one = |text: &String| first(text, names).or_else(|| first(&alone(text), names));
+    fn covered_naming(&self, first: RuleFinder<'_>, names: &[&NarrowPath]) -> Option<usize> {
+        let one = |text: &String| first(text, names).or_else(|| first(&with_space(text), names));
         let all = |texts: &Vec<String>| texts.iter().map(one).collect::<Option<Vec<_>>>()?.into_iter().max();
         self.covers.iter().find_map(all)
     }
 
     /// What keeps rules from covering it, for people.
-    fn uncovered_by(&self, first: Finds<'_>) -> String {
+    fn uncovered_by(&self, first: RuleFinder<'_>) -> String {
         let is_met = self.covered_naming(first, &[]).is_some();
         let narrow = self.narrow.iter().find(|narrow| is_met && self.covered_naming(first, &[narrow]).is_none());
         match narrow.or_else(|| self.narrow.first().filter(|_| is_met)) {
@@ -204,7 +204,7 @@ impl Simple {
     }
 
     fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
-        self.forms.iter().flat_map(|form| first(form).into_iter().chain(first(&alone(form)))).min()
+        self.forms.iter().flat_map(|form| first(form).into_iter().chain(first(&with_space(form)))).min()
     }
 }
 
@@ -219,13 +219,13 @@ fn reads_variable(text: &str, name: &str) -> bool {
 }
 
 /// The text under which a command without more words meets a pattern that goes on with some: `bash(ls )` meets `bash(ls *)`.
-fn alone(text: &str) -> String {
+fn with_space(text: &str) -> String {
     text.strip_suffix(')').map_or_else(|| text.to_owned(), |rest| format!("{rest} )"))
 }
 
-impl Piece<'_> {
+impl LinePart<'_> {
     /// The last rank of the rules that cover it, as `first` finds them, or that of a bare `*`.
-    pub fn covered_by(&self, first: Finds<'_>, everything: Option<usize>) -> Option<usize> {
+    pub fn covered_by(&self, first: RuleFinder<'_>, everything: Option<usize>) -> Option<usize> {
         match self {
             Self::Redirected => None,
             Self::Opaque => everything,
@@ -242,7 +242,7 @@ impl Piece<'_> {
     }
 
     /// How it begins, where it goes on with what is only known when the line runs.
-    pub fn begun(&self) -> &[String] {
+    pub fn begun_forms(&self) -> &[String] {
         match self {
             Self::Opaque | Self::Redirected => &[],
             Self::Command(command) => &command.begun,
@@ -250,7 +250,7 @@ impl Piece<'_> {
     }
 
     /// Its forms with wildcards.
-    pub fn wild(&self) -> &[Wild] {
+    pub fn glob_forms(&self) -> &[GlobForm] {
         match self {
             Self::Opaque | Self::Redirected => &[],
             Self::Command(command) => &command.wild,

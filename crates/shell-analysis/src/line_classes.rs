@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use crate::{
     action_class::ActionClass as Class,
     analyze,
-    line::{Line, Place},
+    line::{LineAnalysis, Place},
 };
 
 /// The classes of actions that a shell line needs, all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Classes(BTreeSet<Class>);
+pub struct LineClasses(BTreeSet<Class>);
 
-impl Classes {
+impl LineClasses {
     /// Sorts `command` as run in `cwd` by somebody whose home is `home`. A line that does nothing only reads.
-    pub fn of(command: &str, cwd: &str, home: Option<&str>) -> Self {
+    pub fn for_command(command: &str, cwd: &str, home: Option<&str>) -> Self {
         let place = Place { cwd: cwd.to_owned(), home: home.map(str::to_owned), ..Place::default() };
         classes_of(&analyze(command, &place))
     }
 
     /// Returns the worst of them.
-    pub fn worst(&self) -> Class {
+    pub fn worst_class(&self) -> Class {
         self.0.last().copied().unwrap_or(Class::BashReadonly)
     }
 
@@ -32,11 +32,11 @@ impl Classes {
 }
 
 /// The classes of a line that was judged.
-pub fn classes_of(line: &Line) -> Classes {
+pub fn classes_of(line: &LineAnalysis) -> LineClasses {
     let mut classes = line.classes.clone();
     classes.insert(Class::BashReadonly);
     if classes.len() > 1 {
         classes.remove(&Class::BashReadonly);
     }
-    Classes(classes)
+    LineClasses(classes)
 }

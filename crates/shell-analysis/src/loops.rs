@@ -2,16 +2,16 @@
 
 use brush_parser::ast;
 
-use super::word::{UNKNOWN, Word};
+use super::word::{ShellWord, UNKNOWN};
 
 /// Whether a `for` in `text` tells all that its variable may hold: nothing else in the text may set it, and each of `values` is known.
-pub(super) fn settles(text: &str, clause: &ast::ForClauseCommand, values: &[Word]) -> bool {
-    let is_known = |word: &Word| !word.value.contains(UNKNOWN) && word.runs.is_empty() && !word.disguised;
-    clause.values.is_some() && values.iter().all(is_known) && mentions(text, &clause.variable_name) == Some(1)
+pub(super) fn settles_variable(text: &str, clause: &ast::ForClauseCommand, values: &[ShellWord]) -> bool {
+    let is_known = |word: &ShellWord| !word.value.contains(UNKNOWN) && word.runs.is_empty() && !word.disguised;
+    clause.values.is_some() && values.iter().all(is_known) && count_mentions(text, &clause.variable_name) == Some(1)
 }
 
 /// How often `text` mentions a variable other than to read it. Quotes do not hide it; none if something else may.
-fn mentions(text: &str, name: &str) -> Option<usize> {
+fn count_mentions(text: &str, name: &str) -> Option<usize> {
     if text.contains("$'") {
         return None;
     }

@@ -4,22 +4,22 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{fnmatch::Pattern, obeyed::Obeyed, path};
+use crate::{fnmatch::GlobPattern, obeyed_files::ObeyedPart, path};
 
 /// A path that a rule covers only if it names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NarrowPath {
     /// Absolute, or as written where the home is not known that it begins with. None: nobody can tell which it is.
     path: Option<String>,
-    why: Narrow,
-    viewpoint: Viewpoint,
+    why: NarrowReason,
+    viewpoint: PathBases,
 }
 
 /// The reason for which a broad rule does not cover a path.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Narrow {
+pub enum NarrowReason {
     /// Another program runs or obeys what lies there.
-    Obeyed(Obeyed),
+    Obeyed(ObeyedPart),
     /// It lies outside of the working folder, and a program may change it that is not known to read only.
     Outside,
     /// A program runs there, and obeys the settings that it finds.
@@ -31,36 +31,36 @@ pub enum Narrow {
 
 /// The folders that the relative paths of a call count from, and those of the rules that name them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Viewpoint(Arc<Folders>);
+pub struct PathBases(Arc<BaseFolders>);
 
 #[derive(Debug, PartialEq)]
-struct Folders {
+struct BaseFolders {
     from: Vec<String>,
     home: Option<String>,
     working: String,
 }
 
-impl Viewpoint {
+impl PathBases {
     /// From the folders `from`, in the working folder `working`. All are absolute.
     pub fn new(from: impl IntoIterator<Item = String>, home: Option<&str>, working: &str) -> Self {
         let from = from.into_iter().collect();
-        Self(Arc::new(Folders { from, home: home.map(str::to_owned), working: working.to_owned() }))
+        Self(Arc::new(BaseFolders { from, home: home.map(str::to_owned), working: working.to_owned() }))
     }
 
     /// The paths that `text` may lead to.
-    pub fn reached(&self, text: &str) -> Vec<String> {
-        let mut reached: Vec<String> = self.0.from.iter().map(|from| self.resolved(from, text)).collect();
+    pub fn reached_paths(&self, text: &str) -> Vec<String> {
+        let mut reached: Vec<String> = self.0.from.iter().map(|from| self.resolve_path(from, text)).collect();
         reached.dedup();
         reached
     }
 
     /// The working folder.
-    pub fn working(&self) -> &str {
+    pub fn working_folder(&self) -> &str {
         &self.0.working
     }
 
     /// The path that `text` leads to from the folder `from`. A home that is not known stays as it is written.
-    fn resolved(&self, from: &str, text: &str) -> String {
+    fn resolve_path(&self, from: &str, text: &str) -> String {
         match (text.strip_prefix('~'), &self.0.home) {
             (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
                 path::resolve(home, rest.trim_start_matches('/'))
@@ -73,36 +73,36 @@ impl Viewpoint {
 
 impl NarrowPath {
     /// Creates the path `path`, which a rule has to name because of `why`.
-    pub fn new(path: String, why: Narrow, viewpoint: &Viewpoint) -> Self {
+    pub fn new(path: String, why: NarrowReason, viewpoint: &PathBases) -> Self {
         Self { path: Some(path), why, viewpoint: viewpoint.clone() }
     }
 
     /// One of which nobody can tell where it leads, so that no rule names it.
-    pub fn unknown(why: Narrow, viewpoint: &Viewpoint) -> Self {
+    pub fn unknown_path(why: NarrowReason, viewpoint: &PathBases) -> Self {
         Self { path: None, why, viewpoint: viewpoint.clone() }
     }
 
     /// True if another program obeys what lies there.
     pub const fn is_obeyed(&self) -> bool {
-        matches!(self.why, Narrow::Obeyed(_))
+        matches!(self.why, NarrowReason::Obeyed(_))
     }
 
     /// True if a rule with this pattern, which matches the call, was meant for the path as well. A bare `*` is meant for everything but
     /// what other programs obey.
     pub fn is_named_by(&self, pattern: &str) -> bool {
-        if Pattern::new(pattern).is_everything() {
+        if GlobPattern::new(pattern).is_everything() {
             return !self.is_obeyed();
         }
         let Some(path) = &self.path else { return false };
-        tokens(pattern).iter().any(|token| self.is_told_by(path, token))
+        pattern_tokens(pattern).iter().any(|token| self.is_told_by(path, token))
     }
 
     /// The texts by which a rule on `cd` may name the folder that a program runs in; none for another path.
-    pub fn entries(&self) -> Vec<String> {
-        let (Narrow::Folder { .. }, Some(path)) = (&self.why, &self.path) else { return Vec::new() };
-        let Folders { home, working, .. } = &*self.viewpoint.0;
+    pub fn folder_texts(&self) -> Vec<String> {
+        let (NarrowReason::Folder { .. }, Some(path)) = (&self.why, &self.path) else { return Vec::new() };
+        let BaseFolders { home, working, .. } = &*self.viewpoint.0;
         let mut texts = vec![path.clone()];
-        let relative = relative(working, path);
+        let relative = relative_path(working, path);
         texts.extend((!relative.starts_with("..")).then(|| format!("./{relative}")));
         texts.push(relative);
         let at_home = home.as_ref().filter(|home| path::is_within(home, path)).map(|home| &path[home.len()..]);
@@ -110,29 +110,30 @@ impl NarrowPath {
         texts.iter().flat_map(|text| [text.clone(), format!("{text}/")]).collect()
     }
 
-    fn is_told_by(&self, path: &str, token: &Token<'_>) -> bool {
+    fn is_told_by(&self, path: &str, token: &PatternToken<'_>) -> bool {
         let least = match &self.why {
-            Narrow::Obeyed(obeyed) => obeyed.from..obeyed.to,
+            NarrowReason::Obeyed(obeyed) => obeyed.from..obeyed.to,
             // The root is no name.
-            Narrow::Outside | Narrow::Folder { .. } => 0..2,
+            NarrowReason::Outside | NarrowReason::Folder { .. } => 0..2,
         };
         let ends = |at: usize| token.goes_on || at == path.len() || path[at..].starts_with('/');
         if token.is_open {
             // Whatever stands before, it says the part that counts.
-            let Some(said) = token.text.find('/').map(|at| &token.text[at..]).filter(|_| self.is_obeyed()) else {
+            let Some(known_part) = token.text.find('/').map(|at| &token.text[at..]).filter(|_| self.is_obeyed()) else {
                 return false;
             };
-            let said = if token.goes_on { said } else { said.trim_end_matches('/') };
-            let covers = |at: usize| at <= least.start && at + said.len() >= least.end && ends(at + said.len());
-            return path.match_indices(said).any(|(at, _)| covers(at));
+            let known_part = if token.goes_on { known_part } else { known_part.trim_end_matches('/') };
+            let covers =
+                |at: usize| at <= least.start && at + known_part.len() >= least.end && ends(at + known_part.len());
+            return path.match_indices(known_part).any(|(at, _)| covers(at));
         }
         // A word that is no path must not name a folder in which the program of the rule runs.
-        if matches!(self.why, Narrow::Folder { .. }) && !token.is_path() {
+        if matches!(self.why, NarrowReason::Folder { .. }) && !token.is_path() {
             return false;
         }
         self.viewpoint.0.from.iter().chain([&self.viewpoint.0.working]).any(|from| {
             if !token.goes_on {
-                let named = self.viewpoint.resolved(from, token.text);
+                let named = self.viewpoint.resolve_path(from, token.text);
                 return named.len() >= least.end && path::is_within(&named, path);
             }
             let (folder, begun) =
@@ -140,7 +141,7 @@ impl NarrowPath {
                     "" => ("/", begun),
                     folder => (folder, begun),
                 });
-            let folder = self.viewpoint.resolved(from, folder);
+            let folder = self.viewpoint.resolve_path(from, folder);
             let named = format!("{}/{begun}", folder.trim_end_matches('/'));
             let is_enough = if self.is_obeyed() { named.len() } else { folder.len() } >= least.end;
             is_enough && path.starts_with(&named)
@@ -150,28 +151,28 @@ impl NarrowPath {
 
 impl fmt::Display for NarrowPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let working = self.viewpoint.working();
+        let working = self.viewpoint.working_folder();
         let shown = self.path.as_deref().map(|path| match path.strip_prefix(working) {
             Some(rest) if rest.starts_with('/') && working.len() > 1 => &rest[1..],
             Some(_) | None => path,
         });
-        let shown = shown.map(crate::word::shown);
+        let shown = shown.map(crate::word::shown_text);
         match (&self.why, shown) {
-            (Narrow::Obeyed(obeyed), shown) => {
+            (NarrowReason::Obeyed(obeyed), shown) => {
                 let shown = shown.unwrap_or_default();
                 write!(f, "a change of {shown}, which {}; a rule has to name that path", obeyed.because)
             }
-            (Narrow::Outside, Some(shown)) => {
+            (NarrowReason::Outside, Some(shown)) => {
                 write!(f, "{shown}, which is outside the working folder; a rule has to name that path")
             }
-            (Narrow::Folder { program }, Some(shown)) => write!(
+            (NarrowReason::Folder { program }, Some(shown)) => write!(
                 f,
                 "{program} in the folder {shown}, which is not the working folder and whose settings it obeys; a rule has to name that folder"
             ),
-            (Narrow::Outside | Narrow::Folder { .. }, None) => {
+            (NarrowReason::Outside | NarrowReason::Folder { .. }, None) => {
                 let program = match &self.why {
-                    Narrow::Folder { program } => program.as_str(),
-                    Narrow::Outside | Narrow::Obeyed(_) => "it",
+                    NarrowReason::Folder { program } => program.as_str(),
+                    NarrowReason::Outside | NarrowReason::Obeyed(_) => "it",
                 };
                 write!(f, "{program} in a folder that is only known when the line runs")
             }
@@ -181,7 +182,7 @@ impl fmt::Display for NarrowPath {
 
 /// A piece of a pattern without wildcards in it.
 #[derive(Debug)]
-struct Token<'p> {
+struct PatternToken<'p> {
     text: &'p str,
     /// Whether a wildcard stands right before it.
     is_open: bool,
@@ -191,7 +192,7 @@ struct Token<'p> {
     is_value: bool,
 }
 
-impl Token<'_> {
+impl PatternToken<'_> {
     /// True for a text that nobody takes for another word.
     fn is_path(&self) -> bool {
         self.is_value || self.text.starts_with(['.', '~']) || self.text.contains('/')
@@ -199,7 +200,7 @@ impl Token<'_> {
 }
 
 /// The pieces of the arguments in `pattern`.
-fn tokens(pattern: &str) -> Vec<Token<'_>> {
+fn pattern_tokens(pattern: &str) -> Vec<PatternToken<'_>> {
     let inner = pattern.split_once('(').map_or(pattern, |(_, inner)| inner.strip_suffix(')').unwrap_or(inner));
     let mut pieces = Vec::new();
     let (mut from, mut at, mut is_open) = (0, 0, false);
@@ -224,17 +225,22 @@ fn tokens(pattern: &str) -> Vec<Token<'_>> {
     let mut found = Vec::new();
     for (text, is_open, goes_on) in pieces.into_iter().filter(|(text, ..)| !text.is_empty()) {
         let is_option = text.starts_with('-');
-        found.push(Token { text: path_of(text), is_open, goes_on, is_value: is_value && !is_option });
+        found.push(PatternToken { text: path_of(text), is_open, goes_on, is_value: is_value && !is_option });
         let paths = separate_paths(text);
         for (at, path) in paths.iter().enumerate().filter(|(_, path)| **path != text) {
             // Behind a wildcard nobody can tell where the first of them begins.
             if !(is_open && at == 0 && text.starts_with(path)) {
                 let goes_on = goes_on && at + 1 == paths.len() && text.ends_with(path);
-                found.push(Token { text: path, is_open: false, goes_on, is_value: true });
+                found.push(PatternToken { text: path, is_open: false, goes_on, is_value: true });
             }
         }
         if let Some(name) = name_behind(text) {
-            found.push(Token { text: name, is_open: false, goes_on: goes_on && text.ends_with(name), is_value: false });
+            found.push(PatternToken {
+                text: name,
+                is_open: false,
+                goes_on: goes_on && text.ends_with(name),
+                is_value: false,
+            });
         }
         is_value = is_option || matches!(text, "cd" | "pushd");
     }
@@ -244,13 +250,13 @@ fn tokens(pattern: &str) -> Vec<Token<'_>> {
 /// What of a word may be a path: that which is joined to an option, or stands behind the sign before a file's name.
 fn path_of(word: &str) -> &str {
     if word.starts_with('-') {
-        return joined(word).unwrap_or(word);
+        return joined_path(word).unwrap_or(word);
     }
     word.trim_start_matches(['@', '<'])
 }
 
 /// The path that is joined to the letters of an option, as in `-o/etc/x`.
-pub fn joined(word: &str) -> Option<&str> {
+pub fn joined_path(word: &str) -> Option<&str> {
     let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?;
     let at = letters.find(|c: char| !c.is_ascii_alphanumeric()).filter(|at| *at > 0)?;
     let rest = &letters[at..];
@@ -270,12 +276,12 @@ pub fn separate_paths(word: &str) -> Vec<&str> {
     loop {
         let rest = &word[at..];
         let signs = || rest.char_indices();
-        let end = signs().map(|(sign, _)| sign).find(|sign| separates(word, at + sign));
+        let end = signs().map(|(sign, _)| sign).find(|sign| is_separator(word, at + sign));
         let path = &rest[..end.unwrap_or(rest.len())];
         if is_path(path) {
             found.push(path);
         }
-        let sign = signs().find(|(sign, c)| separates(word, at + sign) || matches!(c, '=' | '@'));
+        let sign = signs().find(|(sign, c)| is_separator(word, at + sign) || matches!(c, '=' | '@'));
         let Some((sign, _)) = sign else { return found };
         let (before, behind) = (&word[..at + sign], at + sign + 1);
         let scheme = &before[before.trim_end_matches(is_in_scheme).len()..];
@@ -294,7 +300,7 @@ pub fn separate_paths(word: &str) -> Vec<&str> {
 /// Whether the sign at `at` stands between two values of `word`. A bracket in the middle of a name belongs to the name, as in
 /// `app/[id]/page.tsx` and `feat(/api)`, and so does the end of a group of alternatives, as in `{src,test}/*`. What ends options, as in
 /// `[f=mp4]/x`, stands between.
-fn separates(word: &str, at: usize) -> bool {
+fn is_separator(word: &str, at: usize) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || "/._-~".contains(c);
     let begins_apart = |at: usize| !word[..at].chars().next_back().is_some_and(is_of_name);
     match word[at..].chars().next() {
@@ -319,7 +325,7 @@ pub fn name_behind(word: &str) -> Option<&str> {
 }
 
 /// `text` with the letters that it spells as bytes in hexadecimal: some programs read them before they name a file.
-pub fn decoded(text: &str) -> String {
+pub fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('%') {
@@ -340,11 +346,11 @@ fn class_end(text: &str) -> Option<usize> {
 }
 
 /// How one gets from the folder `from` to `to`, both absolute.
-pub fn relative(from: &str, to: &str) -> String {
-    fn parts(path: &str) -> Vec<&str> {
+pub fn relative_path(from: &str, to: &str) -> String {
+    fn path_parts(path: &str) -> Vec<&str> {
         path.split('/').filter(|part| !part.is_empty()).collect()
     }
-    let (from, to) = (parts(from), parts(to));
+    let (from, to) = (path_parts(from), path_parts(to));
     let same = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
     let up = std::iter::repeat_n("..", from.len() - same);
     let down = to[same..].iter().copied();
@@ -354,11 +360,11 @@ pub fn relative(from: &str, to: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Narrow, NarrowPath, Viewpoint, separate_paths};
-    use crate::obeyed;
+    use super::{NarrowPath, NarrowReason, PathBases, separate_paths};
+    use crate::obeyed_files;
 
-    fn viewpoint() -> Viewpoint {
-        Viewpoint::new(["/w".to_owned(), "/w/sub".to_owned()], Some("/home/ana"), "/w")
+    fn viewpoint() -> PathBases {
+        PathBases::new(["/w".to_owned(), "/w/sub".to_owned()], Some("/home/ana"), "/w")
     }
 
     #[test]
@@ -411,8 +417,8 @@ mod tests {
             ("bash(git clone *.git)", "/w/.git/x", false),
             ("write([.]git/*)", "/w/.git/config", false),
         ] {
-            let obeyed = obeyed::part("/w", path).unwrap();
-            let narrow = NarrowPath::new(path.to_owned(), Narrow::Obeyed(obeyed), &viewpoint());
+            let obeyed = obeyed_files::obeyed_part("/w", path).unwrap();
+            let narrow = NarrowPath::new(path.to_owned(), NarrowReason::Obeyed(obeyed), &viewpoint());
             assert_eq!(narrow.is_named_by(pattern), want, "{pattern} {path}");
         }
     }
@@ -437,15 +443,16 @@ mod tests {
             ("bash(cp * /etc)", "/etc", true),
             ("bash(sed -n */x* /etc/*)", "/etc/x", true),
         ] {
-            let narrow = NarrowPath::new(path.to_owned(), Narrow::Outside, &viewpoint());
+            let narrow = NarrowPath::new(path.to_owned(), NarrowReason::Outside, &viewpoint());
             assert_eq!(narrow.is_named_by(pattern), want, "{pattern} {path}");
         }
     }
 
     #[test]
     fn a_word_that_is_no_path_names_no_folder_to_run_in() {
-        let folder =
-            |path: &str| NarrowPath::new(path.to_owned(), Narrow::Folder { program: "git".to_owned() }, &viewpoint());
+        let folder = |path: &str| {
+            NarrowPath::new(path.to_owned(), NarrowReason::Folder { program: "git".to_owned() }, &viewpoint())
+        };
         for (pattern, path, want) in [
             ("bash(git status*)", "/w/status", false),
             ("bash(git -C status *)", "/w/status", true),
@@ -458,10 +465,10 @@ mod tests {
         ] {
             assert_eq!(folder(path).is_named_by(pattern), want, "{pattern} {path}");
         }
-        let entries = folder("/w/sub/x").entries();
+        let entries = folder("/w/sub/x").folder_texts();
         assert!(["/w/sub/x", "sub/x", "./sub/x/"].iter().all(|text| entries.iter().any(|entry| entry == text)));
-        assert!(folder("/x").entries().contains(&"../x".to_owned()));
-        let unknown = NarrowPath::unknown(Narrow::Folder { program: "git".to_owned() }, &viewpoint());
-        assert!(unknown.is_named_by("*") && !unknown.is_named_by("bash(git *)") && unknown.entries().is_empty());
+        assert!(folder("/x").folder_texts().contains(&"../x".to_owned()));
+        let unknown = NarrowPath::unknown_path(NarrowReason::Folder { program: "git".to_owned() }, &viewpoint());
+        assert!(unknown.is_named_by("*") && !unknown.is_named_by("bash(git *)") && unknown.folder_texts().is_empty());
     }
 }

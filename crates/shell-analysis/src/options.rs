@@ -6,13 +6,13 @@ mod known;
 mod operands;
 
 use self::known::KNOWN;
-pub(super) use self::operands::{leaves_database, sqlite};
+pub(super) use self::operands::{leaves_database, sqlite_runs_more};
 use super::{
     awk, git,
     option_words::{count_operands, has_only, is_option, may_be_option},
     programs::{is_interpreter, is_opaque_wrapper, is_reader},
     sed,
-    word::Word,
+    word::ShellWord,
 };
 
 /// What any program may mean by it.
@@ -35,31 +35,31 @@ const ANYWHERE: [&str; 15] = [
 ];
 
 /// True if `program` is told to run or write something else by one of `arguments`, in any spelling, or may be.
-pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
+pub(super) fn run_something(program: &str, arguments: &[ShellWord]) -> bool {
     let program = known_as(program);
-    let before = &arguments[..end(program, arguments)];
-    let options = || before.iter().flat_map(Word::texts);
-    let texts = || arguments.iter().flat_map(Word::texts);
+    let before = &arguments[..options_end(program, arguments)];
+    let options = || before.iter().flat_map(ShellWord::all_texts);
+    let texts = || arguments.iter().flat_map(ShellWord::all_texts);
     if means_anywhere(program, before) {
         return true;
     }
     let own = KNOWN.iter().find(|options| options.programs.contains(&program));
-    if own.is_some_and(|own| hide(program, before) || options().any(|text| own.has(text))) {
+    if own.is_some_and(|own| hide_options(program, before) || options().any(|text| own.matches_option(text))) {
         return true;
     }
-    let begins = |wanted: &[&str]| texts().any(|text| wanted.iter().any(|option| text.starts_with(option)));
+    let begins = |prefixes: &[&str]| texts().any(|text| prefixes.iter().any(|option| text.starts_with(option)));
     match program {
         "git" => git::runs_something(arguments, before.len()),
-        "tar" | "gtar" | "bsdtar" => operands::tar(before),
+        "tar" | "gtar" | "bsdtar" => operands::tar_runs_more(before),
         "awk" | "gawk" | "mawk" | "nawk" => awk::does_more(arguments),
-        "sed" => !sed::only_edits(&arguments.iter().map(Word::as_literal).collect::<Vec<_>>()),
+        "sed" => !sed::only_edits(&arguments.iter().map(ShellWord::as_literal).collect::<Vec<_>>()),
         // Of a pager and of what shows pages in one most options can name a program or a file.
         "less" | "more" => texts().any(|text| !operands::only_pages(text)),
         "man" => texts().any(|text| !has_only(text, "afkwK")),
-        "make" | "gmake" => operands::make(arguments),
+        "make" | "gmake" => operands::make_runs_more(arguments),
         "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => begins(&["@"]) || texts().any(operands::links_with_more),
         "ld" | "ld.bfd" | "ld.gold" | "ld.lld" | "ar" | "nm" | "as" => begins(&["@"]),
-        "uniq" | "xxd" => operands::count(program, arguments) > 1,
+        "uniq" | "xxd" => operands::count_written_operands(program, arguments) > 1,
         "tree" => options().any(|text| is_option(text, "oR", "--output")),
         "file" => options().any(|text| is_option(text, "C", "--compile")),
         "psql" | "mysql" | "mariadb" => texts().any(operands::leaves_database),
@@ -69,8 +69,8 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
         "gh" => {
             texts().next().is_some_and(|word| matches!(word, "alias" | "extension" | "extensions" | "ext" | "config"))
         }
-        "rustc" => operands::rustc(arguments),
-        "sqlite3" => texts().any(operands::sqlite),
+        "rustc" => operands::rustc_links_more(arguments),
+        "sqlite3" => texts().any(operands::sqlite_runs_more),
         // Two letters are one option, in a group too.
         "zip" => options().any(|text| text.starts_with('-') && text.contains("TT")),
         "find" => begins(&["-delete", "-fprint", "-fls", "-files0-from"]),
@@ -79,7 +79,7 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
         "test" | "[" => operands::names_variable(arguments),
         "let" => true,
         "declare" | "typeset" | "local" | "readonly" | "export" | "read" | "wait" | "unset" | "getopts" => {
-            operands::computes(program, arguments)
+            operands::computes_index(program, arguments)
         }
         _ => false,
     }
@@ -103,8 +103,8 @@ fn known_as(program: &str) -> &str {
 }
 
 /// How many of `arguments` stand before a `--` that ends the options. Behind an option it may be that one's value.
-fn end(program: &str, arguments: &[Word]) -> usize {
-    let is_sure = |before: &Word| {
+fn options_end(program: &str, arguments: &[ShellWord]) -> usize {
+    let is_sure = |before: &ShellWord| {
         before.as_literal().is_some_and(|word| match program {
             "cargo" | "npm" | "pnpm" | "yarn" => true,
             "git" => !word.starts_with('-') || GIT_ALONE.split_ascii_whitespace().any(|known| known == word),
@@ -140,16 +140,17 @@ const GIT_ALONE: &str = "--oneline --stat --name-only --name-status --numstat --
 
 /// Whether one of `words` is what any program may mean by it. What only reads is known well enough, and behind the name of a script
 /// stand its own words.
-fn means_anywhere(program: &str, words: &[Word]) -> bool {
+fn means_anywhere(program: &str, words: &[ShellWord]) -> bool {
     let runs_program = is_opaque_wrapper(program) || matches!(program, "npx" | "bunx" | "uvx" | "pipx");
     let is_script = is_interpreter(program) && !runs_program;
     let own = words.iter().take_while(|word| !is_script || word.value.starts_with('-'));
-    !is_reader(program) && own.flat_map(Word::texts).any(|text| ANYWHERE.iter().any(|option| text.starts_with(option)))
+    !is_reader(program)
+        && own.flat_map(ShellWord::all_texts).any(|text| ANYWHERE.iter().any(|option| text.starts_with(option)))
 }
 
 /// Whether one of `words` may turn out to be an option that is not seen.
-fn hide(program: &str, words: &[Word]) -> bool {
-    if program == "git" { git::hide(words) } else { words.iter().any(Word::may_hide_options) }
+fn hide_options(program: &str, words: &[ShellWord]) -> bool {
+    if program == "git" { git::hide_options(words) } else { words.iter().any(ShellWord::may_hide_options) }
 }
 
 /// True if `program` with `arguments` only reads.
@@ -170,7 +171,8 @@ pub(super) fn may_write(program: &str, arguments: &[&str]) -> bool {
     let option = |letter: &str, name: &str| {
         may_be_option(arguments) || arguments.iter().any(|word| is_option(word, letter, name))
     };
-    let begins = |wanted: &[&str]| arguments.iter().any(|word| wanted.iter().any(|option| word.starts_with(option)));
+    let begins =
+        |prefixes: &[&str]| arguments.iter().any(|word| prefixes.iter().any(|option| word.starts_with(option)));
     match program {
         "sort" => option("o", "--output"),
         // `-R` writes a page into each folder.
@@ -188,11 +190,11 @@ pub(super) fn may_write(program: &str, arguments: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::run_something;
-    use crate::word::{Known, scan};
+    use crate::word::{KnownVariables, scan_word};
 
     fn runs(line: &str) -> bool {
-        let known = Known { home: Some("/home/ana"), cwd: Some("/w"), tried: &[] };
-        let words: Vec<_> = line.split(' ').map(|word| scan(word, known)).collect();
+        let known = KnownVariables { home: Some("/home/ana"), cwd: Some("/w"), tried: &[] };
+        let words: Vec<_> = line.split(' ').map(|word| scan_word(word, known)).collect();
         run_something(words[0].as_literal().unwrap(), &words[1..])
     }
 

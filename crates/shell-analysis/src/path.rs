@@ -16,7 +16,7 @@ pub fn resolve(cwd: &str, path: &str) -> String {
 
 /// `path` without `.`, `..` and doubled slashes as far as its text tells, in the style in which it is written: relative, with a dot before
 /// it, from the root or from a home. Steps up at its beginning stay.
-pub fn tidied(path: &str) -> String {
+pub fn normalised_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         let is_fixed = |last: &&str| *last == ".." || last.starts_with('~') && parts.len() == 1;
@@ -63,7 +63,7 @@ pub fn is_device(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_device, is_within, resolve, tidied};
+    use super::{is_device, is_within, normalised_path, resolve};
 
     #[test]
     fn a_path_leads_where_its_dots_say() {
@@ -96,7 +96,7 @@ mod tests {
             ("../../a", "../../a"),
             ("/", "/"),
         ] {
-            assert_eq!(tidied(path), want, "{path}");
+            assert_eq!(normalised_path(path), want, "{path}");
         }
     }
 

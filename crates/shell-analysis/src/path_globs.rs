@@ -3,7 +3,7 @@
 //! It must not know what is on the disk.
 
 use super::word::GLOB;
-use crate::fnmatch::Pattern;
+use crate::fnmatch::GlobPattern;
 
 /// What wildcards make of names that begin with a dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +15,10 @@ pub(super) enum HiddenNames {
 }
 
 /// Whether a part of a path, perhaps with wildcards, may be `wanted`.
-pub(super) fn matches_part(part: &str, wanted: &str, hidden: HiddenNames) -> bool {
-    let Some(first) = part.find(GLOB) else { return part == wanted };
-    let passes_over = first == 0 && wanted.starts_with('.') && hidden == HiddenNames::PassedOver;
-    if passes_over || !wanted.starts_with(&part[..first]) {
+pub(super) fn matches_part(part: &str, name: &str, hidden: HiddenNames) -> bool {
+    let Some(first) = part.find(GLOB) else { return part == name };
+    let passes_over = first == 0 && name.starts_with('.') && hidden == HiddenNames::PassedOver;
+    if passes_over || !name.starts_with(&part[..first]) {
         return false;
     }
     // What stands in brackets is not kept apart from what stands behind them.
@@ -26,5 +26,5 @@ pub(super) fn matches_part(part: &str, wanted: &str, hidden: HiddenNames) -> boo
         Some(end) => format!("{}*{}", &part[..first], &part[end + 1..]),
         None => part.to_owned(),
     };
-    Pattern::new(&pattern.replace(GLOB, "*")).matches(wanted)
+    GlobPattern::new(&pattern.replace(GLOB, "*")).matches(name)
 }

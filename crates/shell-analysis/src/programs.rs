@@ -1,6 +1,6 @@
 //! What is known of programs by name.
 
-use super::declared;
+use super::declarations;
 use crate::shell::is_shell_in_rules;
 
 /// Shells whose `-c` text is read by this grammar.
@@ -36,13 +36,13 @@ const DESTROYERS: &str = "rm dd shred wipefs blkdiscard mkswap fdisk sfdisk part
     systemctl";
 
 /// True if `name` is one of the words of `list`.
-fn listed(list: &str, name: &str) -> bool {
+fn is_listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }
 
 /// True if `program` only reads, whatever else its options have it do.
 pub(super) fn is_reader(program: &str) -> bool {
-    listed(READERS, program)
+    is_listed(READERS, program)
 }
 
 /// The part of a path behind its last slash.
@@ -51,23 +51,23 @@ pub(super) fn base_name(program: &str) -> &str {
 }
 
 pub(super) fn is_opaque_wrapper(program: &str) -> bool {
-    listed(OPAQUE_WRAPPERS, program)
+    is_listed(OPAQUE_WRAPPERS, program)
 }
 
 pub(super) fn changes_meaning(program: &str) -> bool {
-    listed(MEANING, program)
+    is_listed(MEANING, program)
 }
 
 /// True for programs of which every call deserves a look of its own.
 pub(super) fn deserves_each_look(program: &str) -> bool {
-    listed(DESTROYERS, program) && program != "git"
+    is_listed(DESTROYERS, program) && program != "git"
         || matches!(program, "curl" | "wget" | "scp" | "sftp" | "nc" | "tee" | "cp" | "ln" | "install" | "crontab")
 }
 
 /// True for `python`, `python3.12`, `perl5` and their kin.
 pub(super) fn is_interpreter(program: &str) -> bool {
     let family = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    listed(INTERPRETERS, program) || (!family.is_empty() && listed(INTERPRETERS, family))
+    is_listed(INTERPRETERS, program) || (!family.is_empty() && is_listed(INTERPRETERS, family))
 }
 
 /// True if unparsable `text` mentions a program that can destroy.
@@ -151,8 +151,8 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         "_AR",
         "_LINKER",
     ];
-    listed(NAMES, name)
-        || listed(COMPUTED, name)
+    is_listed(NAMES, name)
+        || is_listed(COMPUTED, name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || ENDS.iter().any(|end| name.ends_with(end))
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -169,7 +169,7 @@ pub(super) fn is_idle(assignment: &str) -> bool {
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let is_program = ["PAGER", "EDITOR"].iter().any(|end| name.ends_with(end));
     let is_switch = SWITCHES.split_ascii_whitespace().any(|end| name.ends_with(end));
-    let is_position = listed(POSITIONS, value) || value.len() < 3 && value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_position = is_listed(POSITIONS, value) || value.len() < 3 && value.bytes().all(|byte| byte.is_ascii_digit());
     is_name && (is_program && (value.is_empty() || is_reader(value)) || is_switch && is_position)
 }
 
@@ -177,7 +177,7 @@ pub(super) fn is_idle(assignment: &str) -> bool {
 pub(super) fn is_dangerous_in_environment(name: &str) -> bool {
     const NAMES: &str = "UNZIP BZIP BZIP2 ZIP GZIP MAGIC LEX FC STRIP OBJCOPY RM CO GET MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE CTANGLE \
         M2C PC LINT";
-    is_dangerous_variable(name) || listed(NAMES, name)
+    is_dangerous_variable(name) || is_listed(NAMES, name)
 }
 
 /// True if an assignment that a line makes for one of its commands is no lever, as far as anybody knows: its name is none that makes
@@ -208,7 +208,7 @@ pub(super) fn is_setting(assignment: &str) -> bool {
     if is_idle(assignment) {
         return true;
     }
-    let name = declared::name(assignment);
+    let name = declarations::assigned_name(assignment);
     let upper = name.to_ascii_uppercase();
     !name.is_empty()
         && !is_path_value(assignment)

@@ -5,15 +5,15 @@
 use super::{
     git,
     programs::base_name,
-    runs::{MOST_TAILS, is_open, replace},
-    word::{UNKNOWN, Word},
+    run_target::{MOST_TAILS, is_open, replace_mark},
+    word::{ShellWord, UNKNOWN},
 };
 
 /// What a command hands on, as far as its words tell.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct HandedOn {
+pub(super) struct NestedCommands {
     /// Words that may be a command.
-    pub(super) commands: Vec<Vec<Word>>,
+    pub(super) commands: Vec<Vec<ShellWord>>,
     /// Texts that a shell may read.
     pub(super) texts: Vec<String>,
     /// Whether a text that a shell surely reads has words put in that are only known when it runs.
@@ -67,72 +67,81 @@ const FLAGS: &str = "-- -y --yes --no --no-install -q --quiet --silent --offline
 
 /// Whether `program` reads commands on its input, so that what is written out for it is looked at.
 pub(super) fn reads_commands(program: &str) -> bool {
-    listed(OTHER_SHELLS, program)
+    is_listed(OTHER_SHELLS, program)
         || matches!(program, "ssh" | "sudo" | "doas" | "su" | "runuser" | "at" | "batch" | "crontab" | "sg")
 }
 
 /// Tells what `argv` hands on.
-pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
-    let Some(program) = argv.first().and_then(Word::as_literal).map(base_name) else { return HandedOn::default() };
+pub(super) fn nested_commands(argv: &[ShellWord]) -> NestedCommands {
+    let Some(program) = argv.first().and_then(ShellWord::as_literal).map(base_name) else {
+        return NestedCommands::default();
+    };
     let arguments = &argv[1..];
     let behind = |option: &dyn Fn(&str) -> bool| {
         let at = arguments.iter().position(|word| option(&word.value));
         at.and_then(|at| arguments.get(at + 1..)).unwrap_or_default()
     };
-    let commands = |words: &[Word], operands| HandedOn { commands: tails(words, operands), ..HandedOn::default() };
-    let text = |words: &[Word]| HandedOn {
-        texts: words.iter().take(1).map(Word::approximate).collect(),
+    let commands = |words: &[ShellWord], operands| NestedCommands {
+        commands: command_tails(words, operands),
+        ..NestedCommands::default()
+    };
+    let text = |words: &[ShellWord]| NestedCommands {
+        texts: words.iter().take(1).map(ShellWord::approximate_text).collect(),
         is_open: words.iter().take(1).any(is_open),
-        ..HandedOn::default()
+        ..NestedCommands::default()
     };
     let is_short = |text: &str, letter: char| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
     if let Some((_, words, operands)) = RUNNERS_BY_WORD.iter().find(|(runner, ..)| *runner == program) {
         let texts = match program {
             "npm" | "pnpm" | "yarn" => text(behind(&|text| matches!(text, "-c" | "--call" | "--shell-mode"))),
-            _ => HandedOn::default(),
+            _ => NestedCommands::default(),
         };
-        return HandedOn { commands: tails(behind(&|text| words.contains(&text)), *operands), ..texts };
+        return NestedCommands { commands: command_tails(behind(&|text| words.contains(&text)), *operands), ..texts };
     }
     match program {
         "git" => by_git(arguments),
         "tar" | "gtar" | "bsdtar" | "make" | "gmake" | "dpkg" => {
-            HandedOn { texts: assigned(arguments), ..HandedOn::default() }
+            NestedCommands { texts: assigned_texts(arguments), ..NestedCommands::default() }
         }
         "jobs" => commands(behind(&|text| is_short(text, 'x')), 0),
         "compgen" => text(behind(&|text| is_short(text, 'C') || is_short(text, 'W'))),
         "fd" | "fdfind" => {
-            lengthened(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
+            with_unknown_words(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
         }
         // Behind colons stand the words that it puts behind the command.
         "parallel" => {
             let inputs = arguments.iter().position(|word| word.value.starts_with(":::"));
-            let marked = |word: &Word| {
+            let marked = |word: &ShellWord| {
                 let mut word = word.clone();
-                ["{}", "{1}", "{.}", "{/}"].iter().for_each(|mark| replace(&mut word, mark, &UNKNOWN.to_string()));
+                ["{}", "{1}", "{.}", "{/}"].iter().for_each(|mark| replace_mark(&mut word, mark, &UNKNOWN.to_string()));
                 word
             };
-            let marked: Vec<Word> = arguments[..inputs.unwrap_or(arguments.len())].iter().map(marked).collect();
-            lengthened(&marked)
+            let marked: Vec<ShellWord> = arguments[..inputs.unwrap_or(arguments.len())].iter().map(marked).collect();
+            with_unknown_words(&marked)
         }
         "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
-        "start-stop-daemon" => started(arguments),
-        "hyperfine" | "sg" => {
-            HandedOn { texts: arguments.iter().map(Word::approximate).collect(), ..HandedOn::default() }
-        }
-        name if listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
-        "npx" => HandedOn { commands: tails(arguments, 0), ..text(behind(&|text| matches!(text, "-c" | "--call"))) },
-        name if listed(RUNNERS_BEHIND_OPERAND, name) => commands(arguments, 1),
-        name if listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => {
+        "start-stop-daemon" => started_commands(arguments),
+        "hyperfine" | "sg" => NestedCommands {
+            texts: arguments.iter().map(ShellWord::approximate_text).collect(),
+            ..NestedCommands::default()
+        },
+        name if is_listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
+        "npx" => NestedCommands {
+            commands: command_tails(arguments, 0),
+            ..text(behind(&|text| matches!(text, "-c" | "--call")))
+        },
+        name if is_listed(RUNNERS_BEHIND_OPERAND, name) => commands(arguments, 1),
+        name if is_listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => {
             commands(arguments, 0)
         }
-        _ => HandedOn::default(),
+        _ => NestedCommands::default(),
     }
 }
 
 /// What `start-stop-daemon` starts: the program is an option's value, its arguments stand behind two dashes.
-fn started(arguments: &[Word]) -> HandedOn {
+fn started_commands(arguments: &[ShellWord]) -> NestedCommands {
     const OPTIONS: [&str; 4] = ["--exec", "--startas", "-x", "-a"];
-    let values: Vec<String> = arguments.iter().map(Word::approximate).collect();
+    let values: Vec<String> = arguments.iter().map(ShellWord::approximate_text).collect();
     let behind = values.iter().position(|text| text == "--").map_or(&[][..], |at| &values[at + 1..]);
     let joined = |text: &str| {
         let rest = OPTIONS.iter().find_map(|option| text.strip_prefix(option))?;
@@ -141,22 +150,23 @@ fn started(arguments: &[Word]) -> HandedOn {
     let apart = values.windows(2).filter(|pair| OPTIONS.contains(&pair[0].as_str())).map(|pair| pair[1].clone());
     let programs = values.iter().filter_map(|text| joined(text)).chain(apart);
     let texts = programs.map(|program| [&[program], behind].concat().join(" ")).collect();
-    HandedOn { texts, ..HandedOn::default() }
+    NestedCommands { texts, ..NestedCommands::default() }
 }
 
 /// The same of commands that get words from elsewhere behind their own.
-fn lengthened(words: &[Word]) -> HandedOn {
-    let longer = |words: Vec<Word>| [words.as_slice(), &[Word::unknown()]].concat();
-    HandedOn { commands: tails(words, 0).into_iter().map(longer).collect(), ..HandedOn::default() }
+fn with_unknown_words(words: &[ShellWord]) -> NestedCommands {
+    let longer = |words: Vec<ShellWord>| [words.as_slice(), &[ShellWord::unknown_word()]].concat();
+    NestedCommands { commands: command_tails(words, 0).into_iter().map(longer).collect(), ..NestedCommands::default() }
 }
 
 /// The first words that may be a program, each with what stands behind it. `operands` is the number of words before the program, but for
 /// options and their values. An unknown word behind the program is none.
-fn tails(words: &[Word], operands: usize) -> Vec<Vec<Word>> {
-    let is_option = |word: &Word| word.value.starts_with('-');
+fn command_tails(words: &[ShellWord], operands: usize) -> Vec<Vec<ShellWord>> {
+    let is_option = |word: &ShellWord| word.value.starts_with('-');
     let may_be_value = |at: usize| {
         let before = at.checked_sub(1).map(|before| &words[before]);
-        before.is_some_and(|before| is_option(before) && !listed(FLAGS, &before.value) && !before.value.contains('='))
+        before
+            .is_some_and(|before| is_option(before) && !is_listed(FLAGS, &before.value) && !before.value.contains('='))
     };
     let is_known = |at: &usize| words[*at].as_literal().is_some() && !may_be_value(*at) && !is_option(&words[*at]);
     let program = (0..words.len()).filter(is_known).nth(operands).unwrap_or(words.len());
@@ -164,32 +174,32 @@ fn tails(words: &[Word], operands: usize) -> Vec<Vec<Word>> {
     (0..words.len()).filter(starts).take(MOST_TAILS).map(|at| words[at..].to_vec()).collect()
 }
 
-fn by_git(arguments: &[Word]) -> HandedOn {
+fn by_git(arguments: &[ShellWord]) -> NestedCommands {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
-    let mut found = HandedOn::default();
-    for at in git::commands(&values) {
+    let mut found = NestedCommands::default();
+    for at in git::command_positions(&values) {
         let rest = arguments.get(at + 1..).unwrap_or_default();
-        let behind = |wanted: &[&str]| {
-            let at = rest.iter().position(|word| wanted.contains(&word.value.as_str()));
+        let behind = |any_of: &[&str]| {
+            let at = rest.iter().position(|word| any_of.contains(&word.value.as_str()));
             at.and_then(|at| rest.get(at + 1..)).unwrap_or_default()
         };
         match values.get(at).copied() {
             Some("submodule" | "submodule--helper") => {
                 let words = behind(&["foreach"]);
-                found.texts.extend(words.iter().map(Word::approximate));
+                found.texts.extend(words.iter().map(ShellWord::approximate_text));
                 found.is_open |= words.iter().any(is_open);
-                found.commands.extend(tails(words, 0));
+                found.commands.extend(command_tails(words, 0));
             }
             // The values of its options are texts for a shell.
             Some("filter-branch") => {
-                found.texts.extend(rest.iter().map(Word::approximate));
+                found.texts.extend(rest.iter().map(ShellWord::approximate_text));
                 found.is_open |= rest.iter().any(is_open);
             }
-            Some("bisect") => found.commands.extend(tails(behind(&["run"]), 0)),
+            Some("bisect") => found.commands.extend(command_tails(behind(&["run"]), 0)),
             Some("rebase") => {
                 let text = behind(&["-x", "--exec"]).iter().take(1);
                 found.is_open |= text.clone().any(is_open);
-                found.texts.extend(text.map(Word::approximate));
+                found.texts.extend(text.map(ShellWord::approximate_text));
                 found.texts.extend(values.iter().filter_map(|text| text.strip_prefix("--exec=")).map(str::to_owned));
             }
             Some(_) | None => {}
@@ -199,15 +209,15 @@ fn by_git(arguments: &[Word]) -> HandedOn {
 }
 
 /// Texts behind the options of `tar` and `dpkg` and in the variables of `make` that are run.
-fn assigned(arguments: &[Word]) -> Vec<String> {
+fn assigned_texts(arguments: &[ShellWord]) -> Vec<String> {
     const SIGNS: [&str; 6] = ["exec=", "--to-command=", "--use-compress-program=", "--rsh-command=", "-invoke=", "!="];
-    let behind = |word: &Word| {
-        let text = word.approximate();
+    let behind = |word: &ShellWord| {
+        let text = word.approximate_text();
         SIGNS.iter().find_map(|sign| text.split_once(sign).map(|(_, text)| text.to_owned()))
     };
     arguments.iter().filter_map(behind).collect()
 }
 
-fn listed(list: &str, name: &str) -> bool {
+fn is_listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }

@@ -52,7 +52,7 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
         scripts.extend(operands.get(1).copied().filter(|_| *first == Some("")));
     }
     scripts.extend(operands.first().copied().filter(|_| early > 0));
-    scripts.into_iter().all(|script| script.is_some_and(|script| edits(script).is_some()))
+    scripts.into_iter().all(|script| script.is_some_and(|script| check_script(script).is_some()))
 }
 
 /// Whether the arguments of `sed` have it show what it edits, and change no file.
@@ -65,7 +65,7 @@ pub(super) fn only_shows(arguments: &[Option<&str>]) -> bool {
 }
 
 /// Where among the arguments of `sed` its scripts stand, perhaps joined to an option.
-pub(super) fn scripts(arguments: &[&str]) -> Vec<usize> {
+pub(super) fn script_positions(arguments: &[&str]) -> Vec<usize> {
     let (mut scripts, mut operands) = (Vec::new(), Vec::new());
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
@@ -100,7 +100,7 @@ fn names_file(suffix: &str) -> bool {
 }
 
 /// Reads a script to its end; none where something in it is not known to be harmless.
-fn edits(script: &str) -> Option<()> {
+fn check_script(script: &str) -> Option<()> {
     let mut rest = script;
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || matches!(c, ';' | '{' | '}'));
@@ -117,8 +117,12 @@ fn edits(script: &str) -> Option<()> {
             }
             's' | 'y' => {
                 let delimiter = rest.chars().next().filter(is_delimiter)?;
-                let put_in = past(&rest[delimiter.len_utf8()..], delimiter)?;
-                rest = if command == 's' { past_replacement(put_in, delimiter)? } else { past(put_in, delimiter)? };
+                let put_in = past_delimiter(&rest[delimiter.len_utf8()..], delimiter)?;
+                rest = if command == 's' {
+                    past_replacement(put_in, delimiter)?
+                } else {
+                    past_delimiter(put_in, delimiter)?
+                };
                 rest =
                     rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, 'g' | 'p' | 'i' | 'I' | ' '));
                 if !rest.is_empty() && !rest.starts_with([';', '\n', '}']) {
@@ -152,13 +156,13 @@ fn past_addresses(mut text: &str) -> Option<&str> {
             }
             (None, None) => return Some(text),
         };
-        text = past(pattern, delimiter)?.trim_start_matches(['I', 'M']);
+        text = past_delimiter(pattern, delimiter)?.trim_start_matches(['I', 'M']);
     }
 }
 
 /// What stands behind the next `delimiter` that no backslash takes its meaning. In brackets some versions do not take it for the end:
 /// a text in which that matters is not read.
-fn past(text: &str, delimiter: char) -> Option<&str> {
+fn past_delimiter(text: &str, delimiter: char) -> Option<&str> {
     let mut letters = text.char_indices();
     let mut bracket = false;
     while let Some((at, letter)) = letters.next() {
@@ -230,7 +234,7 @@ mod tests {
             (&["--expression=/x/p", "--", "/etc/d"], vec![0]),
             (&["-i", "--", "/x/d", "/etc/d"], vec![2]),
         ] {
-            assert_eq!(super::scripts(words), want, "{words:?}");
+            assert_eq!(super::script_positions(words), want, "{words:?}");
         }
     }
 

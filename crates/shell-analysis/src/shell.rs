@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// Where a shell runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Machine {
+pub enum ShellMachine {
     /// Here, in the working folder.
     This,
     /// On a machine of which nothing is known: no folder, no home, none of the gateway's files, not even which shell it has.
@@ -21,7 +21,7 @@ pub enum Machine {
 /// What of a call a shell reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shell {
+pub enum ShellInput {
     /// Nothing.
     #[default]
     Nothing,
@@ -30,18 +30,18 @@ pub enum Shell {
         /// Its name.
         argument: Cow<'static, str>,
         /// Whose shell it is.
-        machine: Machine,
+        machine: ShellMachine,
     },
     /// Perhaps any text in it.
     Perhaps {
         /// Whose shell it would be.
-        machine: Machine,
+        machine: ShellMachine,
     },
 }
 
 /// A tool that somebody else offers, as far as it can be told from what is said of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreign<'a> {
+pub struct ForeignTool<'a> {
     /// What whoever offers it calls it.
     pub name: &'a str,
     /// The JSON Schema of its arguments.
@@ -49,7 +49,7 @@ pub struct Foreign<'a> {
     /// True if whoever offers it says that it needs a shell.
     pub needs_shell: bool,
     /// Where it does its work.
-    pub machine: Machine,
+    pub machine: ShellMachine,
 }
 
 /// The tool of our own that is a shell.
@@ -63,19 +63,19 @@ const DOUBTFUL: [&str; 10] =
 const LINES: [&str; 8] =
     ["command", "cmd", "commandLine", "command_line", "shellCommand", "shell_command", "script", "commands"];
 
-impl Shell {
+impl ShellInput {
     /// What a shell reads of a call of our own tool with this name.
     pub fn of_own(tool: &str) -> Self {
         match tool {
-            OURS => Self::Line { argument: Cow::Borrowed("command"), machine: Machine::This },
+            OURS => Self::Line { argument: Cow::Borrowed("command"), machine: ShellMachine::This },
             _ => Self::Nothing,
         }
     }
 
     /// What a shell reads of a call of somebody else's tool with these arguments.
-    pub fn of_foreign(tool: &Foreign<'_>, arguments: &Map<String, Value>) -> Self {
+    pub fn of_foreign(tool: &ForeignTool<'_>, arguments: &Map<String, Value>) -> Self {
         let machine = tool.machine;
-        let is_shell = tool.needs_shell || words(tool.name).any(|word| SHELLS.contains(&word.as_str()));
+        let is_shell = tool.needs_shell || name_words(tool.name).any(|word| SHELLS.contains(&word.as_str()));
         let properties = tool.schema.get("properties").and_then(Value::as_object);
         let declared = |name: &&&str| properties.and_then(|all| all.get(**name)).is_some_and(may_be_text);
         let given = |name: &&&str| arguments.get(**name).is_some_and(Value::is_string);
@@ -85,7 +85,7 @@ impl Shell {
         }
         let is_named =
             |name: &&str| arguments.contains_key(*name) || properties.is_some_and(|all| all.contains_key(*name));
-        let is_doubtful = words(tool.name).any(|word| DOUBTFUL.contains(&word.as_str()));
+        let is_doubtful = name_words(tool.name).any(|word| DOUBTFUL.contains(&word.as_str()));
         if is_shell || is_doubtful || LINES.iter().any(is_named) {
             return Self::Perhaps { machine };
         }
@@ -108,7 +108,7 @@ fn may_be_text(schema: &Value) -> bool {
 }
 
 /// The words of a name in small letters, however they are joined: `runShell`, `run_shell`, `Run shell`.
-fn words(name: &str) -> impl Iterator<Item = String> {
+fn name_words(name: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut was_small = false;
     for letter in name.chars() {
@@ -129,7 +129,7 @@ mod tests {
 
     use serde_json::{Map, Value, json};
 
-    use super::{Foreign, Machine, Shell, is_shell_in_rules};
+    use super::{ForeignTool, ShellInput, ShellMachine, is_shell_in_rules};
 
     fn map(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn what_others_offer_is_a_shell_by_what_they_say_and_perhaps_one_in_doubt() {
-        let machine = Machine::Other;
-        let line = |argument| Shell::Line { argument: Cow::Borrowed(argument), machine };
-        let perhaps = Shell::Perhaps { machine };
+        let machine = ShellMachine::Other;
+        let line = |argument| ShellInput::Line { argument: Cow::Borrowed(argument), machine };
+        let perhaps = ShellInput::Perhaps { machine };
         let text = |name: &str| json!({"properties": {name: {"type": "string"}}});
         let none = json!({});
         for (name, schema, needs_shell, arguments, want) in [
@@ -154,13 +154,13 @@ mod tests {
             ("exec", text("argv"), false, json!({}), perhaps.clone()),
             ("run", text("command"), false, json!({}), perhaps.clone()),
             ("run", none.clone(), false, json!({"cmd": ["ls"]}), perhaps.clone()),
-            ("Read", text("path"), false, json!({"path": "a"}), Shell::Nothing),
-            ("executive_summary", text("text"), false, json!({}), Shell::Nothing),
-            ("pushover", none, false, json!({"text": "ls; ls"}), Shell::Nothing),
+            ("Read", text("path"), false, json!({"path": "a"}), ShellInput::Nothing),
+            ("executive_summary", text("text"), false, json!({}), ShellInput::Nothing),
+            ("pushover", none, false, json!({"text": "ls; ls"}), ShellInput::Nothing),
         ] {
             let schema = map(schema);
-            let foreign = Foreign { name, schema: &schema, needs_shell, machine };
-            assert_eq!(Shell::of_foreign(&foreign, &map(arguments)), want, "{name} {schema:?}");
+            let foreign = ForeignTool { name, schema: &schema, needs_shell, machine };
+            assert_eq!(ShellInput::of_foreign(&foreign, &map(arguments)), want, "{name} {schema:?}");
         }
     }
 

@@ -3,53 +3,54 @@
 use super::{
     containers, find, posix,
     programs::{SHELLS, base_name, is_opaque_wrapper},
-    runs::{Runs, anything, is_open, replace},
-    word::{UNKNOWN, Word},
+    run_target::{RunTarget, is_open, possible_targets, replace_mark},
+    word::{ShellWord, UNKNOWN},
 };
 
 /// Tells what `argv`, whose first word is literal, runs.
-pub(super) fn runs(argv: &[Word]) -> Runs {
-    let Some(program) = argv[0].as_literal().map(base_name) else { return Runs::Itself };
+pub(super) fn unwrap_command(argv: &[ShellWord]) -> RunTarget {
+    let Some(program) = argv[0].as_literal().map(base_name) else { return RunTarget::Itself };
     let inner = match program {
-        "command" if option(argv, &["-v", "-V"]) => return Runs::Itself,
-        "command" | "builtin" => after(argv, &["-p"], &[], 0),
-        "exec" => after(argv, &["-c", "-l", "-cl"], &["-a"], 0),
-        "nohup" => after(argv, &[], &[], 0),
-        "setsid" => after(argv, &["-c", "-f", "-w", "--fork", "--wait", "--ctty"], &[], 0),
-        "nice" => after(argv, &[], &["-n", "--adjustment"], 0),
-        "ionice" => after(argv, &["-t"], &["-c", "-n"], 0),
-        "stdbuf" => after(argv, &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
-        "time" => after(argv, &["-p", "-v"], &["-f"], 0),
-        "timeout" => after(
+        "command" if has_option(argv, &["-v", "-V"]) => return RunTarget::Itself,
+        "command" | "builtin" => words_after_options(argv, &["-p"], &[], 0),
+        "exec" => words_after_options(argv, &["-c", "-l", "-cl"], &["-a"], 0),
+        "nohup" => words_after_options(argv, &[], &[], 0),
+        "setsid" => words_after_options(argv, &["-c", "-f", "-w", "--fork", "--wait", "--ctty"], &[], 0),
+        "nice" => words_after_options(argv, &[], &["-n", "--adjustment"], 0),
+        "ionice" => words_after_options(argv, &["-t"], &["-c", "-n"], 0),
+        "stdbuf" => words_after_options(argv, &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
+        "time" => words_after_options(argv, &["-p", "-v"], &["-f"], 0),
+        "timeout" => words_after_options(
             argv,
             &["-v", "--foreground", "--preserve-status", "--verbose"],
             &["-k", "-s", "--kill-after", "--signal"],
             1,
         ),
-        "env" => return env(argv),
-        "xargs" => return xargs(argv),
-        "find" => return find::runs(argv),
-        "eval" => return eval(argv),
-        "trap" | "alias" => return later(argv),
-        name if SHELLS.contains(&name) => return shell(argv),
-        name if containers::only_look(name, argv) => return Runs::Itself,
+        "env" => return unwrap_env(argv),
+        "xargs" => return unwrap_xargs(argv),
+        "find" => return find::unwrap_find(argv),
+        "eval" => return unwrap_eval(argv),
+        "trap" | "alias" => return unwrap_deferred(argv),
+        name if SHELLS.contains(&name) => return unwrap_shell(argv),
+        name if containers::only_look(name, argv) => return RunTarget::Itself,
         name if is_opaque_wrapper(name) => return by_wrapper(name, argv),
-        _ => return Runs::Itself,
+        _ => return RunTarget::Itself,
     };
     match inner {
-        Some(argv) if argv.is_empty() => Runs::Itself,
-        Some(argv) => Runs::Other { assignments: Vec::new(), argv },
-        None => anything(argv, "a wrapper with an option that is not known"),
+        Some(argv) if argv.is_empty() => RunTarget::Itself,
+        Some(argv) => RunTarget::Other { assignments: Vec::new(), argv },
+        None => possible_targets(argv, "a wrapper with an option that is not known"),
     }
 }
 
 /// What a wrapper may run whose words nobody can tell apart.
-fn by_wrapper(name: &str, argv: &[Word]) -> Runs {
-    let mut runs = anything(argv, "what another program runs");
+fn by_wrapper(name: &str, argv: &[ShellWord]) -> RunTarget {
+    let mut runs = possible_targets(argv, "what another program runs");
     let reads_text = matches!(name, "su" | "runuser" | "flock" | "script");
-    let is_text = |pair: &[Word]| takes_text(&pair[0].value) && is_open(&pair[1]);
-    let is_joined = |word: &Word| word.value.split_once('=').is_some_and(|(name, _)| takes_text(name)) && is_open(word);
-    if let Runs::Anything { is_open, .. } = &mut runs {
+    let is_text = |pair: &[ShellWord]| takes_text(&pair[0].value) && is_open(&pair[1]);
+    let is_joined =
+        |word: &ShellWord| word.value.split_once('=').is_some_and(|(name, _)| takes_text(name)) && is_open(word);
+    if let RunTarget::Anything { is_open, .. } = &mut runs {
         *is_open = reads_text && (argv.windows(2).any(is_text) || argv.iter().any(is_joined));
     }
     runs
@@ -68,13 +69,13 @@ pub(super) fn is_known(name: &str) -> bool {
     KNOWN.split_ascii_whitespace().any(|known| known == name) || is_opaque_wrapper(name)
 }
 
-fn option(argv: &[Word], wanted: &[&str]) -> bool {
-    argv.get(1).and_then(Word::as_literal).is_some_and(|word| wanted.contains(&word))
+fn has_option(argv: &[ShellWord], any_of: &[&str]) -> bool {
+    argv.get(1).and_then(ShellWord::as_literal).is_some_and(|word| any_of.contains(&word))
 }
 
 /// The words behind the options and `operands` operands; none if an option is not known, or one of the words that are passed over may
 /// become several, of which the next would be what runs.
-fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Option<Vec<Word>> {
+fn words_after_options(argv: &[ShellWord], flags: &[&str], valued: &[&str], operands: usize) -> Option<Vec<ShellWord>> {
     let mut at = 1;
     while let Some(word) = argv.get(at) {
         let text = word.as_literal()?;
@@ -103,7 +104,7 @@ fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Opt
     (!passed.iter().any(|word| word.splits)).then(|| inner.to_vec())
 }
 
-fn env(argv: &[Word]) -> Runs {
+fn unwrap_env(argv: &[ShellWord]) -> RunTarget {
     let mut assignments = Vec::new();
     let mut at = 1;
     while let Some(word) = argv.get(at) {
@@ -116,19 +117,19 @@ fn env(argv: &[Word]) -> Runs {
             }
             Some(text) if text.starts_with('-') => {
                 // `-S` splits a text into words: the wrapper that slips past lists of programs.
-                let Runs::Anything { perhaps, mut texts, is_open, .. } = anything(argv, "") else {
-                    return Runs::Itself;
+                let RunTarget::Anything { perhaps, mut texts, is_open, .. } = possible_targets(argv, "") else {
+                    return RunTarget::Itself;
                 };
-                texts.extend(argv.iter().filter_map(Word::as_literal).filter_map(|word| {
+                texts.extend(argv.iter().filter_map(ShellWord::as_literal).filter_map(|word| {
                     word.split_once("-S")
                         .or_else(|| word.split_once("--split-string="))
                         .map(|(_, text)| text.to_owned())
                 }));
-                return Runs::Anything { why: "an option of env", perhaps, texts, is_open };
+                return RunTarget::Anything { why: "an option of env", perhaps, texts, is_open };
             }
             _ if word.raw.trim_start_matches(['\'', '"']).contains('=') || word.value.contains('=') => {
                 if word.splits {
-                    return anything(argv, "an assignment of env that may be several words");
+                    return possible_targets(argv, "an assignment of env that may be several words");
                 }
                 assignments.push(word.clone());
                 at += 1;
@@ -137,12 +138,12 @@ fn env(argv: &[Word]) -> Runs {
         }
     }
     match argv.get(at..) {
-        Some(rest) if !rest.is_empty() => Runs::Other { assignments, argv: rest.to_vec() },
-        Some(_) | None => Runs::Itself,
+        Some(rest) if !rest.is_empty() => RunTarget::Other { assignments, argv: rest.to_vec() },
+        Some(_) | None => RunTarget::Itself,
     }
 }
 
-fn xargs(argv: &[Word]) -> Runs {
+fn unwrap_xargs(argv: &[ShellWord]) -> RunTarget {
     const FLAGS: [&str; 11] =
         ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit", "-p", "-0r", "--interactive"];
     // `--replace`, `--max-lines` and `--eof` take a value behind `=` or none, never the next word.
@@ -163,18 +164,20 @@ fn xargs(argv: &[Word]) -> Runs {
         "--arg-file",
     ];
     const JOINED: [&str; 3] = ["--replace", "--max-lines", "--eof"];
-    let argv = &ungrouped(argv);
-    let is_joined = |word: &&Word| {
+    let argv = &ungroup_flags(argv);
+    let is_joined = |word: &&ShellWord| {
         let text = word.as_literal().unwrap_or_default();
         JOINED
             .iter()
             .any(|option| text.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
     };
-    let joined: Vec<&str> = argv.iter().filter(is_joined).filter_map(Word::as_literal).collect();
+    let joined: Vec<&str> = argv.iter().filter(is_joined).filter_map(ShellWord::as_literal).collect();
     let flags: Vec<&str> = FLAGS.iter().copied().chain(joined).collect();
-    let Some(mut inner) = after(argv, &flags, &VALUED, 0) else { return anything(argv, "an option of xargs") };
+    let Some(mut inner) = words_after_options(argv, &flags, &VALUED, 0) else {
+        return possible_targets(argv, "an option of xargs");
+    };
     if inner.is_empty() {
-        return Runs::Itself;
+        return RunTarget::Itself;
     }
     // Only what stands before the command is an option of xargs.
     let options = &argv[..argv.len() - inner.len()];
@@ -188,26 +191,28 @@ fn xargs(argv: &[Word]) -> Runs {
         Some(mark.to_owned())
     });
     let Some(mark) = marks.next() else {
-        inner.push(Word::unknown());
-        return Runs::Other { assignments: Vec::new(), argv: inner };
+        inner.push(ShellWord::unknown_word());
+        return RunTarget::Other { assignments: Vec::new(), argv: inner };
     };
-    let counts = |word: &Word| ["-n", "-L", "--max-"].iter().any(|option| word.value.starts_with(option));
-    let appended = [inner.as_slice(), &[Word::unknown()]].concat();
-    inner.iter_mut().for_each(|word| replace(word, &mark, &UNKNOWN.to_string()));
+    let counts = |word: &ShellWord| ["-n", "-L", "--max-"].iter().any(|option| word.value.starts_with(option));
+    let appended = [inner.as_slice(), &[ShellWord::unknown_word()]].concat();
+    inner.iter_mut().for_each(|word| replace_mark(word, &mark, &UNKNOWN.to_string()));
     // Some take the last of them for what counts, and some the mark.
     if marks.next().is_some() || options.iter().any(counts) {
-        let Runs::Anything { perhaps, texts, is_open, .. } = anything(argv, "") else { return Runs::Itself };
+        let RunTarget::Anything { perhaps, texts, is_open, .. } = possible_targets(argv, "") else {
+            return RunTarget::Itself;
+        };
         let perhaps = [vec![inner, appended], perhaps].concat();
-        return Runs::Anything { why: "options of xargs that go against each other", perhaps, texts, is_open };
+        return RunTarget::Anything { why: "options of xargs that go against each other", perhaps, texts, is_open };
     }
-    Runs::Other { assignments: Vec::new(), argv: inner }
+    RunTarget::Other { assignments: Vec::new(), argv: inner }
 }
 
 /// `argv` of `xargs` with each letter of its groups by itself: `-0rn1` is `-0 -r -n1`.
-fn ungrouped(argv: &[Word]) -> Vec<Word> {
-    let mut words: Vec<Word> = argv.iter().take(1).cloned().collect();
+fn ungroup_flags(argv: &[ShellWord]) -> Vec<ShellWord> {
+    let mut words: Vec<ShellWord> = argv.iter().take(1).cloned().collect();
     let mut at = 1;
-    while let Some(text) = argv.get(at).and_then(Word::as_literal) {
+    while let Some(text) = argv.get(at).and_then(ShellWord::as_literal) {
         let letters = text.strip_prefix('-').filter(|letters| !letters.is_empty() && !letters.starts_with('-'));
         let Some(letters) = letters else { break };
         let flags = letters.len() - letters.trim_start_matches(['0', 'r', 't', 'x', 'p']).len();
@@ -218,14 +223,14 @@ fn ungrouped(argv: &[Word]) -> Vec<Word> {
             _ if rest.starts_with(['n', 'L', 'P', 'I', 'd', 'a', 's', 'E']) => {}
             _ => break,
         }
-        words.extend(flags.chars().map(|flag| Word::said(&format!("-{flag}"))));
+        words.extend(flags.chars().map(|flag| ShellWord::from_text(&format!("-{flag}"))));
         at += 1;
         match rest {
             "" => {}
-            "i" => words.extend(["-I", "{}"].map(Word::said)),
-            "l" => words.extend(["-L", "1"].map(Word::said)),
+            "i" => words.extend(["-I", "{}"].map(ShellWord::from_text)),
+            "l" => words.extend(["-L", "1"].map(ShellWord::from_text)),
             _ => {
-                words.push(Word::said(&format!("-{rest}")));
+                words.push(ShellWord::from_text(&format!("-{rest}")));
                 let value = argv.get(at).filter(|_| rest.len() == 1);
                 at += usize::from(value.is_some());
                 words.extend(value.cloned());
@@ -236,28 +241,28 @@ fn ungrouped(argv: &[Word]) -> Vec<Word> {
     words
 }
 
-fn eval(argv: &[Word]) -> Runs {
-    let words: Vec<String> = argv[1..].iter().map(Word::approximate).collect();
+fn unwrap_eval(argv: &[ShellWord]) -> RunTarget {
+    let words: Vec<String> = argv[1..].iter().map(ShellWord::approximate_text).collect();
     let is_open = argv[1..].iter().any(is_open);
-    Runs::Anything { why: "eval", perhaps: Vec::new(), texts: vec![words.join(" ")], is_open }
+    RunTarget::Anything { why: "eval", perhaps: Vec::new(), texts: vec![words.join(" ")], is_open }
 }
 
 /// Texts that the shell keeps to run at another time: those of `trap`, and what stands behind the names of `alias`.
-fn later(argv: &[Word]) -> Runs {
+fn unwrap_deferred(argv: &[ShellWord]) -> RunTarget {
     let is_alias = argv[0].as_literal().map(base_name) == Some("alias");
     let value = |text: String| match text.split_once('=').filter(|_| is_alias) {
         Some((_, value)) => value.to_owned(),
         None => text,
     };
-    let texts = argv[1..].iter().map(Word::approximate).map(value).collect();
+    let texts = argv[1..].iter().map(ShellWord::approximate_text).map(value).collect();
     let is_open = argv[1..].iter().any(is_open);
-    Runs::Anything { why: "a text that runs later", perhaps: Vec::new(), texts, is_open }
+    RunTarget::Anything { why: "a text that runs later", perhaps: Vec::new(), texts, is_open }
 }
 
 /// Where the text of `-c` stands: behind all options. None if one of them may take it for its value; and whether only a `--` stands
 /// between.
-fn script_at(argv: &[Word], mut at: usize, mut plain: bool) -> Option<(usize, bool)> {
-    while let Some(text) = argv.get(at).and_then(Word::as_literal) {
+fn script_at(argv: &[ShellWord], mut at: usize, mut plain: bool) -> Option<(usize, bool)> {
+    while let Some(text) = argv.get(at).and_then(ShellWord::as_literal) {
         match text {
             "--" => return Some((at + 1, plain)),
             _ if !text.starts_with(['-', '+']) || text.len() == 1 => break,
@@ -268,45 +273,47 @@ fn script_at(argv: &[Word], mut at: usize, mut plain: bool) -> Option<(usize, bo
     Some((at, plain))
 }
 
-fn shell(argv: &[Word]) -> Runs {
+fn unwrap_shell(argv: &[ShellWord]) -> RunTarget {
     for (at, word) in argv.iter().enumerate().skip(1) {
-        let Some(text) = word.as_literal() else { return anything(argv, "a shell with options that are not literal") };
+        let Some(text) = word.as_literal() else {
+            return possible_targets(argv, "a shell with options that are not literal");
+        };
         if text.ends_with(['o', 'O']) && text.starts_with(['-', '+']) || matches!(text, "--rcfile" | "--init-file") {
-            return anything(argv, "a shell with an option that takes a word");
+            return possible_targets(argv, "a shell with an option that takes a word");
         }
         let is_short = text.starts_with('-') && !text.starts_with("--");
         if is_short && text.contains('c') {
             let plain = text[1..].chars().all(|c| "ceuxl".contains(c));
             let Some((at, plain)) = script_at(argv, at + 1, plain) else {
-                return anything(argv, "a shell with an option that takes a word");
+                return possible_targets(argv, "a shell with an option that takes a word");
             };
             let Some(script) = argv.get(at) else { break };
             // What the text makes of them is anybody's guess.
-            let rest = || anything(&argv[at..], "").commands();
+            let rest = || possible_targets(&argv[at..], "").into_commands();
             let is_posix = matches!(argv[0].as_literal().map(base_name), Some("sh" | "dash"));
             return match script.as_literal() {
-                Some(script) if is_posix && !posix::reads_alike(script) => Runs::Anything {
+                Some(script) if is_posix && !posix::reads_alike(script) => RunTarget::Anything {
                     why: "a text that sh and bash read in different ways",
                     perhaps: rest(),
                     texts: vec![script.to_owned(), posix::as_posix(script)],
                     is_open: false,
                 },
-                Some(script) if plain && argv.len() == at + 1 => Runs::Text(script.to_owned()),
-                Some(_) | None => Runs::Anything {
+                Some(script) if plain && argv.len() == at + 1 => RunTarget::Text(script.to_owned()),
+                Some(_) | None => RunTarget::Anything {
                     why: "a shell whose text or arguments are not plain",
                     perhaps: rest(),
-                    texts: vec![script.approximate()],
+                    texts: vec![script.approximate_text()],
                     is_open: is_open(script),
                 },
             };
         }
         if matches!(text, "--version" | "--help") {
-            return Runs::Itself;
+            return RunTarget::Itself;
         }
         if !text.starts_with('-') && !text.starts_with('+') {
-            return Runs::Itself;
+            return RunTarget::Itself;
         }
     }
     let why = "a shell that reads its commands from elsewhere";
-    Runs::Anything { why, perhaps: Vec::new(), texts: Vec::new(), is_open: false }
+    RunTarget::Anything { why, perhaps: Vec::new(), texts: Vec::new(), is_open: false }
 }

@@ -2,14 +2,14 @@
 //!
 //! It knows no order: what a variable is set to anywhere in the line it may hold everywhere.
 
-mod computed;
+mod operators;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     line::Place,
     programs::is_dangerous_variable,
-    word::{self, FILLED, GLOB, Known, UNKNOWN, Word},
+    word::{self, FILLED, GLOB, KnownVariables, ShellWord, UNKNOWN},
 };
 use crate::secret;
 
@@ -31,11 +31,11 @@ const BY_SHELL: &str = "_ REPLY OPTARG BASH_REMATCH BASH_COMMAND BASH_EXECUTION_
 
 /// More values than anybody wants to try.
 #[derive(Debug)]
-pub(super) struct TooMany;
+pub(super) struct TooManyValues;
 
 /// Every value that a variable may hold.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Variables {
+pub(super) struct LineVariables {
     values: BTreeMap<String, BTreeSet<String>>,
     /// Those that may hold more than anybody wants to look at.
     endless: BTreeSet<String>,
@@ -46,25 +46,25 @@ pub(super) struct Variables {
     tried: usize,
 }
 
-impl PartialEq for Variables {
+impl PartialEq for LineVariables {
     fn eq(&self, other: &Self) -> bool {
         self.values == other.values && self.endless == other.endless && self.any == other.any
     }
 }
 
-impl Variables {
+impl LineVariables {
     /// What the call sets.
     pub(super) fn new(place: &Place) -> Self {
         let mut variables = Self { before: place.is_later, ..Self::default() };
         // Nobody who judges knows what a secret says.
         for (name, value) in place.environment.iter().filter(|(_, value)| !secret::is_asked_for(value)) {
-            variables.insert(name, value);
+            variables.insert_value(name, value);
         }
         variables
     }
 
     /// Takes note of a word that may be an assignment.
-    pub(super) fn assign(&mut self, word: &Word, place: &Place) {
+    pub(super) fn note_assignment(&mut self, word: &ShellWord, place: &Place) {
         for text in std::iter::once(&word.value).chain(&word.perhaps) {
             let Some((name, value)) = text.split_once('=') else { continue };
             let at_home = value.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -83,12 +83,12 @@ impl Variables {
     }
 
     /// Takes note that the line fills `name` with what it reads: that may be an option too.
-    pub(super) fn fill(&mut self, name: &str) {
-        self.insert(name, FILLED);
+    pub(super) fn fill_variable(&mut self, name: &str) {
+        self.insert_value(name, FILLED);
     }
 
     /// Takes note that the line may set any variable.
-    pub(super) const fn lose(&mut self) {
+    pub(super) const fn lose_track(&mut self) {
         self.any = true;
     }
 
@@ -101,14 +101,14 @@ impl Variables {
     /// Whether a line before may have left something in `name`, as it stands in braces, that this line does not set. Of some every
     /// setting asks.
     pub(super) fn may_be_left(&self, name: &str) -> bool {
-        let (plain, _) = plain(name);
+        let (plain, _) = split_operator(name);
         self.before && !plain.is_empty() && !self.values.contains_key(plain) && !is_dangerous_variable(plain)
     }
 
     /// Whether `name`, as it stands in braces, computes what is not followed here: another expansion in it, signs that quote, or parts of
     /// what this line does not set.
     pub(super) fn is_unfollowed(&self, name: &str) -> bool {
-        let (plain, operator) = plain(name);
+        let (plain, operator) = split_operator(name);
         let is_set = self.values.contains_key(plain);
         let at_home = ["${HOME}", "$HOME", "${PWD}", "$PWD"]
             .iter()
@@ -128,7 +128,7 @@ impl Variables {
     }
 
     /// Takes note that `name` may hold what `word` says.
-    pub(super) fn set(&mut self, name: &str, word: &Word) {
+    pub(super) fn set_value(&mut self, name: &str, word: &ShellWord) {
         let most = word.value.len() + MOST_LONGER;
         std::iter::once(&word.value).chain(&word.perhaps).for_each(|value| self.insert_short(name, value, most));
     }
@@ -137,22 +137,22 @@ impl Variables {
     ///
     /// # Errors
     /// [`TooMany`] ways.
-    pub(super) fn choices(
+    pub(super) fn value_choices(
         &mut self,
         names: &[String],
         folders: &[(&str, String)],
-    ) -> Result<Vec<Vec<(String, String)>>, TooMany> {
+    ) -> Result<Vec<Vec<(String, String)>>, TooManyValues> {
         let mut choices = vec![Vec::new()];
         for name in names.iter().collect::<BTreeSet<_>>() {
-            if self.tried > MOST_TRIED || self.endless.contains(plain(name).0) {
-                return Err(TooMany);
+            if self.tried > MOST_TRIED || self.endless.contains(split_operator(name).0) {
+                return Err(TooManyValues);
             }
-            let values = self.held(name, folders);
+            let values = self.possible_values(name, folders);
             if values.is_empty() {
                 continue;
             }
             if choices.len() * values.len() > MOST_CHOICES {
-                return Err(TooMany);
+                return Err(TooManyValues);
             }
             choices = choices
                 .iter()
@@ -173,8 +173,8 @@ impl Variables {
     }
 
     /// What `name`, or `name:-text` as it stands in braces, may hold.
-    fn held(&self, name: &str, folders: &[(&str, String)]) -> Vec<String> {
-        let (plain, operator) = plain(name);
+    fn possible_values(&self, name: &str, folders: &[(&str, String)]) -> Vec<String> {
+        let (plain, operator) = split_operator(name);
         let mut values: Vec<String> = self.values.get(plain).into_iter().flatten().cloned().collect();
         values.extend(folders.iter().filter(|(known, _)| *known == plain).map(|(_, value)| value.clone()));
         let otherwise = [":-", ":=", ":+", "-", "=", "+"].iter().find_map(|sign| operator.strip_prefix(sign));
@@ -183,10 +183,10 @@ impl Variables {
         }
         if let Some(otherwise) = otherwise {
             let home = folders.iter().find(|(known, _)| *known == "HOME").map(|(_, home)| home.as_str());
-            values.push(word::scan(otherwise, Known { home, cwd: None, tried: &[] }).value);
+            values.push(word::scan_word(otherwise, KnownVariables { home, cwd: None, tried: &[] }).value);
         } else if !operator.is_empty() && !operator.starts_with('[') {
             let is_filled = |value: &String| value == FILLED;
-            let computed = computed::computed(operator, &values).filter(|_| !values.iter().any(is_filled));
+            let computed = operators::apply_operator(operator, &values).filter(|_| !values.iter().any(is_filled));
             // What is computed in a way that is not followed may come to anything.
             values = computed.filter(|computed| !computed.is_empty()).unwrap_or_else(|| vec![FILLED.to_owned()]);
         }
@@ -200,11 +200,11 @@ impl Variables {
         if value.len() > most {
             self.endless.insert(name.to_owned());
         } else {
-            self.insert(name, value);
+            self.insert_value(name, value);
         }
     }
 
-    fn insert(&mut self, name: &str, value: &str) {
+    fn insert_value(&mut self, name: &str, value: &str) {
         let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let values = if is_name { self.values.entry(name.to_owned()).or_default() } else { return };
         // One more than is ever tried, so that there are too many for good.
@@ -216,7 +216,7 @@ impl Variables {
 }
 
 /// A variable's name, and the operator that stands behind it in braces.
-fn plain(name: &str) -> (&str, &str) {
+fn split_operator(name: &str) -> (&str, &str) {
     name.split_at(name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len()))
 }
 

@@ -3,23 +3,23 @@
 use brush_parser::{Token, ast};
 
 use super::{
-    calls::Calls,
-    carried::Signs,
-    classes, cut, declared, descriptors, feed, grammar,
-    here::Here,
-    limits,
-    line::{Line, Place, Simple, Start},
+    call_graph::CallGraph,
+    classes,
+    cwd::PossibleCwd,
+    dataflow::FlowSigns,
+    declarations, descriptors, grammar, limits,
+    line::{CommandAnalysis, LineAnalysis, Place, StartFolder},
     loops,
     path_globs::HiddenNames,
-    programs, protect, simple,
-    variables::{TooMany, Variables},
-    word::{self, GLOB, Known, Word},
+    programs, protect, simple_command, stdin, tokenizer,
+    variables::{LineVariables, TooManyValues},
+    word::{self, GLOB, KnownVariables, ShellWord},
 };
 use crate::action_class::ActionClass as Class;
 
 mod commands;
-mod doubts;
-mod tests;
+mod test_expressions;
+mod unparsed;
 
 /// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
 const MOST_TEXTS_DEEP: usize = 8;
@@ -35,10 +35,10 @@ const MOST_JUDGED: usize = 1 << 20;
 const MOST_MADE: usize = 4_000;
 
 /// One walk over one line.
-pub(super) struct Walk<'a> {
+pub(super) struct LineWalk<'a> {
     place: &'a Place,
-    line: Line,
-    here: Here,
+    line: LineAnalysis,
+    here: PossibleCwd,
     depth: usize,
     /// How many words braces made.
     made: usize,
@@ -46,52 +46,52 @@ pub(super) struct Walk<'a> {
     judged: usize,
     /// True while what the command at hand reads on its input is written out in the line.
     fed: bool,
-    calls: Calls,
+    calls: CallGraph,
     /// What the line itself may set, so that nothing is known of it: where `~` leads, where `cd` goes.
     sets_home: bool,
     sets_folders: bool,
-    variables: Variables,
+    variables: LineVariables,
     /// All of the line.
     command: &'a str,
     /// The variables of loops around the command at hand that hold what these tell.
     settled: Vec<String>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> LineWalk<'a> {
     /// Judges `command`. A line that sets variables is walked again, so that what they may be is known from its start on.
-    pub(super) fn judge(command: &'a str, place: &'a Place) -> Line {
-        let mut variables = Variables::new(place);
+    pub(super) fn judge_line(command: &'a str, place: &'a Place) -> LineAnalysis {
+        let mut variables = LineVariables::new(place);
         let before = variables.clone();
-        let signs = Signs::of(command);
-        let mut line = Self::walk(command, place, &mut variables, signs);
+        let signs = FlowSigns::from_text(command);
+        let mut line = Self::walk_line(command, place, &mut variables, signs);
         if variables != before {
-            line = Self::walk(command, place, &mut variables, signs);
+            line = Self::walk_line(command, place, &mut variables, signs);
         }
         // Braces and escapes may spell what its text does not show.
-        let all = signs.and(line.met);
-        if all == signs { line } else { Self::walk(command, place, &mut variables, all) }
+        let all = signs.merged_with(line.met);
+        if all == signs { line } else { Self::walk_line(command, place, &mut variables, all) }
     }
 
-    fn walk(command: &'a str, place: &'a Place, variables: &mut Variables, signs: Signs) -> Line {
+    fn walk_line(command: &'a str, place: &'a Place, variables: &mut LineVariables, signs: FlowSigns) -> LineAnalysis {
         let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
         let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
         let hidden_names = if matches_hidden { HiddenNames::Matched } else { HiddenNames::PassedOver };
         let mut here = match &place.start {
-            Start::Folder(folder) => Here::at(folder, hidden_names),
-            Start::Working | Start::Unknown => Here::at(&place.cwd, hidden_names),
+            StartFolder::Folder(folder) => PossibleCwd::from_dir(folder, hidden_names),
+            StartFolder::Working | StartFolder::Unknown => PossibleCwd::from_dir(&place.cwd, hidden_names),
         };
-        if place.start == Start::Unknown {
-            here.lose();
+        if place.start == StartFolder::Unknown {
+            here.lose_track();
         }
         let mut walk = Self {
             place,
-            line: Line { signs, ..Line::default() },
+            line: LineAnalysis { signs, ..LineAnalysis::default() },
             here,
             depth: 0,
             made: 0,
             judged: 0,
             fed: false,
-            calls: Calls::default(),
+            calls: CallGraph::default(),
             sets_home: sets("HOME"),
             sets_folders: sets("PWD") || sets("CDPATH"),
             variables: std::mem::take(variables),
@@ -101,9 +101,9 @@ impl<'a> Walk<'a> {
         if let Some(beside) = &place.beside {
             walk.line.note_opaque(beside.as_str());
         }
-        walk.text(command);
+        walk.walk_text(command);
         walk.line.settle_assignments();
-        if walk.calls.multiply() {
+        if walk.calls.has_multiplying_cycle() {
             walk.line.note_floor("multiplies itself without end");
         }
         if walk.line.floor.is_some() {
@@ -113,22 +113,22 @@ impl<'a> Walk<'a> {
         walk.line
     }
 
-    fn text(&mut self, text: &str) {
+    fn walk_text(&mut self, text: &str) {
         if let Some(reason) = limits::too_much(text) {
-            return self.beyond(reason);
+            return self.note_beyond(reason);
         }
         if self.depth >= MOST_TEXTS_DEEP || self.is_spent_by(text.len()) {
-            return self.beyond("is too involved to be judged");
+            return self.note_beyond("is too involved to be judged");
         }
-        let Some(tokens) = grammar::tokens(text) else { return self.unparsable(text) };
+        let Some(tokens) = grammar::tokenize_text(text) else { return self.note_unparsable(text) };
         if let Some(reason) = limits::too_deep(&tokens) {
-            return self.beyond(reason);
+            return self.note_beyond(reason);
         }
-        if !cut::agrees(text, &tokens) {
-            return self.unparsable(text);
+        if !tokenizer::agrees_with_grammar(text, &tokens) {
+            return self.note_unparsable(text);
         }
-        if let Some(text) = cut::said(text) {
-            return self.text(&text);
+        if let Some(text) = tokenizer::inline_documents(text) {
+            return self.walk_text(&text);
         }
         if let Some(text) = descriptors::without_names(text, &tokens) {
             self.line.note_opaque("a redirection that sets a variable");
@@ -138,21 +138,21 @@ impl<'a> Walk<'a> {
                 .map(Token::to_str)
                 .filter(|word| limits::is_involved_index(&word[usize::from(word.starts_with('{'))..]))
             {
-                self.live(word);
+                self.run_live(word);
             }
             self.depth -= 1;
-            return self.text(&text);
+            return self.walk_text(&text);
         }
         if tokens.iter().any(|token| limits::is_involved_index(token.to_str())) {
-            return self.involved(text, &tokens);
+            return self.note_involved(text, &tokens);
         }
-        match grammar::program(&tokens) {
+        match grammar::parse_program(&tokens) {
             Some(program) => {
                 self.depth += 1;
-                program.complete_commands.iter().for_each(|list| self.list(list));
+                program.complete_commands.iter().for_each(|list| self.walk_list(list));
                 self.depth -= 1;
             }
-            None => self.unparsable(text),
+            None => self.note_unparsable(text),
         }
     }
 
@@ -164,27 +164,27 @@ impl<'a> Walk<'a> {
     }
 
     /// What a text in a place of its own runs: a subshell, as far as folders go.
-    fn aside(&mut self, text: &str) {
+    fn walk_aside(&mut self, text: &str) {
         let (here, fed) = (self.here.clone(), self.fed);
-        self.text(text);
+        self.walk_text(text);
         (self.here, self.fed) = (here, fed);
     }
 
     /// The same of a substitution's text.
-    fn within(&mut self, text: &str) {
+    fn walk_within(&mut self, text: &str) {
         let around = self.calls.go_within();
-        self.aside(text);
+        self.walk_aside(text);
         self.calls.leave_within(around);
     }
 
     /// The same of a text that another shell reads, or this one at another time: the variables of loops are others there.
-    fn apart(&mut self, text: &str) {
+    fn walk_apart(&mut self, text: &str) {
         let settled = std::mem::take(&mut self.settled);
-        self.aside(text);
+        self.walk_aside(text);
         self.settled = settled;
     }
 
-    fn list(&mut self, list: &ast::CompoundList) {
+    fn walk_list(&mut self, list: &ast::CompoundList) {
         for ast::CompoundListItem(and_or, separator) in &list.0 {
             let background = matches!(separator, ast::SeparatorOperator::Async);
             let here = self.here.clone();
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
                 if matches!(operator, ast::PipelineOperator::Or) {
                     self.here.lose_list();
                 }
-                self.pipeline(pipeline, background);
+                self.walk_pipeline(pipeline, background);
                 if pipeline.bang {
                     self.here.lose_list();
                 }
@@ -209,32 +209,32 @@ impl<'a> Walk<'a> {
     /// Notes that a shell may run any command here.
     fn any_command(&mut self) {
         let begun = vec![format!("{}(", self.place.tool)];
-        self.line.commands.push(Simple { begun, ..Simple::default() });
+        self.line.commands.push(CommandAnalysis { begun, ..CommandAnalysis::default() });
     }
 
-    fn pipeline(&mut self, pipeline: &ast::Pipeline, background: bool) {
+    fn walk_pipeline(&mut self, pipeline: &ast::Pipeline, background: bool) {
         let piped = pipeline.seq.len() > 1;
         let around = self.calls.is_beside();
         if piped || background {
             self.calls.go_beside(true);
         }
-        for text in feed::texts_for_a_shell(&pipeline.seq) {
+        for text in stdin::texts_for_a_shell(&pipeline.seq) {
             self.line.note_opaque("a shell that reads its commands from elsewhere");
-            self.aside(&text);
+            self.walk_aside(&text);
         }
-        if feed::reads_unknown(&pipeline.seq) {
+        if stdin::reads_unknown(&pipeline.seq) {
             self.any_command();
         }
-        for text in feed::texts_for_another(&pipeline.seq) {
-            self.suppose(&text);
+        for text in stdin::texts_for_another(&pipeline.seq) {
+            self.suppose_commands(&text);
         }
-        if let Some(client) = feed::told_database(&pipeline.seq) {
+        if let Some(client) = stdin::database_client(&pipeline.seq) {
             self.line.note_opaque(format!("what {client} reads on its input"));
         }
         for (at, command) in pipeline.seq.iter().enumerate() {
-            self.fed = feed::is_written_out(&pipeline.seq, at);
+            self.fed = stdin::is_written_out(&pipeline.seq, at);
             let here = self.here.clone();
-            self.command(command);
+            self.walk_command(command);
             if piped {
                 self.here = here;
             }
@@ -243,136 +243,137 @@ impl<'a> Walk<'a> {
         self.line.plain.push(format!("|{}", u8::from(pipeline.bang)));
     }
 
-    fn command(&mut self, command: &ast::Command) {
+    fn walk_command(&mut self, command: &ast::Command) {
         match command {
-            ast::Command::Simple(simple) => self.simple(simple),
+            ast::Command::Simple(simple) => self.walk_simple(simple),
             ast::Command::Compound(compound, redirects) => {
-                self.redirects(redirects.as_ref());
-                self.compound(compound);
+                self.walk_redirects(redirects.as_ref());
+                self.walk_compound(compound);
             }
             ast::Command::Function(function) => {
                 if classes::means_something(&function.fname.value) {
                     self.line.classes.insert(Class::BashDestructive);
                 }
-                let around = self.calls.enter(&function.fname.value);
-                self.redirects(function.body.1.as_ref());
+                let around = self.calls.enter_function(&function.fname.value);
+                self.walk_redirects(function.body.1.as_ref());
                 // Its body runs when it is called, perhaps somewhere else.
                 self.line.note_opaque("a function");
-                self.compound(&function.body.0);
-                self.calls.leave(around);
+                self.walk_compound(&function.body.0);
+                self.calls.leave_function(around);
             }
             ast::Command::ExtendedTest(test, redirects) => {
-                self.redirects(redirects.as_ref());
-                self.test(&test.expr);
+                self.walk_redirects(redirects.as_ref());
+                self.walk_test(&test.expr);
             }
         }
     }
 
-    fn compound(&mut self, compound: &ast::CompoundCommand) {
+    fn walk_compound(&mut self, compound: &ast::CompoundCommand) {
         self.line.plain.push(format!("{:?}", std::mem::discriminant(compound)));
         match compound {
             ast::CompoundCommand::Arithmetic(arithmetic) => {
-                self.live(&arithmetic.expr.value);
+                self.run_live(&arithmetic.expr.value);
                 // `((a) )` is two subshells to the shell; the grammar cannot tell.
-                self.aside(&arithmetic.expr.value);
+                self.walk_aside(&arithmetic.expr.value);
                 self.line.note_opaque("arithmetic over names");
             }
             ast::CompoundCommand::ArithmeticForClause(clause) => {
                 for part in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
-                    self.live(&part.value);
+                    self.run_live(&part.value);
                 }
                 self.line.note_opaque("arithmetic over names");
-                self.repeated(&[&clause.body.list]);
+                self.walk_repeated(&[&clause.body.list]);
             }
-            ast::CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            ast::CompoundCommand::BraceGroup(group) => self.walk_list(&group.list),
             ast::CompoundCommand::Subshell(subshell) => {
                 let here = self.here.clone();
-                self.list(&subshell.list);
+                self.walk_list(&subshell.list);
                 self.here = here;
             }
             ast::CompoundCommand::ForClause(clause) => {
                 let mut values = Vec::new();
                 for value in clause.values.iter().flatten() {
-                    for word in self.words(&value.value) {
-                        self.variables.set(&clause.variable_name, &word);
+                    for word in self.scan_words(&value.value) {
+                        self.variables.set_value(&clause.variable_name, &word);
                         values.push(word);
                     }
-                    self.expanded(value);
+                    self.run_expansions(value);
                 }
                 if programs::is_dangerous_variable(&clause.variable_name) {
-                    self.line.note_opaque(declared::why(&clause.variable_name));
+                    self.line.note_opaque(declarations::assignment_reason(&clause.variable_name));
                 }
                 let around = self.settled.clone();
-                if !self.is_spent_by(self.command.len()) && loops::settles(self.command, clause, &values) {
+                if !self.is_spent_by(self.command.len()) && loops::settles_variable(self.command, clause, &values) {
                     self.settled.push(clause.variable_name.clone());
                 }
-                self.repeated(&[&clause.body.list]);
+                self.walk_repeated(&[&clause.body.list]);
                 self.settled = around;
             }
             ast::CompoundCommand::CaseClause(clause) => {
-                self.expanded(&clause.value);
+                self.run_expansions(&clause.value);
                 for case in &clause.cases {
-                    case.patterns.iter().for_each(|pattern| self.expanded(pattern));
-                    case.cmd.iter().for_each(|list| self.list(list));
+                    case.patterns.iter().for_each(|pattern| self.run_expansions(pattern));
+                    case.cmd.iter().for_each(|list| self.walk_list(list));
                 }
             }
             ast::CompoundCommand::IfClause(clause) => {
-                self.list(&clause.condition);
-                self.list(&clause.then);
+                self.walk_list(&clause.condition);
+                self.walk_list(&clause.then);
                 for branch in clause.elses.iter().flatten() {
-                    branch.condition.iter().for_each(|list| self.list(list));
-                    self.list(&branch.body);
+                    branch.condition.iter().for_each(|list| self.walk_list(list));
+                    self.walk_list(&branch.body);
                 }
             }
             ast::CompoundCommand::WhileClause(clause) | ast::CompoundCommand::UntilClause(clause) => {
-                self.repeated(&[&clause.0, &clause.1.list])
+                self.walk_repeated(&[&clause.0, &clause.1.list])
             }
             ast::CompoundCommand::Coprocess(coprocess) => {
                 self.line.note_opaque("a coprocess");
                 let around = self.calls.is_beside();
                 self.calls.go_beside(true);
-                self.command(&coprocess.body);
+                self.walk_command(&coprocess.body);
                 self.calls.go_beside(around);
             }
         }
     }
 
     /// A loop that changes folder may end anywhere: then it is walked again as if it had.
-    fn repeated(&mut self, lists: &[&ast::CompoundList]) {
+    fn walk_repeated(&mut self, lists: &[&ast::CompoundList]) {
         let before = self.here.clone();
-        lists.iter().for_each(|list| self.list(list));
+        lists.iter().for_each(|list| self.walk_list(list));
         if self.here.has_left(&before) && !self.here.is_unknown() {
-            self.here.lose();
-            lists.iter().for_each(|list| self.list(list));
+            self.here.lose_track();
+            lists.iter().for_each(|list| self.walk_list(list));
         }
     }
 
-    fn words(&mut self, raw: &str) -> Vec<Word> {
-        let words = word::braces(raw).ok().filter(|words| self.made + words.len() <= MOST_MADE || words.len() < 2);
+    fn scan_words(&mut self, raw: &str) -> Vec<ShellWord> {
+        let words =
+            word::expand_braces(raw).ok().filter(|words| self.made + words.len() <= MOST_MADE || words.len() < 2);
         let Some(words) = words else {
-            self.beyond("is too involved to be judged");
-            return vec![self.word(raw)];
+            self.note_beyond("is too involved to be judged");
+            return vec![self.scan_word(raw)];
         };
         self.made += words.len().saturating_sub(1);
-        words.iter().map(|raw| self.word(raw)).collect()
+        words.iter().map(|raw| self.scan_word(raw)).collect()
     }
 
-    fn word(&mut self, raw: &str) -> Word {
-        let folders = self.folders();
-        let mut word = word::scan(raw, folders.as_known(&[]));
+    fn scan_word(&mut self, raw: &str) -> ShellWord {
+        let folders = self.known_folders();
+        let mut word = word::scan_word(raw, folders.as_known(&[]));
         if !word.names.is_empty() {
             let home = self.place.home.iter().map(|home| ("HOME", home.clone()));
-            let dirs = self.here.dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);
+            let dirs = self.here.possible_dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);
             let given = home.chain(dirs).chain([("IFS", " ".to_owned())]);
-            match self.variables.choices(&word.names, &given.collect::<Vec<_>>()) {
+            match self.variables.value_choices(&word.names, &given.collect::<Vec<_>>()) {
                 Ok(choices) if self.is_spent_by(choices.len() * raw.len()) => {
                     self.line.note_opaque("a variable with too many values");
                 }
                 Ok(choices) => {
-                    let values = choices.iter().map(|tried| word::scan(raw, folders.as_known(tried)).value);
+                    let values = choices.iter().map(|tried| word::scan_word(raw, folders.as_known(tried)).value);
                     word.perhaps = values.filter(|value| *value != word.value).collect();
                 }
-                Err(TooMany) => self.line.note_opaque("a variable with too many values"),
+                Err(TooManyValues) => self.line.note_opaque("a variable with too many values"),
             }
             let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
             // Where other signs may cut it, parts of it count.
@@ -389,47 +390,47 @@ impl<'a> Walk<'a> {
     }
 
     /// A word whose expansion matters, not its value.
-    fn expanded(&mut self, word: &ast::Word) {
-        for word in self.words(&word.value) {
+    fn run_expansions(&mut self, word: &ast::Word) {
+        for word in self.scan_words(&word.value) {
             self.run_all(&word);
             // As a pattern it is text, and of files that it finds another word tells.
             if !word.value.contains(GLOB) {
-                protect::note_said(&mut self.line, self.place, &self.here, &[word]);
+                protect::note_output_words(&mut self.line, self.place, &self.here, &[word]);
             }
         }
         self.line.plain.push(word.value.clone());
     }
 
-    fn live(&mut self, text: &str) {
-        let word = word::scan_live(text, self.folders().as_known(&[]));
+    fn run_live(&mut self, text: &str) {
+        let word = word::scan_live(text, self.known_folders().as_known(&[]));
         self.run_all(&word);
     }
 
-    fn run_all(&mut self, word: &Word) {
+    fn run_all(&mut self, word: &ShellWord) {
         if let Some(why) = word.opaque {
             self.line.note_opaque(why);
         }
         if word.disguised {
-            self.line.note_floor(simple::DISGUISE);
+            self.line.note_floor(simple_command::DISGUISE);
         }
-        word.runs.iter().for_each(|text| self.within(text));
+        word.runs.iter().for_each(|text| self.walk_within(text));
     }
 
-    fn folders(&self) -> Folders {
-        let only = self.here.only();
+    fn known_folders(&self) -> KnownFolders {
+        let only = self.here.only_dir();
         let home = self.place.home.clone().filter(|_| !self.sets_home);
-        Folders { home, cwd: only.filter(|_| !self.sets_folders).map(str::to_owned) }
+        KnownFolders { home, cwd: only.filter(|_| !self.sets_folders).map(str::to_owned) }
     }
 }
 
-struct Folders {
+struct KnownFolders {
     home: Option<String>,
     cwd: Option<String>,
 }
 
-impl Folders {
-    fn as_known<'k>(&'k self, tried: &'k [(String, String)]) -> Known<'k> {
-        Known { home: self.home.as_deref(), cwd: self.cwd.as_deref(), tried }
+impl KnownFolders {
+    fn as_known<'k>(&'k self, tried: &'k [(String, String)]) -> KnownVariables<'k> {
+        KnownVariables { home: self.home.as_deref(), cwd: self.cwd.as_deref(), tried }
     }
 }
 

@@ -4,8 +4,8 @@ mod braces;
 mod scan;
 
 pub(super) use self::{
-    braces::{TooMany, braces},
-    scan::{scan, scan_live},
+    braces::{TooManyWords, expand_braces},
+    scan::{scan_live, scan_word},
 };
 
 /// Stands in [`Word::value`] for text that is only known when the line runs.
@@ -21,13 +21,13 @@ pub(super) const GLOB: char = '\u{10FFFD}';
 pub(super) const WORKING: &str = "/\u{10FFFC}";
 
 /// `text` as people read it.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn shown_text(text: &str) -> String {
     text.replace(UNKNOWN, "…").replace(GLOB, "*").replace(WORKING, ".")
 }
 
 /// One word, scanned.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Word {
+pub(super) struct ShellWord {
     /// As written.
     pub(super) raw: String,
     /// Its text; [`UNKNOWN`] and [`GLOB`] stand for what is not text.
@@ -50,14 +50,14 @@ pub(super) struct Word {
     pub(super) perhaps: Vec<String>,
 }
 
-impl Word {
+impl ShellWord {
     /// A word of which nothing is known.
-    pub(super) fn unknown() -> Self {
+    pub(super) fn unknown_word() -> Self {
         Self { raw: "…".to_owned(), value: UNKNOWN.to_string(), expands: true, splits: true, ..Self::default() }
     }
 
     /// A word that says `text`.
-    pub(super) fn said(text: &str) -> Self {
+    pub(super) fn from_text(text: &str) -> Self {
         Self { raw: text.to_owned(), value: text.to_owned(), ..Self::default() }
     }
 
@@ -67,20 +67,20 @@ impl Word {
     }
 
     /// Every text that it may be.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn all_texts(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.value.as_str()).chain(self.perhaps.iter().map(String::as_str))
     }
 
     /// The same, but for what it says where nothing is known of its variables, if a loop tells all that they may hold.
-    pub(super) fn possible(&self) -> impl Iterator<Item = &str> {
-        self.texts().skip(usize::from(self.settled))
+    pub(super) fn possible_texts(&self) -> impl Iterator<Item = &str> {
+        self.all_texts().skip(usize::from(self.settled))
     }
 
     /// True if it may turn out to be an option, or to hold one, that is not seen here.
     pub(super) fn may_hide_options(&self) -> bool {
         let splits = self.splits && self.value.contains(UNKNOWN);
         let begins = |text: &str| text.starts_with([UNKNOWN, GLOB]) && !self.is_in_folder();
-        splits || self.possible().any(begins) || self.perhaps.iter().any(|text| text.starts_with('-'))
+        splits || self.possible_texts().any(begins) || self.perhaps.iter().any(|text| text.starts_with('-'))
     }
 
     /// True if a dash stands behind what is not known at its beginning, which may be nothing.
@@ -101,24 +101,24 @@ impl Word {
     }
 
     /// Its text as far as known, to be read as shell text again.
-    pub(super) fn approximate(&self) -> String {
+    pub(super) fn approximate_text(&self) -> String {
         self.value.replace(UNKNOWN, "$unknown").replace(GLOB, "*")
     }
 
     /// The literal text quoted where it needs to be, or what was written.
-    pub(super) fn normal(&self) -> String {
-        self.as_literal().map_or_else(|| self.raw.clone(), quoted)
+    pub(super) fn normal_form(&self) -> String {
+        self.as_literal().map_or_else(|| self.raw.clone(), quote_text)
     }
 
     /// The literal text, or what was written.
-    pub(super) fn plain(&self) -> &str {
+    pub(super) fn plain_text(&self) -> &str {
         self.as_literal().unwrap_or(&self.raw)
     }
 }
 
 /// What the variables of the shell that are known stand for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownVariables<'a> {
     pub(super) home: Option<&'a str>,
     pub(super) cwd: Option<&'a str>,
     /// Variables that a value is tried for.
@@ -126,7 +126,7 @@ pub(super) struct Known<'a> {
 }
 
 /// `text` as the shell reads it back, in single quotes where it must be.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_text(text: &str) -> String {
     let harmless =
         |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c) || (!c.is_ascii() && c.is_alphanumeric());
     // Alone a bracket is a program, or the end of what that reads.
@@ -139,9 +139,9 @@ pub(super) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{GLOB, Known, UNKNOWN, scan_word};
+    use super::{GLOB, KnownVariables, UNKNOWN, scan_word};
 
-    const KNOWN: Known<'static> = Known { home: Some("/home/ana"), cwd: Some("/w"), tried: &[] };
+    const KNOWN: KnownVariables<'static> = KnownVariables { home: Some("/home/ana"), cwd: Some("/w"), tried: &[] };
 
     #[test]
     fn a_word_is_its_text_where_nothing_expands() {
@@ -158,7 +158,7 @@ mod tests {
             ("'$(x)'", "$(x)"),
             ("a$", "a$"),
         ] {
-            assert_eq!(scan(raw, KNOWN).as_literal(), Some(want), "{raw}");
+            assert_eq!(scan_word(raw, KNOWN).as_literal(), Some(want), "{raw}");
         }
     }
 
@@ -179,11 +179,11 @@ mod tests {
             "a${X:-$'\\x{72}m'}",
             "\"${X:-\"$'\\x{72}m'\"}\"",
         ] {
-            let word = scan(raw, KNOWN);
+            let word = scan_word(raw, KNOWN);
             assert!(word.disguised && word.as_literal().is_none(), "{raw}: {word:?}");
         }
         for raw in ["$'\\x72m\\n\\t\\e\\\\\\'\\\"\\?\\101'", "a\\x{72}", "'$\\x{72}'"] {
-            assert!(!scan(raw, KNOWN).disguised, "{raw}");
+            assert!(!scan_word(raw, KNOWN).disguised, "{raw}");
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
             ("a", false),
             ("'$X'", false),
         ] {
-            assert_eq!(scan(raw, KNOWN).splits, splits, "{raw}");
+            assert_eq!(scan_word(raw, KNOWN).splits, splits, "{raw}");
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
             ("${X:=y}", unknown.clone(), vec![], true),
             ("$(echo \")\" ; id)", unknown, vec!["echo \")\" ; id"], true),
         ] {
-            let word = scan(raw, KNOWN);
+            let word = scan_word(raw, KNOWN);
             let found: Vec<&str> = word.runs.iter().map(String::as_str).collect();
             assert_eq!((word.value.as_str(), found, word.opaque.is_some()), (value.as_str(), runs, opaque), "{raw}");
             assert_eq!(word.as_literal(), None, "{raw}");

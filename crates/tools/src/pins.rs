@@ -9,8 +9,8 @@ mod locate;
 use std::path::Path;
 
 use countersign_core::{
-    call::pins::{PathState, Pin, Pins, Role},
-    policy::files::{Named, Where, files},
+    call::pins::{FileRole, PathState, Pin, Pins},
+    policy::files::{LookupContext, NamedFile, find_files},
 };
 
 use file::{ExaminedFile, ReadBudget};
@@ -40,7 +40,7 @@ pub fn unexamined_pins(at: &Path, folder: &Path) -> Pins {
     let folder = folder.display().to_string();
     Pins {
         at: at.display().to_string(),
-        folder: Pin { name: folder.clone(), path: folder, role: Role::Folder, found: PathState::Absent },
+        folder: Pin { name: folder.clone(), path: folder, role: FileRole::Folder, found: PathState::Absent },
         files: Vec::new(),
         unpinned: vec!["all of it: it could not be looked at".to_owned()],
     }
@@ -66,15 +66,18 @@ fn collect_pins(line: &ShellLine<'_>, approved: Option<&Pins>) -> Pins {
     let found = file::examine_path(line.folder, &mut taking.budget).found;
     let is_there = matches!(found, PathState::Folder { .. });
     if is_there {
-        let place =
-            Where { folder: folder.clone(), home: line.home.map(str::to_owned), path: line.path.map(str::to_owned) };
-        let referenced = files(line.command, &place);
+        let place = LookupContext {
+            folder: folder.clone(),
+            home: line.home.map(str::to_owned),
+            path: line.path.map(str::to_owned),
+        };
+        let referenced = find_files(line.command, &place);
         taking.unpinned = referenced.unknown;
         referenced.named.iter().for_each(|named| taking.pin_file(named));
     }
     Pins {
         at: line.at.display().to_string(),
-        folder: Pin { name: folder.clone(), path: folder, role: Role::Folder, found },
+        folder: Pin { name: folder.clone(), path: folder, role: FileRole::Folder, found },
         files: taking.files,
         unpinned: taking.unpinned,
     }
@@ -87,13 +90,13 @@ struct PinCollector {
 }
 
 impl PinCollector {
-    fn pin_file(&mut self, named: &Named) {
+    fn pin_file(&mut self, named: &NamedFile) {
         let Some(at) = locate::locate_named(named) else { return self.pin_absent(named) };
         let looked = file::examine_path(&at, &mut self.budget);
         if named.is_perhaps && !matches!(looked.found, PathState::File { .. }) {
             return;
         }
-        let is_program = named.role == Role::Program;
+        let is_program = named.role == FileRole::Program;
         let interpreter = looked.interpreter.clone().filter(|_| is_program);
         self.add_pin(&named.name, named.role, looked);
         if let Some(line) = interpreter {
@@ -101,7 +104,7 @@ impl PinCollector {
         }
     }
 
-    fn add_pin(&mut self, name: &str, role: Role, looked: ExaminedFile) {
+    fn add_pin(&mut self, name: &str, role: FileRole, looked: ExaminedFile) {
         let pin = Pin { name: name.to_owned(), path: looked.path.display().to_string(), role, found: looked.found };
         if self.files.contains(&pin) {
             return;
@@ -120,7 +123,7 @@ impl PinCollector {
     }
 
     /// Nothing is there: that is so, or the line makes it.
-    fn pin_absent(&mut self, named: &Named) {
+    fn pin_absent(&mut self, named: &NamedFile) {
         if named.is_perhaps {
             return;
         }
@@ -135,7 +138,7 @@ impl PinCollector {
     }
 
     /// What the first line of a program says that runs it.
-    fn pin_interpreter(&mut self, line: &str, named: &Named, depth: usize) {
+    fn pin_interpreter(&mut self, line: &str, named: &NamedFile, depth: usize) {
         let mut words = line.split_ascii_whitespace();
         let Some(program) = words.next().filter(|_| depth < DEEPEST) else { return };
         if !program.starts_with('/') {
@@ -148,7 +151,7 @@ impl PinCollector {
         }
         let looked = file::examine_path(Path::new(program), &mut self.budget);
         let next = looked.interpreter.clone();
-        self.add_pin(program, Role::Interpreter, looked);
+        self.add_pin(program, FileRole::Interpreter, looked);
         if let Some(line) = next {
             self.pin_interpreter(&line, named, depth + 1);
         }
@@ -172,14 +175,14 @@ impl PinCollector {
             Some(at) => {
                 let looked = file::examine_path(&at, &mut self.budget);
                 let next = looked.interpreter.clone();
-                self.add_pin(name, Role::Interpreter, looked);
+                self.add_pin(name, FileRole::Interpreter, looked);
                 if let Some(line) = next {
                     self.pin_interpreter(&line, named, depth + 1);
                 }
             }
             None => {
                 let looked = ExaminedFile { path: name.into(), found: PathState::Absent, interpreter: None };
-                self.add_pin(name, Role::Interpreter, looked);
+                self.add_pin(name, FileRole::Interpreter, looked);
             }
         }
     }

@@ -8,7 +8,7 @@ use countersign_core::{
     call::Pins,
     id::PeerId,
     policy::Class,
-    tool::{Shell, ToolSpec},
+    tool::{ShellInput, ToolSpec},
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -47,7 +47,7 @@ pub struct PeerRoute {
     /// What it is for policy and contracts.
     pub class: Class,
     /// What of it a shell reads.
-    pub shell: Shell,
+    pub shell: ShellInput,
 }
 
 /// Something that a run can call.

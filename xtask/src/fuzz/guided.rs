@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_path};
 
 /// What has the compiler count which edges were taken and show libFuzzer what is compared.
 const INSTRUMENTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -22,12 +22,12 @@ const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=4096"];
 /// Has libFuzzer try each target in turn. What reached new code is kept beside the build, for the next time, and if `keeps` in the
 /// repository: as few inputs as reach the same.
 pub(super) fn run(workspace: &Workspace, targets: &[&str], keeps: bool, rest: &[String]) -> anyhow::Result<ExitCode> {
-    let bounds = bounds(rest)?;
-    let program = build(workspace)?;
+    let bounds = fuzzer_bounds(rest)?;
+    let program = build_instrumented(workspace)?;
     let findings = workspace.target.join("fuzz");
     for target in targets {
         let (words, found) = (findings.join(format!("{target}.words")), findings.join(format!("corpus/{target}")));
-        let kept = afresh(findings.join(format!("kept/{target}")))?;
+        let kept = empty_folder(findings.join(format!("kept/{target}")))?;
         fs::create_dir_all(&found)?;
         let start = || {
             let mut start = Command::new(&program);
@@ -56,7 +56,7 @@ pub(super) fn run(workspace: &Workspace, targets: &[&str], keeps: bool, rest: &[
         }
         println!("{target}: no finding");
         if keeps {
-            let fewest = afresh(findings.join(format!("fewest/{target}")))?;
+            let fewest = empty_folder(findings.join(format!("fewest/{target}")))?;
             if !start().args(BOUNDS).arg("-merge=1").arg(&fewest).args([&found, &kept]).status()?.success() {
                 bail!("{target}: what was found could not be reduced to what is kept of it");
             }
@@ -67,7 +67,7 @@ pub(super) fn run(workspace: &Workspace, targets: &[&str], keeps: bool, rest: &[
 }
 
 /// An empty folder.
-fn afresh(folder: PathBuf) -> anyhow::Result<PathBuf> {
+fn empty_folder(folder: PathBuf) -> anyhow::Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -76,7 +76,7 @@ fn afresh(folder: PathBuf) -> anyhow::Result<PathBuf> {
 }
 
 /// libFuzzer's words for ours.
-fn bounds(rest: &[String]) -> anyhow::Result<Vec<String>> {
+fn fuzzer_bounds(rest: &[String]) -> anyhow::Result<Vec<String>> {
     let mut bounds = Vec::new();
     let mut minutes = 5.0_f64;
     for pair in rest.chunks(2) {
@@ -92,11 +92,11 @@ fn bounds(rest: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(bounds)
 }
 
-fn build(workspace: &Workspace) -> anyhow::Result<PathBuf> {
+fn build_instrumented(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     let target = workspace.target.join("guided");
     // The versions that are tested; what it needs beside them is added there.
     fs::copy(workspace.root.join("Cargo.lock"), workspace.root.join("fuzz/Cargo.lock"))?;
-    let status = Command::new(cargo())
+    let status = Command::new(cargo_path())
         .args(["build", "--release", "--target", PLATFORM, "--manifest-path"])
         .arg(workspace.root.join("fuzz/Cargo.toml"))
         .arg("--target-dir")
@@ -112,13 +112,13 @@ fn build(workspace: &Workspace) -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::bounds;
+    use super::fuzzer_bounds;
 
     #[test]
     fn minutes_and_seeds_are_said_in_the_words_of_libfuzzer() {
-        let said = |line: &str| {
+        let parse_line = |line: &str| {
             let rest: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            bounds(&rest).map_err(|error| error.to_string())
+            fuzzer_bounds(&rest).map_err(|error| error.to_string())
         };
         for (line, want) in [
             ("", Ok("-max_total_time=300")),
@@ -128,7 +128,7 @@ mod tests {
             ("--minutes x", Err("--minutes cannot be \"x\"")),
         ] {
             assert_eq!(
-                said(line).map(|bounds| bounds.join(" ")),
+                parse_line(line).map(|bounds| bounds.join(" ")),
                 want.map(str::to_owned).map_err(str::to_owned),
                 "{line}"
             );

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 /// Makes it for `package` of what `cargo metadata` says; tests and tools of the workspace are not part of it.
-pub(super) fn of(metadata: &Value, package: &str) -> anyhow::Result<Value> {
+pub(super) fn for_package(metadata: &Value, package: &str) -> anyhow::Result<Value> {
     let packages = by_id(&metadata["packages"]).context("no packages")?;
     let nodes = by_id(&metadata["resolve"]["nodes"]).context("nothing is resolved")?;
     let is_root = |one: &&&Value| one["name"] == package && one["source"].is_null();
@@ -18,25 +18,28 @@ pub(super) fn of(metadata: &Value, package: &str) -> anyhow::Result<Value> {
         if !seen.insert(id) {
             continue;
         }
-        let of = edges.entry(name(packages[id])).or_default();
+        let of = edges.entry(package_url(packages[id])).or_default();
         for on in nodes[id]["deps"].as_array().into_iter().flatten() {
             let is_of_tests = |kind: &Value| kind["kind"] == "dev";
             if on["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().all(is_of_tests)) {
                 continue;
             }
             let Some(on) = on["pkg"].as_str() else { continue };
-            of.insert(name(packages[on]));
+            of.insert(package_url(packages[on]));
             left.push(on);
         }
     }
-    let parts: BTreeMap<String, Value> =
-        seen.iter().filter(|id| **id != root).map(|id| (name(packages[*id]), part(packages[*id], "library"))).collect();
+    let parts: BTreeMap<String, Value> = seen
+        .iter()
+        .filter(|id| **id != root)
+        .map(|id| (package_url(packages[*id]), component_json(packages[*id], "library")))
+        .collect();
     let edges: Vec<Value> = edges.into_iter().map(|(of, on)| json!({ "ref": of, "dependsOn": on })).collect();
     Ok(json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "component": part(packages[root], "application") },
+        "metadata": { "component": component_json(packages[root], "application") },
         "components": parts.into_values().collect::<Vec<_>>(),
         "dependencies": edges,
     }))
@@ -47,18 +50,18 @@ fn by_id(list: &Value) -> Option<BTreeMap<&str, &Value>> {
 }
 
 /// How a package is called wherever it is named.
-fn name(package: &Value) -> String {
+fn package_url(package: &Value) -> String {
     let text = |key: &str| package[key].as_str().unwrap_or_default().to_owned();
     format!("pkg:cargo/{}@{}", text("name"), text("version"))
 }
 
-fn part(package: &Value, kind: &str) -> Value {
+fn component_json(package: &Value, kind: &str) -> Value {
     let mut part = json!({
         "type": kind,
-        "bom-ref": name(package),
+        "bom-ref": package_url(package),
         "name": package["name"],
         "version": package["version"],
-        "purl": name(package),
+        "purl": package_url(package),
     });
     if let Some(license) = package["license"].as_str() {
         // The slash is cargo's old word for OR.
@@ -71,7 +74,7 @@ fn part(package: &Value, kind: &str) -> Value {
 mod tests {
     use serde_json::json;
 
-    use super::of;
+    use super::for_package;
 
     #[test]
     fn what_only_tests_need_is_no_part_of_it() {
@@ -86,7 +89,7 @@ mod tests {
                 { "id": "tests", "deps": [] },
             ] },
         });
-        let parts = of(&metadata, "ours").unwrap();
+        let parts = for_package(&metadata, "ours").unwrap();
         let names: Vec<&str> =
             parts["components"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
         assert_eq!(names, ["deep", "used"]);
@@ -95,6 +98,6 @@ mod tests {
             parts["dependencies"][1],
             json!({ "ref": "pkg:cargo/ours@1.0.0", "dependsOn": ["pkg:cargo/used@1.0.0"] })
         );
-        assert!(of(&metadata, "nobody").is_err());
+        assert!(for_package(&metadata, "nobody").is_err());
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-use super::cell;
+use super::escape_cell;
 use crate::workspace::{Workspace, rust_files};
 
 const HEAD: &str = "\
@@ -23,7 +23,7 @@ doors; what a person is told beside it is in the record (`countersign audit tail
 ";
 
 /// Where errors stand.
-enum Source {
+enum ErrorSource {
     /// `pub mod code` with a documented constant each.
     Codes(&'static str),
     /// A documented enum; codes and statuses from its `code`, `body` and `status`.
@@ -32,20 +32,20 @@ enum Source {
     Replies(&'static [&'static str]),
 }
 
-const DOORS: &[(&str, &str, &[Source])] = &[
+const DOORS: &[(&str, &str, &[ErrorSource])] = &[
     (
         "agent-gate",
         "The `code` of a JSON-RPC error. The connection is closed with 1000 if it did not show who it is in time.",
-        &[Source::Codes("protocol/src/agent_gate.rs")],
+        &[ErrorSource::Codes("protocol/src/agent_gate.rs")],
     ),
-    ("gsv", "The `code` of a frame's `error`.", &[Source::Codes("protocol/src/gsv/fault.rs")]),
+    ("gsv", "The `code` of a frame's `error`.", &[ErrorSource::Codes("protocol/src/gsv/fault.rs")]),
     (
         "omp",
         "Errors have no codes: a command that fails is answered with `success: false` and a text. These are the answers to lines \
          that are no command; the stream goes on.",
         &[
-            Source::Enum("protocol/src/omp/command/malformed.rs", "OmpParseError"),
-            Source::Enum("protocol/src/omp/command/malformed.rs", "FieldFault"),
+            ErrorSource::Enum("protocol/src/omp/command/malformed.rs", "OmpParseError"),
+            ErrorSource::Enum("protocol/src/omp/command/malformed.rs", "FieldFault"),
         ],
     ),
     (
@@ -53,53 +53,53 @@ const DOORS: &[(&str, &str, &[Source])] = &[
         "As at the omp door, and these: of workflow gates, of runs without people, of tools and URIs of hosts, and of the bridge \
          with their status.",
         &[
-            Source::Enum("protocol/src/gjc/workflow.rs", "GateError"),
-            Source::Enum("answer-schema/src/schema/construct.rs", "SchemaError"),
-            Source::Enum("protocol/src/gjc/unattended/declaration.rs", "RefusalCode"),
-            Source::Enum("protocol/src/omp/host_tool.rs", "ToolsError"),
-            Source::Enum("protocol/src/omp/host_uri.rs", "SchemeError"),
-            Source::Enum("protocol/src/gjc/bridge.rs", "BridgeError"),
-            Source::Enum("protocol/src/gjc/bridge.rs", "Invalid"),
+            ErrorSource::Enum("protocol/src/gjc/workflow.rs", "GateError"),
+            ErrorSource::Enum("answer-schema/src/schema/construct.rs", "SchemaError"),
+            ErrorSource::Enum("protocol/src/gjc/unattended/declaration.rs", "RefusalCode"),
+            ErrorSource::Enum("protocol/src/omp/host_tool.rs", "ToolsError"),
+            ErrorSource::Enum("protocol/src/omp/host_uri.rs", "SchemeError"),
+            ErrorSource::Enum("protocol/src/gjc/bridge.rs", "BridgeError"),
+            ErrorSource::Enum("protocol/src/gjc/bridge.rs", "Invalid"),
         ],
     ),
     (
         "hermes",
         "`{\"error\": …}` with a status.",
-        &[Source::Replies(&["adapter-hermes/src", "http/src", "gateway/src/websockets"])],
+        &[ErrorSource::Replies(&["adapter-hermes/src", "http/src", "gateway/src/websockets"])],
     ),
     (
         "The interface for programs",
         "A problem document (`application/problem+json`) with a status; these are its `detail`. What is wrong with a time, an id or \
          another value is said in words of its own behind the name of the parameter, with status 400.",
         &[
-            Source::Replies(&["api/src", "http/src", "gateway/src/websockets"]),
-            Source::Enum("core/src/gate/command.rs", "AnswerRefusal"),
-            Source::Enum("conversations/src/chats.rs", "ChatError"),
+            ErrorSource::Replies(&["api/src", "http/src", "gateway/src/websockets"]),
+            ErrorSource::Enum("core/src/gate/command.rs", "AnswerRefusal"),
+            ErrorSource::Enum("conversations/src/chats.rs", "ChatError"),
         ],
     ),
 ];
 
-pub(super) fn page(workspace: &Workspace) -> anyhow::Result<String> {
+pub(super) fn errors_page(workspace: &Workspace) -> anyhow::Result<String> {
     let crates = workspace.root.join("crates");
     let mut page = HEAD.to_owned();
     for (door, what, sources) in DOORS {
         write!(page, "\n## {door}\n\n{what}\n\n")?;
         for source in *sources {
-            let rows = rows(&crates, source)?;
-            if let Source::Enum(file, name) = source {
+            let rows = error_rows(&crates, source)?;
+            if let ErrorSource::Enum(file, name) = source {
                 let text = fs::read_to_string(crates.join(file)).with_context(|| (*file).to_owned())?;
-                writeln!(page, "{}\n", enums::about(&text, name))?;
+                writeln!(page, "{}\n", enums::enum_description(&text, name))?;
             }
             let names = match source {
-                Source::Codes(_) => "code | when",
-                Source::Enum(..) => "code | text | when",
-                Source::Replies(_) => "status | text",
+                ErrorSource::Codes(_) => "code | when",
+                ErrorSource::Enum(..) => "code | text | when",
+                ErrorSource::Replies(_) => "status | text",
             };
             let columns = names.split(" | ").count();
             writeln!(page, "| {names} |\n|{}", "---|".repeat(columns))?;
             for row in &rows {
                 ensure!(row.len() == columns, "{row:?}");
-                let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
+                let cells: Vec<String> = row.iter().map(|text| escape_cell(text)).collect();
                 writeln!(page, "| {} |", cells.join(" | "))?;
             }
             page.push('\n');
@@ -108,14 +108,14 @@ pub(super) fn page(workspace: &Workspace) -> anyhow::Result<String> {
     Ok(page.replace("\n\n\n", "\n\n").trim_end().to_owned() + "\n")
 }
 
-fn rows(crates: &Path, source: &Source) -> anyhow::Result<Vec<Vec<String>>> {
+fn error_rows(crates: &Path, source: &ErrorSource) -> anyhow::Result<Vec<Vec<String>>> {
     let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
     let rows = match source {
-        Source::Codes(file) => enums::codes(&read(&crates.join(file))?),
-        Source::Enum(file, name) => {
-            enums::variants(&read(&crates.join(file))?, name).with_context(|| format!("{name} in {file}"))?
+        ErrorSource::Codes(file) => enums::code_rows(&read(&crates.join(file))?),
+        ErrorSource::Enum(file, name) => {
+            enums::variant_rows(&read(&crates.join(file))?, name).with_context(|| format!("{name} in {file}"))?
         }
-        Source::Replies(folders) => {
+        ErrorSource::Replies(folders) => {
             let mut sources = Vec::new();
             for folder in *folders {
                 let folder = crates.join(folder);
@@ -128,9 +128,9 @@ fn rows(crates: &Path, source: &Source) -> anyhow::Result<Vec<Vec<String>>> {
                 }
             }
             let named: BTreeMap<String, String> =
-                sources.iter().flat_map(|source| replies::constants(source)).collect();
+                sources.iter().flat_map(|source| replies::text_constants(source)).collect();
             let found: BTreeSet<(u16, String)> =
-                sources.iter().flat_map(|source| replies::of(source, &named)).collect();
+                sources.iter().flat_map(|source| replies::error_replies(source, &named)).collect();
             found.into_iter().map(|(status, text)| vec![status.to_string(), text]).collect()
         }
     };

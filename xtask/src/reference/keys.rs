@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs};
 
 use anyhow::{Context as _, ensure};
 
-use super::cell;
+use super::escape_cell;
 use crate::workspace::Workspace;
 
 const HEAD: &str = "\
@@ -27,18 +27,18 @@ const FILES: [(&str, &str); 3] = [
     ("tools", "## Files of tools\n\nThose that `services.*.tools` names; `examples/homeassistant.yaml` is one.\n"),
 ];
 
-pub(super) fn page(workspace: &Workspace) -> anyhow::Result<String> {
+pub(super) fn keys_page(workspace: &Workspace) -> anyhow::Result<String> {
     let mut page = HEAD.to_owned();
     for (name, head) in FILES {
         let path = workspace.root.join(format!("crates/config/src/reference/{name}.txt"));
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        page += &format!("\n{head}\n{}", table(&text)?);
+        page += &format!("\n{head}\n{}", key_table(&text)?);
     }
     Ok(page)
 }
 
 /// Lines of `key | what it takes | what holds without it | what it does`.
-fn table(lines: &str) -> anyhow::Result<String> {
+fn key_table(lines: &str) -> anyhow::Result<String> {
     let mut table = "| key | takes | without it | what it does |\n|---|---|---|---|\n".to_owned();
     for line in lines.lines() {
         let parts: Vec<&str> = line.split(" | ").map(str::trim).collect();
@@ -48,19 +48,19 @@ fn table(lines: &str) -> anyhow::Result<String> {
             "needed" => "needed".to_owned(),
             usual => format!("`{usual}`"),
         };
-        writeln!(table, "| `{}` | {} | {usual} | {} |", parts[0], cell(parts[1]), cell(parts[3]))?;
+        writeln!(table, "| `{}` | {} | {usual} | {} |", parts[0], escape_cell(parts[1]), escape_cell(parts[3]))?;
     }
     Ok(table)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use super::key_table;
 
     #[test]
     fn a_key_is_a_row_and_anything_else_is_refused() {
-        let rows = table("a.b | text | needed | What.\nc | number |  | More.\n").unwrap();
+        let rows = key_table("a.b | text | needed | What.\nc | number |  | More.\n").unwrap();
         assert!(rows.ends_with("| `a.b` | text | needed | What. |\n| `c` | number |  | More. |\n"), "{rows}");
-        assert!(table("a.b | text").is_err());
+        assert!(key_table("a.b | text").is_err());
     }
 }

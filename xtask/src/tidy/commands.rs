@@ -3,26 +3,26 @@
 use std::path::Path;
 
 use crate::{
-    tidy::Finding,
+    tidy::TidyFinding,
     workspace::{Package, Workspace},
 };
 
 const WHY: &str = "a reader copies it from the page";
 
-pub(crate) fn findings(workspace: &Workspace, file: &Path, page: &str) -> Vec<Finding> {
+pub(crate) fn findings(workspace: &Workspace, file: &Path, page: &str) -> Vec<TidyFinding> {
     let mut found = Vec::new();
     for (line, text) in (1..).zip(page.lines()) {
         for command in text.split("cargo ").skip(1) {
             let command = command.split(['`', '#']).next().unwrap_or_default();
-            let whats = unknown(workspace, command).into_iter();
-            found.extend(whats.map(|what| Finding { file: file.to_path_buf(), line, what, why: WHY }));
+            let whats = unknown_names(workspace, command).into_iter();
+            found.extend(whats.map(|what| TidyFinding { file: file.to_path_buf(), line, what, why: WHY }));
         }
     }
     found
 }
 
 /// Returns each name in the arguments of cargo that the workspace does not have.
-fn unknown(workspace: &Workspace, command: &str) -> Vec<String> {
+fn unknown_names(workspace: &Workspace, command: &str) -> Vec<String> {
     let mut packages: Vec<&Package> = Vec::new();
     let mut found = Vec::new();
     let mut words = command.split_whitespace();

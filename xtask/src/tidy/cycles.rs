@@ -9,25 +9,25 @@ use std::{
 };
 
 use crate::tidy::{
-    Finding,
+    TidyFinding,
     imports::{re_exports, root_names, without_tests},
-    source::Source,
+    source::RustSource,
 };
 
 const WHY: &str = "modules of one crate form no circle: move what both need below both";
 
 /// Edges between modules, each with the first place that makes it.
-type Edges = BTreeMap<(String, String), (PathBuf, usize)>;
+type ModuleEdges = BTreeMap<(String, String), (PathBuf, usize)>;
 
 /// Finds every edge that is part of a circle, in the package with the folder `folder`.
-pub(crate) fn findings(folder: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
-    let edges = edges(folder, sources);
-    let circles = circles(edges.keys());
+pub(crate) fn findings(folder: &Path, sources: &[RustSource<'_>]) -> Vec<TidyFinding> {
+    let edges = module_edges(folder, sources);
+    let circles = find_cycles(edges.keys());
     let found = edges.iter().filter_map(|((from, to), (file, line))| {
         let circle = circles.iter().find(|circle| circle.contains(from) && circle.contains(to))?;
         let circle: Vec<&str> = circle.iter().map(String::as_str).collect();
         let what = format!("{from} → {to}, in the circle of {}", circle.join(", "));
-        Some(Finding { file: file.clone(), line: *line, what, why: WHY })
+        Some(TidyFinding { file: file.clone(), line: *line, what, why: WHY })
     });
     found.collect()
 }
@@ -42,7 +42,7 @@ fn module_path(folder: &Path, file: &Path) -> Option<Vec<String>> {
     Some(parts.collect())
 }
 
-fn edges(folder: &Path, sources: &[Source<'_>]) -> Edges {
+fn module_edges(folder: &Path, sources: &[RustSource<'_>]) -> ModuleEdges {
     let mut files = Vec::new();
     let mut tests: BTreeSet<Vec<String>> = BTreeSet::new();
     for source in sources.iter().filter(|source| source.lines_without_tests > 0) {
@@ -58,7 +58,7 @@ fn edges(folder: &Path, sources: &[Source<'_>]) -> Edges {
         files.iter().filter(|(_, path, _)| !is_root(path)).map(|(_, path, _)| path[0].clone()).collect();
     let roots = files.iter().filter(|(_, path, _)| is_root(path));
     let re_exported: BTreeMap<String, String> = roots.flat_map(|(_, _, code)| re_exports(code, &modules)).collect();
-    let mut edges = Edges::new();
+    let mut edges = ModuleEdges::new();
     for (file, path, code) in files.iter().filter(|(_, path, _)| !is_root(path)) {
         for found in root_names(code, path.len()) {
             let to = modules.get(&found.name).or_else(|| re_exported.get(&found.name));
@@ -76,7 +76,7 @@ fn is_root(path: &[String]) -> bool {
 }
 
 /// The sets of several modules of which each reaches each.
-fn circles<'e>(edges: impl Iterator<Item = &'e (String, String)>) -> Vec<BTreeSet<String>> {
+fn find_cycles<'e>(edges: impl Iterator<Item = &'e (String, String)>) -> Vec<BTreeSet<String>> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, to) in edges {
         next.entry(from).or_default().insert(to);
@@ -123,10 +123,10 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let paths = rust_files(folder.path()).unwrap();
-        let sources: Vec<Source<'_>> =
-            paths.iter().map(|path| Source::new(path, &fs::read_to_string(path).unwrap())).collect();
+        let sources: Vec<RustSource<'_>> =
+            paths.iter().map(|path| RustSource::new(path, &fs::read_to_string(path).unwrap())).collect();
         let found = findings(folder.path(), &sources);
-        let shown = |finding: &Finding| {
+        let shown = |finding: &TidyFinding| {
             let file = finding.file.strip_prefix(folder.path()).unwrap_or(&finding.file);
             format!("{}:{}: {}", file.display(), finding.line, finding.what)
         };

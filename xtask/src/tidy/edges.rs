@@ -8,8 +8,8 @@
 use std::{collections::BTreeSet, path::Path};
 
 use crate::{
-    tidy::{Finding, purity, source::Source},
-    workspace::{Kind, Package, Workspace},
+    tidy::{TidyFinding, purity, source::RustSource},
+    workspace::{DependencyKind, Package, Workspace},
 };
 
 /// Every edge between crates of ours, but testkit's, which may depend on any.
@@ -114,12 +114,12 @@ const IMPURE: &[&str] = &[
 /// Crates of ours that may use anyhow: nobody acts on their errors but a person.
 const MAY_USE_ANYHOW: &[&str] = &[BINARY, "loadtest", "xtask", TESTKIT];
 
-pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, manifest: &str) -> Vec<Finding> {
-    let from = short(&package.name);
-    let finding = |name: &str, why| Finding {
+pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, manifest: &str) -> Vec<TidyFinding> {
+    let from = short_name(&package.name);
+    let finding = |name: &str, why| TidyFinding {
         file: file.to_path_buf(),
         line: line_of(manifest, name),
-        what: format!("{from} → {}", short(name)),
+        what: format!("{from} → {}", short_name(name)),
         why,
     };
     let mut found = Vec::new();
@@ -128,14 +128,14 @@ pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, ma
         found.push(finding(&package.name, why));
     }
     for dependency in &package.dependencies {
-        let to = short(&dependency.name);
+        let to = short_name(&dependency.name);
         if is_ours(workspace, &dependency.name) {
             if !is_allowed(workspace, from, to, dependency.kind) {
                 found.push(finding(&dependency.name, "not among the edges of ARCHITECTURE.md"));
             }
             continue;
         }
-        if dependency.kind == Kind::Dev {
+        if dependency.kind == DependencyKind::Dev {
             continue;
         }
         if dependency.name == "anyhow" && !MAY_USE_ANYHOW.contains(&from) {
@@ -150,15 +150,15 @@ pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, ma
 }
 
 /// Finds uses of testkit in the sources of a crate that only its tests in `tests/` may use.
-pub(crate) fn uses_of_testkit(package: &Package, sources: &[Source<'_>]) -> Vec<Finding> {
-    if !PROCESS_TESTED.contains(&short(&package.name)) {
+pub(crate) fn uses_of_testkit(package: &Package, sources: &[RustSource<'_>]) -> Vec<TidyFinding> {
+    if !PROCESS_TESTED.contains(&short_name(&package.name)) {
         return Vec::new();
     }
     let in_src = sources.iter().filter(|source| source.file.components().any(|part| part.as_os_str() == "src"));
     in_src
         .flat_map(|source| {
-            let lines = source.lines().filter(|(_, code)| code.contains("countersign_testkit"));
-            lines.map(|(line, _)| Finding {
+            let lines = source.code_lines().filter(|(_, code)| code.contains("countersign_testkit"));
+            lines.map(|(line, _)| TidyFinding {
                 file: source.file.to_path_buf(),
                 line,
                 what: "a use of testkit".to_owned(),
@@ -168,13 +168,13 @@ pub(crate) fn uses_of_testkit(package: &Package, sources: &[Source<'_>]) -> Vec<
         .collect()
 }
 
-fn is_allowed(workspace: &Workspace, from: &str, to: &str, kind: Kind) -> bool {
-    if from == TESTKIT || (from == to && kind == Kind::Dev) {
+fn is_allowed(workspace: &Workspace, from: &str, to: &str, kind: DependencyKind) -> bool {
+    if from == TESTKIT || (from == to && kind == DependencyKind::Dev) {
         return true;
     }
     if to == TESTKIT {
         let is_free = PROCESS_TESTED.contains(&from) || !reached_by(workspace, TESTKIT).contains(from);
-        return kind == Kind::Dev && from != "xtask" && is_free;
+        return kind == DependencyKind::Dev && from != "xtask" && is_free;
     }
     EDGES.iter().any(|(name, targets)| *name == from && targets.contains(&to))
 }
@@ -184,10 +184,10 @@ fn reached_by<'a>(workspace: &'a Workspace, from: &'a str) -> BTreeSet<&'a str> 
     let mut reached = BTreeSet::from([from]);
     let mut next = vec![from];
     while let Some(name) = next.pop() {
-        let packages = workspace.packages.iter().filter(|package| short(&package.name) == name);
+        let packages = workspace.packages.iter().filter(|package| short_name(&package.name) == name);
         for dependency in packages.flat_map(|package| &package.dependencies) {
-            let to = short(&dependency.name);
-            if dependency.kind != Kind::Dev && is_ours(workspace, &dependency.name) && reached.insert(to) {
+            let to = short_name(&dependency.name);
+            if dependency.kind != DependencyKind::Dev && is_ours(workspace, &dependency.name) && reached.insert(to) {
                 next.push(to);
             }
         }
@@ -200,7 +200,7 @@ fn is_ours(workspace: &Workspace, name: &str) -> bool {
 }
 
 /// `countersign-core` is called `core` in the list; the binary keeps its name.
-fn short(name: &str) -> &str {
+fn short_name(name: &str) -> &str {
     name.strip_prefix("countersign-").unwrap_or(name)
 }
 
@@ -215,20 +215,20 @@ mod tests {
     use super::*;
     use crate::workspace::Dependency;
 
-    fn package(name: &str, dependencies: &[(&str, Kind)]) -> Package {
+    fn package(name: &str, dependencies: &[(&str, DependencyKind)]) -> Package {
         let dependencies =
             dependencies.iter().map(|&(name, kind)| Dependency { name: name.to_owned(), kind }).collect();
         Package { name: name.to_owned(), manifest: "Cargo.toml".into(), dependencies }
     }
 
-    fn whats(name: &str, dependency: &str, kind: Kind) -> Vec<String> {
+    fn whats(name: &str, dependency: &str, kind: DependencyKind) -> Vec<String> {
         let subject = package(name, &[(dependency, kind)]);
         let mut packages = vec![
             package("countersign-shell-analysis", &[]),
-            package("countersign-core", &[("countersign-shell-analysis", Kind::Normal)]),
-            package("countersign-store", &[("countersign-core", Kind::Normal)]),
+            package("countersign-core", &[("countersign-shell-analysis", DependencyKind::Normal)]),
+            package("countersign-store", &[("countersign-core", DependencyKind::Normal)]),
             package("countersign", &[]),
-            package("countersign-testkit", &[("countersign-store", Kind::Normal)]),
+            package("countersign-testkit", &[("countersign-store", DependencyKind::Normal)]),
         ];
         packages.retain(|known| known.name != name);
         packages.push(subject.clone());
@@ -240,28 +240,28 @@ mod tests {
     #[test]
     fn only_the_edges_of_the_list_exist() {
         for (name, dependency, kind, want) in [
-            ("countersign-store", "countersign-core", Kind::Normal, None),
-            ("countersign-core", "countersign-store", Kind::Normal, Some("core → store")),
-            ("countersign-core", "countersign-shell-analysis", Kind::Normal, None),
-            ("countersign-shell-analysis", "countersign-core", Kind::Normal, Some("shell-analysis → core")),
-            ("countersign-shell-analysis", "nix", Kind::Normal, Some("shell-analysis → nix")),
-            ("countersign-core", "countersign-store", Kind::Dev, Some("core → store")),
-            ("countersign-protocol", "countersign-core", Kind::Build, Some("protocol → core")),
-            ("countersign-testkit", "countersign", Kind::Normal, None),
-            ("countersign", "countersign-testkit", Kind::Dev, None),
-            ("countersign", "countersign-testkit", Kind::Normal, Some("countersign → testkit")),
-            ("countersign-core", "countersign-core", Kind::Dev, None),
-            ("countersign-core", "countersign-testkit", Kind::Dev, Some("core → testkit")),
-            ("countersign-telegram", "countersign-testkit", Kind::Dev, None),
-            ("countersign-telegram", "countersign-testkit", Kind::Normal, Some("telegram → testkit")),
-            ("xtask", "countersign-core", Kind::Normal, Some("xtask → core")),
-            ("countersign-extra", "serde", Kind::Normal, Some("extra → extra")),
-            ("countersign-core", "tokio", Kind::Normal, Some("core → tokio")),
-            ("countersign-core", "proptest", Kind::Dev, None),
-            ("countersign-store", "tokio", Kind::Normal, None),
-            ("countersign-store", "anyhow", Kind::Normal, Some("store → anyhow")),
-            ("countersign", "anyhow", Kind::Normal, None),
-            ("countersign-loadtest", "anyhow", Kind::Normal, None),
+            ("countersign-store", "countersign-core", DependencyKind::Normal, None),
+            ("countersign-core", "countersign-store", DependencyKind::Normal, Some("core → store")),
+            ("countersign-core", "countersign-shell-analysis", DependencyKind::Normal, None),
+            ("countersign-shell-analysis", "countersign-core", DependencyKind::Normal, Some("shell-analysis → core")),
+            ("countersign-shell-analysis", "nix", DependencyKind::Normal, Some("shell-analysis → nix")),
+            ("countersign-core", "countersign-store", DependencyKind::Dev, Some("core → store")),
+            ("countersign-protocol", "countersign-core", DependencyKind::Build, Some("protocol → core")),
+            ("countersign-testkit", "countersign", DependencyKind::Normal, None),
+            ("countersign", "countersign-testkit", DependencyKind::Dev, None),
+            ("countersign", "countersign-testkit", DependencyKind::Normal, Some("countersign → testkit")),
+            ("countersign-core", "countersign-core", DependencyKind::Dev, None),
+            ("countersign-core", "countersign-testkit", DependencyKind::Dev, Some("core → testkit")),
+            ("countersign-telegram", "countersign-testkit", DependencyKind::Dev, None),
+            ("countersign-telegram", "countersign-testkit", DependencyKind::Normal, Some("telegram → testkit")),
+            ("xtask", "countersign-core", DependencyKind::Normal, Some("xtask → core")),
+            ("countersign-extra", "serde", DependencyKind::Normal, Some("extra → extra")),
+            ("countersign-core", "tokio", DependencyKind::Normal, Some("core → tokio")),
+            ("countersign-core", "proptest", DependencyKind::Dev, None),
+            ("countersign-store", "tokio", DependencyKind::Normal, None),
+            ("countersign-store", "anyhow", DependencyKind::Normal, Some("store → anyhow")),
+            ("countersign", "anyhow", DependencyKind::Normal, None),
+            ("countersign-loadtest", "anyhow", DependencyKind::Normal, None),
         ] {
             let want: Vec<String> = want.into_iter().map(str::to_owned).collect();
             assert_eq!(whats(name, dependency, kind), want, "{name} {dependency} {kind:?}");
@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn sources_of_a_crate_below_testkit_do_not_use_it() {
         let text = "// countersign_testkit\nuse countersign_testkit::process::Gateway;\n";
-        let sources: Vec<Source<'_>> =
-            ["crates/x/src/a.rs", "crates/x/tests/a.rs"].map(|file| Source::new(Path::new(file), text)).into();
+        let sources: Vec<RustSource<'_>> =
+            ["crates/x/src/a.rs", "crates/x/tests/a.rs"].map(|file| RustSource::new(Path::new(file), text)).into();
         for (name, want) in [("countersign-telegram", 1), ("countersign-api", 0)] {
             let found = uses_of_testkit(&package(name, &[]), &sources);
             assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), vec![2; want], "{name}");

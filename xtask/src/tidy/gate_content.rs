@@ -4,8 +4,8 @@
 //! JSON, nor the type behind a name that somebody gave to its module. Tests are exempt: they make gates.
 
 use crate::tidy::{
-    Finding,
-    source::{Source, is_word},
+    TidyFinding,
+    source::{RustSource, is_word},
 };
 
 const WHY: &str = "surfaces read a gate through `GateRequest` and `GateSummary` of view";
@@ -20,16 +20,16 @@ const ADMITTED: &str = "admitted()";
 const READERS: &[&str] = &["countersign-core", "countersign-view", "countersign-testkit"];
 
 /// Returns where a package that may not reads the content of a gate.
-pub(crate) fn findings(package: &str, source: &Source<'_>) -> Vec<Finding> {
+pub(crate) fn findings(package: &str, source: &RustSource<'_>) -> Vec<TidyFinding> {
     if READERS.contains(&package) {
         return Vec::new();
     }
     let length: usize = source.code.split_inclusive('\n').take(source.lines_without_tests).map(str::len).sum();
     let code = &source.code[..length];
-    let mut places = named(code);
-    places.extend(admitted(code));
+    let mut places = named_positions(code);
+    places.extend(admitted_positions(code));
     places.sort_unstable();
-    let finding = |at: usize| Finding {
+    let finding = |at: usize| TidyFinding {
         file: source.file.to_path_buf(),
         line: code[..at].matches('\n').count() + 1,
         what: "the content of a gate".to_owned(),
@@ -39,22 +39,24 @@ pub(crate) fn findings(package: &str, source: &Source<'_>) -> Vec<Finding> {
 }
 
 /// Where the type is named behind its module, alone or in the braces of an import.
-fn named(code: &str) -> Vec<usize> {
+fn named_positions(code: &str) -> Vec<usize> {
     let modules = code.match_indices(MODULE).filter(|(at, _)| !code[..*at].ends_with(is_word));
     let behind = modules.filter_map(|(at, _)| {
         let path = at + MODULE.len();
         code[path..].starts_with("::").then_some(path + "::".len())
     });
-    behind.flat_map(|at| if code[at..].starts_with('{') { grouped(code, at) } else { plain(code, at) }).collect()
+    behind
+        .flat_map(|at| if code[at..].starts_with('{') { grouped_positions(code, at) } else { plain_position(code, at) })
+        .collect()
 }
 
-fn plain(code: &str, at: usize) -> Vec<usize> {
+fn plain_position(code: &str, at: usize) -> Vec<usize> {
     let is_it = code[at..].strip_prefix(TYPE).is_some_and(|rest| !rest.starts_with(is_word));
     if is_it { vec![at] } else { Vec::new() }
 }
 
 /// Where the type is one of the names in the braces that begin at `open`.
-fn grouped(code: &str, open: usize) -> Vec<usize> {
+fn grouped_positions(code: &str, open: usize) -> Vec<usize> {
     let mut found = Vec::new();
     let mut depth = 0_usize;
     for (at, c) in code[open..].char_indices().map(|(at, c)| (open + at, c)) {
@@ -63,7 +65,7 @@ fn grouped(code: &str, open: usize) -> Vec<usize> {
             '}' if depth == 1 => break,
             '}' => depth -= 1,
             _ if depth == 1 && !code[..at].ends_with(is_word) && !code[..at].ends_with(':') => {
-                found.extend(plain(code, at));
+                found.extend(plain_position(code, at));
             }
             _ => {}
         }
@@ -72,7 +74,7 @@ fn grouped(code: &str, open: usize) -> Vec<usize> {
 }
 
 /// Where a content at hand is taken from the engine.
-fn admitted(code: &str) -> Vec<usize> {
+fn admitted_positions(code: &str) -> Vec<usize> {
     let ends = code.match_indices(ADMITTED).map(|(at, _)| at + ADMITTED.len());
     ends.filter(|end| code[*end..].trim_start().starts_with(".gate(")).collect()
 }
@@ -97,7 +99,7 @@ mod tests {
             ("use countersign_protocol::agent_gate::Content;", vec![]),
             ("struct A;\n#[cfg(test)]\nmod tests {\n    use countersign_core::gate::Content;\n}", vec![]),
         ] {
-            let source = Source::new(Path::new("crates/api/src/a.rs"), text);
+            let source = RustSource::new(Path::new("crates/api/src/a.rs"), text);
             let lines = |package| findings(package, &source).into_iter().map(|found| found.line).collect::<Vec<_>>();
             assert_eq!(lines("countersign-api"), want, "{text}");
             assert_eq!(lines("countersign-view"), [0; 0], "{text}");

@@ -152,7 +152,7 @@ pub(crate) fn re_exports(code: &str, modules: &BTreeSet<String>) -> BTreeMap<Str
         let tree = &rest[at + "use ".len()..];
         let end = tree.find(';').unwrap_or(tree.len());
         if is_item {
-            leaves(&tree[..end], None, modules, &mut found);
+            add_import_names(&tree[..end], None, modules, &mut found);
         }
         rest = &tree[end..];
     }
@@ -160,16 +160,21 @@ pub(crate) fn re_exports(code: &str, modules: &BTreeSet<String>) -> BTreeMap<Str
 }
 
 /// Adds the names that the tree `tree` of an import brings in, where it leads through a module of the crate.
-fn leaves(tree: &str, module: Option<&str>, modules: &BTreeSet<String>, found: &mut BTreeMap<String, String>) {
+fn add_import_names(
+    tree: &str,
+    module: Option<&str>,
+    modules: &BTreeSet<String>,
+    found: &mut BTreeMap<String, String>,
+) {
     let tree = tree.trim();
     let tree = tree.strip_prefix("self::").or_else(|| tree.strip_prefix("crate::")).unwrap_or(tree);
     if let Some(group) = tree.strip_prefix('{') {
         let group = group.strip_suffix('}').unwrap_or(group);
-        return parts(group).into_iter().for_each(|part| leaves(part, module, modules, found));
+        return split_group(group).into_iter().for_each(|part| add_import_names(part, module, modules, found));
     }
     if let Some((first, rest)) = tree.split_once("::") {
         let module = module.or_else(|| modules.get(first.trim()).map(String::as_str));
-        return leaves(rest, module, modules, found);
+        return add_import_names(rest, module, modules, found);
     }
     let mut words = tree.split_whitespace();
     let first = words.next().unwrap_or_default();
@@ -179,7 +184,7 @@ fn leaves(tree: &str, module: Option<&str>, modules: &BTreeSet<String>, found: &
 }
 
 /// The parts of `group` between its own commas.
-fn parts(group: &str) -> Vec<&str> {
+fn split_group(group: &str) -> Vec<&str> {
     let (mut depth, mut from) = (0_usize, 0);
     let mut found = Vec::new();
     for (at, c) in group.char_indices() {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::tidy::Finding;
+use crate::tidy::TidyFinding;
 
-pub(crate) fn findings(file: &Path, manifest: &str) -> Vec<Finding> {
+pub(crate) fn findings(file: &Path, manifest: &str) -> Vec<TidyFinding> {
     let mut found = Vec::new();
     let mut table = "";
     let mut inherits_lints = false;
@@ -20,13 +20,13 @@ pub(crate) fn findings(file: &Path, manifest: &str) -> Vec<Finding> {
         if let Some(name) = own_version(table, text) {
             let what = format!("{name} with a version of its own");
             let why = "versions stand in the root's table, so that one crate has one version";
-            found.push(Finding { file: file.to_path_buf(), line, what, why });
+            found.push(TidyFinding { file: file.to_path_buf(), line, what, why });
         }
     }
     if !inherits_lints {
         let what = "no [lints] workspace = true".to_owned();
         let why = "the workspace's lints hold for every member";
-        found.push(Finding { file: file.to_path_buf(), line: 1, what, why });
+        found.push(TidyFinding { file: file.to_path_buf(), line: 1, what, why });
     }
     found
 }

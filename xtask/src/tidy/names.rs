@@ -1,14 +1,14 @@
 //! What files and modules may be called, and how long they may be.
 
-use crate::tidy::{Finding, source::Source};
+use crate::tidy::{TidyFinding, source::RustSource};
 
 /// Lines that a file may have without its tests.
 const LIMIT: usize = 500;
 
 const VAGUE: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc"];
 
-pub(crate) fn findings(source: &Source<'_>) -> Vec<Finding> {
-    let finding = |line, what, why| Finding { file: source.file.to_path_buf(), line, what, why };
+pub(crate) fn findings(source: &RustSource<'_>) -> Vec<TidyFinding> {
+    let finding = |line, what, why| TidyFinding { file: source.file.to_path_buf(), line, what, why };
     let mut found = Vec::new();
     if source.file.file_name().is_some_and(|name| name == "mod.rs") {
         let what = "mod.rs".to_owned();
@@ -23,7 +23,7 @@ pub(crate) fn findings(source: &Source<'_>) -> Vec<Finding> {
             found.push(finding(1, format!("a path with {part:?}"), WHY));
         }
     }
-    for (line, code) in source.lines() {
+    for (line, code) in source.code_lines() {
         let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
         if words.any(|word| word == "mod")
             && let Some(name) = words.next().filter(|name| VAGUE.contains(name))
@@ -43,7 +43,10 @@ mod tests {
     use super::*;
 
     fn whats(file: &str, text: &str) -> Vec<(usize, String)> {
-        findings(&Source::new(Path::new(file), text)).into_iter().map(|finding| (finding.line, finding.what)).collect()
+        findings(&RustSource::new(Path::new(file), text))
+            .into_iter()
+            .map(|finding| (finding.line, finding.what))
+            .collect()
     }
 
     #[test]

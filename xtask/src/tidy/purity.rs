@@ -3,9 +3,9 @@
 //! Tests inside these crates are exempt. Their dependencies are checked beside the other edges.
 
 use crate::tidy::{
-    Finding,
-    source::{Source, is_word},
-    words::contains_word,
+    TidyFinding,
+    forbidden_words::contains_word,
+    source::{RustSource, is_word},
 };
 
 const WHY: &str = "a pure crate decides and does nothing else: hand it in, or do it a ring further out";
@@ -41,11 +41,12 @@ pub(crate) fn is_pure(package: &str) -> bool {
     PURE.contains(&package)
 }
 
-pub(crate) fn findings(source: &Source<'_>) -> Vec<Finding> {
-    let finding = |line, what: &str| Finding { file: source.file.to_path_buf(), line, what: what.to_owned(), why: WHY };
+pub(crate) fn findings(source: &RustSource<'_>) -> Vec<TidyFinding> {
+    let finding =
+        |line, what: &str| TidyFinding { file: source.file.to_path_buf(), line, what: what.to_owned(), why: WHY };
     let mut found = Vec::new();
     let mut depth = 0_usize;
-    for (line, code) in source.lines().take_while(|(line, _)| *line <= source.lines_without_tests) {
+    for (line, code) in source.code_lines().take_while(|(line, _)| *line <= source.lines_without_tests) {
         found.extend(FORBIDDEN.iter().filter(|word| contains_word(code, word)).map(|word| finding(line, word)));
         let mut code = code;
         if depth == 0 {
@@ -53,7 +54,7 @@ pub(crate) fn findings(source: &Source<'_>) -> Vec<Finding> {
             depth = 1;
             code = group;
         }
-        for module in grouped(code, &mut depth) {
+        for module in forbidden_modules(code, &mut depth) {
             found.push(finding(line, &format!("std::{module}")));
         }
     }
@@ -61,7 +62,7 @@ pub(crate) fn findings(source: &Source<'_>) -> Vec<Finding> {
 }
 
 /// The forbidden modules that one line of a `use std::{…}` names, `depth` braces deep.
-fn grouped(code: &str, depth: &mut usize) -> Vec<&'static str> {
+fn forbidden_modules(code: &str, depth: &mut usize) -> Vec<&'static str> {
     let mut found = Vec::new();
     let mut at = 0;
     while *depth > 0 && at < code.len() {
@@ -101,7 +102,7 @@ mod tests {
             ("/// Not an Instant, nor std::fs.\nstruct A;", vec![]),
             ("struct A;\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}", vec![]),
         ] {
-            let found = findings(&Source::new(Path::new("crates/core/src/a.rs"), text));
+            let found = findings(&RustSource::new(Path::new("crates/core/src/a.rs"), text));
             let found: Vec<_> = found.iter().map(|finding| (finding.line, finding.what.as_str())).collect();
             assert_eq!(found, want, "{text}");
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tidy::{Finding, source::Source};
+use crate::tidy::{TidyFinding, source::RustSource};
 
 /// Lines that the source of a crate may have without its tests.
 const LIMIT: usize = 15_000;
@@ -11,12 +11,12 @@ const LIMIT: usize = 15_000;
 const LARGER: &[(&str, &str)] = &[("countersign-core", "every decision lies in it")];
 
 /// Finds whether the package `package` with the manifest `manifest` is too large.
-pub(crate) fn findings(package: &str, manifest: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
+pub(crate) fn findings(package: &str, manifest: &Path, sources: &[RustSource<'_>]) -> Vec<TidyFinding> {
     let folder = manifest.parent().unwrap_or(manifest).join("src");
     let of_package = sources.iter().filter(|source| source.file.starts_with(&folder));
     let lines: usize = of_package.map(|source| source.lines_without_tests).sum();
     let is_excepted = LARGER.iter().any(|(name, _)| *name == package);
-    let finding = |what, why| vec![Finding { file: manifest.to_path_buf(), line: 1, what, why }];
+    let finding = |what, why| vec![TidyFinding { file: manifest.to_path_buf(), line: 1, what, why }];
     match (lines > LIMIT, is_excepted) {
         (true, false) => finding(
             format!("{lines} lines of source without tests"),
@@ -37,7 +37,7 @@ mod tests {
     fn whats(package: &str, files: &[(&str, usize)]) -> Vec<String> {
         let texts: Vec<(&Path, String)> =
             files.iter().map(|(file, lines)| (Path::new(*file), "a\n".repeat(*lines))).collect();
-        let sources: Vec<Source<'_>> = texts.iter().map(|(file, text)| Source::new(file, text)).collect();
+        let sources: Vec<RustSource<'_>> = texts.iter().map(|(file, text)| RustSource::new(file, text)).collect();
         let found = findings(package, Path::new("crates/x/Cargo.toml"), &sources);
         found.into_iter().map(|finding| finding.what).collect()
     }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 
 /// A file with what the rules ask of it.
-pub(crate) struct Source<'a> {
+pub(crate) struct RustSource<'a> {
     pub(crate) file: &'a Path,
     /// The text with the insides of comments, strings and characters blanked; lines stay where they were.
     pub(crate) code: String,
@@ -18,16 +18,16 @@ pub(crate) struct Source<'a> {
     pub(crate) lines_without_tests: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> RustSource<'a> {
     pub(crate) fn new(file: &'a Path, text: &str) -> Self {
-        let code = blank(text);
+        let code = blank_literals(text);
         let is_tests = file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs");
         let lines_without_tests = if is_tests { 0 } else { lines_before_tests(&code) };
         Self { file, code, lines_without_tests }
     }
 
     /// The lines of code with their numbers from 1.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+    pub(crate) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
@@ -67,7 +67,7 @@ fn lines_before_tests(code: &str) -> usize {
 }
 
 /// Replaces every character inside a comment or a literal by a space, and keeps line ends.
-fn blank(text: &str) -> String {
+fn blank_literals(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -176,7 +176,7 @@ mod tests {
             ("\"a\nb\"c", "  \n  c"),
             ("r#type br\"x\"", "r#type      "),
         ] {
-            assert_eq!(blank(text), want, "{text}");
+            assert_eq!(blank_literals(text), want, "{text}");
         }
     }
 
@@ -190,14 +190,14 @@ mod tests {
             ("in a file of its own", "a\n#[cfg(test)]\nmod tests;\n", 3),
             ("in a comment", "// #[cfg(test)]\nmod a {\n}\n", 3),
         ] {
-            assert_eq!(Source::new(Path::new("src/a.rs"), text).lines_without_tests, want, "{case}");
+            assert_eq!(RustSource::new(Path::new("src/a.rs"), text).lines_without_tests, want, "{case}");
         }
     }
 
     #[test]
     fn files_of_tests_have_no_other_lines() {
         for file in ["tests/it/main.rs", "src/gate/tests.rs", "src/gate/tests/expiry.rs"] {
-            assert_eq!(Source::new(Path::new(file), "a\nb\n").lines_without_tests, 0, "{file}");
+            assert_eq!(RustSource::new(Path::new(file), "a\nb\n").lines_without_tests, 0, "{file}");
         }
     }
 }

@@ -9,60 +9,60 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::cargo;
+use crate::workspace::cargo_path;
 
 /// A program and the Debian packages that bring it.
-struct Tool {
+struct RequiredTool {
     program: &'static str,
     packages: &'static [&'static str],
     why: &'static str,
 }
 
-const TOOLS: &[Tool] = &[
-    Tool { program: "cc", packages: &["gcc", "libc6-dev"], why: "SQLite is built from its C source" },
-    Tool { program: "python3", packages: &["python3"], why: "the example host is a Python script" },
-    Tool { program: "bash", packages: &["bash"], why: "the bash tool runs it" },
-    Tool { program: "curl", packages: &["curl"], why: "pages of the book use it" },
+const TOOLS: &[RequiredTool] = &[
+    RequiredTool { program: "cc", packages: &["gcc", "libc6-dev"], why: "SQLite is built from its C source" },
+    RequiredTool { program: "python3", packages: &["python3"], why: "the example host is a Python script" },
+    RequiredTool { program: "bash", packages: &["bash"], why: "the bash tool runs it" },
+    RequiredTool { program: "curl", packages: &["curl"], why: "pages of the book use it" },
 ];
 
 /// Components of Rust's toolchain, by the cargo command that needs them.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !is_on_path(tool.program)).collect();
+    let missing: Vec<&RequiredTool> = TOOLS.iter().filter(|tool| !is_on_path(tool.program)).collect();
     for tool in &missing {
         println!("{} is missing: {}", tool.program, tool.why);
     }
     if !missing.is_empty() {
-        install(&missing.iter().flat_map(|tool| tool.packages.iter().copied()).collect::<Vec<_>>())?;
+        install_packages(&missing.iter().flat_map(|tool| tool.packages.iter().copied()).collect::<Vec<_>>())?;
     }
     for (command, component) in COMPONENTS {
-        if !succeeds(Command::new(cargo()).args([command, "--version"])) {
+        if !command_succeeds(Command::new(cargo_path()).args([command, "--version"])) {
             println!("cargo {command} is missing");
-            must(Command::new("rustup").args(["component", "add", component]))?;
+            run_checked(Command::new("rustup").args(["component", "add", component]))?;
         }
     }
     Ok(())
 }
 
-fn install(packages: &[&str]) -> anyhow::Result<()> {
+fn install_packages(packages: &[&str]) -> anyhow::Result<()> {
     let by_hand = format!("install it by hand: apt-get install {}", packages.join(" "));
     if !is_on_path("apt-get") {
         bail!("there is no apt-get here; {by_hand}");
     }
-    let apt = Apt::new().with_context(|| by_hand)?;
-    must(apt.command().arg("update"))?;
-    must(apt.command().args(["install", "-y", "--no-install-recommends"]).args(packages))
+    let apt = AptCommand::new().with_context(|| by_hand)?;
+    run_checked(apt.command().arg("update"))?;
+    run_checked(apt.command().args(["install", "-y", "--no-install-recommends"]).args(packages))
 }
 
 /// apt-get with the rights that it needs.
-struct Apt(&'static [&'static str]);
+struct AptCommand(&'static [&'static str]);
 
-impl Apt {
+impl AptCommand {
     fn new() -> anyhow::Result<Self> {
-        if succeeds(Command::new("sh").args(["-c", "test \"$(id -u)\" = 0"])) {
+        if command_succeeds(Command::new("sh").args(["-c", "test \"$(id -u)\" = 0"])) {
             Ok(Self(&["apt-get"]))
-        } else if succeeds(Command::new("sudo").args(["-n", "true"])) {
+        } else if command_succeeds(Command::new("sudo").args(["-n", "true"])) {
             Ok(Self(&["sudo", "-n", "apt-get"]))
         } else {
             bail!("this is not root, and sudo wants a password")
@@ -85,11 +85,11 @@ fn is_file(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file())
 }
 
-fn succeeds(command: &mut Command) -> bool {
+fn command_succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-fn must(command: &mut Command) -> anyhow::Result<()> {
+fn run_checked(command: &mut Command) -> anyhow::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("{name} could not be started"))?;
     if !status.success() {

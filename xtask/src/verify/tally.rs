@@ -4,29 +4,29 @@ use std::{fmt, ops::AddAssign};
 
 /// How many tests passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct TestTally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
 }
 
 /// Who runs the tests and sums them up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Runner {
+pub(crate) enum TestRunner {
     Nextest,
     /// cargo's own.
     Libtest,
 }
 
-impl Tally {
+impl TestTally {
     /// What one line of output adds: the runner's own summary, else nothing.
     ///
     /// nextest repeats the output of a test that failed, libtest's summary included, which must not count again.
-    pub(crate) fn of_line(runner: Runner, line: &str) -> Self {
+    pub(crate) fn of_line(runner: TestRunner, line: &str) -> Self {
         let counts = match runner {
-            Runner::Nextest => line.trim().strip_prefix("Summary [").and_then(|rest| {
+            TestRunner::Nextest => line.trim().strip_prefix("Summary [").and_then(|rest| {
                 rest.split_once("tests run:").or_else(|| rest.split_once("test run:")).map(|(_, counts)| counts)
             }),
-            Runner::Libtest => line
+            TestRunner::Libtest => line
                 .trim()
                 .strip_prefix("test result:")
                 .and_then(|rest| rest.split_once(". "))
@@ -47,14 +47,14 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for TestTally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for TestTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
@@ -67,22 +67,27 @@ mod tests {
     #[test]
     fn summaries_are_counted_and_nothing_else() {
         for (runner, line, passed, failed) in [
-            (Runner::Nextest, "     Summary [   0.023s] 3 tests run: 3 passed, 0 skipped", 3, 0),
-            (Runner::Nextest, "     Summary [   0.023s] 1 test run: 1 passed, 0 skipped", 1, 0),
+            (TestRunner::Nextest, "     Summary [   0.023s] 3 tests run: 3 passed, 0 skipped", 3, 0),
+            (TestRunner::Nextest, "     Summary [   0.023s] 1 test run: 1 passed, 0 skipped", 1, 0),
             (
-                Runner::Nextest,
+                TestRunner::Nextest,
                 "Summary [ 61.0s] 9 tests run: 6 passed (1 slow, 1 flaky), 2 failed, 1 timed out, 4 skipped",
                 6,
                 3,
             ),
-            (Runner::Nextest, "Summary [ 1.0s] 2/9 tests run: 1 passed, 1 exec failed, 0 skipped", 1, 1),
-            (Runner::Nextest, "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured", 0, 0),
-            (Runner::Nextest, "        PASS [   0.004s] xtask tidy::tests::a", 0, 0),
-            (Runner::Libtest, "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; finished in 0.1s", 12, 0),
-            (Runner::Libtest, "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured", 1, 2),
-            (Runner::Libtest, "3 passed, 1 failed", 0, 0),
+            (TestRunner::Nextest, "Summary [ 1.0s] 2/9 tests run: 1 passed, 1 exec failed, 0 skipped", 1, 1),
+            (TestRunner::Nextest, "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured", 0, 0),
+            (TestRunner::Nextest, "        PASS [   0.004s] xtask tidy::tests::a", 0, 0),
+            (
+                TestRunner::Libtest,
+                "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; finished in 0.1s",
+                12,
+                0,
+            ),
+            (TestRunner::Libtest, "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured", 1, 2),
+            (TestRunner::Libtest, "3 passed, 1 failed", 0, 0),
         ] {
-            assert_eq!(Tally::of_line(runner, line), Tally { passed, failed }, "{line}");
+            assert_eq!(TestTally::of_line(runner, line), TestTally { passed, failed }, "{line}");
         }
     }
 }

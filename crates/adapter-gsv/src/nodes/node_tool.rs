@@ -3,7 +3,7 @@
 use countersign_core::{
     call,
     policy::Class,
-    tool::{Foreign, Lane, Machine, RepeatMode, Shell, ToolEffect, ToolSpec},
+    tool::{ForeignTool, Lane, RepeatMode, ShellInput, ShellMachine, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gsv::{
     runtime::{MachineCapability, RuntimeInfo},
@@ -50,10 +50,10 @@ impl NodeTool {
     }
 
     /// What of a call with these arguments a shell reads, at the node.
-    pub(super) fn shell(&self, arguments: &Map<String, Value>) -> Shell {
+    pub(super) fn shell(&self, arguments: &Map<String, Value>) -> ShellInput {
         let ToolDefinition { name, input_schema: schema, .. } = &self.definition;
-        let foreign = Foreign { name, schema, needs_shell: self.needs_shell, machine: Machine::Other };
-        Shell::of_foreign(&foreign, arguments)
+        let foreign = ForeignTool { name, schema, needs_shell: self.needs_shell, machine: ShellMachine::Other };
+        ShellInput::of_foreign(&foreign, arguments)
     }
 
     /// The node.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::PeerId,
     policy::Class,
-    tool::{Shell, ToolSpec},
+    tool::{ShellInput, ToolSpec},
 };
 use countersign_protocol::gjc::host_uri::{normalize_url, not_writable};
 use countersign_runtime::tools::{AgentTool, CallFailure, CallOutput, CallRoute, PeerRoute, ToolContext};
@@ -103,7 +103,7 @@ impl AgentTool for Addressed {
             return Err(CallFailure::NotBegun(not_writable(&scheme)));
         }
         arguments.insert(member.to_owned(), Value::String(url));
-        Ok(CallRoute::Peer(PeerRoute { peer: self.peer.clone(), class, shell: Shell::Nothing }))
+        Ok(CallRoute::Peer(PeerRoute { peer: self.peer.clone(), class, shell: ShellInput::Nothing }))
     }
 
     fn run<'a>(

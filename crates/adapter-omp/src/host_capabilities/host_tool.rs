@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::PeerId,
     policy::Class,
-    tool::{Foreign, Lane, Machine, RepeatMode, Shell, ToolEffect, ToolSpec},
+    tool::{ForeignTool, Lane, RepeatMode, ShellInput, ShellMachine, ToolEffect, ToolSpec},
 };
 use countersign_protocol::gjc::host_tool::HostTool;
 use countersign_runtime::tools::{
@@ -56,14 +56,14 @@ impl AgentTool for Lend {
 
     fn route_call(&self, arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
         let none = Map::new();
-        let foreign = Foreign {
+        let foreign = ForeignTool {
             name: &self.spec.name,
             schema: self.schema.as_object().unwrap_or(&none),
             needs_shell: false,
             // Most hosts work where we do. Where one does not, more is asked about than has to be.
-            machine: Machine::This,
+            machine: ShellMachine::This,
         };
-        let shell = Shell::of_foreign(&foreign, arguments);
+        let shell = ShellInput::of_foreign(&foreign, arguments);
         Ok(CallRoute::Peer(PeerRoute { peer: self.peer.clone(), class: Class::HostToolInvoke, shell }))
     }
 

@@ -8,7 +8,7 @@ use super::event::{DoubtCause, Executor};
 use crate::{
     id::{CallId, GateId, PeerId, PrincipalId, SessionId},
     message_content::MessageContent,
-    tool::{RepeatMode, Shell, ToolEffect},
+    tool::{RepeatMode, ShellInput, ToolEffect},
 };
 use countersign_shell_analysis::ActionClass as Class;
 
@@ -97,7 +97,7 @@ pub struct PeerAction {
     /// What it is for policy.
     pub class: Class,
     /// What of it a shell reads.
-    pub shell: Shell,
+    pub shell: ShellInput,
     /// The tool.
     pub tool: Arc<str>,
     /// What whoever wants it calls it; absent is the call's own id.

@@ -11,7 +11,7 @@ use crate::{
     id::{CallId, EntryId, PeerId, PrincipalId, RunId, SessionId},
     peer::{PeerLine, PeerMemory},
     time::Millis,
-    tool::{Lane, RepeatMode, Shell, ToolEffect},
+    tool::{Lane, RepeatMode, ShellInput, ToolEffect},
 };
 use countersign_shell_analysis::ActionClass as Class;
 
@@ -105,7 +105,7 @@ pub struct CallDetails {
     pub class: Option<Class>,
     /// What of it a shell reads; absent is what is known of a tool of our own with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shell: Option<Shell>,
+    pub shell: Option<ShellInput>,
     /// Why it cannot be run at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Arc<str>>,

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-pub use countersign_shell_analysis::files::Role;
+pub use countersign_shell_analysis::files::FileRole;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, canonical_json};
@@ -39,7 +39,7 @@ pub struct Pin {
     /// Where that leads, absolute; links are followed.
     pub path: String,
     /// What it is to the call.
-    pub role: Role,
+    pub role: FileRole,
     /// What was there.
     pub found: PathState,
 }
@@ -114,10 +114,10 @@ impl Pins {
     /// What a person is shown of it, a line each: scripts and programs with their digest, and what is not pinned.
     pub fn summary_lines(&self) -> Vec<String> {
         let shown = |pin: &&Pin| match &pin.found {
-            PathState::File { .. } | PathState::Other { .. } => pin.role != Role::Folder,
+            PathState::File { .. } | PathState::Other { .. } => pin.role != FileRole::Folder,
             PathState::Unread { why, .. } => *why != UnreadCause::System,
             PathState::Absent => true,
-            PathState::Folder { .. } => pin.role != Role::Folder,
+            PathState::Folder { .. } => pin.role != FileRole::Folder,
         };
         let files = std::iter::once(&self.folder).chain(&self.files).filter(shown).map(Pin::to_string);
         let unpinned = self.unpinned.iter().map(|what| format!("not pinned: {}", single_line(what)));
@@ -246,10 +246,10 @@ fn once_each(lines: impl Iterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PathState, Pin, Pins, Role, UnreadCause};
+    use super::{FileRole, PathState, Pin, Pins, UnreadCause};
     use crate::digest::Digest;
 
-    fn pin(name: &str, role: Role, found: PathState) -> Pin {
+    fn pin(name: &str, role: FileRole, found: PathState) -> Pin {
         Pin { name: name.to_owned(), path: format!("/w/{name}"), role, found }
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let folder = Pin {
             name: "/w".to_owned(),
             path: "/w".to_owned(),
-            role: Role::Folder,
+            role: FileRole::Folder,
             found: PathState::Folder { device: 1, inode: 2 },
         };
         Pins { at: "/w".to_owned(), folder, files, unpinned: Vec::new() }
@@ -270,25 +270,27 @@ mod tests {
 
     #[test]
     fn what_changed_is_named_and_what_stayed_is_not() {
-        let then = || pins(vec![pin("a.sh", Role::Script, file(7, "one")), pin("b", Role::Program, PathState::Absent)]);
+        let then = || {
+            pins(vec![pin("a.sh", FileRole::Script, file(7, "one")), pin("b", FileRole::Program, PathState::Absent)])
+        };
         assert_eq!(then().describe_change(&then()), None);
-        let elsewhere = Pin { path: "/x/a.sh".to_owned(), ..pin("a.sh", Role::Script, file(7, "one")) };
-        let absent = || pin("b", Role::Program, PathState::Absent);
+        let elsewhere = Pin { path: "/x/a.sh".to_owned(), ..pin("a.sh", FileRole::Script, file(7, "one")) };
+        let absent = || pin("b", FileRole::Program, PathState::Absent);
         for (case, now, want) in [
             (
                 "rewritten",
-                vec![pin("a.sh", Role::Script, file(7, "two")), absent()],
+                vec![pin("a.sh", FileRole::Script, file(7, "two")), absent()],
                 "a.sh is not what was approved: it changed",
             ),
             (
                 "replaced",
-                vec![pin("a.sh", Role::Script, file(8, "one")), absent()],
+                vec![pin("a.sh", FileRole::Script, file(8, "one")), absent()],
                 "another file with the same content",
             ),
-            ("gone", vec![pin("a.sh", Role::Script, PathState::Absent), absent()], "it is gone since"),
+            ("gone", vec![pin("a.sh", FileRole::Script, PathState::Absent), absent()], "it is gone since"),
             (
                 "there by now",
-                vec![pin("a.sh", Role::Script, file(7, "one")), pin("b", Role::Program, file(9, ""))],
+                vec![pin("a.sh", FileRole::Script, file(7, "one")), pin("b", FileRole::Program, file(9, ""))],
                 "b is not what",
             ),
             ("elsewhere", vec![elsewhere, absent()], "a.sh leads to /x/a.sh now"),
@@ -307,9 +309,9 @@ mod tests {
         let system =
             PathState::Unread { device: 1, inode: 3, size: 9, modified: 0, changed: 0, why: UnreadCause::System };
         let mut shown = pins(vec![
-            pin("sh", Role::Program, system),
-            pin("build.sh", Role::Script, file(7, "one")),
-            pin("a\nb", Role::Script, PathState::Absent),
+            pin("sh", FileRole::Program, system),
+            pin("build.sh", FileRole::Script, file(7, "one")),
+            pin("a\nb", FileRole::Script, PathState::Absent),
         ]);
         shown.unpinned.push("$X: its value is not known".to_owned());
         let digest = Digest::hash_bytes(b"one").to_string();
@@ -326,7 +328,7 @@ mod tests {
     #[test]
     fn many_files_hide_nothing_that_is_not_pinned() {
         let scripts =
-            |count: u64| (0..count).map(|at| pin(&format!("{at}.sh"), Role::Script, file(at, "one"))).collect();
+            |count: u64| (0..count).map(|at| pin(&format!("{at}.sh"), FileRole::Script, file(at, "one"))).collect();
         for (files, unpinned, shown_files, shown_unpinned, more) in
             [(300, 1, 23, 1, 277), (300, 40, 12, 12, 316), (2, 40, 2, 22, 18), (20, 4, 20, 4, 0)]
         {
@@ -344,8 +346,9 @@ mod tests {
     #[test]
     fn no_name_passes_for_more_than_a_name() {
         let spoofed = "x.sh, sha256 000000000000…, 1 bytes";
-        let lines = pins(vec![pin(spoofed, Role::Script, file(7, "one")), pin("a b", Role::Script, file(8, "two"))])
-            .summary_lines();
+        let lines =
+            pins(vec![pin(spoofed, FileRole::Script, file(7, "one")), pin("a b", FileRole::Script, file(8, "two"))])
+                .summary_lines();
         assert!(lines[0].starts_with("\"x.sh, sha256 000000000000…, 1 bytes\", sha256 "), "{lines:?}");
         assert!(lines[1].starts_with("\"a b\", sha256 "), "{lines:?}");
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use crate::{
     digest::canonical_json,
     policy::{
-        fnmatch::Pattern,
+        fnmatch::GlobPattern,
         indirect::{UNKNOWN, is_in_names},
         rules::{ArgMatcher, MatchOperator},
         signature::joined_items,
@@ -73,7 +73,7 @@ pub(crate) struct ArgCondition {
 
 #[derive(Debug)]
 enum ValueTest {
-    Pattern(Pattern),
+    Pattern(GlobPattern),
     Is(Value),
     In(Vec<Value>),
     Max(f64),
@@ -103,7 +103,7 @@ impl ArgCondition {
     }
 
     /// Patterns of which one matches one of [`texts`] wherever this holds; none if no such patterns are known.
-    pub(crate) fn index_patterns(&self) -> Option<Vec<Pattern>> {
+    pub(crate) fn index_patterns(&self) -> Option<Vec<GlobPattern>> {
         match &self.test {
             ValueTest::Pattern(pattern) => Some(vec![pattern.clone()]),
             ValueTest::Is(value) => Some(literal_patterns(value).collect()),
@@ -113,8 +113,8 @@ impl ArgCondition {
     }
 }
 
-fn literal_patterns(value: &Value) -> impl Iterator<Item = Pattern> {
-    equivalent_forms(value).into_iter().map(|text| Pattern::literal(&text))
+fn literal_patterns(value: &Value) -> impl Iterator<Item = GlobPattern> {
+    equivalent_forms(value).into_iter().map(|text| GlobPattern::from_literal(&text))
 }
 
 /// The texts under which a service may take two values for the same: as it is written, and of whatever reads as a number
@@ -197,7 +197,7 @@ fn values_within<'a>(value: &'a Value, path: &[String], quantity: MatchQuantifie
 impl ValueTest {
     fn new(matcher: &ArgMatcher) -> Self {
         match matcher {
-            ArgMatcher::Pattern(pattern) => Self::Pattern(Pattern::new(pattern)),
+            ArgMatcher::Pattern(pattern) => Self::Pattern(GlobPattern::new(pattern)),
             ArgMatcher::Equals(value) | ArgMatcher::Operator(MatchOperator::Is(value)) => Self::Is(value.clone()),
             ArgMatcher::Operator(MatchOperator::In(values)) => Self::In(values.clone()),
             ArgMatcher::Operator(MatchOperator::Max(most)) => Self::Max(*most),

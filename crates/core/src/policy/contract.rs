@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     policy::{
         evaluate::PathContext,
-        shell::{self, Classes},
+        shell::{self, LineClasses},
         subject::PolicySubject,
     },
     tool::ToolEffect,
@@ -132,7 +132,7 @@ impl Contract {
     }
 
     /// What `subject` needs that was not declared: a tool, a scope, or the worst class; none if it stays within.
-    pub(crate) fn first_gap(&self, subject: &PolicySubject, line: Option<&shell::Line>) -> Option<ContractGap> {
+    pub(crate) fn first_gap(&self, subject: &PolicySubject, line: Option<&shell::LineAnalysis>) -> Option<ContractGap> {
         if self.tools.as_ref().is_some_and(|tools| !tools.contains(&subject.tool)) {
             return Some(ContractGap::Tool(subject.tool.clone()));
         }
@@ -155,7 +155,7 @@ impl Contract {
             return Some(ContractGap::Scope(scope));
         }
         match line {
-            Some((line, cwd)) => self.class_gap(Classes::of(line, cwd, home).iter()),
+            Some((line, cwd)) => self.class_gap(LineClasses::for_command(line, cwd, home).iter()),
             None => (!self.commands.contains(&scope)).then_some(ContractGap::Command(scope)),
         }
     }
@@ -209,7 +209,7 @@ pub fn only_reads(subject: &PolicySubject, path_context: &PathContext) -> bool {
             .is_some_and(|line| needed_classes(subject, Some(&line)).iter().all(|class| *class == Class::BashReadonly))
 }
 
-fn needed_classes(subject: &PolicySubject, line: Option<&shell::Line>) -> BTreeSet<Class> {
+fn needed_classes(subject: &PolicySubject, line: Option<&shell::LineAnalysis>) -> BTreeSet<Class> {
     let mut classes = subject.classes.clone();
     match (line, subject.effect) {
         // Of what a host does, its class is all that a contract speaks of.

@@ -14,7 +14,7 @@ use crate::{
         obeyed, path,
         rule_scope::CallerScope,
         sandbox_needs, secrets,
-        shell::{self, Line, Piece, Wild},
+        shell::{self, GlobForm, LineAnalysis, LinePart},
         signature,
         spelling::{CallSpelling, CallSpellings},
         subject::{EffectReach, PolicySubject},
@@ -22,7 +22,7 @@ use crate::{
         verdict::{Verdict, VerdictCause, VerdictReason},
     },
     time::Millis,
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 
 /// What stands where no rules do.
@@ -109,7 +109,7 @@ fn evaluate_without_secrets(layers: &PolicyLayers<'_>, subject: &PolicySubject, 
 pub(super) struct PolicyEvaluator<'a> {
     layers: &'a PolicyLayers<'a>,
     subject: &'a PolicySubject,
-    line: Option<&'a Line>,
+    line: Option<&'a LineAnalysis>,
     /// The files that a call would change and that other programs obey, but for those of a line.
     obeyed: Vec<NarrowPath>,
     /// Signatures that lists among the arguments may come to. Rules that deny or ask see them too.
@@ -244,7 +244,7 @@ impl PolicyEvaluator<'_> {
         });
         // Of a shell line: the words that are only known when it runs.
         let by_line = || {
-            self.line?.begun().find_map(|begun| {
+            self.line?.begun_forms().find_map(|begun| {
                 let met = denying.iter().filter_map(|table| table.first_going_on(begun)).min();
                 let by_default = || {
                     let denied = default_deny.first_going_on(begun)?;
@@ -320,7 +320,7 @@ impl PolicyEvaluator<'_> {
 
     /// What no broad rule covers, for people: a change of a file that other programs obey.
     fn obeyed_change(&self) -> Option<String> {
-        let narrow = self.line.and_then(Line::obeyed).or_else(|| self.obeyed.first());
+        let narrow = self.line.and_then(LineAnalysis::obeyed_path).or_else(|| self.obeyed.first());
         narrow.map(ToString::to_string)
     }
 
@@ -344,7 +344,7 @@ impl PolicyEvaluator<'_> {
         })
     }
 
-    fn strictest_default(&self, line: &Line) -> Option<(usize, u8)> {
+    fn strictest_default(&self, line: &LineAnalysis) -> Option<(usize, u8)> {
         let tables = self.layers.compiled.tables();
         let (allow, deny, ask) = (
             self.lookup_for(&tables.default_allow),
@@ -355,10 +355,10 @@ impl PolicyEvaluator<'_> {
         let structured = [(self.structured_rank(&deny, |_| true), 1), (self.structured_rank(&ask, |_| true), 2)];
         let mut all_allowed = true;
         let mut strictest: Option<(usize, u8)> = None;
-        for command in line.pieces() {
+        for command in line.line_parts() {
             // What may be denied once it is known is allowed by no default but a bare `*`.
-            let may_be_denied = command.begun().iter().any(|begun| deny.may_go_on(begun))
-                || command.wild().iter().any(|wild| deny.may_match(wild));
+            let may_be_denied = command.begun_forms().iter().any(|begun| deny.may_go_on(begun))
+                || command.glob_forms().iter().any(|wild| deny.may_match(wild));
             let covered = command.covered_by(&|text, paths| self.first_allowing(&allow, text, paths), everything);
             let patterns = [
                 (covered.filter(|rank| !may_be_denied || everything == Some(*rank)), 0),
@@ -388,7 +388,7 @@ impl PolicyEvaluator<'_> {
         table.lookup_for(CallerScope::from_subject(self.subject, self.layers.path_context.door.as_deref()))
     }
 
-    fn piece_match(&self, piece: &Piece<'_>, table: &RuleLookup<'_>) -> Option<usize> {
+    fn piece_match(&self, piece: &LinePart<'_>, table: &RuleLookup<'_>) -> Option<usize> {
         let whole = table.first_match(&self.subject.signature).filter(|_| piece.is_opaque());
         whole.into_iter().chain(piece.touched_by(&|text| table.first_match(text))).min()
     }
@@ -408,7 +408,7 @@ impl PolicyEvaluator<'_> {
 
     fn reads_inside(&self) -> bool {
         let subject = self.subject;
-        subject.shell == Shell::Nothing
+        subject.shell == ShellInput::Nothing
             && subject.effect == ToolEffect::Reads
             && subject.reach == EffectReach::Files
             && subject.paths.iter().chain(&subject.leads_to).all(|path| {
@@ -471,12 +471,12 @@ impl PolicyEvaluator<'_> {
         let tables = self.layers.compiled.tables();
         let denying = [self.lookup_for(&tables.deny), self.lookup_for(&tables.tighten_deny)];
         let line = self.line?;
-        let begun = line.begun().find(|begun| denying.iter().any(|table| table.may_go_on(begun)));
+        let begun = line.begun_forms().find(|begun| denying.iter().any(|table| table.may_go_on(begun)));
         if let Some(found) = begun {
             return Some(format!("{found}…, which goes on with what is only known when it runs, and may be denied"));
         }
-        let wild = line.wild().find(|wild| denying.iter().any(|table| table.may_match(wild)))?;
-        Some(format!("{}, which may be denied once files give it names", wild.text.replace(Wild::SIGN, "*")))
+        let wild = line.glob_forms().find(|wild| denying.iter().any(|table| table.may_match(wild)))?;
+        Some(format!("{}, which may be denied once files give it names", wild.text.replace(GlobForm::SIGN, "*")))
     }
 
     fn structured_rank(&self, table: &RuleLookup<'_>, predicate: impl Fn(usize) -> bool) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use crate::{
     policy::{evaluate::PathContext, path, shell, subject::PolicySubject},
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 
 /// The protected path that `subject` would write, if it would write one.
@@ -24,7 +24,7 @@ pub(super) fn unreadable_path(subject: &PolicySubject, path_context: &PathContex
 /// What destroys beyond the working folder, in words that follow "because it".
 pub(super) fn floor_reason(subject: &PolicySubject, path_context: &PathContext) -> Option<String> {
     // A shell call whose command is not a text cannot be judged at all.
-    if matches!(subject.shell, Shell::Line { .. }) {
+    if matches!(subject.shell, ShellInput::Line { .. }) {
         return Some(shell::NO_COMMAND.to_owned());
     }
     if subject.effect != ToolEffect::Changes {

@@ -14,7 +14,7 @@ use crate::{
     digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     time::Millis,
-    tool::{Machine, Shell, ToolEffect},
+    tool::{ShellInput, ShellMachine, ToolEffect},
 };
 
 /// Rules of which none covers `x` or `curl`.
@@ -81,12 +81,12 @@ pub fn fuzz(bytes: &[u8]) {
         temporary: vec!["/tmp".to_owned(), "/var/tmp".to_owned()],
         ..PathContext::default()
     };
-    let here = judge_in(&BOTH, &subject("bash", &line, Shell::of_own("bash")), &bare);
-    let machine = Machine::Other;
-    let shell = Shell::Line { argument: "command".into(), machine };
+    let here = judge_in(&BOTH, &subject("bash", &line, ShellInput::of_own("bash")), &bare);
+    let machine = ShellMachine::Other;
+    let shell = ShellInput::Line { argument: "command".into(), machine };
     let there = judge_in(&BOTH, &subject("m__Bash", &line, shell), &bare);
     assert!(freedom(&there) <= freedom(&here), "{line:?}: {there} at a node, {here} here");
-    let perhaps = judge_in(&BOTH, &subject("m__Bash", &line, Shell::Perhaps { machine }), &bare);
+    let perhaps = judge_in(&BOTH, &subject("m__Bash", &line, ShellInput::Perhaps { machine }), &bare);
     let is_compound = line.contains(['\n', ';']);
     assert!(!is_compound || !matches!(perhaps, Verdict::Allow(_)), "{line:?}: {perhaps}");
 }
@@ -115,10 +115,10 @@ fn judge(compiled: &CompiledRules, line: &str) -> Verdict {
         realm: None,
         approval: ApprovalMode::default(),
     };
-    judge_in(compiled, &subject("bash", line, Shell::of_own("bash")), &surroundings)
+    judge_in(compiled, &subject("bash", line, ShellInput::of_own("bash")), &surroundings)
 }
 
-fn subject(tool: &str, line: &str, shell: Shell) -> PolicySubject {
+fn subject(tool: &str, line: &str, shell: ShellInput) -> PolicySubject {
     let arguments = Map::from_iter([("command".to_owned(), Value::String(line.to_owned()))]);
     PolicySubject {
         principal: PrincipalId::new("agent"),

@@ -12,7 +12,7 @@ use crate::{
     digest::Digest,
     id::{PrincipalId, SessionId},
     policy::{
-        fnmatch::Pattern,
+        fnmatch::GlobPattern,
         narrow::NarrowPath,
         obeyed,
         patterns::PatternSet,
@@ -183,7 +183,7 @@ impl GrantSet {
     pub(crate) fn by_pattern(
         &self,
         subject: &PolicySubject,
-        line: Option<&shell::Line>,
+        line: Option<&shell::LineAnalysis>,
         narrow: &[&NarrowPath],
         spellings: &CallSpellings<'_>,
         realm: Option<&str>,
@@ -226,7 +226,7 @@ impl GrantSet {
         match &grant.covers {
             GrantCoverage::Exact(digest) => self.exact.entry(*digest).or_default().push(grant.id),
             GrantCoverage::Pattern(pattern) => {
-                let pattern = Pattern::new(pattern);
+                let pattern = GlobPattern::new(pattern);
                 self.rank_pattern(grant.id, pattern);
             }
         }
@@ -259,7 +259,7 @@ impl GrantSet {
         }
     }
 
-    fn rank_pattern(&mut self, id: GrantId, pattern: Pattern) {
+    fn rank_pattern(&mut self, id: GrantId, pattern: GlobPattern) {
         let rank = self.ranked.len();
         self.patterns.insert(rank, pattern);
         self.ranked.push(Some(id));
@@ -272,7 +272,7 @@ impl GrantSet {
         self.ranks.clear();
         for id in std::mem::take(&mut self.ranked).into_iter().flatten() {
             if let Some(GrantCoverage::Pattern(pattern)) = self.by_id.get(&id).map(|grant| &grant.covers) {
-                let pattern = Pattern::new(pattern);
+                let pattern = GlobPattern::new(pattern);
                 self.rank_pattern(id, pattern);
             }
         }

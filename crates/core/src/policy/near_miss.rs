@@ -10,12 +10,12 @@ use crate::{
         arg_condition::{ArgCondition, values_at},
         compile::{CompiledRule, CompiledRules},
         evaluate::PathContext,
-        fnmatch::Pattern,
+        fnmatch::GlobPattern,
         narrow::NarrowPath,
         obeyed,
         rule_scope::{CallerScope, RuleScopeKey},
         rules::{ArgConditions, Rule, RuleAction},
-        shell::{self, Line},
+        shell::{self, LineAnalysis},
         spelling::CallSpellings,
         subject::PolicySubject,
         table,
@@ -127,7 +127,7 @@ pub fn near_misses(
 struct NearMissFinder<'a> {
     subject: &'a PolicySubject,
     caller: CallerScope<'a>,
-    line: Option<&'a Line>,
+    line: Option<&'a LineAnalysis>,
     home: Option<&'a str>,
     spellings: CallSpellings<'a>,
 }
@@ -160,7 +160,7 @@ impl NearMissFinder<'_> {
 
     /// What keeps a pattern off; none if it is about something else.
     fn pattern_misses(&self, text: &str, action: RuleAction) -> Option<Vec<MissReason>> {
-        let pattern = Pattern::new(text);
+        let pattern = GlobPattern::new(text);
         let first = |text: &str| pattern.matches(text).then_some(0);
         let uncovered = self.subject.all_signatures().find(|signature| !pattern.matches(signature));
         let touches = self.subject.all_signatures().any(|signature| pattern.matches(signature))
@@ -185,10 +185,10 @@ impl NearMissFinder<'_> {
             return Some(part.into_iter().map(MissReason::Part).collect());
         }
         let (tool, signature) = (&self.subject.tool, &self.subject.signature);
-        if Pattern::new(&text.to_lowercase()).matches(&signature.to_lowercase()) {
+        if GlobPattern::new(&text.to_lowercase()).matches(&signature.to_lowercase()) {
             return Some(vec![MissReason::Case]);
         }
-        let of_tool = text.split_once('(').map(|(tool, _)| Pattern::new(tool));
+        let of_tool = text.split_once('(').map(|(tool, _)| GlobPattern::new(tool));
         match of_tool {
             Some(of_tool) if of_tool.matches(tool) && signature == tool => Some(vec![MissReason::Bare]),
             Some(of_tool) if of_tool.matches(tool) => {
@@ -201,8 +201,8 @@ impl NearMissFinder<'_> {
 
     fn argument_misses(&self, tool: &str, rule: &Rule) -> Option<Vec<MissReason>> {
         let mut misses = Vec::new();
-        if !Pattern::new(tool).matches(&self.subject.tool) {
-            let is_alike = Pattern::new(&tool.to_lowercase()).matches(&self.subject.tool.to_lowercase());
+        if !GlobPattern::new(tool).matches(&self.subject.tool) {
+            let is_alike = GlobPattern::new(&tool.to_lowercase()).matches(&self.subject.tool.to_lowercase());
             misses.push(is_alike.then_some(MissReason::Case)?);
         }
         if self.line.is_some() && rule.action == RuleAction::Allow {

@@ -2,17 +2,17 @@
 //!
 //! It must not look at the disk, or know which files these are: their names say it.
 
-pub use countersign_shell_analysis::obeyed::obeyed_by;
-use countersign_shell_analysis::obeyed::part_of_file;
+pub use countersign_shell_analysis::obeyed_files::obeyed_by;
+use countersign_shell_analysis::obeyed_files::part_of_file;
 use serde_json::Value;
 
 use crate::{
     policy::{
-        narrow::{Narrow, NarrowPath, Viewpoint, decoded},
+        narrow::{NarrowPath, NarrowReason, PathBases, decode_percent},
         path,
         subject::{EffectReach, PolicySubject},
     },
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 
 /// The arguments that hold text, not a path.
@@ -50,7 +50,7 @@ fn path_spellings(text: &str) -> Vec<String> {
     let text = text.trim();
     let scheme = text.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("file:"));
     let path = scheme.map_or(text, |scheme| text[scheme.len()..].trim_start_matches("//"));
-    let plain = decoded(path);
+    let plain = decode_percent(path);
     let plain = Some(plain).filter(|plain| plain != path);
     // `file:///.git` is no path from the root to whoever cuts the scheme and the slashes off.
     let cut = scheme.map(|_| plain.as_deref().unwrap_or(path).trim_start_matches('/').to_owned());
@@ -62,7 +62,7 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     let tool = subject.tool.rsplit("__").next().unwrap_or(&subject.tool);
     let only_looks = subject.tool.contains("__") && LOOKING.contains(&tool);
     // Of our own shell the line and the folder that it runs in are judged with the line.
-    let is_own_shell = matches!(subject.shell, Shell::Line { .. }) && subject.reach == EffectReach::Files;
+    let is_own_shell = matches!(subject.shell, ShellInput::Line { .. }) && subject.reach == EffectReach::Files;
     if subject.effect != ToolEffect::Changes || only_looks || is_own_shell {
         return Vec::new();
     }
@@ -81,12 +81,12 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     }
     let working = path::resolve("/", subject.session_folder.as_deref().unwrap_or(&subject.cwd));
     let home = home.map(|home| path::resolve("/", home));
-    let viewpoint = Viewpoint::new([path::resolve("/", &subject.cwd)], home.as_deref(), &working);
+    let viewpoint = PathBases::new([path::resolve("/", &subject.cwd)], home.as_deref(), &working);
     let mut found: Vec<NarrowPath> = Vec::new();
     for text in texts.into_iter().filter(|text| text.len() <= LONGEST_PATH && !text.contains('\n')) {
-        for path in path_spellings(text).iter().flat_map(|text| viewpoint.reached(text)) {
+        for path in path_spellings(text).iter().flat_map(|text| viewpoint.reached_paths(text)) {
             if let Some(obeyed) = part_of_file(&working, home.as_deref(), &path) {
-                let narrow = NarrowPath::new(path, Narrow::Obeyed(obeyed), &viewpoint);
+                let narrow = NarrowPath::new(path, NarrowReason::Obeyed(obeyed), &viewpoint);
                 if !found.contains(&narrow) {
                     found.push(narrow);
                 }

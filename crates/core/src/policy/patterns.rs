@@ -5,7 +5,7 @@ mod bucket;
 use patricia_tree::PatriciaMap;
 
 use self::bucket::{PrefixBucket, RankedPattern};
-use crate::policy::fnmatch::Pattern;
+use crate::policy::fnmatch::GlobPattern;
 
 /// Patterns by their literal prefix, each with the rank that its owner gave it.
 ///
@@ -20,11 +20,11 @@ pub(crate) struct PatternSet {
 
 impl PatternSet {
     /// Adds a pattern. A bucket that was compiled is scanned again until the next [`Self::compile`].
-    pub(crate) fn insert(&mut self, rank: usize, pattern: Pattern) {
+    pub(crate) fn insert(&mut self, rank: usize, pattern: GlobPattern) {
         if pattern.is_everything() {
             self.everything = Some(self.everything.map_or(rank, |known| known.min(rank)));
         }
-        let prefix = pattern.prefix();
+        let prefix = pattern.literal_prefix();
         if self.by_prefix.get(&prefix).is_none() {
             self.by_prefix.insert(&prefix, PrefixBucket::default());
         }
@@ -147,13 +147,13 @@ fn names_command(prefix: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::PatternSet;
-    use crate::policy::fnmatch::Pattern;
+    use crate::policy::fnmatch::GlobPattern;
 
     #[test]
     fn the_first_rank_wins_over_specificity_and_prefix() {
         let mut patterns = PatternSet::default();
         for (rank, pattern) in ["t(x", "t*", "t(x)", "*", "t(?)"].into_iter().enumerate() {
-            patterns.insert(rank, Pattern::new(pattern));
+            patterns.insert(rank, GlobPattern::new(pattern));
         }
         assert_eq!(patterns.first_match("t(x)"), Some(1));
         assert_eq!(patterns.first_match("u"), Some(3));
@@ -165,7 +165,7 @@ mod tests {
     fn a_text_that_goes_on_may_meet_what_says_more_and_what_names_its_command() {
         let mut patterns = PatternSet::default();
         for (rank, pattern) in ["bash(git push*)", "bash(rm * -r*)", "bash(*.pem*)", "*"].into_iter().enumerate() {
-            patterns.insert(rank, Pattern::new(pattern));
+            patterns.insert(rank, GlobPattern::new(pattern));
         }
         for (begun, want) in [
             ("bash(git ", true),
@@ -186,7 +186,7 @@ mod tests {
         for count in [10, 1_000, 100_000] {
             let mut patterns = PatternSet::default();
             for rank in 0..count {
-                patterns.insert(rank, Pattern::new(&format!("call(*, switch.s{rank})")));
+                patterns.insert(rank, GlobPattern::new(&format!("call(*, switch.s{rank})")));
             }
             let first = |text: &str| {
                 let text = text.replace('…', &unknown.to_string());
@@ -205,7 +205,7 @@ mod tests {
     fn a_crowd_answers_alike_compiled_and_not() {
         let mut scanned = PatternSet::default();
         for rank in 0..200 {
-            scanned.insert(rank, Pattern::new(&format!("*x{rank}?[!a]*")));
+            scanned.insert(rank, GlobPattern::new(&format!("*x{rank}?[!a]*")));
         }
         let mut compiled = scanned.clone();
         compiled.compile();
@@ -223,7 +223,7 @@ mod tests {
         ) {
             let mut scanned = PatternSet::default();
             for (rank, pattern) in patterns.iter().enumerate() {
-                scanned.insert(rank, Pattern::new(&format!("*{pattern}")));
+                scanned.insert(rank, GlobPattern::new(&format!("*{pattern}")));
             }
             let mut indexed = scanned.clone();
             indexed.compile();

@@ -5,7 +5,7 @@
 
 use crate::policy::{
     compile::{CompiledRules, RuleRef},
-    fnmatch::matches,
+    fnmatch::pattern_matches,
     rule_scope::{CallerScope, RuleScopeKey},
     rules::{Rule, RuleAction},
     search_budget::SearchBudget,
@@ -94,7 +94,7 @@ fn rule_covers(wide: &Rule, narrow: &Rule) -> bool {
 fn pattern_covers(wide: &str, narrow: &str) -> bool {
     // Without other wildcards a star of `wide` is all that can stand for one of `narrow`.
     let is_plain = !wide.contains(['?', '[']) && !narrow.contains('[');
-    wide == narrow || is_plain && matches(wide, narrow)
+    wide == narrow || is_plain && pattern_matches(wide, narrow)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::{
         obeyed, shell,
         subject::{EffectReach, PolicySubject},
     },
-    tool::Shell,
+    tool::ShellInput,
 };
 
 /// One thing that a person may allow for good.
@@ -30,8 +30,8 @@ pub fn propose_grants(subject: &PolicySubject) -> Vec<GrantProposal> {
         _ if subject.secret_names().is_ok_and(|used| !used.is_empty()) => Vec::new(),
         // Nor which file that other programs obey.
         _ if !obeyed::of_subject(subject, None).is_empty() => Vec::new(),
-        (Some((_, line)), _) => shell::patterns(line, &shell::context_of(subject, &PathContext::default())),
-        (None, Shell::Nothing) if subject.reach == EffectReach::Beyond => wider_patterns(subject),
+        (Some((_, line)), _) => shell::allow_patterns(line, &shell::context_of(subject, &PathContext::default())),
+        (None, ShellInput::Nothing) if subject.reach == EffectReach::Beyond => wider_patterns(subject),
         // Of what a shell may read, the part that would be free is a line like any other.
         (None, _) => Vec::new(),
     };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::policy::{
-    fnmatch::{Pattern, matches},
+    fnmatch::{GlobPattern, pattern_matches},
     patterns::PatternSet,
     rules::Rule,
     subject::PolicySubject,
@@ -65,9 +65,9 @@ impl RuleScopeKey {
     /// True if `pattern` matches what is called `id` on this side.
     pub fn matches_id(self, pattern: &str, id: &str) -> bool {
         if is_whole(self, pattern) {
-            return matches(pattern, &format!("{AGENT}{id}"));
+            return pattern_matches(pattern, &format!("{AGENT}{id}"));
         }
-        matches(pattern, id)
+        pattern_matches(pattern, id)
     }
 }
 
@@ -120,7 +120,7 @@ impl<'a> CallerScope<'a> {
     /// True if `rule` is not bound to anything else on this side.
     pub(crate) fn meets_rule(self, rule: &Rule, side: RuleScopeKey) -> bool {
         side.rule_pattern(rule).is_none_or(|pattern| {
-            self.match_text(side, pattern).is_some_and(|text| Pattern::new(pattern).matches(text))
+            self.match_text(side, pattern).is_some_and(|text| GlobPattern::new(pattern).matches(text))
         })
     }
 }
@@ -210,7 +210,7 @@ impl ScopePatterns {
         let number = self.numbers.len();
         self.numbers.insert(pattern.to_owned(), number);
         let patterns = if is_whole(side, pattern) { &mut self.whole } else { &mut self.patterns };
-        patterns.insert(number, Pattern::new(pattern));
+        patterns.insert(number, GlobPattern::new(pattern));
         number
     }
 

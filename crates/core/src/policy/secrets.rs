@@ -17,7 +17,7 @@ use crate::{
     },
     secret::{self, MalformedPlaceholder},
     time::Millis,
-    tool::{Machine, Shell, ToolEffect},
+    tool::{ShellInput, ShellMachine, ToolEffect},
 };
 
 /// What the use of a secret is called in rules.
@@ -33,7 +33,8 @@ impl PolicySubject {
         let mut found = BTreeSet::new();
         if self.target.is_some() {
             secret::collect_member_names(&self.arguments, &mut found)?;
-        } else if let (Shell::Line { machine: Machine::This, .. }, true) = (&self.shell, self.classes.is_empty())
+        } else if let (ShellInput::Line { machine: ShellMachine::This, .. }, true) =
+            (&self.shell, self.classes.is_empty())
             && let Some(variables) = self.arguments.get("env")
         {
             secret::collect_names(variables, &mut found)?;
@@ -63,7 +64,7 @@ impl PolicySubject {
             reach: EffectReach::Beyond,
             paths: Vec::new(),
             leads_to: None,
-            shell: Shell::Nothing,
+            shell: ShellInput::Nothing,
             classes: BTreeSet::new(),
             ..self.clone()
         }

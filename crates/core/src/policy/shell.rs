@@ -2,25 +2,26 @@
 //!
 //! It must not know what a line is made of, nor rules or grants.
 
-pub use countersign_shell_analysis::{Classes, files};
 pub(crate) use countersign_shell_analysis::{
-    Line, NO_COMMAND, Piece, ShellContext, Wild, classes_of, grants_interpreter, patterns, plain_form,
+    GlobForm, LineAnalysis, LinePart, NO_COMMAND, ShellContext, allow_patterns, classes_of, grants_interpreter,
+    plain_form,
 };
+pub use countersign_shell_analysis::{LineClasses, files};
 use countersign_shell_analysis::{MachinePaths, ShellCall, analyze_call};
 
 use super::{evaluate::PathContext, subject::PolicySubject};
-use crate::tool::Shell;
+use crate::tool::ShellInput;
 
 /// Judges what a shell reads of `subject`; none if it reads nothing.
-pub(crate) fn line_of(subject: &PolicySubject, path_context: &PathContext) -> Option<Line> {
+pub(crate) fn line_of(subject: &PolicySubject, path_context: &PathContext) -> Option<LineAnalysis> {
     match &subject.shell {
-        Shell::Nothing => None,
-        Shell::Line { .. } | Shell::Perhaps { .. } => line_in(subject, &context_of(subject, path_context)),
+        ShellInput::Nothing => None,
+        ShellInput::Line { .. } | ShellInput::Perhaps { .. } => line_in(subject, &context_of(subject, path_context)),
     }
 }
 
 /// The same, as run in `context`.
-pub(crate) fn line_in(subject: &PolicySubject, context: &ShellContext) -> Option<Line> {
+pub(crate) fn line_in(subject: &PolicySubject, context: &ShellContext) -> Option<LineAnalysis> {
     analyze_call(&call_of(subject), context)
 }
 

@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use countersign_shell_analysis::path_style::{Folders, STYLES};
+use countersign_shell_analysis::path_style::{STYLES, StyleFolders};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         subject::{EffectReach, PolicySubject},
         table::RuleLookup,
     },
-    tool::{self, Shell},
+    tool::{self, ShellInput},
 };
 
 /// A call with every path in one spelling.
@@ -60,7 +60,7 @@ struct FoundSpellings {
 impl<'a> CallSpellings<'a> {
     /// Returns the spellings of `subject`. Those of the words of a shell line are found with the line.
     pub(crate) fn from_subject(subject: &'a PolicySubject, home: Option<&str>) -> Self {
-        if matches!(subject.shell, Shell::Line { .. }) || !subject.cwd.starts_with('/') {
+        if matches!(subject.shell, ShellInput::Line { .. }) || !subject.cwd.starts_with('/') {
             return Self::default();
         }
         let written = paths_of(subject);
@@ -69,10 +69,10 @@ impl<'a> CallSpellings<'a> {
         }
         let working = path::resolve("/", &subject.cwd);
         let home = home.map(|home| path::resolve("/", home));
-        let folders = Folders { working: &working, home: home.as_deref() };
+        let folders = StyleFolders { working: &working, home: home.as_deref() };
         let lead = |(name, text): &(&'a String, &str)| {
-            let reached = folders.reached(&working, text);
-            (*name, reached.unwrap_or_else(|| path::tidied(text)))
+            let reached = folders.resolve_text(&working, text);
+            (*name, reached.unwrap_or_else(|| path::normalised_path(text)))
         };
         let reached = written.iter().map(lead).collect();
         Self { call: Some(CallPaths { subject, working, home, written, reached }), found: OnceCell::new() }
@@ -120,8 +120,8 @@ impl<'a> CallSpellings<'a> {
 }
 
 impl CallPaths<'_> {
-    fn path_folders(&self) -> Folders<'_> {
-        Folders { working: &self.working, home: self.home.as_deref() }
+    fn path_folders(&self) -> StyleFolders<'_> {
+        StyleFolders { working: &self.working, home: self.home.as_deref() }
     }
 
     /// Whether each path is written plainly and leads through no link.
@@ -183,7 +183,7 @@ impl CallPaths<'_> {
         for style in STYLES {
             for end in ["", "/"].into_iter().take(1 + usize::from(is_folder)) {
                 let written = |path: &String| {
-                    let absolute = path.starts_with('/').then(|| folders.written(path, style)).flatten();
+                    let absolute = path.starts_with('/').then(|| folders.format_path(path, style)).flatten();
                     let text = absolute.unwrap_or_else(|| path.clone());
                     if text.ends_with('/') { text } else { text + end }
                 };
@@ -225,9 +225,9 @@ fn is_path_like(name: &str, text: &str) -> bool {
 }
 
 /// Whether `text` is a plain spelling of `path`, with no step up in it.
-fn is_plain(folders: Folders<'_>, text: &str, path: &str) -> bool {
+fn is_plain(folders: StyleFolders<'_>, text: &str, path: &str) -> bool {
     let text = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
-    steps_up(text) == 0 && folders.spellings(path).any(|plain| plain == text)
+    steps_up(text) == 0 && folders.all_spellings(path).any(|plain| plain == text)
 }
 
 /// The number of steps up with which a path begins.

@@ -8,7 +8,7 @@ use crate::{
     digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{contract::Class, narrow, path, shell},
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 
 /// Where the effect of a call lies.
@@ -63,7 +63,7 @@ pub struct PolicySubject {
     /// text says, whatever links lead there.
     pub leads_to: Option<String>,
     /// What of it a shell reads.
-    pub shell: Shell,
+    pub shell: ShellInput,
     /// Classes of an unattended contract that the call needs beyond what its tool and command tell: of host tools and host URIs.
     pub classes: BTreeSet<Class>,
 }
@@ -99,16 +99,16 @@ impl PolicySubject {
     /// `path` in the one spelling under which its denial is remembered: from the working folder, or from the root where it leads out of that.
     fn plain_path(&self, path: &str) -> String {
         if path.starts_with('~') {
-            return path::tidied(path);
+            return path::normalised_path(path);
         }
         let working = path::resolve("/", &self.cwd);
         let absolute = path::resolve(&working, path);
-        if path::is_within(&working, &absolute) { narrow::relative(&working, &absolute) } else { absolute }
+        if path::is_within(&working, &absolute) { narrow::relative_path(&working, &absolute) } else { absolute }
     }
 
     /// The argument that is a shell line, with the line; none if there is no such argument, or it is no text.
     pub(crate) fn shell_line(&self) -> Option<(&str, &str)> {
-        let Shell::Line { argument, .. } = &self.shell else { return None };
+        let ShellInput::Line { argument, .. } = &self.shell else { return None };
         Some((argument, self.arguments.get(&**argument)?.as_str()?))
     }
 

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use crate::policy::{
     arg_condition::{self, ArgCondition, CallArguments, MatchQuantifier},
-    fnmatch::Pattern,
+    fnmatch::GlobPattern,
     indirect::{PossibleCall, UNKNOWN, is_in_names},
     patterns::PatternSet,
     rule_scope::{CallerScope, ScopeMap},
     rules::{ArgConditions, Rule, RuleAction},
-    shell::Wild,
+    shell::GlobForm,
 };
 
 /// Rules with one action.
@@ -69,7 +69,7 @@ impl RuleTable {
     pub(crate) fn insert(&mut self, rank: usize, rule: &Rule) {
         let group = self.0.entry_for(rule);
         if let Some(pattern) = &rule.pattern {
-            group.patterns.insert(rank, Pattern::new(pattern));
+            group.patterns.insert(rank, GlobPattern::new(pattern));
         } else if let Some(tool) = &rule.tool {
             group.tool_rules(tool).insert(rank, rule);
         }
@@ -118,7 +118,7 @@ impl RuleGroup {
             None => {
                 let at = self.by_tool.len();
                 self.tools.insert(tool.to_owned(), at);
-                self.tool_patterns.insert(at, Pattern::new(tool));
+                self.tool_patterns.insert(at, GlobPattern::new(tool));
                 self.by_tool.push(ToolRules::default());
                 at
             }
@@ -131,7 +131,8 @@ impl ToolRules {
     fn insert(&mut self, rank: usize, rule: &Rule) {
         let (at, demands) = (self.rules.len(), arg_conditions(rule));
         // The longer the text that must be there, the fewer values have it.
-        let narrow = |patterns: &[Pattern]| patterns.iter().map(|pattern| pattern.prefix().len()).min().unwrap_or(0);
+        let narrow =
+            |patterns: &[GlobPattern]| patterns.iter().map(|pattern| pattern.literal_prefix().len()).min().unwrap_or(0);
         let known = demands.iter().filter_map(|demand| Some((demand.path(), demand.index_patterns()?)));
         match known.max_by_key(|(_, patterns)| narrow(patterns)) {
             Some((path, patterns)) => {
@@ -212,9 +213,9 @@ impl RuleLookup<'_> {
     }
 
     /// Whether the pattern of a rule may match a command with wildcards, once files have given them names.
-    pub(crate) fn may_match(&self, wild: &Wild) -> bool {
+    pub(crate) fn may_match(&self, wild: &GlobForm) -> bool {
         let covers = |c: char| c != '/' || wild.crosses;
-        self.0.iter().any(|group| group.patterns.may_match(&wild.text, Wild::SIGN, covers))
+        self.0.iter().any(|group| group.patterns.may_match(&wild.text, GlobForm::SIGN, covers))
     }
 
     /// The first rule that `possible` may meet, where `tool` is called with `arguments`.

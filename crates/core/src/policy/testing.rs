@@ -9,7 +9,7 @@ use super::{EffectReach, Grant, GrantAuth, GrantCoverage, GrantId, GrantReach, G
 use crate::{
     digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 
 pub(crate) fn subject(tool: &str, arguments: Value) -> PolicySubject {
@@ -33,7 +33,7 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> PolicySubject {
         is_later: false,
         leads_to: None,
         paths: Vec::new(),
-        shell: Shell::of_own(tool),
+        shell: ShellInput::of_own(tool),
         classes: BTreeSet::new(),
     }
 }

@@ -51,7 +51,7 @@ pub struct ResolvedCall {
     /// What it is beyond its tool's name, where somebody else than this process does it.
     pub class: Option<crate::policy::Class>,
     /// What of it a shell reads; none is what is known of a tool of our own with this name.
-    pub shell: Option<crate::tool::Shell>,
+    pub shell: Option<crate::tool::ShellInput>,
     /// Why it cannot be run at all: an unknown tool, arguments that do not fit.
     pub problem: Option<Arc<str>>,
     /// What it would run from disk, as it is now.

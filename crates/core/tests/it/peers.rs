@@ -7,7 +7,7 @@ use countersign_core::{
     peer::{self, PeerLine, PeerMemory},
     policy::Class,
     run::ResolvedCall,
-    tool::{RepeatMode, Shell},
+    tool::{RepeatMode, ShellInput},
 };
 
 use serde_json::json;
@@ -245,7 +245,7 @@ fn act(number: u128) -> Command {
         by: PrincipalId::new("client:ana"),
         peer: PeerId::new("p"),
         class: Class::HostToolInvoke,
-        shell: Shell::Nothing,
+        shell: ShellInput::Nothing,
         tool: "p__Look".into(),
         wire: None,
         intent: None,

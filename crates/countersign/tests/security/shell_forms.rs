@@ -18,7 +18,7 @@ use countersign_core::{
         PolicySubject, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate, signature,
     },
     time::Millis,
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 use serde_json::{Map, Value};
 
@@ -51,7 +51,7 @@ pub(crate) fn judge(compiled: &CompiledRules, command: &str, folder: &Path) -> V
         is_later: false,
         leads_to: None,
         paths: Vec::new(),
-        shell: Shell::of_own("bash"),
+        shell: ShellInput::of_own("bash"),
         classes: BTreeSet::new(),
     };
     let surroundings = PathContext {

@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    bench::{figure::median, millis, streams},
-    fixture::{provider::Provider, scratch::Scratch},
+    bench::{figure::median, streams, to_millis},
+    fixture::{provider::ProviderStub, scratch::ScratchFolder},
 };
 
 /// How many follow.
@@ -29,32 +29,32 @@ const ROUNDS: usize = 15;
 const PATIENCE: Duration = Duration::from_secs(60);
 const TOKEN: &str = "token-of-the-bench";
 /// What the frame says that is waited for.
-const TOLD: &[u8] = b"\"command\":\"get_state\"";
+const EXPECTED_FRAME: &[u8] = b"\"command\":\"get_state\"";
 
 /// The running process. Dropped, it is killed.
-struct Bridge {
+struct BridgeProcess {
     child: Child,
     address: SocketAddr,
-    _scratch: Scratch,
+    _scratch: ScratchFolder,
 }
 
-impl Drop for Bridge {
+impl Drop for BridgeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Bridge {
+impl BridgeProcess {
     fn start(binary: &Path) -> anyhow::Result<Self> {
-        let scratch = Scratch::with_agent(&Provider::start(Vec::new())?.base_url())?;
+        let scratch = ScratchFolder::with_agent(&ProviderStub::start(Vec::new())?.base_url())?;
         let mut child = Command::new(binary)
             .args(["gjc", "--mode", "bridge", "--insecure"])
-            .current_dir(scratch.work())
+            .current_dir(scratch.work_dir())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", scratch.path())
-            .env("GJC_CODING_AGENT_DIR", scratch.agent())
+            .env("GJC_CODING_AGENT_DIR", scratch.agent_dir())
             .env("GJC_BRIDGE_TOKEN", TOKEN)
             .env("GJC_BRIDGE_PORT", "0")
             .env("GJC_BRIDGE_ENDPOINTS", "all")
@@ -70,23 +70,23 @@ impl Bridge {
     }
 }
 
-fn head(method: &str, path: &str, address: SocketAddr, length: usize) -> String {
+fn request_head(method: &str, path: &str, address: SocketAddr, length: usize) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: {length}\r\n\r\n"
     )
 }
 
 /// Sends a body and reads the whole answer.
-async fn post(stream: &mut TcpStream, path: &str, body: &Value) -> anyhow::Result<Value> {
+async fn post_json(stream: &mut TcpStream, path: &str, body: &Value) -> anyhow::Result<Value> {
     let (address, body) = (stream.peer_addr()?, body.to_string());
-    stream.write_all(format!("{}{body}", head("POST", path, address, body.len())).as_bytes()).await?;
+    stream.write_all(format!("{}{body}", request_head("POST", path, address, body.len())).as_bytes()).await?;
     let mut text = Vec::new();
     loop {
         if stream.read_buf(&mut text).await? == 0 {
             bail!("the bridge closed the connection");
         }
-        let told = std::str::from_utf8(&text)?;
-        if let Some((_, body)) = told.split_once("\r\n\r\n")
+        let reply = std::str::from_utf8(&text)?;
+        if let Some((_, body)) = reply.split_once("\r\n\r\n")
             && let Ok(body) = serde_json::from_str(body)
         {
             return Ok(body);
@@ -95,14 +95,14 @@ async fn post(stream: &mut TcpStream, path: &str, body: &Value) -> anyhow::Resul
 }
 
 /// Follows the events until `tell` is dropped: says when it began, and when it had the frame, with its length.
-async fn follow(
+async fn follow_events(
     address: SocketAddr,
     path: String,
     opened: mpsc::UnboundedSender<()>,
     tell: mpsc::UnboundedSender<(Instant, usize)>,
 ) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(head("GET", &path, address, 0).as_bytes()).await?;
+    stream.write_all(request_head("GET", &path, address, 0).as_bytes()).await?;
     let mut buffer = [0; 16 * 1024];
     if stream.read(&mut buffer).await? == 0 {
         bail!("a stream was not opened");
@@ -113,7 +113,7 @@ async fn follow(
         if read == 0 {
             return Ok(());
         }
-        if buffer[..read].windows(TOLD.len()).any(|part| part == TOLD) {
+        if buffer[..read].windows(EXPECTED_FRAME.len()).any(|part| part == EXPECTED_FRAME) {
             tell.send((Instant::now(), read))?;
         }
     }
@@ -122,19 +122,19 @@ async fn follow(
 /// Milliseconds from a command to the frame at the last of those who follow, and the same of a server that only sends it.
 pub(crate) fn fan_out(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let bridge = Bridge::start(binary)?;
+    let bridge = BridgeProcess::start(binary)?;
     let (took, size) = runtime.block_on(async {
         let mut line = TcpStream::connect(bridge.address).await?;
         line.set_nodelay(true)?;
         let shake = json!({"protocol_version_range": {"min": 2, "max": 2}, "capabilities": [], "requested_scopes": []});
-        let told = post(&mut line, "/v1/handshake", &shake).await?;
-        let session = told["session_id"].as_str().context("the bridge names no session")?.to_owned();
+        let handshake = post_json(&mut line, "/v1/handshake", &shake).await?;
+        let session = handshake["session_id"].as_str().context("the bridge names no session")?.to_owned();
         let (opened, mut open) = mpsc::unbounded_channel();
         let (tell, mut frames) = mpsc::unbounded_channel();
         let mut following = JoinSet::new();
         for _ in 0..MANY {
             let path = format!("/v1/sessions/{session}/events");
-            following.spawn(follow(bridge.address, path, opened.clone(), tell.clone()));
+            following.spawn(follow_events(bridge.address, path, opened.clone(), tell.clone()));
         }
         for _ in 0..MANY {
             tokio::time::timeout(PATIENCE, open.recv()).await.context("a stream did not begin in time")?;
@@ -143,7 +143,7 @@ pub(crate) fn fan_out(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
         for round in 0..=ROUNDS {
             let begun = Instant::now();
             let path = format!("/v1/sessions/{session}/commands");
-            post(&mut line, &path, &json!({ "type": "get_state" })).await?;
+            post_json(&mut line, &path, &json!({ "type": "get_state" })).await?;
             let mut last = begun;
             for _ in 0..MANY {
                 let frame = tokio::time::timeout(PATIENCE, frames.recv()).await.context("a frame did not come")?;
@@ -152,13 +152,13 @@ pub(crate) fn fan_out(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
             }
             // The first round warms up.
             if round > 0 {
-                took.push(millis(last.duration_since(begun)));
+                took.push(to_millis(last.duration_since(begun)));
             }
         }
         following.abort_all();
         anyhow::Ok((took, size))
     })?;
     drop(bridge);
-    let raw = median(streams::raw(&runtime, MANY, size)?);
+    let raw = median(streams::time_raw_fan_out(&runtime, MANY, size)?);
     Ok((median(took).context("nothing was measured")?, raw))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum FigureUnit {
     Micros,
     Millis,
     Seconds,
@@ -17,7 +17,7 @@ pub(crate) enum Unit {
     Count,
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for FigureUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Micros => "µs",
@@ -34,7 +34,7 @@ impl fmt::Display for Unit {
 
 /// What a figure should be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Target {
+enum FigureTarget {
     Value(f64),
     /// So many times the yardstick.
     Yardsticks(f64),
@@ -42,38 +42,38 @@ enum Target {
 
 /// One figure of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Figure {
+pub(crate) struct BenchFigure {
     pub(crate) name: &'static str,
-    unit: Unit,
-    target: Option<Target>,
+    unit: FigureUnit,
+    target: Option<FigureTarget>,
     /// What was measured, or why it could not be.
     value: Result<f64, String>,
     yardstick: Option<f64>,
 }
 
-impl Figure {
-    pub(crate) fn new(name: &'static str, unit: Unit) -> Self {
+impl BenchFigure {
+    pub(crate) fn new(name: &'static str, unit: FigureUnit) -> Self {
         Self { name, unit, target: None, value: Err("not taken".to_owned()), yardstick: None }
     }
 
-    pub(crate) fn target(self, target: f64) -> Self {
-        Self { target: Some(Target::Value(target)), ..self }
+    pub(crate) fn with_target(self, target: f64) -> Self {
+        Self { target: Some(FigureTarget::Value(target)), ..self }
     }
 
     /// The target is so many times what the yardstick turns out to be.
     pub(crate) fn target_yardsticks(self, times: f64) -> Self {
-        Self { target: Some(Target::Yardsticks(times)), ..self }
+        Self { target: Some(FigureTarget::Yardsticks(times)), ..self }
     }
 
-    fn wanted(&self) -> Option<f64> {
+    fn target_value(&self) -> Option<f64> {
         match self.target? {
-            Target::Value(value) => Some(value),
-            Target::Yardsticks(times) => Some(times * self.yardstick?),
+            FigureTarget::Value(value) => Some(value),
+            FigureTarget::Yardsticks(times) => Some(times * self.yardstick?),
         }
     }
 
     /// Puts in what was measured: the value and its yardstick.
-    pub(crate) fn taken(self, taken: anyhow::Result<(f64, Option<f64>)>) -> Self {
+    pub(crate) fn with_result(self, taken: anyhow::Result<(f64, Option<f64>)>) -> Self {
         match taken {
             Ok((value, yardstick)) => Self { value: Ok(value), yardstick, ..self },
             Err(error) => Self { value: Err(format!("{error:#}")), ..self },
@@ -81,35 +81,35 @@ impl Figure {
     }
 
     /// *Shape:* `{figure, unit, value, yardstick, target, unavailable}`, all there, null where there is none.
-    pub(crate) fn json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "figure": self.name,
             "unit": self.unit.to_string(),
             "value": self.value.as_ref().ok(),
             "yardstick": self.yardstick,
-            "target": self.wanted(),
+            "target": self.target_value(),
             "unavailable": self.value.as_ref().err(),
         })
     }
 
     /// What was measured with its unit, or that it was not.
-    pub(crate) fn value(&self) -> String {
+    pub(crate) fn value_text(&self) -> String {
         self.value.as_ref().map_or_else(|_| "not available".to_owned(), |value| self.with_unit(*value))
     }
 
     fn with_unit(&self, value: f64) -> String {
-        format!("{} {}", rounded(value), self.unit).trim_end().to_owned()
+        format!("{} {}", rounded_text(value), self.unit).trim_end().to_owned()
     }
 
     /// Whether the target is met; nothing without a target or a value.
-    pub(crate) fn holds(&self) -> Option<bool> {
-        Some(self.share()? <= 1.0)
+    pub(crate) fn meets_target(&self) -> Option<bool> {
+        Some(self.target_share()? <= 1.0)
     }
 
     /// How much of what the target allows is used: 1 is all of it, more is a miss.
-    pub(crate) fn share(&self) -> Option<f64> {
-        let (value, wanted) = (*self.value.as_ref().ok()?, self.wanted()?);
-        let (used, allowed) = if self.unit == Unit::PerSecond { (wanted, value) } else { (value, wanted) };
+    pub(crate) fn target_share(&self) -> Option<f64> {
+        let (value, target) = (*self.value.as_ref().ok()?, self.target_value()?);
+        let (used, allowed) = if self.unit == FigureUnit::PerSecond { (target, value) } else { (value, target) };
         // Of what must not be at all, one is too many.
         Some(if allowed > 0.0 {
             used / allowed
@@ -126,9 +126,9 @@ impl Figure {
     }
 
     /// Name, value, yardstick and target, as people read them.
-    pub(crate) fn cells(&self) -> [String; 4] {
+    pub(crate) fn table_cells(&self) -> [String; 4] {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| self.with_unit(value));
-        [self.name.to_owned(), self.value(), optional(self.yardstick), optional(self.wanted())]
+        [self.name.to_owned(), self.value_text(), optional(self.yardstick), optional(self.target_value())]
     }
 }
 
@@ -145,9 +145,9 @@ pub(crate) fn percentile(mut values: Vec<f64>, of_hundred: usize) -> Option<f64>
 }
 
 /// All figures as a table, with the reasons for those that are not available below it.
-pub(crate) fn table(figures: &[Figure]) -> String {
+pub(crate) fn figure_table(figures: &[BenchFigure]) -> String {
     let head = ["figure", "measured", "yardstick", "target"].map(str::to_owned);
-    let rows: Vec<[String; 4]> = std::iter::once(head).chain(figures.iter().map(Figure::cells)).collect();
+    let rows: Vec<[String; 4]> = std::iter::once(head).chain(figures.iter().map(BenchFigure::table_cells)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let [name, value, yardstick, target] = [0, 1, 2, 3].map(width);
     let mut table = String::new();
@@ -162,7 +162,7 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     table
 }
 
-fn rounded(value: f64) -> String {
+fn rounded_text(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {
@@ -198,32 +198,36 @@ mod tests {
 
     #[test]
     fn a_target_may_be_a_part_of_the_yardstick() {
-        let figure = Figure::new("rate", Unit::PerSecond).target_yardsticks(0.5);
-        assert_eq!(figure.clone().taken(Ok((90.0, Some(160.0)))).json()["target"], 80.0);
-        assert_eq!(figure.taken(Ok((90.0, None))).json()["target"], Value::Null);
+        let figure = BenchFigure::new("rate", FigureUnit::PerSecond).target_yardsticks(0.5);
+        assert_eq!(figure.clone().with_result(Ok((90.0, Some(160.0)))).to_json()["target"], 80.0);
+        assert_eq!(figure.with_result(Ok((90.0, None))).to_json()["target"], Value::Null);
     }
 
     #[test]
     fn a_rate_has_to_reach_its_target_and_anything_else_to_stay_below() {
         for (unit, target, value, holds, share) in [
-            (Unit::Millis, 2.0, 1.0, true, 0.5),
-            (Unit::Millis, 2.0, 3.0, false, 1.5),
-            (Unit::PerSecond, 100.0, 200.0, true, 0.5),
-            (Unit::PerSecond, 100.0, 50.0, false, 2.0),
-            (Unit::Count, 0.0, 0.0, true, 0.0),
-            (Unit::Count, 0.0, 1.0, false, f64::INFINITY),
+            (FigureUnit::Millis, 2.0, 1.0, true, 0.5),
+            (FigureUnit::Millis, 2.0, 3.0, false, 1.5),
+            (FigureUnit::PerSecond, 100.0, 200.0, true, 0.5),
+            (FigureUnit::PerSecond, 100.0, 50.0, false, 2.0),
+            (FigureUnit::Count, 0.0, 0.0, true, 0.0),
+            (FigureUnit::Count, 0.0, 1.0, false, f64::INFINITY),
         ] {
-            let figure = Figure::new("one", unit).target(target).taken(Ok((value, None)));
-            assert_eq!((figure.holds(), figure.share()), (Some(holds), Some(share)), "{unit} {target} {value}");
+            let figure = BenchFigure::new("one", unit).with_target(target).with_result(Ok((value, None)));
+            assert_eq!(
+                (figure.meets_target(), figure.target_share()),
+                (Some(holds), Some(share)),
+                "{unit} {target} {value}"
+            );
         }
-        assert_eq!(Figure::new("one", Unit::Millis).taken(Ok((1.0, None))).holds(), None);
+        assert_eq!(BenchFigure::new("one", FigureUnit::Millis).with_result(Ok((1.0, None))).meets_target(), None);
     }
 
     #[test]
     fn a_figure_that_failed_keeps_its_row_and_its_reason() {
         let figures = [
-            Figure::new("start", Unit::Millis).target(5.0).taken(Ok((4.321, Some(1.4)))),
-            Figure::new("size", Unit::Mebibytes).taken(Err(anyhow::anyhow!("no file"))),
+            BenchFigure::new("start", FigureUnit::Millis).with_target(5.0).with_result(Ok((4.321, Some(1.4)))),
+            BenchFigure::new("size", FigureUnit::Mebibytes).with_result(Err(anyhow::anyhow!("no file"))),
         ];
         let want = "\
 figure       measured  yardstick   target
@@ -231,14 +235,14 @@ start         4.32 ms    1.40 ms  5.00 ms
 size    not available          -        -
 size: no file
 ";
-        assert_eq!(table(&figures), want);
+        assert_eq!(figure_table(&figures), want);
     }
 
     #[test]
     fn a_program_gets_every_field_of_every_figure() {
-        let figure = Figure::new("start", Unit::Millis).target(5.0).taken(Ok((4.5, None)));
+        let figure = BenchFigure::new("start", FigureUnit::Millis).with_target(5.0).with_result(Ok((4.5, None)));
         let want = r#"{"figure":"start","unit":"ms","value":4.5,"yardstick":null,"target":5.0,"unavailable":null}"#;
         let want: Value = serde_json::from_str(want).unwrap();
-        assert_eq!(figure.json(), want);
+        assert_eq!(figure.to_json(), want);
     }
 }

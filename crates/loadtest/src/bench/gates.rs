@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{figure::median, millis},
-    fixture::{host::Host, provider::Provider, scratch::Scratch},
+    bench::{figure::median, to_millis},
+    fixture::{host::HostProcess, provider::ProviderStub, scratch::ScratchFolder},
 };
 
 const ROUNDS: usize = 60;
@@ -17,7 +17,7 @@ const FLAGS: [&str; 3] = ["gjc", "--mode", "rpc"];
 const AGENT_DIR: &str = "GJC_CODING_AGENT_DIR";
 
 /// Medians over the rounds, in milliseconds.
-pub(crate) struct Gates {
+pub(crate) struct GateFigures {
     /// From the moment in which the model's answer is written to the frame of the gate that it wants, the record included.
     pub(crate) raised: f64,
     /// From the answer to the end of the call that waited, the record included.
@@ -26,43 +26,43 @@ pub(crate) struct Gates {
     pub(crate) raw: f64,
 }
 
-fn negotiate(host: &mut Host) -> anyhow::Result<()> {
+fn negotiate_unattended(host: &mut HostProcess) -> anyhow::Result<()> {
     let budget = json!({
         "max_tokens": 1_000_000_000, "max_tool_calls": 1_000_000, "max_wall_time_ms": 3_600_000, "max_cost_usd": 1_000,
     });
     let declaration = json!({
         "actor": "bench", "budget": budget, "scopes": ["message:read"], "action_allowlist": ["command.message_read"],
     });
-    host.ask("negotiate_unattended", &[("declaration", declaration)])
+    host.send_and_wait("negotiate_unattended", &[("declaration", declaration)])
 }
 
-pub(crate) fn measure(binary: &Path) -> anyhow::Result<Gates> {
-    let provider = Provider::calling("workflow_plan", "{\"plan\":\"Move it.\"}")?;
-    let scratch = Scratch::with_agent(&provider.base_url())?;
-    let mut host = Host::spawn_as(binary, &scratch, &FLAGS, AGENT_DIR)?;
-    negotiate(&mut host)?;
+pub(crate) fn measure(binary: &Path) -> anyhow::Result<GateFigures> {
+    let provider = ProviderStub::start_with_call("workflow_plan", "{\"plan\":\"Move it.\"}")?;
+    let scratch = ScratchFolder::with_agent(&provider.base_url())?;
+    let mut host = HostProcess::spawn_as(binary, &scratch, &FLAGS, AGENT_DIR)?;
+    negotiate_unattended(&mut host)?;
     let mut file = File::create(scratch.path().join("raw"))?;
     let (mut raised, mut answered, mut raw) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        host.send("prompt", &[("message", json!("Move it."))])?;
+        host.send_command("prompt", &[("message", json!("Move it."))])?;
         let gate: Value = host.read_until("\"workflow_gate\"")?;
         let seen = Instant::now();
-        let written = provider.written().context("nobody asked the model")?;
-        raised.push(millis(seen.duration_since(written)));
+        let written = provider.last_written().context("nobody asked the model")?;
+        raised.push(to_millis(seen.duration_since(written)));
         let begun = Instant::now();
         let answer = json!({ "decision": "approve" });
-        host.send("workflow_gate_response", &[("gate_id", gate["gate_id"].clone()), ("answer", answer)])?;
+        host.send_command("workflow_gate_response", &[("gate_id", gate["gate_id"].clone()), ("answer", answer)])?;
         host.read_until("\"tool_execution_end\"")?;
-        answered.push(millis(begun.elapsed()));
+        answered.push(to_millis(begun.elapsed()));
         host.read_until("\"agent_end\"")?;
         let begun = Instant::now();
         file.write_all(&[7; PAGE])?;
         file.sync_data()?;
-        raw.push(millis(begun.elapsed()));
+        raw.push(to_millis(begun.elapsed()));
     }
-    host.end()?;
+    host.end_process()?;
     let nothing = "nothing was measured";
-    Ok(Gates {
+    Ok(GateFigures {
         raised: median(raised).context(nothing)?,
         answered: median(answered).context(nothing)?,
         raw: median(raw).context(nothing)?,

@@ -17,10 +17,10 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    bench::{figure::median, millis, resident_bytes, streams},
+    bench::{figure::median, resident_bytes, streams, to_millis},
     fixture::{
-        gateway::{self, Gateway},
-        socket::{self, Socket},
+        gateway::{self, GatewayProcess},
+        socket::{self, TextSocket},
     },
 };
 
@@ -38,27 +38,28 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(3);
 
 /// A client that asks one thing at a time.
-struct Client {
-    socket: Socket,
-    asked: usize,
+struct GsvClient {
+    socket: TextSocket,
+    request_count: usize,
     /// Events that came while an answer was waited for.
     events: VecDeque<Value>,
 }
 
-impl Client {
-    fn join(address: &str, id: &str) -> anyhow::Result<Self> {
-        let mut client = Self { socket: Socket::connect_to(address, "/ws")?, asked: 0, events: VecDeque::new() };
-        client.ask("connect", &connect(id))?;
+impl GsvClient {
+    fn connect_as(address: &str, id: &str) -> anyhow::Result<Self> {
+        let mut client =
+            Self { socket: TextSocket::connect_to(address, "/ws")?, request_count: 0, events: VecDeque::new() };
+        client.send_request("connect", &connect_params(id))?;
         Ok(client)
     }
 
     /// What a request that works is answered. Events on the way are kept: a run can end before its request is answered.
-    fn ask(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
-        self.asked += 1;
-        let id = self.asked.to_string();
-        self.socket.send(json!({ "type": "req", "id": id, "method": method, "params": params }).to_string())?;
+    fn send_request(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
+        self.request_count += 1;
+        let id = self.request_count.to_string();
+        self.socket.send_text(json!({ "type": "req", "id": id, "method": method, "params": params }).to_string())?;
         let mut answer = loop {
-            let frame = self.frame()?;
+            let frame = self.read_frame()?;
             if frame["type"] == "res" && frame["id"].as_str() == Some(&*id) {
                 break frame;
             }
@@ -70,14 +71,14 @@ impl Client {
         Ok(answer["payload"].take())
     }
 
-    fn frame(&mut self) -> anyhow::Result<Value> {
-        Ok(serde_json::from_str(&self.socket.read()?)?)
+    fn read_frame(&mut self) -> anyhow::Result<Value> {
+        Ok(serde_json::from_str(&self.socket.read_text()?)?)
     }
 
     /// The next event that fits. Those before it are passed over.
-    fn next(&mut self, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+    fn next_event(&mut self, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
         loop {
-            let frame = self.events.pop_front().map_or_else(|| self.frame(), Ok)?;
+            let frame = self.events.pop_front().map_or_else(|| self.read_frame(), Ok)?;
             if fits(&frame) {
                 return Ok(frame);
             }
@@ -85,41 +86,41 @@ impl Client {
     }
 
     /// Says something in a session and waits for the end of its run. There is no model: it ends at once.
-    fn say(&mut self, key: &str, run: &str) -> anyhow::Result<()> {
-        self.ask("chat.send", &json!({ "sessionKey": key, "message": "hello", "runId": run }))?;
-        self.next(|frame| frame["event"] == "chat" && frame["payload"]["runId"] == run).map(drop)
+    fn send_message(&mut self, key: &str, run: &str) -> anyhow::Result<()> {
+        self.send_request("chat.send", &json!({ "sessionKey": key, "message": "hello", "runId": run }))?;
+        self.next_event(|frame| frame["event"] == "chat" && frame["payload"]["runId"] == run).map(drop)
     }
 }
 
-fn connect(id: &str) -> Value {
+fn connect_params(id: &str) -> Value {
     json!({ "minProtocol": 1, "client": { "id": id, "mode": "client" } })
 }
 
 /// Milliseconds of a request that is answered at once, and of as many bytes that are sent back.
 pub(crate) fn round_trip(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
-    let gateway = Gateway::start(binary, gateway::service()?, None)?;
-    let mut client = Client::join(&gateway.address, "bench")?;
-    let mut echo = Socket::connect(&socket::echo()?.to_string())?;
+    let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
+    let mut client = GsvClient::connect_as(&gateway.address, "bench")?;
+    let mut echo = TextSocket::connect(&socket::start_echo()?.to_string())?;
     let params = json!({ "path": "session.mainKey" });
     let (mut took, mut raw) = (Vec::new(), Vec::new());
     for number in 0..REQUESTS * 2 {
         let begun = Instant::now();
-        client.ask("config.get", &params)?;
+        client.send_request("config.get", &params)?;
         let answered = Instant::now();
-        echo.send(
+        echo.send_text(
             json!({ "type": "req", "id": number.to_string(), "method": "config.get", "params": params }).to_string(),
         )?;
-        let sent_back: Value = serde_json::from_str(&echo.read()?)?;
+        let sent_back: Value = serde_json::from_str(&echo.read_text()?)?;
         if number >= REQUESTS && sent_back["type"] == "req" {
-            took.push(millis(answered.duration_since(begun)));
-            raw.push(millis(answered.elapsed()));
+            took.push(to_millis(answered.duration_since(begun)));
+            raw.push(to_millis(answered.elapsed()));
         }
     }
     Ok((median(took).context("nothing was measured")?, median(raw)))
 }
 
 /// What one event to everybody takes.
-pub(crate) struct Crowd {
+pub(crate) struct BroadcastFigures {
     /// Milliseconds from the request to the frame at the last of them.
     pub(crate) last: f64,
     /// The same of a server that only sends it.
@@ -129,42 +130,42 @@ pub(crate) struct Crowd {
 }
 
 /// Measures with [`MANY`] clients.
-pub(crate) fn crowd(binary: &Path) -> anyhow::Result<Crowd> {
+pub(crate) fn measure_broadcast(binary: &Path) -> anyhow::Result<BroadcastFigures> {
     streams::more_descriptors();
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let gateway = Gateway::start(binary, gateway::service()?, None)?;
+    let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
     let address: SocketAddr = gateway.address.parse()?;
-    let mut speaker = Client::join(&gateway.address, "speaker")?;
-    speaker.say("warm", "warm")?;
+    let mut speaker = GsvClient::connect_as(&gateway.address, "speaker")?;
+    speaker.send_message("warm", "warm")?;
     let before = resident_bytes(gateway.id())?;
-    let (mut sitting, mut frames) = runtime.block_on(sit(address, MANY))?;
+    let (mut sitting, mut frames) = runtime.block_on(connect_idle_clients(address, MANY))?;
     let after = resident_bytes(gateway.id())?;
     let (mut last, mut size) = (Vec::new(), 0);
     for round in 0..=ROUNDS {
         let begun = Instant::now();
-        speaker.say("s", &format!("run-{round}"))?;
-        let (at, frame) = runtime.block_on(streams::all(&mut frames, MANY))?;
+        speaker.send_message("s", &format!("run-{round}"))?;
+        let (at, frame) = runtime.block_on(streams::await_frames(&mut frames, MANY))?;
         size = frame;
         // The first round warms up.
         if round > 0 {
-            last.push(millis(at.duration_since(begun)));
+            last.push(to_millis(at.duration_since(begun)));
         }
     }
     sitting.abort_all();
     drop(gateway);
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
     let bytes = after.saturating_sub(before) as f64 / MANY as f64;
-    let raw = streams::raw(&runtime, MANY, size)?;
+    let raw = streams::time_raw_fan_out(&runtime, MANY, size)?;
     let nothing = "nothing was measured";
-    Ok(Crowd { last: median(last).context(nothing)?, raw_last: median(raw).context(nothing)?, bytes })
+    Ok(BroadcastFigures { last: median(last).context(nothing)?, raw_last: median(raw).context(nothing)?, bytes })
 }
 
 /// Connects so many clients. Each reports when it had a chat event, and how long that was.
-async fn sit(
+async fn connect_idle_clients(
     address: SocketAddr,
     count: usize,
 ) -> anyhow::Result<(JoinSet<()>, mpsc::UnboundedReceiver<(Instant, usize)>)> {
-    let (tell, told) = mpsc::unbounded_channel();
+    let (tell, frames) = mpsc::unbounded_channel();
     let mut sitting = JoinSet::new();
     for from in (0..count).step_by(AT_ONCE) {
         let coming = (from..count.min(from + AT_ONCE)).map(|number| async move {
@@ -172,7 +173,7 @@ async fn sit(
             let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
             let url = format!("ws://{address}/ws");
             let (mut line, _) = client_async_with_config(url, stream, Some(config)).await?;
-            let params = connect(&format!("idle-{number}"));
+            let params = connect_params(&format!("idle-{number}"));
             let request = json!({ "type": "req", "id": "1", "method": "connect", "params": params });
             line.send(Message::text(request.to_string())).await?;
             match line.next().await {
@@ -192,11 +193,11 @@ async fn sit(
             });
         }
     }
-    Ok((sitting, told))
+    Ok((sitting, frames))
 }
 
 /// What [`MANY`] sessions cost that nobody speaks in any more.
-pub(crate) struct Sessions {
+pub(crate) struct SessionFigures {
     /// Milliseconds to list a page of them.
     pub(crate) listed: f64,
     /// Bytes of memory of each.
@@ -204,36 +205,36 @@ pub(crate) struct Sessions {
 }
 
 /// Measures sessions of one message each. The gateway is started again behind them, so that they are at rest.
-pub(crate) fn sessions(binary: &Path) -> anyhow::Result<Sessions> {
-    let gateway = Gateway::start(binary, gateway::service()?, None)?;
-    let mut client = Client::join(&gateway.address, "bench")?;
-    client.say("first", "first")?;
-    let gateway = gateway.again(binary)?;
+pub(crate) fn measure_sessions(binary: &Path) -> anyhow::Result<SessionFigures> {
+    let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
+    let mut client = GsvClient::connect_as(&gateway.address, "bench")?;
+    client.send_message("first", "first")?;
+    let gateway = gateway.restart_gracefully(binary)?;
     let empty = resident_bytes(gateway.id())?;
-    let mut client = Client::join(&gateway.address, "bench")?;
+    let mut client = GsvClient::connect_as(&gateway.address, "bench")?;
     for number in 1..MANY {
-        client.say(&format!("session-{number}"), &format!("run-{number}"))?;
+        client.send_message(&format!("session-{number}"), &format!("run-{number}"))?;
     }
     drop(client);
-    let gateway = gateway.again(binary)?;
+    let gateway = gateway.restart_gracefully(binary)?;
     let full = resident_bytes(gateway.id())?;
-    let mut client = Client::join(&gateway.address, "bench")?;
+    let mut client = GsvClient::connect_as(&gateway.address, "bench")?;
     let mut took = Vec::new();
     for _ in 0..ROUNDS * 3 {
         let begun = Instant::now();
-        let listed = client.ask("sessions.list", &json!({}))?;
-        took.push(millis(begun.elapsed()));
+        let listed = client.send_request("sessions.list", &json!({}))?;
+        took.push(to_millis(begun.elapsed()));
         if listed["count"] != MANY {
             bail!("instead of {MANY} sessions {} are listed", listed["count"]);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
     let bytes = full.saturating_sub(empty) as f64 / MANY as f64;
-    Ok(Sessions { listed: median(took).context("nothing was measured")?, bytes })
+    Ok(SessionFigures { listed: median(took).context("nothing was measured")?, bytes })
 }
 
 /// What [`MANY`] jobs cost that wait, and how late those are that fire among them.
-pub(crate) struct Jobs {
+pub(crate) struct JobFigures {
     /// Milliseconds of processor time in a second in which nothing happens.
     pub(crate) idle: f64,
     /// The same without a job.
@@ -242,39 +243,39 @@ pub(crate) struct Jobs {
     pub(crate) late: f64,
 }
 
-pub(crate) fn jobs(binary: &Path) -> anyhow::Result<Jobs> {
-    let gateway = Gateway::start(binary, gateway::service()?, None)?;
-    let mut client = Client::join(&gateway.address, "bench")?;
-    let idle_without = idle(&gateway)?;
-    client.ask("config.set", &json!({ "path": "cron.maxJobs", "value": MANY * 2 }))?;
+pub(crate) fn measure_jobs(binary: &Path) -> anyhow::Result<JobFigures> {
+    let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
+    let mut client = GsvClient::connect_as(&gateway.address, "bench")?;
+    let idle_without = idle_processor_time(&gateway)?;
+    client.send_request("config.set", &json!({ "path": "cron.maxJobs", "value": MANY * 2 }))?;
     let day = 86_400_000;
     for number in 0..MANY as u64 {
-        add(&mut client, &format!("far-{number}"), now()? + day + number * 1000)?;
+        add_job(&mut client, &format!("far-{number}"), now_millis()? + day + number * 1000)?;
     }
-    let waiting = idle(&gateway)?;
-    let first = now()? + 2_000;
+    let waiting = idle_processor_time(&gateway)?;
+    let first = now_millis()? + 2_000;
     let mut near = BTreeMap::new();
     for number in 0..FIRINGS {
         let at = first + number * 150;
-        near.insert(add(&mut client, &format!("near-{number}"), at)?, at);
+        near.insert(add_job(&mut client, &format!("near-{number}"), at)?, at);
     }
     let mut late = f64::MIN;
     for _ in 0..FIRINGS {
-        let told = client.next(|frame| frame["event"] == "chat")?;
+        let event = client.next_event(|frame| frame["event"] == "chat")?;
         // A run of a job is called as the job, with a number behind.
-        let run = told["payload"]["runId"].as_str().context("a run without a name")?;
+        let run = event["payload"]["runId"].as_str().context("a run without a name")?;
         let (job, _) = run.rsplit_once('-').context("a run of no job")?;
         let at = near.remove(job).context("a run of another job")?;
-        late = late.max(fired(&mut client, job)? - millis(Duration::from_millis(at)));
+        late = late.max(firing_time(&mut client, job)? - to_millis(Duration::from_millis(at)));
     }
-    Ok(Jobs { idle: waiting, idle_without, late })
+    Ok(JobFigures { idle: waiting, idle_without, late })
 }
 
 /// When the last firing of a job was recorded, in milliseconds.
-fn fired(client: &mut Client, job: &str) -> anyhow::Result<f64> {
+fn firing_time(client: &mut GsvClient, job: &str) -> anyhow::Result<f64> {
     let patience = Instant::now();
     loop {
-        let runs = client.ask("cron.runs", &json!({ "jobId": job, "limit": 1 }))?;
+        let runs = client.send_request("cron.runs", &json!({ "jobId": job, "limit": 1 }))?;
         // The end of the run is told before that of the firing is recorded.
         if let Some(at) = runs["runs"][0]["ts"].as_f64() {
             return Ok(at);
@@ -286,26 +287,26 @@ fn fired(client: &mut Client, job: &str) -> anyhow::Result<f64> {
 }
 
 /// Plans a job, and gives its id.
-fn add(client: &mut Client, name: &str, at: u64) -> anyhow::Result<String> {
+fn add_job(client: &mut GsvClient, name: &str, at: u64) -> anyhow::Result<String> {
     let spec = json!({ "mode": "systemEvent", "text": "tick" });
     let job = json!({ "name": name, "schedule": { "kind": "at", "atMs": at }, "spec": spec });
-    let added = client.ask("cron.add", &job)?;
+    let added = client.send_request("cron.add", &job)?;
     Ok(added["job"]["id"].as_str().context("a job without an id")?.to_owned())
 }
 
-fn now() -> anyhow::Result<u64> {
+fn now_millis() -> anyhow::Result<u64> {
     Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?)
 }
 
 /// Milliseconds of processor time that it takes a second while nobody asks for anything.
-fn idle(gateway: &Gateway) -> anyhow::Result<f64> {
-    let before = processor(gateway.id())?;
+fn idle_processor_time(gateway: &GatewayProcess) -> anyhow::Result<f64> {
+    let before = processor_millis(gateway.id())?;
     std::thread::sleep(IDLE);
-    Ok((processor(gateway.id())? - before) / IDLE.as_secs_f64())
+    Ok((processor_millis(gateway.id())? - before) / IDLE.as_secs_f64())
 }
 
 /// Milliseconds of processor time of a process, in ticks of ten.
-fn processor(id: u32) -> anyhow::Result<f64> {
+fn processor_millis(id: u32) -> anyhow::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("no /proc here")?;
     let (_, fields) = stat.rsplit_once(')').context("no /proc/stat")?;
     let mut fields = fields.split_whitespace().skip(11);

@@ -13,11 +13,11 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{figure::median, millis},
+    bench::{figure::median, to_millis},
     fixture::{
-        gateway::{self, Gateway},
-        scratch::Scratch,
-        socket::Socket,
+        gateway::{self, GatewayProcess},
+        scratch::ScratchFolder,
+        socket::TextSocket,
     },
 };
 
@@ -25,7 +25,7 @@ use crate::{
 const CALLS: usize = 300;
 
 /// Medians in milliseconds.
-pub(crate) struct Called {
+pub(crate) struct NodeCallFigures {
     /// What a call takes longer through the gateway.
     pub(crate) over: f64,
     /// What it takes at the node.
@@ -33,22 +33,22 @@ pub(crate) struct Called {
 }
 
 /// Measures a call that reads a small file.
-pub(crate) fn measure(binary: &Path) -> anyhow::Result<Called> {
-    let own = alone(binary)?;
-    let through = through(binary)?;
-    Ok(Called { over: through - own, own })
+pub(crate) fn measure(binary: &Path) -> anyhow::Result<NodeCallFigures> {
+    let own = time_alone(binary)?;
+    let through = time_through_gateway(binary)?;
+    Ok(NodeCallFigures { over: through - own, own })
 }
 
 /// A node's process. Dropped, it is killed.
-pub(crate) struct Node {
+pub(crate) struct NodeProcess {
     child: Child,
-    _scratch: Scratch,
+    _scratch: ScratchFolder,
 }
 
-impl Node {
+impl NodeProcess {
     /// Starts one under this name, with a file of three lines in its workspace.
     pub(crate) fn start(binary: &Path, address: &str, name: &str) -> anyhow::Result<Self> {
-        let scratch = Scratch::new("node")?;
+        let scratch = ScratchFolder::new("node")?;
         std::fs::create_dir(scratch.path().join("work"))?;
         std::fs::write(scratch.path().join("work/file"), "one\ntwo\nthree\n")?;
         let child = Command::new(binary)
@@ -67,7 +67,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -75,14 +75,14 @@ impl Drop for Node {
 }
 
 /// A request of a client of the gsv door.
-pub(crate) fn request(id: usize, method: &str, params: &Value) -> String {
+pub(crate) fn request_frame(id: usize, method: &str, params: &Value) -> String {
     json!({ "type": "req", "id": id.to_string(), "method": method, "params": params }).to_string()
 }
 
 /// The next frame for which `fits` says so.
-pub(crate) fn next(socket: &mut Socket, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+pub(crate) fn next_frame(socket: &mut TextSocket, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
     loop {
-        let frame: Value = serde_json::from_str(&socket.read()?)?;
+        let frame: Value = serde_json::from_str(&socket.read_text()?)?;
         if fits(&frame) {
             return Ok(frame);
         }
@@ -90,47 +90,47 @@ pub(crate) fn next(socket: &mut Socket, fits: impl Fn(&Value) -> bool) -> anyhow
 }
 
 /// The median of so many calls, as `call` makes them.
-fn calls(mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<f64> {
+fn median_call(mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let mut took = Vec::with_capacity(CALLS);
     for number in 0..CALLS * 2 {
         let begun = Instant::now();
         call(number)?;
         if number >= CALLS {
-            took.push(millis(begun.elapsed()));
+            took.push(to_millis(begun.elapsed()));
         }
     }
     median(took).context("nothing was measured")
 }
 
-fn alone(binary: &Path) -> anyhow::Result<f64> {
+fn time_alone(binary: &Path) -> anyhow::Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let _node = Node::start(binary, &listener.local_addr()?.to_string(), "desk")?;
-    let mut socket = Socket::accept(&listener)?;
+    let _node = NodeProcess::start(binary, &listener.local_addr()?.to_string(), "desk")?;
+    let mut socket = TextSocket::accept(&listener)?;
     let ok =
         |id: &Value, payload: Value| json!({ "type": "res", "id": id, "ok": true, "payload": payload }).to_string();
-    let hello = next(&mut socket, |frame| frame["method"] == "connect")?;
-    socket.send(ok(&hello["id"], json!({ "type": "hello-ok", "protocol": 1 })))?;
-    calls(|number| {
+    let hello = next_frame(&mut socket, |frame| frame["method"] == "connect")?;
+    socket.send_text(ok(&hello["id"], json!({ "type": "hello-ok", "protocol": 1 })))?;
+    median_call(|number| {
         let call = json!({ "callId": format!("c{number}"), "tool": "Read", "args": { "path": "file" } });
-        socket.send(json!({ "type": "evt", "event": "tool.invoke", "payload": call }).to_string())?;
-        let result = next(&mut socket, |frame| frame["method"] == "tool.result")?;
+        socket.send_text(json!({ "type": "evt", "event": "tool.invoke", "payload": call }).to_string())?;
+        let result = next_frame(&mut socket, |frame| frame["method"] == "tool.result")?;
         if result["params"]["result"]["lines"] != 3 {
             bail!("instead of a result: {result}");
         }
-        socket.send(ok(&result["id"], json!({ "ok": true })))
+        socket.send_text(ok(&result["id"], json!({ "ok": true })))
     })
 }
 
-fn through(binary: &Path) -> anyhow::Result<f64> {
-    let gateway = Gateway::start(binary, gateway::service()?, None)?;
-    let mut client = Socket::connect_to(&gateway.address, "/ws")?;
+fn time_through_gateway(binary: &Path) -> anyhow::Result<f64> {
+    let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
+    let mut client = TextSocket::connect_to(&gateway.address, "/ws")?;
     let connect = json!({ "minProtocol": 1, "client": { "id": "bench", "mode": "client" } });
     let mut ask = |id: usize, method: &str, params: &Value| {
-        client.send(request(id, method, params))?;
-        next(&mut client, |frame| frame["type"] == "res" && frame["id"].as_str() == Some(&*id.to_string()))
+        client.send_text(request_frame(id, method, params))?;
+        next_frame(&mut client, |frame| frame["type"] == "res" && frame["id"].as_str() == Some(&*id.to_string()))
     };
     ask(0, "connect", &connect)?;
-    let _node = Node::start(binary, &gateway.address, "desk")?;
+    let _node = NodeProcess::start(binary, &gateway.address, "desk")?;
     let mut id = 0;
     let params = json!({ "tool": "desk__Read", "args": { "path": "file" } });
     let patience = Instant::now();
@@ -141,7 +141,7 @@ fn through(binary: &Path) -> anyhow::Result<f64> {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    calls(|number| {
+    median_call(|number| {
         let answer = ask(id + 1 + number, "tool.invoke", &params)?;
         if answer["payload"]["result"]["lines"] != 3 {
             bail!("instead of a result: {answer}");

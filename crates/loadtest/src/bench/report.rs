@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, process::Command};
 
-use crate::bench::figure::Figure;
+use crate::bench::figure::BenchFigure;
 
 /// The figures that nobody in the field publishes, by what their names begin with.
 const UNSEEN: [(&str, &[&str]); 5] = [
@@ -45,7 +45,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:960px;mar
 
 /// Where and when the figures were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Setting {
+pub(crate) struct RunConditions {
     pub(crate) program: String,
     pub(crate) commit: String,
     pub(crate) processors: String,
@@ -56,10 +56,10 @@ pub(crate) struct Setting {
     pub(crate) command: String,
 }
 
-impl Setting {
+impl RunConditions {
     /// That of now, and of `binary`.
-    pub(crate) fn here(binary: &std::path::Path, arguments: &[String]) -> Self {
-        let told = |program: &str, arguments: &[&str]| {
+    pub(crate) fn for_this_machine(binary: &std::path::Path, arguments: &[String]) -> Self {
+        let command_output = |program: &str, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
             output.map_or_else(
                 || "not known".to_owned(),
@@ -74,43 +74,43 @@ impl Setting {
         let processor = after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".to_owned());
         let count = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
         Self {
-            program: told(&binary.to_string_lossy(), &["--version"]),
-            commit: told("git", &["log", "-1", "--format=%H %cs"]),
+            program: command_output(&binary.to_string_lossy(), &["--version"]),
+            commit: command_output("git", &["log", "-1", "--format=%H %cs"]),
             processors: format!("{count} of {processor}"),
             memory: after(&read("/proc/meminfo"), "MemTotal").unwrap_or_else(|| "unknown".to_owned()),
-            kernel: told("uname", &["-sr"]),
+            kernel: command_output("uname", &["-sr"]),
             load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
-            date: told("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+            date: command_output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             command: format!("cargo xtask bench {}", arguments.join(" ")),
         }
     }
 }
 
 /// The whole page.
-pub(crate) fn page(figures: &[Figure], setting: &Setting) -> String {
+pub(crate) fn render_page(figures: &[BenchFigure], setting: &RunConditions) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>Figures of Countersign</title><style>{STYLE}</style>\n<h1>Figures of Countersign</h1>\n\
          <p>{}, taken {} on {} with {} of memory, {}; load when it ended: {}. Commit of the tools: {}. What is measured and what \
          measures it share the processors.</p>\n",
-        escaped(&setting.program),
-        escaped(&setting.date),
-        escaped(&setting.processors),
-        escaped(&setting.memory),
-        escaped(&setting.kernel),
-        escaped(&setting.load),
-        escaped(&setting.commit)
+        escape_html(&setting.program),
+        escape_html(&setting.date),
+        escape_html(&setting.processors),
+        escape_html(&setting.memory),
+        escape_html(&setting.kernel),
+        escape_html(&setting.load),
+        escape_html(&setting.commit)
     );
-    let missed: Vec<&Figure> = figures.iter().filter(|figure| figure.holds() == Some(false)).collect();
-    let with_target = figures.iter().filter(|figure| figure.holds().is_some()).count();
+    let missed: Vec<&BenchFigure> = figures.iter().filter(|figure| figure.meets_target() == Some(false)).collect();
+    let with_target = figures.iter().filter(|figure| figure.meets_target().is_some()).count();
     let _ = writeln!(page, "<p>{} of {with_target} targets are met.</p>", with_target - missed.len());
     page += "<h2>Every figure</h2>\n<p>A yardstick is the limit of the same machine in the same run, such as a raw echo and a raw \
              fsync. The bar ends at the line where the target is met exactly; a bar beyond it misses.</p>\n";
-    page += &table(figures.iter());
+    page += &render_table(figures.iter());
     page += "<h2>Five figures that nobody publishes</h2>\n";
     for (title, names) in UNSEEN {
         let of = figures.iter().filter(|figure| names.iter().any(|name| figure.name.starts_with(name)));
-        let _ = write!(page, "<h3>{title}</h3>\n{}", table(of));
+        let _ = write!(page, "<h3>{title}</h3>\n{}", render_table(of));
     }
     if !missed.is_empty() {
         page += "<h2>What misses, and why</h2>\n<ul>\n";
@@ -118,7 +118,7 @@ pub(crate) fn page(figures: &[Figure], setting: &Setting) -> String {
             let is_of = |names: &&[&str]| names.iter().any(|name| figure.name.starts_with(name));
             let reason =
                 REASONS.iter().find(|(names, _)| is_of(names)).map_or("Not profiled yet.", |(_, reason)| reason);
-            let _ = writeln!(page, "<li><b>{}</b>: {}</li>", escaped(figure.name), escaped(reason));
+            let _ = writeln!(page, "<li><b>{}</b>: {}</li>", escape_html(figure.name), escape_html(reason));
         }
         page += "</ul>\n";
     }
@@ -126,31 +126,31 @@ pub(crate) fn page(figures: &[Figure], setting: &Setting) -> String {
     let failed: Vec<(&str, &str)> =
         figures.iter().filter_map(|figure| Some((figure.name, figure.why_not()?))).collect();
     for (name, why) in &failed {
-        let _ = writeln!(page, "<li>{}: {}</li>", escaped(name), escaped(why));
+        let _ = writeln!(page, "<li>{}: {}</li>", escape_html(name), escape_html(why));
     }
     if failed.is_empty() {
         page += "<li>Nothing.</li>\n";
     }
     page += "</ul>\n<h2>Take them yourself</h2>\n";
-    let _ = writeln!(page, "<pre>{}</pre>", escaped(&setting.command));
+    let _ = writeln!(page, "<pre>{}</pre>", escape_html(&setting.command));
     page + "<p>It needs Rust, a C compiler and loopback; no key and no network. One figure alone: <code>--only PART-OF-ITS-NAME</code>. \
             Each is a file in <code>xtask/src/bench</code>.</p>\n</html>\n"
 }
 
-fn table<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {
+fn render_table<'a>(figures: impl Iterator<Item = &'a BenchFigure>) -> String {
     let mut rows = String::new();
     for figure in figures {
-        let [name, value, yardstick, target] = figure.cells();
-        let (class, word) = match figure.holds() {
+        let [name, value, yardstick, target] = figure.table_cells();
+        let (class, word) = match figure.meets_target() {
             Some(true) => ("good", "met"),
             Some(false) => ("bad", "missed"),
             None => ("", ""),
         };
-        let bar = figure.share().map_or_else(String::new, bar);
+        let bar = figure.target_share().map_or_else(String::new, render_bar);
         let _ = writeln!(
             rows,
             "<tr><td>{}</td><td>{value}</td><td>{yardstick}</td><td>{target}</td><td class=\"{class}\">{word}</td><td>{bar}</td></tr>",
-            escaped(&name)
+            escape_html(&name)
         );
     }
     if rows.is_empty() {
@@ -162,7 +162,7 @@ fn table<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {
 }
 
 /// How much of what the target allows is used: 1 is all of it.
-fn bar(share: f64) -> String {
+fn render_bar(share: f64) -> String {
     let class = if share > 1.0 { "over" } else { "" };
     let line = WIDTH / 2.0;
     let length = (share * line).min(WIDTH);
@@ -173,24 +173,26 @@ fn bar(share: f64) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figure::Unit;
+    use crate::bench::figure::FigureUnit;
 
     #[test]
     fn the_page_says_what_was_met_what_was_missed_and_what_was_not_taken() {
         let figures = [
-            Figure::new("gate to card", Unit::Millis).target(2.0).taken(Ok((1.0, None))),
-            Figure::new("rate", Unit::PerSecond).target(200.0).taken(Ok((100.0, None))),
-            Figure::new("events lost", Unit::Count).target(0.0).taken(Err(anyhow::anyhow!("no <gateway>"))),
+            BenchFigure::new("gate to card", FigureUnit::Millis).with_target(2.0).with_result(Ok((1.0, None))),
+            BenchFigure::new("rate", FigureUnit::PerSecond).with_target(200.0).with_result(Ok((100.0, None))),
+            BenchFigure::new("events lost", FigureUnit::Count)
+                .with_target(0.0)
+                .with_result(Err(anyhow::anyhow!("no <gateway>"))),
         ];
-        let setting = Setting { command: "cargo xtask bench --report x".to_owned(), ..Setting::default() };
-        let page = page(&figures, &setting);
+        let setting = RunConditions { command: "cargo xtask bench --report x".to_owned(), ..RunConditions::default() };
+        let page = render_page(&figures, &setting);
         assert!(page.contains("1 of 2 targets are met"), "{page}");
         assert!(page.contains("<h3>From a gate to its card</h3>\n<table>"), "{page}");
         assert!(page.contains("<h3>Recovery after kill -9</h3>\n<p>Not taken in this run.</p>"), "{page}");

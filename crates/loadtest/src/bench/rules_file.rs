@@ -6,8 +6,8 @@ use std::{fmt::Write as _, fs, path::Path, process::Command, time::Instant};
 use anyhow::{Context as _, bail};
 
 use crate::{
-    bench::{figure::median, millis},
-    fixture::scratch::Scratch,
+    bench::{figure::median, to_millis},
+    fixture::scratch::ScratchFolder,
 };
 
 /// How often each file is measured.
@@ -22,7 +22,10 @@ pub(crate) struct FileToDecision {
 pub(crate) fn measure(binary: &Path) -> anyhow::Result<FileToDecision> {
     let mut slowest = FileToDecision { at_10_000: 0.0, at_1_000: 0.0 };
     for layout in LAYOUTS {
-        let took = FileToDecision { at_10_000: of(binary, layout, 10_000)?, at_1_000: of(binary, layout, 1_000)? };
+        let took = FileToDecision {
+            at_10_000: measure_layout(binary, layout, 10_000)?,
+            at_1_000: measure_layout(binary, layout, 1_000)?,
+        };
         if took.at_10_000 > slowest.at_10_000 {
             slowest = took;
         }
@@ -31,12 +34,12 @@ pub(crate) fn measure(binary: &Path) -> anyhow::Result<FileToDecision> {
 }
 
 /// A rule of a file, by its number.
-type Layout = fn(usize) -> String;
+type RuleLayout = fn(usize) -> String;
 
 /// Commands allowed and denied by turns; tools each with an argument; one pattern for each of many agents; calls that several
 /// people have to allow beside some that named people have to; then patterns that begin alike or with a wildcard, told apart by
 /// their ends, by what is in them or by nothing; and values of one argument.
-const LAYOUTS: [Layout; 12] = [
+const LAYOUTS: [RuleLayout; 12] = [
     |at| format!("{{ pattern: \"bash(tool{at} *)\", action: {} }}", if at % 2 == 0 { "allow" } else { "deny" }),
     |at| format!("{{ tool: svc_{at}, args: {{ to: \"acme{at}*\" }}, action: ask }}"),
     |at| {
@@ -47,12 +50,12 @@ const LAYOUTS: [Layout; 12] = [
         let who = if at % 2 == 0 { "approvals: 2" } else { "from: ana" };
         format!("{{ pattern: \"pay(acme{at}, *)\", action: ask, {who} }}")
     },
-    |at| third(&format!("ha_call_service(*, light.l{at})"), at),
-    |at| third(&format!("*{at}*"), at),
-    |at| third(&format!("*{at}"), at),
-    |at| third(&format!("bash(* --x{at} *)"), at),
-    |at| third(&format!("b[a-z]sh([abc]?{at}*[!x]*)"), at),
-    |at| third(&format!("bash(*{} *{}*)", at % 100, at / 100), at),
+    |at| rule_with_pattern(&format!("ha_call_service(*, light.l{at})"), at),
+    |at| rule_with_pattern(&format!("*{at}*"), at),
+    |at| rule_with_pattern(&format!("*{at}"), at),
+    |at| rule_with_pattern(&format!("bash(* --x{at} *)"), at),
+    |at| rule_with_pattern(&format!("b[a-z]sh([abc]?{at}*[!x]*)"), at),
+    |at| rule_with_pattern(&format!("bash(*{} *{}*)", at % 100, at / 100), at),
     |at| {
         let who = if at % 2 == 0 { "approvals: 2" } else { "from: ana" };
         format!("{{ pattern: \"*acme{at}*\", principal: \"*-{at}\", action: ask, {who} }}")
@@ -66,12 +69,12 @@ const LAYOUTS: [Layout; 12] = [
 ];
 
 /// A rule with this pattern; every third denies.
-fn third(pattern: &str, at: usize) -> String {
+fn rule_with_pattern(pattern: &str, at: usize) -> String {
     format!("{{ pattern: \"{pattern}\", action: {} }}", if at.is_multiple_of(3) { "deny" } else { "allow" })
 }
 
-fn of(binary: &Path, layout: Layout, rules: usize) -> anyhow::Result<f64> {
-    let scratch = Scratch::new("rules")?;
+fn measure_layout(binary: &Path, layout: RuleLayout, rules: usize) -> anyhow::Result<f64> {
+    let scratch = ScratchFolder::new("rules")?;
     let file = scratch.path().join("permissions.yaml");
     let mut text = String::from("rules:\n");
     for at in 0..rules {
@@ -87,7 +90,7 @@ fn of(binary: &Path, layout: Layout, rules: usize) -> anyhow::Result<f64> {
             .args(["bash", "command=git status"])
             .current_dir(scratch.path())
             .output()?;
-        took.push(millis(begun.elapsed()));
+        took.push(to_millis(begun.elapsed()));
         if !output.status.success() {
             bail!("policy explain: {}", String::from_utf8_lossy(&output.stderr).trim());
         }

@@ -21,10 +21,10 @@ use tokio::{
 };
 
 use crate::{
-    bench::{figure::median, millis, resident_bytes},
+    bench::{figure::median, resident_bytes, to_millis},
     fixture::{
-        gateway::{self, Gateway},
-        socket::{Socket, request},
+        gateway::{self, GatewayProcess},
+        socket::{TextSocket, tool_request},
     },
 };
 
@@ -44,7 +44,7 @@ const PATH: &str = "/api/approval/stream?session_id=agent:default";
 const RAISED: &[u8] = b"\"pending_count\":1";
 
 /// What was measured with so many streams open.
-pub(crate) struct Streams {
+pub(crate) struct StreamFigures {
     /// Milliseconds from the request to the frame at the last of them.
     pub(crate) last: f64,
     /// The same of a server that only sends it.
@@ -56,55 +56,55 @@ pub(crate) struct Streams {
 }
 
 /// Measures with `count` streams.
-pub(crate) fn measure(binary: &Path, count: usize) -> anyhow::Result<Streams> {
+pub(crate) fn measure(binary: &Path, count: usize) -> anyhow::Result<StreamFigures> {
     more_descriptors();
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let gateway = Gateway::start(binary, gateway::service()?, None)?;
-    let mut agent = Socket::join(&gateway.address)?;
+    let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
+    let mut agent = TextSocket::connect_agent(&gateway.address)?;
     let address: SocketAddr = gateway.address.parse()?;
     let before = resident_bytes(gateway.id())?;
-    let (mut watching, mut frames) = runtime.block_on(watch(address, PATH, count))?;
+    let (mut watching, mut frames) = runtime.block_on(open_watchers(address, PATH, count))?;
     let after = resident_bytes(gateway.id())?;
     let (mut last, mut answers, mut size) = (Vec::new(), Vec::new(), 0);
     for round in 0..=ROUNDS {
         let begun = Instant::now();
-        agent.send(request(u64::try_from(round)?, "turn", &json!({ "thing": format!("door{round}") })))?;
-        let (at, frame) = runtime.block_on(all(&mut frames, count))?;
-        let took = millis(at.duration_since(begun));
+        agent.send_text(tool_request(u64::try_from(round)?, "turn", &json!({ "thing": format!("door{round}") })))?;
+        let (at, frame) = runtime.block_on(await_frames(&mut frames, count))?;
+        let took = to_millis(at.duration_since(begun));
         size = frame;
-        let waiting = runtime.block_on(waiting(address))?;
-        let asked = Instant::now();
-        let allowed = runtime.block_on(answer(address, &waiting))?;
+        let waiting = runtime.block_on(pending_approval(address))?;
+        let sent_at = Instant::now();
+        let allowed = runtime.block_on(allow_approval(address, &waiting))?;
         if allowed["ok"] != true {
             bail!("the answer was not taken: {allowed}");
         }
         // The first round warms up.
         if round > 0 {
             last.push(took);
-            answers.push(millis(asked.elapsed()));
+            answers.push(to_millis(sent_at.elapsed()));
         }
-        agent.read()?;
+        agent.read_text()?;
     }
     watching.abort_all();
     drop(gateway);
     let nothing = "nothing was measured";
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
     let bytes = after.saturating_sub(before) as f64 / count as f64;
-    Ok(Streams {
+    Ok(StreamFigures {
         last: median(last).context(nothing)?,
-        raw_last: median(raw(&runtime, count, size)?).context(nothing)?,
+        raw_last: median(time_raw_fan_out(&runtime, count, size)?).context(nothing)?,
         answer: median(answers).context(nothing)?,
         bytes,
     })
 }
 
 /// Opens so many streams. Each reports when it saw a frame in which something waits, and how long that was.
-async fn watch(
+async fn open_watchers(
     address: SocketAddr,
     path: &'static str,
     count: usize,
 ) -> anyhow::Result<(JoinSet<()>, mpsc::UnboundedReceiver<(Instant, usize)>)> {
-    let (tell, told) = mpsc::unbounded_channel();
+    let (tell, frames) = mpsc::unbounded_channel();
     let (open, mut opened) = mpsc::channel(AT_ONCE);
     let mut watching = JoinSet::new();
     let mut waiting = 0;
@@ -144,7 +144,7 @@ async fn watch(
     for _ in 0..waiting {
         is_open(&mut opened).await?;
     }
-    Ok((watching, told))
+    Ok((watching, frames))
 }
 
 async fn is_open(opened: &mut mpsc::Receiver<bool>) -> anyhow::Result<()> {
@@ -156,7 +156,7 @@ async fn is_open(opened: &mut mpsc::Receiver<bool>) -> anyhow::Result<()> {
 }
 
 /// When the last of `count` had its frame, and how long one was.
-pub(crate) async fn all(
+pub(crate) async fn await_frames(
     frames: &mut mpsc::UnboundedReceiver<(Instant, usize)>,
     count: usize,
 ) -> anyhow::Result<(Instant, usize)> {
@@ -172,24 +172,24 @@ pub(crate) async fn all(
 }
 
 /// The name of what waits, as a client knows it: two answers within a second that name nothing are one that was posted twice.
-async fn waiting(address: SocketAddr) -> anyhow::Result<Value> {
+async fn pending_approval(address: SocketAddr) -> anyhow::Result<Value> {
     let path = "/api/approval/pending?session_id=agent:default";
     let pending =
-        exchange(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).await?;
+        exchange_http(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).await?;
     Ok(pending["pending"]["approval_id"].clone())
 }
 
 /// Allows what waits, on a connection of its own.
-async fn answer(address: SocketAddr, approval: &Value) -> anyhow::Result<Value> {
+async fn allow_approval(address: SocketAddr, approval: &Value) -> anyhow::Result<Value> {
     let body = json!({ "session_id": "agent:default", "approval_id": approval, "choice": "once" }).to_string();
     let head = format!(
         "POST /api/approval/respond HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    exchange(address, &format!("{head}{body}")).await
+    exchange_http(address, &format!("{head}{body}")).await
 }
 
-async fn exchange(address: SocketAddr, request: &str) -> anyhow::Result<Value> {
+async fn exchange_http(address: SocketAddr, request: &str) -> anyhow::Result<Value> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     stream.write_all(request.as_bytes()).await?;
@@ -200,7 +200,7 @@ async fn exchange(address: SocketAddr, request: &str) -> anyhow::Result<Value> {
 }
 
 /// Milliseconds until the last of `count` connections has a frame of `size` bytes from a process that does nothing else.
-pub(crate) fn raw(runtime: &Runtime, count: usize, size: usize) -> anyhow::Result<Vec<f64>> {
+pub(crate) fn time_raw_fan_out(runtime: &Runtime, count: usize, size: usize) -> anyhow::Result<Vec<f64>> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([FAN_OUT, &size.to_string()])
         .stdin(Stdio::piped())
@@ -211,14 +211,14 @@ pub(crate) fn raw(runtime: &Runtime, count: usize, size: usize) -> anyhow::Resul
     let mut line = String::new();
     BufReader::new(child.stdout.take().context("no standard output")?).read_line(&mut line)?;
     let address: SocketAddr = line.trim().parse()?;
-    let (mut watching, mut frames) = runtime.block_on(watch(address, "/", count))?;
+    let (mut watching, mut frames) = runtime.block_on(open_watchers(address, "/", count))?;
     let mut took = Vec::new();
     for round in 0..=ROUNDS {
         let begun = Instant::now();
         tell.write_all(b"\n")?;
-        let (at, _) = runtime.block_on(all(&mut frames, count))?;
+        let (at, _) = runtime.block_on(await_frames(&mut frames, count))?;
         if round > 0 {
-            took.push(millis(at.duration_since(begun)));
+            took.push(to_millis(at.duration_since(begun)));
         }
     }
     watching.abort_all();
@@ -238,17 +238,17 @@ pub(crate) fn fan_out(size: usize) -> anyhow::Result<ExitCode> {
     let (tell, _) = broadcast::channel::<Arc<[u8]>>(16);
     let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
     println!("{}", listener.local_addr()?);
-    let told = tell.clone();
+    let sender = tell.clone();
     runtime.spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut told = told.subscribe();
+            let mut receiver = sender.subscribe();
             tokio::spawn(async move {
                 let mut head = [0; 1024];
                 // A client that hangs up is its own business.
                 let _ = stream.read(&mut head).await;
                 let begin = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: initial\ndata: {}\n\n";
                 let _ = stream.write_all(begin.as_bytes()).await;
-                while let Ok(frame) = told.recv().await {
+                while let Ok(frame) = receiver.recv().await {
                     let _ = stream.write_all(&frame).await;
                 }
             });

@@ -67,7 +67,7 @@ impl RunEnvironment for IdleEnvironment {
 ///
 /// # Errors
 /// Rules that do not compile, which is a defect.
-pub(super) fn rules(log: &Path) -> anyhow::Result<ActiveRules> {
+pub(super) fn bench_rules(log: &Path) -> anyhow::Result<ActiveRules> {
     let rules = ALLOWED.map(|pattern| Rule::new(pattern, RuleAction::Allow));
     let rules = policy::RuleSet { defaults: Vec::new(), rules: rules.into() };
     let source = RuleSource { name: "bench".to_owned(), layer: RuleLayer::Main, rules };

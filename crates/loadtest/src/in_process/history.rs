@@ -20,7 +20,7 @@ const SESSIONS: usize = 20;
 /// How many of them end in a gate that waits.
 pub(super) const GATES: usize = 10;
 
-struct Author {
+struct HistoryAuthor {
     engine: Engine,
     now: Millis,
     drawn: u128,
@@ -28,35 +28,35 @@ struct Author {
 }
 
 /// Makes about `events` facts, ending at about `now`. Deterministic but for the time.
-pub(super) fn make(rules: ActiveRules, now: Millis, events: usize) -> anyhow::Result<Vec<RecordedFact>> {
+pub(super) fn make_history(rules: ActiveRules, now: Millis, events: usize) -> anyhow::Result<Vec<RecordedFact>> {
     let mut author =
-        Author { engine: Engine::new(rules.clone()), now, drawn: 0, recorded: Vec::with_capacity(events + 64) };
-    author.tell(Command::UseRules(Box::new(rules)))?;
-    author.tell(Command::Recover(ResumeMode::Wait))?;
+        HistoryAuthor { engine: Engine::new(rules.clone()), now, drawn: 0, recorded: Vec::with_capacity(events + 64) };
+    author.handle_command(Command::UseRules(Box::new(rules)))?;
+    author.handle_command(Command::Recover(ResumeMode::Wait))?;
     let sessions: Vec<SessionId> = (0..SESSIONS).map(|number| SessionId::new(format!("session-{number}"))).collect();
     for id in &sessions {
-        author.open(id)?;
+        author.open_session(id)?;
     }
     // A gate that waits takes nine facts.
     for round in 0.. {
         if author.recorded.len() + 10 * GATES >= events {
             break;
         }
-        author.exchange(&sessions[round % SESSIONS])?;
+        author.add_exchange(&sessions[round % SESSIONS])?;
     }
     for id in &sessions[..GATES] {
-        let run = author.prompt(id)?;
-        author.answer(run, &[("bash", "rm -rf ../elsewhere")])?;
+        let run = author.send_prompt(id)?;
+        author.add_answer(run, &[("bash", "rm -rf ../elsewhere")])?;
     }
     while author.recorded.len() < events {
         let name = format!("name {}", author.recorded.len());
-        author.tell(Command::Session(sessions[SESSIONS - 1].clone(), session::Command::Name { name }))?;
+        author.handle_command(Command::Session(sessions[SESSIONS - 1].clone(), session::Command::Name { name }))?;
     }
     Ok(author.recorded)
 }
 
-impl Author {
-    fn tell(&mut self, command: Command) -> anyhow::Result<EngineReply> {
+impl HistoryAuthor {
+    fn handle_command(&mut self, command: Command) -> anyhow::Result<EngineReply> {
         self.drawn += 1;
         let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.drawn.to_be_bytes()) };
         let (facts, reply) = self.engine.handle_command(command, &mut context)?;
@@ -64,7 +64,7 @@ impl Author {
         Ok(reply)
     }
 
-    fn open(&mut self, id: &SessionId) -> anyhow::Result<()> {
+    fn open_session(&mut self, id: &SessionId) -> anyhow::Result<()> {
         let model = ModelRef {
             provider: "demo".to_owned(),
             id: "scripted-1".to_owned(),
@@ -81,23 +81,23 @@ impl Author {
             door: None,
             settings: Box::new(settings),
         };
-        self.tell(Command::Session(id.clone(), open))?;
+        self.handle_command(Command::Session(id.clone(), open))?;
         Ok(())
     }
 
     /// A prompt, an answer with two calls that run, and an answer without.
-    fn exchange(&mut self, id: &SessionId) -> anyhow::Result<()> {
-        let run = self.prompt(id)?;
-        self.answer(run, &[("read", "src/lib.rs"), ("read", "src/main.rs")])?;
+    fn add_exchange(&mut self, id: &SessionId) -> anyhow::Result<()> {
+        let run = self.send_prompt(id)?;
+        self.add_answer(run, &[("read", "src/lib.rs"), ("read", "src/main.rs")])?;
         let calls = self.engine.state().run(run).context("the run has ended")?.calls().to_vec();
         for call in calls {
-            let said = said(&StoredMessage::ToolResult(ToolResult {
+            let content = message_content(&StoredMessage::ToolResult(ToolResult {
                 tool_name: "read".to_owned(),
                 content: vec![MessageBlock::from_text("use std::fmt;\n".repeat(20))],
                 ..ToolResult::default()
             }))?;
             let returned = CallResult {
-                message: said,
+                message: content,
                 error: false,
                 open_tasks: None,
                 folder: None,
@@ -105,49 +105,49 @@ impl Author {
                 left_behind: None,
             };
             let progress = CallProgress::Returned(Box::new(returned));
-            self.tell(Command::Call(call::Command::Ended { call, progress }))?;
+            self.handle_command(Command::Call(call::Command::Ended { call, progress }))?;
         }
-        self.answer(run, &[])
+        self.add_answer(run, &[])
     }
 
-    fn prompt(&mut self, id: &SessionId) -> anyhow::Result<RunId> {
-        let said = said(&StoredMessage::User(Spoken {
+    fn send_prompt(&mut self, id: &SessionId) -> anyhow::Result<RunId> {
+        let content = message_content(&StoredMessage::User(Spoken {
             content: vec![MessageBlock::from_text("Please look at the two files and say what they do.")],
             ..Spoken::default()
         }))?;
-        let prompt = session::Command::Prompt { message: said, with: Vec::new(), when_busy: WhenBusy::Refuse };
-        match self.tell(Command::Session(id.clone(), prompt))? {
+        let prompt = session::Command::Prompt { message: content, with: Vec::new(), when_busy: WhenBusy::Refuse };
+        match self.handle_command(Command::Session(id.clone(), prompt))? {
             EngineReply::Started(run) => Ok(run),
             other => bail!("a prompt came to {other:?}"),
         }
     }
 
-    fn answer(&mut self, run: RunId, calls: &[(&str, &str)]) -> anyhow::Result<()> {
+    fn add_answer(&mut self, run: RunId, calls: &[(&str, &str)]) -> anyhow::Result<()> {
         let epoch = self.engine.state().run(run).context("the run has ended")?.epoch();
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolUse };
-        let said = said(&StoredMessage::Assistant(AssistantReply {
+        let content = message_content(&StoredMessage::Assistant(AssistantReply {
             content: vec![MessageBlock::from_text(
                 "Both files hold little: one names the modules, the other starts the program. ".repeat(3),
             )],
             stop_reason: stop,
             ..AssistantReply::default()
         }))?;
-        let wanted = calls.iter().map(|(tool, argument)| wanted(tool, argument)).collect();
+        let requested = calls.iter().map(|(tool, argument)| requested_call(tool, argument)).collect();
         let answer = Box::new(ModelAnswer {
-            message: said,
+            message: content,
             stop,
             total_tokens: 1000,
-            calls: wanted,
+            calls: requested,
             failure: None,
             others: Vec::new(),
             spent: None,
         });
-        self.tell(Command::Run(run::Command::Answered { run, epoch, answer }))?;
+        self.handle_command(Command::Run(run::Command::Answered { run, epoch, answer }))?;
         Ok(())
     }
 }
 
-fn wanted(tool: &str, argument: &str) -> ResolvedCall {
+fn requested_call(tool: &str, argument: &str) -> ResolvedCall {
     let name = if tool == "bash" { "command" } else { "path" };
     ResolvedCall {
         tool_call_id: "call_1".into(),
@@ -168,7 +168,7 @@ fn wanted(tool: &str, argument: &str) -> ResolvedCall {
     }
 }
 
-fn said(message: &StoredMessage) -> anyhow::Result<MessageContent> {
+fn message_content(message: &StoredMessage) -> anyhow::Result<MessageContent> {
     let content = serde_json::to_string(message)?;
     Ok(MessageContent { tokens: estimate_tokens(content.len()), content: content.into() })
 }

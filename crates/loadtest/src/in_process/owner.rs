@@ -15,7 +15,7 @@ use countersign_store::{
 };
 use serde_json::{Value, json};
 
-use super::{environment::rules, median, options};
+use super::{environment::bench_rules, median, owner_options};
 
 /// Events of one round.
 const EVENTS: usize = 20_000;
@@ -30,11 +30,12 @@ const LENGTH: usize = 200;
 pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
     let (mut through, mut straight) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let log = open(folder, &format!("owner-{round}.db"))?;
-        through.push(rate(owner(folder, &log).await?));
+        let log = open_log(folder, &format!("owner-{round}.db"))?;
+        through.push(events_per_second(time_owner(folder, &log).await?));
         let log: AnyLog = SqliteLog::open_read_only(folder.join(format!("owner-{round}.db")), 1)?.into();
-        let records = records(&log).await?;
-        straight.push(rate(write(&open(folder, &format!("straight-{round}.db"))?, records).await?));
+        let records = recorded_events(&log).await?;
+        straight
+            .push(events_per_second(time_write(&open_log(folder, &format!("straight-{round}.db"))?, records).await?));
     }
     Ok(json!({
         "events_per_second": median(through).round(),
@@ -45,13 +46,13 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
     }))
 }
 
-fn open(folder: &Path, name: &str) -> anyhow::Result<AnyLog> {
+fn open_log(folder: &Path, name: &str) -> anyhow::Result<AnyLog> {
     Ok(SqliteLog::open(folder.join(name), StoreOptions::default())?.into())
 }
 
 /// Seconds from the first command to the last reply.
-async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
-    let handle = OwnerHandle::open(log.clone(), options(rules(&folder.join("owner.db"))?, folder)?).await?;
+async fn time_owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
+    let handle = OwnerHandle::open(log.clone(), owner_options(bench_rules(&folder.join("owner.db"))?, folder)?).await?;
     let session = SessionId::new("bench");
     let requests = handle.source(InboxLane::Request);
     let open = session::Command::Open {
@@ -63,8 +64,8 @@ async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
     };
     requests.send_command(Command::Session(session.clone(), open)).await?;
     // The first message makes the file.
-    requests.send_command(Command::Session(session.clone(), message()?)).await?;
-    let message = message()?;
+    requests.send_command(Command::Session(session.clone(), queue_command()?)).await?;
+    let message = queue_command()?;
     let begun = Instant::now();
     let lines = (0..SOURCES).map(|_| {
         let (source, session, message) = (handle.source(InboxLane::Request), session.clone(), message.clone());
@@ -88,16 +89,16 @@ async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
     Ok(took)
 }
 
-fn message() -> anyhow::Result<session::Command> {
-    let said =
+fn queue_command() -> anyhow::Result<session::Command> {
+    let user_message =
         StoredMessage::User(Spoken { content: vec![MessageBlock::from_text("x".repeat(LENGTH))], ..Spoken::default() });
-    let content = serde_json::to_string(&said)?;
-    let said = MessageContent { tokens: estimate_tokens(content.len()), content: content.into() };
-    Ok(session::Command::Queue { queue: MessageQueue::FollowUp, message: said })
+    let content = serde_json::to_string(&user_message)?;
+    let queued = MessageContent { tokens: estimate_tokens(content.len()), content: content.into() };
+    Ok(session::Command::Queue { queue: MessageQueue::FollowUp, message: queued })
 }
 
 /// What the owner recorded of the round.
-async fn records(log: &AnyLog) -> anyhow::Result<Vec<LogRecord>> {
+async fn recorded_events(log: &AnyLog) -> anyhow::Result<Vec<LogRecord>> {
     let head = log.head(Partition::ZERO).await?.lsn;
     let stored = log.read_records(Partition::ZERO, Lsn(head.0 - EVENTS as u64), EVENTS).await?;
     let lsns: Vec<Lsn> = stored.iter().map(|stored| stored.lsn).collect();
@@ -119,7 +120,7 @@ async fn records(log: &AnyLog) -> anyhow::Result<Vec<LogRecord>> {
 }
 
 /// Seconds to write `records` in batches, one after the other.
-async fn write(log: &AnyLog, records: Vec<LogRecord>) -> anyhow::Result<f64> {
+async fn time_write(log: &AnyLog, records: Vec<LogRecord>) -> anyhow::Result<f64> {
     let epoch = log.take_over(Partition::ZERO).await?;
     let mut head = log.append(Partition::ZERO, epoch, Lsn(0), Batch(records[..1].to_vec())).await?;
     let batches: Vec<Batch> = records.chunks(BATCH).map(|chunk| Batch(chunk.to_vec())).collect();
@@ -133,6 +134,6 @@ async fn write(log: &AnyLog, records: Vec<LogRecord>) -> anyhow::Result<f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "events here are far below 2^52")]
-fn rate(seconds: f64) -> f64 {
+fn events_per_second(seconds: f64) -> f64 {
     EVENTS as f64 / seconds
 }

@@ -11,7 +11,7 @@ use countersign_core::{
         Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 use serde_json::{Map, Value, json};
 
@@ -21,20 +21,20 @@ use super::median;
 const DECISIONS: usize = 20_000;
 const ROUNDS: usize = 5;
 /// How many things are asked about. What is asked about has just been read, so all of them are at hand.
-const ASKED: usize = 64;
+const SUBJECTS: usize = 64;
 
 pub(super) fn measure() -> anyhow::Result<Value> {
     let mut report = Map::new();
-    report.insert("yardstick_us".to_owned(), of(1)?.into());
+    report.insert("yardstick_us".to_owned(), decision_micros(1)?.into());
     for rules in [10, 1_000, 10_000] {
-        report.insert(format!("at_{rules}_us"), of(rules)?.into());
+        report.insert(format!("at_{rules}_us"), decision_micros(rules)?.into());
     }
     Ok(Value::Object(report))
 }
 
 /// Microseconds of one decision among so many rules.
-fn of(rules: usize) -> anyhow::Result<f64> {
-    let compiled = compiled(rules)?;
+fn decision_micros(rules: usize) -> anyhow::Result<f64> {
+    let compiled = compile_bench_rules(rules)?;
     let (constraints, grants, surroundings) = (Constraints::default(), GrantSet::default(), PathContext::default());
     let layers = PolicyLayers {
         compiled: &compiled,
@@ -45,17 +45,17 @@ fn of(rules: usize) -> anyhow::Result<f64> {
         path_context: &surroundings,
     };
     // One past the last rule: what nothing matches is asked about.
-    let verdict = |number: usize| evaluate(&layers, &subject(number), Millis(1));
+    let verdict = |number: usize| evaluate(&layers, &light_subject(number), Millis(1));
     ensure!(matches!(verdict(rules), Verdict::Ask(_)), "a rule matches too much");
-    for (number, wanted) in [(0, RuleAction::Deny), (1, RuleAction::Allow), (2, RuleAction::Ask)] {
+    for (number, expected) in [(0, RuleAction::Deny), (1, RuleAction::Allow), (2, RuleAction::Ask)] {
         let got = match verdict(number.min(rules)) {
             Verdict::Deny(_) => RuleAction::Deny,
             Verdict::Allow(_) => RuleAction::Allow,
             Verdict::Ask(_) => RuleAction::Ask,
         };
-        ensure!(number >= rules || got == wanted, "rule {number} gives {got:?}");
+        ensure!(number >= rules || got == expected, "rule {number} gives {got:?}");
     }
-    let subjects: Vec<PolicySubject> = (0..ASKED).map(|number| subject(number * rules / ASKED)).collect();
+    let subjects: Vec<PolicySubject> = (0..SUBJECTS).map(|number| light_subject(number * rules / SUBJECTS)).collect();
     let mut took = Vec::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
@@ -74,7 +74,7 @@ const fn per_round() -> f64 {
 }
 
 /// Rules as people write them for a house: a tool, a thing and a star.
-fn compiled(count: usize) -> anyhow::Result<CompiledRules> {
+fn compile_bench_rules(count: usize) -> anyhow::Result<CompiledRules> {
     let rules = (0..count).map(|number| {
         let action = match number % 3 {
             0 => RuleAction::Deny,
@@ -88,7 +88,7 @@ fn compiled(count: usize) -> anyhow::Result<CompiledRules> {
         .map_err(|errors| anyhow!("the rules do not compile: {errors:?}"))
 }
 
-fn subject(number: usize) -> PolicySubject {
+fn light_subject(number: usize) -> PolicySubject {
     let entity = format!("light.room_{number}_ceiling");
     let arguments = json!({ "domain": "light", "service": "turn_on", "entity_id": entity });
     let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
@@ -112,7 +112,7 @@ fn subject(number: usize) -> PolicySubject {
         is_later: false,
         leads_to: None,
         paths: Vec::new(),
-        shell: Shell::Nothing,
+        shell: ShellInput::Nothing,
         classes: BTreeSet::new(),
     }
 }

@@ -13,7 +13,7 @@ use countersign_store::{
 };
 use serde_json::{Value, json};
 
-use super::{environment, history, median, options};
+use super::{environment, history, median, owner_options};
 
 /// Events in the log.
 const EVENTS: usize = 100_000;
@@ -25,8 +25,8 @@ const ROUNDS: usize = 5;
 
 pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join("restart.db");
-    let rules = environment::rules(&path)?;
-    let recorded = history::make(rules.clone(), Clock::system().now(), EVENTS)?;
+    let rules = environment::bench_rules(&path)?;
+    let recorded = history::make_history(rules.clone(), Clock::system().now(), EVENTS)?;
     let written: Vec<LogRecord> = recorded.iter().map(encode_record).collect();
     drop(recorded);
     let log: AnyLog = SqliteLog::open(&path, StoreOptions::default())?.into();
@@ -44,11 +44,11 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
         // The first opening finds no snapshot, and its clean end leaves one to the second.
         let copy = folder.join(format!("restart-{round}.db"));
         std::fs::copy(&path, &copy)?;
-        whole.push(open(&copy, &rules, folder).await?);
-        ready.push(open(&copy, &rules, folder).await?);
-        let (took, records) = bare(&path).await?;
+        whole.push(time_open(&copy, &rules, folder).await?);
+        ready.push(time_open(&copy, &rules, folder).await?);
+        let (took, records) = time_bare_read(&path).await?;
         read.push(took);
-        let (decode, fold) = replay(&rules, &records)?;
+        let (decode, fold) = time_replay(&rules, &records)?;
         decoded.push(decode);
         folded.push(fold);
     }
@@ -64,12 +64,12 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
 }
 
 /// Milliseconds from opening the log to the first answer.
-async fn open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::Result<f64> {
+async fn time_open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let log: AnyLog = SqliteLog::open(path, StoreOptions::default())?.into();
-    let handle = OwnerHandle::open(log, options(rules.clone(), folder)?).await?;
+    let handle = OwnerHandle::open(log, owner_options(rules.clone(), folder)?).await?;
     let answered = handle.source(InboxLane::Request).read_state(|engine| engine.state().pending_gates().count()).await;
-    let took = millis(begun);
+    let took = millis_since(begun);
     let pending = answered.map_or(0, |(count, _)| count);
     ensure!(pending == history::GATES, "{pending} gates are pending of {}", history::GATES);
     handle.close().await;
@@ -78,7 +78,7 @@ async fn open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::Result
 }
 
 /// Milliseconds to open the log and read every record, and the records.
-async fn bare(path: &Path) -> anyhow::Result<(f64, Vec<StoredRecord>)> {
+async fn time_bare_read(path: &Path) -> anyhow::Result<(f64, Vec<StoredRecord>)> {
     let mut records = Vec::with_capacity(EVENTS);
     let begun = Instant::now();
     let log: AnyLog = SqliteLog::open(path, StoreOptions::default())?.into();
@@ -91,25 +91,25 @@ async fn bare(path: &Path) -> anyhow::Result<(f64, Vec<StoredRecord>)> {
         }
         records.extend(page);
     }
-    let took = millis(begun);
+    let took = millis_since(begun);
     log.close().await;
     Ok((took, records))
 }
 
 /// Where the rest of the time goes: milliseconds to decode every record, and to fold every event into a state.
-fn replay(rules: &ActiveRules, records: &[StoredRecord]) -> anyhow::Result<(f64, f64)> {
+fn time_replay(rules: &ActiveRules, records: &[StoredRecord]) -> anyhow::Result<(f64, f64)> {
     let begun = Instant::now();
     let decode = |stored: &StoredRecord| Event::decode(&stored.kind, stored.version, &stored.facts);
     let events = records.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
-    let decoded = millis(begun);
+    let decoded = millis_since(begun);
     let begun = Instant::now();
     let mut engine = Engine::new(rules.clone());
     for (event, stored) in events.iter().zip(records) {
         engine.replay_fact(event, &FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() });
     }
-    Ok((decoded, millis(begun)))
+    Ok((decoded, millis_since(begun)))
 }
 
-fn millis(begun: Instant) -> f64 {
+fn millis_since(begun: Instant) -> f64 {
     begun.elapsed().as_secs_f64() * 1e3
 }

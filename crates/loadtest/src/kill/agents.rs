@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
-use crate::kill::world::{Stage, agent};
+use crate::kill::restarting_gateway::{KillRunState, agent_credentials};
 
 /// How long a reply may take on one connection before another is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,62 +21,68 @@ const AGAIN: usize = 4_000;
 
 /// What an agent was told of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
+enum ReportedOutcome {
     Executed,
     Denied,
     Unknown,
 }
 
-type Socket = WebSocketStream<TcpStream>;
+type AgentSocket = WebSocketStream<TcpStream>;
 
 /// Asks for one thing after the other until it is over. Then the last of them are asked for once more under their keys, which must bring
 /// the same answers and have no effect.
-pub(crate) async fn play(stage: Arc<Stage>, number: usize) {
+pub(crate) async fn run_agent(stage: Arc<KillRunState>, number: usize) {
     let mut socket = None;
-    let mut asked: Vec<(String, Told)> = Vec::new();
+    let mut outcomes: Vec<(String, ReportedOutcome)> = Vec::new();
     let mut ids = 0;
     while !stage.is_over() {
-        let kind = if asked.len().is_multiple_of(2) { "free" } else { "gated" };
-        let thing = format!("{kind}_{number}_{}", asked.len());
-        let Some(told) = ask(&stage, &mut socket, number, &thing, &mut ids).await else { return };
-        check(&stage, &thing, &told);
-        stage.did(match told {
-            Told::Executed => "requests executed",
-            Told::Denied => "requests denied",
-            Told::Unknown => "requests in doubt",
+        let kind = if outcomes.len().is_multiple_of(2) { "free" } else { "gated" };
+        let thing = format!("{kind}_{number}_{}", outcomes.len());
+        let Some(outcome) = request_until_answered(&stage, &mut socket, number, &thing, &mut ids).await else { return };
+        check_outcome(&stage, &thing, &outcome);
+        stage.record_success(match outcome {
+            ReportedOutcome::Executed => "requests executed",
+            ReportedOutcome::Denied => "requests denied",
+            ReportedOutcome::Unknown => "requests in doubt",
         });
-        asked.push((thing, told));
+        outcomes.push((thing, outcome));
     }
-    let known = asked.len().saturating_sub(AGAIN);
-    for (thing, told) in asked.split_off(known) {
-        let Some(again) = ask(&stage, &mut socket, number, &thing, &mut ids).await else { return };
-        if again != told {
-            stage.wrong(format!("{thing} was {told:?}, and asked for again it is {again:?}"));
+    let known = outcomes.len().saturating_sub(AGAIN);
+    for (thing, outcome) in outcomes.split_off(known) {
+        let Some(again) = request_until_answered(&stage, &mut socket, number, &thing, &mut ids).await else { return };
+        if again != outcome {
+            stage.record_failure(format!("{thing} was {outcome:?}, and asked for again it is {again:?}"));
         }
-        check(&stage, &thing, &told);
-        stage.did("requests asked for again at the end");
+        check_outcome(&stage, &thing, &outcome);
+        stage.record_success("requests asked for again at the end");
     }
 }
 
 /// What was told must be what happened.
-fn check(stage: &Stage, thing: &str, told: &Told) {
-    let times = stage.done.times(thing);
-    let holds = match told {
-        Told::Executed => times == 1,
-        Told::Denied => times == 0,
-        Told::Unknown => times <= 1,
+fn check_outcome(stage: &KillRunState, thing: &str, outcome: &ReportedOutcome) {
+    let times = stage.done.times_done(thing);
+    let holds = match outcome {
+        ReportedOutcome::Executed => times == 1,
+        ReportedOutcome::Denied => times == 0,
+        ReportedOutcome::Unknown => times <= 1,
     };
     if !holds {
-        stage.wrong(format!("{thing} is told as {told:?} and was done {times} times"));
+        stage.record_failure(format!("{thing} is told as {outcome:?} and was done {times} times"));
     }
 }
 
 /// Asks for a thing under its key until there is an answer.
-async fn ask(stage: &Stage, socket: &mut Option<Socket>, number: usize, thing: &str, ids: &mut u64) -> Option<Told> {
+async fn request_until_answered(
+    stage: &KillRunState,
+    socket: &mut Option<AgentSocket>,
+    number: usize,
+    thing: &str,
+    ids: &mut u64,
+) -> Option<ReportedOutcome> {
     let mut last = String::new();
     for _ in 0..TRIES {
-        match once(stage, socket, number, thing, ids).await {
-            Ok(told) => return Some(told),
+        match send_once(stage, socket, number, thing, ids).await {
+            Ok(outcome) => return Some(outcome),
             Err(error) => {
                 last = format!("{error:#}");
                 *socket = None;
@@ -84,58 +90,58 @@ async fn ask(stage: &Stage, socket: &mut Option<Socket>, number: usize, thing: &
             }
         }
     }
-    stage.wrong(format!("{thing} got no answer: {last}"));
+    stage.record_failure(format!("{thing} got no answer: {last}"));
     None
 }
 
-async fn once(
-    stage: &Stage,
-    socket: &mut Option<Socket>,
+async fn send_once(
+    stage: &KillRunState,
+    socket: &mut Option<AgentSocket>,
     number: usize,
     thing: &str,
     ids: &mut u64,
-) -> anyhow::Result<Told> {
+) -> anyhow::Result<ReportedOutcome> {
     let socket = match socket {
         Some(socket) => socket,
-        None => socket.insert(connect(stage, number).await?),
+        None => socket.insert(connect_agent(stage, number).await?),
     };
     *ids += 1;
     let id = format!("{thing}-{ids}");
     let params = json!({ "tool": "turn", "args": { "thing": thing }, "idempotency_key": thing });
     let request = json!({ "jsonrpc": "2.0", "method": "tool_request", "params": params, "id": id });
     socket.send(Message::text(request.to_string())).await?;
-    let told = loop {
-        let told = reply(socket).await?;
+    let answer = loop {
+        let frame = read_reply(socket).await?;
         // What came of requests before the last death may be told again on its own.
-        if told["id"] == id.as_str() {
-            break told;
+        if frame["id"] == id.as_str() {
+            break frame;
         }
     };
-    let (status, message) = (&told["result"]["status"], told["error"]["message"].as_str().unwrap_or_default());
-    match (status.as_str(), told["error"]["code"].as_i64()) {
-        (Some("executed"), _) => Ok(Told::Executed),
-        (_, Some(-32003..=-32001)) => Ok(Told::Denied),
-        (_, Some(-32004)) if message.starts_with("Outcome unknown") => Ok(Told::Unknown),
+    let (status, message) = (&answer["result"]["status"], answer["error"]["message"].as_str().unwrap_or_default());
+    match (status.as_str(), answer["error"]["code"].as_i64()) {
+        (Some("executed"), _) => Ok(ReportedOutcome::Executed),
+        (_, Some(-32003..=-32001)) => Ok(ReportedOutcome::Denied),
+        (_, Some(-32004)) if message.starts_with("Outcome unknown") => Ok(ReportedOutcome::Unknown),
         // It ends, or could not write it down: nothing happened, and it says so.
-        _ => bail!("it was told {told}"),
+        _ => bail!("it was told {answer}"),
     }
 }
 
-async fn connect(stage: &Stage, number: usize) -> anyhow::Result<Socket> {
+async fn connect_agent(stage: &KillRunState, number: usize) -> anyhow::Result<AgentSocket> {
     let address = stage.now_at();
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{address}/"), stream).await?;
-    let (_, token) = agent(number);
+    let (_, token) = agent_credentials(number);
     let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
     socket.send(Message::text(auth.to_string())).await?;
-    if reply(&mut socket).await?["result"]["status"] != "authenticated" {
+    if read_reply(&mut socket).await?["result"]["status"] != "authenticated" {
         bail!("it was not let in");
     }
     Ok(socket)
 }
 
-async fn reply(socket: &mut Socket) -> anyhow::Result<Value> {
+async fn read_reply(socket: &mut AgentSocket) -> anyhow::Result<Value> {
     loop {
         let message = tokio::time::timeout(PATIENCE, socket.next()).await.context("no reply in time")?;
         match message.context("the connection ended")?? {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::{fixture::http::Client, kill::world::Stage};
+use crate::{fixture::http::AsyncHttpClient, kill::restarting_gateway::KillRunState};
 
 /// Of how many gates one is denied.
 const ONE_DENIED: u64 = 8;
@@ -18,37 +18,42 @@ const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a follower saw: the place of each event in the record, with its name, in the order in which they came.
-pub(crate) type Seen = Vec<(u64, String)>;
+pub(crate) type FollowedEvents = Vec<(u64, String)>;
 
 /// Answers everything that begins to wait until nobody asks any more, and checks every answer that counted.
-pub(crate) async fn answer(stage: Arc<Stage>, mut gates: mpsc::UnboundedReceiver<String>) {
+pub(crate) async fn answer_gates(stage: Arc<KillRunState>, mut gates: mpsc::UnboundedReceiver<String>) {
     let mut client = None;
     let mut counted = BTreeMap::new();
     let mut number = 0_u64;
     while let Some(gate) = gates.recv().await {
         number += 1;
         let verb = if number.is_multiple_of(ONE_DENIED) { "deny" } else { "allow" };
-        match insist(&stage, &mut client, &gate, verb).await {
+        match answer_until_replied(&stage, &mut client, &gate, verb).await {
             Ok(()) => {
-                stage.did("answers of people");
+                stage.record_success("answers of people");
                 counted.insert(gate, verb);
             }
-            Err(error) => stage.wrong(format!("{verb} of {gate}: {error:#}")),
+            Err(error) => stage.record_failure(format!("{verb} of {gate}: {error:#}")),
         }
     }
     for (gate, verb) in counted {
-        if let Err(error) = stands(&stage, &gate, verb).await {
-            stage.wrong(format!("{verb} of {gate} was taken: {error:#}"));
+        if let Err(error) = check_resolution(&stage, &gate, verb).await {
+            stage.record_failure(format!("{verb} of {gate} was taken: {error:#}"));
         }
     }
 }
 
 /// Posts one answer under its key until there is a reply.
-async fn insist(stage: &Stage, client: &mut Option<Client>, gate: &str, verb: &str) -> anyhow::Result<()> {
+async fn answer_until_replied(
+    stage: &KillRunState,
+    client: &mut Option<AsyncHttpClient>,
+    gate: &str,
+    verb: &str,
+) -> anyhow::Result<()> {
     let path = format!("/api/v1/gates/{gate}/{verb}");
     let mut last = anyhow::anyhow!("it was never tried");
     for _ in 0..TRIES {
-        match post(stage, client, &path, &format!("p-{gate}")).await {
+        match post_answer(stage, client, &path, &format!("p-{gate}")).await {
             Ok(()) => return Ok(()),
             Err(error) => {
                 last = error;
@@ -60,18 +65,23 @@ async fn insist(stage: &Stage, client: &mut Option<Client>, gate: &str, verb: &s
     Err(last.context("no reply"))
 }
 
-async fn post(stage: &Stage, client: &mut Option<Client>, path: &str, key: &str) -> anyhow::Result<()> {
+async fn post_answer(
+    stage: &KillRunState,
+    client: &mut Option<AsyncHttpClient>,
+    path: &str,
+    key: &str,
+) -> anyhow::Result<()> {
     let client = match client {
         Some(client) => client,
-        None => client.insert(stage.client().await?),
+        None => client.insert(stage.connect_client().await?),
     };
-    let (status, told) = tokio::time::timeout(PATIENCE, client.post_under(path, &json!({}), key)).await??;
-    if status == 200 { Ok(()) } else { bail!("{status} {told}") }
+    let (status, body) = tokio::time::timeout(PATIENCE, client.post_under(path, &json!({}), key)).await??;
+    if status == 200 { Ok(()) } else { bail!("{status} {body}") }
 }
 
 /// Whether a gate is what a person was told.
-async fn stands(stage: &Stage, gate: &str, verb: &str) -> anyhow::Result<()> {
-    let (status, shown) = stage.client().await?.get(&format!("/api/v1/gates/{gate}")).await?;
+async fn check_resolution(stage: &KillRunState, gate: &str, verb: &str) -> anyhow::Result<()> {
+    let (status, shown) = stage.connect_client().await?.get(&format!("/api/v1/gates/{gate}")).await?;
     let want = if verb == "allow" { "allowed" } else { "denied" };
     if status == 200 && shown["state"] == "resolved" && shown["resolution"] == want {
         return Ok(());
@@ -80,26 +90,26 @@ async fn stands(stage: &Stage, gate: &str, verb: &str) -> anyhow::Result<()> {
 }
 
 /// Follows the record from its beginning, over all deaths, as far as the stage says in the end, and tells of gates that open.
-pub(crate) async fn follow(stage: Arc<Stage>, tell: mpsc::UnboundedSender<String>) -> Seen {
+pub(crate) async fn follow_record(stage: Arc<KillRunState>, tell: mpsc::UnboundedSender<String>) -> FollowedEvents {
     let mut after = "start".to_owned();
-    let mut seen = Seen::new();
+    let mut seen = FollowedEvents::new();
     while !stage.has_seen(&seen) {
         // A death ends the stream.
-        let _ = read(&stage, &mut after, &mut seen, &tell).await;
+        let _ = read_stream(&stage, &mut after, &mut seen, &tell).await;
         tokio::time::sleep(PAUSE).await;
     }
     seen
 }
 
-async fn read(
-    stage: &Stage,
+async fn read_stream(
+    stage: &KillRunState,
     after: &mut String,
-    seen: &mut Seen,
+    seen: &mut FollowedEvents,
     tell: &mpsc::UnboundedSender<String>,
 ) -> anyhow::Result<()> {
-    let mut stream = Stream::open(stage, after).await?;
+    let mut stream = RecordStream::open(stage, after).await?;
     while !stage.has_seen(seen) {
-        if let Some(gate) = stream.next(stage, after, seen).await? {
+        if let Some(gate) = stream.next_gate(stage, after, seen).await? {
             tell.send(gate)?;
         }
     }
@@ -107,36 +117,41 @@ async fn read(
 }
 
 /// The record up to and with `until`, read on one connection.
-pub(crate) async fn whole(stage: &Stage, until: u64) -> anyhow::Result<Seen> {
-    let mut seen = Seen::new();
+pub(crate) async fn read_record(stage: &KillRunState, until: u64) -> anyhow::Result<FollowedEvents> {
+    let mut seen = FollowedEvents::new();
     let mut after = "start".to_owned();
-    let mut stream = Stream::open(stage, &after).await?;
+    let mut stream = RecordStream::open(stage, &after).await?;
     while seen.last().is_none_or(|(lsn, _)| *lsn < until) {
-        stream.next(stage, &mut after, &mut seen).await.context("the record was not told to its end")?;
+        stream.next_gate(stage, &mut after, &mut seen).await.context("the record was not told to its end")?;
     }
     Ok(seen)
 }
 
 /// One connection on which the record is told.
-struct Stream {
-    client: Client,
+struct RecordStream {
+    client: AsyncHttpClient,
     line: String,
     id: String,
 }
 
-impl Stream {
-    async fn open(stage: &Stage, after: &str) -> anyhow::Result<Self> {
-        let mut client = stage.client().await?;
-        client.open(&format!("/api/v1/events?after={after}")).await?;
+impl RecordStream {
+    async fn open(stage: &KillRunState, after: &str) -> anyhow::Result<Self> {
+        let mut client = stage.connect_client().await?;
+        client.open_stream(&format!("/api/v1/events?after={after}")).await?;
         Ok(Self { client, line: String::new(), id: String::new() })
     }
 
     /// Reads a line; the gate that opened, if it told of one.
-    async fn next(&mut self, stage: &Stage, after: &mut String, seen: &mut Seen) -> anyhow::Result<Option<String>> {
+    async fn next_gate(
+        &mut self,
+        stage: &KillRunState,
+        after: &mut String,
+        seen: &mut FollowedEvents,
+    ) -> anyhow::Result<Option<String>> {
         self.line.clear();
-        tokio::time::timeout(PATIENCE, self.client.line(&mut self.line)).await??;
+        tokio::time::timeout(PATIENCE, self.client.next_line(&mut self.line)).await??;
         if self.line.starts_with("event: reset") {
-            stage.wrong("a cursor that was told was refused".to_owned());
+            stage.record_failure("a cursor that was told was refused".to_owned());
         }
         if let Some(id) = self.line.strip_prefix("id: ") {
             id.trim().clone_into(&mut self.id);

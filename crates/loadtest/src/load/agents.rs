@@ -13,10 +13,10 @@ use tokio::{net::TcpStream, time::Instant};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use crate::{
-    fixture::socket::request,
+    fixture::socket::tool_request,
     load::{
-        tally::{Row, Tally},
-        world::{Done, agent},
+        load_fixture::{EffectCounts, agent_credentials},
+        tally::{ActivityKind, LoadTally},
     },
 };
 
@@ -26,39 +26,39 @@ const ONE_ASKS: u64 = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays one agent until the load is over. It asks for something every `pace`, the first time after `after`.
-pub(crate) async fn play(
+pub(crate) async fn run_agent(
     address: SocketAddr,
     number: usize,
     (after, pace): (Duration, Duration),
-    done: Done,
-    tally: Arc<Tally>,
+    done: EffectCounts,
+    tally: Arc<LoadTally>,
 ) {
     tokio::time::sleep(after).await;
     // Not all ask at the same time.
     let mut served = number as u64;
     while !tally.is_over() {
-        if let Err(error) = converse(address, number, pace, &done, &tally, &mut served).await {
-            tally.wrong(format!("an agent lost its connection: {error:#}"));
+        if let Err(error) = run_connection(address, number, pace, &done, &tally, &mut served).await {
+            tally.record_failure(format!("an agent lost its connection: {error:#}"));
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 }
 
-async fn converse(
+async fn run_connection(
     address: SocketAddr,
     number: usize,
     pace: Duration,
-    done: &Done,
-    tally: &Tally,
+    done: &EffectCounts,
+    tally: &LoadTally,
     served: &mut u64,
 ) -> anyhow::Result<()> {
-    let (name, token) = agent(number);
+    let (name, token) = agent_credentials(number);
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{address}/"), stream).await?;
     let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
     socket.send(Message::text(auth.to_string())).await?;
-    if reply(&mut socket).await?["result"]["status"] != "authenticated" {
+    if read_reply(&mut socket).await?["result"]["status"] != "authenticated" {
         bail!("it was not let in");
     }
     let mut next = Instant::now();
@@ -67,22 +67,28 @@ async fn converse(
         let (asks, thing) = (served.is_multiple_of(ONE_ASKS), format!("{name}_{served}"));
         let begun = Instant::now();
         let tool = if asks { "turn" } else { "look" };
-        socket.send(Message::text(request(*served, tool, &json!({ "thing": thing })))).await?;
-        let told = reply(&mut socket).await?;
-        if told["id"] != *served {
+        socket.send(Message::text(tool_request(*served, tool, &json!({ "thing": thing })))).await?;
+        let answer = read_reply(&mut socket).await?;
+        if answer["id"] != *served {
             bail!("the reply is to something else");
         }
-        let (status, code) = (told["result"]["status"].as_str(), told["error"]["code"].as_i64());
+        let (status, code) = (answer["result"]["status"].as_str(), answer["error"]["code"].as_i64());
         match (asks, status, code) {
-            (false, Some("executed"), _) => tally.did(Row::Allowed, begun.elapsed()),
-            (true, Some("executed"), _) if done.times(&thing) == 1 => tally.did(Row::Countersigned, begun.elapsed()),
-            (true, None, Some(-32001)) if done.times(&thing) == 0 => tally.did(Row::Countersigned, begun.elapsed()),
-            (true, None, Some(-32003)) if done.times(&thing) == 0 && is_breaker(&told) => {
+            (false, Some("executed"), _) => tally.record_success(ActivityKind::Allowed, begun.elapsed()),
+            (true, Some("executed"), _) if done.times_done(&thing) == 1 => {
+                tally.record_success(ActivityKind::Countersigned, begun.elapsed())
+            }
+            (true, None, Some(-32001)) if done.times_done(&thing) == 0 => {
+                tally.record_success(ActivityKind::Countersigned, begun.elapsed())
+            }
+            (true, None, Some(-32003)) if done.times_done(&thing) == 0 && is_breaker(&answer) => {
                 tally.limited.fetch_add(1, Ordering::Relaxed);
             }
-            (true, Some("executed"), _) => tally.wrong("a call was reported as executed and was not done once"),
-            (true, None, Some(-32001)) => tally.wrong("a call was denied and done all the same"),
-            (_, _, code) => tally.wrong(format!("an agent was told the error {code:?}")),
+            (true, Some("executed"), _) => {
+                tally.record_failure("a call was reported as executed and was not done once")
+            }
+            (true, None, Some(-32001)) => tally.record_failure("a call was denied and done all the same"),
+            (_, _, code) => tally.record_failure(format!("an agent was told the error {code:?}")),
         }
         next = (next + pace).max(Instant::now());
         tokio::time::sleep_until(next).await;
@@ -90,7 +96,7 @@ async fn converse(
     Ok(socket.close(None).await?)
 }
 
-async fn reply(socket: &mut WebSocketStream<TcpStream>) -> anyhow::Result<Value> {
+async fn read_reply(socket: &mut WebSocketStream<TcpStream>) -> anyhow::Result<Value> {
     loop {
         let message = tokio::time::timeout(PATIENCE, socket.next()).await.context("no reply within a minute")?;
         match message.context("the connection ended")?? {
@@ -103,6 +109,6 @@ async fn reply(socket: &mut WebSocketStream<TcpStream>) -> anyhow::Result<Value>
 }
 
 /// Whether a refusal is that of an agent that was denied too often, which `docs/protocol/agent-gate.md` states.
-fn is_breaker(told: &Value) -> bool {
-    told["error"]["data"]["reason"].as_str().is_some_and(|reason| reason.contains("in a row"))
+fn is_breaker(answer: &Value) -> bool {
+    answer["error"]["data"]["reason"].as_str().is_some_and(|reason| reason.contains("in a row"))
 }

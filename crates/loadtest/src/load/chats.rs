@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    fixture::http::Client,
-    load::tally::{Row, Tally},
+    fixture::http::AsyncHttpClient,
+    load::tally::{ActivityKind, LoadTally},
 };
 
 /// How long a run may take before it counts as lost.
@@ -17,19 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const TURNS: usize = 20;
 
 /// Chats until the load is over; the first time after `after`.
-pub(crate) async fn play(address: SocketAddr, after: Duration, tally: Arc<Tally>) {
+pub(crate) async fn run_chat(address: SocketAddr, after: Duration, tally: Arc<LoadTally>) {
     tokio::time::sleep(after).await;
     while !tally.is_over() {
-        if let Err(error) = converse(address, &tally).await {
-            tally.wrong(format!("a chat broke off: {error:#}"));
+        if let Err(error) = run_session(address, &tally).await {
+            tally.record_failure(format!("a chat broke off: {error:#}"));
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 }
 
-async fn converse(address: SocketAddr, tally: &Tally) -> anyhow::Result<()> {
-    let mut client = Client::connect(address).await?;
-    let (status, session) = client.post("/api/session/new", &json!({})).await?;
+async fn run_session(address: SocketAddr, tally: &LoadTally) -> anyhow::Result<()> {
+    let mut client = AsyncHttpClient::connect(address).await?;
+    let (status, session) = client.post_json("/api/session/new", &json!({})).await?;
     if status != 200 {
         bail!("{status} for a new session");
     }
@@ -39,28 +39,28 @@ async fn converse(address: SocketAddr, tally: &Tally) -> anyhow::Result<()> {
             break;
         }
         // A browser takes a new connection where the old one has been idle for as long as a turn takes.
-        client = Client::connect(address).await?;
+        client = AsyncHttpClient::connect(address).await?;
         let begun = Instant::now();
         let message = json!({ "session_id": session, "message": "What is here?" });
-        let (status, started) = client.post("/api/chat/start", &message).await?;
+        let (status, started) = client.post_json("/api/chat/start", &message).await?;
         if status != 200 {
             bail!("{status} for a message");
         }
         let stream = started["stream_id"].as_str().context("a turn without a stream")?;
-        tokio::time::timeout(PATIENCE, read(address, stream)).await.context("a run did not end")??;
-        tally.did(Row::Run, begun.elapsed());
+        tokio::time::timeout(PATIENCE, read_turn(address, stream)).await.context("a run did not end")??;
+        tally.record_success(ActivityKind::Run, begun.elapsed());
     }
     Ok(())
 }
 
 /// Reads a turn to its end, which has to be one that succeeded.
-async fn read(address: SocketAddr, stream: &str) -> anyhow::Result<()> {
-    let mut client = Client::connect(address).await?;
-    client.open(&format!("/api/chat/stream?stream_id={stream}")).await?;
+async fn read_turn(address: SocketAddr, stream: &str) -> anyhow::Result<()> {
+    let mut client = AsyncHttpClient::connect(address).await?;
+    client.open_stream(&format!("/api/chat/stream?stream_id={stream}")).await?;
     let (mut line, mut is_done) = (String::new(), false);
     loop {
         line.clear();
-        client.line(&mut line).await?;
+        client.next_line(&mut line).await?;
         match line.strip_prefix("event: ").map(str::trim) {
             Some("done") => is_done = true,
             Some("stream_end") if is_done => return Ok(()),

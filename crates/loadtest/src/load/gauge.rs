@@ -9,12 +9,12 @@ use anyhow::Context as _;
 
 use crate::{
     bench::resident_bytes,
-    load::tally::{Row, Tally},
+    load::tally::{ActivityKind, LoadTally},
 };
 
 /// One look at it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct GaugeSample {
     /// Seconds since the load began.
     pub(crate) at: f64,
     /// Resident memory, in bytes.
@@ -30,13 +30,13 @@ pub(crate) struct Look {
 }
 
 /// Looks until the load is over.
-pub(crate) async fn watch(process: u32, every: Duration, tally: Arc<Tally>) -> Vec<Look> {
+pub(crate) async fn sample_until_over(process: u32, every: Duration, tally: Arc<LoadTally>) -> Vec<GaugeSample> {
     let mut looks = Vec::new();
     while !tally.is_over() {
-        match look(process, &tally) {
+        match take_sample(process, &tally) {
             Ok(look) => looks.push(look),
             Err(error) => {
-                tally.wrong(format!("the gateway cannot be looked at: {error:#}"));
+                tally.record_failure(format!("the gateway cannot be looked at: {error:#}"));
                 return looks;
             }
         }
@@ -45,26 +45,26 @@ pub(crate) async fn watch(process: u32, every: Duration, tally: Arc<Tally>) -> V
     looks
 }
 
-fn look(process: u32, tally: &Tally) -> anyhow::Result<Look> {
+fn take_sample(process: u32, tally: &LoadTally) -> anyhow::Result<GaugeSample> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("it is gone")?;
     // Behind the name, which may hold anything: the 12th and 13th are ticks in user mode and in the kernel, 100 a second.
     let (_, fields) = stat.rsplit_once(')').context("no stat")?;
     let ticks: u32 = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
-    Ok(Look {
+    Ok(GaugeSample {
         at: tally.elapsed().as_secs_f64(),
         memory: resident_bytes(process)?,
         processor: f64::from(ticks) / 100.0,
         descriptors: std::fs::read_dir(format!("/proc/{process}/fd"))?.count(),
-        allowed: tally.count(Row::Allowed),
-        answered: tally.count(Row::Answered),
+        allowed: tally.activity_count(ActivityKind::Allowed),
+        answered: tally.activity_count(ActivityKind::Answered),
         frames: tally.frames.load(Ordering::Relaxed),
     })
 }
 
 /// By what part of itself memory grew between the end of the first third, when everybody is there, and the end.
-pub(crate) fn growth(looks: &[Look]) -> Option<f64> {
+pub(crate) fn memory_growth(looks: &[GaugeSample]) -> Option<f64> {
     let third = looks.len() / 3;
-    let middle = |looks: &[Look]| {
+    let middle = |looks: &[GaugeSample]| {
         let mut memory: Vec<u64> = looks.iter().map(|look| look.memory).collect();
         memory.sort_unstable();
         memory.get(memory.len() / 2).copied()
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn growth_leaves_out_the_first_third() {
-        let looks = |memory: &[u64]| -> Vec<Look> {
-            let look = |memory: &u64| Look {
+        let looks = |memory: &[u64]| -> Vec<GaugeSample> {
+            let look = |memory: &u64| GaugeSample {
                 at: 0.0,
                 memory: *memory,
                 processor: 0.0,
@@ -100,7 +100,7 @@ mod tests {
             (vec![10, 50, 100, 110, 130, 150], Some(0.5)),
             (vec![], None),
         ] {
-            assert_eq!(growth(&looks(&memory)), want, "{memory:?}");
+            assert_eq!(memory_growth(&looks(&memory)), want, "{memory:?}");
         }
     }
 }

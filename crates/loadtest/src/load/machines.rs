@@ -10,9 +10,9 @@ use anyhow::bail;
 use serde_json::{Value, json};
 
 use crate::{
-    bench::node::{Node, next, request},
-    fixture::{host::Host, scratch::Scratch, socket::Socket},
-    load::tally::{Row, Tally},
+    bench::node::{NodeProcess, next_frame, request_frame},
+    fixture::{host::HostProcess, scratch::ScratchFolder, socket::TextSocket},
+    load::tally::{ActivityKind, LoadTally},
 };
 
 /// How long anything is waited for that starts.
@@ -22,26 +22,26 @@ const CALLS: Duration = Duration::from_millis(200);
 const PROMPTS: Duration = Duration::from_secs(2);
 
 /// Calls a tool of a node of its own until the load is over.
-pub(crate) fn node(binary: &Path, address: &str, number: usize, tally: &Tally) {
+pub(crate) fn run_node(binary: &Path, address: &str, number: usize, tally: &LoadTally) {
     if let Err(error) = call_node(binary, address, &format!("node{number}"), tally) {
-        tally.wrong(format!("a node was lost: {error:#}"));
+        tally.record_failure(format!("a node was lost: {error:#}"));
     }
 }
 
-fn call_node(binary: &Path, address: &str, name: &str, tally: &Tally) -> anyhow::Result<()> {
-    let mut client = Socket::connect_to(address, "/ws")?;
+fn call_node(binary: &Path, address: &str, name: &str, tally: &LoadTally) -> anyhow::Result<()> {
+    let mut client = TextSocket::connect_to(address, "/ws")?;
     let mut id = 0;
     let mut ask = |method: &str, params: &Value| {
         id += 1;
-        let wanted = id.to_string();
-        client.send(request(id, method, params))?;
-        next(&mut client, |frame| frame["type"] == "res" && frame["id"].as_str() == Some(&wanted))
+        let request_id = id.to_string();
+        client.send_text(request_frame(id, method, params))?;
+        next_frame(&mut client, |frame| frame["type"] == "res" && frame["id"].as_str() == Some(&request_id))
     };
     let me = json!({ "minProtocol": 1, "client": { "id": format!("load-{name}"), "mode": "client" } });
     if ask("connect", &me)?["ok"] != true {
         bail!("its client was not let in");
     }
-    let _node = Node::start(binary, address, name)?;
+    let _node = NodeProcess::start(binary, address, name)?;
     let call = json!({ "tool": format!("{name}__Read"), "args": { "path": "file" } });
     let begun = Instant::now();
     while ask("tool.invoke", &call)?["ok"] != true {
@@ -54,9 +54,9 @@ fn call_node(binary: &Path, address: &str, name: &str, tally: &Tally) -> anyhow:
         let begun = Instant::now();
         let answer = ask("tool.invoke", &call)?;
         if answer["payload"]["result"]["lines"] == 3 {
-            tally.did(Row::Node, begun.elapsed());
+            tally.record_success(ActivityKind::Node, begun.elapsed());
         } else {
-            tally.wrong(format!("a call of a node got {}", answer["error"]["message"]));
+            tally.record_failure(format!("a call of a node got {}", answer["error"]["message"]));
         }
         std::thread::sleep(CALLS);
     }
@@ -65,7 +65,7 @@ fn call_node(binary: &Path, address: &str, name: &str, tally: &Tally) -> anyhow:
 
 /// What hosts are started with.
 #[derive(Clone)]
-pub(crate) struct Hosting {
+pub(crate) struct AttachedHostSettings {
     pub(crate) binary: PathBuf,
     /// The data directory of the gateway in which their sessions live.
     pub(crate) data: PathBuf,
@@ -74,24 +74,24 @@ pub(crate) struct Hosting {
 }
 
 /// Prompts in a session of its own until the load is over.
-pub(crate) fn host(hosting: &Hosting, tally: &Arc<Tally>) {
-    if let Err(error) = prompt(hosting, tally) {
-        tally.wrong(format!("a host was lost: {error:#}"));
+pub(crate) fn run_host(hosting: &AttachedHostSettings, tally: &Arc<LoadTally>) {
+    if let Err(error) = run_prompts(hosting, tally) {
+        tally.record_failure(format!("a host was lost: {error:#}"));
     }
 }
 
-fn prompt(hosting: &Hosting, tally: &Tally) -> anyhow::Result<()> {
-    let scratch = Scratch::with_agent(&hosting.base_url)?;
+fn run_prompts(hosting: &AttachedHostSettings, tally: &LoadTally) -> anyhow::Result<()> {
+    let scratch = ScratchFolder::with_agent(&hosting.base_url)?;
     let attach = format!("--attach={}", hosting.data.display());
     let flags = ["omp", "--mode", "rpc", "--no-title", "--model", "local/small-1", &attach];
-    let mut host = Host::spawn_as(&hosting.binary, &scratch, &flags, "PI_CODING_AGENT_DIR")?;
-    host.ask("get_state", &[])?;
+    let mut host = HostProcess::spawn_as(&hosting.binary, &scratch, &flags, "PI_CODING_AGENT_DIR")?;
+    host.send_and_wait("get_state", &[])?;
     while !tally.is_over() {
         let begun = Instant::now();
-        host.send("prompt", &[("message", json!("What is here?"))])?;
+        host.send_command("prompt", &[("message", json!("What is here?"))])?;
         host.read_event("agent_end")?;
-        tally.did(Row::Host, begun.elapsed());
+        tally.record_success(ActivityKind::Host, begun.elapsed());
         std::thread::sleep(PROMPTS);
     }
-    host.end()
+    host.end_process()
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::load::{
-    Outcome,
-    gauge::Look,
-    tally::{Row, per_mille},
+    LoadOutcome,
+    gauge::GaugeSample,
+    tally::{ActivityKind, per_mille},
 };
 
 const WIDTH: f64 = 720.0;
@@ -19,27 +19,27 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:760px;mar
  polyline{stroke:#7fb0ff}text{fill:#a3b0c2}.good{color:#7fd6a2}.bad{color:#ff8f8f}}";
 
 /// The whole page.
-pub(crate) fn page(outcome: &Outcome) -> String {
+pub(crate) fn render_page(outcome: &LoadOutcome) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>Countersign under load</title><style>{STYLE}</style>\n<h1>Countersign under load</h1>\n<p>{}</p>\n",
-        escaped(&outcome.setting())
+        escape_html(&outcome.setting_text())
     );
     page += "<h2>What was looked for</h2>\n<ul>\n";
-    for check in outcome.checks() {
+    for check in outcome.run_checks() {
         let (class, word) = if check.holds { ("good", "holds") } else { ("bad", "does not hold") };
-        let _ = writeln!(page, "<li><b class=\"{class}\">{word}</b>: {}</li>", escaped(&check.text));
+        let _ = writeln!(page, "<li><b class=\"{class}\">{word}</b>: {}</li>", escape_html(&check.text));
     }
     page += "</ul>\n<h2>How long things took</h2>\n<table><tr><th></th><th>times</th><th>a second</th><th>half</th><th>99 %</th><th>99.9 %</th><th>longest</th></tr>\n";
-    for row in Row::ALL {
-        let sorted = outcome.tally.sorted(row);
+    for row in ActivityKind::ALL {
+        let sorted = outcome.tally.sorted_times(row);
         let cell = |of| per_mille(&sorted, of).map_or_else(|| "-".to_owned(), |value| format!("{value:.1} ms"));
         let _ = writeln!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             row.name(),
             sorted.len(),
-            outcome.rate(sorted.len()),
+            outcome.rate_per_second(sorted.len()),
             cell(500),
             cell(990),
             cell(999),
@@ -47,43 +47,44 @@ pub(crate) fn page(outcome: &Outcome) -> String {
         );
     }
     page += "</table>\n";
-    for (title, unit, points) in pictures(&outcome.looks) {
-        let _ = writeln!(page, "<h2>{title}</h2>\n{}", picture(title, unit, &points));
+    for (title, unit, points) in chart_series(&outcome.looks) {
+        let _ = writeln!(page, "<h2>{title}</h2>\n{}", render_chart(title, unit, &points));
     }
     page += "<h2>What went wrong</h2>\n";
-    let wrongs = outcome.tally.wrongs();
+    let wrongs = outcome.tally.failure_counts();
     if wrongs.is_empty() {
         page += "<p>Nothing.</p>\n";
     } else {
         page += "<table><tr><th>what</th><th>times</th></tr>\n";
         for (what, times) in &wrongs {
-            let _ = writeln!(page, "<tr><td>{}</td><td>{times}</td></tr>", escaped(what));
+            let _ = writeln!(page, "<tr><td>{}</td><td>{times}</td></tr>", escape_html(what));
         }
         page += "</table>\n";
     }
-    let _ = writeln!(page, "<p>{}.</p>", escaped(&outcome.limited()));
+    let _ = writeln!(page, "<p>{}.</p>", escape_html(&outcome.limits_text()));
     page + "<p>Made by <code>cargo xtask load</code>; the gateway and everybody who plays share the processors.</p>\n</html>\n"
 }
 
-type Picture = (&'static str, &'static str, Vec<(f64, f64)>);
+type ChartSeries = (&'static str, &'static str, Vec<(f64, f64)>);
 
-fn pictures(looks: &[Look]) -> [Picture; 5] {
+fn chart_series(looks: &[GaugeSample]) -> [ChartSeries; 5] {
     #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
-    let of =
-        |pick: fn(&Look) -> u64| -> Vec<(f64, f64)> { looks.iter().map(|look| (look.at, pick(look) as f64)).collect() };
+    let of = |pick: fn(&GaugeSample) -> u64| -> Vec<(f64, f64)> {
+        looks.iter().map(|look| (look.at, pick(look) as f64)).collect()
+    };
     let memory = of(|look| look.memory).into_iter().map(|(at, bytes)| (at, bytes / f64::from(1 << 20))).collect();
     let processor: Vec<(f64, f64)> = looks.iter().map(|look| (look.at, look.processor)).collect();
     [
         ("Resident memory of the gateway", "MiB", memory),
-        ("Processors that the gateway keeps busy", "", rates(&processor)),
-        ("Calls that rules allow, a second", "/s", rates(&of(|look| look.allowed as u64))),
-        ("Answers of people, a second", "/s", rates(&of(|look| look.answered as u64))),
-        ("Frames at watchers, a second", "/s", rates(&of(|look| look.frames))),
+        ("Processors that the gateway keeps busy", "", rates_per_second(&processor)),
+        ("Calls that rules allow, a second", "/s", rates_per_second(&of(|look| look.allowed as u64))),
+        ("Answers of people, a second", "/s", rates_per_second(&of(|look| look.answered as u64))),
+        ("Frames at watchers, a second", "/s", rates_per_second(&of(|look| look.frames))),
     ]
 }
 
 /// What a count that only grows grew by, a second, over ten looks each.
-fn rates(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn rates_per_second(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points
         .windows(11)
         .filter_map(|window| {
@@ -93,7 +94,7 @@ fn rates(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn picture(title: &str, unit: &str, points: &[(f64, f64)]) -> String {
+fn render_chart(title: &str, unit: &str, points: &[(f64, f64)]) -> String {
     let top = points.iter().map(|(_, value)| *value).fold(0.0, f64::max) * 1.1;
     let end = points.last().map_or(0.0, |(at, _)| *at);
     if top <= 0.0 || end <= 0.0 {
@@ -118,7 +119,7 @@ fn picture(title: &str, unit: &str, points: &[(f64, f64)]) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -129,15 +130,15 @@ mod tests {
     #[test]
     fn a_rate_is_what_a_count_grew_by_over_ten_looks() {
         let points: Vec<(f64, f64)> = (0..12).map(|at| (f64::from(at), f64::from(at) * 3.0)).collect();
-        assert_eq!(rates(&points), [(10.0, 3.0), (11.0, 3.0)]);
-        assert_eq!(rates(&points[..5]), []);
+        assert_eq!(rates_per_second(&points), [(10.0, 3.0), (11.0, 3.0)]);
+        assert_eq!(rates_per_second(&points[..5]), []);
     }
 
     #[test]
     fn a_picture_says_in_words_what_it_shows() {
-        let drawn = picture("Memory", "MiB", &[(0.0, 10.0), (2.0, 20.0)]);
+        let drawn = render_chart("Memory", "MiB", &[(0.0, 10.0), (2.0, 20.0)]);
         assert!(drawn.contains("Memory: 20.0 MiB at the end, at most 20.0"), "{drawn}");
         assert!(drawn.contains("points=\"0.0,87.3 720.0,14.5\""), "{drawn}");
-        assert_eq!(picture("Memory", "MiB", &[]), "<p>Too short for a picture.</p>");
+        assert_eq!(render_chart("Memory", "MiB", &[]), "<p>Too short for a picture.</p>");
     }
 }

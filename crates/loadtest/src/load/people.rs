@@ -10,8 +10,8 @@ use tokio::{
 };
 
 use crate::{
-    fixture::http::Client,
-    load::tally::{Row, Tally},
+    fixture::http::AsyncHttpClient,
+    load::tally::{ActivityKind, LoadTally},
 };
 
 /// How many answer at the same time.
@@ -21,34 +21,34 @@ const ONE_DENIED: u64 = 10;
 const ONE_DOUBLE: u64 = 20;
 
 /// Follows and answers until nobody is left who would ask.
-pub(crate) async fn play(address: SocketAddr, tally: Arc<Tally>) {
-    let (tell, told) = mpsc::channel::<(u64, String)>(4096);
-    let told = Arc::new(Mutex::new(told));
+pub(crate) async fn run_people(address: SocketAddr, tally: Arc<LoadTally>) {
+    let (tell, gates) = mpsc::channel::<(u64, String)>(4096);
+    let gates = Arc::new(Mutex::new(gates));
     let mut people = tokio::task::JoinSet::new();
     for _ in 0..PEOPLE {
-        people.spawn(answer_all(address, Arc::clone(&told), Arc::clone(&tally)));
+        people.spawn(answer_all(address, Arc::clone(&gates), Arc::clone(&tally)));
     }
     let mut seen = 0;
     let mut after = "now".to_owned();
-    while follow(address, &mut after, &mut seen, &tell, &tally).await.is_err() {
-        tally.wrong("the stream of events was cut");
+    while follow_gates(address, &mut after, &mut seen, &tell, &tally).await.is_err() {
+        tally.record_failure("the stream of events was cut");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-async fn follow(
+async fn follow_gates(
     address: SocketAddr,
     after: &mut String,
     seen: &mut u64,
     tell: &mpsc::Sender<(u64, String)>,
-    tally: &Tally,
+    tally: &LoadTally,
 ) -> anyhow::Result<()> {
-    let mut client = Client::connect(address).await?;
-    client.open(&format!("/api/v1/events?after={after}")).await?;
+    let mut client = AsyncHttpClient::connect(address).await?;
+    client.open_stream(&format!("/api/v1/events?after={after}")).await?;
     let mut line = String::new();
     loop {
         line.clear();
-        client.line(&mut line).await?;
+        client.next_line(&mut line).await?;
         if let Some(id) = line.strip_prefix("id: ") {
             id.trim().clone_into(after);
         }
@@ -60,17 +60,19 @@ async fn follow(
         let Some(gate) = event["facts"]["opened"]["gate"].as_str() else { continue };
         *seen += 1;
         if tell.try_send((*seen, gate.to_owned())).is_err() {
-            tally.wrong("people are 4,096 gates behind");
+            tally.record_failure("people are 4,096 gates behind");
         }
     }
 }
 
-async fn answer_all(address: SocketAddr, told: Arc<Mutex<mpsc::Receiver<(u64, String)>>>, tally: Arc<Tally>) {
-    let (Ok(mut one), Ok(mut other)) = (Client::connect(address).await, Client::connect(address).await) else {
-        return tally.wrong("a person could not connect");
+async fn answer_all(address: SocketAddr, gates: Arc<Mutex<mpsc::Receiver<(u64, String)>>>, tally: Arc<LoadTally>) {
+    let (Ok(mut one), Ok(mut other)) =
+        (AsyncHttpClient::connect(address).await, AsyncHttpClient::connect(address).await)
+    else {
+        return tally.record_failure("a person could not connect");
     };
     loop {
-        let next = told.lock().await.recv().await;
+        let next = gates.lock().await.recv().await;
         let Some((number, gate)) = next else { return };
         let verb = if number.is_multiple_of(ONE_DENIED) { "deny" } else { "allow" };
         let path = format!("/api/v1/gates/{gate}/{verb}");
@@ -84,11 +86,13 @@ async fn answer_all(address: SocketAddr, told: Arc<Mutex<mpsc::Receiver<(u64, St
         let statuses = [Some(first), second].map(|reply| reply.map(|reply| reply.map(|(status, _)| status)));
         match statuses {
             [Some(Ok(200)), None] | [Some(Ok(200)), Some(Ok(409))] | [Some(Ok(409)), Some(Ok(200))] => {
-                tally.did(Row::Answered, begun.elapsed());
+                tally.record_success(ActivityKind::Answered, begun.elapsed());
             }
-            [Some(Ok(200)), Some(Ok(200))] => tally.wrong("two people were both told that their answer counted"),
-            [Some(Ok(status)), _] => tally.wrong(format!("an answer got {status}")),
-            [_, _] => tally.wrong("an answer got no reply"),
+            [Some(Ok(200)), Some(Ok(200))] => {
+                tally.record_failure("two people were both told that their answer counted")
+            }
+            [Some(Ok(status)), _] => tally.record_failure(format!("an answer got {status}")),
+            [_, _] => tally.record_failure("an answer got no reply"),
         }
     }
 }

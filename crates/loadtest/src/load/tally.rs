@@ -11,7 +11,7 @@ use std::{
 
 /// What people at the other end did, as rows of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Row {
+pub(crate) enum ActivityKind {
     /// A call that rules allow, from an agent's request to its result.
     Allowed,
     /// An answer to a gate, from the request to the reply.
@@ -26,7 +26,7 @@ pub(crate) enum Row {
     Host,
 }
 
-impl Row {
+impl ActivityKind {
     pub(crate) const ALL: [Self; 6] =
         [Self::Allowed, Self::Answered, Self::Countersigned, Self::Run, Self::Node, Self::Host];
 
@@ -44,27 +44,27 @@ impl Row {
 
 /// How often, and how long.
 #[derive(Debug, Default)]
-struct Measured {
+struct ActivityTimes {
     /// Milliseconds, in the order of their ends.
     took: Vec<f32>,
 }
 
 /// One for all who take part.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct LoadTally {
     begun: Instant,
     is_over: AtomicBool,
     /// Frames that watchers read.
     pub(crate) frames: AtomicU64,
     /// Streams that are open.
     pub(crate) streams: AtomicU64,
-    rows: Mutex<BTreeMap<Row, Measured>>,
+    rows: Mutex<BTreeMap<ActivityKind, ActivityTimes>>,
     wrongs: Mutex<BTreeMap<String, u64>>,
     /// Calls that were not asked about because their agent was denied several times in a row, which is a stated limit.
     pub(crate) limited: AtomicU64,
 }
 
-impl Tally {
+impl LoadTally {
     pub(crate) fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -87,19 +87,19 @@ impl Tally {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_load(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Something went as it should.
-    pub(crate) fn did(&self, row: Row, took: Duration) {
+    pub(crate) fn record_success(&self, row: ActivityKind, took: Duration) {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         rows.entry(row).or_default().took.push(took.as_secs_f32() * 1000.0);
     }
 
     /// Something did not. `what` has no names or numbers in it, so that the same is counted as the same; the first of a kind is told
     /// at once, as half an hour is long to wait for it.
-    pub(crate) fn wrong(&self, what: impl Into<String>) {
+    pub(crate) fn record_failure(&self, what: impl Into<String>) {
         let what = what.into();
         let mut wrongs = self.wrongs.lock().unwrap_or_else(PoisonError::into_inner);
         let times = wrongs.entry(what.clone()).or_default();
@@ -109,17 +109,17 @@ impl Tally {
         }
     }
 
-    pub(crate) fn wrongs(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn failure_counts(&self) -> BTreeMap<String, u64> {
         self.wrongs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How often `row` was done so far.
-    pub(crate) fn count(&self, row: Row) -> usize {
+    pub(crate) fn activity_count(&self, row: ActivityKind) -> usize {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner).get(&row).map_or(0, |row| row.took.len())
     }
 
     /// Milliseconds of everything that was done in `row`, shortest first.
-    pub(crate) fn sorted(&self, row: Row) -> Vec<f32> {
+    pub(crate) fn sorted_times(&self, row: ActivityKind) -> Vec<f32> {
         let mut took = {
             let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
             rows.get(&row).map(|row| row.took.clone()).unwrap_or_default()
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn the_same_wrong_is_counted_and_every_row_keeps_its_own() {
-        let tally = Tally::new();
-        tally.wrong("cut");
-        tally.wrong("cut");
-        tally.did(Row::Run, Duration::from_millis(20));
-        tally.did(Row::Run, Duration::from_millis(10));
-        assert_eq!(tally.wrongs(), BTreeMap::from([("cut".to_owned(), 2)]));
-        assert_eq!(tally.sorted(Row::Run), [10.0, 20.0]);
-        assert_eq!((tally.count(Row::Run), tally.count(Row::Node)), (2, 0));
+        let tally = LoadTally::new();
+        tally.record_failure("cut");
+        tally.record_failure("cut");
+        tally.record_success(ActivityKind::Run, Duration::from_millis(20));
+        tally.record_success(ActivityKind::Run, Duration::from_millis(10));
+        assert_eq!(tally.failure_counts(), BTreeMap::from([("cut".to_owned(), 2)]));
+        assert_eq!(tally.sorted_times(ActivityKind::Run), [10.0, 20.0]);
+        assert_eq!((tally.activity_count(ActivityKind::Run), tally.activity_count(ActivityKind::Node)), (2, 0));
     }
 }

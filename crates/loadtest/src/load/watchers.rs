@@ -12,17 +12,22 @@ use tokio::{
     sync::watch,
 };
 
-use crate::load::{tally::Tally, world::agent};
+use crate::load::{load_fixture::agent_credentials, tally::LoadTally};
 
 const COUNT: &[u8] = b"\"pending_count\":";
 /// How long what was told last may take to come behind the end.
 const LAST: Duration = Duration::from_secs(20);
 
 /// Watches what waits for one agent. Behind the end the last that was told must be that nothing does.
-pub(crate) async fn play(address: SocketAddr, number: usize, tally: Arc<Tally>, mut end: watch::Receiver<bool>) {
-    let mut reading = Reading::default();
-    let Ok(mut stream) = open(address, number).await else {
-        return tally.wrong("a stream could not be opened");
+pub(crate) async fn run_watcher(
+    address: SocketAddr,
+    number: usize,
+    tally: Arc<LoadTally>,
+    mut end: watch::Receiver<bool>,
+) {
+    let mut reading = CountReader::default();
+    let Ok(mut stream) = open_stream(address, number).await else {
+        return tally.record_failure("a stream could not be opened");
     };
     let mut buffer = [0; 2048];
     let read = async {
@@ -33,10 +38,10 @@ pub(crate) async fn play(address: SocketAddr, number: usize, tally: Arc<Tally>, 
                     if !std::mem::replace(&mut is_open, true) {
                         tally.streams.fetch_add(1, Ordering::Relaxed);
                     }
-                    let seen = reading.take(&buffer[..read]);
+                    let seen = reading.read_counts(&buffer[..read]);
                     tally.frames.fetch_add(seen, Ordering::Relaxed);
                 }
-                _ => return tally.wrong("a stream was cut"),
+                _ => return tally.record_failure("a stream was cut"),
             }
             if *end.borrow() && reading.waiting == Some(0) {
                 return;
@@ -51,14 +56,14 @@ pub(crate) async fn play(address: SocketAddr, number: usize, tally: Arc<Tally>, 
     tokio::select! {
         () = read => {}
         () = patience => if reading.waiting != Some(0) {
-            tally.wrong("a stream ended with something that no longer waits");
+            tally.record_failure("a stream ended with something that no longer waits");
         }
     }
     let _ = end.borrow_and_update();
 }
 
-async fn open(address: SocketAddr, number: usize) -> std::io::Result<TcpStream> {
-    let (name, _) = agent(number);
+async fn open_stream(address: SocketAddr, number: usize) -> std::io::Result<TcpStream> {
+    let (name, _) = agent_credentials(number);
     let mut stream = TcpStream::connect(address).await?;
     let path = format!("/api/approval/stream?session_id=agent:{name}");
     let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n");
@@ -68,14 +73,14 @@ async fn open(address: SocketAddr, number: usize) -> std::io::Result<TcpStream> 
 
 /// Finds the newest count in what comes, also where it is cut in two.
 #[derive(Default)]
-struct Reading {
+struct CountReader {
     carry: Vec<u8>,
     waiting: Option<u64>,
 }
 
-impl Reading {
+impl CountReader {
     /// How many counts were in it.
-    fn take(&mut self, piece: &[u8]) -> u64 {
+    fn read_counts(&mut self, piece: &[u8]) -> u64 {
         self.carry.extend_from_slice(piece);
         let (mut seen, mut from) = (0, 0);
         while let Some(at) = self.carry[from..].windows(COUNT.len()).position(|part| part == COUNT) {
@@ -104,8 +109,8 @@ mod tests {
     fn the_newest_count_is_found_wherever_it_is_cut() {
         let text = b"data: {\"pending\":null,\"pending_count\":12}\n\ndata: {\"pending_count\":0}\n\n";
         for cut in 0..text.len() {
-            let mut reading = Reading::default();
-            let seen = reading.take(&text[..cut]) + reading.take(&text[cut..]);
+            let mut reading = CountReader::default();
+            let seen = reading.read_counts(&text[..cut]) + reading.read_counts(&text[cut..]);
             assert_eq!((seen, reading.waiting), (2, Some(0)), "{cut}");
             assert!(reading.carry.len() < COUNT.len(), "{cut}");
         }

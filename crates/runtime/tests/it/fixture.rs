@@ -9,7 +9,7 @@ use countersign_core::{
     policy::{self, DefaultPolicy, PathContext},
     schedule,
     session::{self, MessageContent, ModelRef, Settings, WhenBusy},
-    tool::{Lane, RepeatMode, Shell, ToolEffect, ToolSpec},
+    tool::{Lane, RepeatMode, ShellInput, ToolEffect, ToolSpec},
 };
 use countersign_runtime::{
     self as runtime, Clock, CommandSource, DueFiring, OwnerHandle, OwnerOptions, PeerRegistry, ResolvedModel,
@@ -36,7 +36,7 @@ impl AgentTool for FarTool {
         Ok(CallRoute::Peer(PeerRoute {
             peer: PeerId::new("p"),
             class: policy::Class::HostToolInvoke,
-            shell: Shell::Nothing,
+            shell: ShellInput::Nothing,
         }))
     }
 

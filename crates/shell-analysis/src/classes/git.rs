@@ -7,8 +7,12 @@ const READERS: &str = "status log diff show rev-parse rev-list ls-files ls-remot
     blame shortlog whatchanged grep var version help merge-base name-rev count-objects check-ignore";
 
 /// The class of `git` with `arguments`: the worst, where more than one of them may be its command.
-pub(super) fn class(arguments: &[&str]) -> Class {
-    git::commands(arguments).into_iter().map(|at| of_command(arguments, at)).max().unwrap_or(Class::BashReadonly)
+pub(super) fn git_class(arguments: &[&str]) -> Class {
+    git::command_positions(arguments)
+        .into_iter()
+        .map(|at| of_command(arguments, at))
+        .max()
+        .unwrap_or(Class::BashReadonly)
 }
 
 fn of_command(arguments: &[&str], at: usize) -> Class {
@@ -21,13 +25,13 @@ fn of_command(arguments: &[&str], at: usize) -> Class {
     if sub.contains(UNKNOWN) {
         return Class::BashDestructive;
     }
-    let class = of(sub, rest);
+    let class = subcommand_class(sub, rest);
     if configured { class.max(Class::BashMutating) } else { class }
 }
 
-fn of(sub: &str, rest: &[&str]) -> Class {
-    let has = |wanted: &[&str]| rest.iter().any(|word| wanted.contains(word));
-    let long = |wanted: &str| rest.iter().any(|word| is_long(word, wanted));
+fn subcommand_class(sub: &str, rest: &[&str]) -> Class {
+    let has = |any_of: &[&str]| rest.iter().any(|word| any_of.contains(word));
+    let long = |option: &str| rest.iter().any(|word| is_long(word, option));
     let short = |letter: char| rest.iter().any(|word| is_short(word, letter));
     let unknown = rest.iter().any(|word| word.starts_with(UNKNOWN));
     let when = |worse: bool, class: Class| if worse { class } else { Class::BashMutating };
@@ -71,9 +75,9 @@ fn of(sub: &str, rest: &[&str]) -> Class {
 }
 
 /// True if `word` is the long option `wanted`, perhaps cut short, perhaps with a value.
-fn is_long(word: &str, wanted: &str) -> bool {
+fn is_long(word: &str, option: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
-    name.len() > 2 && wanted.starts_with(name)
+    name.len() > 2 && option.starts_with(name)
 }
 
 /// True if `word` is a group of short options with `letter` among them.

@@ -25,25 +25,26 @@ const DELETERS: &str = "rm rmdir unlink srm trash trash-put";
 const DESTROYERS: &str = "dd shred wipefs blkdiscard mkswap badblocks fdisk sfdisk gdisk cgdisk cfdisk sgdisk parted mke2fs \
     cryptsetup pvremove vgremove lvremove pvcreate vgcreate shutdown reboot halt poweroff init telinit killall5 scrub";
 
-fn listed(list: &str, name: &str) -> bool {
+fn is_listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }
 
 /// True if the name is that of a program which is known here.
 pub(super) fn is_known(program: &str) -> bool {
-    [READERS, MUTATORS, DELETERS, DESTROYERS].iter().any(|list| listed(list, program))
+    [READERS, MUTATORS, DELETERS, DESTROYERS].iter().any(|list| is_listed(list, program))
         || matches!(program, "git" | "tee" | "truncate" | "wget" | "rsync")
         || program.starts_with("mkfs")
         || is_interpreter(program)
 }
 
 /// The class of `program` with `arguments`, in which [`UNKNOWN`] may stand.
-pub(super) fn class(program: &str, arguments: &[&str]) -> Class {
-    let has = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
-    let begins = |wanted: &[&str]| arguments.iter().any(|word| wanted.iter().any(|option| word.starts_with(option)));
+pub(super) fn program_class(program: &str, arguments: &[&str]) -> Class {
+    let has = |any_of: &[&str]| arguments.iter().any(|word| any_of.contains(word));
+    let begins =
+        |prefixes: &[&str]| arguments.iter().any(|word| prefixes.iter().any(|option| word.starts_with(option)));
     let when = |worse: bool, class: Class| if worse { class } else { Class::BashMutating };
     match program {
-        "git" => super::git::class(arguments),
+        "git" => super::git::git_class(arguments),
         "find" => match (begins(&["-delete", "-exec", "-ok"]), begins(&["-fprint", "-fls"])) {
             (true, _) => Class::FileDelete,
             (false, writes) => when(writes || may_be_option(arguments), Class::FileWrite),
@@ -56,25 +57,27 @@ pub(super) fn class(program: &str, arguments: &[&str]) -> Class {
         "kill" => when(has(&["-1"]) && arguments.len() > 1, Class::BashDestructive),
         "tee" => when(count_operands(arguments) > 0, Class::FileWrite),
         "truncate" | "sponge" => Class::FileWrite,
-        "curl" => when(begins(&["-o", "-O", "--output", "--remote-name"]) || short(arguments, "oO"), Class::FileWrite),
+        "curl" => {
+            when(begins(&["-o", "-O", "--output", "--remote-name"]) || has_short(arguments, "oO"), Class::FileWrite)
+        }
         "wget" => when(
             !has(&["-qO-", "-O-", "--spider"]) && !arguments.windows(2).any(|pair| pair == ["-O", "-"]),
             Class::FileWrite,
         ),
         "sed" => {
-            let in_place = begins(&["-i", "--in-place"]) || short(arguments, "i");
+            let in_place = begins(&["-i", "--in-place"]) || has_short(arguments, "i");
             when(in_place || may_be_option(arguments), Class::FileWrite)
         }
-        "perl" | "ruby" => when(short(arguments, "i"), Class::FileWrite),
-        _ if listed(DELETERS, program) => Class::FileDelete,
-        _ if listed(DESTROYERS, program) || program.starts_with("mkfs") => Class::BashDestructive,
-        _ if listed(READERS, program) => reader(program, arguments),
+        "perl" | "ruby" => when(has_short(arguments, "i"), Class::FileWrite),
+        _ if is_listed(DELETERS, program) => Class::FileDelete,
+        _ if is_listed(DESTROYERS, program) || program.starts_with("mkfs") => Class::BashDestructive,
+        _ if is_listed(READERS, program) => reader_class(program, arguments),
         _ => Class::BashMutating,
     }
 }
 
 /// A program that reads, unless an option of it writes, or runs another.
-fn reader(program: &str, arguments: &[&str]) -> Class {
+fn reader_class(program: &str, arguments: &[&str]) -> Class {
     if may_write(program, arguments) {
         return Class::FileWrite;
     }
@@ -88,6 +91,6 @@ fn reader(program: &str, arguments: &[&str]) -> Class {
     if changes { Class::BashMutating } else { Class::BashReadonly }
 }
 
-fn short(arguments: &[&str], letters: &str) -> bool {
+fn has_short(arguments: &[&str], letters: &str) -> bool {
     arguments.iter().any(|word| is_short(word, letters))
 }

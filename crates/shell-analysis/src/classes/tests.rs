@@ -4,27 +4,27 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::line_classes::Classes;
+use crate::line_classes::LineClasses;
 
 /// One shell line with the class that it has, and with all of them where there are several.
 #[derive(Deserialize)]
-struct Case {
+struct ClassCase {
     line: String,
     worst: Class,
     all: Option<Vec<Class>>,
 }
 
-static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
+static CASES: LazyLock<Vec<ClassCase>> = LazyLock::new(|| {
     let lines = include_str!("../../tests/data/class_cases.jsonl").lines();
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 });
 
-fn classes(line: &str) -> Classes {
-    Classes::of(line, "/home/ana/project", Some("/home/ana"))
+fn classes(line: &str) -> LineClasses {
+    LineClasses::for_command(line, "/home/ana/project", Some("/home/ana"))
 }
 
 fn worst(line: &str) -> Class {
-    classes(line).worst()
+    classes(line).worst_class()
 }
 
 fn quoted(text: &str) -> String {
@@ -34,13 +34,13 @@ fn quoted(text: &str) -> String {
 #[test]
 fn every_line_of_the_table_has_its_class() {
     assert!(CASES.len() > 200);
-    let told = |case: &Case| {
+    let mismatch = |case: &ClassCase| {
         let classes = classes(&case.line);
         let all: Vec<Class> = classes.iter().collect();
-        let right = classes.worst() == case.worst && case.all.as_ref().is_none_or(|wanted| *wanted == all);
-        (!right).then(|| format!("{:?} is {}, not {}", case.line, classes.worst(), case.worst))
+        let right = classes.worst_class() == case.worst && case.all.as_ref().is_none_or(|expected| *expected == all);
+        (!right).then(|| format!("{:?} is {}, not {}", case.line, classes.worst_class(), case.worst))
     };
-    let wrong: Vec<String> = CASES.iter().filter_map(told).collect();
+    let wrong: Vec<String> = CASES.iter().filter_map(mismatch).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -75,9 +75,9 @@ fn no_wrapping_lowers_the_class_of_any_line_of_the_table() {
         // A quarter of the pairs, so that every line and every wrapping has its turn.
         for wrapping in WRAPPINGS.iter().skip(at % 4).step_by(4) {
             let wrapped = wrapping.replace('Q', &quoted(&case.line)).replace('L', &case.line);
-            let told = worst(&wrapped);
-            if told < case.worst {
-                wrong.push(format!("{wrapped:?} is {told}, but {:?} is {}", case.line, case.worst));
+            let wrapped_class = worst(&wrapped);
+            if wrapped_class < case.worst {
+                wrong.push(format!("{wrapped:?} is {wrapped_class}, but {:?} is {}", case.line, case.worst));
             }
         }
     }

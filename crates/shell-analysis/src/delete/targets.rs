@@ -1,25 +1,25 @@
 //! What programs that delete or move are pointed at, by their own reading of their words.
 
-use super::Reach;
+use super::DeleteReach;
 use crate::{
     find, git,
-    word::{GLOB, UNKNOWN, Word},
+    word::{GLOB, ShellWord, UNKNOWN},
 };
 
 /// A target, and how it is treated.
-pub(super) type Aimed = (Reach, String);
+pub(super) type ReachedTarget = (DeleteReach, String);
 
 /// What `rm` takes away. Where no program is known, only what would be gone with all that is in it.
-pub(super) fn of_rm(arguments: &[Word], is_known: bool) -> Vec<Aimed> {
-    let targets = operands(arguments);
+pub(super) fn of_rm(arguments: &[ShellWord], is_known: bool) -> Vec<ReachedTarget> {
+    let targets = operand_texts(arguments);
     if is_recursive(arguments, "recursive", "rR") {
-        return aimed(Reach::Tree, targets);
+        return with_reach(DeleteReach::Tree, targets);
     }
     if !is_known {
         return Vec::new();
     }
     // A file that a wildcard finds may be called `-rf`, and so may what a variable holds.
-    let begins = |word: &Word| word.possible().any(|text| text.starts_with([GLOB, UNKNOWN]));
+    let begins = |word: &ShellWord| word.possible_texts().any(|text| text.starts_with([GLOB, UNKNOWN]));
     let hides = before_end(arguments).any(|word| begins(word) && !word.is_in_folder());
     // Somebody's home is beyond, whether or not it is known where it is.
     let homes: Vec<&str> = arguments
@@ -28,24 +28,24 @@ pub(super) fn of_rm(arguments: &[Word], is_known: bool) -> Vec<Aimed> {
         .map(|word| word.value.as_str())
         .collect();
     let reach = |target: &str| match hides && (!target.contains([GLOB, UNKNOWN]) || homes.contains(&target)) {
-        true => Reach::Tree,
-        false => Reach::Files,
+        true => DeleteReach::Tree,
+        false => DeleteReach::Files,
     };
     targets.into_iter().map(|target| (reach(&target), target)).collect()
 }
 
 /// What is taken away whole, whatever options say.
-pub(super) fn of_trash(arguments: &[Word]) -> Vec<Aimed> {
-    aimed(Reach::Tree, operands(arguments))
+pub(super) fn of_trash(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
+    with_reach(DeleteReach::Tree, operand_texts(arguments))
 }
 
 /// What is taken away file by file.
-pub(super) fn of_files(arguments: &[Word]) -> Vec<Aimed> {
-    aimed(Reach::Files, operands(arguments))
+pub(super) fn of_files(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
+    with_reach(DeleteReach::Files, operand_texts(arguments))
 }
 
 /// What is put into an archive and taken away, if `option` or one that means it is given.
-pub(super) fn of_archive(arguments: &[Word], option: &str) -> Vec<Aimed> {
+pub(super) fn of_archive(arguments: &[ShellWord], option: &str) -> Vec<ReachedTarget> {
     let letter = option.chars().nth(1).filter(|letter| *letter != '-');
     let long = if letter.is_some() { "--move" } else { option };
     let is_given = before_end(arguments).any(|word| {
@@ -53,11 +53,11 @@ pub(super) fn of_archive(arguments: &[Word], option: &str) -> Vec<Aimed> {
         let is_group = text.starts_with('-') && !text.starts_with("--");
         is_group && letter.is_some_and(|letter| text.contains(letter)) || text.len() > 4 && long.starts_with(text)
     });
-    if is_given { aimed(Reach::Tree, operands(arguments)) } else { Vec::new() }
+    if is_given { with_reach(DeleteReach::Tree, operand_texts(arguments)) } else { Vec::new() }
 }
 
 /// What `chmod` and its kin change with all that is in it.
-pub(super) fn of_rights(program: &str, arguments: &[Word]) -> Vec<Aimed> {
+pub(super) fn of_rights(program: &str, arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     if !is_recursive(arguments, "recursive", "R") {
         return Vec::new();
     }
@@ -66,7 +66,7 @@ pub(super) fn of_rights(program: &str, arguments: &[Word]) -> Vec<Aimed> {
         let text = word.value.as_str();
         text.starts_with("--ref") || is_mode(text) && text.contains(['r', 'w', 'x', 'X', 's', 't'])
     });
-    let mut targets = operands(arguments);
+    let mut targets = operand_texts(arguments);
     // Theirs are told by their signs.
     match program {
         "chattr" => targets.retain(|text| !text.starts_with(['+', '='])),
@@ -76,41 +76,44 @@ pub(super) fn of_rights(program: &str, arguments: &[Word]) -> Vec<Aimed> {
     if !is_given && !targets.is_empty() && !matches!(program, "chattr" | "setfacl") {
         targets.remove(0);
     }
-    aimed(Reach::Rights, targets)
+    with_reach(DeleteReach::Rights, targets)
 }
 
 /// What `mv` takes elsewhere: all but where to.
-pub(super) fn of_mv(arguments: &[Word]) -> Vec<Aimed> {
+pub(super) fn of_mv(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     let is_group = |text: &str| text.starts_with('-') && !text.starts_with("--");
-    let names_target = |word: &Word| word.value.starts_with("--t") || is_group(&word.value) && word.value.contains('t');
+    let names_target =
+        |word: &ShellWord| word.value.starts_with("--t") || is_group(&word.value) && word.value.contains('t');
     let Some(at) = before_end(arguments).position(names_target) else {
         let is_over = arguments.iter().rev().skip(1).any(|word| word.value == "--");
         let last = arguments.iter().rposition(|word| is_over || !word.value.starts_with('-'));
         // One that may become several words may be the first of them too.
         return match last.filter(|at| !arguments[*at].splits) {
-            Some(last) => aimed(Reach::Move, operands(&[&arguments[..last], &arguments[last + 1..]].concat())),
+            Some(last) => {
+                with_reach(DeleteReach::Move, operand_texts(&[&arguments[..last], &arguments[last + 1..]].concat()))
+            }
             None => {
-                let mut targets = operands(arguments);
+                let mut targets = operand_texts(arguments);
                 targets.pop();
-                aimed(Reach::Move, targets)
+                with_reach(DeleteReach::Move, targets)
             }
         };
     };
     let text = arguments[at].value.as_str();
     let is_apart = if is_group(text) { text.ends_with('t') } else { !text.contains('=') };
     let rest = [&arguments[..at], arguments.get(at + 1 + usize::from(is_apart)..).unwrap_or_default()].concat();
-    aimed(Reach::Move, operands(&rest))
+    with_reach(DeleteReach::Move, operand_texts(&rest))
 }
 
 /// Where a `find` deletes.
-pub(super) fn of_find(arguments: &[Word]) -> Vec<Aimed> {
-    let deletes = arguments.iter().flat_map(Word::texts).any(|text| text == "-delete");
-    let starts = if deletes { find::starts(arguments) } else { Vec::new() };
-    aimed(Reach::Contents, starts.into_iter().map(str::to_owned).collect())
+pub(super) fn of_find(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
+    let deletes = arguments.iter().flat_map(ShellWord::all_texts).any(|text| text == "-delete");
+    let starts = if deletes { find::start_folders(arguments) } else { Vec::new() };
+    with_reach(DeleteReach::Contents, starts.into_iter().map(str::to_owned).collect())
 }
 
 /// Where an `rsync` deletes: any word but the first may be where to, for options may stand behind it.
-pub(super) fn of_rsync(arguments: &[Word]) -> Vec<Aimed> {
+pub(super) fn of_rsync(arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     const VALUED: [&str; 8] =
         ["-e", "-f", "--rsh", "--filter", "--exclude", "--exclude-from", "--include", "--include-from"];
     let says = |begins: &str| arguments.iter().any(|word| word.value.starts_with(begins));
@@ -123,68 +126,68 @@ pub(super) fn of_rsync(arguments: &[Word]) -> Vec<Aimed> {
         let was_value = std::mem::replace(&mut is_value, VALUED.contains(&word.value.as_str()));
         !was_value
     });
-    let own: Vec<Word> = own.cloned().collect();
-    let words = operands(&own);
+    let own: Vec<ShellWord> = own.cloned().collect();
+    let words = operand_texts(&own);
     // What is moved is taken away where it was.
     let here = words.iter().rev().skip(1).filter(|_| moves);
     let there = words.iter().skip(1).filter(|_| deletes).chain(here).filter(|word| !word.contains(':'));
-    aimed(Reach::Contents, there.cloned().collect())
+    with_reach(DeleteReach::Contents, there.cloned().collect())
 }
 
 /// Where a `git clean` deletes: in the folder that its options, or the environment, name.
-pub(super) fn of_git(assignments: &[Word], arguments: &[Word]) -> Vec<Aimed> {
+pub(super) fn of_git(assignments: &[ShellWord], arguments: &[ShellWord]) -> Vec<ReachedTarget> {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let mut found = Vec::new();
-    for at in git::commands(&values).into_iter().filter(|at| values.get(*at) == Some(&"worktree")) {
+    for at in git::command_positions(&values).into_iter().filter(|at| values.get(*at) == Some(&"worktree")) {
         let rest = &arguments[at + 1..];
         let is_forced = rest.iter().any(|word| word.value.starts_with("--f") || word.value.starts_with("-f"));
         if is_forced && rest.first().is_some_and(|word| word.value == "remove") {
-            found.extend(aimed(Reach::Tree, operands(&rest[1..])));
+            found.extend(with_reach(DeleteReach::Tree, operand_texts(&rest[1..])));
         }
     }
-    for at in git::commands(&values).into_iter().filter(|at| values.get(*at) == Some(&"clean")) {
+    for at in git::command_positions(&values).into_iter().filter(|at| values.get(*at) == Some(&"clean")) {
         let mut folder = ".".to_owned();
         let mut trees: Vec<&str> =
             assignments.iter().filter_map(|word| word.value.strip_prefix("GIT_WORK_TREE=")).collect();
         let mut globals = values[..at].iter();
         while let Some(word) = globals.next() {
             match *word {
-                "-C" => folder = globals.next().map_or_else(|| folder.clone(), |to| within(&folder, to)),
+                "-C" => folder = globals.next().map_or_else(|| folder.clone(), |to| join_folder(&folder, to)),
                 "--work-tree" => trees.extend(globals.next()),
                 word => trees.extend(word.strip_prefix("--work-tree=")),
             }
         }
-        let folder = trees.last().map_or_else(|| folder.clone(), |tree| within(&folder, tree));
-        let named = operands(&arguments[at + 1..]);
-        found.extend(named.iter().map(|target| (Reach::Contents, within(&folder, target))));
+        let folder = trees.last().map_or_else(|| folder.clone(), |tree| join_folder(&folder, tree));
+        let named = operand_texts(&arguments[at + 1..]);
+        found.extend(named.iter().map(|target| (DeleteReach::Contents, join_folder(&folder, target))));
         if named.is_empty() {
-            found.push((Reach::Contents, folder));
+            found.push((DeleteReach::Contents, folder));
         }
     }
     found
 }
 
-fn within(folder: &str, path: &str) -> String {
+fn join_folder(folder: &str, path: &str) -> String {
     if path.starts_with(['/', UNKNOWN]) { path.to_owned() } else { format!("{folder}/{path}") }
 }
 
-fn aimed(reach: Reach, targets: Vec<String>) -> Vec<Aimed> {
+fn with_reach(reach: DeleteReach, targets: Vec<String>) -> Vec<ReachedTarget> {
     targets.into_iter().map(|target| (reach, target)).collect()
 }
 
-fn before_end(arguments: &[Word]) -> impl Iterator<Item = &Word> {
+fn before_end(arguments: &[ShellWord]) -> impl Iterator<Item = &ShellWord> {
     arguments.iter().take_while(|word| word.value != "--")
 }
 
 /// Every word, or part of one, that a word may turn out to be as far as the line tells.
-fn parts(word: &Word) -> impl Iterator<Item = &str> {
+fn possible_parts(word: &ShellWord) -> impl Iterator<Item = &str> {
     word.perhaps.iter().flat_map(|text| {
         let split = word.splits.then(|| text.split_whitespace());
         (!word.splits).then_some(text.as_str()).into_iter().chain(split.into_iter().flatten())
     })
 }
 
-fn is_recursive(arguments: &[Word], long: &str, short: &str) -> bool {
+fn is_recursive(arguments: &[ShellWord], long: &str, short: &str) -> bool {
     let is_option = |text: &str| match (text.strip_prefix("--"), text.strip_prefix('-')) {
         (Some(name), _) => !name.is_empty() && long.starts_with(name),
         (None, Some(letters)) => letters.contains(|c| short.contains(c)),
@@ -204,15 +207,18 @@ fn is_recursive(arguments: &[Word], long: &str, short: &str) -> bool {
             }
             (false, false) => false,
         };
-        is_open || is_option(text) || parts(word).any(is_option) || word.splits && word.runs.iter().any(is_said)
+        is_open
+            || is_option(text)
+            || possible_parts(word).any(is_option)
+            || word.splits && word.runs.iter().any(is_said)
     })
 }
 
-fn operands(arguments: &[Word]) -> Vec<String> {
+fn operand_texts(arguments: &[ShellWord]) -> Vec<String> {
     let end = arguments.iter().position(|word| word.value == "--").unwrap_or(arguments.len());
-    let texts = |word: &Word| -> Vec<String> {
+    let texts = |word: &ShellWord| -> Vec<String> {
         let value = (!word.settled).then_some(word.value.as_str());
-        value.into_iter().chain(parts(word)).map(str::to_owned).collect()
+        value.into_iter().chain(possible_parts(word)).map(str::to_owned).collect()
     };
     let before = arguments.iter().take(end).flat_map(texts).filter(|text| !text.starts_with('-'));
     before.chain(arguments.iter().skip(end + 1).flat_map(texts)).collect()

@@ -1,16 +1,16 @@
 //! The arguments of interpreters and wrappers: which of them is a file that is run.
 
-use crate::word::Word;
+use crate::word::ShellWord;
 
 /// What an interpreter runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reads {
+pub(super) enum InterpreterSource {
     /// Nothing.
     Nothing,
     /// This text.
-    Text(Word),
+    Text(ShellWord),
     /// This file.
-    File(Word),
+    File(ShellWord),
     /// A module, which it looks for itself.
     Module(String),
     /// What it is given on its input.
@@ -21,26 +21,26 @@ pub(super) enum Reads {
 
 /// What the words of an interpreter say.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
-    pub(super) reads: Reads,
+pub(super) struct InterpreterArgs {
+    pub(super) reads: InterpreterSource,
     /// Files that it runs beside.
-    pub(super) files: Vec<Word>,
+    pub(super) files: Vec<ShellWord>,
     /// Files that it may run.
-    pub(super) perhaps: Vec<Word>,
+    pub(super) perhaps: Vec<ShellWord>,
     /// Modules that it loads beside, which it looks for itself.
     pub(super) modules: Vec<String>,
     /// What a file may end with, where its name is written without.
     pub(super) endings: &'static [&'static str],
 }
 
-impl Found {
-    fn only(reads: Reads) -> Self {
+impl InterpreterArgs {
+    fn from_source(reads: InterpreterSource) -> Self {
         Self { reads, files: Vec::new(), perhaps: Vec::new(), modules: Vec::new(), endings: &[] }
     }
 }
 
 /// How an interpreter takes its options.
-pub(super) struct Family {
+pub(super) struct OptionStyle {
     /// Options with a text of its language.
     texts: &'static [&'static str],
     /// Options with a value that is no file that runs.
@@ -63,7 +63,7 @@ pub(super) struct Family {
     is_filter: bool,
 }
 
-const PLAIN: Family = Family {
+const PLAIN: OptionStyle = OptionStyle {
     texts: &[],
     valued: &[],
     files: &[],
@@ -80,13 +80,16 @@ const PLAIN: Family = Family {
 const SCRIPTS: &[&str] = &[".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".tsx", ".json", ".node"];
 
 /// How the interpreter with this base name takes its options; none if it is none that is known.
-pub(super) fn family(name: &str) -> Option<Family> {
+pub(super) fn option_style(name: &str) -> Option<OptionStyle> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     Some(match stem {
-        "python" | "pypy" | "ipython" => {
-            Family { texts: &["-c"], valued: &["-W", "-X", "-Q", "--check-hash-based-pycs"], modules: &["-m"], ..PLAIN }
-        }
-        "node" | "nodejs" => Family {
+        "python" | "pypy" | "ipython" => OptionStyle {
+            texts: &["-c"],
+            valued: &["-W", "-X", "-Q", "--check-hash-based-pycs"],
+            modules: &["-m"],
+            ..PLAIN
+        },
+        "node" | "nodejs" => OptionStyle {
             texts: &["-e", "--eval", "-p", "--print", "-pe"],
             valued: &["-C", "--conditions", "--env-file", "--title", "--watch-path"],
             required: &["-r", "--require", "--import", "--loader", "--experimental-loader"],
@@ -94,14 +97,14 @@ pub(super) fn family(name: &str) -> Option<Family> {
             endings: SCRIPTS,
             ..PLAIN
         },
-        "tsx" | "ts-node" => Family {
+        "tsx" | "ts-node" => OptionStyle {
             texts: &["-e", "--eval"],
             valued: &["-P", "--project", "--tsconfig"],
             required: &["-r", "--require", "--import"],
             endings: SCRIPTS,
             ..PLAIN
         },
-        "deno" | "bun" => Family {
+        "deno" | "bun" => OptionStyle {
             texts: &["-e", "--eval"],
             required: &["-r", "--preload"],
             commands: &["run", "test"],
@@ -109,8 +112,8 @@ pub(super) fn family(name: &str) -> Option<Family> {
             has_commands: true,
             ..PLAIN
         },
-        "perl" => Family { texts: &["-e", "-E"], valued: &["-I"], rest: "mMiFDxV", ..PLAIN },
-        "ruby" => Family {
+        "perl" => OptionStyle { texts: &["-e", "-E"], valued: &["-I"], rest: "mMiFDxV", ..PLAIN },
+        "ruby" => OptionStyle {
             texts: &["-e"],
             valued: &["-I", "-C", "-E"],
             required: &["-r"],
@@ -118,7 +121,7 @@ pub(super) fn family(name: &str) -> Option<Family> {
             endings: &[".rb"],
             ..PLAIN
         },
-        "java" => Family {
+        "java" => OptionStyle {
             valued: &["-cp", "-classpath", "--class-path", "-p", "--module-path"],
             files: &["-jar"],
             modules: &["-m", "--module"],
@@ -126,22 +129,24 @@ pub(super) fn family(name: &str) -> Option<Family> {
             has_commands: true,
             ..PLAIN
         },
-        "php" => Family { texts: &["-r"], valued: &["-d", "-c"], files: &["-f"], ..PLAIN },
-        "lua" | "luajit" => Family { texts: &["-e"], modules: &["-l"], ..PLAIN },
-        "Rscript" | "R" => Family { texts: &["-e"], files: &["-f", "--file"], ..PLAIN },
+        "php" => OptionStyle { texts: &["-r"], valued: &["-d", "-c"], files: &["-f"], ..PLAIN },
+        "lua" | "luajit" => OptionStyle { texts: &["-e"], modules: &["-l"], ..PLAIN },
+        "Rscript" | "R" => OptionStyle { texts: &["-e"], files: &["-f", "--file"], ..PLAIN },
         "awk" | "gawk" | "mawk" | "nawk" => {
-            Family { valued: &["-F", "-v"], files: &["-f", "--file"], is_filter: true, ..PLAIN }
+            OptionStyle { valued: &["-F", "-v"], files: &["-f", "--file"], is_filter: true, ..PLAIN }
         }
-        "sed" | "gsed" => Family { texts: &["-e"], files: &["-f", "--file"], is_filter: true, ..PLAIN },
-        "tclsh" | "wish" | "julia" | "groovy" | "scala" | "guile" | "escript" => Family { texts: &["-e"], ..PLAIN },
+        "sed" | "gsed" => OptionStyle { texts: &["-e"], files: &["-f", "--file"], is_filter: true, ..PLAIN },
+        "tclsh" | "wish" | "julia" | "groovy" | "scala" | "guile" | "escript" => {
+            OptionStyle { texts: &["-e"], ..PLAIN }
+        }
         _ => return None,
     })
 }
 
 /// What a shell runs.
-pub(super) fn of_shell(argv: &[Word]) -> Found {
+pub(super) fn of_shell(argv: &[ShellWord]) -> InterpreterArgs {
     let (mut at, mut files) = (1, Vec::new());
-    let found = |reads, files| Found { files, ..Found::only(reads) };
+    let found = |reads, files| InterpreterArgs { files, ..InterpreterArgs::from_source(reads) };
     let (mut takes_text, mut reads_input) = (false, false);
     while let Some(word) = argv.get(at) {
         let Some(text) = word.as_literal() else {
@@ -150,7 +155,7 @@ pub(super) fn of_shell(argv: &[Word]) -> Found {
             if is_operand {
                 break;
             }
-            return found(Reads::Unclear(word.raw.clone()), files);
+            return found(InterpreterSource::Unclear(word.raw.clone()), files);
         };
         at += 1;
         match text {
@@ -159,7 +164,7 @@ pub(super) fn of_shell(argv: &[Word]) -> Found {
                 files.extend(argv.get(at).cloned());
                 at += 1;
             }
-            "--version" | "--help" => return Found::only(Reads::Nothing),
+            "--version" | "--help" => return InterpreterArgs::from_source(InterpreterSource::Nothing),
             _ if text.starts_with("--") => {}
             _ if text.len() > 1 && text.starts_with(['-', '+']) => {
                 let letters = &text[1..];
@@ -175,23 +180,24 @@ pub(super) fn of_shell(argv: &[Word]) -> Found {
         }
     }
     let reads = match argv.get(at) {
-        Some(word) if takes_text => Reads::Text(word.clone()),
-        None if takes_text => Reads::Nothing,
-        Some(word) if !reads_input => Reads::File(word.clone()),
-        Some(_) | None => Reads::Input,
+        Some(word) if takes_text => InterpreterSource::Text(word.clone()),
+        None if takes_text => InterpreterSource::Nothing,
+        Some(word) if !reads_input => InterpreterSource::File(word.clone()),
+        Some(_) | None => InterpreterSource::Input,
     };
     found(reads, files)
 }
 
 /// What an interpreter of another language runs.
-pub(super) fn of_interpreter(name: &str, argv: &[Word]) -> Found {
-    let Some(family) = family(name) else { return Found::only(Reads::Nothing) };
-    let mut found = Found { endings: family.endings, ..Found::only(Reads::Nothing) };
+pub(super) fn of_interpreter(name: &str, argv: &[ShellWord]) -> InterpreterArgs {
+    let Some(family) = option_style(name) else { return InterpreterArgs::from_source(InterpreterSource::Nothing) };
+    let mut found =
+        InterpreterArgs { endings: family.endings, ..InterpreterArgs::from_source(InterpreterSource::Nothing) };
     let (mut at, mut has_text, mut is_strange) = (1, false, false);
     while let Some(word) = argv.get(at) {
         let Some(text) = word.as_literal().filter(|text| text.starts_with('-') && text.len() > 1) else {
             if word.value.starts_with('-') && word.as_literal().is_none() {
-                found.reads = Reads::Unclear(word.raw.clone());
+                found.reads = InterpreterSource::Unclear(word.raw.clone());
                 return found;
             }
             break;
@@ -201,10 +207,13 @@ pub(super) fn of_interpreter(name: &str, argv: &[Word]) -> Found {
         if text == "--" {
             break;
         }
-        let (option, joined) = split(text, &family);
+        let (option, joined) = split_option(text, &family);
         let mut value = || {
-            let given =
-                joined.map(|joined| Word { raw: joined.to_owned(), value: joined.to_owned(), ..Word::default() });
+            let given = joined.map(|joined| ShellWord {
+                raw: joined.to_owned(),
+                value: joined.to_owned(),
+                ..ShellWord::default()
+            });
             given.or_else(|| {
                 at += 1;
                 argv.get(at - 1).cloned()
@@ -219,7 +228,7 @@ pub(super) fn of_interpreter(name: &str, argv: &[Word]) -> Found {
             }
         } else if family.modules.contains(&option) {
             let module = value().map_or_else(|| option.to_owned(), |word| word.raw);
-            found.reads = Reads::Module(module);
+            found.reads = InterpreterSource::Module(module);
             return found;
         } else if family.files.contains(&option) {
             found.files.extend(value());
@@ -238,31 +247,31 @@ pub(super) fn of_interpreter(name: &str, argv: &[Word]) -> Found {
         }
     }
     let mut is_command = family.has_commands;
-    if argv.get(at).and_then(Word::as_literal).is_some_and(|word| family.commands.contains(&word)) {
+    if argv.get(at).and_then(ShellWord::as_literal).is_some_and(|word| family.commands.contains(&word)) {
         at += 1;
         while argv.get(at).is_some_and(|word| word.value.starts_with('-')) {
             at += 1;
         }
     }
-    is_command &= argv.get(at).and_then(Word::as_literal).is_some_and(|word| !word.contains(['/', '.']));
+    is_command &= argv.get(at).and_then(ShellWord::as_literal).is_some_and(|word| !word.contains(['/', '.']));
     if is_strange && !has_text && !family.is_filter {
         // The word behind an option that is not known may be its value.
         found.perhaps.extend(argv.get(at + 1).cloned());
     }
     found.reads = match argv.get(at) {
-        _ if has_text || family.is_filter => Reads::Nothing,
+        _ if has_text || family.is_filter => InterpreterSource::Nothing,
         Some(word) if is_command => {
             found.perhaps.push(word.clone());
-            Reads::Module(word.raw.clone())
+            InterpreterSource::Module(word.raw.clone())
         }
-        Some(word) => Reads::File(word.clone()),
-        None => Reads::Input,
+        Some(word) => InterpreterSource::File(word.clone()),
+        None => InterpreterSource::Input,
     };
     found
 }
 
 /// An option and what is joined to it: `-Wdefault`, `--file=x`, and `-ne` for `-n -e`.
-fn split<'t>(text: &'t str, family: &Family) -> (&'t str, Option<&'t str>) {
+fn split_option<'t>(text: &'t str, family: &OptionStyle) -> (&'t str, Option<&'t str>) {
     if text.starts_with("--") {
         return text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
     }
@@ -285,7 +294,7 @@ fn split<'t>(text: &'t str, family: &Family) -> (&'t str, Option<&'t str>) {
 
 /// Where the words begin that a wrapper runs as they stand, for wrappers whose options take words of their own. None if it is
 /// none of these.
-pub(super) fn wraps(name: &str, argv: &[Word]) -> Option<usize> {
+pub(super) fn wrapped_start(name: &str, argv: &[ShellWord]) -> Option<usize> {
     let (valued, operands): (&[&str], usize) = match name {
         "sudo" => {
             (&["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "-D", "-R", "--user", "--group", "--chdir"], 0)

@@ -3,17 +3,17 @@
 use brush_parser::ast;
 
 use super::{
-    Named,
-    arguments::{self, Reads},
-    walk::{Input, Stream, Walk, stream},
+    NamedFile,
+    arguments::{self, InterpreterSource},
+    walk::{FileWalk, ProcessStream, StdinSource, stream_by_name},
 };
 use crate::{
-    files::Role,
+    files::FileRole,
     path,
     programs::{SHELLS, base_name},
-    runs::Runs,
-    simple, unwrap,
-    word::{self, Word},
+    run_target::RunTarget,
+    simple_command, unwrap,
+    word::{self, ShellWord},
 };
 
 /// What the shell does itself.
@@ -29,7 +29,7 @@ const MOST_WRAPPED: usize = 8;
 
 /// How a command comes to be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum InvokedBy {
     /// The shell runs it.
     Shell,
     /// Another program does, which knows no builtins.
@@ -43,13 +43,13 @@ pub(super) fn is_shell(name: &str) -> bool {
     SHELLS.contains(&name) || matches!(name, "zsh" | "ksh" | "mksh" | "ash" | "fish" | "csh" | "tcsh")
 }
 
-fn listed(list: &str, name: &str) -> bool {
+fn is_listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }
 
-impl Walk<'_> {
+impl FileWalk<'_> {
     /// The words of a command, without what is set before it.
-    pub(super) fn plain_words(&mut self, command: &ast::SimpleCommand) -> Vec<Word> {
+    pub(super) fn plain_words(&mut self, command: &ast::SimpleCommand) -> Vec<ShellWord> {
         let mut raw: Vec<Option<&str>> = command.word_or_name.iter().map(|name| Some(name.value.as_str())).collect();
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
@@ -65,23 +65,23 @@ impl Walk<'_> {
             match raw {
                 Some(raw) => {
                     // Too many are one of which nothing is known.
-                    let made = word::braces(raw).unwrap_or_else(|word::TooMany| vec![raw.to_owned()]);
-                    words.extend(made.iter().map(|raw| self.word(raw)));
+                    let made = word::expand_braces(raw).unwrap_or_else(|word::TooManyWords| vec![raw.to_owned()]);
+                    words.extend(made.iter().map(|raw| self.scan_word(raw)));
                 }
-                None => words.push(Word { raw: "<(…)".to_owned(), ..Word::unknown() }),
+                None => words.push(ShellWord { raw: "<(…)".to_owned(), ..ShellWord::unknown_word() }),
             }
         }
         words
     }
 
-    fn items(command: &ast::SimpleCommand) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {
+    fn command_items(command: &ast::SimpleCommand) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {
         let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
         prefix.chain(command.suffix.iter().flat_map(|suffix| &suffix.0))
     }
 
     /// What a command's own redirections have it read.
-    pub(super) fn reads(&mut self, command: &ast::SimpleCommand) -> Option<Input> {
-        let redirects: Vec<&ast::IoRedirect> = Self::items(command)
+    pub(super) fn redirected_input(&mut self, command: &ast::SimpleCommand) -> Option<StdinSource> {
+        let redirects: Vec<&ast::IoRedirect> = Self::command_items(command)
             .filter_map(|item| match item {
                 ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => Some(redirect),
                 ast::CommandPrefixOrSuffixItem::Word(_)
@@ -92,7 +92,7 @@ impl Walk<'_> {
         redirects.into_iter().filter_map(|redirect| self.read_by(redirect)).last()
     }
 
-    fn read_by(&mut self, redirect: &ast::IoRedirect) -> Option<Input> {
+    fn read_by(&mut self, redirect: &ast::IoRedirect) -> Option<StdinSource> {
         match redirect {
             ast::IoRedirect::File(
                 fd,
@@ -100,47 +100,51 @@ impl Walk<'_> {
                 target,
             ) if fd.is_none_or(|fd| fd == 0) => match target {
                 ast::IoFileRedirectTarget::Filename(word) => {
-                    let word = self.word(&word.value);
-                    Some(Input::Files(vec![word]))
+                    let word = self.scan_word(&word.value);
+                    Some(StdinSource::Files(vec![word]))
                 }
                 ast::IoFileRedirectTarget::Fd(_)
                 | ast::IoFileRedirectTarget::ProcessSubstitution(..)
-                | ast::IoFileRedirectTarget::Duplicate(_) => Some(Input::Unknown),
+                | ast::IoFileRedirectTarget::Duplicate(_) => Some(StdinSource::Unknown),
             },
-            ast::IoRedirect::File(None | Some(0), ast::IoFileRedirectKind::DuplicateInput, _) => Some(Input::Unknown),
+            ast::IoRedirect::File(None | Some(0), ast::IoFileRedirectKind::DuplicateInput, _) => {
+                Some(StdinSource::Unknown)
+            }
             ast::IoRedirect::File(..) | ast::IoRedirect::OutputAndError(..) => None,
             ast::IoRedirect::HereString(fd, word) if fd.is_none_or(|fd| fd == 0) => {
-                let word = self.word(&word.value);
-                Some(Self::known(&word).map_or(Input::Unknown, |text| Input::Text(text.to_owned())))
+                let word = self.scan_word(&word.value);
+                Some(Self::known_text(&word).map_or(StdinSource::Unknown, |text| StdinSource::Text(text.to_owned())))
             }
             ast::IoRedirect::HereDocument(fd, document) if fd.is_none_or(|fd| fd == 0) => {
                 let text = &document.doc.value;
                 let is_plain = !document.requires_expansion || !text.contains(['$', '`', '\\']);
-                Some(if is_plain { Input::Text(text.clone()) } else { Input::Unknown })
+                Some(if is_plain { StdinSource::Text(text.clone()) } else { StdinSource::Unknown })
             }
             ast::IoRedirect::HereString(..) | ast::IoRedirect::HereDocument(..) => None,
         }
     }
 
     /// Takes a redirection: what it runs, what it writes, and what it has its command read.
-    pub(super) fn redirect(&mut self, redirect: &ast::IoRedirect) -> Option<Input> {
+    pub(super) fn walk_redirect(&mut self, redirect: &ast::IoRedirect) -> Option<StdinSource> {
         match redirect {
             ast::IoRedirect::File(_, kind, target) => match target {
                 ast::IoFileRedirectTarget::Filename(word) => {
-                    self.expanded(&word.value);
+                    self.run_expansions(&word.value);
                     if !matches!(kind, ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::DuplicateInput) {
-                        self.writes(&word.value);
+                        self.note_write(&word.value);
                     }
                 }
-                ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.aside(&subshell.list.to_string()),
-                ast::IoFileRedirectTarget::Duplicate(word) => self.expanded(&word.value),
+                ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
+                    self.walk_aside(&subshell.list.to_string())
+                }
+                ast::IoFileRedirectTarget::Duplicate(word) => self.run_expansions(&word.value),
                 ast::IoFileRedirectTarget::Fd(_) => {}
             },
             ast::IoRedirect::OutputAndError(word, _) => {
-                self.expanded(&word.value);
-                self.writes(&word.value);
+                self.run_expansions(&word.value);
+                self.note_write(&word.value);
             }
-            ast::IoRedirect::HereString(_, word) => self.expanded(&word.value),
+            ast::IoRedirect::HereString(_, word) => self.run_expansions(&word.value),
             ast::IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
                     self.words_in(&document.doc.value);
@@ -150,11 +154,11 @@ impl Walk<'_> {
         self.read_by(redirect)
     }
 
-    fn writes(&mut self, raw: &str) {
-        let word = self.word(raw);
-        match Self::known(&word).filter(|name| *name != "/dev/null").map(str::to_owned) {
+    fn note_write(&mut self, raw: &str) {
+        let word = self.scan_word(raw);
+        match Self::known_text(&word).filter(|name| *name != "/dev/null").map(str::to_owned) {
             Some(name) => {
-                let places = self.places(&name).unwrap_or_default();
+                let places = self.candidate_paths(&name).unwrap_or_default();
                 self.written.extend(places.iter().map(|place| path::resolve("/", place)));
             }
             None if word.value == "/dev/null" => {}
@@ -162,11 +166,11 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn simple(&mut self, command: &ast::SimpleCommand, fed: &Input) {
+    pub(super) fn walk_simple(&mut self, command: &ast::SimpleCommand, fed: &StdinSource) {
         let mut set = Vec::new();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
             if let ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) = item {
-                let word = self.word(&word.value);
+                let word = self.scan_word(&word.value);
                 self.run_all(&word);
                 set.push(word);
             }
@@ -174,18 +178,18 @@ impl Walk<'_> {
         let argv = self.plain_words(command);
         argv.iter().for_each(|word| self.run_all(word));
         let mut own = None;
-        let items: Vec<_> = Self::items(command).collect();
+        let items: Vec<_> = Self::command_items(command).collect();
         for item in items {
             match item {
-                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => own = self.redirect(redirect).or(own),
+                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => own = self.walk_redirect(redirect).or(own),
                 ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
-                    self.aside(&subshell.list.to_string());
+                    self.walk_aside(&subshell.list.to_string());
                 }
                 ast::CommandPrefixOrSuffixItem::Word(_) | ast::CommandPrefixOrSuffixItem::AssignmentWord(..) => {}
             }
         }
         if argv.is_empty() {
-            set.iter().for_each(|word| self.set(word));
+            set.iter().for_each(|word| self.set_variable(word));
             return;
         }
         set.iter().for_each(|word| self.note_variable(word));
@@ -194,68 +198,68 @@ impl Walk<'_> {
         {
             (self.around, self.reads_elsewhere) = (self.seen_from_here(own), true);
         }
-        let given = if matches!(fed, Input::Nothing) { self.around.clone() } else { fed.clone() };
+        let given = if matches!(fed, StdinSource::Nothing) { self.around.clone() } else { fed.clone() };
         let input = own.unwrap_or(given);
         let before = self.state.path.clone();
         self.set_path(&set);
-        self.invoke(&argv, By::Shell, &input, 0);
+        self.invoke_command(&argv, InvokedBy::Shell, &input, 0);
         // What stands before a command holds for that command.
         if !set.is_empty() && set.iter().any(|word| word.value.starts_with("PATH")) {
             self.state.path = before;
         }
-        if !simple::reads(&argv) {
+        if !simple_command::is_read_only(&argv) {
             self.may_have_made = true;
         }
     }
 
-    pub(super) fn invoke(&mut self, argv: &[Word], by: By, input: &Input, wrapped: usize) {
+    pub(super) fn invoke_command(&mut self, argv: &[ShellWord], by: InvokedBy, input: &StdinSource, wrapped: usize) {
         let Some(first) = argv.first().filter(|_| wrapped < MOST_WRAPPED) else { return };
-        let name = if first.raw == "[" { Some("[") } else { Self::known(first) };
+        let name = if first.raw == "[" { Some("[") } else { Self::known_text(first) };
         let Some(program) = name.map(str::to_owned) else {
-            if by != By::Perhaps {
-                self.unknown(format!("{}: which program it is is only known when it runs", first.raw));
+            if by != InvokedBy::Perhaps {
+                self.note_unknown(format!("{}: which program it is is only known when it runs", first.raw));
             }
             return;
         };
-        if by == By::Perhaps && program.contains(char::is_whitespace) {
+        if by == InvokedBy::Perhaps && program.contains(char::is_whitespace) {
             return;
         }
-        let is_builtin = by == By::Shell && listed(BUILTINS, &program);
-        if by == By::Shell && self.function(&program) {
+        let is_builtin = by == InvokedBy::Shell && is_listed(BUILTINS, &program);
+        if by == InvokedBy::Shell && self.call_function(&program) {
             return;
         }
         if !is_builtin {
-            self.note_program(&program, by == By::Perhaps);
+            self.note_program(&program, by == InvokedBy::Perhaps);
         }
         let name = base_name(&program).to_owned();
-        if by == By::Shell {
+        if by == InvokedBy::Shell {
             self.change_state(&name, argv);
         }
         let by_shell = is_builtin && matches!(name.as_str(), "command" | "builtin" | "time");
         let next = match by {
-            By::Perhaps => By::Perhaps,
-            By::Shell if by_shell => By::Shell,
-            By::Shell | By::Program => By::Program,
+            InvokedBy::Perhaps => InvokedBy::Perhaps,
+            InvokedBy::Shell if by_shell => InvokedBy::Shell,
+            InvokedBy::Shell | InvokedBy::Program => InvokedBy::Program,
         };
-        if listed(ELSEWHERE, &name) {
-            if by != By::Perhaps && !matches!(name.as_str(), "scp" | "rsync") {
-                self.unknown(format!("what {name} runs elsewhere"));
+        if is_listed(ELSEWHERE, &name) {
+            if by != InvokedBy::Perhaps && !matches!(name.as_str(), "scp" | "rsync") {
+                self.note_unknown(format!("what {name} runs elsewhere"));
             }
             return;
         }
-        if let Some(at) = arguments::wraps(&name, argv) {
-            return self.wrapped(&name, (&argv[1..at], &argv[at..]), next, input, wrapped);
+        if let Some(at) = arguments::wrapped_start(&name, argv) {
+            return self.invoke_wrapped(&name, (&argv[1..at], &argv[at..]), next, input, wrapped);
         }
         self.note_options(&name, argv, by);
-        if is_shell(&name) || arguments::family(&name).is_some() {
-            return self.interpreter(&name, argv, by, input);
+        if is_shell(&name) || arguments::option_style(&name).is_some() {
+            return self.note_interpreter(&name, argv, by, input);
         }
         // The words of the program itself are literal to whoever unwraps it.
         let mut literal = argv.to_vec();
-        literal[0] = Word { raw: program.clone(), value: program, ..Word::default() };
-        match unwrap::runs(&literal) {
-            Runs::Itself => {}
-            Runs::Other { assignments, argv: inner } => {
+        literal[0] = ShellWord { raw: program.clone(), value: program, ..ShellWord::default() };
+        match unwrap::unwrap_command(&literal) {
+            RunTarget::Itself => {}
+            RunTarget::Other { assignments, argv: inner } => {
                 let before = self.state.path.clone();
                 if literal.iter().any(|word| matches!(word.value.as_str(), "-i" | "-" | "--ignore-environment"))
                     && name == "env"
@@ -267,13 +271,15 @@ impl Walk<'_> {
                 }
                 self.set_path(&assignments);
                 assignments.iter().for_each(|word| self.note_variable(word));
-                self.invoke(&inner, next, input, wrapped + 1);
+                self.invoke_command(&inner, next, input, wrapped + 1);
                 self.state.path = before;
             }
-            Runs::Beside(all) => all.iter().for_each(|inner| self.invoke(inner, By::Program, input, wrapped + 1)),
-            Runs::Text(text) => self.fed(input, |walk| walk.aside(&text)),
-            Runs::Anything { perhaps, texts, .. } => {
-                self.anything(&name, argv, (&perhaps, &texts), (by, input), wrapped)
+            RunTarget::Beside(all) => {
+                all.iter().for_each(|inner| self.invoke_command(inner, InvokedBy::Program, input, wrapped + 1))
+            }
+            RunTarget::Text(text) => self.with_input(input, |walk| walk.walk_aside(&text)),
+            RunTarget::Anything { perhaps, texts, .. } => {
+                self.invoke_anything(&name, argv, (&perhaps, &texts), (by, input), wrapped)
             }
         }
     }
@@ -281,77 +287,81 @@ impl Walk<'_> {
     /// A program by its path, or by its name.
     fn note_program(&mut self, program: &str, is_perhaps: bool) {
         if program.contains('/') {
-            let word = Word { raw: program.to_owned(), value: program.to_owned(), ..Word::default() };
-            return self.note_path(&word, Role::Program, is_perhaps);
+            let word = ShellWord { raw: program.to_owned(), value: program.to_owned(), ..ShellWord::default() };
+            return self.note_path(&word, FileRole::Program, is_perhaps);
         }
         if is_perhaps {
             return;
         }
         let path = self.state.path.clone();
-        match self.searched(program, path.as_deref()) {
-            Some(tried) => self.note(Named {
+        match self.searched_paths(program, path.as_deref()) {
+            Some(tried) => self.note_file(NamedFile {
                 name: program.to_owned(),
-                role: Role::Program,
+                role: FileRole::Program,
                 tried,
                 is_searched: true,
                 is_perhaps: false,
                 may_be_made: self.may_have_made,
                 path,
             }),
-            None => self.unknown(format!("{program}: where it is looked for is only known when it runs")),
+            None => self.note_unknown(format!("{program}: where it is looked for is only known when it runs")),
         }
     }
 
     /// A file that an interpreter runs.
-    fn interpreter(&mut self, name: &str, argv: &[Word], by: By, input: &Input) {
-        let is_perhaps = by == By::Perhaps;
+    fn note_interpreter(&mut self, name: &str, argv: &[ShellWord], by: InvokedBy, input: &StdinSource) {
+        let is_perhaps = by == InvokedBy::Perhaps;
         let found = if is_shell(name) { arguments::of_shell(argv) } else { arguments::of_interpreter(name, argv) };
         let endings = found.endings;
-        found.files.iter().for_each(|word| self.note_with(word, Role::Script, is_perhaps, endings));
-        found.perhaps.iter().for_each(|word| self.note_with(word, Role::Script, true, endings));
+        found.files.iter().for_each(|word| self.note_with(word, FileRole::Script, is_perhaps, endings));
+        found.perhaps.iter().for_each(|word| self.note_with(word, FileRole::Script, true, endings));
         if !is_perhaps {
-            found.modules.iter().for_each(|module| self.module(name, module));
+            found.modules.iter().for_each(|module| self.note_module(name, module));
         }
         match found.reads {
-            Reads::Nothing => {}
-            Reads::Text(text) if is_shell(name) => match Self::known(&text).map(str::to_owned) {
-                Some(text) => self.fed(input, |walk| walk.aside(&text)),
-                None => self.unknown(format!("the text that {name} runs is only known when it runs")),
+            InterpreterSource::Nothing => {}
+            InterpreterSource::Text(text) if is_shell(name) => match Self::known_text(&text).map(str::to_owned) {
+                Some(text) => self.with_input(input, |walk| walk.walk_aside(&text)),
+                None => self.note_unknown(format!("the text that {name} runs is only known when it runs")),
             },
-            Reads::Text(_) => {}
-            Reads::Module(module) => self.module(name, &module),
-            Reads::File(word) => {
-                if Self::known(&word).and_then(stream) == Some(Stream::Input) {
-                    return self.input(name, input);
+            InterpreterSource::Text(_) => {}
+            InterpreterSource::Module(module) => self.note_module(name, &module),
+            InterpreterSource::File(word) => {
+                if Self::known_text(&word).and_then(stream_by_name) == Some(ProcessStream::Input) {
+                    return self.note_input(name, input);
                 }
-                self.script(name, &word, is_perhaps, endings);
+                self.note_script(name, &word, is_perhaps, endings);
             }
-            Reads::Input => self.input(name, input),
-            Reads::Unclear(word) if !is_perhaps => self.unknown(format!("what {name} makes of {word}")),
-            Reads::Unclear(_) => {}
+            InterpreterSource::Input => self.note_input(name, input),
+            InterpreterSource::Unclear(word) if !is_perhaps => {
+                self.note_unknown(format!("what {name} makes of {word}"))
+            }
+            InterpreterSource::Unclear(_) => {}
         }
     }
 
-    fn module(&mut self, name: &str, module: &str) {
-        self.unknown(format!("{module}: a module, which {name} looks for itself"));
+    fn note_module(&mut self, name: &str, module: &str) {
+        self.note_unknown(format!("{module}: a module, which {name} looks for itself"));
     }
 
     /// A script by its name: a shell looks for one without a slash in its folder first, and then among the programs.
-    fn script(&mut self, shell: &str, word: &Word, is_perhaps: bool, endings: &[&str]) {
-        let name = Self::known(word).filter(|name| is_shell(shell) && !name.contains('/') && stream(name).is_none());
+    fn note_script(&mut self, shell: &str, word: &ShellWord, is_perhaps: bool, endings: &[&str]) {
+        let name = Self::known_text(word)
+            .filter(|name| is_shell(shell) && !name.contains('/') && stream_by_name(name).is_none());
         let Some(name) = name.map(str::to_owned) else {
-            return self.note_with(word, Role::Script, is_perhaps, endings);
+            return self.note_with(word, FileRole::Script, is_perhaps, endings);
         };
         let path = self.state.path.clone();
-        let (Some(places), searched) = (self.places(&name), self.searched(&name, path.as_deref())) else {
-            return self.note_path(word, Role::Script, is_perhaps);
+        let (Some(places), searched) = (self.candidate_paths(&name), self.searched_paths(&name, path.as_deref()))
+        else {
+            return self.note_path(word, FileRole::Script, is_perhaps);
         };
         for place in places {
             let mut tried = vec![place];
             tried.extend(searched.clone().unwrap_or_default());
-            self.note(Named {
+            self.note_file(NamedFile {
                 name: name.clone(),
-                role: Role::Script,
+                role: FileRole::Script,
                 tried,
                 is_searched: false,
                 is_perhaps,
@@ -362,22 +372,24 @@ impl Walk<'_> {
     }
 
     /// What an interpreter reads on its input.
-    fn input(&mut self, name: &str, input: &Input) {
+    fn note_input(&mut self, name: &str, input: &StdinSource) {
         match input {
-            Input::Nothing => {}
-            Input::Files(words) => {
+            StdinSource::Nothing => {}
+            StdinSource::Files(words) => {
                 for word in words.clone() {
-                    match Self::known(&word).and_then(stream) {
-                        Some(Stream::Nothing) => {}
-                        Some(_) => self.unknown(format!("what {name} reads on its input")),
-                        None => self.note_path(&word, Role::Script, false),
+                    match Self::known_text(&word).and_then(stream_by_name) {
+                        Some(ProcessStream::Nothing) => {}
+                        Some(_) => self.note_unknown(format!("what {name} reads on its input")),
+                        None => self.note_path(&word, FileRole::Script, false),
                     }
                 }
             }
             // What a shell within it reads is the rest of it.
-            Input::Text(text) if is_shell(name) => self.fed(&Input::Unknown, |walk| walk.aside(text)),
-            Input::Text(_) => {}
-            Input::Unknown => self.unknown(format!("what {name} reads on its input")),
+            StdinSource::Text(text) if is_shell(name) => {
+                self.with_input(&StdinSource::Unknown, |walk| walk.walk_aside(text))
+            }
+            StdinSource::Text(_) => {}
+            StdinSource::Unknown => self.note_unknown(format!("what {name} reads on its input")),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Part that a thing on disk plays in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum FileRole {
     /// A folder that it works in.
     Folder,
     /// A program that it runs.

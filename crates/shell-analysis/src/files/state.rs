@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Named,
-    walk::{Input, Walk},
+    NamedFile,
+    walk::{FileWalk, StdinSource},
 };
-use crate::{files::Role, path, programs::is_dangerous_variable, word::Word};
+use crate::{files::FileRole, path, programs::is_dangerous_variable, word::ShellWord};
 
 /// In how many folders the shell may be before nobody keeps count.
 const MOST_FOLDERS: usize = 4;
@@ -19,7 +19,7 @@ const RUN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "BASH_FUNC_"];
 
 /// What of the shell's state names depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct State {
+pub(super) struct ShellState {
     /// Where it may be, the likeliest first; none if that is not known.
     pub(super) folders: Option<Vec<String>>,
     /// Where it looks for programs; none if that is not known.
@@ -28,9 +28,9 @@ pub(super) struct State {
     pub(super) variables: Vec<(String, String)>,
 }
 
-impl State {
+impl ShellState {
     /// The same, where it is not known whether it became so or stayed as it was `before`.
-    pub(super) fn or(mut self, before: &Self) -> Self {
+    pub(super) fn merged_with(mut self, before: &Self) -> Self {
         if self.folders != before.folders {
             self.folders = self.folders.zip(before.folders.clone()).map(|(mut now, before)| {
                 now.extend(before);
@@ -62,9 +62,9 @@ impl State {
     }
 }
 
-impl Walk<'_> {
+impl FileWalk<'_> {
     /// Notes a variable that is set for good.
-    pub(super) fn set(&mut self, word: &Word) {
+    pub(super) fn set_variable(&mut self, word: &ShellWord) {
         self.set_path(std::slice::from_ref(word));
         self.note_variable(word);
         let Some((name, value)) = word.value.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -75,7 +75,7 @@ impl Walk<'_> {
         self.state.variables.retain(|(known, _)| *known != name);
         // Anything else the shell may split, expand, or read in another way where it is used.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./@%+,:=".contains(letter);
-        if Self::known(word).is_some()
+        if Self::known_text(word).is_some()
             && value.chars().all(is_plain)
             && self.state.variables.len() < MOST_VARIABLES
             && !matches!(name.as_str(), "PATH" | "HOME" | "PWD")
@@ -99,10 +99,10 @@ impl Walk<'_> {
         named.take(2).count() == 1
     }
 
-    pub(super) fn set_path(&mut self, set: &[Word]) {
+    pub(super) fn set_path(&mut self, set: &[ShellWord]) {
         for word in set {
             if let Some(value) = word.value.strip_prefix("PATH=") {
-                self.state.path = Self::known(word).is_some().then(|| value.to_owned());
+                self.state.path = Self::known_text(word).is_some().then(|| value.to_owned());
             } else if word.value.starts_with("PATH+") || word.value == "PATH" {
                 self.state.path = None;
             }
@@ -110,7 +110,7 @@ impl Walk<'_> {
     }
 
     /// Says so of a variable that has other programs run or load something.
-    pub(super) fn note_variable(&mut self, word: &Word) {
+    pub(super) fn note_variable(&mut self, word: &ShellWord) {
         let Some((name, value)) = word.value.split_once('=') else { return };
         let name = name.trim_end_matches('+');
         let runs = RUN.split_ascii_whitespace().any(|known| known == name)
@@ -118,57 +118,57 @@ impl Walk<'_> {
         let is_word = value.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.=,".contains(letter));
         let is_place = matches!(name, "PATH" | "HOME" | "PWD" | "OLDPWD" | "CDPATH");
         if !is_place && (runs || is_dangerous_variable(name) && !is_word) {
-            self.unknown(format!("what {name} has programs run or load"));
+            self.note_unknown(format!("what {name} has programs run or load"));
         }
     }
 
     /// What a builtin changes for the commands behind it.
-    pub(super) fn change_state(&mut self, name: &str, argv: &[Word]) {
+    pub(super) fn change_state(&mut self, name: &str, argv: &[ShellWord]) {
         let has =
             |letters: &[&str]| argv[1..].iter().any(|word| letters.iter().any(|letter| word.value.starts_with(letter)));
         match name {
             "cd" | "pushd" => self.change_folder(name, argv),
             "popd" => self.state.folders = None,
-            "." | "source" => self.source(argv),
+            "." | "source" => self.source_file(argv),
             "export" | "declare" | "typeset" | "local" | "readonly" => {
-                argv[1..].iter().filter(|word| word.value.contains('=')).for_each(|word| self.set(word));
+                argv[1..].iter().filter(|word| word.value.contains('=')).for_each(|word| self.set_variable(word));
                 if has(&["-n"]) {
                     self.state.variables.clear();
                 }
             }
             "mapfile" | "readarray" | "compgen" | "complete" if has(&["-C", "-F"]) => {
-                self.unknown(format!("what {name} calls"));
+                self.note_unknown(format!("what {name} calls"));
             }
             "read" | "mapfile" | "readarray" | "getopts" | "let" => self.forget_variables(argv),
             "printf" | "wait" if has(&["-v", "-p"]) => self.forget_variables(argv),
             "unset" => self.forget_variables(argv),
             "hash" if argv.iter().any(|word| word.value.starts_with("-p")) => self.state.path = None,
-            "alias" if argv.len() > 1 => self.unknown("what alias makes of names behind it"),
-            "enable" => self.unknown("what enable makes of names behind it"),
+            "alias" if argv.len() > 1 => self.note_unknown("what alias makes of names behind it"),
+            "enable" => self.note_unknown("what enable makes of names behind it"),
             _ => {}
         }
     }
 
-    fn forget_variables(&mut self, argv: &[Word]) {
+    fn forget_variables(&mut self, argv: &[ShellWord]) {
         self.state.variables.clear();
-        if argv[1..].iter().any(|word| word.value.contains("PATH") || Self::known(word).is_none()) {
+        if argv[1..].iter().any(|word| word.value.contains("PATH") || Self::known_text(word).is_none()) {
             self.state.path = None;
         }
     }
 
     /// From here on it may be anywhere and look anywhere.
-    pub(super) fn forget(&mut self) {
-        self.state = State::default();
+    pub(super) fn forget_state(&mut self) {
+        self.state = ShellState::default();
     }
 
-    fn change_folder(&mut self, name: &str, argv: &[Word]) {
-        let is_option = |word: &&Word| matches!(word.value.as_str(), "-P" | "-L" | "-e" | "-@" | "--");
+    fn change_folder(&mut self, name: &str, argv: &[ShellWord]) {
+        let is_option = |word: &&ShellWord| matches!(word.value.as_str(), "-P" | "-L" | "-e" | "-@" | "--");
         let is_physical = argv[1..].iter().any(|word| word.value == "-P");
         let to = argv[1..].iter().find(|word| !is_option(word)).cloned();
         let to = match to {
-            None if name == "cd" => self.home(),
+            None if name == "cd" => self.home_folder(),
             None => None,
-            Some(word) => Self::known(&word).filter(|to| !to.starts_with(['-', '+'])).map(str::to_owned),
+            Some(word) => Self::known_text(&word).filter(|to| !to.starts_with(['-', '+'])).map(str::to_owned),
         };
         // Of the folder above a link only the disk knows.
         let to = to.filter(|to| !is_physical || !to.split('/').any(|part| part == ".."));
@@ -178,9 +178,9 @@ impl Walk<'_> {
         };
         let reached: Vec<String> = before.iter().map(|folder| path::resolve(folder, &to)).collect();
         for folder in &reached {
-            self.note(Named {
+            self.note_file(NamedFile {
                 name: to.clone(),
-                role: Role::Folder,
+                role: FileRole::Folder,
                 tried: vec![folder.clone()],
                 is_searched: false,
                 is_perhaps: false,
@@ -192,19 +192,21 @@ impl Walk<'_> {
         self.state.bound_folders();
     }
 
-    fn source(&mut self, argv: &[Word]) {
+    fn source_file(&mut self, argv: &[ShellWord]) {
         let Some(word) = argv.get(1).cloned() else { return };
-        let known = Self::known(&word).map(str::to_owned);
+        let known = Self::known_text(&word).map(str::to_owned);
         match known {
-            Some(name) if super::walk::stream(&name).is_some() => self.unknown("what . reads on its input"),
+            Some(name) if super::walk::stream_by_name(&name).is_some() => {
+                self.note_unknown("what . reads on its input")
+            }
             Some(name) if !name.contains('/') => {
                 let path = self.state.path.clone();
-                match (self.searched(&name, path.as_deref()), self.places(&name)) {
+                match (self.searched_paths(&name, path.as_deref()), self.candidate_paths(&name)) {
                     (Some(mut tried), Some(places)) => {
                         tried.extend(places);
-                        self.note(Named {
+                        self.note_file(NamedFile {
                             name: name.clone(),
-                            role: Role::Script,
+                            role: FileRole::Script,
                             tried,
                             is_searched: false,
                             is_perhaps: false,
@@ -213,42 +215,42 @@ impl Walk<'_> {
                         });
                     }
                     (None, _) | (_, None) => {
-                        self.unknown(format!("{name}: where it is looked for is only known when it runs"));
+                        self.note_unknown(format!("{name}: where it is looked for is only known when it runs"));
                     }
                 }
             }
-            Some(_) | None => self.note_path(&word, Role::Script, false),
+            Some(_) | None => self.note_path(&word, FileRole::Script, false),
         }
         // It may set what it likes.
         self.state.path = None;
         self.state.variables.clear();
-        self.unknown(format!("what {} changes for the commands behind it", word.raw));
+        self.note_unknown(format!("what {} changes for the commands behind it", word.raw));
     }
 
     /// The same input for whoever reads it in another folder.
-    pub(super) fn seen_from_here(&self, input: &Input) -> Input {
-        let Input::Files(words) = input else { return input.clone() };
+    pub(super) fn seen_from_here(&self, input: &StdinSource) -> StdinSource {
+        let StdinSource::Files(words) = input else { return input.clone() };
         let placed = words.iter().map(|word| {
-            let name = Self::known(word)?;
-            if super::walk::stream(name).is_some() {
+            let name = Self::known_text(word)?;
+            if super::walk::stream_by_name(name).is_some() {
                 return Some(word.clone());
             }
-            let mut places = self.places(name)?;
+            let mut places = self.candidate_paths(name)?;
             let only = places.pop().filter(|_| places.is_empty())?;
-            Some(Word { value: only, ..word.clone() })
+            Some(ShellWord { value: only, ..word.clone() })
         });
-        placed.collect::<Option<Vec<_>>>().map_or(Input::Unknown, Input::Files)
+        placed.collect::<Option<Vec<_>>>().map_or(StdinSource::Unknown, StdinSource::Files)
     }
 
     /// Does `work` where a command that reads finds `input`, if that is anything.
-    pub(super) fn fed(&mut self, input: &Input, work: impl FnOnce(&mut Self)) {
-        if matches!(input, Input::Nothing) {
+    pub(super) fn with_input(&mut self, input: &StdinSource, work: impl FnOnce(&mut Self)) {
+        if matches!(input, StdinSource::Nothing) {
             return work(self);
         }
         let input = self.seen_from_here(input);
         let before = std::mem::replace(&mut self.around, input);
         work(self);
         // What `exec` made the shell read stays so.
-        self.around = if self.reads_elsewhere { Input::Unknown } else { before };
+        self.around = if self.reads_elsewhere { StdinSource::Unknown } else { before };
     }
 }

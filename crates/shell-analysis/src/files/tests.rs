@@ -1,21 +1,24 @@
-use super::{Files, Where, files};
-use crate::files::Role;
+use super::{LineFiles, LookupContext, find_files};
+use crate::files::FileRole;
 
-fn told(command: &str) -> Files {
-    let place =
-        Where { folder: "/w".to_owned(), home: Some("/home/ana".to_owned()), path: Some("/usr/bin:/bin".to_owned()) };
-    files(command, &place)
+fn files_of(command: &str) -> LineFiles {
+    let place = LookupContext {
+        folder: "/w".to_owned(),
+        home: Some("/home/ana".to_owned()),
+        path: Some("/usr/bin:/bin".to_owned()),
+    };
+    find_files(command, &place)
 }
 
 /// The scripts and programs with a path of `command`, and its folders: `s:` and `p:` and `f:` and where they are.
 fn named(command: &str) -> Vec<String> {
-    let found = told(command).named;
+    let found = files_of(command).named;
     let shown = found.iter().filter(|named| !named.is_searched).map(|named| {
         let role = match named.role {
-            Role::Folder => "f",
-            Role::Program => "p",
-            Role::Script => "s",
-            Role::Interpreter => "i",
+            FileRole::Folder => "f",
+            FileRole::Program => "p",
+            FileRole::Script => "s",
+            FileRole::Interpreter => "i",
         };
         let perhaps = if named.is_perhaps { "?" } else { "" };
         format!("{role}{perhaps}:{}", named.tried[0].replace("/./", "/"))
@@ -150,13 +153,13 @@ fn a_folder_that_the_line_enters_holds_for_what_follows() {
     ] {
         assert_eq!(named(command), want, "{command}");
     }
-    assert_eq!(told("cd $X && ./x").unknown, ["./x: the folder is only known when it runs"]);
+    assert_eq!(files_of("cd $X && ./x").unknown, ["./x: the folder is only known when it runs"]);
 }
 
 #[test]
 fn a_name_is_looked_for_where_the_line_says() {
     let searched = |command: &str| {
-        let found = told(command).named;
+        let found = files_of(command).named;
         found.into_iter().filter(|named| named.is_searched).map(|named| (named.name, named.tried)).collect::<Vec<_>>()
     };
     let at = |name: &str, tried: &[&str]| (name.to_owned(), tried.iter().map(|path| (*path).to_owned()).collect());
@@ -173,7 +176,7 @@ fn a_name_is_looked_for_where_the_line_says() {
         assert_eq!(searched(command), want, "{command}");
     }
     for command in ["PATH=$X make", "export PATH=$(x); make", "unset PATH; make", ". ./e; make"] {
-        let unknown = told(command).unknown.join("; ");
+        let unknown = files_of(command).unknown.join("; ");
         assert!(unknown.contains("make: where it is looked for is only known when it runs"), "{command}: {unknown}");
     }
 }
@@ -220,7 +223,7 @@ fn what_cannot_be_told_is_said() {
         ("node -r dotenv/config x.js", "dotenv/config: a module"),
         ("bash -c \"$X\"", "the text that bash runs is only known when it runs"),
     ] {
-        let unknown = told(command).unknown;
+        let unknown = files_of(command).unknown;
         assert!(unknown.iter().any(|one| one.contains(want)), "{command}: {unknown:?}");
     }
 }
@@ -256,7 +259,7 @@ fn of_what_people_write_every_day_nothing_is_strange() {
         "printf '%s\\n' a b | sort",
         "trap - EXIT; alias",
     ] {
-        assert_eq!(told(command).unknown, Vec::<String>::new(), "{command}");
+        assert_eq!(files_of(command).unknown, Vec::<String>::new(), "{command}");
     }
 }
 
@@ -265,8 +268,8 @@ fn what_an_earlier_command_may_make_is_marked() {
     for (command, want) in
         [("sh x.sh", false), ("ls && sh x.sh", false), ("make && sh x.sh", true), ("cp a x.sh; sh x.sh", true)]
     {
-        let found = told(command).named;
-        let script = found.iter().find(|named| named.role == Role::Script).map(|named| named.may_be_made);
+        let found = files_of(command).named;
+        let script = found.iter().find(|named| named.role == FileRole::Script).map(|named| named.may_be_made);
         assert_eq!(script, Some(want), "{command}");
     }
 }
@@ -285,7 +288,7 @@ fn texts_that_name_themselves_end() {
     let nested =
         (0..7).fold("./x".to_owned(), |text, _| format!("{}echo $({text}){}", "{ ".repeat(31), "; }".repeat(31)));
     for text in [format!("{chain} eval $J; eval $J2"), within, functions, set, nested] {
-        assert!(told(&text).named.len() <= super::MOST);
+        assert!(files_of(&text).named.len() <= super::MOST);
     }
 }
 
@@ -293,7 +296,7 @@ fn texts_that_name_themselves_end() {
 fn no_line_is_too_much() {
     for text in ["$(", "cd a;", "((", "./x | ", "a=b ", "sh -c '", "x <", "\u{10FFFE}"] {
         for count in [1, 40, 4_000] {
-            let found = told(&text.repeat(count));
+            let found = files_of(&text.repeat(count));
             assert!(found.named.len() <= super::MOST, "{text}");
         }
     }

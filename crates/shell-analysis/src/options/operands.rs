@@ -2,11 +2,11 @@
 
 use crate::{
     option_words::{has_letter, has_only},
-    word::{FILLED, GLOB, UNKNOWN, Word},
+    word::{FILLED, GLOB, ShellWord, UNKNOWN},
 };
 
 /// Whether one of the letters of `tar` has it run something, or write another file.
-pub(super) fn tar(words: &[Word]) -> bool {
+pub(super) fn tar_runs_more(words: &[ShellWord]) -> bool {
     // What stands behind a letter with a value is that value.
     const VALUED: &str = "fCbXKNVLHgTIF";
     let runs = |letters: &str| letters.contains(['I', 'F', 'T', 'g']);
@@ -17,7 +17,7 @@ pub(super) fn tar(words: &[Word]) -> bool {
     };
     // What has no dash can be the letters of old, whose values are the next words.
     let is_of_old = words.first().is_some_and(|word| !word.value.starts_with('-') && runs(&word.value));
-    is_of_old || words.iter().flat_map(Word::texts).any(in_group)
+    is_of_old || words.iter().flat_map(ShellWord::all_texts).any(in_group)
 }
 
 /// Whether a word of a pager only says how and where it shows its text.
@@ -27,7 +27,7 @@ pub(super) fn only_pages(text: &str) -> bool {
 }
 
 /// Whether a word of `make` runs something by itself, or has it read another file behind the target that a rule names.
-pub(super) fn make(words: &[Word]) -> bool {
+pub(super) fn make_runs_more(words: &[ShellWord]) -> bool {
     const FILES: [&str; 4] = ["--file", "--makefile", "--directory", "--include-dir"];
     let is_target = |text: &str| !text.starts_with('-') && !text.contains('=') && text.parse::<u32>().is_err();
     let reads = |text: &str| {
@@ -38,17 +38,17 @@ pub(super) fn make(words: &[Word]) -> bool {
         let name = text.split_once('=').map_or("", |(name, _)| name);
         name.ends_with('!') || matches!(name.trim_end_matches([':', '+', '?', ' ']), "SHELL" | ".SHELLFLAGS")
     };
-    let texts = || words.iter().flat_map(Word::texts);
+    let texts = || words.iter().flat_map(ShellWord::all_texts);
     let takes_next =
         |at: usize| at > 0 && matches!(words[at - 1].value.as_str(), "-f" | "-C" | "-I" | "-j" | "-o" | "-W" | "-l");
     let is_first = |at: &usize| is_target(&words[*at].value) && !takes_next(*at);
     let behind = (0..words.len()).find(is_first).unwrap_or(words.len());
     texts().any(|text| sets(text) || text.contains("$(") || text.contains("${"))
-        || words[behind..].iter().flat_map(Word::texts).any(reads)
+        || words[behind..].iter().flat_map(ShellWord::all_texts).any(reads)
 }
 
 /// Whether `rustc` is told what to link with.
-pub(super) fn rustc(words: &[Word]) -> bool {
+pub(super) fn rustc_links_more(words: &[ShellWord]) -> bool {
     let texts = words.iter().map(|word| word.value.as_str());
     let joined = texts.clone().any(|text| {
         let value = text.strip_prefix("-C").or_else(|| text.strip_prefix("--codegen="));
@@ -75,10 +75,10 @@ pub(super) fn links_with_more(text: &str) -> bool {
 }
 
 /// How many operands a program has whose second one is written; none of its options' values among them.
-pub(super) fn count(program: &str, words: &[Word]) -> usize {
+pub(super) fn count_written_operands(program: &str, words: &[ShellWord]) -> usize {
     let valued = if program == "uniq" { "fsw" } else { "cglonsR" };
     let mut is_value = false;
-    let is_operand = |word: &&Word| {
+    let is_operand = |word: &&ShellWord| {
         let text = word.value.as_str();
         if std::mem::take(&mut is_value) {
             return false;
@@ -152,7 +152,7 @@ pub(super) fn of_go(words: &[&str]) -> bool {
 }
 
 /// Whether a word of `sqlite3` may run a program, or read or write another file.
-pub(crate) fn sqlite(text: &str) -> bool {
+pub(crate) fn sqlite_runs_more(text: &str) -> bool {
     const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
     const CALLS: [&str; 5] = ["load_extension", "writefile", "readfile", "tokenizer", "fsdir"];
     let does = |line: &str| {
@@ -167,14 +167,14 @@ pub(crate) fn sqlite(text: &str) -> bool {
     is_option
         || text.lines().any(does)
         || CALLS.iter().any(|call| lower.contains(call))
-        || calls(&lower, "edit")
-        || calls(&lower, "zipfile")
+        || calls_function(&lower, "edit")
+        || calls_function(&lower, "zipfile")
         || lower.contains("attach")
         || lower.contains("vacuum") && lower.contains("into")
 }
 
 /// Whether a text of SQL calls `function`: its name, perhaps quoted, and a parenthesis, perhaps with a comment between them.
-fn calls(text: &str, function: &str) -> bool {
+fn calls_function(text: &str, function: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(function).any(|(at, _)| {
         let behind = &text[at + function.len()..];
@@ -184,49 +184,50 @@ fn calls(text: &str, function: &str) -> bool {
 }
 
 /// Whether a builtin computes the index of what it sets, or what it sets.
-pub(super) fn computes(program: &str, words: &[Word]) -> bool {
+pub(super) fn computes_index(program: &str, words: &[ShellWord]) -> bool {
     let declares = matches!(program, "declare" | "typeset" | "local");
     let sets = declares || matches!(program, "export" | "readonly");
     // What a variable holds keeps no brackets apart from wildcards.
     let in_name = |text: &str| text.split('=').next().is_some_and(|name| name.contains(['[', GLOB]));
     let computes = |text: &str| declares && (has_letter(text, 'i') || has_letter(text, 'n')) || text.contains('[');
-    let is_list = words.iter().flat_map(Word::texts).any(|text| has_letter(text, 'a') || has_letter(text, 'A'));
+    let is_list =
+        words.iter().flat_map(ShellWord::all_texts).any(|text| has_letter(text, 'a') || has_letter(text, 'A'));
     words.iter().any(|word| {
         word.raw.contains('[')
-            || word.texts().any(computes)
+            || word.all_texts().any(computes)
             || word.perhaps.iter().any(|text| in_name(text))
-            || sets && word.texts().any(|text| sets_list(text, is_list))
+            || sets && word.all_texts().any(|text| sets_list(text, is_list))
     })
 }
 
 /// Whether a variable is set to what may be a list: what stands in its parentheses is expanded once more, though quotes were around it.
 fn sets_list(text: &str, is_list: bool) -> bool {
     let Some((_, value)) = text.split_once('=') else { return false };
-    let said = value.trim_start_matches(UNKNOWN);
-    said.starts_with('(') || (is_list && said.len() < value.len()) || value == FILLED
+    let known_value = value.trim_start_matches(UNKNOWN);
+    known_value.starts_with('(') || (is_list && known_value.len() < value.len()) || value == FILLED
 }
 
 /// Whether the first word of `printf` may turn out to be its `-v`: the index of what that sets is computed, and computing runs commands.
-pub(super) fn may_name_variable(word: &Word) -> bool {
+pub(super) fn may_name_variable(word: &ShellWord) -> bool {
     let is_open = |text: &str| text.contains(UNKNOWN) && text.replace(UNKNOWN, "").starts_with('-');
-    word.texts().any(is_open) || word.perhaps.iter().any(|text| text.starts_with("-v"))
+    word.all_texts().any(is_open) || word.perhaps.iter().any(|text| text.starts_with("-v"))
 }
 
 /// Whether `test` looks, or may look, at a variable by its name, whose index is computed.
-pub(super) fn names_variable(words: &[Word]) -> bool {
+pub(super) fn names_variable(words: &[ShellWord]) -> bool {
     let names = |text: &str| matches!(text.replace(UNKNOWN, "").as_str(), "-v" | "-R");
     let is_filled = |text: &str| text.starts_with('-') && text.contains(UNKNOWN);
     words.iter().enumerate().any(|(at, word)| {
         let parts = word.perhaps.iter().filter(|_| word.splits).flat_map(|text| text.split_whitespace());
         // Before what compares it, or alone, it is a text.
-        let is_compared = words.get(at + 1).is_none_or(|next| next.as_literal().is_some_and(compares));
+        let is_compared = words.get(at + 1).is_none_or(|next| next.as_literal().is_some_and(is_comparison));
         let may_name = word.perhaps.iter().any(|text| is_filled(text)) && (word.splits || !is_compared);
-        word.texts().chain(parts).any(names) || may_name
+        word.all_texts().chain(parts).any(names) || may_name
     })
 }
 
 /// Whether a word of `test` ends what stands before it, or compares it with what follows.
-fn compares(word: &str) -> bool {
+fn is_comparison(word: &str) -> bool {
     const KNOWN: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] )";
     KNOWN.split_ascii_whitespace().any(|known| known == word)
 }

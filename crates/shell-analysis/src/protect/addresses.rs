@@ -4,7 +4,7 @@ use crate::word::UNKNOWN;
 
 /// The path that `text` names by an address with the scheme `file`, in any spelling. Behind braces and brackets, of which each choice is
 /// an address of its own, nothing is known.
-pub(super) fn path(text: &str) -> Option<String> {
+pub(super) fn file_path(text: &str) -> Option<String> {
     const SCHEME: &str = "file:";
     let is_scheme =
         |at: &usize| text.get(*at..at + SCHEME.len()).is_some_and(|found| found.eq_ignore_ascii_case(SCHEME));
@@ -13,10 +13,10 @@ pub(super) fn path(text: &str) -> Option<String> {
     let rest = rest.strip_prefix("//").map_or(rest, |rest| &rest[rest.find('/').unwrap_or(rest.len())..]);
     let known = rest.split(['{', '[']).next().unwrap_or(rest);
     match &rest[known.len()..] {
-        "" => Some(decoded(known)),
+        "" => Some(decode_percent(known)),
         // What leads up from there may lead anywhere.
-        choices if decoded(choices).contains("..") => Some(format!("/{UNKNOWN}")),
-        _ => Some(format!("{}{UNKNOWN}", decoded(known))),
+        choices if decode_percent(choices).contains("..") => Some(format!("/{UNKNOWN}")),
+        _ => Some(format!("{}{UNKNOWN}", decode_percent(known))),
     }
 }
 
@@ -33,11 +33,11 @@ pub(super) fn may_lead_anywhere(text: &str) -> bool {
     let is_path = !text.contains("://") && text.contains("..");
     in_scheme
         || is_path
-        || groups.into_iter().any(|group| decoded(group).contains('/') || decoded(group).contains(".."))
+        || groups.into_iter().any(|group| decode_percent(group).contains('/') || decode_percent(group).contains(".."))
 }
 
 /// `text` with what stands there as `%` and two digits.
-fn decoded(text: &str) -> String {
+fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut left = text.as_bytes();
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -54,7 +54,7 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{UNKNOWN, path};
+    use super::{UNKNOWN, file_path};
 
     #[test]
     fn an_address_of_a_file_is_its_path() {
@@ -72,7 +72,7 @@ mod tests {
             ("https://h/x", None),
             ("ü", None),
         ] {
-            assert_eq!(path(text).as_deref(), want, "{text}");
+            assert_eq!(file_path(text).as_deref(), want, "{text}");
         }
     }
 }

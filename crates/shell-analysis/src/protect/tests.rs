@@ -2,10 +2,10 @@
 
 use crate::{
     analyze as judge,
-    line::{Line, Place},
+    line::{LineAnalysis, Place},
 };
 
-fn judged(command: &str) -> Line {
+fn judged(command: &str) -> LineAnalysis {
     let own = ["/g/permissions.yaml", "/g/config.yaml", "/g/data/record.db"].map(str::to_owned);
     let place = Place {
         tool: "bash".to_owned(),

@@ -2,52 +2,52 @@
 
 use brush_parser::ast;
 
-use super::{MOST_COMMANDS, MOST_TEXTS_DEEP, Walk};
+use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP};
 use crate::{
     action_class::ActionClass as Class,
-    classes, declared, disk, find,
-    line::Simple,
-    narrow,
+    classes, declarations, disk, find,
+    line::CommandAnalysis,
+    narrow_words,
     programs::base_name,
-    protect, runners,
-    runs::Runs,
-    secret,
-    simple::{self, Cover},
+    protect,
+    run_target::RunTarget,
+    runners, secret,
+    simple_command::{self, CoverNeed},
     unwrap,
-    word::{self, GLOB, UNKNOWN, Word},
+    word::{self, GLOB, ShellWord, UNKNOWN},
 };
 
-impl Walk<'_> {
-    pub(super) fn simple(&mut self, command: &ast::SimpleCommand) {
+impl LineWalk<'_> {
+    pub(super) fn walk_simple(&mut self, command: &ast::SimpleCommand) {
         if let Some(name) = &command.word_or_name {
-            let said = word::scan(&name.value, self.folders().as_known(&[]));
+            let scanned = word::scan_word(&name.value, self.known_folders().as_known(&[]));
             // Where nothing is known of a variable, it may hold nothing.
             let is_own = ["$FUNCNAME", "${FUNCNAME", "$0"].iter().any(|own| name.value.contains(own));
-            self.calls.note(&said.value.replace(UNKNOWN, ""), is_own);
+            self.calls.note_call(&scanned.value.replace(UNKNOWN, ""), is_own);
         }
-        let (mut assignments, mut argv) = (self.environment(), Vec::new());
+        let (mut assignments, mut argv) = (self.environment_words(), Vec::new());
         let given = assignments.len();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
-            self.item(item, Stands::Before, &mut assignments);
+            self.walk_item(item, WordPosition::Before, &mut assignments);
         }
-        argv.extend(command.word_or_name.iter().flat_map(|name| self.words(&name.value)));
+        argv.extend(command.word_or_name.iter().flat_map(|name| self.scan_words(&name.value)));
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
-            self.item(item, Stands::Behind, &mut argv);
+            self.walk_item(item, WordPosition::Behind, &mut argv);
         }
         // Behind `time`, which the grammar takes for a word of its own.
         if argv.len() > 1 && argv[0].as_literal() == Some("--") {
             argv.remove(0);
         }
         if assignments.len() > given || !argv.is_empty() {
-            assignments.iter().chain(&argv).for_each(|word| self.variables.assign(word, self.place));
-            self.invoke(&assignments, &argv, Cover::Needed, 0);
+            assignments.iter().chain(&argv).for_each(|word| self.variables.note_assignment(word, self.place));
+            self.invoke_command(&assignments, &argv, CoverNeed::Needed, 0);
         }
     }
 
-    fn item(&mut self, item: &ast::CommandPrefixOrSuffixItem, stands: Stands, words: &mut Vec<Word>) {
+    fn walk_item(&mut self, item: &ast::CommandPrefixOrSuffixItem, stands: WordPosition, words: &mut Vec<ShellWord>) {
         match item {
-            ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
-            ast::CommandPrefixOrSuffixItem::Word(word) => words.extend(self.words(&word.value)),
+            ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.walk_redirect(redirect),
+            ast::CommandPrefixOrSuffixItem::Word(word) => words.extend(self.scan_words(&word.value)),
             ast::CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
                 if matches!(assignment.name, ast::AssignmentName::ArrayElementName(..))
                     || matches!(assignment.value, ast::AssignmentValue::Array(_))
@@ -55,128 +55,131 @@ impl Walk<'_> {
                     self.line.note_opaque("an array");
                 }
                 match stands {
-                    Stands::Before => words.push(self.word(&word.value)),
+                    WordPosition::Before => words.push(self.scan_word(&word.value)),
                     // There its braces make words as any other's.
-                    Stands::Behind => words.extend(self.words(&word.value)),
+                    WordPosition::Behind => words.extend(self.scan_words(&word.value)),
                 }
             }
             ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
-                self.substitution(&subshell.list);
-                words.push(Word { opaque: Some("process substitution"), ..Word::unknown() });
+                self.walk_substitution(&subshell.list);
+                words.push(ShellWord { opaque: Some("process substitution"), ..ShellWord::unknown_word() });
             }
         }
     }
 
-    fn substitution(&mut self, list: &ast::CompoundList) {
+    fn walk_substitution(&mut self, list: &ast::CompoundList) {
         self.line.note_opaque("process substitution");
         let (here, fed) = (self.here.clone(), self.fed);
         let around = self.calls.go_within();
-        self.list(list);
+        self.walk_list(list);
         self.calls.leave_within(around);
         (self.here, self.fed) = (here, fed);
     }
 
-    fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
+    fn invoke_command(&mut self, assignments: &[ShellWord], argv: &[ShellWord], cover: CoverNeed, wrapped: usize) {
         let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0) + 1;
-        let cost = |word: &Word| word.raw.len() + word.value.len() + 64 * (1 + protect::ways_to_read(&word.value));
+        let cost = |word: &ShellWord| word.raw.len() + word.value.len() + 64 * (1 + protect::ways_to_read(&word.value));
         let bytes: usize = assignments.iter().chain(argv).map(cost).sum();
         // Each folder that the shell may be in is looked at for each of them.
-        let folders = self.here.dirs().count().max(1);
+        let folders = self.here.possible_dirs().count().max(1);
         let is_spent = self.is_spent_by(bytes.saturating_mul(most).saturating_mul(folders));
         if is_spent || self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
-            return self.beyond("is too involved to be judged");
+            return self.note_beyond("is too involved to be judged");
         }
         for text in assignments.iter().chain(argv).flat_map(|word| word.runs.clone()) {
             if wrapped == 0 {
-                self.within(&text);
+                self.walk_within(&text);
             }
         }
-        for name in declared::filled(argv) {
-            self.variables.fill(name);
+        for name in declarations::filled_names(argv) {
+            self.variables.fill_variable(name);
         }
-        if declared::may_set_any(argv) {
-            self.variables.lose();
+        if declarations::may_set_any(argv) {
+            self.variables.lose_track();
         }
         self.note_meanings(assignments, argv);
-        let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
+        let runs = if argv.is_empty() { RunTarget::Itself } else { unwrap::unwrap_command(argv) };
         if let Some((program, rest)) = argv.split_first().filter(|(program, _)| program.splits) {
             for text in program.perhaps.iter().filter(|text| text.contains(char::is_whitespace)) {
-                let parts = text.split_whitespace().map(Word::said).chain(rest.iter().cloned());
-                self.invoke(assignments, &parts.collect::<Vec<_>>(), Cover::Perhaps, wrapped + 1);
+                let parts = text.split_whitespace().map(ShellWord::from_text).chain(rest.iter().cloned());
+                self.invoke_command(assignments, &parts.collect::<Vec<_>>(), CoverNeed::Perhaps, wrapped + 1);
             }
         }
-        let handed_on = runners::handed_on(argv);
-        handed_on.commands.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
-        handed_on.texts.iter().for_each(|text| self.suppose(text));
+        let handed_on = runners::nested_commands(argv);
+        handed_on
+            .commands
+            .iter()
+            .for_each(|argv| self.invoke_command(assignments, argv, CoverNeed::Perhaps, wrapped + 1));
+        handed_on.texts.iter().for_each(|text| self.suppose_commands(text));
         if handed_on.is_open {
             self.any_command();
         }
         // A file of the workspace may have any name, a wrapper's too.
-        let wraps = matches!(runs, Runs::Other { .. } | Runs::Text(_)) && classes::is_by_name(argv);
-        let own = if wraps && cover == Cover::Needed { Cover::Wrapper } else { cover };
-        self.line.classes.extend(classes::of(argv, &runs, self.fed, cover != Cover::Perhaps));
-        simple::note(&mut self.line, self.place, &self.here, assignments, argv, own);
-        if own == Cover::Needed {
-            let words: Vec<String> = assignments.iter().chain(argv).map(Word::normal).collect();
+        let wraps = matches!(runs, RunTarget::Other { .. } | RunTarget::Text(_)) && classes::is_by_name(argv);
+        let own = if wraps && cover == CoverNeed::Needed { CoverNeed::Wrapper } else { cover };
+        self.line.classes.extend(classes::classes_of_command(argv, &runs, self.fed, cover != CoverNeed::Perhaps));
+        simple_command::note_command(&mut self.line, self.place, &self.here, assignments, argv, own);
+        if own == CoverNeed::Needed {
+            let words: Vec<String> = assignments.iter().chain(argv).map(ShellWord::normal_form).collect();
             self.line.plain.push(words.join(" "));
         }
         match runs {
-            Runs::Itself => {
+            RunTarget::Itself => {
                 self.change_folder(argv);
                 // Another program that is called so leaves the shell where it is.
-                if wrapped > 0 || cover != Cover::Needed {
+                if wrapped > 0 || cover != CoverNeed::Needed {
                     self.here.lose_list();
                 }
             }
-            Runs::Other { assignments: more, argv: inner } => {
+            RunTarget::Other { assignments: more, argv: inner } => {
                 let all = [assignments, more.as_slice()].concat();
-                self.invoke(&all, &inner, cover, wrapped + 1);
+                self.invoke_command(&all, &inner, cover, wrapped + 1);
             }
-            Runs::Beside(inner) => {
+            RunTarget::Beside(inner) => {
                 let here = self.here.clone();
                 let folders = find::goes_to(argv);
-                folders.iter().for_each(|folder| self.here.go(Some(folder)));
+                folders.iter().for_each(|folder| self.here.change_dir(Some(folder)));
                 self.here.lose_list();
                 if !folders.is_empty() {
                     self.here.go_below();
                 }
                 // How deep what was found lies nobody can tell.
                 if !folders.is_empty() && inner.iter().flatten().any(|word| word.value.contains("..")) {
-                    self.here.lose();
+                    self.here.lose_track();
                 }
                 for inner in &inner {
-                    self.invoke(assignments, inner, cover, wrapped + 1);
+                    self.invoke_command(assignments, inner, cover, wrapped + 1);
                 }
                 self.here = here;
-                let does_more = inner.iter().any(|inner| !simple::reads(inner));
-                for start in find::starts(&argv[1..]) {
+                let does_more = inner.iter().any(|inner| !simple_command::is_read_only(inner));
+                for start in find::start_folders(&argv[1..]) {
                     protect::note_come_across(&mut self.line, self.place, &self.here, start, does_more);
                 }
             }
-            Runs::Text(text) => {
+            RunTarget::Text(text) => {
                 if !assignments.is_empty() {
                     self.line.note_opaque("a shell with assignments");
                 }
-                self.apart(&text);
+                self.walk_apart(&text);
             }
-            Runs::Anything { why, perhaps, texts, is_open } => {
+            RunTarget::Anything { why, perhaps, texts, is_open } => {
                 if is_open {
                     self.any_command();
                 }
-                if cover != Cover::Perhaps {
+                if cover != CoverNeed::Perhaps {
                     self.line.note_opaque(why);
                 }
                 let here = self.here.clone();
                 if argv.iter().any(|word| word.value == "-C" || word.value.starts_with("--chdir")) {
-                    self.here.lose();
+                    self.here.lose_track();
                 }
-                perhaps.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
-                texts.iter().for_each(|text| self.apart(text));
+                perhaps.iter().for_each(|argv| self.invoke_command(assignments, argv, CoverNeed::Perhaps, wrapped + 1));
+                texts.iter().for_each(|text| self.walk_apart(text));
                 self.here = here;
                 // These run in the shell itself, now or later.
                 let is_own = matches!(argv[0].as_literal(), Some("eval" | "trap"));
                 if is_own && texts.iter().any(|text| may_change_folder(text)) {
-                    self.here.lose();
+                    self.here.lose_track();
                 }
             }
         }
@@ -184,21 +187,21 @@ impl Walk<'_> {
 
     /// Notes what a command gives a meaning, so that a denial of what it stands for holds: variables whose values programs run, settings
     /// of git in the environment, aliases and remembered places of programs.
-    fn note_meanings(&mut self, assignments: &[Word], argv: &[Word]) {
-        let program = argv.first().and_then(Word::as_literal).map(base_name);
+    fn note_meanings(&mut self, assignments: &[ShellWord], argv: &[ShellWord]) {
+        let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
         let words = argv.get(1..).unwrap_or_default();
         for word in assignments.iter().filter(|word| word.raw.starts_with("BASH_ALIASES[")) {
             self.may_begin(word.value.split_once('=').map_or("", |(_, value)| value));
         }
         let own = assignments.iter().map(|word| word.value.as_str());
-        let set: Vec<&str> = own.chain(declared::assignments(program, words)).collect();
+        let set: Vec<&str> = own.chain(declarations::declared_assignments(program, words)).collect();
         for (name, value) in set.into_iter().filter_map(|text| text.split_once('=')) {
             let is_run =
                 ["PAGER", "EDITOR", "VISUAL", "BROWSER", "ASKPASS", "COMMAND"].iter().any(|end| name.ends_with(end));
             if gives_git_settings(name) && value != "/dev/null" {
                 self.may_begin("git");
             } else if is_run && value.contains(char::is_whitespace) {
-                self.suppose(&value.replace(UNKNOWN, "$unknown"));
+                self.suppose_commands(&value.replace(UNKNOWN, "$unknown"));
             }
         }
         match program {
@@ -216,43 +219,45 @@ impl Walk<'_> {
     /// Notes that a command may be called by another name, whose words follow those of `text`.
     fn may_begin(&mut self, text: &str) {
         for part in text.replace(UNKNOWN, "$unknown").split(['\n', ';', '|', '&', '(', ')', '{', '}']) {
-            let mut argv: Vec<Word> = part.split_whitespace().flat_map(|raw| self.words(raw)).collect();
+            let mut argv: Vec<ShellWord> = part.split_whitespace().flat_map(|raw| self.scan_words(raw)).collect();
             if argv.is_empty() {
                 continue;
             }
-            argv.push(Word::unknown());
-            let mut begun = simple::begun(&self.place.tool, &argv);
+            argv.push(ShellWord::unknown_word());
+            let mut begun = simple_command::begun_forms(&self.place.tool, &argv);
             for _ in 0..MOST_TEXTS_DEEP {
-                let Runs::Other { argv: inner, .. } = unwrap::runs(&argv) else { break };
-                begun.extend(simple::begun(&self.place.tool, &inner));
+                let RunTarget::Other { argv: inner, .. } = unwrap::unwrap_command(&argv) else { break };
+                begun.extend(simple_command::begun_forms(&self.place.tool, &inner));
                 argv = inner;
             }
-            self.line.commands.push(Simple { begun, ..Simple::default() });
+            self.line.commands.push(CommandAnalysis { begun, ..CommandAnalysis::default() });
         }
     }
 
     /// What the call sets for every command of its line.
-    fn environment(&self) -> Vec<Word> {
+    fn environment_words(&self) -> Vec<ShellWord> {
         let assignment = |(name, value): &(String, String)| {
-            let raw = format!("{name}={}", word::quoted(value));
+            let raw = format!("{name}={}", word::quote_text(value));
             if secret::is_asked_for(value) {
-                return Word { raw, value: format!("{name}={UNKNOWN}"), expands: true, ..Word::default() };
+                return ShellWord { raw, value: format!("{name}={UNKNOWN}"), expands: true, ..ShellWord::default() };
             }
-            Word { raw, value: format!("{name}={value}"), ..Word::default() }
+            ShellWord { raw, value: format!("{name}={value}"), ..ShellWord::default() }
         };
         self.place.environment.iter().map(assignment).collect()
     }
 
     /// Judges words that may be a command, for deny rules and the floor.
-    pub(super) fn perhaps(&mut self, argv: &[Word]) {
-        self.invoke(&[], argv, Cover::Perhaps, 0);
+    pub(super) fn judge_perhaps(&mut self, argv: &[ShellWord]) {
+        self.invoke_command(&[], argv, CoverNeed::Perhaps, 0);
     }
 
-    fn change_folder(&mut self, argv: &[Word]) {
-        let program = argv.first().and_then(Word::as_literal).map(base_name);
+    fn change_folder(&mut self, argv: &[ShellWord]) {
+        let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
         // Whoever stands in a folder that is moved stands elsewhere then.
-        if program == Some("mv") && argv[1..].iter().flat_map(Word::texts).any(|text| self.here.is_within(text)) {
-            self.here.lose();
+        if program == Some("mv")
+            && argv[1..].iter().flat_map(ShellWord::all_texts).any(|text| self.here.is_within(text))
+        {
+            self.here.lose_track();
         }
         if matches!(program, Some("cd" | "pushd" | "popd")) {
             let is_option = |text: &str| {
@@ -264,17 +269,17 @@ impl Walk<'_> {
             let to = argv[1..].iter().find(|word| !is_option(&word.value));
             let is_physical = argv[1..].iter().any(|word| is_option(&word.value) && word.value.contains('P'));
             // Behind a link a step up leads to the folder around what it stands for.
-            if is_physical && to.is_some_and(|to| to.texts().any(|text| self.is_up_behind_name(text))) {
-                return self.here.go(None);
+            if is_physical && to.is_some_and(|to| to.all_texts().any(|text| self.is_up_behind_name(text))) {
+                return self.here.change_dir(None);
             }
             match (program, to) {
-                _ if self.sets_folders || self.sets_home => self.here.go(None),
-                (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
+                _ if self.sets_folders || self.sets_home => self.here.change_dir(None),
+                (Some("cd"), None) => self.here.change_dir(self.place.home.as_deref()),
                 (_, Some(to)) if to.settled && program != Some("popd") => return self.here.go_to_one_of(&to.perhaps),
-                (_, to) => self.here.go(to.map(|word| word.value.as_str()).filter(|_| program != Some("popd"))),
+                (_, to) => self.here.change_dir(to.map(|word| word.value.as_str()).filter(|_| program != Some("popd"))),
             }
             for to in to.iter().flat_map(|word| &word.perhaps) {
-                self.here.go(Some(to));
+                self.here.change_dir(Some(to));
                 self.here.lose_list();
             }
         }
@@ -282,23 +287,25 @@ impl Walk<'_> {
 
     /// Whether a step up in `text` may stand behind the name of a link, one of the folder that the shell is in among them.
     fn is_up_behind_name(&self, text: &str) -> bool {
-        let is_at_start = self.here.only() == Some(self.place.cwd.as_str());
+        let is_at_start = self.here.only_dir() == Some(self.place.cwd.as_str());
         let mut parts = text.split('/').filter(|part| !matches!(*part, "" | "."));
         let ups = parts.by_ref().take_while(|part| *part == "..").count();
         ups > 0 && !is_at_start && !text.starts_with('/') || parts.any(|part| part == "..")
     }
 
-    pub(super) fn redirects(&mut self, redirects: Option<&ast::RedirectList>) {
-        redirects.iter().flat_map(|list| &list.0).for_each(|redirect| self.redirect(redirect));
+    pub(super) fn walk_redirects(&mut self, redirects: Option<&ast::RedirectList>) {
+        redirects.iter().flat_map(|list| &list.0).for_each(|redirect| self.walk_redirect(redirect));
     }
 
-    fn redirect(&mut self, redirect: &ast::IoRedirect) {
+    fn walk_redirect(&mut self, redirect: &ast::IoRedirect) {
         match redirect {
             ast::IoRedirect::File(_, kind, target) => {
                 let reads = matches!(kind, ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::DuplicateInput);
                 match target {
                     ast::IoFileRedirectTarget::Fd(_) => {}
-                    ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.substitution(&subshell.list),
+                    ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
+                        self.walk_substitution(&subshell.list)
+                    }
                     ast::IoFileRedirectTarget::Duplicate(word)
                         if word.value == "-"
                             || word.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()) =>
@@ -307,32 +314,33 @@ impl Walk<'_> {
                             self.line.classes.insert(Class::BashMutating);
                         }
                     }
-                    ast::IoFileRedirectTarget::Filename(word) if reads => self.read(word),
+                    ast::IoFileRedirectTarget::Filename(word) if reads => self.redirect_from(word),
                     ast::IoFileRedirectTarget::Duplicate(word) if reads => {
                         self.line.note_opaque("a redirection to what only the running shell knows");
-                        self.expanded(word);
+                        self.run_expansions(word);
                     }
                     ast::IoFileRedirectTarget::Filename(word) | ast::IoFileRedirectTarget::Duplicate(word) => {
-                        self.written(word)
+                        self.redirect_into(word)
                     }
                 }
             }
-            ast::IoRedirect::OutputAndError(word, _) => self.written(word),
-            ast::IoRedirect::HereString(_, word) => self.expanded(word),
+            ast::IoRedirect::OutputAndError(word, _) => self.redirect_into(word),
+            ast::IoRedirect::HereString(_, word) => self.run_expansions(word),
             ast::IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
-                    self.live(&document.doc.value);
+                    self.run_live(&document.doc.value);
                 }
-                let said: Vec<Word> = document.doc.value.split_whitespace().map(Word::said).collect();
-                protect::note_said(&mut self.line, self.place, &self.here, &said);
+                let document_words: Vec<ShellWord> =
+                    document.doc.value.split_whitespace().map(ShellWord::from_text).collect();
+                protect::note_output_words(&mut self.line, self.place, &self.here, &document_words);
             }
         }
         self.line.plain.push(redirect.to_string());
     }
 
-    fn read(&mut self, target: &ast::Word) {
-        self.expanded(target);
-        for word in self.words(&target.value) {
+    fn redirect_from(&mut self, target: &ast::Word) {
+        self.run_expansions(target);
+        for word in self.scan_words(&target.value) {
             if word.value.contains([UNKNOWN, GLOB]) {
                 self.line.note_opaque("a redirection from what is only known when it runs");
             }
@@ -340,20 +348,20 @@ impl Walk<'_> {
         }
     }
 
-    fn written(&mut self, target: &ast::Word) {
-        for word in self.words(&target.value) {
+    fn redirect_into(&mut self, target: &ast::Word) {
+        for word in self.scan_words(&target.value) {
             self.run_all(&word);
             self.line.classes.insert(Class::FileWrite);
             if word.as_literal() == Some("/dev/null") {
                 continue;
             }
             self.line.note_opaque("a redirection that writes");
-            self.line.redirected.extend(narrow::redirected(self.place, &self.here, &word));
+            self.line.redirected.extend(narrow_words::redirected_paths(self.place, &self.here, &word));
             protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
-            for target in word.texts() {
+            for target in word.all_texts() {
                 let target = target.replace(UNKNOWN, "");
                 if disk::is_device(&self.here, &target) {
-                    self.line.note_floor(format!("writes to {}", word::shown(&target)));
+                    self.line.note_floor(format!("writes to {}", word::shown_text(&target)));
                 }
             }
         }
@@ -368,7 +376,7 @@ fn gives_git_settings(variable: &str) -> bool {
 
 /// Where a word stands that looks like an assignment.
 #[derive(Clone, Copy)]
-enum Stands {
+enum WordPosition {
     Before,
     Behind,
 }

@@ -18,18 +18,18 @@ const MOST_STEPS: usize = 1 << 20;
 
 /// More words than are looked at, or longer ones.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+pub(crate) struct TooManyWords;
 
 /// A part of a word as braces see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit<'a> {
+pub(super) enum BraceUnit<'a> {
     Open,
     Close,
     Comma,
     Text(&'a str),
 }
 
-impl<'a> Unit<'a> {
+impl<'a> BraceUnit<'a> {
     /// Whether a shell finds a comma in it: one in quotes counts too.
     fn holds_comma(self) -> bool {
         match self {
@@ -39,7 +39,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    const fn text(self) -> &'a str {
+    const fn unit_text(self) -> &'a str {
         match self {
             Self::Open => "{",
             Self::Close => "}",
@@ -53,81 +53,81 @@ impl<'a> Unit<'a> {
 ///
 /// # Errors
 /// [`TooMany`] where it would be more than anybody can look at: each pair doubles them.
-pub(crate) fn braces(raw: &str) -> Result<Vec<String>, TooMany> {
+pub(crate) fn expand_braces(raw: &str) -> Result<Vec<String>, TooManyWords> {
     let may_be_words = raw.contains(',') || raw.contains("..");
     if !(raw.contains('{') && raw.contains('}') && may_be_words) {
         return Ok(vec![raw.to_owned()]);
     }
-    let mut words = Opener { steps: 0 }.opened(&scan::units(raw), 0)?;
+    let mut words = BraceExpander { steps: 0 }.expand_units(&scan::brace_units(raw), 0)?;
     // What nothing is left of is no word.
     words.retain(|word| !word.is_empty());
     Ok(words)
 }
 
 /// Opens pairs of braces the way bash does: from the left, the outermost first.
-struct Opener {
+struct BraceExpander {
     /// How many parts were looked at.
     steps: usize,
 }
 
-impl Opener {
-    fn opened(&mut self, units: &[Unit<'_>], depth: usize) -> Result<Vec<String>, TooMany> {
+impl BraceExpander {
+    fn expand_units(&mut self, units: &[BraceUnit<'_>], depth: usize) -> Result<Vec<String>, TooManyWords> {
         if depth > DEEPEST {
-            return Err(TooMany);
+            return Err(TooManyWords);
         }
         let (mut words, mut rest) = (vec![String::new()], units);
-        while let Some(pair) = self.first(rest)? {
+        while let Some(pair) = self.first_pair(rest)? {
             let between = &rest[pair.open + 1..pair.close];
             let mut middle = Vec::new();
             if between.iter().any(|unit| unit.holds_comma()) {
-                for part in parts(between) {
-                    middle.extend(self.opened(part, depth + 1)?);
+                for part in split_commas(between) {
+                    middle.extend(self.expand_units(part, depth + 1)?);
                 }
             } else {
-                let whole = || vec![said(&rest[pair.open..=pair.close])];
-                middle = sequence::members(&said(between)).unwrap_or_else(whole);
+                let whole = || vec![units_text(&rest[pair.open..=pair.close])];
+                middle = sequence::sequence_members(&units_text(between)).unwrap_or_else(whole);
             }
-            words = joined(&words, &[said(&rest[..pair.open])])?;
-            words = joined(&words, &middle)?;
+            words = append_each(&words, &[units_text(&rest[..pair.open])])?;
+            words = append_each(&words, &middle)?;
             rest = &rest[pair.close + 1..];
         }
-        joined(&words, &[said(rest)])
+        append_each(&words, &[units_text(rest)])
     }
 
     /// The first pair that a shell opens. One that does not close, or has neither a comma nor dots of its own, is text.
-    fn first(&mut self, units: &[Unit<'_>]) -> Result<Option<Pair>, TooMany> {
+    fn first_pair(&mut self, units: &[BraceUnit<'_>]) -> Result<Option<BracePair>, TooManyWords> {
         for (open, unit) in units.iter().enumerate() {
             // Empty at the beginning it is text.
-            let is_empty = open == 0 && units.get(1).is_none_or(|next| *next == Unit::Close);
-            if *unit != Unit::Open || is_empty {
+            let is_empty = open == 0 && units.get(1).is_none_or(|next| *next == BraceUnit::Close);
+            if *unit != BraceUnit::Open || is_empty {
                 continue;
             }
-            if let Some(close) = self.close(units, open + 1)? {
-                return Ok(Some(Pair { open, close }));
+            if let Some(close) = self.find_close(units, open + 1)? {
+                return Ok(Some(BracePair { open, close }));
             }
         }
         Ok(None)
     }
 
     /// Where the pair closes that opened before `from`: a brace before its first comma or dots is text.
-    fn close(&mut self, units: &[Unit<'_>], from: usize) -> Result<Option<usize>, TooMany> {
+    fn find_close(&mut self, units: &[BraceUnit<'_>], from: usize) -> Result<Option<usize>, TooManyWords> {
         let (mut depth, mut has_parts) = (0_usize, false);
         for (at, unit) in units.iter().enumerate().skip(from) {
             self.steps += 1;
             if self.steps > MOST_STEPS {
-                return Err(TooMany);
+                return Err(TooManyWords);
             }
             match unit {
-                Unit::Close if depth == 0 && has_parts => return Ok(Some(at)),
-                Unit::Close => depth = depth.saturating_sub(1),
-                Unit::Open => depth += 1,
-                Unit::Comma => has_parts |= depth == 0,
-                Unit::Text(".") => {
-                    let are_dots =
-                        units.get(at + 1) == Some(&Unit::Text(".")) && units.get(at + 2) != Some(&Unit::Close);
+                BraceUnit::Close if depth == 0 && has_parts => return Ok(Some(at)),
+                BraceUnit::Close => depth = depth.saturating_sub(1),
+                BraceUnit::Open => depth += 1,
+                BraceUnit::Comma => has_parts |= depth == 0,
+                BraceUnit::Text(".") => {
+                    let are_dots = units.get(at + 1) == Some(&BraceUnit::Text("."))
+                        && units.get(at + 2) != Some(&BraceUnit::Close);
                     has_parts |= depth == 0 && are_dots;
                 }
-                Unit::Text(_) => {}
+                BraceUnit::Text(_) => {}
             }
         }
         Ok(None)
@@ -135,42 +135,42 @@ impl Opener {
 }
 
 /// A pair of braces around commas or dots.
-struct Pair {
+struct BracePair {
     open: usize,
     close: usize,
 }
 
 /// What stands between the commas of a pair, not of those in it.
-fn parts<'u, 'a>(units: &'u [Unit<'a>]) -> Vec<&'u [Unit<'a>]> {
+fn split_commas<'u, 'a>(units: &'u [BraceUnit<'a>]) -> Vec<&'u [BraceUnit<'a>]> {
     let mut depth = 0_usize;
-    let is_between = |unit: &Unit<'_>| {
+    let is_between = |unit: &BraceUnit<'_>| {
         match unit {
-            Unit::Open => depth += 1,
-            Unit::Close => depth = depth.saturating_sub(1),
-            Unit::Comma | Unit::Text(_) => {}
+            BraceUnit::Open => depth += 1,
+            BraceUnit::Close => depth = depth.saturating_sub(1),
+            BraceUnit::Comma | BraceUnit::Text(_) => {}
         }
-        depth == 0 && *unit == Unit::Comma
+        depth == 0 && *unit == BraceUnit::Comma
     };
     units.split(is_between).collect()
 }
 
 /// Each of `words` with each of `ends` behind it.
-fn joined(words: &[String], ends: &[String]) -> Result<Vec<String>, TooMany> {
+fn append_each(words: &[String], ends: &[String]) -> Result<Vec<String>, TooManyWords> {
     let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
     let length = bytes(words).saturating_mul(ends.len()).saturating_add(bytes(ends).saturating_mul(words.len()));
     if words.len().saturating_mul(ends.len()) > MOST_WORDS || length > MOST_BYTES {
-        return Err(TooMany);
+        return Err(TooManyWords);
     }
     Ok(words.iter().flat_map(|word| ends.iter().map(move |end| format!("{word}{end}"))).collect())
 }
 
-fn said(units: &[Unit<'_>]) -> String {
-    units.iter().map(|unit| unit.text()).collect()
+fn units_text(units: &[BraceUnit<'_>]) -> String {
+    units.iter().map(|unit| unit.unit_text()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{TooMany, braces};
+    use super::{TooManyWords, expand_braces};
 
     #[test]
     fn each_part_between_commas_is_a_word() {
@@ -198,7 +198,7 @@ mod tests {
             ("{1..100}x{a,b}", "{1..100}xa {1..100}xb"),
             ("{$x..3}{a,b}", "{$x..3}a {$x..3}b"),
         ] {
-            assert_eq!(braces(raw).unwrap().join(" "), want, "{raw}");
+            assert_eq!(expand_braces(raw).unwrap().join(" "), want, "{raw}");
         }
     }
 
@@ -206,14 +206,14 @@ mod tests {
     #[test]
     fn words_come_in_the_order_of_bash() {
         #[derive(serde::Deserialize)]
-        struct Case {
+        struct BraceCase {
             word: String,
             made: Vec<String>,
         }
         let unquoted = |word: &String| word.replace(['\'', '"', '\\'], "");
         for line in include_str!("../../tests/data/brace_cases.jsonl").lines() {
-            let case: Case = serde_json::from_str(line).unwrap();
-            let words: Vec<String> = braces(&case.word).unwrap().iter().map(unquoted).collect();
+            let case: BraceCase = serde_json::from_str(line).unwrap();
+            let words: Vec<String> = expand_braces(&case.word).unwrap().iter().map(unquoted).collect();
             assert_eq!(words, case.made, "{}", case.word);
         }
     }
@@ -234,7 +234,7 @@ mod tests {
             "a,b}{",
             "{a,b",
         ] {
-            assert_eq!(braces(raw), Ok(vec![raw.to_owned()]), "{raw}");
+            assert_eq!(expand_braces(raw), Ok(vec![raw.to_owned()]), "{raw}");
         }
     }
 
@@ -243,8 +243,8 @@ mod tests {
         for raw in
             ["{a,b}".repeat(40), "{a,".repeat(9_000) + &"}".repeat(9_000), format!("{}{{a,b}}", "x".repeat(60_000))]
         {
-            assert_eq!(braces(&raw), Err(TooMany), "{raw:.80}");
+            assert_eq!(expand_braces(&raw), Err(TooManyWords), "{raw:.80}");
         }
-        assert_eq!(braces(&"{a,b}".repeat(8)).map(|words| words.len()), Ok(256));
+        assert_eq!(expand_braces(&"{a,b}".repeat(8)).map(|words| words.len()), Ok(256));
     }
 }

@@ -2,50 +2,50 @@
 
 mod ansi;
 
-use super::{GLOB, Known, UNKNOWN, Word, braces::Unit};
-use crate::cut;
+use super::{GLOB, KnownVariables, ShellWord, UNKNOWN, braces::BraceUnit};
+use crate::tokenizer;
 
 /// What is said of `$"…"`: the shell looks its text up in a catalogue, and expands what it finds there.
 const TRANSLATED: &str = "text that is translated";
 
 /// Scans one word as the grammar cut it.
-pub(crate) fn scan(raw: &str, known: Known<'_>) -> Word {
-    let mut scanner = Scanner { bare: true, ..Scanner::of(raw, known) };
-    scanner.tilde();
-    scanner.unquoted();
+pub(crate) fn scan_word(raw: &str, known: KnownVariables<'_>) -> ShellWord {
+    let mut scanner = WordScanner { bare: true, ..WordScanner::from_text(raw, known) };
+    scanner.scan_tilde();
+    scanner.scan_unquoted();
     scanner.word
 }
 
 /// Finds the commands that expanding `text` runs where no quote protects them: in here-documents, arithmetic and parameter expansions.
-pub(crate) fn scan_live(text: &str, known: Known<'_>) -> Word {
-    let mut scanner = Scanner::of(&joined(text), known);
+pub(crate) fn scan_live(text: &str, known: KnownVariables<'_>) -> ShellWord {
+    let mut scanner = WordScanner::from_text(&join_lines(text), known);
     scanner.quoted_by(None);
     scanner.word
 }
 
 /// The parts of a word as braces see it: what quotes or a dollar keep together is one.
-pub(super) fn units(raw: &str) -> Vec<Unit<'_>> {
-    let mut scanner = Scanner::of(raw, Known { home: None, cwd: None, tried: &[] });
+pub(super) fn brace_units(raw: &str) -> Vec<BraceUnit<'_>> {
+    let mut scanner = WordScanner::from_text(raw, KnownVariables { home: None, cwd: None, tried: &[] });
     let (mut units, mut rest) = (Vec::new(), raw);
     while scanner.at < scanner.chars.len() {
         let from = scanner.at;
         let first = scanner.chars[from];
-        scanner.step();
+        scanner.scan_step();
         let length = scanner.chars[from..scanner.at].iter().map(|c| c.len_utf8()).sum();
         let (text, behind) = rest.split_at(length);
         rest = behind;
         units.push(match first {
-            '{' => Unit::Open,
-            '}' => Unit::Close,
-            ',' => Unit::Comma,
-            _ => Unit::Text(text),
+            '{' => BraceUnit::Open,
+            '}' => BraceUnit::Close,
+            ',' => BraceUnit::Comma,
+            _ => BraceUnit::Text(text),
         });
     }
     units
 }
 
 /// `text` with its lines joined where a backslash says so, as a shell has done before it reads a dollar.
-fn joined(text: &str) -> String {
+fn join_lines(text: &str) -> String {
     let (mut joined, mut chars) = (String::with_capacity(text.len()), text.chars());
     while let Some(c) = chars.next() {
         match (c, chars.clone().next()) {
@@ -60,26 +60,26 @@ fn joined(text: &str) -> String {
     joined
 }
 
-struct Scanner<'a> {
+struct WordScanner<'a> {
     chars: Vec<char>,
     at: usize,
-    known: Known<'a>,
-    ends: Ends,
+    known: KnownVariables<'a>,
+    ends: LastPositions,
     /// Whether no quote keeps together what is expanded.
     bare: bool,
-    word: Word,
+    word: ShellWord,
 }
 
 /// Where the last signs stand that may end a pattern or a brace, each counted from one: looking for them at every sign that may begin
 /// one would take the square of a word's length.
-struct Ends {
+struct LastPositions {
     pattern: usize,
     comma: usize,
     dots: usize,
 }
 
-impl Ends {
-    fn of(chars: &[char]) -> Self {
+impl LastPositions {
+    fn from_chars(chars: &[char]) -> Self {
         let brace = chars.iter().rposition(|c| *c == '}').unwrap_or(0);
         let last = |found: Option<usize>| found.map_or(0, |at| at + 1);
         Self {
@@ -100,26 +100,26 @@ impl Ends {
     }
 }
 
-impl<'a> Scanner<'a> {
-    fn of(text: &str, known: Known<'a>) -> Self {
-        let word = Word { raw: text.to_owned(), ..Word::default() };
+impl<'a> WordScanner<'a> {
+    fn from_text(text: &str, known: KnownVariables<'a>) -> Self {
+        let word = ShellWord { raw: text.to_owned(), ..ShellWord::default() };
         let chars: Vec<char> = text.chars().collect();
-        Self { ends: Ends::of(&chars), chars, at: 0, known, bare: false, word }
+        Self { ends: LastPositions::from_chars(&chars), chars, at: 0, known, bare: false, word }
     }
 }
 
-impl Scanner<'_> {
-    fn peek(&self, ahead: usize) -> Option<char> {
+impl WordScanner<'_> {
+    fn peek_char(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
 
     fn next(&mut self) -> Option<char> {
-        let c = self.peek(0)?;
+        let c = self.peek_char(0)?;
         self.at += 1;
         Some(c)
     }
 
-    fn unknown(&mut self) {
+    fn push_unknown(&mut self) {
         self.word.expands = true;
         self.word.splits |= self.bare;
         self.word.value.push(UNKNOWN);
@@ -142,13 +142,13 @@ impl Scanner<'_> {
         }
     }
 
-    fn tilde(&mut self) {
-        if self.peek(0) != Some('~') {
+    fn scan_tilde(&mut self) {
+        if self.peek_char(0) != Some('~') {
             return;
         }
         self.at += 1;
         let mut name = String::new();
-        while let Some(c) = self.peek(0).filter(|c| *c != '/') {
+        while let Some(c) = self.peek_char(0).filter(|c| *c != '/') {
             name.push(c);
             self.at += 1;
         }
@@ -162,16 +162,16 @@ impl Scanner<'_> {
             _ if name.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.stands_for("PWD", self.known.cwd);
             }
-            _ => self.unknown(),
+            _ => self.push_unknown(),
         }
     }
 
-    fn unquoted(&mut self) {
-        while self.step() {}
+    fn scan_unquoted(&mut self) {
+        while self.scan_step() {}
     }
 
     /// Reads what stands unquoted at the cursor: a letter, or what is kept together from there. False at the end.
-    fn step(&mut self) -> bool {
+    fn scan_step(&mut self) -> bool {
         let Some(c) = self.next() else { return false };
         match c {
             '\'' => {
@@ -184,21 +184,21 @@ impl Scanner<'_> {
                 Some('\n') | None => {}
                 Some(c) => self.word.value.push(c),
             },
-            '$' if self.peek(0) == Some('\'') => self.ansi(),
-            '$' if self.peek(0) == Some('"') => {
+            '$' if self.peek_char(0) == Some('\'') => self.scan_ansi(),
+            '$' if self.peek_char(0) == Some('"') => {
                 self.at += 1;
                 self.quoted_by(Some('"'));
                 self.word.opaque = Some(TRANSLATED);
             }
-            '$' => self.dollar(),
-            '`' => self.backticks(),
+            '$' => self.scan_dollar(),
+            '`' => self.scan_backticks(),
             '[' if !self.ends.may_be_pattern(self.at) => self.word.value.push(c),
             '*' | '?' | '[' => {
                 self.word.expands = true;
                 self.word.splits = true;
                 self.word.value.push(GLOB);
             }
-            '{' if self.ends.may_be_words(self.at) => self.unknown(),
+            '{' if self.ends.may_be_words(self.at) => self.push_unknown(),
             _ => self.word.value.push(c),
         }
         true
@@ -215,26 +215,26 @@ impl Scanner<'_> {
         while let Some(c) = self.next() {
             match c {
                 _ if Some(c) == end => return,
-                '\\' if self.peek(0).is_some_and(|c| "$`\"\\\n".contains(c)) => {
+                '\\' if self.peek_char(0).is_some_and(|c| "$`\"\\\n".contains(c)) => {
                     if let Some(c) = self.next().filter(|c| *c != '\n') {
                         self.word.value.push(c);
                     }
                 }
-                '$' => self.dollar(),
-                '`' => self.backticks(),
+                '$' => self.scan_dollar(),
+                '`' => self.scan_backticks(),
                 _ => self.word.value.push(c),
             }
         }
     }
 
-    fn dollar(&mut self) {
-        match self.peek(0) {
-            Some('(') if self.peek(1) == Some('(') => {
-                let body = self.balanced('(', ')');
+    fn scan_dollar(&mut self) {
+        match self.peek_char(0) {
+            Some('(') if self.peek_char(1) == Some('(') => {
+                let body = self.take_balanced('(', ')');
                 let inner = body.strip_prefix('(').unwrap_or(&body);
                 // `$((a) | (b))` is a command: where the shell could read either, both are judged.
                 self.word.runs.push(body.clone());
-                self.live(inner);
+                self.scan_live_text(inner);
                 let is_number = inner.chars().all(|c| c.is_ascii_digit() || " +-*/%()<>=&|^~!,?:".contains(c));
                 if is_number {
                     self.word.runs.pop();
@@ -243,27 +243,27 @@ impl Scanner<'_> {
                 }
             }
             Some('(') => {
-                let body = self.balanced('(', ')');
+                let body = self.take_balanced('(', ')');
                 self.word.runs.push(body);
                 self.word.opaque = Some("command substitution");
             }
             Some('[') => {
-                let body = self.balanced('[', ']');
-                self.live(&body);
+                let body = self.take_balanced('[', ']');
+                self.scan_live_text(&body);
                 self.word.opaque = Some("arithmetic over names");
             }
             Some('{') => {
-                let body = self.balanced('{', '}');
-                self.parameter(&body);
+                let body = self.take_balanced('{', '}');
+                self.scan_parameter(&body);
                 return;
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let mut name = String::new();
-                while let Some(c) = self.peek(0).filter(|c| c.is_ascii_alphanumeric() || *c == '_') {
+                while let Some(c) = self.peek_char(0).filter(|c| c.is_ascii_alphanumeric() || *c == '_') {
                     name.push(c);
                     self.at += 1;
                 }
-                self.variable(&name);
+                self.scan_variable(&name);
                 return;
             }
             Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
@@ -275,18 +275,18 @@ impl Scanner<'_> {
                 return;
             }
         }
-        self.unknown();
+        self.push_unknown();
     }
 
-    fn parameter(&mut self, body: &str) {
+    fn scan_parameter(&mut self, body: &str) {
         let name: String = body.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
         if name == body && !body.is_empty() {
-            self.variable(&name);
+            self.scan_variable(&name);
             return;
         }
         if matches!(body, "@" | "*" | "#" | "?" | "-" | "$" | "!") {
             self.word.splits |= body == "@";
-            self.unknown();
+            self.push_unknown();
             return;
         }
         let operator = &body[name.len()..];
@@ -296,10 +296,10 @@ impl Scanner<'_> {
                 && [":-", "-", ":+", "+", ":?", "?", "#", "%", "/", "^", ","]
                     .iter()
                     .any(|known| operator.starts_with(known));
-        let plain = plain || !name.is_empty() && counts(operator);
-        self.live(operator);
-        self.substituted(operator);
-        self.disguised(operator);
+        let plain = plain || !name.is_empty() && cuts_by_number(operator);
+        self.scan_live_text(operator);
+        self.scan_substituted(operator);
+        self.scan_disguised(operator);
         if operator.contains("$\"") {
             self.word.opaque = Some(TRANSLATED);
         }
@@ -309,7 +309,7 @@ impl Scanner<'_> {
         self.stands_for(body, None);
     }
 
-    fn variable(&mut self, name: &str) {
+    fn scan_variable(&mut self, name: &str) {
         match name {
             "HOME" => self.stands_for(name, self.known.home),
             "PWD" => self.stands_for(name, self.known.cwd),
@@ -317,27 +317,27 @@ impl Scanner<'_> {
         }
     }
 
-    fn live(&mut self, text: &str) {
+    fn scan_live_text(&mut self, text: &str) {
         let inner = scan_live(text, self.known);
         self.word.runs.extend(inner.runs);
         self.word.opaque = self.word.opaque.or(inner.opaque);
     }
 
     /// Finds `<(…)` and `>(…)` within an expansion: what stands for a variable that is not set is read like any word.
-    fn substituted(&mut self, text: &str) {
-        let mut scanner = Scanner::of(text, self.known);
+    fn scan_substituted(&mut self, text: &str) {
+        let mut scanner = WordScanner::from_text(text, self.known);
         while let Some(c) = scanner.next() {
-            if matches!(c, '<' | '>') && scanner.peek(0) == Some('(') {
-                self.word.runs.push(scanner.balanced('(', ')'));
+            if matches!(c, '<' | '>') && scanner.peek_char(0) == Some('(') {
+                self.word.runs.push(scanner.take_balanced('(', ')'));
                 self.word.opaque = Some("process substitution");
             }
         }
     }
 
-    fn backticks(&mut self) {
+    fn scan_backticks(&mut self) {
         let mut body = String::new();
         while let Some(c) = self.next().filter(|c| *c != '`') {
-            match (c, self.peek(0)) {
+            match (c, self.peek_char(0)) {
                 ('\\', Some(next @ ('`' | '\\' | '$'))) => {
                     body.push(next);
                     self.at += 1;
@@ -351,13 +351,13 @@ impl Scanner<'_> {
         }
         self.word.runs.push(body);
         self.word.opaque = Some("command substitution");
-        self.unknown();
+        self.push_unknown();
     }
 
     /// The text between the bracket at the cursor and its partner. Where the partner is not to be told, quotes inside hide brackets, and
     /// without one everything is taken.
-    fn balanced(&mut self, open: char, close: char) -> String {
-        if let Some(end) = cut::partner(&self.chars, self.at, !self.bare) {
+    fn take_balanced(&mut self, open: char, close: char) -> String {
+        if let Some(end) = tokenizer::matching_bracket(&self.chars, self.at, !self.bare) {
             let body = self.chars[self.at + 1..end].iter().collect();
             self.at = end + 1;
             return body;
@@ -409,7 +409,7 @@ fn last_word(text: &str) -> Option<&str> {
 }
 
 /// Whether an operator cuts a value, or takes a member of a list, by numbers that are written out.
-fn counts(operator: &str) -> bool {
+fn cuts_by_number(operator: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let index = operator.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let cut = operator.strip_prefix(':');

@@ -21,7 +21,7 @@ use countersign_core::{
         Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -89,7 +89,7 @@ fn is_allowed(line: &str) -> bool {
         is_later: false,
         leads_to: None,
         paths: Vec::new(),
-        shell: Shell::of_own("bash"),
+        shell: ShellInput::of_own("bash"),
     };
     let layers = PolicyLayers {
         compiled: &RULES,

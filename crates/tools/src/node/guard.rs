@@ -14,7 +14,7 @@ use countersign_core::{
         Rule, RuleAction, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
-    tool::{Shell, ToolEffect},
+    tool::{ShellInput, ToolEffect},
 };
 use serde_json::{Map, Value, json};
 
@@ -207,7 +207,7 @@ fn build_subject(tool: &str, named: &[&str], arguments: Value, effect: ToolEffec
         is_later: false,
         leads_to: None,
         paths,
-        shell: Shell::of_own(tool),
+        shell: ShellInput::of_own(tool),
         classes: std::collections::BTreeSet::new(),
     }
 }

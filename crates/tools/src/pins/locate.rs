@@ -2,11 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use countersign_core::policy::files::Named;
+use countersign_core::policy::files::NamedFile;
 use nix::unistd::{AccessFlags, access};
 
 /// Where `named` leads; none if nothing is there.
-pub(super) fn locate_named(named: &Named) -> Option<PathBuf> {
+pub(super) fn locate_named(named: &NamedFile) -> Option<PathBuf> {
     let tried = || named.tried.iter().map(|path| tidy_path(path));
     if named.is_searched {
         return first_runnable(tried());

@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::call::pins::{PathState, Pins, Role, UnreadCause};
+use countersign_core::call::pins::{FileRole, PathState, Pins, UnreadCause};
 
 use super::{MOST, ShellLine, retake_pins, take_pins};
 
@@ -248,7 +248,10 @@ fn what_the_line_makes_is_not_pinned_and_said() {
     ] {
         let pins = case.take(command);
         assert!(pins.unpinned.iter().any(|why| why == want), "{command}: {:?}", pins.unpinned);
-        assert!(pins.files.iter().all(|pin| pin.found != PathState::Absent || pin.role == Role::Program), "{command}");
+        assert!(
+            pins.files.iter().all(|pin| pin.found != PathState::Absent || pin.role == FileRole::Program),
+            "{command}"
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     id::{CallId, RunId},
     run::{Event as Happened, ModelAnswer, ResolvedCall, RunPhase},
     session::SessionEntryKind,
-    tool::Shell,
+    tool::ShellInput,
 };
 
 /// How many calls of one message are run. Every rule looks at all of them.
@@ -74,7 +74,7 @@ pub(super) fn proposed_call(call: CallId, run: Option<RunId>, requested: Resolve
         arguments: Digest::hash_bytes(canonical_json(&arguments).as_bytes()),
         pins: requested.pins.as_deref().map(call::pins::Pins::digest),
     };
-    let shell = requested.shell.filter(|shell| *shell != Shell::of_own(&requested.tool));
+    let shell = requested.shell.filter(|shell| *shell != ShellInput::of_own(&requested.tool));
     let content = call::CallDetails {
         tool: requested.tool,
         tool_call_id: requested.tool_call_id,

@@ -12,7 +12,7 @@ use crate::{
         testing::{bash, grant, grant_set, subject},
     },
     time::Millis,
-    tool::{Machine, Shell, ToolEffect},
+    tool::{ShellInput, ShellMachine, ToolEffect},
 };
 
 mod approval;
@@ -464,7 +464,7 @@ fn a_list_is_denied_by_its_items_and_by_the_command_that_they_make() {
         call
     };
     let on_node = |command: Value| PolicySubject {
-        shell: Shell::Line { argument: "command".into(), machine: Machine::Other },
+        shell: ShellInput::Line { argument: "command".into(), machine: ShellMachine::Other },
         ..whole("n1__Bash", &["command"], json!({ "command": command }))
     };
     let many: Vec<String> = (0..400).map(|at| format!("a{at}")).chain(["secret".to_owned()]).collect();

@@ -8,7 +8,7 @@ use std::{
 use patricia_tree::PatriciaMap;
 use regex::{RegexSet, RegexSetBuilder};
 
-use crate::policy::fnmatch::Pattern;
+use crate::policy::fnmatch::GlobPattern;
 
 /// From how many patterns on an index is worth its memory.
 const CROWD: usize = 16;
@@ -22,7 +22,7 @@ const SET_BYTES: usize = 1 << 28;
 /// A pattern, and the ranks of all that have it.
 #[derive(Clone, Debug)]
 pub(super) struct RankedPattern {
-    pub(super) pattern: Pattern,
+    pub(super) pattern: GlobPattern,
     /// Never empty, lowest first.
     pub(super) ranks: Vec<usize>,
 }
@@ -55,7 +55,7 @@ struct PieceIndex {
 
 impl PrefixBucket {
     /// Adds a pattern, which is scanned until the next [`Self::compile`].
-    pub(super) fn insert(&mut self, rank: usize, pattern: Pattern) {
+    pub(super) fn insert(&mut self, rank: usize, pattern: GlobPattern) {
         self.index = None;
         self.members.push(RankedPattern { pattern, ranks: vec![rank] });
     }
@@ -66,13 +66,13 @@ impl PrefixBucket {
             return;
         }
         self.merge_duplicates();
-        let pieces: Vec<BTreeSet<String>> = self.members.iter().map(|member| member.pattern.pieces()).collect();
+        let pieces: Vec<BTreeSet<String>> = self.members.iter().map(|member| member.pattern.literal_pieces()).collect();
         self.index = Some(self.build_index((0..self.members.len()).collect(), &pieces, DEPTH));
     }
 
     /// Makes one member of all with the same pattern.
     fn merge_duplicates(&mut self) {
-        let mut known: BTreeMap<Pattern, usize> = BTreeMap::new();
+        let mut known: BTreeMap<GlobPattern, usize> = BTreeMap::new();
         let mut merged: Vec<RankedPattern> = Vec::new();
         for RankedPattern { pattern, mut ranks } in self.members.drain(..) {
             match known.get(&pattern) {

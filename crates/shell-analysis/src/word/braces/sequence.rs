@@ -7,40 +7,40 @@ const MOST_MEMBERS: i64 = 64;
 
 /// What stands between the braces, member by member. None if it is no sequence, or one that nobody needs to have told: several numbers
 /// without a dash are no option and no name that matters, and rules see them as what is only known when the line runs.
-pub(super) fn members(text: &str) -> Option<Vec<String>> {
+pub(super) fn sequence_members(text: &str) -> Option<Vec<String>> {
     let mut parts = text.splitn(3, "..");
     let (first, last) = (parts.next()?, parts.next()?);
     let step = match parts.next() {
-        Some(step) => number(step)?,
+        Some(step) => parse_number(step)?,
         None => 1,
     };
     let step = step.checked_abs()?.max(1);
-    if let (Some(from), Some(to)) = (number(first), number(last)) {
+    if let (Some(from), Some(to)) = (parse_number(first), parse_number(last)) {
         let width = [first, last].into_iter().filter(|text| is_padded(text)).map(str::len).max().unwrap_or(0);
-        let all = steps(from, to, step)?;
+        let all = number_steps(from, to, step)?;
         (all.len() == 1 || from < 0 || to < 0).then_some(())?;
         let width = if width > 0 { first.len().max(last.len()) } else { 0 };
-        return Some(all.into_iter().map(|number| padded(number, width)).collect());
+        return Some(all.into_iter().map(|number| pad_number(number, width)).collect());
     }
-    let (from, to) = (letter(first)?, letter(last)?);
+    let (from, to) = (parse_letter(first)?, parse_letter(last)?);
     // Between capitals and small letters stand signs.
     (from.is_ascii_lowercase() == to.is_ascii_lowercase()).then_some(())?;
-    let all = steps(i64::from(u32::from(from)), i64::from(u32::from(to)), step)?;
+    let all = number_steps(i64::from(u32::from(from)), i64::from(u32::from(to)), step)?;
     all.into_iter().map(|code| u8::try_from(code).ok().map(|code| char::from(code).to_string())).collect()
 }
 
 /// The numbers from one to another. None if there are more than anybody wants to see.
-fn steps(from: i64, to: i64, step: i64) -> Option<Vec<i64>> {
+fn number_steps(from: i64, to: i64, step: i64) -> Option<Vec<i64>> {
     let distance = to.checked_sub(from)?;
     let count = distance.checked_abs()? / step;
     (count < MOST_MEMBERS).then(|| (0..=count).map(|at| from + at * step * distance.signum()).collect())
 }
 
-fn number(text: &str) -> Option<i64> {
+fn parse_number(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-fn letter(text: &str) -> Option<char> {
+fn parse_letter(text: &str) -> Option<char> {
     let mut letters = text.chars();
     letters.next().filter(|letter| letter.is_ascii_alphabetic() && letters.next().is_none())
 }
@@ -50,7 +50,7 @@ fn is_padded(text: &str) -> bool {
     digits.len() > 1 && digits.starts_with('0')
 }
 
-fn padded(number: i64, width: usize) -> String {
+fn pad_number(number: i64, width: usize) -> String {
     if number < 0 {
         format!("-{:0>1$}", number.unsigned_abs(), width.saturating_sub(1))
     } else {

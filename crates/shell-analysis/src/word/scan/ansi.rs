@@ -1,75 +1,75 @@
 //! Reads what stands in `$'…'`.
 
-use super::Scanner;
+use super::WordScanner;
 
-impl Scanner<'_> {
+impl WordScanner<'_> {
     /// Whether something is hidden in the `$'…'` of an expansion.
-    pub(super) fn disguised(&mut self, text: &str) {
-        let mut inner = Scanner::of(text, self.known);
+    pub(super) fn scan_disguised(&mut self, text: &str) {
+        let mut inner = WordScanner::from_text(text, self.known);
         for at in 1..inner.chars.len() {
             if inner.chars[at - 1..].starts_with(&['$', '\'']) {
                 inner.at = at;
-                inner.ansi();
+                inner.scan_ansi();
             }
         }
         if inner.word.disguised {
-            self.disguise();
+            self.mark_disguised();
         }
     }
 
-    fn disguise(&mut self) {
+    fn mark_disguised(&mut self) {
         self.word.disguised = true;
         self.word.opaque = Some("text in $'…' that is not read alike everywhere");
     }
 
     /// What stands in `$'…'`, from its first quote on.
-    pub(super) fn ansi(&mut self) {
+    pub(super) fn scan_ansi(&mut self) {
         self.at += 1;
         // Bytes make letters together: `\xc3\xa9` is one.
         let mut bytes = Vec::new();
         while let Some(c) = self.next().filter(|c| *c != '\'') {
             let c = match c {
-                '\\' => match self.escape() {
-                    Some(Escaped::Byte(byte)) => {
+                '\\' => match self.read_escape() {
+                    Some(AnsiEscape::Byte(byte)) => {
                         bytes.push(byte);
                         continue;
                     }
-                    Some(Escaped::Letter(c)) => c,
+                    Some(AnsiEscape::Letter(c)) => c,
                     None => {
-                        self.disguise();
+                        self.mark_disguised();
                         continue;
                     }
                 },
                 c => c,
             };
-            self.say(std::mem::take(&mut bytes));
+            self.push_bytes(std::mem::take(&mut bytes));
             self.word.value.push(c);
         }
-        self.say(bytes);
+        self.push_bytes(bytes);
     }
 
     /// Adds the letters that `bytes` make. What they are where they make none depends on who reads them.
-    fn say(&mut self, bytes: Vec<u8>) {
+    fn push_bytes(&mut self, bytes: Vec<u8>) {
         match String::from_utf8(bytes) {
             Ok(text) => self.word.value.push_str(&text),
-            Err(_) => self.disguise(),
+            Err(_) => self.mark_disguised(),
         }
     }
 
     /// What an escape stands for. None for the end of the text (a zero ends it in bash), and for what some versions of bash know and
     /// others do not.
-    fn escape(&mut self) -> Option<Escaped> {
+    fn read_escape(&mut self) -> Option<AnsiEscape> {
         let c = self.next()?;
         let (radix, most) = match c {
-            'n' => return Some(Escaped::Letter('\n')),
-            't' => return Some(Escaped::Letter('\t')),
-            'r' => return Some(Escaped::Letter('\r')),
-            'a' => return Some(Escaped::Letter('\u{7}')),
-            'b' => return Some(Escaped::Letter('\u{8}')),
-            'e' | 'E' => return Some(Escaped::Letter('\u{1b}')),
-            'f' => return Some(Escaped::Letter('\u{c}')),
-            'v' => return Some(Escaped::Letter('\u{b}')),
-            '\\' | '\'' | '"' | '?' => return Some(Escaped::Letter(c)),
+            'n' => return Some(AnsiEscape::Letter('\n')),
+            't' => return Some(AnsiEscape::Letter('\t')),
+            'r' => return Some(AnsiEscape::Letter('\r')),
+            'a' => return Some(AnsiEscape::Letter('\u{7}')),
+            'b' => return Some(AnsiEscape::Letter('\u{8}')),
+            'e' | 'E' => return Some(AnsiEscape::Letter('\u{1b}')),
+            'f' => return Some(AnsiEscape::Letter('\u{c}')),
+            'v' => return Some(AnsiEscape::Letter('\u{b}')),
+            '\\' | '\'' | '"' | '?' => return Some(AnsiEscape::Letter(c)),
             'x' => (16, 2),
             'u' => (16, 4),
             'U' => (16, 8),
@@ -81,21 +81,21 @@ impl Scanner<'_> {
         };
         let mut code = 0;
         for _ in 0..most {
-            let Some(digit) = self.peek(0).and_then(|c| c.to_digit(radix)) else { break };
+            let Some(digit) = self.peek_char(0).and_then(|c| c.to_digit(radix)) else { break };
             code = code * radix + digit;
             self.at += 1;
         }
         match (c, code) {
             // No digit comes to a zero too.
             (_, 0) => None,
-            ('u' | 'U', _) => char::from_u32(code).map(Escaped::Letter),
-            _ => u8::try_from(code).ok().map(Escaped::Byte),
+            ('u' | 'U', _) => char::from_u32(code).map(AnsiEscape::Letter),
+            _ => u8::try_from(code).ok().map(AnsiEscape::Byte),
         }
     }
 }
 
 /// What an escape in `$'…'` stands for.
-enum Escaped {
+enum AnsiEscape {
     Letter(char),
     /// Part of a letter, or one.
     Byte(u8),

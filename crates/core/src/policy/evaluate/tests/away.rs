@@ -11,11 +11,11 @@ use crate::{
         Verdict, propose_grants,
         testing::{grant, grant_set, subject},
     },
-    tool::{Machine, Shell},
+    tool::{ShellInput, ShellMachine},
 };
 
-fn line(argument: &'static str, machine: Machine) -> Shell {
-    Shell::Line { argument: Cow::Borrowed(argument), machine }
+fn line(argument: &'static str, machine: ShellMachine) -> ShellInput {
+    ShellInput::Line { argument: Cow::Borrowed(argument), machine }
 }
 
 /// A call of a node's shell.
@@ -24,7 +24,7 @@ fn node(arguments: Value) -> PolicySubject {
     PolicySubject {
         signature,
         named: vec!["command".to_owned()],
-        shell: line("command", Machine::Other),
+        shell: line("command", ShellMachine::Other),
         classes: [Class::HostToolInvoke].into(),
         ..subject("mac__Bash", arguments)
     }
@@ -32,7 +32,7 @@ fn node(arguments: Value) -> PolicySubject {
 
 /// A call of which nobody can tell what a shell reads of it.
 fn perhaps(arguments: Value) -> PolicySubject {
-    let shell = Shell::Perhaps { machine: Machine::Other };
+    let shell = ShellInput::Perhaps { machine: ShellMachine::Other };
     PolicySubject { shell, classes: [Class::HostToolInvoke].into(), ..subject("mac__Process", arguments) }
 }
 
@@ -197,7 +197,7 @@ fn a_pattern_covers_a_doubtful_call_only_while_it_is_one_plain_command() {
 #[test]
 fn a_hosts_shell_is_judged_where_we_are() {
     let host = |command: &str| PolicySubject {
-        shell: line("cmd", Machine::This),
+        shell: line("cmd", ShellMachine::This),
         classes: [Class::HostToolInvoke].into(),
         ..subject("run_shell", json!({ "cmd": command }))
     };

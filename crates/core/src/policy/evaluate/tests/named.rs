@@ -8,7 +8,7 @@ use crate::{
         DefaultPolicy, EffectReach, GrantCoverage, PolicySubject, Rule, propose_grants,
         testing::{bash, grant, grant_set, subject},
     },
-    tool::{Machine, Shell, ToolEffect},
+    tool::{ShellInput, ShellMachine, ToolEffect},
 };
 
 fn own(tool: &str, arguments: Value) -> PolicySubject {
@@ -120,11 +120,11 @@ fn every_tool_is_held_by_the_paths_among_its_arguments() {
 
 #[test]
 fn a_tool_that_may_be_a_shell_is_held_by_its_paths_as_well() {
-    let machine = Machine::This;
+    let machine = ShellMachine::This;
     let perhaps =
-        |arguments: Value| PolicySubject { shell: Shell::Perhaps { machine }, ..subject("save_file", arguments) };
+        |arguments: Value| PolicySubject { shell: ShellInput::Perhaps { machine }, ..subject("save_file", arguments) };
     let line = |arguments: Value| PolicySubject {
-        shell: Shell::Line { argument: "command".into(), machine },
+        shell: ShellInput::Line { argument: "command".into(), machine },
         ..subject("save_file", arguments)
     };
     for (rules, call, want) in [

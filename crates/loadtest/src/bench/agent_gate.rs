@@ -1,0 +1,229 @@
+//! The gateway's door: what an allowed request costs beside its parts, and how long an approval takes once it was tapped.
+
+use std::{
+    fs::File,
+    io::Write as _,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::{
+    bench::{
+        figure::{median, percentile},
+        to_millis,
+    },
+    fixture::{
+        bot_api_stub::BotApiStub,
+        gateway::{self, GatewayProcess},
+        scratch::ScratchFolder,
+        socket::{self, TextSocket, tool_request},
+        web,
+    },
+};
+
+const ROUNDS: usize = 5;
+/// Requests of a round, one at a time.
+const SINGLE: usize = 400;
+/// Requests of a round, and how many of them are in flight at once.
+const MANY: u64 = 5_000;
+const IN_FLIGHT: u64 = 64;
+/// More would be held back: a bot may send so many messages at once.
+const APPROVALS: usize = 10;
+/// What a log writes at least of one commit, in bytes.
+const PAGE: usize = 4096;
+
+/// How often a gateway with gates that wait is killed.
+const RESTARTS: usize = 9;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What was measured of allowed requests.
+pub(crate) struct AllowedFigures {
+    pub(crate) per_second: f64,
+    pub(crate) raw_per_second: f64,
+    pub(crate) p99: f64,
+    pub(crate) raw_p99: f64,
+    pub(crate) many_per_second: f64,
+}
+
+/// Rounds of requests and of their parts take turns, so that both see the same machine.
+pub(crate) fn measure_allowed(binary: &Path) -> anyhow::Result<AllowedFigures> {
+    let service = gateway::start_service()?;
+    let gateway = GatewayProcess::start(binary, service, None)?;
+    let mut agent = TextSocket::connect_agent(&gateway.address)?;
+    let mut raw = RawParts::new(service)?;
+    let (mut ids, mut took, mut raw_took) = (0_u64.., Vec::new(), Vec::new());
+    let (mut rates, mut raw_rates, mut many) = (Vec::new(), Vec::new(), Vec::new());
+    // The first round warms up.
+    for round in 0..=ROUNDS {
+        let parts = time_turns(|| raw.run_once())?;
+        let requests = time_turns(|| {
+            let id = ids.next().unwrap_or_default();
+            agent.send_text(tool_request(id, "look", &json!({ "thing": "lamp" })))?;
+            agent.expect_executed()
+        })?;
+        if round > 0 {
+            rates.push(per_second(requests.len(), requests.iter().sum::<f64>() / 1e3));
+            raw_rates.push(per_second(parts.len(), parts.iter().sum::<f64>() / 1e3));
+            took.extend(requests);
+            raw_took.extend(parts);
+        }
+    }
+    for round in 0..=ROUNDS {
+        let begun = Instant::now();
+        for number in 0..MANY + IN_FLIGHT {
+            if number >= IN_FLIGHT {
+                agent.expect_executed()?;
+            }
+            if number < MANY {
+                let id = ids.next().unwrap_or_default();
+                agent.send_text(tool_request(id, "look", &json!({ "thing": "lamp" })))?;
+            }
+        }
+        if round > 0 {
+            many.push(per_second(usize::try_from(MANY)?, begun.elapsed().as_secs_f64()));
+        }
+    }
+    let nothing = "nothing was measured";
+    Ok(AllowedFigures {
+        per_second: median(rates).context(nothing)?,
+        raw_per_second: median(raw_rates).context(nothing)?,
+        p99: percentile(took, 99).context(nothing)?,
+        raw_p99: percentile(raw_took, 99).context(nothing)?,
+        many_per_second: median(many).context(nothing)?,
+    })
+}
+
+/// Milliseconds of each of a round's turns.
+fn time_turns(mut turn: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
+    let timed = || {
+        let begun = Instant::now();
+        turn()?;
+        Ok(to_millis(begun.elapsed()))
+    };
+    std::iter::repeat_with(timed).take(SINGLE).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+fn per_second(count: usize, seconds: f64) -> f64 {
+    count as f64 / seconds
+}
+
+/// The parts of an allowed request without anything between them: a frame and its echo, an HTTP call, two commits.
+struct RawParts {
+    echo: TextSocket,
+    service: web::BlockingHttpClient,
+    file: File,
+    frame: String,
+    _scratch: ScratchFolder,
+}
+
+impl RawParts {
+    fn new(service: SocketAddr) -> anyhow::Result<Self> {
+        let scratch = ScratchFolder::new("raw")?;
+        Ok(Self {
+            echo: TextSocket::connect(&socket::start_echo()?.to_string())?,
+            service: web::BlockingHttpClient::connect(service)?,
+            file: File::create(scratch.path().join("raw"))?,
+            frame: tool_request(1, "look", &json!({ "thing": "lamp" })),
+            _scratch: scratch,
+        })
+    }
+
+    fn run_once(&mut self) -> anyhow::Result<()> {
+        self.echo.send_text(self.frame.clone())?;
+        self.echo.read_text()?;
+        self.service.get("/look/lamp")?;
+        for _ in 0..2 {
+            self.file.write_all(&[7; PAGE])?;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+}
+
+/// Milliseconds from the delivery of the tap that allows to the agent's reply, and those of the parts of a request.
+pub(crate) fn time_approval(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
+    let service = gateway::start_service()?;
+    let bot_api = BotApiStub::start()?;
+    let gateway = GatewayProcess::start(binary, service, Some(bot_api.address))?;
+    let mut agent = TextSocket::connect_agent(&gateway.address)?;
+    let mut raw = RawParts::new(service)?;
+    let (mut took, mut parts) = (Vec::new(), Vec::new());
+    for number in 0..APPROVALS {
+        agent.send_text(tool_request(u64::try_from(number)?, "turn", &json!({ "thing": format!("door{number}") })))?;
+        agent.expect_executed()?;
+        let replied = Instant::now();
+        let delivered = bot_api.last_delivered().context("nobody tapped")?;
+        took.push(to_millis(replied.duration_since(delivered)));
+        let begun = Instant::now();
+        raw.run_once()?;
+        parts.push(to_millis(begun.elapsed()));
+    }
+    Ok((median(took).context("nothing was measured")?, median(parts)))
+}
+
+/// Milliseconds from the start of the process until it is ready.
+pub(crate) fn measure_ready(binary: &Path, starts: usize) -> anyhow::Result<f64> {
+    let service = gateway::start_service()?;
+    let mut took = Vec::new();
+    for _ in 0..starts {
+        let begun = Instant::now();
+        let _gateway = GatewayProcess::start(binary, service, None)?;
+        took.push(to_millis(begun.elapsed()));
+    }
+    median(took).context("nothing was measured")
+}
+
+/// Milliseconds from the start of the process, behind a kill, until it lists so many gates that waited; and without any.
+pub(crate) fn measure_restore(binary: &Path, count: usize) -> anyhow::Result<(f64, Option<f64>)> {
+    let service = gateway::start_service()?;
+    let (mut full, mut empty) = (Vec::new(), Vec::new());
+    for (waiting, took) in [(0, &mut empty), (count, &mut full)] {
+        let mut gateway = GatewayProcess::start(binary, service, None)?;
+        let mut agent = TextSocket::connect_agent(&gateway.address)?;
+        for number in 0..waiting {
+            agent.send_text(tool_request(
+                u64::try_from(number)?,
+                "turn",
+                &json!({ "thing": format!("door{number}") }),
+            ))?;
+        }
+        let patience = Instant::now();
+        while count_pending(&gateway)? != waiting {
+            if patience.elapsed() > PATIENCE {
+                bail!("the requests were not taken in time");
+            }
+        }
+        for _ in 0..RESTARTS {
+            let begun = Instant::now();
+            gateway = gateway.restart_after_kill(binary)?;
+            let listed = count_pending(&gateway)?;
+            took.push(to_millis(begun.elapsed()));
+            if listed != waiting {
+                bail!("instead of {waiting} gates {listed} wait behind the kill");
+            }
+        }
+    }
+    Ok((median(full).context("nothing was measured")?, median(empty)))
+}
+
+/// How many gates of the agent wait.
+fn count_pending(gateway: &GatewayProcess) -> anyhow::Result<usize> {
+    let path = "/api/approval/pending?session_id=agent:default";
+    let body: Value = serde_json::from_slice(&web::BlockingHttpClient::connect(gateway.address.parse()?)?.get(path)?)?;
+    usize::try_from(body["pending_count"].as_u64().context("no count of what waits")?).map_err(Into::into)
+}
+
+/// The process of a gateway with an agent that was answered and has nothing to do, for as long as `look` looks.
+pub(crate) fn with_idle_gateway<T>(binary: &Path, look: impl FnOnce(u32) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let gateway = GatewayProcess::start(binary, gateway::start_service()?, None)?;
+    let mut agent = TextSocket::connect_agent(&gateway.address)?;
+    agent.send_text(tool_request(1, "look", &json!({ "thing": "lamp" })))?;
+    agent.expect_executed()?;
+    std::thread::sleep(Duration::from_millis(300));
+    look(gateway.id())
+}

@@ -1,0 +1,221 @@
+//! A gateway that dies again and again, and where to find it now.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use nix::sys::signal::Signal;
+use tokio::sync::watch;
+
+use crate::{
+    fixture::{
+        gateway::{self, GatewayProcess},
+        http::AsyncHttpClient,
+        provider::ProviderStub,
+        scratch::ScratchFolder,
+        web,
+    },
+    kill::split_mix::SplitMix64,
+    load::load_fixture::EffectCounts,
+};
+
+/// Of so many deaths one is asked for with SIGTERM.
+const ONE_GENTLE: u64 = 3;
+/// How long a gateway may take to end after SIGTERM.
+const LEAVE: Duration = Duration::from_secs(30);
+
+const RULES: &str = r#"
+defaults: [ { pattern: "*", action: ask } ]
+rules:
+  - { pattern: "look(*", action: allow }
+  - { pattern: "turn(free_*", action: allow }
+"#;
+
+/// What everybody who plays shares.
+pub(crate) struct KillRunState {
+    /// Where the gateway is now.
+    pub(crate) address: watch::Receiver<SocketAddr>,
+    /// What the service was told to do.
+    pub(crate) done: EffectCounts,
+    is_over: AtomicBool,
+    /// How far who follows has to follow; 0 until that is known.
+    until: AtomicU64,
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+    wrongs: Mutex<Vec<String>>,
+}
+
+impl KillRunState {
+    /// Whether nobody begins anything new.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop_clients(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Who follows may stop behind the record at `until`.
+    pub(crate) fn release_followers(&self, until: u64) {
+        self.until.store(until, Ordering::Relaxed);
+    }
+
+    /// Whether somebody who saw this much has seen enough.
+    pub(crate) fn has_seen(&self, seen: &[(u64, String)]) -> bool {
+        let until = self.until.load(Ordering::Relaxed);
+        until > 0 && seen.last().is_some_and(|(lsn, _)| *lsn >= until)
+    }
+
+    /// Something was done as it should be.
+    pub(crate) fn record_success(&self, what: &'static str) {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += 1;
+    }
+
+    /// A promise was broken.
+    pub(crate) fn record_failure(&self, what: String) {
+        self.wrongs.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    pub(crate) fn success_counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn failure_texts(&self) -> Vec<String> {
+        self.wrongs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn now_at(&self) -> SocketAddr {
+        *self.address.borrow()
+    }
+
+    pub(crate) async fn connect_client(&self) -> anyhow::Result<AsyncHttpClient> {
+        AsyncHttpClient::connect(self.now_at()).await
+    }
+}
+
+/// The name of an agent, and what it shows.
+pub(crate) fn agent_credentials(number: usize) -> (String, String) {
+    (format!("a{number}"), format!("token-of-agent-{number}-to-be-killed"))
+}
+
+/// The gateway of the moment.
+pub(crate) struct RestartingGateway {
+    binary: PathBuf,
+    gateway: Option<GatewayProcess>,
+    tell: watch::Sender<SocketAddr>,
+    dice: SplitMix64,
+    /// Deaths by SIGKILL, and by SIGTERM.
+    pub(crate) deaths: [u64; 2],
+    /// The longest that it took from a start to its being ready.
+    pub(crate) slowest: Duration,
+}
+
+impl RestartingGateway {
+    /// Starts the first one, with everything that it talks to.
+    pub(crate) fn start(binary: &Path, agents: usize, seed: u64) -> anyhow::Result<(Self, Arc<KillRunState>)> {
+        let done = EffectCounts::default();
+        let counted = done.clone();
+        let pauses = Mutex::new(SplitMix64::new(seed ^ 1));
+        let service = web::start_server(move |request| {
+            counted.count_request(&request.path);
+            // A death between what was done and its answer is what leaves a call in doubt.
+            let pause = pauses.lock().unwrap_or_else(PoisonError::into_inner).next_below(40);
+            std::thread::sleep(Duration::from_millis(pause));
+            r#"{"state":"on"}"#.to_owned()
+        })?;
+        let model = ProviderStub::start(["I ", "have ", "heard."].map(str::to_owned).to_vec())?;
+        let config = config_text(service, &model.base_url(), agents);
+        let gateway = GatewayProcess::start_in(binary, ScratchFolder::new("kill")?, &config, RULES)?;
+        let (tell, address) = watch::channel(gateway.address.parse().context("an address")?);
+        let stage = KillRunState {
+            address,
+            done,
+            is_over: AtomicBool::new(false),
+            until: AtomicU64::new(0),
+            counts: Mutex::default(),
+            wrongs: Mutex::default(),
+        };
+        let mortal = Self {
+            binary: binary.to_owned(),
+            gateway: Some(gateway),
+            tell,
+            dice: SplitMix64::new(seed),
+            deaths: [0; 2],
+            slowest: Duration::ZERO,
+        };
+        Ok((mortal, Arc::new(stage)))
+    }
+
+    /// Lives for a while, dies, and comes back.
+    pub(crate) fn kill_and_restart(&mut self, longest: Duration) -> anyhow::Result<()> {
+        // Most lives are short: recovery itself is to be interrupted too.
+        let most = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX) >> self.dice.next_below(5);
+        std::thread::sleep(Duration::from_millis(self.dice.next_below(most.max(1))));
+        let gateway = self.gateway.take().context("there is no gateway")?;
+        let is_gentle = self.dice.next_below(ONE_GENTLE) == 0;
+        let begun = Instant::now();
+        gateway.send_signal(if is_gentle { Signal::SIGTERM } else { Signal::SIGKILL })?;
+        let (status, scratch) = gateway.wait_for_exit()?;
+        if is_gentle && (!status.success() || begun.elapsed() > LEAVE) {
+            bail!("SIGTERM ended it with {status} after {:?}", begun.elapsed());
+        }
+        self.deaths[usize::from(is_gentle)] += 1;
+        let begun = Instant::now();
+        let gateway = GatewayProcess::run(&self.binary, scratch)?;
+        self.slowest = self.slowest.max(begun.elapsed());
+        self.tell.send(gateway.address.parse().context("an address")?).context("nobody plays any more")?;
+        self.gateway = Some(gateway);
+        Ok(())
+    }
+
+    /// Ends it for good and has its record checked by the command for that. Says what the command said.
+    pub(crate) fn verify_record(mut self) -> anyhow::Result<String> {
+        let gateway = self.gateway.take().context("there is no gateway")?;
+        gateway.send_signal(Signal::SIGTERM)?;
+        let (status, scratch) = gateway.wait_for_exit()?;
+        if !status.success() {
+            bail!("the last SIGTERM ended it with {status}");
+        }
+        let output = std::process::Command::new(&self.binary)
+            .args(["audit", "verify", "--config", "config.yaml"])
+            .current_dir(scratch.path())
+            .env("HOME", scratch.path())
+            .output()?;
+        let report = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if !output.status.success() {
+            bail!("audit verify: {report} {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(report)
+    }
+}
+
+fn config_text(service: SocketAddr, base_url: &str, agents: usize) -> String {
+    let agents: Vec<String> = (0..agents)
+        .map(|number| {
+            let (id, token) = agent_credentials(number);
+            format!("  - {{ id: {id}, token: {token} }}\n")
+        })
+        .collect();
+    format!(
+        "{}storage: {{ type: sqlite, path: data/countersign.db }}
+rate_limit: {{ max_requests_per_minute: 1000000000, max_pending_approvals: 64 }}
+model: {{ provider: local, id: small-1 }}
+providers:
+  local:
+    api: openai-completions
+    base_url: \"{base_url}\"
+    api_key: key
+    models: [ {{ id: small-1, context_window: 1000000, max_tokens: 4096 }} ]
+agents:
+{}",
+        gateway::service_config(service),
+        agents.concat()
+    )
+}

@@ -1,0 +1,80 @@
+//! What a command turns out to run, and what it may run where nobody can tell.
+//!
+//! It must not know programs.
+
+use super::word::{ShellWord, UNKNOWN};
+
+/// What a command turns out to run.
+#[derive(Debug, PartialEq)]
+pub(super) enum RunTarget {
+    /// Itself only.
+    Itself,
+    /// Another command in its place and nothing else: the wrapper adds nothing. With assignments that it makes.
+    Other { assignments: Vec<ShellWord>, argv: Vec<ShellWord> },
+    /// Itself, and others beside: all must be covered.
+    Beside(Vec<Vec<ShellWord>>),
+    /// A text of the shell, in its place.
+    Text(String),
+    /// Nobody can tell for what; these are possible.
+    Anything {
+        why: &'static str,
+        perhaps: Vec<Vec<ShellWord>>,
+        texts: Vec<String>,
+        /// Whether one of the texts is read by a shell after words were put in that are only known when it runs: they may be any command.
+        is_open: bool,
+    },
+}
+
+impl RunTarget {
+    /// The commands that are possible where nobody can tell.
+    pub(super) fn into_commands(self) -> Vec<Vec<ShellWord>> {
+        match self {
+            Self::Anything { perhaps, .. } => perhaps,
+            Self::Itself | Self::Other { .. } | Self::Beside(_) | Self::Text(_) => Vec::new(),
+        }
+    }
+}
+
+/// The most words that are looked at for the one that is run.
+pub(super) const MOST_TAILS: usize = 16;
+
+/// Every tail that begins with a word that may be a program, and every word that may be a text of the shell.
+pub(super) fn possible_targets(argv: &[ShellWord], why: &'static str) -> RunTarget {
+    let starts = |word: &ShellWord| !word.value.starts_with('-') && !word.value.contains('=');
+    let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(MOST_TAILS);
+    let texts =
+        argv.iter().skip(1).filter(|word| word.value.contains(char::is_whitespace)).map(ShellWord::approximate_text);
+    let tails = tails.map(|at| argv[at..].to_vec());
+    RunTarget::Anything {
+        why,
+        perhaps: tails.chain(torn_commands(argv)).collect(),
+        texts: texts.collect(),
+        is_open: false,
+    }
+}
+
+/// Whether a text for a shell has words put in that are only known when it runs.
+pub(super) fn is_open(text: &ShellWord) -> bool {
+    // What these are is a number.
+    let rest = ["$?", "$$", "$#", "$!"].iter().fold(text.raw.clone(), |raw, number| raw.replace(number, ""));
+    text.value.contains(UNKNOWN) && !text.settled && rest.contains(['$', '`'])
+}
+
+/// The same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.
+fn torn_commands(argv: &[ShellWord]) -> impl Iterator<Item = Vec<ShellWord>> {
+    let torn = argv.iter().enumerate().skip(1).filter(|(_, word)| word.splits).flat_map(|(at, word)| {
+        word.perhaps.iter().flat_map(move |text| {
+            let parts: Vec<ShellWord> = text.split_whitespace().map(ShellWord::from_text).collect();
+            (1..parts.len()).map(move |from| (at, parts[from..].to_vec())).collect::<Vec<_>>()
+        })
+    });
+    torn.take(8).map(|(at, parts)| [parts.as_slice(), &argv[at + 1..]].concat())
+}
+
+/// Puts `by` into a word wherever it says `mark`.
+pub(super) fn replace_mark(word: &mut ShellWord, mark: &str, by: &str) {
+    if !mark.is_empty() && word.value.contains(mark) {
+        word.value = word.value.replace(mark, by);
+        word.expands = true;
+    }
+}
