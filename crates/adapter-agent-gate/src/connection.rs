@@ -15,7 +15,7 @@ use countersign_core::{
     session::counted_number,
 };
 use countersign_http::listen::{ConnectionPermit, keep_alive::KeepAlive};
-use countersign_policy_admin::service_tools::Asked;
+use countersign_policy_admin::service_tools::AgentToolRequest;
 use countersign_protocol::agent_gate::{self as wire, AgentGateRequest, JsonRpcError, close, code};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerReply};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -271,7 +271,10 @@ impl<'a> Connection<'a> {
                     return self.fault(&id, &fault).await;
                 }
                 let (session, principal) = (&self.agent.session, &self.agent.principal);
-                let asked = requests::request(&self.door.tools, Asked { session, principal, id: &id, tool, args, key });
+                let asked = requests::request(
+                    &self.door.tools,
+                    AgentToolRequest { session, principal, id: &id, tool, args, key },
+                );
                 // Nobody is asked about a call that could not be sent.
                 match asked.and_then(|request| requests::check(&self.door.secrets, request)) {
                     Err(fault) => self.fault(&id, &fault).await,

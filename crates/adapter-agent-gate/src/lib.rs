@@ -25,7 +25,7 @@ use countersign_http::{
     limits::{FailedAuth, SlidingWindow},
     listen::ConnectionPermit,
 };
-use countersign_policy_admin::service_tools::Tools;
+use countersign_policy_admin::service_tools::ServiceTools;
 use countersign_runtime::{Clock, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
 use countersign_view::{Protocol, connected::AgentStatus, principals};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -66,7 +66,7 @@ pub struct Settings {
     /// What they may ask for, in the order of the files.
     pub listed: Vec<String>,
     /// The same by name.
-    pub tools: Arc<Tools>,
+    pub tools: Arc<ServiceTools>,
     /// What they may name in arguments.
     pub secrets: GatewaySecrets,
     /// How much.
@@ -87,7 +87,7 @@ pub struct Door {
     handle: OwnerHandle,
     clock: Clock,
     agents: Vec<Arc<Known>>,
-    tools: Arc<Tools>,
+    tools: Arc<ServiceTools>,
     secrets: GatewaySecrets,
     /// What `list_tools` says, written once.
     listed: String,

@@ -1,13 +1,13 @@
 //! What a tool request asks of the engine, and what it is refused for before policy is asked.
 
 use countersign_core::call::AgentRequest;
-use countersign_policy_admin::service_tools::{self, Asked, Tools};
+use countersign_policy_admin::service_tools::{self, AgentToolRequest, ServiceTools};
 use countersign_protocol::agent_gate::{JsonRpcError, code};
 use countersign_runtime::tools::GatewaySecrets;
 use serde_json::{Map, Value, json};
 
 /// What `list_tools` says.
-pub(super) fn list(order: &[String], tools: &Tools) -> String {
+pub(super) fn list(order: &[String], tools: &ServiceTools) -> String {
     let tools: Vec<Value> = order
         .iter()
         .filter_map(|name| Some((name, tools.get(name)?)))
@@ -30,8 +30,8 @@ pub(super) fn list(order: &[String], tools: &Tools) -> String {
 }
 
 /// The request that a frame makes.
-pub(super) fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, JsonRpcError> {
-    service_tools::request(tools, asked).map_err(|message| JsonRpcError::new(code::INVALID, message))
+pub(super) fn request(tools: &ServiceTools, asked: AgentToolRequest<'_>) -> Result<AgentRequest, JsonRpcError> {
+    service_tools::build_request(tools, asked).map_err(|message| JsonRpcError::new(code::INVALID, message))
 }
 
 /// The request, if the secrets that it names are to be had.

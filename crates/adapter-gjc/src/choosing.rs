@@ -1,7 +1,7 @@
 //! Which model new sessions begin with, and how much the model thinks.
 
 use countersign_adapter_omp::{Door, Until, commands::settings};
-use countersign_agent_dir::{Change, Settings, persist_change};
+use countersign_agent_dir::{AgentSettings, SettingChange, persist_change};
 use countersign_protocol::{
     RawJson,
     gjc::{GjcCommand, state::DefaultModel},
@@ -26,8 +26,8 @@ pub(super) async fn set_default(door: &mut Door, id: Option<OmpRequestId>, wante
     let folder = &door.shelf.common.folder;
     let model = format!("{provider}/{model_id}");
     let level = thinking_level.as_deref().and_then(ThinkingLevel::parse);
-    let kept = persist(folder, Change::Model(&model))
-        .and_then(|()| level.map_or(Ok(()), |level| persist(folder, Change::ThinkingLevel(level))));
+    let kept = persist_change(folder, SettingChange::Model(&model))
+        .and_then(|()| level.map_or(Ok(()), |level| persist_change(folder, SettingChange::ThinkingLevel(level))));
     if let Err(error) = kept {
         return door.write(&OmpResponse::failure(id, NAME, format!("the choice cannot be kept: {error}")));
     }
@@ -41,7 +41,7 @@ pub(super) async fn set_default(door: &mut Door, id: Option<OmpRequestId>, wante
 pub(super) fn level(door: &Door, level: String) -> String {
     match level.as_str() {
         "inherit" => {
-            let settings = Settings::load(&door.shelf.common.folder, &door.shelf.cwd).unwrap_or_default();
+            let settings = AgentSettings::load(&door.shelf.common.folder, &door.shelf.cwd).unwrap_or_default();
             settings.thinking_level.as_str().to_owned()
         }
         other => ThinkingLevel::parse(other).map_or_else(|| other.to_owned(), |level| level.as_str().to_owned()),

@@ -9,7 +9,7 @@ use countersign_adapter_omp::{
     Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, SessionIdForm, SessionListing,
     commands::handle_own, flags::Flags, session_file::Unanswered,
 };
-use countersign_agent_dir::{Environment, Product};
+use countersign_agent_dir::{AgentProduct, ProcessEnvironment};
 use countersign_core::{
     engine::RecordedFact,
     gate::{ApprovalScope, Gate, GateReply},
@@ -39,10 +39,12 @@ use super::{
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Chooses the dialect of a host: this one for hosts of gjc, omp's own for those of omp.
-pub fn extension(flags: &Flags, environment: &Environment) -> Extension {
+pub fn extension(flags: &Flags, environment: &ProcessEnvironment) -> Extension {
     match flags.product {
-        Product::Omp => Extension { options: DialectOptions::default(), dialect: Dialect::new(&ContractedDialect, ()) },
-        Product::Gjc => {
+        AgentProduct::Omp => {
+            Extension { options: DialectOptions::default(), dialect: Dialect::new(&ContractedDialect, ()) }
+        }
+        AgentProduct::Gjc => {
             let (host, surface) = (host(flags, environment), surface(flags));
             let (workflow, voice) = (GateDisplay::new(host), Voice::default().with(host.reasons));
             let state = DialectState { workflow, voice, surface, ..DialectState::default() };
@@ -59,7 +61,7 @@ fn surface(flags: &Flags) -> Surface {
     }
 }
 
-fn options(flags: &Flags, environment: &Environment, surface: Surface) -> DialectOptions {
+fn options(flags: &Flags, environment: &ProcessEnvironment, surface: Surface) -> DialectOptions {
     DialectOptions {
         session_ids: SessionIdForm::Uuid,
         // The original writes it when it ends.
@@ -84,7 +86,7 @@ fn options(flags: &Flags, environment: &Environment, surface: Surface) -> Dialec
 }
 
 /// What a host says of itself by its flags and its environment.
-fn host(flags: &Flags, environment: &Environment) -> HostOptions {
+fn host(flags: &Flags, environment: &ProcessEnvironment) -> HostOptions {
     let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
     HostOptions {
         dialogs: flags.shows_dialogs(),
@@ -247,11 +249,11 @@ impl DialectExtension for ContractedDialect {
 
 #[cfg(test)]
 mod tests {
-    use super::{Environment, Flags, Product, extension};
+    use super::{AgentProduct, Flags, ProcessEnvironment, extension};
 
     #[test]
     fn what_a_host_reads_its_session_by_follows_from_its_flags() {
-        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
+        let environment: ProcessEnvironment = [("HOME", "/nowhere")].into_iter().collect();
         let of = |product, mode: Option<&str>, socket: Option<&str>| {
             let flags =
                 Flags { product, mode: mode.map(str::to_owned), listen: socket.map(Into::into), ..Flags::default() };
@@ -267,8 +269,8 @@ mod tests {
             (Some("rpc"), Some("/run/s"), (records, none, (true, true), true)),
             (Some("bridge"), None, (records, &["bash"], (true, false), false)),
         ] {
-            assert_eq!(of(Product::Gjc, mode, socket), want, "{mode:?} {socket:?}");
-            assert_eq!(of(Product::Omp, mode, None), (none, none, (false, false), false), "{mode:?}");
+            assert_eq!(of(AgentProduct::Gjc, mode, socket), want, "{mode:?} {socket:?}");
+            assert_eq!(of(AgentProduct::Omp, mode, None), (none, none, (false, false), false), "{mode:?}");
         }
     }
 }

@@ -29,7 +29,7 @@ use countersign_protocol::{
     gsv::{GsvError, GsvRequest, Method, code, connect},
 };
 use countersign_runtime::InboxLane;
-use countersign_telegram::transport::Carrier;
+use countersign_telegram::transport::ChannelTransport;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -53,7 +53,7 @@ pub(super) struct Networks {
     /// The letter of an account that was sent and never answered for, and how often.
     silent: Mutex<BTreeMap<ChannelAccount, (OutboundId, u32)>>,
     /// The messenger, if there is one.
-    telegram: OnceLock<Arc<dyn Carrier>>,
+    telegram: OnceLock<Arc<dyn ChannelTransport>>,
     /// Requests to others over HTTP.
     webhook: webhook::Sender,
     /// One after the other is let in: lists are read before they are written.

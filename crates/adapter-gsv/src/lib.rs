@@ -39,7 +39,7 @@ use countersign_core::{engine::Command, id::Lsn};
 use countersign_http::{limits::FailedAuth, listen::ConnectionInfo};
 use countersign_protocol::gsv::{chat::ChatEventState, message::GsvMessage};
 use countersign_runtime::{Clock, InboxLane, OwnerHandle};
-use countersign_telegram::{Ear, Reporter, Telegram};
+use countersign_telegram::{HealthProbe, InboundHook, TelegramMessenger};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
@@ -80,7 +80,7 @@ pub struct GsvContext {
     /// The gateway's own conversations.
     pub chats: Arc<Chats>,
     /// Reports how the messenger is, if there is one.
-    pub telegram: Option<Reporter>,
+    pub telegram: Option<HealthProbe>,
 }
 
 /// The door. One serves all peers of a gateway.
@@ -152,8 +152,8 @@ impl Door {
     }
 
     /// Takes a messenger as a chat network.
-    pub async fn join(self: &Arc<Self>, telegram: &Telegram, ear: &Ear) {
-        channels::join_telegram(self, telegram.talk(), ear).await;
+    pub async fn join(self: &Arc<Self>, telegram: &TelegramMessenger, ear: &InboundHook) {
+        channels::join_telegram(self, telegram.chat_sender(), ear).await;
     }
 
     /// Whether anybody may connect: with a token from everywhere, without one from this machine only.

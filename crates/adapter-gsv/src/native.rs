@@ -19,7 +19,7 @@ mod write_file;
 
 use std::sync::{Arc, LazyLock};
 
-use countersign_config::strangers::{Known, Others};
+use countersign_config::lint::{ExtraArguments, KnownTool};
 use countersign_core::{
     id::RunId,
     tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
@@ -135,11 +135,11 @@ pub(super) fn definitions() -> Vec<ToolDefinition> {
 }
 
 /// Their full names with what they take, for rules.
-pub fn known<'a>() -> impl Iterator<Item = Known<'a>> {
+pub fn known<'a>() -> impl Iterator<Item = KnownTool<'a>> {
     SPECS.iter().map(|spec| {
         let properties = spec.schema.get("properties").and_then(Value::as_object);
         let takes = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-        Known { name: &spec.name, takes, others: Others::No }
+        KnownTool { name: &spec.name, takes, others: ExtraArguments::No }
     })
 }
 

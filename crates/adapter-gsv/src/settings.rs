@@ -380,7 +380,7 @@ impl Settings {
         };
         SessionSettings {
             // A client is told of a failure after all attempts: their waits take seven seconds together.
-            retry: RetryPolicy { max: 3, base: Duration::from_secs(1), ..context.config.retry() },
+            retry: RetryPolicy { max: 3, base: Duration::from_secs(1), ..context.config.retry_policy() },
             model: Some(self.reference(context, &self.model_of(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,

@@ -31,7 +31,7 @@ pub(super) async fn adopt(shelf: &Shelf, requests: &CommandSource) -> Result<(),
             return Err(SeatError::Closed);
         }
     }
-    let path = shelf.common.folder.grants();
+    let path = shelf.common.folder.grants_path();
     let read = tokio::task::spawn_blocking(move || grants::load(&path)).await;
     let kept = match read.map_err(std::io::Error::other).flatten() {
         Ok(kept) => kept,

@@ -6,7 +6,7 @@ use countersign_core::session::QuestionSettings;
 use super::dialect_options::DialectOptions;
 
 /// How runs of a session ask people.
-pub(super) fn set(settings: &agent_dir::Settings, dialect: &DialectOptions) -> QuestionSettings {
+pub(super) fn set(settings: &agent_dir::AgentSettings, dialect: &DialectOptions) -> QuestionSettings {
     let gates = &settings.ours.gates;
     QuestionSettings {
         nobody: dialect.nobody.map(str::to_owned),

@@ -9,7 +9,7 @@ mod lasting;
 
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use countersign_config::RuleFile;
+use countersign_config::RulesText;
 use countersign_core::policy::PathContext;
 use countersign_runtime::{Clock, OwnerHandle};
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub struct Handover {
     /// Its environment. Values may be secret.
     pub variables: Vec<(OsString, OsString)>,
     /// Its rules, as it read them.
-    pub rules: Vec<RuleFile>,
+    pub rules: Vec<RulesText>,
     /// Its number, by which others are told who has a session.
     pub process: u32,
     /// Whether a session that has a log of its own comes along.

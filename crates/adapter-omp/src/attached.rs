@@ -5,7 +5,7 @@ mod line;
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use countersign_agent_dir::{self as agent_dir, AgentDir, Environment, Product, settings::When};
+use countersign_agent_dir::{self as agent_dir, AgentDir, AgentProduct, ProcessEnvironment, settings::AttachMode};
 use countersign_protocol::{
     RawJson, encode_line,
     omp::{OmpRequestId, OmpResponse, UiMethod, UiRequest, ui::NotifyType},
@@ -31,7 +31,7 @@ pub use line::{Opening, serve_attached};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Whether a gateway takes it in.
-    pub when: When,
+    pub when: AttachMode,
     /// The data directory of that gateway, where one is named.
     pub data: Option<PathBuf>,
 }
@@ -45,14 +45,14 @@ pub fn plan(flags: &Flags, process: &Process) -> Result<Plan, StartError> {
     let folder =
         AgentDir::resolve(flags.product, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
     let overlays = flags.overlays(&environment);
-    let ours = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?.ours;
+    let ours = agent_dir::AgentSettings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?.ours;
     let data = flags.attach_to.as_ref().map(|data| process.cwd.join(data)).or(ours.data);
     let when = match (flags.attach, ours.attach, flags.no_session) {
         (true, _, true) => {
             return Err(StartError::new("--no-session keeps nothing and --attach everything: they do not go together"));
         }
-        (true, _, false) => When::Always,
-        (false, _, true) => When::Never,
+        (true, _, false) => AttachMode::Always,
+        (false, _, true) => AttachMode::Never,
         (false, when, false) => when,
     };
     Ok(Plan { when, data })
@@ -72,14 +72,14 @@ pub fn handover(flags: &Flags, arguments: Vec<String>, process: Process, moves: 
     Ok(Handover { door, arguments, cwd, temporary, variables, rules, process: std::process::id(), moves })
 }
 
-fn around(flags: &Flags, process: &Process) -> Result<(Environment, PathBuf), StartError> {
+fn around(flags: &Flags, process: &Process) -> Result<(ProcessEnvironment, PathBuf), StartError> {
     let environment = environment(process);
     let cwd = working::folder(flags, &environment, process.cwd.clone(), &process.temporary);
     Ok((environment, cwd.map_err(StartError::new)?))
 }
 
 /// The variables that are text.
-fn environment(process: &Process) -> Environment {
+fn environment(process: &Process) -> ProcessEnvironment {
     let texts = process.variables.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     texts.collect()
 }
@@ -108,7 +108,8 @@ async fn open_attached(
     notice: &(impl Fn(&str) + Sync),
 ) -> Result<OpenDoor, StartError> {
     let Handover { door, arguments, cwd, temporary, variables, rules, process, moves } = handover;
-    let product = Product::named(&door).ok_or_else(|| StartError::new(format!("there is no door {door:?} here")))?;
+    let product =
+        AgentProduct::from_name(&door).ok_or_else(|| StartError::new(format!("there is no door {door:?} here")))?;
     let flags = flags::parse_for(product, arguments).map_err(StartError::new)?;
     let process_of_host = Process { cwd, temporary, variables };
     let surroundings = Surroundings {

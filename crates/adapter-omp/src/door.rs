@@ -81,7 +81,7 @@ pub struct Door {
     /// The level that was asked for last, before a model's limits.
     pub wanted_level: Option<String>,
     pub(crate) modes: [String; 3],
-    pub(crate) scoped: Vec<countersign_agent_dir::Choice>,
+    pub(crate) scoped: Vec<countersign_agent_dir::ModelChoice>,
     pub(crate) last_command: Option<BashResult>,
 }
 

@@ -10,13 +10,13 @@ use countersign_core::policy::ApprovalMode;
 pub use self::stage::Stage;
 
 use self::restricting::{listed, once, refused};
-use countersign_agent_dir::{Environment, Product};
+use countersign_agent_dir::{AgentProduct, ProcessEnvironment};
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Whose door it is.
-    pub product: Product,
+    pub product: AgentProduct,
     /// `--mode`.
     pub mode: Option<String>,
     /// `--provider`.
@@ -94,7 +94,7 @@ impl Flags {
     }
 
     /// Returns the files of settings over the usual ones: those that `PI_CONFIG_FILES` names, then those of `--config`.
-    pub(super) fn overlays(&self, environment: &Environment) -> Vec<PathBuf> {
+    pub(super) fn overlays(&self, environment: &ProcessEnvironment) -> Vec<PathBuf> {
         let named = environment.get("PI_CONFIG_FILES").unwrap_or_default();
         let named = named.split(':').filter(|file| !file.is_empty()).map(PathBuf::from);
         named.chain(self.configs.iter().cloned()).collect()
@@ -199,14 +199,14 @@ pub fn table() -> String {
 /// The flag that lacks its value or has one that it cannot have; the one that restricts and is not enforced here; the one that
 /// was probably meant to restrict, by its letters or its words. Without it the session would have other rights than its host thinks.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
-    parse_for(Product::Omp, arguments)
+    parse_for(AgentProduct::Omp, arguments)
 }
 
 /// Reads the arguments behind the name of a door of `product`.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
+pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
     let mut flags = Flags { product, ..Flags::default() };
     let mut arguments = arguments.into_iter().peekable();
     while let Some(argument) = arguments.next() {
@@ -234,7 +234,7 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             "--no-session" => flags.no_session = true,
             "--continue" | "-c" => flags.continues = true,
             // Without a session: the newest one.
-            "--resume" | "-r" | "--session" if product == Product::Gjc && is_bare => flags.continues = true,
+            "--resume" | "-r" | "--session" if product == AgentProduct::Gjc && is_bare => flags.continues = true,
             "--resume" | "-r" | "--session" => flags.resume = Some(value()?),
             "--fork" => flags.fork = Some(value()?),
             "--tools" | "-t" => {
@@ -266,12 +266,12 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             }
             "--allow-home" => flags.allow_home = true,
             "--cwd" => flags.cwd = Some(restricting::folder(&name, value()?)?),
-            "--listen" if product == Product::Gjc => flags.listen = Some(value()?.into()),
-            "--insecure" if product == Product::Gjc => flags.insecure = true,
-            "--stage" if product == Product::Gjc => {
+            "--listen" if product == AgentProduct::Gjc => flags.listen = Some(value()?.into()),
+            "--insecure" if product == AgentProduct::Gjc => flags.insecure = true,
+            "--stage" if product == AgentProduct::Gjc => {
                 flags.stage = Some(Stage::read(&value()?).map_err(|problem| format!("--stage: {problem}"))?);
             }
-            "--print" | "-p" if product == Product::Gjc => {}
+            "--print" | "-p" if product == AgentProduct::Gjc => {}
             "--no-merge-deltas" => flags.no_merge = true,
             "-e" | "--extension" | "--hook" | "--trusted-extension" => {
                 let file = value()?;
@@ -310,7 +310,7 @@ fn list(value: &str) -> Vec<String> {
 mod tests {
     use countersign_core::policy::ApprovalMode;
 
-    use super::{Flags, LISTED, Product, Stage, parse, parse_for};
+    use super::{AgentProduct, Flags, LISTED, Stage, parse, parse_for};
 
     fn read(line: &str) -> Result<Flags, String> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -441,7 +441,7 @@ mod tests {
             ("-xt=bash", excluded(&["bash"])),
             ("-xt=bash,write", excluded(&["bash", "write"])),
         ] {
-            for product in [Product::Omp, Product::Gjc] {
+            for product in [AgentProduct::Omp, AgentProduct::Gjc] {
                 let want = Flags { product, ..want.clone() };
                 assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Ok(want), "{line}");
             }
@@ -473,7 +473,7 @@ mod tests {
             ("-\u{2013}tools read", "-\u{2013}tools begins with '\u{2013}', which is no hyphen: write --tools"),
             ("\u{2212}t read", "\u{2212}t begins with '\u{2212}', which is no hyphen: write -t"),
         ] {
-            for product in [Product::Omp, Product::Gjc] {
+            for product in [AgentProduct::Omp, AgentProduct::Gjc] {
                 assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Err(want.to_owned()), "{line}");
             }
         }
@@ -492,7 +492,7 @@ mod tests {
             "\u{2014} use tools = x",
             "\u{2013}allow a=b",
         ] {
-            for product in [Product::Omp, Product::Gjc] {
+            for product in [AgentProduct::Omp, AgentProduct::Gjc] {
                 let want = Flags { product, ..Flags::default() };
                 assert_eq!(parse_for(product, [message.to_owned()]), Ok(want), "{message:?}");
             }
@@ -596,7 +596,7 @@ mod tests {
             for line in lines {
                 let name = line.split([' ', '=']).next().unwrap_or(line);
                 let want = format!("{name} is not a flag of this door, and its name says that it restricts: {instead}");
-                for product in [Product::Omp, Product::Gjc] {
+                for product in [AgentProduct::Omp, AgentProduct::Gjc] {
                     assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Err(want.clone()), "{line}");
                 }
             }
@@ -630,7 +630,7 @@ mod tests {
         }
         let gjc =
             "--listen p --mode bridge --no-session --no-skills --no-rules --no-title --no-lsp --no-pty -p -c --session";
-        assert!(parse_for(Product::Gjc, gjc.split_whitespace().map(str::to_owned)).is_ok());
+        assert!(parse_for(AgentProduct::Gjc, gjc.split_whitespace().map(str::to_owned)).is_ok());
     }
 
     #[test]
@@ -645,8 +645,8 @@ mod tests {
 
     #[test]
     fn gjc_has_flags_of_its_own() {
-        let gjc = |line: &str| parse_for(Product::Gjc, line.split_whitespace().map(str::to_owned));
-        let of = |flags: Flags| Ok(Flags { product: Product::Gjc, ..flags });
+        let gjc = |line: &str| parse_for(AgentProduct::Gjc, line.split_whitespace().map(str::to_owned));
+        let of = |flags: Flags| Ok(Flags { product: AgentProduct::Gjc, ..flags });
         for (line, want) in [
             ("-r --no-title", Flags { continues: true, ..Flags::default() }),
             ("--session", Flags { continues: true, ..Flags::default() }),

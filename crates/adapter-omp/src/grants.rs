@@ -16,7 +16,7 @@ use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 
 /// Its name in the agent directory.
-pub const FILE: &str = countersign_agent_dir::place::GRANTS_FILE;
+pub const FILE: &str = countersign_agent_dir::agent_dir::GRANTS_FILE;
 
 /// How long another process may hold the file.
 const LOCKED: Duration = Duration::from_secs(2);

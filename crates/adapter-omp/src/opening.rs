@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_agent_dir::Choice;
+use countersign_agent_dir::ModelChoice;
 use countersign_core::{id::EntryId, session::Settings};
 use countersign_runtime::models::{ModelApi, ModelEntry, ThinkingLevel};
 use serde_json::Value;
@@ -33,10 +33,10 @@ pub(super) async fn open_seat(
     flags: &Flags,
     shelf: &Shelf,
     settings: Settings,
-    choice: &Choice,
+    choice: &ModelChoice,
 ) -> Result<Seat, StartError> {
     let Some(folder) = &shelf.folder else { return begin(shelf, settings).await };
-    let sessions = shelf.common.folder.sessions();
+    let sessions = shelf.common.folder.sessions_dir();
     let named = |wanted: &str| find::named(wanted, &shelf.cwd, folder, Some(&sessions)).map(|found| found.path);
     if let Some(wanted) = &flags.fork {
         let path = named(wanted).ok_or_else(|| no_session(wanted))?;

@@ -2,8 +2,8 @@
 //! restrict.
 
 use countersign_agent_dir::{
-    AgentDir, Environment, Product, Settings,
-    restrictions::{is_named, near},
+    AgentDir, AgentProduct, AgentSettings, ProcessEnvironment,
+    restrictions::{is_named, nearest_tool},
 };
 use countersign_core::policy::ApprovalMode;
 use countersign_runtime::tools::ToolRegistry;
@@ -11,9 +11,14 @@ use countersign_runtime::tools::ToolRegistry;
 use super::flags::Flags;
 
 /// Tells what restricts in an original and is not enforced here.
-pub(super) fn tell(folder: &AgentDir, environment: &Environment, settings: &Settings, notice: &impl Fn(&str)) {
+pub(super) fn tell(
+    folder: &AgentDir,
+    environment: &ProcessEnvironment,
+    settings: &AgentSettings,
+    notice: &impl Fn(&str),
+) {
     let other = folder.root().join("settings.json");
-    if other.exists() && !folder.config().exists() {
+    if other.exists() && !folder.config_path().exists() {
         notice(&format!("{}: it is not read; settings are in config.yml", other.display()));
     }
     for name in ["OMP_PROFILE", "PI_PROFILE"] {
@@ -27,7 +32,7 @@ pub(super) fn tell(folder: &AgentDir, environment: &Environment, settings: &Sett
 }
 
 /// Returns the stricter of the approval modes that flags and settings ask for.
-pub(super) fn approval(flags: &Flags, settings: &Settings, notice: &impl Fn(&str)) -> ApprovalMode {
+pub(super) fn approval(flags: &Flags, settings: &AgentSettings, notice: &impl Fn(&str)) -> ApprovalMode {
     let set = settings.restrictions.approval;
     let wanted = flags.approval.unwrap_or(set);
     if wanted < set {
@@ -43,20 +48,20 @@ pub(super) fn approval(flags: &Flags, settings: &Settings, notice: &impl Fn(&str
 /// A name of `--exclude-tools` that no tool has and that is a slip in one.
 pub(super) fn tools(
     flags: &Flags,
-    settings: &Settings,
+    settings: &AgentSettings,
     whole: &ToolRegistry,
     notice: &impl Fn(&str),
 ) -> Result<ToolRegistry, String> {
     let names: Vec<String> = whole.tool_specs().map(|spec| spec.name.clone()).collect();
     let is_unknown = |pattern: &&String| !names.iter().any(|name| is_named(pattern, name));
     // Hosts of gjc name the tools of the original, and expect silence.
-    let listed = flags.tools.iter().flatten().filter(|_| flags.product == Product::Omp);
+    let listed = flags.tools.iter().flatten().filter(|_| flags.product == AgentProduct::Omp);
     for name in listed.filter(is_unknown) {
         notice(&format!("--tools: there is no tool {name:?} here; the tools are {}", names.join(", ")));
     }
     for name in flags.excluded_tools.iter().filter(is_unknown) {
         let all = names.join(", ");
-        if let Some(meant) = near(name, &names) {
+        if let Some(meant) = nearest_tool(name, &names) {
             return Err(format!(
                 "--exclude-tools: there is no tool {name:?}; did you mean {meant}? The tools are {all}"
             ));
@@ -84,20 +89,21 @@ mod tests {
 
     use super::{approval, tell, tools};
     use crate::flags;
-    use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
+    use countersign_agent_dir::{AgentDir, AgentProduct, AgentSettings, ProcessEnvironment};
 
     #[test]
     fn what_names_other_settings_is_told() {
         let root = tempfile::tempdir().unwrap();
         let agent = root.path().to_str().unwrap();
-        let environment: Environment = [("PI_CODING_AGENT_DIR", agent), ("OMP_PROFILE", "work")].into_iter().collect();
-        let folder = AgentDir::resolve(Product::Omp, &environment, root.path(), |_| false).unwrap();
+        let environment: ProcessEnvironment =
+            [("PI_CODING_AGENT_DIR", agent), ("OMP_PROFILE", "work")].into_iter().collect();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, root.path(), |_| false).unwrap();
         let told = RefCell::new(Vec::new());
         let notice = |line: &str| told.borrow_mut().push(line.replace(agent, "~"));
         fs::write(root.path().join("settings.json"), "{}").unwrap();
-        tell(&folder, &environment, &Settings::default(), &notice);
-        fs::write(folder.config(), "").unwrap();
-        tell(&folder, &environment, &Settings::default(), &notice);
+        tell(&folder, &environment, &AgentSettings::default(), &notice);
+        fs::write(folder.config_path(), "").unwrap();
+        tell(&folder, &environment, &AgentSettings::default(), &notice);
         let profile =
             "OMP_PROFILE is set: there are no profiles here; PI_CODING_AGENT_DIR names the folder of settings";
         let other = "~/settings.json: it is not read; settings are in config.yml";
@@ -113,7 +119,7 @@ mod tests {
             (&["--yolo"], ApprovalMode::Write, ApprovalMode::Write, true),
         ] {
             let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
-            let mut settings = Settings::default();
+            let mut settings = AgentSettings::default();
             settings.restrictions.approval = set;
             let told = RefCell::new(0);
             let got = approval(&flags, &settings, &|_: &str| *told.borrow_mut() += 1);
@@ -133,7 +139,7 @@ mod tests {
             (&["--exclude-tools", "*"], "", &[]),
         ] {
             let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
-            let mut settings = Settings::default();
+            let mut settings = AgentSettings::default();
             settings.restrictions.withheld = [withheld.to_owned()].into();
             let left = tools(&flags, &settings, &ToolRegistry::standard(), &|_: &str| {}).unwrap();
             let names: Vec<&str> = left.tool_specs().map(|spec| spec.name.as_str()).collect();
@@ -148,9 +154,9 @@ mod tests {
             let flags = ["--exclude-tools", list].map(str::to_owned);
             let flags = flags::parse_for(product, flags).unwrap();
             let notice = |line: &str| told.borrow_mut().push(line.to_owned());
-            tools(&flags, &Settings::default(), &ToolRegistry::standard(), &notice).map(|_| ())
+            tools(&flags, &AgentSettings::default(), &ToolRegistry::standard(), &notice).map(|_| ())
         };
-        for product in [Product::Omp, Product::Gjc] {
+        for product in [AgentProduct::Omp, AgentProduct::Gjc] {
             let problem = of(product, "bsah").unwrap_err();
             assert!(problem.starts_with("--exclude-tools: there is no tool \"bsah\"; did you mean bash?"), "{problem}");
             for unknown in ["shell", "lsp", "x*"] {

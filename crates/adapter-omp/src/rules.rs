@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use countersign_agent_dir::{AgentDir, Product, Restrictions};
+use countersign_agent_dir::{AgentDir, AgentProduct, Restrictions};
 use countersign_config::{
-    Errors, RuleFile,
-    strangers::{Known, Named, Others, strangers},
+    ConfigErrors, RulesText,
+    lint::{ExtraArguments, KnownTool, ToolCoverage, lint_rules},
 };
 use countersign_core::{
     engine::ActiveRules,
@@ -27,10 +27,10 @@ pub enum RulesError {
     Absent(PathBuf),
     /// The file that was named cannot be read.
     #[error("--permissions {0}")]
-    Named(Errors),
+    Named(ConfigErrors),
     /// A file cannot be read or is not what a file of rules is.
     #[error(transparent)]
-    Form(#[from] Errors),
+    Form(#[from] ConfigErrors),
     /// Rules contradict themselves or cannot be compiled.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Compile(Vec<CompileError>),
@@ -49,7 +49,7 @@ const PROJECT: &str = ".countersign/permissions.yaml";
 /// Whose rules they are, and what lies around the calls that they judge.
 pub struct Place<'a> {
     /// Whose door it is.
-    pub product: Product,
+    pub product: AgentProduct,
     /// The agent directory.
     pub folder: &'a AgentDir,
     /// The working folder.
@@ -76,13 +76,13 @@ pub struct Place<'a> {
 ///
 /// # Errors
 /// [`RulesError`] for the first file that cannot be read.
-pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<RuleFile>, RulesError> {
-    let usual = folder.permissions();
+pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<RulesText>, RulesError> {
+    let usual = folder.permissions_path();
     let main = named.map_or_else(|| usual.clone(), |named| cwd.join(named));
     let project = cwd.join(PROJECT);
     let mut files = Vec::new();
     for (path, layer, must) in [(&main, RuleLayer::Main, named.is_some()), (&project, RuleLayer::Tighten, false)] {
-        let read = RuleFile::read(path, layer);
+        let read = RulesText::read_file(path, layer);
         match if must { read.map_err(RulesError::Named)? } else { read? } {
             Some(file) => files.push(file),
             None if must => return Err(RulesError::Absent(path.clone())),
@@ -96,16 +96,17 @@ pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<
 ///
 /// # Errors
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
-pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesError> {
-    let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
+pub fn compile(files: &[RulesText], place: &Place<'_>) -> Result<Loaded, RulesError> {
+    let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, ConfigErrors>>()?;
     let has_rules = sources.iter().any(|source| source.layer == RuleLayer::Main && has_any(source));
     sources.extend(asking(place.asks, has_rules));
     // Settings name a tool in any letters, and their reader refuses slips.
     let of_files = sources.len();
-    sources.extend(place.restrictions.sources());
+    sources.extend(place.restrictions.rule_sources());
     // A host may bring tools of its own, also of these names.
     let own = ToolRegistry::argument_names();
-    let tools: Vec<Known<'_>> = own.iter().map(|tool| Known { others: Others::Perhaps, ..Known::own(tool) }).collect();
+    let tools: Vec<KnownTool<'_>> =
+        own.iter().map(|tool| KnownTool { others: ExtraArguments::Perhaps, ..KnownTool::gateway_tool(tool) }).collect();
     // A gateway knows people.
     let lonely = sources.iter().filter(|_| place.gateway.is_none());
     let people = lonely.flat_map(|source| {
@@ -125,7 +126,7 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
     let people: Vec<String> = people.collect();
     let doors: Vec<String> = sources.iter().flat_map(unknown_doors).collect();
     let strangers: Vec<String> =
-        sources[..of_files].iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
+        sources[..of_files].iter().flat_map(|source| lint_rules(source, &tools, ToolCoverage::Some)).collect();
     let compiled = policy::compile_rules(sources).map_err(RulesError::Compile)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let Place {
@@ -207,7 +208,7 @@ pub(crate) fn protected(
     named: Option<&Path>,
     sessions: Option<&Path>,
 ) -> Vec<PathBuf> {
-    let ours = [folder.root().to_owned(), folder.sessions(), folder.blobs(), cwd.join(".countersign")];
+    let ours = [folder.root().to_owned(), folder.sessions_dir(), folder.blobs_dir(), cwd.join(".countersign")];
     let records = records.iter().map(|folder| cwd.join(folder));
     let named = named.into_iter().chain(sessions).map(|named| cwd.join(named));
     let mut protected: Vec<PathBuf> =
@@ -224,7 +225,7 @@ mod tests {
     use super::{PROJECT, Place, compile, files, protected, unknown_doors};
     use countersign_core::policy::{ApprovalMode, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
 
-    use countersign_agent_dir::{AgentDir, Environment, Product, Restrictions, Settings};
+    use countersign_agent_dir::{AgentDir, AgentProduct, AgentSettings, ProcessEnvironment, Restrictions};
 
     #[test]
     fn what_is_protected_is_so_by_every_name() {
@@ -233,8 +234,8 @@ mod tests {
         std::fs::create_dir(root.join("real")).unwrap();
         std::os::unix::fs::symlink("real", root.join("agent")).unwrap();
         let agent = root.join("agent").display().to_string();
-        let environment: Environment = [("PI_CODING_AGENT_DIR", agent.as_str())].into_iter().collect();
-        let folder = AgentDir::resolve(Product::Omp, &environment, &root, |_| false).unwrap();
+        let environment: ProcessEnvironment = [("PI_CODING_AGENT_DIR", agent.as_str())].into_iter().collect();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, &root, |_| false).unwrap();
         let got = protected(&[], &folder, &root.join("work"), None, Some(Path::new("../kept")));
         let below = |top: &str| ["", "blobs", "sessions"].map(|name| root.join(top).join(name));
         let work = ["work/.countersign", "work/../kept"].map(|name| root.join(name));
@@ -266,8 +267,8 @@ mod tests {
     #[test]
     fn rules_that_are_no_regular_file_are_not_waited_for() {
         let cwd = tempfile::tempdir().unwrap();
-        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
-        let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
+        let environment: ProcessEnvironment = [("HOME", "/nowhere")].into_iter().collect();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, cwd.path(), |_| false).unwrap();
         let refused = |named| {
             let error = files(&folder, cwd.path(), named).unwrap_err().to_string();
             assert!(error.ends_with(": it is not a regular file"), "{error}");
@@ -327,10 +328,10 @@ mod tests {
             "tools: { approval: { Bash: prompt, Edit: deny, READ: deny, glob: deny } }\n",
         )
         .unwrap();
-        let environment: Environment = [("PI_CODING_AGENT_DIR", root.as_str())].into_iter().collect();
-        let agent = AgentDir::resolve(Product::Omp, &environment, folder.path(), |_| false).unwrap();
-        let restrictions = Settings::load(&agent, folder.path()).unwrap().restrictions;
-        assert!(!restrictions.sources().is_empty());
+        let environment: ProcessEnvironment = [("PI_CODING_AGENT_DIR", root.as_str())].into_iter().collect();
+        let agent = AgentDir::resolve(AgentProduct::Omp, &environment, folder.path(), |_| false).unwrap();
+        let restrictions = AgentSettings::load(&agent, folder.path()).unwrap().restrictions;
+        assert!(!restrictions.rule_sources().is_empty());
         assert_eq!(loaded_with("rules: []\n", &restrictions), Ok(Vec::new()));
         let want = "rules.yaml:1: there is no tool \"Bash\" here, so this rule does not cover \"bash\"";
         let rules = "rules: [ { tool: Bash, action: deny } ]\n";
@@ -343,13 +344,13 @@ mod tests {
 
     fn loaded_with(text: &str, restrictions: &Restrictions) -> Result<Vec<String>, String> {
         let cwd = tempfile::tempdir().unwrap();
-        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
-        let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
+        let environment: ProcessEnvironment = [("HOME", "/nowhere")].into_iter().collect();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, cwd.path(), |_| false).unwrap();
         let file = cwd.path().join("rules.yaml");
         std::fs::write(&file, text).unwrap();
         let told = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
         let place = Place {
-            product: Product::Omp,
+            product: AgentProduct::Omp,
             asks: &[],
             records: &[],
             folder: &folder,

@@ -1,8 +1,8 @@
 //! Which models a door may cycle through, and which one it begins with. Source: docs/protocol/omp.md, Fields that restrict.
 
 use countersign_agent_dir::{
-    Choice, Roster, Settings,
-    roster::{ChooseError, Wish},
+    AgentSettings, ModelChoice, ModelRoster,
+    roster::{ChooseError, ModelPreference},
 };
 use countersign_runtime::models::{ModelApi, demo};
 
@@ -11,12 +11,14 @@ use super::flags::Flags;
 /// The models that are cycled through: those that the flag and the settings of every file mean.
 pub(super) fn scope(
     flags: &Flags,
-    settings: &Settings,
-    roster: &mut Roster,
+    settings: &AgentSettings,
+    roster: &mut ModelRoster,
     notice: &impl Fn(&str),
-) -> Result<Vec<Choice>, String> {
+) -> Result<Vec<ModelChoice>, String> {
     let provider = match (&flags.model, &flags.provider) {
-        (Some(model), provider) => roster.find(provider.as_deref(), model).ok().map(|choice| choice.entry.provider),
+        (Some(model), provider) => {
+            roster.find_model(provider.as_deref(), model).ok().map(|choice| choice.entry.provider)
+        }
         (None, provider) => provider.clone(),
     };
     if let (Some(key), Some(provider)) = (&flags.api_key, provider) {
@@ -25,14 +27,14 @@ pub(super) fn scope(
     }
     let sets = [("--models", &flags.models), ("enabledModels", &settings.enabled_models)].into_iter();
     let sets = sets.chain(settings.restrictions.scopes.iter().map(|set| ("enabledModels", set)));
-    let mut scoped: Option<Vec<Choice>> = None;
+    let mut scoped: Option<Vec<ModelChoice>> = None;
     for (name, set) in sets.filter(|(_, set)| !set.is_empty()) {
         let patterns: Vec<&str> = set.iter().map(String::as_str).collect();
-        let (found, unmatched) = roster.scope(&patterns);
+        let (found, unmatched) = roster.scoped_models(&patterns);
         for pattern in unmatched {
             notice(&format!("no usable model fits {pattern}"));
         }
-        let is_same = |one: &Choice, other: &Choice| {
+        let is_same = |one: &ModelChoice, other: &ModelChoice| {
             (&one.entry.provider, &one.entry.id) == (&other.entry.provider, &other.entry.id)
         };
         let left = match scoped {
@@ -40,7 +42,7 @@ pub(super) fn scope(
             Some(before) => before.into_iter().filter(|one| found.iter().any(|other| is_same(one, other))).collect(),
         };
         // Without a usable model nothing is cycled through, and the start says so.
-        if left.is_empty() && !roster.available().is_empty() {
+        if left.is_empty() && !roster.available_models().is_empty() {
             return Err(format!("{name} {}: no usable model is left to cycle through", set.join(",")));
         }
         scoped = Some(left);
@@ -51,22 +53,22 @@ pub(super) fn scope(
 /// The model to begin with. A key from the command line is for its provider.
 pub(super) fn initial(
     flags: &Flags,
-    settings: &Settings,
-    roster: &mut Roster,
-    scoped: &[Choice],
-) -> Result<Choice, ChooseError> {
+    settings: &AgentSettings,
+    roster: &mut ModelRoster,
+    scoped: &[ModelChoice],
+) -> Result<ModelChoice, ChooseError> {
     let is_demo = flags.provider.as_deref() == Some(demo::PROVIDER)
         || flags.model.as_deref().is_some_and(|model| model.split('/').next() == Some(demo::PROVIDER));
-    if is_demo && settings.restrictions.permits(demo::PROVIDER) {
-        return Ok(Choice { entry: demo::model_entry(), level: None });
+    if is_demo && settings.restrictions.permits_provider(demo::PROVIDER) {
+        return Ok(ModelChoice { entry: demo::model_entry(), level: None });
     }
-    let wish = Wish {
+    let wish = ModelPreference {
         provider: flags.provider.as_deref(),
         model: flags.model.as_deref(),
         scoped,
         saved: settings.default_model(),
     };
-    let choice = roster.initial(wish)?;
+    let choice = roster.initial_model(wish)?;
     if let Some(key) = &flags.api_key {
         roster.give_key(&choice.entry.provider, secrecy::SecretString::from(key.clone()));
     }
@@ -82,16 +84,18 @@ mod tests {
 
     use super::scope;
     use crate::flags;
-    use countersign_agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, Settings};
+    use countersign_agent_dir::{
+        AgentDir, AgentProduct, AgentSettings, ModelRoster, ModelsFile, ProcessEnvironment, ProviderKeys,
+    };
 
-    fn roster(root: &Path) -> Roster {
-        let environment: Environment = [("PI_CODING_AGENT_DIR", root.to_str().unwrap())].into_iter().collect();
-        let folder = AgentDir::resolve(Product::Omp, &environment, root, |_| false).unwrap();
+    fn roster(root: &Path) -> ModelRoster {
+        let environment: ProcessEnvironment = [("PI_CODING_AGENT_DIR", root.to_str().unwrap())].into_iter().collect();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, root, |_| false).unwrap();
         let models = "providers: { fake: { baseUrl: http://localhost, api: openai-completions, auth: none,\n  \
                       models: [ { id: fake-1 }, { id: fake-2 } ] },\n  \
                       keyed: { baseUrl: http://localhost, api: openai-completions, apiKey: '', models: [ { id: keyed-1 } ] } }\n";
         fs::write(root.join("models.yml"), models).unwrap();
-        Roster::new(ModelsFile::load(&folder), Keys::default(), || &[])
+        ModelRoster::new(ModelsFile::load(&folder), ProviderKeys::default(), || &[])
     }
 
     #[test]
@@ -108,7 +112,7 @@ mod tests {
             ("", &["bogus"], Err("enabledModels bogus: no usable model is left to cycle through")),
         ] {
             let flags = flags::parse((!flag.is_empty()).then(|| format!("--models={flag}"))).unwrap();
-            let mut settings = Settings::default();
+            let mut settings = AgentSettings::default();
             let mut sets = sets.iter().map(|set| vec![(*set).to_owned()]);
             settings.enabled_models = sets.next().unwrap_or_default();
             settings.restrictions.scopes = sets.collect();
@@ -125,7 +129,9 @@ mod tests {
         let mut roster = roster(root.path());
         let flags = |line: &str| flags::parse(line.split(' ').map(str::to_owned)).unwrap();
         let models = "--models keyed/*";
-        let scope = |roster: &mut Roster, line: &str| scope(&flags(line), &Settings::default(), roster, &|_: &str| {});
+        let scope = |roster: &mut ModelRoster, line: &str| {
+            scope(&flags(line), &AgentSettings::default(), roster, &|_: &str| {})
+        };
         assert!(scope(&mut roster, models).is_err());
         for wish in ["--provider keyed", "--model keyed-1"] {
             let scoped = scope(&mut roster, &format!("{models} --api-key k {wish}")).unwrap();

@@ -8,7 +8,7 @@ use super::models;
 
 /// Builds the settings of a new session: the user's, with the model and the level of thinking that were chosen.
 pub(super) fn build(
-    settings: &agent_dir::Settings,
+    settings: &agent_dir::AgentSettings,
     modes: &[String; 3],
     entry: &ModelEntry,
     wanted: &str,

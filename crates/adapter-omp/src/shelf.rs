@@ -190,6 +190,6 @@ impl Shelf {
     }
 
     pub(crate) fn blobs(&self) -> Blobs {
-        Blobs::new(self.common.folder.blobs())
+        Blobs::new(self.common.folder.blobs_dir())
     }
 }

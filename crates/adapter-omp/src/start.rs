@@ -9,9 +9,10 @@ use std::{
 };
 
 use countersign_agent_dir::{
-    self as agent_dir, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables,
+    self as agent_dir, AgentDir, AgentProduct, ModelRoster, ModelsFile, ProcessEnvironment, ProviderKeys,
+    keys::key_variables,
 };
-use countersign_config::RuleFile;
+use countersign_config::RulesText;
 use countersign_core::session::{RetryPolicy, Settings};
 use countersign_files::paths;
 use countersign_protocol::gjc::{
@@ -60,7 +61,7 @@ pub struct Program {
 /// What the door takes from the process and the machine around it. Whoever brings another time and other models drives it in process.
 pub struct Surroundings {
     /// The variables that settings, keys and folders are read from. Commands of the agent inherit those of the process.
-    pub environment: Environment,
+    pub environment: ProcessEnvironment,
     /// What starts the child that runs commands.
     pub launcher: tools::exec::ExecLauncher,
     /// Where `now` comes from.
@@ -96,7 +97,7 @@ impl Process {
 /// What has a session live in a gateway.
 pub(super) struct Arrival {
     pub(super) abroad: Abroad,
-    pub(super) rules: Vec<RuleFile>,
+    pub(super) rules: Vec<RulesText>,
 }
 
 impl Surroundings {
@@ -106,7 +107,7 @@ impl Surroundings {
     /// What the system says of the working folder.
     pub fn of_process(program: &Program) -> std::io::Result<Self> {
         Ok(Self {
-            environment: Environment::of_process(),
+            environment: ProcessEnvironment::of_process(),
             launcher: tools::exec::ExecLauncher::new(&program.path),
             clock: Clock::system(),
             models: Arc::new(ProviderClient::default()),
@@ -247,7 +248,7 @@ pub(super) async fn open_in(
     }
     flags.not_run.iter().for_each(|name| notice(&format!("{name}: JavaScript extensions and hooks are not run")));
     // Hosts of gjc pass what they like, and expect silence.
-    for unknown in flags.unknown.iter().filter(|_| flags.product == Product::Omp) {
+    for unknown in flags.unknown.iter().filter(|_| flags.product == AgentProduct::Omp) {
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
     }
     let Process { cwd, temporary, variables } = process;
@@ -258,7 +259,7 @@ pub(super) async fn open_in(
     }
     let Extension { options, dialect } = extend(&flags, &environment);
     let overlays = flags.overlays(&environment);
-    let mut settings = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
+    let mut settings = agent_dir::AgentSettings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
     rights::tell(&folder, &environment, &settings, &notice);
     if options.hosts_keep_tasks {
         settings.reset_for_hosts();
@@ -290,8 +291,9 @@ pub(super) async fn open_in(
     for warning in &loaded.warnings {
         notice(warning);
     }
-    let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin_models)
-        .permitted(settings.restrictions.clone());
+    let mut roster =
+        ModelRoster::new(ModelsFile::load(&folder), ProviderKeys::new(environment), catalogue::builtin_models)
+            .with_restrictions(settings.restrictions.clone());
     for problem in roster.problems() {
         notice(problem);
     }
@@ -307,7 +309,7 @@ pub(super) async fn open_in(
     // A file may bring tasks to a model that has no tool for them; its host may keep the list itself.
     let can_tick = options.hosts_keep_tasks || common.registry.tool_specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
-        || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
+        || common.folder.sessions_dir().join(name::folder(&cwd, common.folder.home(), &temporary)),
         |dir| cwd.join(dir),
     );
     let shelf = Shelf {
@@ -370,9 +372,9 @@ struct Kit {
 
 fn common(
     flags: &Flags,
-    settings: &agent_dir::Settings,
+    settings: &agent_dir::AgentSettings,
     folder: AgentDir,
-    roster: Roster,
+    roster: ModelRoster,
     kit: Kit,
     notice: &impl Fn(&str),
 ) -> Result<Common, StartError> {
@@ -381,7 +383,7 @@ fn common(
     let registry = ToolRegistry::with_edit(mode);
     let registry = if kit.dialect.workflow_tools { registry.with_workflow() } else { registry };
     let registry = rights::tools(flags, settings, &registry, notice).map_err(StartError::new)?;
-    let withheld = variables().chain([TOKEN_VARIABLE]).map(str::to_owned);
+    let withheld = key_variables().chain([TOKEN_VARIABLE]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
     let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
     let interceptor = settings.restrictions.interceptor(|tool| registry.get(tool).is_some());

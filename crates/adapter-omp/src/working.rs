@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_agent_dir::Environment;
+use countersign_agent_dir::ProcessEnvironment;
 
 use super::flags::Flags;
 
@@ -14,7 +14,12 @@ use super::flags::Flags;
 ///
 /// # Errors
 /// It is not there, or cannot be made.
-pub(super) fn folder(flags: &Flags, environment: &Environment, cwd: PathBuf, temporary: &Path) -> io::Result<PathBuf> {
+pub(super) fn folder(
+    flags: &Flags,
+    environment: &ProcessEnvironment,
+    cwd: PathBuf,
+    temporary: &Path,
+) -> io::Result<PathBuf> {
     let cwd = flags.cwd.as_ref().map_or_else(|| cwd.clone(), |named| cwd.join(named));
     if flags.cwd.is_some() && !cwd.is_dir() {
         let problem = format!("--cwd {}: there is no such folder", cwd.display());

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
+use countersign_agent_dir::{AgentDir, AgentProduct, ModelRoster, keys::ProviderCredential, settings};
 use countersign_conversations::prompt::{self, compaction::CompactionPrompts};
 use countersign_core::{id::SessionId, session::ModelRef, tool::ToolSpec};
 use countersign_runtime::{
@@ -28,11 +28,11 @@ use super::{dialect_options::DialectOptions, host_capabilities::HostCapabilities
 /// What all sessions of one process share.
 pub struct Common {
     /// Whose hosts it works for.
-    pub product: Product,
+    pub product: AgentProduct,
     pub folder: AgentDir,
     /// Properties of the dialect of its hosts.
     pub dialect: DialectOptions,
-    pub(crate) roster: Mutex<Roster>,
+    pub(crate) roster: Mutex<ModelRoster>,
     pub models: Arc<dyn LanguageModel>,
     pub registry: Arc<ToolRegistry>,
     /// What the host lends beside that.
@@ -121,16 +121,16 @@ impl Common {
         if provider == demo::PROVIDER && id == demo::MODEL {
             return Some(demo::model_entry());
         }
-        self.roster.lock().exact(provider, id).cloned()
+        self.roster.lock().exact_model(provider, id).cloned()
     }
 }
 
 /// Returns the form of edits that a setting names.
-pub(super) const fn edit_mode(mode: settings::EditMode) -> EditFormat {
+pub(super) const fn edit_mode(mode: settings::EditToolMode) -> EditFormat {
     match mode {
-        settings::EditMode::Replace => EditFormat::Replace,
-        settings::EditMode::Hashline => EditFormat::Hashline,
-        settings::EditMode::Patch => EditFormat::Patch,
+        settings::EditToolMode::Replace => EditFormat::Replace,
+        settings::EditToolMode::Hashline => EditFormat::Hashline,
+        settings::EditToolMode::Patch => EditFormat::Patch,
     }
 }
 
@@ -192,15 +192,15 @@ impl RunEnvironment for Workshop {
             return Ok(ResolvedModel { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::DemoModel)) });
         }
         let key = match self.common.roster.lock().credential(&model.provider) {
-            Some(Credential::Key(key)) => Some(key),
-            Some(Credential::Keyless) => None,
+            Some(ProviderCredential::Key(key)) => Some(key),
+            Some(ProviderCredential::Keyless) => None,
             None => return Err(format!("No API key found for {}", model.provider)),
         };
         Ok(ResolvedModel { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
     }
 
     fn usable_models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
-        self.common.roster.lock().available().into_iter().map(model_ref).collect()
+        self.common.roster.lock().available_models().into_iter().map(model_ref).collect()
     }
 
     fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry> {

@@ -9,9 +9,9 @@ use countersign_runtime::tools::regular;
 
 /// Variables by name. Printing it shows the names only, for values may be secret.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct ProcessEnvironment(BTreeMap<String, String>);
 
-impl Environment {
+impl ProcessEnvironment {
     /// Takes the variables of this process that are text.
     pub fn of_process() -> Self {
         Self(
@@ -29,7 +29,7 @@ impl Environment {
     /// Adds the variables of the `.env` file at `path` that are not set yet. A file that cannot be read adds nothing.
     pub fn add_file(&mut self, path: &Path) {
         let Ok(bytes) = regular::read_bytes(path, LARGEST) else { return };
-        for (name, value) in parse(&String::from_utf8_lossy(&bytes)) {
+        for (name, value) in parse_variables(&String::from_utf8_lossy(&bytes)) {
             if self.get(&name).is_none() {
                 self.0.insert(name, value);
             }
@@ -37,13 +37,13 @@ impl Environment {
     }
 }
 
-impl fmt::Debug for Environment {
+impl fmt::Debug for ProcessEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for ProcessEnvironment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
         Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
@@ -51,21 +51,21 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
 
 /// Reads `NAME=value` lines: `export` in front is allowed, quotes around a value are taken off, `#` behind a blank
 /// starts a comment outside of quotes. A line of another form is skipped.
-fn parse(text: &str) -> Vec<(String, String)> {
-    text.lines().filter_map(assignment).collect()
+fn parse_variables(text: &str) -> Vec<(String, String)> {
+    text.lines().filter_map(parse_assignment).collect()
 }
 
-fn assignment(line: &str) -> Option<(String, String)> {
+fn parse_assignment(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
     let (name, value) = line.split_once('=')?;
     let name = name.trim_end();
     let named = name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    named.then(|| (name.to_owned(), unquoted(value.trim())))
+    named.then(|| (name.to_owned(), unquoted_value(value.trim())))
 }
 
-fn unquoted(value: &str) -> String {
+fn unquoted_value(value: &str) -> String {
     for quote in ['"', '\''] {
         if let Some((inside, _)) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
             return if quote == '"' { inside.replace("\\n", "\n") } else { inside.to_owned() };
@@ -77,7 +77,7 @@ fn unquoted(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Environment, parse};
+    use super::{ProcessEnvironment, parse_variables};
 
     #[test]
     fn an_env_file_gives_its_assignments() {
@@ -94,7 +94,7 @@ mod tests {
             ("no assignment", None),
         ] {
             let want: Vec<_> = want.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            assert_eq!(parse(line), want, "{line}");
+            assert_eq!(parse_variables(line), want, "{line}");
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(".env");
         std::fs::write(&file, "A=file\nB=file\nC=file\n").unwrap();
-        let mut environment: Environment = [("A", "process"), ("B", "")].into_iter().collect();
+        let mut environment: ProcessEnvironment = [("A", "process"), ("B", "")].into_iter().collect();
         environment.add_file(&file);
         environment.add_file(&folder.path().join("absent"));
         // Nobody writes to it: to open it would wait for ever.

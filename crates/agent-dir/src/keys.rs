@@ -6,8 +6,8 @@
 use secrecy::SecretString;
 
 use super::{
-    Environment,
-    models_file::{Auth, Provider},
+    ProcessEnvironment,
+    models_file::{ModelProvider, ProviderAuth},
 };
 
 /// The variables that hold a provider's key, the first that is set wins.
@@ -39,18 +39,18 @@ const VARIABLES: [(&str, &[&str]); 24] = [
 ];
 
 /// Every variable that may hold a key: tools must not inherit them.
-pub fn variables() -> impl Iterator<Item = &'static str> {
+pub fn key_variables() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().flat_map(|(_, names)| names.iter().copied())
 }
 
 /// The providers that are known to take a key from a variable.
-pub(super) fn providers() -> impl Iterator<Item = &'static str> {
+pub(super) fn known_providers() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().map(|(provider, _)| *provider)
 }
 
 /// What a provider is asked with.
 #[derive(Clone, Debug)]
-pub enum Credential {
+pub enum ProviderCredential {
     /// A key.
     Key(SecretString),
     /// It needs none.
@@ -59,37 +59,37 @@ pub enum Credential {
 
 /// The keys of this process by provider. Nothing of it prints.
 #[derive(Clone, Debug, Default)]
-pub struct Keys {
-    environment: Environment,
+pub struct ProviderKeys {
+    environment: ProcessEnvironment,
     given: Option<(String, SecretString)>,
 }
 
-impl Keys {
+impl ProviderKeys {
     /// Reads keys from `environment`, to which the `.env` files were added.
-    pub const fn new(environment: Environment) -> Self {
+    pub const fn new(environment: ProcessEnvironment) -> Self {
         Self { environment, given: None }
     }
 
     /// Takes the value of `--api-key` for `provider`, before all others.
-    pub fn give(&mut self, provider: &str, key: SecretString) {
+    pub fn give_key(&mut self, provider: &str, key: SecretString) {
         self.given = Some((provider.to_owned(), key));
     }
 
     /// The credential for `provider`, whose settings are `settings`.
-    pub fn credential(&self, provider: &str, settings: Option<&Provider>) -> Option<Credential> {
+    pub fn credential(&self, provider: &str, settings: Option<&ModelProvider>) -> Option<ProviderCredential> {
         if let Some((_, key)) = self.given.as_ref().filter(|(name, _)| name == provider) {
-            return Some(Credential::Key(key.clone()));
+            return Some(ProviderCredential::Key(key.clone()));
         }
-        if settings.is_some_and(|settings| settings.auth == Auth::None) {
-            return Some(Credential::Keyless);
+        if settings.is_some_and(|settings| settings.auth == ProviderAuth::None) {
+            return Some(ProviderCredential::Keyless);
         }
         self.of_environment(provider)
-            .or_else(|| settings?.api_key.as_deref().and_then(|key| self.named(key)))
-            .map(Credential::Key)
+            .or_else(|| settings?.api_key.as_deref().and_then(|key| self.named_key(key)))
+            .map(ProviderCredential::Key)
     }
 
     /// The names of providers whose key is in the environment or was given.
-    pub(super) fn providers(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn keyed_providers(&self) -> impl Iterator<Item = &str> {
         let set = VARIABLES.iter().map(|(provider, _)| *provider);
         set.filter(|provider| self.of_environment(provider).is_some())
             .chain(self.given.iter().map(|(provider, _)| provider.as_str()))
@@ -101,7 +101,7 @@ impl Keys {
     }
 
     /// A key as `models.yml` gives it: the name of a variable that is set, else the key itself.
-    fn named(&self, key: &str) -> Option<SecretString> {
+    fn named_key(&self, key: &str) -> Option<SecretString> {
         let key = self.environment.get(key).unwrap_or(key);
         (!key.is_empty()).then(|| SecretString::from(key))
     }
@@ -111,30 +111,30 @@ impl Keys {
 mod tests {
     use secrecy::{ExposeSecret as _, SecretString};
 
-    use super::{Credential, Keys};
-    use crate::models_file::{Auth, Provider};
+    use super::{ProviderCredential, ProviderKeys};
+    use crate::models_file::{ModelProvider, ProviderAuth};
 
     #[test]
     fn a_key_comes_from_the_strongest_source() {
         let environment =
             [("OPENAI_API_KEY", "env"), ("ANTHROPIC_API_KEY", "a"), ("ANTHROPIC_OAUTH_TOKEN", "o"), ("LOCAL_KEY", "l")];
-        let mut keys = Keys::new(environment.into_iter().collect());
-        keys.give("groq", SecretString::from("sk-of-groq"));
-        let with = |key: &str, auth| Provider { api_key: Some(key.to_owned()), auth, ..Provider::default() };
+        let mut keys = ProviderKeys::new(environment.into_iter().collect());
+        keys.give_key("groq", SecretString::from("sk-of-groq"));
+        let with = |key: &str, auth| ModelProvider { api_key: Some(key.to_owned()), auth, ..ModelProvider::default() };
         for (case, provider, settings, want) in [
-            ("given", "groq", Some(with("literal", Auth::ApiKey)), Some("sk-of-groq")),
-            ("environment before the file", "openai", Some(with("literal", Auth::ApiKey)), Some("env")),
+            ("given", "groq", Some(with("literal", ProviderAuth::ApiKey)), Some("sk-of-groq")),
+            ("environment before the file", "openai", Some(with("literal", ProviderAuth::ApiKey)), Some("env")),
             ("token before key", "anthropic", None, Some("o")),
-            ("named variable", "local", Some(with("LOCAL_KEY", Auth::ApiKey)), Some("l")),
-            ("literal", "local", Some(with("sk-1", Auth::ApiKey)), Some("sk-1")),
-            ("variable that is not set", "local", Some(with("OTHER_KEY", Auth::ApiKey)), Some("OTHER_KEY")),
-            ("empty", "local", Some(with("", Auth::ApiKey)), None),
-            ("keyless", "local", Some(with("sk-1", Auth::None)), Some("")),
+            ("named variable", "local", Some(with("LOCAL_KEY", ProviderAuth::ApiKey)), Some("l")),
+            ("literal", "local", Some(with("sk-1", ProviderAuth::ApiKey)), Some("sk-1")),
+            ("variable that is not set", "local", Some(with("OTHER_KEY", ProviderAuth::ApiKey)), Some("OTHER_KEY")),
+            ("empty", "local", Some(with("", ProviderAuth::ApiKey)), None),
+            ("keyless", "local", Some(with("sk-1", ProviderAuth::None)), Some("")),
             ("unknown", "local", None, None),
         ] {
             let got = keys.credential(provider, settings.as_ref()).map(|credential| match credential {
-                Credential::Key(key) => key.expose_secret().to_owned(),
-                Credential::Keyless => String::new(),
+                ProviderCredential::Key(key) => key.expose_secret().to_owned(),
+                ProviderCredential::Keyless => String::new(),
             });
             assert_eq!(got.as_deref(), want, "{case}");
         }

@@ -2,13 +2,13 @@
 //!
 //! It must not know any door, the engine or a provider's wire: it turns files and an environment into plain values.
 
+pub mod agent_dir;
 pub mod environment;
 pub mod keys;
 pub mod load_error;
 pub mod models_file;
 pub mod names;
 pub mod persist;
-pub mod place;
 pub mod restrictions;
 pub mod roster;
 mod sandbox;
@@ -17,12 +17,12 @@ mod setting_names;
 pub mod settings;
 pub mod wildcard;
 
-pub use environment::Environment;
-pub use keys::Keys;
+pub use agent_dir::{AgentDir, AgentProduct};
+pub use environment::ProcessEnvironment;
+pub use keys::ProviderKeys;
 pub use load_error::LoadError;
 pub use models_file::ModelsFile;
-pub use persist::{Change, persist};
-pub use place::{AgentDir, Product};
+pub use persist::{SettingChange, persist_change};
 pub use restrictions::Restrictions;
-pub use roster::{Choice, Roster};
-pub use settings::Settings;
+pub use roster::{ModelChoice, ModelRoster};
+pub use settings::AgentSettings;

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use countersign_config::yaml::{ReadError, WrongType};
+use countersign_config::yaml::{WrongType, YamlReadError};
 
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file cannot be read as YAML.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] YamlReadError),
     /// A setting is of another type than it must be.
     #[error(transparent)]
     WrongType(#[from] WrongType),
@@ -18,7 +18,7 @@ pub enum LoadError {
     Absent(PathBuf),
     /// A file that the host names cannot be used.
     #[error("--config {0}")]
-    Named(ReadError),
+    Named(YamlReadError),
     /// A setting would restrict, and does not here.
     #[error("{0}")]
     Refused(String),

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use countersign_config::yaml::{Node, Place, WrongType};
+use countersign_config::yaml::{WrongType, YamlField, YamlNode};
 use countersign_runtime::models::entry::{
     InputModality, ModelApi, ModelEntry, ThinkingLevel, ThinkingParameter, ThinkingSupport, TokenPrice,
 };
@@ -16,20 +16,20 @@ use super::AgentDir;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelsFile {
     /// By name.
-    pub providers: BTreeMap<String, Provider>,
+    pub providers: BTreeMap<String, ModelProvider>,
     /// What was left out and why, one line each. Never holds a value of the file.
     pub problems: Vec<String>,
 }
 
 /// One provider. Without models it changes the built-in ones of the same name.
 #[derive(Clone, Default, PartialEq)]
-pub struct Provider {
+pub struct ModelProvider {
     /// `baseUrl`.
     pub base_url: Option<String>,
     /// `apiKey`: the name of a variable, else the key itself.
     pub api_key: Option<String>,
     /// `auth`.
-    pub auth: Auth,
+    pub auth: ProviderAuth,
     /// `authHeader`: the key also travels as `Authorization: Bearer`.
     pub auth_header: bool,
     /// `headers` of every request.
@@ -39,10 +39,10 @@ pub struct Provider {
     /// `compat.supportsUsageInStreaming`.
     pub tells_usage: Option<bool>,
     /// `modelOverrides` by model id.
-    pub overrides: BTreeMap<String, Override>,
+    pub overrides: BTreeMap<String, ModelOverride>,
 }
 
-impl fmt::Debug for Provider {
+impl fmt::Debug for ModelProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Provider")
             .field("base_url", &self.base_url)
@@ -53,7 +53,7 @@ impl fmt::Debug for Provider {
 
 /// Whether a provider wants a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Auth {
+pub enum ProviderAuth {
     /// It does.
     #[default]
     ApiKey,
@@ -63,7 +63,7 @@ pub enum Auth {
 
 /// What to change of a model. Absent leaves it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Override {
+pub struct ModelOverride {
     name: Option<String>,
     reasoning: Option<bool>,
     thinking: Option<ThinkingSupport>,
@@ -75,9 +75,9 @@ pub struct Override {
     tells_usage: Option<bool>,
 }
 
-impl Override {
+impl ModelOverride {
     /// Changes `entry`.
-    pub fn apply(&self, entry: &mut ModelEntry) {
+    pub fn apply_to(&self, entry: &mut ModelEntry) {
         if let Some(name) = &self.name {
             entry.name.clone_from(name);
         }
@@ -104,17 +104,17 @@ impl Override {
 impl ModelsFile {
     /// Reads the file of `folder`; without one there is nothing in it. Never fails: what is wrong is in `problems`.
     pub fn load(folder: &AgentDir) -> Self {
-        for path in folder.models() {
-            match Node::read(&path) {
+        for path in folder.models_paths() {
+            match YamlNode::read_file(&path) {
                 Ok(None) => {}
-                Ok(Some(node)) => return Self::of(&Place::root(&path, Some(&node))),
+                Ok(Some(node)) => return Self::from_root(&YamlField::root(&path, Some(&node))),
                 Err(error) => return Self { problems: vec![error.to_string()], ..Self::default() },
             }
         }
         Self::default()
     }
 
-    pub(super) fn of(root: &Place<'_>) -> Self {
+    pub(super) fn from_root(root: &YamlField<'_>) -> Self {
         let mut file = Self::default();
         // A slip in the one key that counts would else leave out everything without a word.
         if let Ok(members) = root.members()
@@ -129,7 +129,7 @@ impl ModelsFile {
         match root.at("providers").and_then(|providers| providers.members()) {
             Ok(providers) => {
                 for (name, place) in providers {
-                    match provider(name, &place, &mut file.problems) {
+                    match read_provider(name, &place, &mut file.problems) {
                         Ok(provider) => drop(file.providers.insert(name.to_owned(), provider)),
                         Err(error) => file.problems.push(error.to_string()),
                     }
@@ -141,25 +141,25 @@ impl ModelsFile {
     }
 }
 
-fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result<Provider, WrongType> {
+fn read_provider(name: &str, place: &YamlField<'_>, problems: &mut Vec<String>) -> Result<ModelProvider, WrongType> {
     let text = |key| Ok::<_, WrongType>(place.at(key)?.text()?.map(str::to_owned));
-    let mut provider = Provider {
+    let mut provider = ModelProvider {
         base_url: text("baseUrl")?.map(|url| url.trim_end_matches('/').to_owned()),
         api_key: text("apiKey")?,
         auth: match place.at("auth")?.text()? {
-            None | Some("apiKey") => Auth::ApiKey,
-            Some("none") => Auth::None,
+            None | Some("apiKey") => ProviderAuth::ApiKey,
+            Some("none") => ProviderAuth::None,
             // Sign-in with a browser is not there: without another key such a provider is not usable.
-            Some("oauth") => Auth::ApiKey,
-            Some(_) => return Err(place.at("auth")?.wrong("apiKey or none")),
+            Some("oauth") => ProviderAuth::ApiKey,
+            Some(_) => return Err(place.at("auth")?.type_error("apiKey or none")),
         },
         auth_header: place.at("authHeader")?.flag()?.unwrap_or(false),
-        headers: headers(&place.at("headers")?)?,
+        headers: read_headers(&place.at("headers")?)?,
         tells_usage: tells_usage(place)?,
-        ..Provider::default()
+        ..ModelProvider::default()
     };
     for (id, changed) in place.at("modelOverrides")?.members()? {
-        match changes(&changed) {
+        match read_override(&changed) {
             Ok(changes) => drop(provider.overrides.insert(id.to_owned(), changes)),
             Err(error) => problems.push(error.to_string()),
         }
@@ -175,7 +175,7 @@ fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result
         }
     }
     for model in models {
-        match entry(name, &provider, place, &model) {
+        match read_entry(name, &provider, place, &model) {
             Ok(entry) => provider.models.push(entry),
             Err(error) => problems.push(error.to_string()),
         }
@@ -183,25 +183,30 @@ fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result
     Ok(provider)
 }
 
-fn known_api(api: &Place<'_>) -> Result<ModelApi, WrongType> {
-    api.text()?
-        .and_then(|api| api.parse::<ModelApi>().ok())
-        .ok_or_else(|| api.wrong("anthropic-messages, openai-completions, openai-responses or google-generative-ai"))
+fn known_api(api: &YamlField<'_>) -> Result<ModelApi, WrongType> {
+    api.text()?.and_then(|api| api.parse::<ModelApi>().ok()).ok_or_else(|| {
+        api.type_error("anthropic-messages, openai-completions, openai-responses or google-generative-ai")
+    })
 }
 
-fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_>) -> Result<ModelEntry, WrongType> {
+fn read_entry(
+    name: &str,
+    provider: &ModelProvider,
+    settings: &YamlField<'_>,
+    model: &YamlField<'_>,
+) -> Result<ModelEntry, WrongType> {
     let id = model.at("id")?;
-    let id = id.text()?.filter(|id| !id.is_empty()).ok_or_else(|| id.wrong("the id of the model"))?;
+    let id = id.text()?.filter(|id| !id.is_empty()).ok_or_else(|| id.type_error("the id of the model"))?;
     let own = model.at("api")?;
     let api = if own.is_absent() { settings.at("api")? } else { own };
     let api = known_api(&api)?;
     let url = settings.at("baseUrl")?;
     let base_url = match model.at("baseUrl")?.text()? {
         Some(own) => own.trim_end_matches('/').to_owned(),
-        None => provider.base_url.clone().ok_or_else(|| url.wrong("the address of the provider"))?,
+        None => provider.base_url.clone().ok_or_else(|| url.type_error("the address of the provider"))?,
     };
-    if provider.auth == Auth::ApiKey && provider.api_key.is_none() {
-        return Err(settings.at("apiKey")?.wrong("a key, the name of a variable that holds it, or auth: none"));
+    if provider.auth == ProviderAuth::ApiKey && provider.api_key.is_none() {
+        return Err(settings.at("apiKey")?.type_error("a key, the name of a variable that holds it, or auth: none"));
     }
     let mut entry = ModelEntry {
         id: id.to_owned(),
@@ -218,9 +223,9 @@ fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_
         headers: provider.headers.clone(),
         tells_usage: provider.tells_usage.unwrap_or(true),
     };
-    changes(model)?.apply(&mut entry);
+    read_override(model)?.apply_to(&mut entry);
     if let Some(changes) = provider.overrides.get(id) {
-        changes.apply(&mut entry);
+        changes.apply_to(&mut entry);
     }
     if entry.reasoning {
         entry.thinking = entry.thinking.or_else(|| Some(usual_thinking(api)));
@@ -237,34 +242,34 @@ const fn usual_thinking(api: ModelApi) -> ThinkingSupport {
     ThinkingSupport { mode, min_level: ThinkingLevel::Minimal, max_level: ThinkingLevel::Xhigh }
 }
 
-fn changes(place: &Place<'_>) -> Result<Override, WrongType> {
+fn read_override(place: &YamlField<'_>) -> Result<ModelOverride, WrongType> {
     let cost = place.at("cost")?;
-    let price = |key| cost.at(key)?.amount();
+    let price = |key| cost.at(key)?.non_negative();
     let window = place.at("contextWindow")?;
     let limit = place.at("maxTokens")?;
-    let above_zero = |place: &Place<'_>| match place.count()? {
-        Some(0) => Err(place.wrong("a number above zero")),
+    let above_zero = |place: &YamlField<'_>| match place.whole_number()? {
+        Some(0) => Err(place.type_error("a number above zero")),
         other => Ok(other),
     };
-    Ok(Override {
+    Ok(ModelOverride {
         name: place.at("name")?.text()?.map(str::to_owned),
         reasoning: place.at("reasoning")?.flag()?,
-        thinking: thinking(&place.at("thinking")?)?,
-        input: modalities(&place.at("input")?)?,
+        thinking: read_thinking(&place.at("thinking")?)?,
+        input: read_modalities(&place.at("input")?)?,
         cost: [price("input")?, price("output")?, price("cacheRead")?, price("cacheWrite")?],
         context_window: above_zero(&window)?,
         max_tokens: above_zero(&limit)?,
-        headers: headers(&place.at("headers")?)?,
+        headers: read_headers(&place.at("headers")?)?,
         tells_usage: tells_usage(place)?,
     })
 }
 
 /// What `compat` says of whether an answer's end tells what it used.
-fn tells_usage(place: &Place<'_>) -> Result<Option<bool>, WrongType> {
+fn tells_usage(place: &YamlField<'_>) -> Result<Option<bool>, WrongType> {
     place.at("compat")?.at("supportsUsageInStreaming")?.flag()
 }
 
-fn headers(place: &Place<'_>) -> Result<BTreeMap<String, String>, WrongType> {
+fn read_headers(place: &YamlField<'_>) -> Result<BTreeMap<String, String>, WrongType> {
     let mut headers = BTreeMap::new();
     for (name, value) in place.members()? {
         if let Some(value) = value.text()? {
@@ -274,17 +279,17 @@ fn headers(place: &Place<'_>) -> Result<BTreeMap<String, String>, WrongType> {
     Ok(headers)
 }
 
-fn modalities(place: &Place<'_>) -> Result<Option<Vec<InputModality>>, WrongType> {
+fn read_modalities(place: &YamlField<'_>) -> Result<Option<Vec<InputModality>>, WrongType> {
     let Some(items) = place.items()? else { return Ok(None) };
-    let modality = |item: &Place<'_>| match item.text()? {
+    let modality = |item: &YamlField<'_>| match item.text()? {
         Some("text") => Ok(InputModality::Text),
         Some("image") => Ok(InputModality::Image),
-        Some(_) | None => Err(item.wrong("text or image")),
+        Some(_) | None => Err(item.type_error("text or image")),
     };
     items.iter().map(modality).collect::<Result<Vec<_>, _>>().map(Some)
 }
 
-fn thinking(place: &Place<'_>) -> Result<Option<ThinkingSupport>, WrongType> {
+fn read_thinking(place: &YamlField<'_>) -> Result<Option<ThinkingSupport>, WrongType> {
     if place.is_absent() {
         return Ok(None);
     }
@@ -296,14 +301,16 @@ fn thinking(place: &Place<'_>) -> Result<Option<ThinkingSupport>, WrongType> {
         Some("anthropic-adaptive") => ThinkingParameter::AnthropicAdaptive,
         Some("anthropic-budget-effort") => ThinkingParameter::AnthropicBudgetEffort,
         Some(_) | None => {
-            return Err(mode.wrong("effort, budget, google-level, anthropic-adaptive or anthropic-budget-effort"));
+            return Err(mode.type_error("effort, budget, google-level, anthropic-adaptive or anthropic-budget-effort"));
         }
     };
     let level = |key, usual| -> Result<ThinkingLevel, WrongType> {
         let place = place.at(key)?;
         match place.text()? {
             None => Ok(usual),
-            Some(name) => ThinkingLevel::parse(name).ok_or_else(|| place.wrong("minimal, low, medium, high or xhigh")),
+            Some(name) => {
+                ThinkingLevel::parse(name).ok_or_else(|| place.type_error("minimal, low, medium, high or xhigh"))
+            }
         }
     };
     Ok(Some(ThinkingSupport {
@@ -321,12 +328,12 @@ mod tests {
         InputModality, ModelApi, ModelEntry, ThinkingLevel, ThinkingParameter, ThinkingSupport, TokenPrice,
     };
 
-    use super::{Auth, ModelsFile};
-    use countersign_config::yaml::{Node, Place};
+    use super::{ModelsFile, ProviderAuth};
+    use countersign_config::yaml::{YamlField, YamlNode};
 
     fn parse(text: &str) -> ModelsFile {
-        let node = Node::parse(text).unwrap();
-        ModelsFile::of(&Place::root(Path::new("models.yml"), node.as_ref()))
+        let node = YamlNode::parse(text).unwrap();
+        ModelsFile::from_root(&YamlField::root(Path::new("models.yml"), node.as_ref()))
     }
 
     #[test]
@@ -389,7 +396,7 @@ providers:
             ..small
         };
         assert_eq!(file.providers["claude"].models, [claude]);
-        assert_eq!(file.providers["claude"].auth, Auth::None);
+        assert_eq!(file.providers["claude"].auth, ProviderAuth::None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 /// What a name says that it restricts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restricts {
+pub enum RestrictionKind {
     /// Which tools and abilities there are.
     Tools,
     /// What needs an approval.
@@ -16,7 +16,7 @@ pub enum Restricts {
 }
 
 /// Words of a name that say that it restricts. A star stands for any end of the word.
-const WORDS: [(&[&str], Restricts); 4] = [
+const WORDS: [(&[&str], RestrictionKind); 4] = [
     (
         &[
             "allow*",
@@ -33,17 +33,17 @@ const WORDS: [(&[&str], Restricts); 4] = [
             "capabilit*",
             "privileg*",
         ],
-        Restricts::Tools,
+        RestrictionKind::Tools,
     ),
     (
         &[
             "approv*", "permi*", "confirm*", "ask", "polic*", "safe*", "secur*", "guard*", "protect*", "strict*",
             "trust*", "untrust*", "requir*", "review*", "rule*",
         ],
-        Restricts::Approvals,
+        RestrictionKind::Approvals,
     ),
-    (&["sandbox*", "readonly", "only", "isolat*", "jail*", "access*", "dry", "dryrun"], Restricts::Reach),
-    (&["max", "limit*", "budget*", "quota*"], Restricts::Amount),
+    (&["sandbox*", "readonly", "only", "isolat*", "jail*", "access*", "dry", "dryrun"], RestrictionKind::Reach),
+    (&["max", "limit*", "budget*", "quota*"], RestrictionKind::Amount),
 ];
 
 /// Words that take away what another word of the name says.
@@ -54,14 +54,14 @@ pub(super) const ABILITIES: [&str; 10] =
     ["bash", "shell*", "exec*", "command*", "writ*", "edit*", "net", "network*", "internet", "web*"];
 
 /// Returns what a flag called `name` says that it restricts, if one of its words says so.
-pub fn restricts(name: &str) -> Option<Restricts> {
-    let words = words(name);
-    let by_word = WORDS.iter().find(|(patterns, _)| has(&words, patterns)).map(|(_, what)| *what);
-    by_word.or_else(|| (has(&words, &NEGATIONS) && has(&words, &ABILITIES)).then_some(Restricts::Tools))
+pub fn restriction_of(name: &str) -> Option<RestrictionKind> {
+    let words = name_words(name);
+    let by_word = WORDS.iter().find(|(patterns, _)| has_word(&words, patterns)).map(|(_, what)| *what);
+    by_word.or_else(|| (has_word(&words, &NEGATIONS) && has_word(&words, &ABILITIES)).then_some(RestrictionKind::Tools))
 }
 
 /// Returns the words of a name in small letters: apart at dashes, underscores, dots and capitals.
-pub(super) fn words(name: &str) -> Vec<String> {
+pub(super) fn name_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_small = false;
     for letter in name.chars() {
@@ -78,36 +78,36 @@ pub(super) fn words(name: &str) -> Vec<String> {
 }
 
 /// Whether one of `words` fits one of `patterns`.
-pub(super) fn has(words: &[String], patterns: &[&str]) -> bool {
-    words.iter().any(|word| patterns.iter().any(|pattern| fits(word, pattern)))
+pub(super) fn has_word(words: &[String], patterns: &[&str]) -> bool {
+    words.iter().any(|word| patterns.iter().any(|pattern| fits_pattern(word, pattern)))
 }
 
-fn fits(word: &str, pattern: &str) -> bool {
+fn fits_pattern(word: &str, pattern: &str) -> bool {
     pattern.strip_suffix('*').map_or(word == pattern, |begin| word.starts_with(begin))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Restricts, restricts};
+    use super::{RestrictionKind, restriction_of};
 
     #[test]
     fn a_name_restricts_by_one_of_its_words() {
         for (name, want) in [
-            ("allowed-tools", Some(Restricts::Tools)),
-            ("disallowedTools", Some(Restricts::Tools)),
-            ("no-bash", Some(Restricts::Tools)),
-            ("disable_network", Some(Restricts::Tools)),
-            ("approvalMode", Some(Restricts::Approvals)),
-            ("permission", Some(Restricts::Approvals)),
-            ("readOnly", Some(Restricts::Reach)),
-            ("SANDBOX", Some(Restricts::Reach)),
-            ("max-turns", Some(Restricts::Amount)),
+            ("allowed-tools", Some(RestrictionKind::Tools)),
+            ("disallowedTools", Some(RestrictionKind::Tools)),
+            ("no-bash", Some(RestrictionKind::Tools)),
+            ("disable_network", Some(RestrictionKind::Tools)),
+            ("approvalMode", Some(RestrictionKind::Approvals)),
+            ("permission", Some(RestrictionKind::Approvals)),
+            ("readOnly", Some(RestrictionKind::Reach)),
+            ("SANDBOX", Some(RestrictionKind::Reach)),
+            ("max-turns", Some(RestrictionKind::Amount)),
             ("no-color", None),
             ("masked", None),
             ("bash", None),
             ("", None),
         ] {
-            assert_eq!(restricts(name), want, "{name}");
+            assert_eq!(restriction_of(name), want, "{name}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It must not know who changes them.
 
-use countersign_config::yaml::edit::{EditError, set};
+use countersign_config::yaml::edit::{EditError, set_key};
 use countersign_runtime::models::entry::ThinkingLevel;
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::AgentDir;
 
 /// A setting that outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum SettingChange<'a> {
     /// The model of new sessions, as `provider/id`.
     Model(&'a str),
     /// How much new sessions think.
@@ -31,45 +31,45 @@ pub enum Change<'a> {
 ///
 /// # Errors
 /// [`EditError`], with the file untouched.
-pub fn persist(folder: &AgentDir, change: Change<'_>) -> Result<(), EditError> {
+pub fn persist_change(folder: &AgentDir, change: SettingChange<'_>) -> Result<(), EditError> {
     let (key, value): (&[&str], Value) = match change {
-        Change::Model(model) => (&["modelRoles", "default"], model.into()),
-        Change::ThinkingLevel(level) => (&["defaultThinkingLevel"], level.as_str().into()),
-        Change::SteeringMode(mode) => (&["steeringMode"], mode.into()),
-        Change::FollowUpMode(mode) => (&["followUpMode"], mode.into()),
-        Change::InterruptMode(mode) => (&["interruptMode"], mode.into()),
-        Change::AutoCompaction(enabled) => (&["compaction", "enabled"], enabled.into()),
-        Change::AutoRetry(enabled) => (&["retry", "enabled"], enabled.into()),
+        SettingChange::Model(model) => (&["modelRoles", "default"], model.into()),
+        SettingChange::ThinkingLevel(level) => (&["defaultThinkingLevel"], level.as_str().into()),
+        SettingChange::SteeringMode(mode) => (&["steeringMode"], mode.into()),
+        SettingChange::FollowUpMode(mode) => (&["followUpMode"], mode.into()),
+        SettingChange::InterruptMode(mode) => (&["interruptMode"], mode.into()),
+        SettingChange::AutoCompaction(enabled) => (&["compaction", "enabled"], enabled.into()),
+        SettingChange::AutoRetry(enabled) => (&["retry", "enabled"], enabled.into()),
     };
-    set(&folder.config(), key, &value)
+    set_key(&folder.config_path(), key, &value)
 }
 
 #[cfg(test)]
 mod tests {
     use countersign_runtime::models::entry::ThinkingLevel;
 
-    use super::{AgentDir, Change, persist};
-    use crate::{Environment, Product, Settings};
+    use super::{AgentDir, SettingChange, persist_change};
+    use crate::{AgentProduct, AgentSettings, ProcessEnvironment};
 
     #[test]
     fn what_is_persisted_is_read_again() {
         let home = tempfile::tempdir().unwrap();
-        let environment: Environment = [("HOME", home.path().to_str().unwrap())].into_iter().collect();
-        let folder = AgentDir::resolve(Product::Omp, &environment, home.path(), |_| false).unwrap();
+        let environment: ProcessEnvironment = [("HOME", home.path().to_str().unwrap())].into_iter().collect();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, home.path(), |_| false).unwrap();
         let odd = "odd: \"text\"\n# no comment";
         for change in [
-            Change::Model("openrouter/qwen/qwen3:free"),
-            Change::ThinkingLevel(ThinkingLevel::Off),
-            Change::SteeringMode("all"),
-            Change::FollowUpMode(odd),
-            Change::InterruptMode("wait"),
-            Change::AutoCompaction(false),
-            Change::AutoRetry(false),
-            Change::Model("local/small-1"),
+            SettingChange::Model("openrouter/qwen/qwen3:free"),
+            SettingChange::ThinkingLevel(ThinkingLevel::Off),
+            SettingChange::SteeringMode("all"),
+            SettingChange::FollowUpMode(odd),
+            SettingChange::InterruptMode("wait"),
+            SettingChange::AutoCompaction(false),
+            SettingChange::AutoRetry(false),
+            SettingChange::Model("local/small-1"),
         ] {
-            persist(&folder, change).unwrap();
+            persist_change(&folder, change).unwrap();
         }
-        let mut want = Settings::default();
+        let mut want = AgentSettings::default();
         want.model_roles.insert("default".to_owned(), "local/small-1".to_owned());
         want.thinking_level = ThinkingLevel::Off;
         want.steering_mode = "all".to_owned();
@@ -77,6 +77,6 @@ mod tests {
         want.interrupt_mode = "wait".to_owned();
         want.compaction.enabled = false;
         want.retry.enabled = false;
-        assert_eq!(Settings::load(&folder, home.path()).unwrap(), want);
+        assert_eq!(AgentSettings::load(&folder, home.path()).unwrap(), want);
     }
 }

@@ -10,16 +10,16 @@ use std::{
 };
 
 use countersign_config::{
-    slips,
-    yaml::{Place, WrongType},
+    suggest,
+    yaml::{WrongType, YamlField},
 };
 use countersign_core::policy::{ApprovalMode, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
 use countersign_runtime::tools::{CommandInterceptor, InterceptRule, ToolRegistry};
 
 use super::{
     LoadError,
-    names::Restricts,
-    setting_names::{self, Claim, Sense},
+    names::RestrictionKind,
+    setting_names::{self, RestrictionClaim, SwitchSense},
     wildcard::matches,
 };
 
@@ -87,18 +87,18 @@ const DEEPEST: usize = 3;
 
 impl Restrictions {
     /// Adds what one file says.
-    pub(super) fn take(&mut self, root: &Place<'_>) -> Result<(), LoadError> {
-        let tools = tools();
+    pub(super) fn apply_file(&mut self, root: &YamlField<'_>) -> Result<(), LoadError> {
+        let tools = tool_names();
         let mut places = Vec::new();
-        flatten(root, &mut places, 0)?;
+        flatten_fields(root, &mut places, 0)?;
         for place in &places {
             let key = place.key();
-            if let Some(meant) = slip(key, &tools) {
-                return Err(refused(place, &format!("there is no such setting; did you mean {meant}?")));
+            if let Some(meant) = misspelt_setting(key, &tools) {
+                return Err(refused_setting(place, &format!("there is no such setting; did you mean {meant}?")));
             }
-            if KEYS.contains(&key) || switched(key, &tools).is_some() {
+            if KEYS.contains(&key) || switched_tool(key, &tools).is_some() {
                 if place.is_absent() {
-                    return Err(place.wrong("a value where the key stands").into());
+                    return Err(place.type_error("a value where the key stands").into());
                 }
                 self.take_one(place, &tools)?;
             } else if let Some(tool) = key.strip_prefix("tools.approval.") {
@@ -110,12 +110,12 @@ impl Restrictions {
     }
 
     /// Adds a notice of each setting that is none here and says by its name and value that it takes access away.
-    fn tell_others(&mut self, above: &Place<'_>, tools: &[String], depth: usize) {
+    fn tell_others(&mut self, above: &YamlField<'_>, tools: &[String], depth: usize) {
         for (_, place) in above.members().unwrap_or_default() {
             let key = place.key();
             let begins =
                 |known: &str| key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-            if KEYS.into_iter().chain(READ).any(begins) || switched(key, tools).is_some() {
+            if KEYS.into_iter().chain(READ).any(begins) || switched_tool(key, tools).is_some() {
                 continue;
             }
             let (head, rest) = key.split_once('.').unwrap_or((key, ""));
@@ -124,27 +124,30 @@ impl Restrictions {
                 KEYS.into_iter().chain(READ).any(|known| known.split_once('.').is_some_and(|(begin, _)| begin == head));
             // The name of a section that there is says nothing of what stands in it.
             let claim = match (is_of_tool || is_section, rest.is_empty()) {
-                (false, true) => setting_names::claim(key).or_else(|| setting_names::limit(key)),
-                (false, false) => setting_names::claim(key),
-                (true, false) => setting_names::claim(rest).or_else(|| setting_names::switch(rest, tools)),
+                (false, true) => setting_names::setting_claim(key).or_else(|| setting_names::limit_claim(key)),
+                (false, false) => setting_names::setting_claim(key),
+                (true, false) => {
+                    setting_names::setting_claim(rest).or_else(|| setting_names::switch_claim(rest, tools))
+                }
                 (true, true) => (is_of_tool && place.members().is_err())
-                    .then_some(Claim { what: Restricts::Tools, sense: Sense::Gives }),
+                    .then_some(RestrictionClaim { what: RestrictionKind::Tools, sense: SwitchSense::Gives }),
             };
-            let instead =
-                claim.filter(|claim| setting_names::restricts(&place, claim.sense)).map(|claim| match claim.what {
-                    Restricts::Tools => "<tool>.enabled, tools.approval or bash.patterns",
-                    Restricts::Approvals => "tools.approvalMode or tools.approval",
-                    Restricts::Reach => {
+            let instead = claim.filter(|claim| setting_names::value_restricts(&place, claim.sense)).map(|claim| {
+                match claim.what {
+                    RestrictionKind::Tools => "<tool>.enabled, tools.approval or bash.patterns",
+                    RestrictionKind::Approvals => "tools.approvalMode or tools.approval",
+                    RestrictionKind::Reach => {
                         "countersign.sandbox for commands, and tools.approvalMode for what changes something"
                     }
-                    Restricts::Amount => "tools.maxTimeout for the time of commands",
-                });
+                    RestrictionKind::Amount => "tools.maxTimeout for the time of commands",
+                }
+            });
             match instead {
                 Some(instead) => {
                     let problem = "is no setting of this door and was ignored, and its name says that it restricts";
-                    self.notice(&place, &format!("{problem}: use {instead}"));
+                    self.add_notice(&place, &format!("{problem}: use {instead}"));
                 }
-                None if depth + 1 < DEEPEST && claim.is_none_or(|claim| claim.sense == Sense::Gives) => {
+                None if depth + 1 < DEEPEST && claim.is_none_or(|claim| claim.sense == SwitchSense::Gives) => {
                     self.tell_others(&place, tools, depth + 1);
                 }
                 None => {}
@@ -153,17 +156,17 @@ impl Restrictions {
     }
 
     /// Adds one setting that restricts. Its value is not null.
-    fn take_one(&mut self, place: &Place<'_>, tools: &[String]) -> Result<(), LoadError> {
+    fn take_one(&mut self, place: &YamlField<'_>, tools: &[String]) -> Result<(), LoadError> {
         match place.key() {
             "tools.approvalMode" => {
                 let named = place.text()?.and_then(ApprovalMode::from_name);
-                let named = named.ok_or_else(|| place.wrong("always-ask, write or yolo"))?;
+                let named = named.ok_or_else(|| place.type_error("always-ask, write or yolo"))?;
                 self.approval = self.approval.max(named);
             }
             // Its members come by themselves.
             "tools.approval" => drop(place.members()?),
             "tools.maxTimeout" => {
-                let limit = place.amount()?.filter(|amount| *amount > 0.0);
+                let limit = place.non_negative()?.filter(|amount| *amount > 0.0);
                 let limit = limit.map(|amount| Duration::try_from_secs_f64(amount).unwrap_or(Duration::MAX));
                 self.longest = self.longest.into_iter().chain(limit).min();
             }
@@ -175,20 +178,20 @@ impl Restrictions {
             "bashInterceptor.enabled" => self.intercepts |= place.flag()? == Some(true),
             "bashInterceptor.patterns" => {
                 for item in place.items()?.unwrap_or_default() {
-                    self.intercept(&item)?;
+                    self.add_interception(&item)?;
                 }
             }
             "images.blockImages" => self.blocks_images |= place.flag()? == Some(true),
-            "disabledProviders" => self.disabled.extend(listed(place)?),
-            "enabledProviders" => self.enabled.extend(Some(listed(place)?).filter(|listed| !listed.is_empty())),
+            "disabledProviders" => self.disabled.extend(listed_names(place)?),
+            "enabledProviders" => self.enabled.extend(Some(listed_names(place)?).filter(|listed| !listed.is_empty())),
             key if REFUSED.contains(&key) => {
                 if place.flag()? == Some(true) {
                     let problem = "is not enforced here: leave it out, or set it to false, to start without it";
-                    return Err(refused(place, problem));
+                    return Err(refused_setting(place, problem));
                 }
             }
             key => {
-                if let Some(tool) = switched(key, tools)
+                if let Some(tool) = switched_tool(key, tools)
                     && place.flag()? == Some(false)
                 {
                     self.withheld.insert(tool);
@@ -199,74 +202,78 @@ impl Restrictions {
     }
 
     /// Adds what `tools.approval` says of one tool, and of those of a host that are called so in any letters.
-    fn approve_tool(&mut self, tool: &str, approval: &Place<'_>, tools: &[String]) -> Result<(), LoadError> {
+    fn approve_tool(&mut self, tool: &str, approval: &YamlField<'_>, tools: &[String]) -> Result<(), LoadError> {
         let folded = tool.to_lowercase();
         let known = tools.iter().find(|known| *known == name_of(&folded));
-        if let (None, Some(near)) = (known, near(&folded, tools)) {
+        if let (None, Some(near)) = (known, nearest_tool(&folded, tools)) {
             let problem = format!("there is no such tool; did you mean {near}? The tools are {}", tools.join(", "));
-            return Err(refused(approval, &problem));
+            return Err(refused_setting(approval, &problem));
         }
         // A decision names the first rule that matches: a plain name reads best.
         let mut names: Vec<String> = known.cloned().into_iter().collect();
         names.extend([tool.replace('[', "[[]"), in_any_letters(tool)]);
         names.dedup();
-        self.approve(approval, |action| {
-            names.into_iter().map(|name| Rule { tool: Some(name), ..bare(action) }).collect()
+        self.add_approval(approval, |action| {
+            names.into_iter().map(|name| Rule { tool: Some(name), ..agent_rule(action) }).collect()
         })?;
         if known.is_none() {
-            self.notice(approval, "holds for a tool of the host: no tool here has this name");
+            self.add_notice(approval, "holds for a tool of the host: no tool here has this name");
         }
         Ok(())
     }
 
     /// Adds an entry of `bash.patterns`.
-    fn approve_command(&mut self, item: &Place<'_>) -> Result<(), LoadError> {
+    fn approve_command(&mut self, item: &YamlField<'_>) -> Result<(), LoadError> {
         if let Some((_, other)) = item.members()?.into_iter().find(|(key, _)| !["match", "approval"].contains(key)) {
-            return Err(refused(&other, "there is no such member: expected match and approval"));
+            return Err(refused_setting(&other, "there is no such member: expected match and approval"));
         }
         let place = item.at("match")?;
         let words: Vec<&str> = place.text()?.unwrap_or_default().split_whitespace().collect();
         if words.is_empty() {
-            return Err(place.wrong("the text of a command, in which * stands for anything").into());
+            return Err(place.type_error("the text of a command, in which * stands for anything").into());
         }
-        let pattern = format!("bash({})", escaped(&words.join(" ")));
-        self.approve(&item.at("approval")?, |action| vec![Rule { pattern: Some(pattern), ..bare(action) }])?;
+        let pattern = format!("bash({})", escaped_pattern(&words.join(" ")));
+        self.add_approval(&item.at("approval")?, |action| vec![Rule { pattern: Some(pattern), ..agent_rule(action) }])?;
         Ok(())
     }
 
     /// Adds an entry of `bashInterceptor.patterns`.
-    fn intercept(&mut self, item: &Place<'_>) -> Result<(), LoadError> {
+    fn add_interception(&mut self, item: &YamlField<'_>) -> Result<(), LoadError> {
         const MEMBERS: [&str; 4] = ["pattern", "flags", "tool", "message"];
         if let Some((_, other)) = item.members()?.into_iter().find(|(key, _)| !MEMBERS.contains(key)) {
-            return Err(refused(&other, "there is no such member: expected pattern, flags, tool and message"));
+            return Err(refused_setting(&other, "there is no such member: expected pattern, flags, tool and message"));
         }
         let text = |key: &str| Ok::<_, WrongType>(item.at(key)?.text()?.filter(|text| !text.trim().is_empty()));
-        let pattern = text("pattern")?.ok_or_else(|| item.wrong("a pattern"))?;
-        let named = text("tool")?.ok_or_else(|| item.wrong("the tool to use instead"))?.trim().to_lowercase();
+        let pattern = text("pattern")?.ok_or_else(|| item.type_error("a pattern"))?;
+        let named = text("tool")?.ok_or_else(|| item.type_error("the tool to use instead"))?.trim().to_lowercase();
         let tool = name_of(&named);
         let usual = format!("use the {tool} tool.");
         let rule =
             InterceptRule::new(pattern, text("flags")?.unwrap_or_default(), tool, text("message")?.unwrap_or(&usual));
         let place = item.at("pattern")?;
-        let rule = rule.map_err(|problem| refused(&place, &format!("it cannot be used here: {problem}")))?;
-        if !tools().iter().any(|known| known == rule.tool_name()) {
-            self.notice(&place, &format!("blocks nothing: there is no tool {named:?} here"));
+        let rule = rule.map_err(|problem| refused_setting(&place, &format!("it cannot be used here: {problem}")))?;
+        if !tool_names().iter().any(|known| known == rule.tool_name()) {
+            self.add_notice(&place, &format!("blocks nothing: there is no tool {named:?} here"));
         }
         self.intercepted.push(rule);
         Ok(())
     }
 
     /// Adds the rules that `deny` or `prompt` makes. What only allows makes none: rules in permissions.yaml allow.
-    fn approve(&mut self, approval: &Place<'_>, rules: impl FnOnce(RuleAction) -> Vec<Rule>) -> Result<(), WrongType> {
+    fn add_approval(
+        &mut self,
+        approval: &YamlField<'_>,
+        rules: impl FnOnce(RuleAction) -> Vec<Rule>,
+    ) -> Result<(), WrongType> {
         let word = approval.text()?.map(|word| word.trim().to_lowercase());
         let action = match word.as_deref() {
             Some("deny") => RuleAction::Deny,
             Some("prompt") => RuleAction::Ask,
             Some("allow") => {
-                self.notice(approval, "allows nothing here that is asked about otherwise; permissions.yaml does");
+                self.add_notice(approval, "allows nothing here that is asked about otherwise; permissions.yaml does");
                 return Ok(());
             }
-            _ => return Err(approval.wrong("allow, deny or prompt")),
+            _ => return Err(approval.type_error("allow, deny or prompt")),
         };
         let line = u32::try_from(approval.line()).unwrap_or_default();
         let file = approval.file().display().to_string();
@@ -275,7 +282,7 @@ impl Restrictions {
         Ok(())
     }
 
-    fn notice(&mut self, place: &Place<'_>, problem: &str) {
+    fn add_notice(&mut self, place: &YamlField<'_>, problem: &str) {
         let (file, line, key) = (place.file().display(), place.line(), place.key());
         self.notices.push(format!("{file}:{line}: {key} {problem}"));
     }
@@ -287,13 +294,13 @@ impl Restrictions {
     }
 
     /// Whether models of `provider` may be used.
-    pub fn permits(&self, provider: &str) -> bool {
+    pub fn permits_provider(&self, provider: &str) -> bool {
         let provider = provider.to_lowercase();
         !self.disabled.contains(&provider) && self.enabled.iter().all(|listed| listed.contains(&provider))
     }
 
     /// Returns the rules of every file. They can only tighten.
-    pub fn sources(&self) -> Vec<RuleSource> {
+    pub fn rule_sources(&self) -> Vec<RuleSource> {
         let source = |(name, rules): (&String, &Vec<Rule>)| RuleSource {
             name: name.clone(),
             layer: RuleLayer::Tighten,
@@ -319,17 +326,17 @@ pub fn is_named(pattern: &str, tool: &str) -> bool {
 }
 
 /// Returns the tool that was probably meant by a name that none has. Names of two and three letters are too near to others.
-pub fn near<'a>(name: &str, tools: &'a [String]) -> Option<&'a str> {
-    slips::meant(name, tools.iter().map(String::as_str).filter(|tool| tool.len() > 3), 1)
+pub fn nearest_tool<'a>(name: &str, tools: &'a [String]) -> Option<&'a str> {
+    suggest::did_you_mean(name, tools.iter().map(String::as_str).filter(|tool| tool.len() > 3), 1)
 }
 
 /// The names of all tools of the agent.
-fn tools() -> Vec<String> {
+fn tool_names() -> Vec<String> {
     ToolRegistry::standard().with_workflow().tool_specs().map(|spec| spec.name.clone()).collect()
 }
 
 /// The values of a setting, however the levels of its name are joined.
-fn flatten<'a>(place: &Place<'a>, found: &mut Vec<Place<'a>>, depth: usize) -> Result<(), WrongType> {
+fn flatten_fields<'a>(place: &YamlField<'a>, found: &mut Vec<YamlField<'a>>, depth: usize) -> Result<(), WrongType> {
     let key = place.key();
     let holds = |whole: &str| whole.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
     let members = place.members();
@@ -337,59 +344,59 @@ fn flatten<'a>(place: &Place<'a>, found: &mut Vec<Place<'a>>, depth: usize) -> R
     for (_, member) in members {
         found.push(member.clone());
         if depth + 1 < DEEPEST {
-            flatten(&member, found, depth + 1)?;
+            flatten_fields(&member, found, depth + 1)?;
         }
     }
     Ok(())
 }
 
 /// The tool that a setting `<tool>.enabled` switches off.
-fn switched(key: &str, tools: &[String]) -> Option<String> {
+fn switched_tool(key: &str, tools: &[String]) -> Option<String> {
     let tool = key.strip_suffix(".enabled")?.to_lowercase();
     tools.iter().find(|known| *known == name_of(&tool)).cloned()
 }
 
 /// The setting that restricts and that `key` was probably meant to be.
-fn slip(key: &str, tools: &[String]) -> Option<String> {
+fn misspelt_setting(key: &str, tools: &[String]) -> Option<String> {
     let parts: Vec<&str> = key.split('.').collect();
     let switches = tools.iter().map(String::as_str).chain(OTHER_NAMES.map(|(other, _)| other));
     let switches: Vec<String> = switches.map(|tool| format!("{tool}.enabled")).collect();
     for known in KEYS.into_iter().chain(switches.iter().map(String::as_str)) {
-        let wanted: Vec<&str> = known.split('.').collect();
-        let Some(begin) = parts.get(..wanted.len()) else { continue };
-        let mut differing = begin.iter().zip(&wanted).filter(|(part, wanted)| part != wanted);
-        let (Some((part, wanted)), None) = (differing.next(), differing.next()) else { continue };
+        let known_parts: Vec<&str> = known.split('.').collect();
+        let Some(begin) = parts.get(..known_parts.len()) else { continue };
+        let mut differing = begin.iter().zip(&known_parts).filter(|(part, expected)| part != expected);
+        let (Some((part, expected)), None) = (differing.next(), differing.next()) else { continue };
         // Other programs have parts of their own with a switch, one letter from those here.
         let most = if known.ends_with(".enabled") && part != begin.last().unwrap_or(part) { 0 } else { 2 };
-        if slips::meant(part, [*wanted], most).is_some() {
+        if suggest::did_you_mean(part, [*expected], most).is_some() {
             return Some(known.to_owned()).filter(|_| !is_known(&begin.join("."), tools));
         }
     }
     let tool = key.strip_suffix(".enabled").filter(|tool| !tool.contains('.'))?.to_lowercase();
     let is_other = tools.iter().any(|known| *known == name_of(&tool));
-    near(&tool, tools).filter(|_| !is_other).map(|tool| format!("{tool}.enabled"))
+    nearest_tool(&tool, tools).filter(|_| !is_other).map(|tool| format!("{tool}.enabled"))
 }
 
 fn is_known(key: &str, tools: &[String]) -> bool {
-    KEYS.contains(&key) || switched(key, tools).is_some()
+    KEYS.contains(&key) || switched_tool(key, tools).is_some()
 }
 
-fn listed(place: &Place<'_>) -> Result<BTreeSet<String>, WrongType> {
+fn listed_names(place: &YamlField<'_>) -> Result<BTreeSet<String>, WrongType> {
     let items = place.items()?.unwrap_or_default();
     let named = items.iter().map(|item| match item.text()?.map(str::trim) {
-        None | Some("") => Err(item.wrong("the name of a provider")),
+        None | Some("") => Err(item.type_error("the name of a provider")),
         Some(name) => Ok(name.to_lowercase()),
     });
     named.collect()
 }
 
-fn refused(place: &Place<'_>, problem: &str) -> LoadError {
+fn refused_setting(place: &YamlField<'_>, problem: &str) -> LoadError {
     let (file, line, key) = (place.file().display(), place.line(), place.key());
     LoadError::Refused(format!("{file}:{line}: {key}: {problem}"))
 }
 
 /// A rule about calls of the agent. The person's own commands are not meant.
-fn bare(action: RuleAction) -> Rule {
+fn agent_rule(action: RuleAction) -> Rule {
     Rule { pattern: None, principal: Some("agent".to_owned()), ..Rule::new(String::new(), action) }
 }
 
@@ -410,7 +417,7 @@ fn in_any_letters(name: &str) -> String {
 }
 
 /// A pattern in which only `*` has a meaning.
-fn escaped(pattern: &str) -> String {
+fn escaped_pattern(pattern: &str) -> String {
     pattern.replace('[', "[[]").replace('?', "[?]")
 }
 
@@ -421,14 +428,14 @@ mod tests {
     use countersign_core::policy::{ApprovalMode, RuleAction, pattern_matches};
 
     use super::{Restrictions, is_named};
-    use countersign_config::yaml::{Node, Place};
+    use countersign_config::yaml::{YamlField, YamlNode};
 
     fn read(texts: &[&str]) -> Result<Restrictions, String> {
         let mut restrictions = Restrictions::default();
         for text in texts {
-            let node = Node::parse(text).unwrap();
-            let place = Place::root(Path::new("config.yml"), node.as_ref());
-            restrictions.take(&place).map_err(|error| error.to_string())?;
+            let node = YamlNode::parse(text).unwrap();
+            let place = YamlField::root(Path::new("config.yml"), node.as_ref());
+            restrictions.apply_file(&place).map_err(|error| error.to_string())?;
         }
         Ok(restrictions)
     }
@@ -451,7 +458,7 @@ mod tests {
         let text = "tools: { approval: { glob: deny, write: PROMPT, edit: allow } }\n\
                     bash: { patterns: [ { match: 'git  push [x]?*', approval: deny }, { match: 'rm *', approval: prompt } ] }";
         let read = read(&[text]).unwrap();
-        let sources = read.sources();
+        let sources = read.rule_sources();
         let rules: Vec<_> = sources[0].rules.rules.iter().collect();
         let shown: Vec<_> =
             rules.iter().map(|rule| (rule.tool.as_deref(), rule.pattern.as_deref(), rule.action)).collect();
@@ -528,10 +535,10 @@ mod tests {
         let text = "disabledProviders: [X]\nenabledProviders: []\ntools: { maxTimeout: 5 }\nimages.blockImages: true";
         let read = read(&[text, "enabledProviders: [x, y, Z]", "enabledProviders: [y]\ntools.maxTimeout: 0"]).unwrap();
         for (provider, want) in [("x", false), ("X", false), ("y", true), ("Y", true), ("z", false)] {
-            assert_eq!(read.permits(provider), want, "{provider}");
+            assert_eq!(read.permits_provider(provider), want, "{provider}");
         }
         assert_eq!((read.longest, read.blocks_images), (Some(Duration::from_secs(5)), true));
-        assert!(Restrictions::default().permits("x"));
+        assert!(Restrictions::default().permits_provider("x"));
     }
 
     #[test]
@@ -574,7 +581,8 @@ mod tests {
     #[test]
     fn approvals_name_tools_in_any_letters() {
         let read_bash = read(&["tools: { approval: { Bash: deny, Glob: prompt } }"]).unwrap();
-        let named: Vec<_> = read_bash.sources()[0].rules.rules.iter().map(|rule| rule.tool.clone().unwrap()).collect();
+        let named: Vec<_> =
+            read_bash.rule_sources()[0].rules.rules.iter().map(|rule| rule.tool.clone().unwrap()).collect();
         assert_eq!(named, ["bash", "Bash", "[Bb][Aa][Ss][Hh]", "find", "Glob", "[Gg][Ll][Oo][Bb]"]);
         let problem = read(&["tools.approval.bsh: deny"]).unwrap_err();
         assert!(
@@ -582,7 +590,7 @@ mod tests {
             "{problem}"
         );
         let host = read(&["tools: { approval: { Deploy: deny } }"]).unwrap();
-        assert_eq!(host.sources()[0].rules.rules[0].tool.as_deref(), Some("Deploy"));
+        assert_eq!(host.rule_sources()[0].rules.rules[0].tool.as_deref(), Some("Deploy"));
         assert_eq!(
             host.notices,
             ["config.yml:1: tools.approval.Deploy holds for a tool of the host: no tool here has this name"]
@@ -606,7 +614,7 @@ mod tests {
             ("shell", "shells", false),
         ] {
             let read = read(&[&format!("tools: {{ approval: {{ '{named}': deny }} }}")]).unwrap();
-            let rules = &read.sources()[0].rules.rules;
+            let rules = &read.rule_sources()[0].rules.rules;
             let is_met = rules.iter().any(|rule| pattern_matches(rule.tool.as_deref().unwrap(), tool));
             assert_eq!(is_met, want, "{named} {tool}");
         }

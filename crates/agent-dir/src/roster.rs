@@ -8,7 +8,7 @@ use std::{cell::OnceCell, collections::BTreeSet};
 
 use countersign_runtime::models::entry::{ModelEntry, ThinkingLevel};
 
-use super::{Keys, ModelsFile, Restrictions, keys::Credential, models_file::Provider};
+use super::{ModelsFile, ProviderKeys, Restrictions, keys::ProviderCredential, models_file::ModelProvider};
 
 mod pattern;
 
@@ -30,7 +30,7 @@ const LOOKED_FOR: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_AP
 
 /// A model that was meant, and how much it is to think if that was said with it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
+pub struct ModelChoice {
     /// The model.
     pub entry: ModelEntry,
     /// What followed its name behind a colon.
@@ -59,39 +59,39 @@ pub enum ChooseError {
 
 /// What decides about the first model of a session.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish<'a> {
+pub struct ModelPreference<'a> {
     /// `--provider`.
     pub provider: Option<&'a str>,
     /// `--model`.
     pub model: Option<&'a str>,
     /// The models that are cycled through.
-    pub scoped: &'a [Choice],
+    pub scoped: &'a [ModelChoice],
     /// The model that was chosen last.
     pub saved: Option<&'a str>,
 }
 
 /// All models and the keys of their providers.
-pub struct Roster {
+pub struct ModelRoster {
     file: ModelsFile,
-    keys: Keys,
+    keys: ProviderKeys,
     builtin: fn() -> &'static [ModelEntry],
     merged: OnceCell<Vec<ModelEntry>>,
     restrictions: Option<Restrictions>,
 }
 
-impl Roster {
+impl ModelRoster {
     /// Puts the models of `file` over those that `builtin` lists.
-    pub const fn new(file: ModelsFile, keys: Keys, builtin: fn() -> &'static [ModelEntry]) -> Self {
+    pub const fn new(file: ModelsFile, keys: ProviderKeys, builtin: fn() -> &'static [ModelEntry]) -> Self {
         Self { file, keys, builtin, merged: OnceCell::new(), restrictions: None }
     }
 
     /// Leaves the models of providers that `restrictions` permit.
-    pub fn permitted(self, restrictions: Restrictions) -> Self {
+    pub fn with_restrictions(self, restrictions: Restrictions) -> Self {
         Self { restrictions: Some(restrictions), ..self }
     }
 
-    fn permits(&self, provider: &str) -> bool {
-        self.restrictions.as_ref().is_none_or(|restrictions| restrictions.permits(provider))
+    fn permits_provider(&self, provider: &str) -> bool {
+        self.restrictions.as_ref().is_none_or(|restrictions| restrictions.permits_provider(provider))
     }
 
     /// What is wrong with `models.yml`, one line each.
@@ -101,7 +101,7 @@ impl Roster {
 
     /// Takes the value of `--api-key` for `provider`.
     pub fn give_key(&mut self, provider: &str, key: secrecy::SecretString) {
-        self.keys.give(provider, key);
+        self.keys.give_key(provider, key);
     }
 
     /// The variables that the user's own providers take their keys from.
@@ -111,13 +111,13 @@ impl Roster {
     }
 
     /// What `provider` is asked with; `None` if it wants a key and there is none.
-    pub fn credential(&self, provider: &str) -> Option<Credential> {
+    pub fn credential(&self, provider: &str) -> Option<ProviderCredential> {
         self.keys.credential(provider, self.file.providers.get(provider))
     }
 
     /// Every provider that may have a key: the user's own, and those that the environment may have one for.
-    pub fn providers(&self) -> BTreeSet<String> {
-        self.file.providers.keys().cloned().chain(super::keys::providers().map(str::to_owned)).collect()
+    pub fn provider_names(&self) -> BTreeSet<String> {
+        self.file.providers.keys().cloned().chain(super::keys::known_providers().map(str::to_owned)).collect()
     }
 
     /// Whether the key of `provider` also travels as `Authorization: Bearer`.
@@ -126,16 +126,16 @@ impl Roster {
     }
 
     /// All models that can be used: those whose provider has a key or needs none. The user's own come first.
-    pub fn available(&self) -> Vec<&ModelEntry> {
+    pub fn available_models(&self) -> Vec<&ModelEntry> {
         let entries: Box<dyn Iterator<Item = &ModelEntry>> =
-            if self.needs_builtin() { Box::new(self.all().iter()) } else { Box::new(self.own()) };
+            if self.needs_builtin() { Box::new(self.all_models().iter()) } else { Box::new(self.own_models()) };
         entries.filter(|entry| self.credential(&entry.provider).is_some()).collect()
     }
 
     /// The model with exactly this provider and id.
-    pub fn exact(&self, provider: &str, id: &str) -> Option<&ModelEntry> {
+    pub fn exact_model(&self, provider: &str, id: &str) -> Option<&ModelEntry> {
         let is = |entry: &&ModelEntry| entry.provider == provider && entry.id == id;
-        self.own().find(is).or_else(|| self.all().iter().find(is))
+        self.own_models().find(is).or_else(|| self.all_models().iter().find(is))
     }
 
     /// The model that `--provider` and `--model` mean: `id`, `provider/id`, either with `:level` behind it, or a part
@@ -143,43 +143,44 @@ impl Roster {
     ///
     /// # Errors
     /// [`ChooseError::Unknown`] if no model fits.
-    pub fn find(&self, provider: Option<&str>, wanted: &str) -> Result<Choice, ChooseError> {
+    pub fn find_model(&self, provider: Option<&str>, query: &str) -> Result<ModelChoice, ChooseError> {
         let unknown = || {
             let provider = provider.map(|provider| format!("{provider}/")).unwrap_or_default();
-            ChooseError::Unknown(format!("{provider}{wanted}"))
+            ChooseError::Unknown(format!("{provider}{query}"))
         };
-        let exact = |entries: &[&ModelEntry]| pattern::exact(entries, provider, wanted);
+        let exact = |entries: &[&ModelEntry]| pattern::exact_match(entries, provider, query);
         if let Some(choice) =
-            exact(&self.own().collect::<Vec<_>>()).filter(|_| provider.is_some() || wanted.contains('/'))
+            exact(&self.own_models().collect::<Vec<_>>()).filter(|_| provider.is_some() || query.contains('/'))
         {
             return Ok(choice);
         }
-        let all: Vec<&ModelEntry> = self.all().iter().collect();
+        let all: Vec<&ModelEntry> = self.all_models().iter().collect();
         let available: Vec<&ModelEntry> =
             all.iter().copied().filter(|entry| self.credential(&entry.provider).is_some()).collect();
         exact(&available)
             .or_else(|| exact(&all))
-            .or_else(|| pattern::fuzzy(&available, provider, wanted))
-            .or_else(|| pattern::fuzzy(&all, provider, wanted))
+            .or_else(|| pattern::fuzzy_match(&available, provider, query))
+            .or_else(|| pattern::fuzzy_match(&all, provider, query))
             .ok_or_else(unknown)
     }
 
     /// The models that `patterns` mean (`--models`, `enabledModels`), each once, in the order of the patterns; and the
     /// patterns that mean none. A pattern may have `*`, `?` and `[…]`.
-    pub fn scope<'p>(&self, patterns: &[&'p str]) -> (Vec<Choice>, Vec<&'p str>) {
-        let (mut choices, mut unmatched): (Vec<Choice>, _) = (Vec::new(), Vec::new());
+    pub fn scoped_models<'p>(&self, patterns: &[&'p str]) -> (Vec<ModelChoice>, Vec<&'p str>) {
+        let (mut choices, mut unmatched): (Vec<ModelChoice>, _) = (Vec::new(), Vec::new());
         if patterns.is_empty() {
             return (choices, unmatched);
         }
-        let available = self.available();
-        for wanted in patterns {
-            let found = pattern::all(&available, wanted);
+        let available = self.available_models();
+        for query in patterns {
+            let found = pattern::all_matches(&available, query);
             if found.is_empty() {
-                unmatched.push(*wanted);
+                unmatched.push(*query);
             }
             for choice in found {
-                let known =
-                    |other: &Choice| other.entry.provider == choice.entry.provider && other.entry.id == choice.entry.id;
+                let known = |other: &ModelChoice| {
+                    other.entry.provider == choice.entry.provider && other.entry.id == choice.entry.id
+                };
                 if !choices.iter().any(known) {
                     choices.push(choice);
                 }
@@ -194,18 +195,19 @@ impl Roster {
     /// # Errors
     /// [`ChooseError::Unknown`] and [`ChooseError::Provider`] if the command line names what there is not; [`ChooseError::None`]
     /// if there is none to use.
-    pub fn initial(&self, wish: Wish<'_>) -> Result<Choice, ChooseError> {
+    pub fn initial_model(&self, wish: ModelPreference<'_>) -> Result<ModelChoice, ChooseError> {
         let before = wish.model.and_then(|model| model.split_once('/')).map(|(provider, _)| provider);
-        if let Some(provider) = wish.provider.or(before).filter(|provider| !self.permits(provider)) {
+        if let Some(provider) = wish.provider.or(before).filter(|provider| !self.permits_provider(provider)) {
             return Err(ChooseError::Disabled(provider.to_owned()));
         }
         if let Some(model) = wish.model {
-            return self.find(wish.provider, model);
+            return self.find_model(wish.provider, model);
         }
-        let plain = |entry: &ModelEntry| Choice { entry: entry.clone(), level: None };
+        let plain = |entry: &ModelEntry| ModelChoice { entry: entry.clone(), level: None };
         if let Some(provider) = wish.provider {
-            let entries: Vec<&ModelEntry> = self.all().iter().filter(|entry| entry.provider == provider).collect();
-            return preferred(&entries, provider)
+            let entries: Vec<&ModelEntry> =
+                self.all_models().iter().filter(|entry| entry.provider == provider).collect();
+            return preferred_model(&entries, provider)
                 .or_else(|| entries.first().copied())
                 .map(plain)
                 .ok_or_else(|| ChooseError::Provider(provider.to_owned()));
@@ -213,50 +215,50 @@ impl Roster {
         if let Some(first) = wish.scoped.first() {
             return Ok(first.clone());
         }
-        let usable = |choice: &Choice| self.credential(&choice.entry.provider).is_some();
-        if let Some(choice) = wish.saved.and_then(|saved| self.saved(saved)).filter(usable) {
+        let usable = |choice: &ModelChoice| self.credential(&choice.entry.provider).is_some();
+        if let Some(choice) = wish.saved.and_then(|saved| self.saved_model(saved)).filter(usable) {
             return Ok(choice);
         }
-        let available = self.available();
+        let available = self.available_models();
         PREFERRED
             .iter()
-            .find_map(|(provider, _)| preferred(&available, provider))
+            .find_map(|(provider, _)| preferred_model(&available, provider))
             .or_else(|| available.first().copied())
             .map(plain)
             .ok_or(ChooseError::None)
     }
 
     /// A saved model is never guessed: it is there or it is not.
-    fn saved(&self, saved: &str) -> Option<Choice> {
-        let own: Vec<&ModelEntry> = self.own().collect();
-        pattern::exact(&own, None, saved)
+    fn saved_model(&self, saved: &str) -> Option<ModelChoice> {
+        let own: Vec<&ModelEntry> = self.own_models().collect();
+        pattern::exact_match(&own, None, saved)
             .filter(|_| saved.contains('/'))
-            .or_else(|| pattern::exact(&self.all().iter().collect::<Vec<_>>(), None, saved))
+            .or_else(|| pattern::exact_match(&self.all_models().iter().collect::<Vec<_>>(), None, saved))
     }
 
-    fn own(&self) -> impl Iterator<Item = &ModelEntry> {
+    fn own_models(&self) -> impl Iterator<Item = &ModelEntry> {
         let models = self.file.providers.values().flat_map(|provider| &provider.models);
-        models.filter(|entry| self.permits(&entry.provider))
+        models.filter(|entry| self.permits_provider(&entry.provider))
     }
 
     /// Whether a built-in model could be usable.
     fn needs_builtin(&self) -> bool {
         self.merged.get().is_some()
-            || self.keys.providers().next().is_some()
+            || self.keys.keyed_providers().next().is_some()
             || self.file.providers.iter().any(|(name, provider)| {
                 let changes_builtin = provider.models.is_empty() || !provider.overrides.is_empty();
                 changes_builtin && self.credential(name).is_some()
             })
     }
 
-    fn all(&self) -> &[ModelEntry] {
+    fn all_models(&self) -> &[ModelEntry] {
         self.merged.get_or_init(|| {
-            let mut all: Vec<ModelEntry> = self.own().cloned().collect();
+            let mut all: Vec<ModelEntry> = self.own_models().cloned().collect();
             let own = all.len();
             for entry in (self.builtin)() {
                 let replaced = all[..own].iter().any(|mine| mine.provider == entry.provider && mine.id == entry.id);
-                if !replaced && self.permits(&entry.provider) {
-                    all.push(changed(entry, self.file.providers.get(&entry.provider)));
+                if !replaced && self.permits_provider(&entry.provider) {
+                    all.push(overridden_entry(entry, self.file.providers.get(&entry.provider)));
                 }
             }
             all
@@ -264,7 +266,7 @@ impl Roster {
     }
 }
 
-fn changed(entry: &ModelEntry, provider: Option<&Provider>) -> ModelEntry {
+fn overridden_entry(entry: &ModelEntry, provider: Option<&ModelProvider>) -> ModelEntry {
     let mut entry = entry.clone();
     if let Some(provider) = provider {
         if let Some(url) = &provider.base_url {
@@ -273,15 +275,15 @@ fn changed(entry: &ModelEntry, provider: Option<&Provider>) -> ModelEntry {
         entry.headers.extend(provider.headers.clone());
         entry.tells_usage = provider.tells_usage.unwrap_or(entry.tells_usage);
         if let Some(changes) = provider.overrides.get(&entry.id) {
-            changes.apply(&mut entry);
+            changes.apply_to(&mut entry);
         }
     }
     entry
 }
 
-fn preferred<'a>(entries: &[&'a ModelEntry], provider: &str) -> Option<&'a ModelEntry> {
+fn preferred_model<'a>(entries: &[&'a ModelEntry], provider: &str) -> Option<&'a ModelEntry> {
     let (_, parts) = PREFERRED.iter().find(|(name, _)| *name == provider)?;
-    parts.iter().find_map(|part| pattern::best(entries, Some(provider), part))
+    parts.iter().find_map(|part| pattern::best_match(entries, Some(provider), part))
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use countersign_config::{
-    slips,
-    yaml::{Kind, Node, Place},
+    suggest,
+    yaml::{YamlField, YamlKind, YamlNode},
 };
 
 use super::{LoadError, names, setting_names};
@@ -53,7 +53,7 @@ const OTHERS: [&str; 5] = ["retry", "compaction", "providers", "edit", "todo"];
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum FileOwner {
     /// The user's own: the section counts here alone.
     User,
     /// That of the project in the working folder.
@@ -67,16 +67,16 @@ pub(super) enum Owner {
 ///
 /// # Errors
 /// [`LoadError`] for a key that is not there, has nothing behind it, or is a slip in the name of the section.
-pub(super) fn check(root: &Place<'_>) -> Result<Vec<String>, LoadError> {
+pub(super) fn check_section(root: &YamlField<'_>) -> Result<Vec<String>, LoadError> {
     let mut notices = Vec::new();
     for (key, member) in root.members()? {
         if key == NAME {
             check_keys(&member)?;
         } else if OUTSIDE.contains(&key) && member.is_absent() {
-            return Err(member.wrong("a value where the key stands").into());
-        } else if let Some(meant) = slip(key) {
-            return Err(refused(&member, &format!("there is no such setting; did you mean {meant}?")));
-        } else if KEYS[0].1.contains(&key) && !OUTSIDE.contains(&key) && setting_names::claim(key).is_none() {
+            return Err(member.type_error("a value where the key stands").into());
+        } else if let Some(meant) = misspelt_key(key) {
+            return Err(refused_key(&member, &format!("there is no such setting; did you mean {meant}?")));
+        } else if KEYS[0].1.contains(&key) && !OUTSIDE.contains(&key) && setting_names::setting_claim(key).is_none() {
             let (file, line) = (member.file().display(), member.line());
             notices.push(format!("{file}:{line}: {key} was ignored; did you mean {NAME}.{key}?"));
         }
@@ -85,14 +85,15 @@ pub(super) fn check(root: &Place<'_>) -> Result<Vec<String>, LoadError> {
 }
 
 /// Returns a notice of each key of a file of `owner` that is ours: they count in the user's own file alone.
-pub(super) fn elsewhere(root: &Place<'_>, owner: Owner) -> Vec<String> {
+pub(super) fn notices_elsewhere(root: &YamlField<'_>, owner: FileOwner) -> Vec<String> {
     let whose = match owner {
-        Owner::User => return Vec::new(),
-        Owner::Project => "a project's file",
-        Owner::Host => "a file of --config",
+        FileOwner::User => return Vec::new(),
+        FileOwner::Project => "a project's file",
+        FileOwner::Host => "a file of --config",
     };
     let members = root.members().unwrap_or_default();
-    let ours = members.into_iter().filter(|(key, _)| *key == NAME || OUTSIDE.contains(key) || slip(key).is_some());
+    let ours =
+        members.into_iter().filter(|(key, _)| *key == NAME || OUTSIDE.contains(key) || misspelt_key(key).is_some());
     let ours = ours.map(|(key, member)| {
         let (file, line) = (member.file().display(), member.line());
         format!("{file}:{line}: {key} was ignored: it counts in the user's own config.yml, and not in {whose}")
@@ -100,20 +101,21 @@ pub(super) fn elsewhere(root: &Place<'_>, owner: Owner) -> Vec<String> {
     ours.collect()
 }
 
-fn check_keys(place: &Place<'_>) -> Result<(), LoadError> {
+fn check_keys(place: &YamlField<'_>) -> Result<(), LoadError> {
     if place.is_absent() {
-        return Err(place.wrong("a value where the key stands").into());
+        return Err(place.type_error("a value where the key stands").into());
     }
     let Some((_, keys)) = KEYS.iter().find(|(at, _)| *at == place.key()) else { return Ok(()) };
     // Its reader says of another value what it must be.
     for (key, member) in place.members().unwrap_or_default() {
         if !keys.contains(&key) {
-            let meant = slips::meant(key, keys.iter().copied(), 2).map(|meant| format!("{}.{meant}", place.key()));
+            let meant =
+                suggest::did_you_mean(key, keys.iter().copied(), 2).map(|meant| format!("{}.{meant}", place.key()));
             let hint = meant.map_or_else(
                 || format!("the settings here are {}", keys.join(", ")),
                 |meant| format!("did you mean {meant}?"),
             );
-            return Err(refused(&member, &format!("there is no such setting; {hint}")));
+            return Err(refused_key(&member, &format!("there is no such setting; {hint}")));
         }
         check_keys(&member)?;
     }
@@ -121,17 +123,17 @@ fn check_keys(place: &Place<'_>) -> Result<(), LoadError> {
 }
 
 /// Returns what of ours `key` was probably meant to be, where it is none.
-fn slip(key: &str) -> Option<&'static str> {
+fn misspelt_key(key: &str) -> Option<&'static str> {
     if OUTSIDE.contains(&key) {
         return None;
     }
     let head = key.split('.').next().unwrap_or(key);
-    let word = names::words(head).into_iter().next().unwrap_or_default();
-    let section = [head, &word].into_iter().find_map(|word| slips::meant(word, [NAME], 2));
-    section.or_else(|| slips::meant(key, OUTSIDE, 2))
+    let word = names::name_words(head).into_iter().next().unwrap_or_default();
+    let section = [head, &word].into_iter().find_map(|word| suggest::did_you_mean(word, [NAME], 2));
+    section.or_else(|| suggest::did_you_mean(key, OUTSIDE, 2))
 }
 
-fn refused(place: &Place<'_>, problem: &str) -> LoadError {
+fn refused_key(place: &YamlField<'_>, problem: &str) -> LoadError {
     let (file, line, key) = (place.file().display(), place.line(), place.key());
     LoadError::Refused(format!("{file}:{line}: {key}: {problem}"))
 }
@@ -141,11 +143,11 @@ fn refused(place: &Place<'_>, problem: &str) -> LoadError {
 /// # Errors
 /// [`LoadError::Refused`] for a setting of our section that stands there twice. In the others the one with levels counts: hosts
 /// change settings there.
-pub(super) fn apart(root: Node, file: &Path) -> Result<Node, LoadError> {
+pub(super) fn split_levels(root: YamlNode, file: &Path) -> Result<YamlNode, LoadError> {
     let line = root.line;
     let members = match root.kind {
-        Kind::Map(members) => members,
-        kind => return Ok(Node { line, kind }),
+        YamlKind::Map(members) => members,
+        kind => return Ok(YamlNode { line, kind }),
     };
     let is_read = |key: &str| {
         let head = key.split('.').next().unwrap_or(key);
@@ -155,7 +157,7 @@ pub(super) fn apart(root: Node, file: &Path) -> Result<Node, LoadError> {
     let (dotted, levelled): (Vec<_>, Vec<_>) = read.into_iter().partition(|(key, _)| key.contains('.'));
     for (key, node) in levelled.into_iter().chain(dotted) {
         let is_ours = key.split('.').next() == Some(NAME);
-        match put(&mut apart, &key, node, "") {
+        match insert_node(&mut apart, &key, node, "") {
             Err((line, key)) if is_ours => {
                 let file = file.display();
                 return Err(LoadError::Refused(format!("{file}:{line}: {key}: it stands there twice: keep one")));
@@ -163,35 +165,40 @@ pub(super) fn apart(root: Node, file: &Path) -> Result<Node, LoadError> {
             Ok(()) | Err(_) => {}
         }
     }
-    Ok(Node { line, kind: Kind::Map(apart) })
+    Ok(YamlNode { line, kind: YamlKind::Map(apart) })
 }
 
 /// Puts `node` at `key` below `above`, level by level. Fails with the line and the whole key where something else is there already.
-fn put(members: &mut Vec<(String, Node)>, key: &str, node: Node, above: &str) -> Result<(), (u64, String)> {
+fn insert_node(
+    members: &mut Vec<(String, YamlNode)>,
+    key: &str,
+    node: YamlNode,
+    above: &str,
+) -> Result<(), (u64, String)> {
     let joined = key.split_once('.').filter(|_| above.matches('.').count() < MOST_LEVELS);
     let (first, rest) = joined.map_or((key, None), |(first, rest)| (first, Some(rest)));
     let whole = if above.is_empty() { first.to_owned() } else { format!("{above}.{first}") };
     let line = node.line;
     let below = match (rest, node.kind) {
-        (Some(rest), kind) => vec![(rest.to_owned(), Node { line, kind })],
-        (None, Kind::Map(below)) => below,
+        (Some(rest), kind) => vec![(rest.to_owned(), YamlNode { line, kind })],
+        (None, YamlKind::Map(below)) => below,
         (None, kind) if members.iter().any(|(name, _)| name == first) => {
             drop(kind);
             return Err((line, whole));
         }
         (None, kind) => {
-            members.push((first.to_owned(), Node { line, kind }));
+            members.push((first.to_owned(), YamlNode { line, kind }));
             return Ok(());
         }
     };
     let at = members.iter().position(|(name, _)| name == first).unwrap_or_else(|| {
-        members.push((first.to_owned(), Node { line, kind: Kind::Map(Vec::new()) }));
+        members.push((first.to_owned(), YamlNode { line, kind: YamlKind::Map(Vec::new()) }));
         members.len() - 1
     });
-    let Kind::Map(there) = &mut members[at].1.kind else { return Err((line, whole)) };
+    let YamlKind::Map(there) = &mut members[at].1.kind else { return Err((line, whole)) };
     let mut outcome = Ok(());
     for (key, node) in below {
-        let one = put(there, &key, node, &whole);
+        let one = insert_node(there, &key, node, &whole);
         outcome = outcome.and(one);
     }
     outcome
@@ -201,19 +208,19 @@ fn put(members: &mut Vec<(String, Node)>, key: &str, node: Node, above: &str) ->
 mod tests {
     use std::path::Path;
 
-    use countersign_config::yaml::{Node, Place};
+    use countersign_config::yaml::{YamlField, YamlNode};
     use serde_json::json;
 
-    use super::{Owner, apart, check, elsewhere};
+    use super::{FileOwner, check_section, notices_elsewhere, split_levels};
 
-    fn node(text: &str) -> Node {
-        Node::parse(text).unwrap().unwrap()
+    fn node(text: &str) -> YamlNode {
+        YamlNode::parse(text).unwrap().unwrap()
     }
 
     fn checked(text: &str) -> Result<Vec<String>, String> {
         let file = Path::new("config.yml");
-        let node = apart(node(text), file).map_err(|error| error.to_string())?;
-        check(&Place::root(file, Some(&node))).map_err(|error| error.to_string())
+        let node = split_levels(node(text), file).map_err(|error| error.to_string())?;
+        check_section(&YamlField::root(file, Some(&node))).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -226,15 +233,16 @@ mod tests {
             "countersign.sandbox.mode: guard\ncountersign.sandbox: { network.hosts: [a.b] }\ncountersign.bash_timeout: 1",
             "countersign.sandbox: { mode: guard }\ncountersign.sandbox.network: { hosts: [a.b] }\ncountersign: { bash_timeout: 1 }",
         ] {
-            let got = apart(node(text), Path::new("config.yml")).unwrap();
+            let got = split_levels(node(text), Path::new("config.yml")).unwrap();
             assert_eq!(got.to_json(), want, "{text}");
         }
         let others = "retry.enabled: false\nretry: { maxRetries: 1 }\nx.y: { z.a: 1 }\ntools.approval: { a.b: deny }";
         let want =
             json!({"x.y": {"z.a": 1}, "tools.approval": {"a.b": "deny"}, "retry": {"maxRetries": 1, "enabled": false}});
-        assert_eq!(apart(node(others), Path::new("config.yml")).unwrap().to_json(), want);
+        assert_eq!(split_levels(node(others), Path::new("config.yml")).unwrap().to_json(), want);
         // What a host changes is written with levels.
-        let both = apart(node("retry.enabled: false\nretry: { enabled: true }"), Path::new("config.yml")).unwrap();
+        let both =
+            split_levels(node("retry.enabled: false\nretry: { enabled: true }"), Path::new("config.yml")).unwrap();
         assert_eq!(both.to_json(), json!({"retry": {"enabled": true}}));
     }
 
@@ -316,7 +324,7 @@ mod tests {
         let want = "config.yml:1: bash_timeout was ignored; did you mean countersign.bash_timeout?";
         assert_eq!(checked("bash_timeout: 1"), Ok(vec![want.to_owned()]));
         let node = node("countersign: { sandbox: {} }\ntheme: x\napproval_timeout: 1");
-        let root = Place::root(Path::new("config.yml"), Some(&node));
+        let root = YamlField::root(Path::new("config.yml"), Some(&node));
         let want = |whose: &str| {
             [(1, "countersign"), (3, "approval_timeout")].map(|(line, key)| {
                 format!(
@@ -324,8 +332,8 @@ mod tests {
                 )
             })
         };
-        assert_eq!(elsewhere(&root, Owner::User), Vec::<String>::new());
-        assert_eq!(elsewhere(&root, Owner::Project), want("a project's file"));
-        assert_eq!(elsewhere(&root, Owner::Host), want("a file of --config"));
+        assert_eq!(notices_elsewhere(&root, FileOwner::User), Vec::<String>::new());
+        assert_eq!(notices_elsewhere(&root, FileOwner::Project), want("a project's file"));
+        assert_eq!(notices_elsewhere(&root, FileOwner::Host), want("a file of --config"));
     }
 }

@@ -3,22 +3,22 @@
 //!
 //! It must not know which settings there are. Source: docs/protocol/omp.md, Fields that restrict.
 
-use countersign_config::yaml::Place;
+use countersign_config::yaml::YamlField;
 
-use super::names::{ABILITIES, NEGATIONS, Restricts, has, words};
+use super::names::{ABILITIES, NEGATIONS, RestrictionKind, has_word, name_words};
 
 /// What a setting says by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct RestrictionClaim {
     /// What it restricts.
-    pub(super) what: Restricts,
+    pub(super) what: RestrictionKind,
     /// What its value says.
-    pub(super) sense: Sense,
+    pub(super) sense: SwitchSense,
 }
 
 /// What it means that a setting is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sense {
+pub(super) enum SwitchSense {
     /// Something is taken away.
     Takes,
     /// Something is given: it is taken away where the setting is switched off, or lists what is given.
@@ -36,11 +36,11 @@ const LISTS: [&str; 9] =
     ["disallow*", "deny*", "denied", "forbid*", "restrict*", "whitelist*", "blacklist*", "allowlist*", "blocklist*"];
 
 /// Two words that say together what one of the others says.
-const PHRASES: [(&str, &str, Restricts); 4] = [
-    ("read", "only", Restricts::Reach),
-    ("dry", "run", Restricts::Reach),
-    ("allow", "list*", Restricts::Tools),
-    ("block", "list*", Restricts::Tools),
+const PHRASES: [(&str, &str, RestrictionKind); 4] = [
+    ("read", "only", RestrictionKind::Reach),
+    ("dry", "run", RestrictionKind::Reach),
+    ("allow", "list*", RestrictionKind::Tools),
+    ("block", "list*", RestrictionKind::Tools),
 ];
 
 /// Words that take away what the object beside them stands for.
@@ -83,67 +83,72 @@ const SPENT: [&str; 14] = [
 ];
 
 /// Returns what a setting called `key` says that it restricts, if it stands for access.
-pub(super) fn claim(key: &str) -> Option<Claim> {
-    let words = words(key);
+pub(super) fn setting_claim(key: &str) -> Option<RestrictionClaim> {
+    let words = name_words(key);
     let pair = |(first, second): (&[&str], &[&str])| {
-        words.windows(2).any(|pair| has(&pair[..1], first) && has(&pair[1..], second))
+        words.windows(2).any(|pair| has_word(&pair[..1], first) && has_word(&pair[1..], second))
     };
     let phrase = PHRASES.iter().find(|(first, second, _)| pair((&[first], &[second])));
-    let found = [(&APPROVALS[..], Restricts::Approvals), (&REACH, Restricts::Reach), (&LISTS, Restricts::Tools)];
-    let found = found.into_iter().find(|(patterns, _)| has(&words, patterns)).map(|(_, what)| what);
+    let found = [
+        (&APPROVALS[..], RestrictionKind::Approvals),
+        (&REACH, RestrictionKind::Reach),
+        (&LISTS, RestrictionKind::Tools),
+    ];
+    let found = found.into_iter().find(|(patterns, _)| has_word(&words, patterns)).map(|(_, what)| what);
     if let Some(what) = found.or_else(|| phrase.map(|(_, _, what)| *what)) {
-        let sense = if has(&words, &UNDOING) { Sense::Gives } else { Sense::Takes };
-        return Some(Claim { what, sense });
+        let sense = if has_word(&words, &UNDOING) { SwitchSense::Gives } else { SwitchSense::Takes };
+        return Some(RestrictionClaim { what, sense });
     }
-    names_object(&words).then(|| Claim { what: Restricts::Tools, sense: sense(&words) })
+    names_object(&words).then(|| RestrictionClaim { what: RestrictionKind::Tools, sense: word_sense(&words) })
 }
 
 /// Returns what the switch of a section about tools says: a word that takes or gives, an ability, or one of `tools`.
-pub(super) fn switch(name: &str, tools: &[String]) -> Option<Claim> {
-    let words = words(name);
+pub(super) fn switch_claim(name: &str, tools: &[String]) -> Option<RestrictionClaim> {
+    let words = name_words(name);
     let is_switch = |word: &String| {
         let one = std::slice::from_ref(word);
-        [&TAKING[..], &GIVING, &NEGATIONS, &ABILITIES].iter().any(|patterns| has(one, patterns)) || tools.contains(word)
+        [&TAKING[..], &GIVING, &NEGATIONS, &ABILITIES].iter().any(|patterns| has_word(one, patterns))
+            || tools.contains(word)
     };
     let is_one = !words.is_empty() && words.iter().all(is_switch);
-    is_one.then(|| Claim { what: Restricts::Tools, sense: sense(&words) })
+    is_one.then(|| RestrictionClaim { what: RestrictionKind::Tools, sense: word_sense(&words) })
 }
 
 /// Returns what a setting at the top level says whose whole name is a limit of a session.
-pub(super) fn limit(key: &str) -> Option<Claim> {
-    let words = words(key);
-    let all = words.iter().all(|word| has(std::slice::from_ref(word), &[&LIMITS[..], &SPENT].concat()));
-    let is_limit = all && has(&words, &LIMITS) && has(&words, &SPENT);
-    is_limit.then_some(Claim { what: Restricts::Amount, sense: Sense::Takes })
+pub(super) fn limit_claim(key: &str) -> Option<RestrictionClaim> {
+    let words = name_words(key);
+    let all = words.iter().all(|word| has_word(std::slice::from_ref(word), &[&LIMITS[..], &SPENT].concat()));
+    let is_limit = all && has_word(&words, &LIMITS) && has_word(&words, &SPENT);
+    is_limit.then_some(RestrictionClaim { what: RestrictionKind::Amount, sense: SwitchSense::Takes })
 }
 
 /// Whether the value here takes something away, as its name means it.
-pub(super) fn restricts(place: &Place<'_>, sense: Sense) -> bool {
+pub(super) fn value_restricts(place: &YamlField<'_>, sense: SwitchSense) -> bool {
     if is_nothing(place) {
         return false;
     }
     if let Ok(Some(on)) = place.flag() {
-        return on == (sense == Sense::Takes);
+        return on == (sense == SwitchSense::Takes);
     }
     if let Ok(Some(text)) = place.text() {
         return match text.trim().to_lowercase().as_str() {
-            "on" | "yes" | "true" => sense == Sense::Takes,
-            "off" | "no" | "none" | "false" => sense == Sense::Gives,
+            "on" | "yes" | "true" => sense == SwitchSense::Takes,
+            "off" | "no" | "none" | "false" => sense == SwitchSense::Gives,
             _ => true,
         };
     }
     let Ok(members) = place.members() else { return !place.is_negative() };
-    match (members.iter().find_map(switched), sense) {
-        (Some(is_on), Sense::Takes) => is_on,
-        (Some(is_on), Sense::Gives) => !is_on,
-        (None, Sense::Takes) => true,
+    match (members.iter().find_map(switch_state), sense) {
+        (Some(is_on), SwitchSense::Takes) => is_on,
+        (Some(is_on), SwitchSense::Gives) => !is_on,
+        (None, SwitchSense::Takes) => true,
         // Each member says what it gives.
-        (None, Sense::Gives) => false,
+        (None, SwitchSense::Gives) => false,
     }
 }
 
 /// Whether there is nothing here, or nothing but empty lists, mappings and texts.
-fn is_nothing(place: &Place<'_>) -> bool {
+fn is_nothing(place: &YamlField<'_>) -> bool {
     let is_empty_list = || place.items().is_ok_and(|items| items.is_some_and(|items| items.is_empty()));
     let is_empty_map = || place.members().is_ok_and(|members| members.iter().all(|(_, member)| is_nothing(member)));
     let is_empty_text = || place.text().is_ok_and(|text| text.is_some_and(|text| text.trim().is_empty()));
@@ -151,7 +156,7 @@ fn is_nothing(place: &Place<'_>) -> bool {
 }
 
 /// Whether a member of a mapping switches the whole of it on or off, if it is a switch.
-fn switched((key, member): &(&str, Place<'_>)) -> Option<bool> {
+fn switch_state((key, member): &(&str, YamlField<'_>)) -> Option<bool> {
     let on = member.flag().ok().flatten()?;
     match key.to_lowercase().as_str() {
         "enable" | "enabled" => Some(on),
@@ -160,14 +165,15 @@ fn switched((key, member): &(&str, Place<'_>)) -> Option<bool> {
     }
 }
 
-fn sense(words: &[String]) -> Sense {
-    if has(words, &TAKING) || has(words, &NEGATIONS) { Sense::Takes } else { Sense::Gives }
+fn word_sense(words: &[String]) -> SwitchSense {
+    if has_word(words, &TAKING) || has_word(words, &NEGATIONS) { SwitchSense::Takes } else { SwitchSense::Gives }
 }
 
 /// Whether a name ends with an object and says before it, or with its last word, that it is taken or given.
 fn names_object(words: &[String]) -> bool {
-    let is_verb = |word: &String| [&TAKING[..], &GIVING].iter().any(|verbs| has(std::slice::from_ref(word), verbs));
-    let is_object = |word: &String| has(std::slice::from_ref(word), &OBJECTS);
+    let is_verb =
+        |word: &String| [&TAKING[..], &GIVING].iter().any(|verbs| has_word(std::slice::from_ref(word), verbs));
+    let is_object = |word: &String| has_word(std::slice::from_ref(word), &OBJECTS);
     let Some((last, before)) = words.split_last() else { return false };
     if is_verb(last) && before.last().is_some_and(is_object) {
         return true;
@@ -180,22 +186,22 @@ fn names_object(words: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Claim, Restricts, Sense, claim, limit, switch};
+    use super::{RestrictionClaim, RestrictionKind, SwitchSense, limit_claim, setting_claim, switch_claim};
 
     #[test]
     fn a_name_stands_for_access_by_words_that_belong_together() {
-        let takes = |what| Some(Claim { what, sense: Sense::Takes });
-        let gives = |what| Some(Claim { what, sense: Sense::Gives });
+        let takes = |what| Some(RestrictionClaim { what, sense: SwitchSense::Takes });
+        let gives = |what| Some(RestrictionClaim { what, sense: SwitchSense::Gives });
         for (name, want) in [
-            ("approvalMode", takes(Restricts::Approvals)),
-            ("skip-permissions", gives(Restricts::Approvals)),
-            ("SANDBOX", takes(Restricts::Reach)),
-            ("read_only", takes(Restricts::Reach)),
-            ("toolAllowList", takes(Restricts::Tools)),
-            ("disabledMcpTools", takes(Restricts::Tools)),
-            ("execPolicy", takes(Restricts::Tools)),
-            ("enabledTools", gives(Restricts::Tools)),
-            ("allowedBashCommands", gives(Restricts::Tools)),
+            ("approvalMode", takes(RestrictionKind::Approvals)),
+            ("skip-permissions", gives(RestrictionKind::Approvals)),
+            ("SANDBOX", takes(RestrictionKind::Reach)),
+            ("read_only", takes(RestrictionKind::Reach)),
+            ("toolAllowList", takes(RestrictionKind::Tools)),
+            ("disabledMcpTools", takes(RestrictionKind::Tools)),
+            ("execPolicy", takes(RestrictionKind::Tools)),
+            ("enabledTools", gives(RestrictionKind::Tools)),
+            ("allowedBashCommands", gives(RestrictionKind::Tools)),
             ("codeBlockIndent", None),
             ("enableSkillCommands", None),
             ("readAhead", None),
@@ -203,7 +209,7 @@ mod tests {
             ("maxTurns", None),
             ("", None),
         ] {
-            assert_eq!(claim(name), want, "{name}");
+            assert_eq!(setting_claim(name), want, "{name}");
         }
     }
 
@@ -211,16 +217,16 @@ mod tests {
     fn a_switch_has_no_other_words() {
         let tools = ["read".to_owned()];
         for (name, want) in [
-            ("bash", Some(Sense::Gives)),
-            ("read", Some(Sense::Gives)),
-            ("disabled", Some(Sense::Takes)),
-            ("enabledRead", Some(Sense::Gives)),
-            ("no-write", Some(Sense::Takes)),
+            ("bash", Some(SwitchSense::Gives)),
+            ("read", Some(SwitchSense::Gives)),
+            ("disabled", Some(SwitchSense::Takes)),
+            ("enabledRead", Some(SwitchSense::Gives)),
+            ("no-write", Some(SwitchSense::Takes)),
             ("intentTracing", None),
             ("readAhead", None),
             ("", None),
         ] {
-            assert_eq!(switch(name, &tools).map(|claim| claim.sense), want, "{name}");
+            assert_eq!(switch_claim(name, &tools).map(|claim| claim.sense), want, "{name}");
         }
     }
 
@@ -236,7 +242,7 @@ mod tests {
             ("turns", false),
             ("", false),
         ] {
-            assert_eq!(limit(name).is_some(), want, "{name}");
+            assert_eq!(limit_claim(name).is_some(), want, "{name}");
         }
     }
 }

@@ -9,23 +9,23 @@ use std::{
     time::Duration,
 };
 
-use countersign_config::yaml::{Node, Place, WrongType};
+use countersign_config::yaml::{WrongType, YamlField, YamlNode};
 use countersign_core::session::{AskTimeouts, NoAnswerRule};
 use countersign_files::paths;
 use countersign_runtime::{models::entry::ThinkingLevel, tools::sandbox};
 
 use super::{
     AgentDir, LoadError, Restrictions,
-    section::{self, Owner},
+    section::{self, FileOwner},
 };
 
 /// Everything that the stdio doors read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct AgentSettings {
     /// `retry`.
-    pub retry: Retry,
+    pub retry: ModelRetrySettings,
     /// `compaction`.
-    pub compaction: Compaction,
+    pub compaction: CompactionSettings,
     /// `steeringMode`. Any text is kept and shown, as hosts expect; only `all` empties the queue at once.
     pub steering_mode: String,
     /// `followUpMode`, as `steering_mode`.
@@ -39,7 +39,7 @@ pub struct Settings {
     /// `enabledModels` of the last file that has it: patterns of the models that are cycled through; absent means all.
     pub enabled_models: Vec<String>,
     /// `edit.mode`.
-    pub edit_mode: EditMode,
+    pub edit_mode: EditToolMode,
     /// `todo.reminders`.
     pub todo_reminders: TodoReminders,
     /// Rights that settings of the originals take away.
@@ -47,12 +47,12 @@ pub struct Settings {
     /// `providers.streamIdleTimeoutSeconds`: how long a provider may send nothing of an answer; zero there is no limit.
     pub silence: Duration,
     /// `countersign`.
-    pub ours: Ours,
+    pub ours: CountersignSettings,
 }
 
 /// How failed model requests are repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct ModelRetrySettings {
     /// `retry.enabled`.
     pub enabled: bool,
     /// `retry.maxRetries`.
@@ -67,7 +67,7 @@ pub struct Retry {
 
 /// When the context is made shorter.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compaction {
+pub struct CompactionSettings {
     /// `compaction.enabled`.
     pub enabled: bool,
     /// `compaction.reserveTokens`.
@@ -82,7 +82,7 @@ pub struct Compaction {
 
 /// Which arguments the `edit` tool takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EditMode {
+pub enum EditToolMode {
     /// `{path, old_text, new_text, all?}`.
     Replace,
     /// Anchored by line hashes.
@@ -102,7 +102,7 @@ pub struct TodoReminders {
 
 /// What only we know. Read from the user's file alone: a repository must not loosen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ours {
+pub struct CountersignSettings {
     /// `countersign.approval_timeout`, or `approval_timeout`, in seconds.
     pub approval_timeout: Duration,
     /// `countersign.clarify_timeout`, or `clarify_timeout`, in seconds.
@@ -115,11 +115,11 @@ pub struct Ours {
     /// `countersign.bash_timeout`, in seconds: of commands that name none.
     pub bash_timeout: Duration,
     /// `countersign.gates`: how long gates wait that runs open, and what follows.
-    pub gates: Gates,
+    pub gates: GateSettings,
     /// `countersign.sandbox`: what commands may touch.
     pub sandbox: sandbox::SandboxSettings,
     /// `countersign.attach`: whether sessions live in the gateway of this machine.
-    pub attach: When,
+    pub attach: AttachMode,
     /// `countersign.data`: the data directory of that gateway.
     pub data: Option<PathBuf>,
 }
@@ -127,7 +127,7 @@ pub struct Ours {
 /// How long gates wait that runs open. Of each kind `timeout` and `remind`, in seconds, and `default`: whether something counts where
 /// nobody answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gates {
+pub struct GateSettings {
     /// `question`, with the default `recommended`.
     pub question: AskTimeouts,
     /// `approval`, of plans, with the default `reject`.
@@ -136,22 +136,22 @@ pub struct Gates {
     pub execution: AskTimeouts,
 }
 
-impl Gates {
-    fn take(&mut self, gates: &Place<'_>) -> Result<(), WrongType> {
+impl GateSettings {
+    fn apply_section(&mut self, gates: &YamlField<'_>) -> Result<(), WrongType> {
         for (name, patience, default) in [
             ("question", &mut self.question, "recommended"),
             ("approval", &mut self.approval, "reject"),
             ("execution", &mut self.execution, "decline"),
         ] {
             let of = gates.at(name)?;
-            put(&mut patience.within, seconds(&of.at("timeout")?)?.map(Some));
-            put(&mut patience.remind, seconds(&of.at("remind")?)?.map(Some));
+            set_given(&mut patience.within, read_seconds(&of.at("timeout")?)?.map(Some));
+            set_given(&mut patience.remind, read_seconds(&of.at("remind")?)?.map(Some));
             let place = of.at("default")?;
             match place.text()? {
                 None => {}
                 Some("none") => patience.otherwise = NoAnswerRule::Nothing,
                 Some(word) if word == default => patience.otherwise = NoAnswerRule::Default,
-                Some(_) => return Err(place.wrong("none, or what the kind of gate has as its default")),
+                Some(_) => return Err(place.type_error("none, or what the kind of gate has as its default")),
             }
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Gates {
 
 /// Whether sessions live in the gateway of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
+pub enum AttachMode {
     /// `never`: each has a log of its own.
     #[default]
     Never,
@@ -170,17 +170,17 @@ pub enum When {
     Always,
 }
 
-impl Default for Settings {
+impl Default for AgentSettings {
     fn default() -> Self {
         Self {
-            retry: Retry {
+            retry: ModelRetrySettings {
                 enabled: true,
                 max_retries: 3,
                 base_delay: Duration::from_secs(2),
                 max_delay: Duration::from_secs(30 * 60),
                 silent: 5,
             },
-            compaction: Compaction {
+            compaction: CompactionSettings {
                 enabled: true,
                 reserve_tokens: 16_384,
                 keep_recent_tokens: 20_000,
@@ -193,26 +193,26 @@ impl Default for Settings {
             thinking_level: ThinkingLevel::High,
             model_roles: BTreeMap::new(),
             enabled_models: Vec::new(),
-            edit_mode: EditMode::Replace,
+            edit_mode: EditToolMode::Replace,
             todo_reminders: TodoReminders { enabled: true, max: 3 },
             restrictions: Restrictions::default(),
             silence: Duration::from_secs(120),
-            ours: Ours {
+            ours: CountersignSettings {
                 approval_timeout: Duration::from_secs(900),
                 clarify_timeout: Duration::from_secs(3600),
                 retry_ask_after: Duration::from_secs(180),
                 host_timeout: Duration::from_secs(3600),
                 bash_timeout: Duration::from_secs(300),
-                gates: Gates::default(),
+                gates: GateSettings::default(),
                 sandbox: sandbox::SandboxSettings::default(),
-                attach: When::Never,
+                attach: AttachMode::Never,
                 data: None,
             },
         }
     }
 }
 
-impl Settings {
+impl AgentSettings {
     /// Reads the user's settings and those of the project in `cwd` over them. Files that are not there change nothing.
     ///
     /// # Errors
@@ -227,20 +227,20 @@ impl Settings {
     /// [`LoadError`], also for an overlay that is not there.
     pub fn load_with(folder: &AgentDir, cwd: &Path, overlays: &[PathBuf]) -> Result<Self, LoadError> {
         let mut settings = Self::default();
-        let usual = [(folder.config(), Owner::User), (folder.project_config(cwd), Owner::Project)];
+        let usual = [(folder.config_path(), FileOwner::User), (folder.project_config(cwd), FileOwner::Project)];
         let overlays = overlays
             .iter()
-            .map(|file| (cwd.join(paths::expand_home(&file.to_string_lossy(), folder.home())), Owner::Host));
+            .map(|file| (cwd.join(paths::expand_home(&file.to_string_lossy(), folder.home())), FileOwner::Host));
         for (file, owner) in usual.into_iter().chain(overlays) {
-            if owner == Owner::Host && !file.exists() {
+            if owner == FileOwner::Host && !file.exists() {
                 return Err(LoadError::Absent(file));
             }
-            let node = Node::read(&file);
-            let node = if owner == Owner::Host { node.map_err(LoadError::Named)? } else { node? };
+            let node = YamlNode::read_file(&file);
+            let node = if owner == FileOwner::Host { node.map_err(LoadError::Named)? } else { node? };
             // Settings that restrict are more than one to a key, and the strictest counts.
-            settings.restrictions.take(&Place::root(&file, node.as_ref()))?;
-            let node = node.map(|node| section::apart(node, &file)).transpose()?;
-            settings.take(&Place::root(&file, node.as_ref()), owner)?;
+            settings.restrictions.apply_file(&YamlField::root(&file, node.as_ref()))?;
+            let node = node.map(|node| section::split_levels(node, &file)).transpose()?;
+            settings.apply_file(&YamlField::root(&file, node.as_ref()), owner)?;
         }
         Ok(settings)
     }
@@ -255,44 +255,47 @@ impl Settings {
         self.model_roles.get("default").map(String::as_str)
     }
 
-    fn take(&mut self, root: &Place<'_>, owner: Owner) -> Result<(), LoadError> {
+    fn apply_file(&mut self, root: &YamlField<'_>, owner: FileOwner) -> Result<(), LoadError> {
         let retry = root.at("retry")?;
-        put(&mut self.retry.enabled, retry.at("enabled")?.flag()?);
-        put(&mut self.retry.max_retries, small(&retry.at("maxRetries")?)?);
-        put(&mut self.retry.base_delay, retry.at("baseDelayMs")?.count()?.map(Duration::from_millis));
-        put(&mut self.retry.max_delay, retry.at("maxDelayMs")?.count()?.map(Duration::from_millis).map(unless_zero));
-        put(&mut self.retry.silent, small(&retry.at("provider")?.at("maxRetries")?)?);
+        set_given(&mut self.retry.enabled, retry.at("enabled")?.flag()?);
+        set_given(&mut self.retry.max_retries, small_number(&retry.at("maxRetries")?)?);
+        set_given(&mut self.retry.base_delay, retry.at("baseDelayMs")?.whole_number()?.map(Duration::from_millis));
+        set_given(
+            &mut self.retry.max_delay,
+            retry.at("maxDelayMs")?.whole_number()?.map(Duration::from_millis).map(unless_zero),
+        );
+        set_given(&mut self.retry.silent, small_number(&retry.at("provider")?.at("maxRetries")?)?);
         let silence = root.at("providers")?.at("streamIdleTimeoutSeconds")?;
         // The original writes -1 for "not set".
         if !silence.is_negative() {
-            put(&mut self.silence, silence.count()?.map(Duration::from_secs).map(unless_zero));
+            set_given(&mut self.silence, silence.whole_number()?.map(Duration::from_secs).map(unless_zero));
         }
-        self.compaction.take(&root.at("compaction")?)?;
-        put(&mut self.steering_mode, root.at("steeringMode")?.text()?.map(str::to_owned));
-        put(&mut self.follow_up_mode, root.at("followUpMode")?.text()?.map(str::to_owned));
-        put(&mut self.interrupt_mode, root.at("interruptMode")?.text()?.map(str::to_owned));
-        put(&mut self.thinking_level, root.at("defaultThinkingLevel")?.text()?.and_then(ThinkingLevel::parse));
+        self.compaction.apply_section(&root.at("compaction")?)?;
+        set_given(&mut self.steering_mode, root.at("steeringMode")?.text()?.map(str::to_owned));
+        set_given(&mut self.follow_up_mode, root.at("followUpMode")?.text()?.map(str::to_owned));
+        set_given(&mut self.interrupt_mode, root.at("interruptMode")?.text()?.map(str::to_owned));
+        set_given(&mut self.thinking_level, root.at("defaultThinkingLevel")?.text()?.and_then(ThinkingLevel::parse));
         self.take_models(root)?;
         match root.at("edit")?.at("mode")?.text()? {
             None => {}
-            Some("hashline") => self.edit_mode = EditMode::Hashline,
-            Some("patch") => self.edit_mode = EditMode::Patch,
-            Some(_) => self.edit_mode = EditMode::Replace,
+            Some("hashline") => self.edit_mode = EditToolMode::Hashline,
+            Some("patch") => self.edit_mode = EditToolMode::Patch,
+            Some(_) => self.edit_mode = EditToolMode::Replace,
         }
-        self.todo_reminders.take(&root.at("todo")?.at("reminders")?)?;
+        self.todo_reminders.apply_section(&root.at("todo")?.at("reminders")?)?;
         let notices = match owner {
-            Owner::User => {
-                let notices = section::check(root)?;
-                self.ours.take(root)?;
+            FileOwner::User => {
+                let notices = section::check_section(root)?;
+                self.ours.apply_section(root)?;
                 notices
             }
-            Owner::Project | Owner::Host => section::elsewhere(root, owner),
+            FileOwner::Project | FileOwner::Host => section::notices_elsewhere(root, owner),
         };
         self.restrictions.notices.extend(notices);
         Ok(())
     }
 
-    fn take_models(&mut self, root: &Place<'_>) -> Result<(), WrongType> {
+    fn take_models(&mut self, root: &YamlField<'_>) -> Result<(), WrongType> {
         if let Some(model) = root.at("defaultModel")?.text()? {
             self.model_roles.insert("default".to_owned(), model.to_owned());
         }
@@ -305,10 +308,10 @@ impl Settings {
             }
         }
         if let Some(patterns) = root.at("enabledModels")?.items()? {
-            let patterns: Result<Vec<_>, _> = patterns.iter().map(Place::text).collect();
+            let patterns: Result<Vec<_>, _> = patterns.iter().map(YamlField::text).collect();
             let patterns: Vec<String> = patterns?.into_iter().flatten().map(str::to_owned).collect();
             if patterns.iter().all(|pattern| pattern.trim().is_empty()) {
-                return Err(root.at("enabledModels")?.wrong("a list with at least one pattern of models"));
+                return Err(root.at("enabledModels")?.type_error("a list with at least one pattern of models"));
             }
             let before = std::mem::replace(&mut self.enabled_models, patterns);
             self.restrictions.scopes.extend(Some(before).filter(|before| !before.is_empty()));
@@ -317,18 +320,18 @@ impl Settings {
     }
 }
 
-impl Compaction {
-    fn take(&mut self, compaction: &Place<'_>) -> Result<(), WrongType> {
-        put(&mut self.enabled, compaction.at("enabled")?.flag()?);
-        put(&mut self.reserve_tokens, compaction.at("reserveTokens")?.count()?);
-        put(&mut self.keep_recent_tokens, compaction.at("keepRecentTokens")?.count()?);
+impl CompactionSettings {
+    fn apply_section(&mut self, compaction: &YamlField<'_>) -> Result<(), WrongType> {
+        set_given(&mut self.enabled, compaction.at("enabled")?.flag()?);
+        set_given(&mut self.reserve_tokens, compaction.at("reserveTokens")?.whole_number()?);
+        set_given(&mut self.keep_recent_tokens, compaction.at("keepRecentTokens")?.whole_number()?);
         // The original writes -1 for "not set".
         let set = |key: &str| -> Result<Option<f64>, WrongType> {
             let place = compaction.at(key)?;
-            if place.is_negative() { Ok(None) } else { place.amount() }
+            if place.is_negative() { Ok(None) } else { place.non_negative() }
         };
         if set("thresholdTokens")?.is_some() {
-            self.threshold_tokens = compaction.at("thresholdTokens")?.count()?.filter(|tokens| *tokens > 0);
+            self.threshold_tokens = compaction.at("thresholdTokens")?.whole_number()?.filter(|tokens| *tokens > 0);
         }
         if let Some(percent) = set("thresholdPercent")? {
             self.threshold_percent = Some(percent).filter(|percent| (1.0..=99.0).contains(percent));
@@ -338,44 +341,44 @@ impl Compaction {
 }
 
 impl TodoReminders {
-    fn take(&mut self, reminders: &Place<'_>) -> Result<(), WrongType> {
+    fn apply_section(&mut self, reminders: &YamlField<'_>) -> Result<(), WrongType> {
         if let Ok(enabled) = reminders.flag() {
-            put(&mut self.enabled, enabled);
+            set_given(&mut self.enabled, enabled);
             return Ok(());
         }
-        put(&mut self.enabled, reminders.at("enabled")?.flag()?);
-        put(&mut self.max, small(&reminders.at("max")?)?);
+        set_given(&mut self.enabled, reminders.at("enabled")?.flag()?);
+        set_given(&mut self.max, small_number(&reminders.at("max")?)?);
         Ok(())
     }
 }
 
-impl Ours {
-    fn take(&mut self, root: &Place<'_>) -> Result<(), WrongType> {
+impl CountersignSettings {
+    fn apply_section(&mut self, root: &YamlField<'_>) -> Result<(), WrongType> {
         let ours = root.at("countersign")?;
         for place in [root, &ours] {
-            put(&mut self.approval_timeout, seconds(&place.at("approval_timeout")?)?);
-            put(&mut self.clarify_timeout, seconds(&place.at("clarify_timeout")?)?);
+            set_given(&mut self.approval_timeout, read_seconds(&place.at("approval_timeout")?)?);
+            set_given(&mut self.clarify_timeout, read_seconds(&place.at("clarify_timeout")?)?);
         }
-        let ask_after = ours.at("retry_ask_after")?.count()?;
-        put(&mut self.retry_ask_after, ask_after.map(Duration::from_secs).map(unless_zero));
-        put(&mut self.host_timeout, seconds(&ours.at("host_timeout")?)?);
-        put(&mut self.bash_timeout, seconds(&ours.at("bash_timeout")?)?);
-        self.gates.take(&ours.at("gates")?)?;
-        super::sandbox::take(&mut self.sandbox, &ours.at("sandbox")?)?;
+        let ask_after = ours.at("retry_ask_after")?.whole_number()?;
+        set_given(&mut self.retry_ask_after, ask_after.map(Duration::from_secs).map(unless_zero));
+        set_given(&mut self.host_timeout, read_seconds(&ours.at("host_timeout")?)?);
+        set_given(&mut self.bash_timeout, read_seconds(&ours.at("bash_timeout")?)?);
+        self.gates.apply_section(&ours.at("gates")?)?;
+        super::sandbox::read_sandbox(&mut self.sandbox, &ours.at("sandbox")?)?;
         let attach = ours.at("attach")?;
         match attach.text()? {
             None => {}
-            Some("never") => self.attach = When::Never,
-            Some("auto") => self.attach = When::Auto,
-            Some("always") => self.attach = When::Always,
-            Some(_) => return Err(attach.wrong("auto, always or never")),
+            Some("never") => self.attach = AttachMode::Never,
+            Some("auto") => self.attach = AttachMode::Auto,
+            Some("always") => self.attach = AttachMode::Always,
+            Some(_) => return Err(attach.type_error("auto, always or never")),
         }
-        put(&mut self.data, ours.at("data")?.text()?.map(|data| Some(PathBuf::from(data))));
+        set_given(&mut self.data, ours.at("data")?.text()?.map(|data| Some(PathBuf::from(data))));
         Ok(())
     }
 }
 
-fn put<T>(setting: &mut T, given: Option<T>) {
+fn set_given<T>(setting: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *setting = given;
     }
@@ -386,16 +389,16 @@ const fn unless_zero(limit: Duration) -> Duration {
     if limit.is_zero() { Duration::MAX } else { limit }
 }
 
-fn small(place: &Place<'_>) -> Result<Option<u32>, WrongType> {
-    let Some(number) = place.count()? else { return Ok(None) };
-    u32::try_from(number).map(Some).map_err(|_| place.wrong("a smaller number"))
+fn small_number(place: &YamlField<'_>) -> Result<Option<u32>, WrongType> {
+    let Some(number) = place.whole_number()? else { return Ok(None) };
+    u32::try_from(number).map(Some).map_err(|_| place.type_error("a smaller number"))
 }
 
-fn seconds(place: &Place<'_>) -> Result<Option<Duration>, WrongType> {
-    match place.amount()? {
-        Some(0.0) => Err(place.wrong("a number of seconds above zero")),
+fn read_seconds(place: &YamlField<'_>) -> Result<Option<Duration>, WrongType> {
+    match place.non_negative()? {
+        Some(0.0) => Err(place.type_error("a number of seconds above zero")),
         Some(seconds) => {
-            Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| place.wrong("a smaller number of seconds"))
+            Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| place.type_error("a smaller number of seconds"))
         }
         None => Ok(None),
     }
@@ -408,26 +411,27 @@ mod tests {
     use countersign_core::session::{AskTimeouts, NoAnswerRule};
     use countersign_runtime::{models::entry::ThinkingLevel, tools::sandbox};
 
-    use super::{AgentDir, EditMode, Settings};
-    use crate::{Environment, Product};
+    use super::{AgentDir, AgentSettings, EditToolMode};
+    use crate::{AgentProduct, ProcessEnvironment};
 
     const OF_USER: &str = "it counts in the user's own config.yml";
 
-    fn load(user: &str, project: &str) -> Result<Settings, String> {
+    fn load(user: &str, project: &str) -> Result<AgentSettings, String> {
         let home = tempfile::tempdir().unwrap();
         let cwd = home.path().join("work");
-        let environment: Environment = [("HOME", home.path().to_str().unwrap())].into_iter().collect();
-        let folder = AgentDir::resolve(Product::Omp, &environment, &cwd, |_| false).unwrap();
+        let environment: ProcessEnvironment = [("HOME", home.path().to_str().unwrap())].into_iter().collect();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, &cwd, |_| false).unwrap();
         fs::create_dir_all(folder.root()).unwrap();
         fs::create_dir_all(cwd.join(".omp")).unwrap();
-        fs::write(folder.config(), user).unwrap();
+        fs::write(folder.config_path(), user).unwrap();
         fs::write(folder.project_config(&cwd), project).unwrap();
-        Settings::load(&folder, &cwd).map_err(|error| error.to_string().replace(home.path().to_str().unwrap(), "~"))
+        AgentSettings::load(&folder, &cwd)
+            .map_err(|error| error.to_string().replace(home.path().to_str().unwrap(), "~"))
     }
 
     #[test]
     fn without_files_the_settings_are_the_originals() {
-        assert_eq!(load("", "# nothing\n"), Ok(Settings::default()));
+        assert_eq!(load("", "# nothing\n"), Ok(AgentSettings::default()));
     }
 
     #[test]
@@ -457,7 +461,7 @@ countersign:
     question: { timeout: 5, remind: 2, default: recommended }, approval: { default: reject }, execution: { default: none } },
     sandbox: { write: [~/.cache, /srv/x], network: off, on_missing: warn } }
 ";
-        let mut want = Settings::default();
+        let mut want = AgentSettings::default();
         want.retry.enabled = false;
         want.retry.max_retries = 5;
         want.retry.base_delay = Duration::from_millis(150);
@@ -477,7 +481,7 @@ countersign:
             .map(|(role, model)| (role.to_owned(), model.to_owned()))
             .into();
         want.enabled_models = vec!["local/*".to_owned(), "claude".to_owned()];
-        want.edit_mode = EditMode::Hashline;
+        want.edit_mode = EditToolMode::Hashline;
         want.todo_reminders = super::TodoReminders { enabled: false, max: 9 };
         want.restrictions.blocks_images = true;
         want.ours.approval_timeout = Duration::from_secs(30);
@@ -503,19 +507,22 @@ countersign:
         let user = "retry: { maxRetries: 5, baseDelayMs: 7 }\ndefaultModel: a/b\ntodo: { reminders: false }\n";
         let project = "retry: { maxRetries: 1 }\napproval_timeout: 1\ncountersign: { clarify_timeout: 1, sandbox: { mode: guard } }\n\
                        defaultThinkingLevel: max\ncompaction: { thresholdTokens: -1, thresholdPercent: -1 }\n";
-        let mut want = Settings::default();
+        let mut want = AgentSettings::default();
         want.retry.max_retries = 1;
         want.retry.base_delay = Duration::from_millis(7);
         want.model_roles.insert("default".to_owned(), "a/b".to_owned());
         want.todo_reminders.enabled = false;
         want.thinking_level = ThinkingLevel::Xhigh;
         let mut got = load(user, project).unwrap();
-        let told = std::mem::take(&mut got.restrictions.notices);
+        let notices = std::mem::take(&mut got.restrictions.notices);
         assert_eq!(got, want);
-        for (told, key) in told.iter().zip(["config.yml:2: approval_timeout", "config.yml:3: countersign"]) {
-            assert!(told.ends_with(&format!("{key} was ignored: {OF_USER}, and not in a project's file")), "{told}");
+        for (notice, key) in notices.iter().zip(["config.yml:2: approval_timeout", "config.yml:3: countersign"]) {
+            assert!(
+                notice.ends_with(&format!("{key} was ignored: {OF_USER}, and not in a project's file")),
+                "{notice}"
+            );
         }
-        assert_eq!(told.len(), 2);
+        assert_eq!(notices.len(), 2);
     }
 
     #[test]
@@ -536,7 +543,7 @@ countersign:
         ] {
             let got = load(dotted, "");
             assert_eq!(got, load(levels, ""), "{dotted}");
-            assert!(got.is_ok_and(|got| got != Settings::default()), "{dotted}");
+            assert!(got.is_ok_and(|got| got != AgentSettings::default()), "{dotted}");
         }
         let problem = load("countersign.sandbox.mode: enforce", "").unwrap_err();
         let want = "countersign.sandbox.mode: expected off, guard or workspace, found other text";

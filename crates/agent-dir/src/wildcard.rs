@@ -16,7 +16,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
                 continue;
             }
             Some(_) => {
-                if let Some(next) = one(&pattern, at, text[from]) {
+                if let Some(next) = match_one(&pattern, at, text[from]) {
                     (at, from) = (next, from + 1);
                     continue;
                 }
@@ -31,7 +31,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// Where the pattern goes on if its part at `at` means `letter`.
-fn one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
+fn match_one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
     if pattern[at] == '?' {
         return Some(at + 1);
     }
@@ -41,7 +41,7 @@ fn one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
         .map(|behind| at + 2 + behind);
     let Some(close) = close else { return (pattern[at] == letter).then_some(at + 1) };
     let inside = &pattern[at + 1..close];
-    let (inside, wanted) = match inside.split_first() {
+    let (inside, expected) = match inside.split_first() {
         Some(('!' | '^', rest)) => (rest, false),
         Some(_) | None => (inside, true),
     };
@@ -57,7 +57,7 @@ fn one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
             _ => found |= *first == letter,
         }
     }
-    (found == wanted).then_some(close + 1)
+    (found == expected).then_some(close + 1)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use countersign_http::{
     reply::HttpProblem,
     web::{GuardedRoutes, WebAuth},
 };
-use countersign_policy_admin::household::Household;
+use countersign_policy_admin::tool_inventory::ToolInventory;
 use countersign_runtime::{Clock, OwnerError, OwnerHandle, store::LogReadError};
 use countersign_view::Protocol;
 use serde_json::Value;
@@ -51,7 +51,7 @@ pub struct ApiContext {
     /// The time.
     pub clock: Clock,
     /// Agents, tools, people and folders that rules are about.
-    pub household: Household,
+    pub household: ToolInventory,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
 }

@@ -28,7 +28,7 @@ pub(super) async fn explain(State(api): State<Arc<Api>>, request: ApiRequest<Exp
     let under = trial::InForce { rules: &rules, constraints: &constraints, grants: &grants, now };
     let arguments = arguments.unwrap_or_default();
     Ok(reply::ok(&match trial::explain_under(&under, &api.context.household, agent, &tool, arguments) {
-        Ok(explained) => ExplainReply::Decided(Box::new(explained.explanation())),
+        Ok(explained) => ExplainReply::Decided(Box::new(explained.to_explanation())),
         Err(why) => ExplainReply::Refused { verdict: RefusedVerdict::Refused, why },
     }))
 }

@@ -16,12 +16,12 @@ use countersign_runtime::tools::regular;
 use serde_json::{Value, json};
 
 use super::{
-    exposed::is_for_its_group,
-    value::{free_mark, marked, restored},
+    exposure::is_for_its_group,
+    value::{free_mark, mark_variables, restore_variables},
 };
 use crate::yaml::{
-    LARGEST, Node,
-    edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
+    LARGEST, YamlNode,
+    edit::{edited_text as set, end_of, is_silent, line_indent, scalar_text, split_comment, value_after_key},
 };
 
 /// The agent of the section `agent`.
@@ -29,16 +29,16 @@ const DEFAULT: &str = "default";
 
 /// An agent as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedAgent {
     /// Its name.
     pub id: String,
     /// Where its token comes from.
-    pub token: TokenFrom,
+    pub token: TokenSource,
 }
 
 /// Where a token comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenFrom {
+pub enum TokenSource {
     /// This variable of the environment.
     Variable(String),
     /// The file itself holds it.
@@ -47,7 +47,7 @@ pub enum TokenFrom {
 
 /// What is to become of an agent. Tokens are as the file should have them, such as `${NAME}`.
 #[derive(Clone, Copy, Debug)]
-pub enum Change<'a> {
+pub enum AgentChange<'a> {
     /// A new one, behind those that are there.
     Add {
         /// Its name.
@@ -116,18 +116,19 @@ pub fn new_token() -> Result<String, AgentsError> {
 ///
 /// # Errors
 /// [`AgentsError::Io`], [`AgentsError::Form`].
-pub fn agents(path: &Path) -> Result<Vec<Listed>, AgentsError> {
-    let text = read(path)?;
+pub fn list_agents(path: &Path) -> Result<Vec<ListedAgent>, AgentsError> {
+    let text = read_agents_text(path)?;
     let mark = free_mark(&text).unwrap_or('\0');
-    let tree = parse(&marked(&text, mark)).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
+    let tree =
+        parse_tree(&mark_variables(&text, mark)).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
     let listed = |id: &str, token: &Value| {
         let token = token.as_str().map_or_else(|| token.to_string(), str::to_owned);
         let variable = token.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
         let token = match variable.filter(|name| !name.contains(mark)) {
-            Some(name) => TokenFrom::Variable(name.to_owned()),
-            None => TokenFrom::File,
+            Some(name) => TokenSource::Variable(name.to_owned()),
+            None => TokenSource::File,
         };
-        Listed { id: restored(id, Some(mark)), token }
+        ListedAgent { id: restore_variables(id, Some(mark)), token }
     };
     let first = tree["agent"].is_object().then(|| listed(DEFAULT, &tree["agent"]["token"]));
     let more = tree["agents"].as_array().into_iter().flatten();
@@ -140,22 +141,22 @@ pub fn agents(path: &Path) -> Result<Vec<Listed>, AgentsError> {
 ///
 /// # Errors
 /// [`AgentsError`], with the file as it was.
-pub fn change_agents(path: &Path, change: Change<'_>) -> Result<bool, AgentsError> {
+pub fn change_agents(path: &Path, change: AgentChange<'_>) -> Result<bool, AgentsError> {
     let io = |source| AgentsError::Io { file: path.to_owned(), source };
-    let is_new = !path.exists() && matches!(change, Change::Add { .. });
-    let text = if is_new { String::new() } else { read(path)? };
-    let known = if is_new { Vec::new() } else { agents(path)? };
+    let is_new = !path.exists() && matches!(change, AgentChange::Add { .. });
+    let text = if is_new { String::new() } else { read_agents_text(path)? };
+    let known = if is_new { Vec::new() } else { list_agents(path)? };
     let is_known = |id: &str| known.iter().any(|agent| agent.id == id);
     let holds = match change {
-        Change::Add { id, .. } if is_known(id) => return Err(AgentsError::Known(id.to_owned())),
-        Change::Add { id, .. } if !is_name(id) => return Err(AgentsError::Name(id.to_owned())),
-        Change::Rotate { id, .. } | Change::Remove { id } if !is_known(id) => {
+        AgentChange::Add { id, .. } if is_known(id) => return Err(AgentsError::Known(id.to_owned())),
+        AgentChange::Add { id, .. } if !is_name(id) => return Err(AgentsError::Name(id.to_owned())),
+        AgentChange::Rotate { id, .. } | AgentChange::Remove { id } if !is_known(id) => {
             return Err(AgentsError::Unknown(id.to_owned()));
         }
-        Change::Add { token, .. } | Change::Rotate { token, .. } => !token.starts_with("${"),
-        Change::Remove { .. } => false,
+        AgentChange::Add { token, .. } | AgentChange::Rotate { token, .. } => !token.starts_with("${"),
+        AgentChange::Remove { .. } => false,
     };
-    let edited = edited(&text, change).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
+    let edited = edited_agents(&text, change).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
     let before = fs::metadata(path).ok().filter(|_| holds);
     let shut = |found: &Metadata| if is_for_its_group(found) { found.mode() & 0o640 | 0o600 } else { 0o600 };
     let open = before.filter(|found| found.mode() & 0o077 & !shut(found) != 0);
@@ -178,55 +179,55 @@ fn is_name(id: &str) -> bool {
         && id.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
-fn read(path: &Path) -> Result<String, AgentsError> {
+fn read_agents_text(path: &Path) -> Result<String, AgentsError> {
     regular::read_text(path, LARGEST).map_err(|source| AgentsError::Io { file: path.to_owned(), source })
 }
 
-fn parse(text: &str) -> Result<Value, String> {
-    let node = Node::parse_untagged(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
+fn parse_tree(text: &str) -> Result<Value, String> {
+    let node = YamlNode::parse_untagged(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
     let tree = node.map_or_else(|| json!({}), |node| node.to_json());
     if tree.is_object() { Ok(tree) } else { Err("it is not a mapping".to_owned()) }
 }
 
 /// `text` with the change, or why that cannot be made.
-fn edited(text: &str, change: Change<'_>) -> Result<String, String> {
+fn edited_agents(text: &str, change: AgentChange<'_>) -> Result<String, String> {
     let mark = free_mark(text).ok_or("its text has too many letters of its own")?;
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let before = marked(&text.replace("\r\n", "\n"), mark);
-    let token = |token: &str| Value::from(marked(token, mark));
+    let before = mark_variables(&text.replace("\r\n", "\n"), mark);
+    let token = |token: &str| Value::from(mark_variables(token, mark));
     let out = match change {
-        Change::Add { id: DEFAULT, token: new } | Change::Rotate { id: DEFAULT, token: new }
+        AgentChange::Add { id: DEFAULT, token: new } | AgentChange::Rotate { id: DEFAULT, token: new }
             if is_section(&before, change)? =>
         {
             set(&before, &["agent", "token"], &token(new))?
         }
-        Change::Remove { id: DEFAULT } if is_section(&before, change)? => without(&before, "agent")?,
-        Change::Add { id, token: new } => in_list(&before, None, Some((id, &token(new))))?,
-        Change::Rotate { id, token: new } => in_list(&before, Some(id), Some((id, &token(new))))?,
-        Change::Remove { id } => in_list(&before, Some(id), None)?,
+        AgentChange::Remove { id: DEFAULT } if is_section(&before, change)? => without_section(&before, "agent")?,
+        AgentChange::Add { id, token: new } => in_list(&before, None, Some((id, &token(new))))?,
+        AgentChange::Rotate { id, token: new } => in_list(&before, Some(id), Some((id, &token(new))))?,
+        AgentChange::Remove { id } => in_list(&before, Some(id), None)?,
     };
-    Ok(restored(&out, Some(mark)).replace('\n', end))
+    Ok(restore_variables(&out, Some(mark)).replace('\n', end))
 }
 
 /// Whether a change of `default` is one of the section `agent`; it may stand in the list too.
-fn is_section(text: &str, change: Change<'_>) -> Result<bool, String> {
-    Ok(matches!(change, Change::Add { .. }) || parse(text)?["agent"].is_object())
+fn is_section(text: &str, change: AgentChange<'_>) -> Result<bool, String> {
+    Ok(matches!(change, AgentChange::Add { .. }) || parse_tree(text)?["agent"].is_object())
 }
 
 /// `text` without the section `key`.
-fn without(text: &str, key: &str) -> Result<String, String> {
-    let mut want = parse(text)?;
+fn without_section(text: &str, key: &str) -> Result<String, String> {
+    let mut want = parse_tree(text)?;
     if let Value::Object(members) = &mut want {
         members.remove(key);
     }
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    cut(&mut lines, key);
-    checked(&lines, &want)
+    cut_section(&mut lines, key);
+    checked_text(&lines, &want)
 }
 
 /// Removes the lines of a section, but not the comment at its key.
-fn cut(lines: &mut Vec<String>, key: &str) {
-    let Some(at) = lines.iter().position(|line| named(line, 0, key).is_some()) else { return };
+fn cut_section(lines: &mut Vec<String>, key: &str) {
+    let Some(at) = lines.iter().position(|line| value_after_key(line, 0, key).is_some()) else { return };
     let end = end_of(lines, at, lines.len(), 0);
     let kept = lines[at..end].iter().filter_map(|line| comment_of(line)).collect::<Vec<_>>();
     lines.splice(at..end, kept);
@@ -239,15 +240,15 @@ fn comment_of(line: &str) -> Option<String> {
 }
 
 /// `lines` as text, if it means `want`.
-fn checked(lines: &[String], want: &Value) -> Result<String, String> {
+fn checked_text(lines: &[String], want: &Value) -> Result<String, String> {
     let mut out = lines.join("\n");
     out.push('\n');
-    if parse(&out)? == *want { Ok(out) } else { Err("its form is not one that can be changed safely".to_owned()) }
+    if parse_tree(&out)? == *want { Ok(out) } else { Err("its form is not one that can be changed safely".to_owned()) }
 }
 
 /// `text` with the item of `agents` named `old` replaced by `new`: without `old` put behind, without `new` taken out.
 fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result<String, String> {
-    let mut want = parse(text)?;
+    let mut want = parse_tree(text)?;
     let before: Vec<Value> = want["agents"].as_array().cloned().unwrap_or_default();
     let at = old.and_then(|id| before.iter().position(|agent| agent["id"] == id));
     let mut after = before.clone();
@@ -265,12 +266,12 @@ fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result
     }
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if is_empty {
-        cut(&mut lines, "agents");
-        return checked(&lines, &want);
+        cut_section(&mut lines, "agents");
+        return checked_text(&lines, &want);
     }
     let key = block_of(&mut lines, &before)?;
     let end = end_of(&lines, key, lines.len(), 0);
-    let starts = starts(&lines, key, end);
+    let starts = item_starts(&lines, key, end);
     match (at, new) {
         (Some(at), new) => {
             let (Some(start), next) = (starts.get(at).copied(), starts.get(at + 1).copied().unwrap_or(end)) else {
@@ -279,37 +280,37 @@ fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result
             // What stands before the next one belongs to the next one.
             let next = (start..next).rev().find(|line| !is_silent(&lines[*line])).map_or(next, |last| last + 1);
             match new {
-                Some((id, token)) => rotate(&mut lines, start..next, id, token),
+                Some((id, token)) => rotate_token(&mut lines, start..next, id, token),
                 None => drop(lines.drain(start..next)),
             }
         }
         (None, Some((id, token))) => {
-            let pad = " ".repeat(starts.first().map_or(2, |first| depth(&lines[*first])));
+            let pad = " ".repeat(starts.first().map_or(2, |first| line_indent(&lines[*first])));
             let is_flow = starts.last().is_none_or(|last| lines[*last].trim_start().starts_with("- {"));
             let fresh = if is_flow {
-                vec![flow(&pad, id, token)]
+                vec![flow_item(&pad, id, token)]
             } else {
-                vec![format!("{pad}- id: {}", scalar(&id.into())), format!("{pad}  token: {}", scalar(token))]
+                vec![format!("{pad}- id: {}", scalar_text(&id.into())), format!("{pad}  token: {}", scalar_text(token))]
             };
             lines.splice(end..end, fresh);
         }
         (None, None) => {}
     }
-    checked(&lines, &want)
+    checked_text(&lines, &want)
 }
 
-fn flow(pad: &str, id: &str, token: &Value) -> String {
-    format!("{pad}- {{ id: {}, token: {} }}", scalar(&id.into()), scalar(token))
+fn flow_item(pad: &str, id: &str, token: &Value) -> String {
+    format!("{pad}- {{ id: {}, token: {} }}", scalar_text(&id.into()), scalar_text(token))
 }
 
 /// The line of `agents:`, with the list below it in lines of its own. It is made if it is not there.
 fn block_of(lines: &mut Vec<String>, before: &[Value]) -> Result<usize, String> {
-    let Some(at) = lines.iter().position(|line| named(line, 0, "agents").is_some()) else {
+    let Some(at) = lines.iter().position(|line| value_after_key(line, 0, "agents").is_some()) else {
         let behind = lines.iter().rposition(|line| !is_silent(line)).map_or(lines.len(), |last| last + 1);
         lines.insert(behind, "agents:".to_owned());
         return Ok(behind);
     };
-    let inline = named(&lines[at], 0, "agents").unwrap_or_default().to_owned();
+    let inline = value_after_key(&lines[at], 0, "agents").unwrap_or_default().to_owned();
     let (content, _) = split_comment(&inline);
     if content.is_empty() {
         return Ok(at);
@@ -320,37 +321,38 @@ fn block_of(lines: &mut Vec<String>, before: &[Value]) -> Result<usize, String> 
     // A list in brackets becomes one of lines; comments in it stand above them.
     let end = end_of(lines, at, lines.len(), 0);
     let comments = lines[at..end].iter().filter_map(|line| comment_of(line)).map(|comment| format!("  {comment}"));
-    let items = before.iter().map(|agent| flow("  ", agent["id"].as_str().unwrap_or_default(), &agent["token"]));
+    let items = before.iter().map(|agent| flow_item("  ", agent["id"].as_str().unwrap_or_default(), &agent["token"]));
     let fresh: Vec<String> = std::iter::once("agents:".to_owned()).chain(comments).chain(items).collect();
     lines.splice(at..end, fresh);
     Ok(at)
 }
 
 /// The first lines of the items of the list below line `key`.
-fn starts(lines: &[String], key: usize, end: usize) -> Vec<usize> {
+fn item_starts(lines: &[String], key: usize, end: usize) -> Vec<usize> {
     let Some(first) = (key + 1..end).find(|at| !is_silent(&lines[*at])) else { return Vec::new() };
-    let column = depth(&lines[first]);
-    let begins = |line: &str| depth(line) == column && (line.trim() == "-" || line.trim_start().starts_with("- "));
+    let column = line_indent(&lines[first]);
+    let begins =
+        |line: &str| line_indent(line) == column && (line.trim() == "-" || line.trim_start().starts_with("- "));
     (first..end).filter(|at| begins(&lines[*at])).collect()
 }
 
 /// Writes another token into the item of the lines of `range`.
-fn rotate(lines: &mut Vec<String>, range: std::ops::Range<usize>, id: &str, token: &Value) {
-    let pad = " ".repeat(depth(&lines[range.start]));
+fn rotate_token(lines: &mut Vec<String>, range: std::ops::Range<usize>, id: &str, token: &Value) {
+    let pad = " ".repeat(line_indent(&lines[range.start]));
     if lines[range.start].trim_start().starts_with("- {") {
         let comment = lines[range.clone()].iter().filter_map(|line| comment_of(line)).collect::<Vec<_>>().join(" ");
         let gap = if comment.is_empty() { "" } else { "  " };
-        lines.splice(range, [format!("{}{gap}{comment}", flow(&pad, id, token))]);
+        lines.splice(range, [format!("{}{gap}{comment}", flow_item(&pad, id, token))]);
         return;
     }
     for line in &mut lines[range] {
         // The dash is as good as a blank for what stands behind it.
         let bare = line.replacen("- ", "  ", 1);
-        let Some(value) = named(&bare, depth(&bare), "token") else { continue };
+        let Some(value) = value_after_key(&bare, line_indent(&bare), "token") else { continue };
         let (_, comment) = split_comment(value);
         let gap = if comment.is_empty() { "" } else { "  " };
         let head = &line[..line.len() - value.len()];
-        *line = format!("{head} {}{gap}{comment}", scalar(token));
+        *line = format!("{head} {}{gap}{comment}", scalar_text(token));
         return;
     }
 }

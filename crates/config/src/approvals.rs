@@ -7,7 +7,7 @@ use std::{
 
 use countersign_core::gate::{ApprovalStep, OnExpiry};
 
-use super::at::At;
+use super::config_field::ConfigField;
 
 /// The keys of a rule that are read here.
 pub(super) const KEYS: [&str; 5] = ["approvals", "from", "within", "on_expiry", "escalate"];
@@ -16,59 +16,59 @@ const ESCALATION: &[&str] = &["after", "to", "approvals"];
 const MOST: i64 = 1_000_000_000;
 
 /// Sets of people by name: `sets` of a file of rules.
-pub(super) type Sets = BTreeMap<String, BTreeSet<String>>;
+pub(super) type PeopleSets = BTreeMap<String, BTreeSet<String>>;
 
 /// Reads the sets at `place`.
-pub(super) fn sets(place: &At<'_>) -> Sets {
+pub(super) fn read_sets(place: &ConfigField<'_>) -> PeopleSets {
     let members = place.members().unwrap_or_default().into_iter();
-    members.map(|(name, place)| (name.to_owned(), names(&place, &Sets::new()).unwrap_or_default())).collect()
+    members.map(|(name, place)| (name.to_owned(), read_names(&place, &PeopleSets::new()).unwrap_or_default())).collect()
 }
 
 /// The steps of the rule at `place`; none where it says nothing of them.
-pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<ApprovalStep> {
-    if KEYS.iter().all(|key| !place.has(key) || place.at(key).has_no_value()) {
+pub(super) fn read_steps(place: &ConfigField<'_>, sets: &PeopleSets) -> Vec<ApprovalStep> {
+    if KEYS.iter().all(|key| !place.has_key(key) || place.at(key).has_no_value()) {
         return Vec::new();
     }
     let mut steps = vec![ApprovalStep {
-        approvals: approvals(place).unwrap_or(1),
-        from: names(&place.at("from"), sets),
+        approvals: read_approvals(place).unwrap_or(1),
+        from: read_names(&place.at("from"), sets),
         ..ApprovalStep::default()
     }];
     for next in place.at("escalate").items() {
-        if !next.mapping(ESCALATION) {
+        if !next.check_mapping(ESCALATION) {
             continue;
         }
         if next.at("after").is_absent() {
-            next.at("after").missing();
+            next.at("after").report_missing();
         }
         if next.at("to").is_absent() {
-            next.at("to").missing();
+            next.at("to").report_missing();
         }
         if let Some(last) = steps.last_mut() {
-            last.within = span(&next.at("after"));
+            last.within = read_span(&next.at("after"));
             last.on_expiry = OnExpiry::Next;
         }
-        let from = names(&next.at("to"), sets);
+        let from = read_names(&next.at("to"), sets);
         // Who is asked later is not asked for less, as far as there are so many.
         let inherited = || {
             let most = from.as_ref().map_or(u32::MAX, |names| u32::try_from(names.len()).unwrap_or(u32::MAX).max(1));
             steps.last().map_or(1, |before| before.approvals).min(most)
         };
-        let approvals = approvals(&next).unwrap_or_else(inherited);
+        let approvals = read_approvals(&next).unwrap_or_else(inherited);
         steps.push(ApprovalStep { approvals, from, ..ApprovalStep::default() });
     }
     if let Some(last) = steps.last_mut() {
-        last.within = span(&place.at("within"));
+        last.within = read_span(&place.at("within"));
         last.on_expiry = on_expiry(&place.at("on_expiry"));
     }
     steps
 }
 
-fn approvals(place: &At<'_>) -> Option<u32> {
+fn read_approvals(place: &ConfigField<'_>) -> Option<u32> {
     place.at("approvals").integer_in(1, MOST).and_then(|count| u32::try_from(count).ok())
 }
 
-fn span(place: &At<'_>) -> Option<Duration> {
+fn read_span(place: &ConfigField<'_>) -> Option<Duration> {
     if place.has_no_value() {
         return None;
     }
@@ -76,16 +76,16 @@ fn span(place: &At<'_>) -> Option<Duration> {
 }
 
 /// People by name, in a list or alone; the name of a set stands for everybody in it.
-fn names(place: &At<'_>, sets: &Sets) -> Option<BTreeSet<String>> {
+fn read_names(place: &ConfigField<'_>, sets: &PeopleSets) -> Option<BTreeSet<String>> {
     if place.has_no_value() {
         return None;
     }
-    let listed = place.list();
+    let listed = place.list_items();
     if listed.as_ref().is_some_and(Vec::is_empty) {
-        place.refused("nobody is named");
+        place.report_refusal("nobody is named");
     }
     let named = match &listed {
-        Some(places) => places.iter().filter_map(At::needed_text).collect(),
+        Some(places) => places.iter().filter_map(ConfigField::needed_text).collect(),
         None => Vec::from_iter(place.needed_text()),
     };
     let mut people = BTreeSet::new();
@@ -98,13 +98,13 @@ fn names(place: &At<'_>, sets: &Sets) -> Option<BTreeSet<String>> {
     Some(people)
 }
 
-fn on_expiry(place: &At<'_>) -> OnExpiry {
+fn on_expiry(place: &ConfigField<'_>) -> OnExpiry {
     const EXPECTED: &str = "expected deny, again, or { again: TIMES }; the steps of escalate follow by themselves";
     if place.has_no_value() {
         return OnExpiry::Deny;
     }
     if place.is_mapping() {
-        place.mapping(&["again"]);
+        place.check_mapping(&["again"]);
         let times = place.at("again").integer_in(1, 1_000).and_then(|times| u32::try_from(times).ok());
         return times.map_or(OnExpiry::Deny, OnExpiry::Again);
     }
@@ -112,7 +112,7 @@ fn on_expiry(place: &At<'_>) -> OnExpiry {
         Some("deny") | None => OnExpiry::Deny,
         Some("again") => OnExpiry::Again(1),
         Some(_) => {
-            place.refused(EXPECTED);
+            place.report_refusal(EXPECTED);
             OnExpiry::Deny
         }
     }

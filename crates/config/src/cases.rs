@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use countersign_core::policy::RuleAction;
 use serde_json::{Map, Value};
 
-use super::{at::At, typed_values::action};
+use super::{config_field::ConfigField, typed_values::read_action};
 
 /// The id of the agent that has no other: that of the section `agent`.
 pub const DEFAULT_AGENT: &str = "default";
 
 /// One case.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Case {
+pub struct PolicyCase {
     /// The tool that is asked for.
     pub tool: String,
     /// Its arguments.
@@ -58,8 +58,8 @@ pub enum RequestError {
 ///
 /// # Errors
 /// [`RequestError`]
-pub fn request(text: &str) -> Result<(String, Map<String, Value>), RequestError> {
-    let mut words = words(text)?.into_iter();
+pub fn parse_request(text: &str) -> Result<(String, Map<String, Value>), RequestError> {
+    let mut words = split_words(text)?.into_iter();
     let tool = words.next().filter(|tool| !tool.is_empty()).ok_or(RequestError::Empty)?;
     let mut args = Map::new();
     for word in words {
@@ -72,7 +72,7 @@ pub fn request(text: &str) -> Result<(String, Map<String, Value>), RequestError>
 }
 
 /// Words between blanks; quotes of either kind hold blanks together and are taken off.
-fn words(text: &str) -> Result<Vec<String>, RequestError> {
+fn split_words(text: &str) -> Result<Vec<String>, RequestError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -95,22 +95,22 @@ fn words(text: &str) -> Result<Vec<String>, RequestError> {
     Ok(words)
 }
 
-pub(super) fn read(place: &At<'_>) -> Vec<Case> {
-    place.items().iter().filter_map(case).collect()
+pub(super) fn read_cases(place: &ConfigField<'_>) -> Vec<PolicyCase> {
+    place.items().iter().filter_map(read_case).collect()
 }
 
-fn case(place: &At<'_>) -> Option<Case> {
-    if !place.mapping(&["request", "agent", "expect", "description"]) {
+fn read_case(place: &ConfigField<'_>) -> Option<PolicyCase> {
+    if !place.check_mapping(&["request", "agent", "expect", "description"]) {
         if place.is_absent() {
-            place.missing();
+            place.report_missing();
         }
         return None;
     }
-    let asked = place.at("request");
-    let request = if asked.is_mapping() { long(&asked) } else { short(&asked) };
-    let expect = action(&place.at("expect"), "Invalid expectation");
+    let request_field = place.at("request");
+    let request = if request_field.is_mapping() { long_request(&request_field) } else { short_request(&request_field) };
+    let expect = read_action(&place.at("expect"), "Invalid expectation");
     let (tool, args) = request?;
-    Some(Case {
+    Some(PolicyCase {
         tool,
         args,
         agent: place.at("agent").text().unwrap_or_else(|| DEFAULT_AGENT.to_owned()),
@@ -121,14 +121,14 @@ fn case(place: &At<'_>) -> Option<Case> {
     })
 }
 
-fn short(place: &At<'_>) -> Option<(String, Map<String, Value>)> {
-    request(&place.needed_text()?).map_err(|error| place.refused(error.to_string())).ok()
+fn short_request(place: &ConfigField<'_>) -> Option<(String, Map<String, Value>)> {
+    parse_request(&place.needed_text()?).map_err(|error| place.report_refusal(error.to_string())).ok()
 }
 
-fn long(place: &At<'_>) -> Option<(String, Map<String, Value>)> {
-    place.mapping(&["tool", "args"]);
+fn long_request(place: &ConfigField<'_>) -> Option<(String, Map<String, Value>)> {
+    place.check_mapping(&["tool", "args"]);
     let args = place.at("args");
-    let map = match Some(&args).filter(|args| !args.is_absent()).and_then(At::json) {
+    let map = match Some(&args).filter(|args| !args.is_absent()).and_then(ConfigField::to_json) {
         None => Some(Map::new()),
         Some(Value::Object(map)) => Some(map),
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
@@ -143,7 +143,7 @@ fn long(place: &At<'_>) -> Option<(String, Map<String, Value>)> {
 mod tests {
     use serde_json::{Map, Value};
 
-    use super::{RequestError, request};
+    use super::{RequestError, parse_request};
 
     #[test]
     fn a_short_request_is_a_tool_and_texts() {
@@ -164,7 +164,7 @@ mod tests {
                     args.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
                 (tool.to_owned(), args)
             });
-            assert_eq!(request(text), want, "{text}");
+            assert_eq!(parse_request(text), want, "{text}");
         }
     }
 }

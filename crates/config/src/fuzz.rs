@@ -4,7 +4,10 @@ use std::path::Path;
 
 use countersign_core::policy::{Rule, RuleAction, compile_rules};
 
-use super::{load, notes::Notes, permissions::RuleFile, problem::Errors, rule_lines, settings::Flags};
+use super::{
+    diagnostics::FileDiagnostics, load, permissions::RulesText, problem::ConfigErrors, rule_lines,
+    settings::ConfigFlags,
+};
 
 /// What the variable `SECRET` holds.
 const SECRET: &str = "hunter2-of-the-fuzz-loop";
@@ -22,7 +25,13 @@ pub fn settings(bytes: &[u8]) {
         "NUMBER" => Some("8443".to_owned()),
         _ => None,
     };
-    let told = match load::read(&text, None, &Flags::default(), &environment, Notes::of(Path::new("config.yaml"))) {
+    let output = match load::read_config(
+        &text,
+        None,
+        &ConfigFlags::default(),
+        &environment,
+        FileDiagnostics::for_file(Path::new("config.yaml")),
+    ) {
         Ok(loaded) => loaded.warnings.join("\n"),
         Err(errors) => {
             named(&errors, &text);
@@ -32,7 +41,7 @@ pub fn settings(bytes: &[u8]) {
     // A name that is shown because it must be told from others may be anything; a secret stands nowhere by that name.
     let is_secret = ["token", "api_key", "password"].iter().any(|key| text.contains(&format!("{key}: ${{SECRET}}")));
     let elsewhere = text.matches("${SECRET}").count() > 1;
-    assert!(!is_secret || elsewhere || !told.contains(SECRET), "{told}");
+    assert!(!is_secret || elsewhere || !output.contains(SECRET), "{output}");
 }
 
 /// Reads `bytes` as a file of rules, and checks that every refusal names a line of the file or a key, that every rule that was read
@@ -43,7 +52,7 @@ pub fn settings(bytes: &[u8]) {
 pub fn rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     // Rules of this layer have no file of cases beside theirs that would be looked for.
-    let read = |text: &str| RuleFile { path: "rules.yaml".into(), tightens: true, text: text.to_owned() }.parse();
+    let read = |text: &str| RulesText { path: "rules.yaml".into(), tightens: true, text: text.to_owned() }.parse();
     let before = match read(&text) {
         Ok(permissions) => permissions.source,
         Err(errors) => return named(&errors, &text),
@@ -58,7 +67,7 @@ pub fn rules(bytes: &[u8]) {
         }
     }
     let fresh = Rule::new("fuzz(\u{202e}\"it\\'s*)", RuleAction::Deny);
-    let Ok(longer) = rule_lines::with(&text, &rule_lines::line(&fresh)) else { return };
+    let Ok(longer) = rule_lines::with_rule(&text, &rule_lines::rule_line(&fresh)) else { return };
     let after = read(&longer).unwrap_or_else(|errors| panic!("{errors}: {longer:?}")).source;
     let (last, others) = after.rules.rules.split_last().expect("a rule was put in");
     assert_eq!((&last.pattern, last.action), (&fresh.pattern, fresh.action), "{longer:?}");
@@ -66,7 +75,7 @@ pub fn rules(bytes: &[u8]) {
     assert_eq!(bare(others), bare(&before.rules.rules), "{longer:?}");
     assert_eq!(bare(&after.rules.defaults), bare(&before.rules.defaults), "{longer:?}");
     // Several rules on one line cannot be told apart there.
-    let Ok((shorter, cut)) = rule_lines::without(&longer, last.line.into(), None) else { return };
+    let Ok((shorter, cut)) = rule_lines::without_rule(&longer, last.line.into(), None) else { return };
     let again = read(&shorter).unwrap_or_else(|errors| panic!("{errors}: {shorter:?}")).source;
     assert!(!cut.is_empty());
     assert_eq!(bare(&again.rules.rules), bare(&before.rules.rules), "{shorter:?}");
@@ -77,7 +86,7 @@ fn lines(text: &str) -> u64 {
     u64::try_from(text.split(['\n', '\r']).count()).unwrap_or(u64::MAX)
 }
 
-fn named(errors: &Errors, text: &str) {
+fn named(errors: &ConfigErrors, text: &str) {
     assert!(!errors.0.is_empty());
     for problem in &errors.0 {
         assert!(problem.line <= lines(text), "{problem} of {} lines", lines(text));

@@ -5,19 +5,20 @@
 
 mod agents_file;
 mod approvals;
-mod at;
 pub mod cases;
-mod chosen;
-mod exposed;
+mod config_field;
+mod diagnostics;
+mod exposure;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
-mod known;
+mod gateway_paths;
+mod known_entities;
+pub mod lint;
 mod load;
 mod location;
 pub mod logging;
-mod notes;
+mod model_check;
 mod permissions;
-mod places;
 mod problem;
 mod providers;
 mod redacted;
@@ -26,8 +27,7 @@ mod sandbox;
 mod secrets;
 mod services;
 mod settings;
-pub mod slips;
-pub mod strangers;
+pub mod suggest;
 mod tools;
 mod typed_values;
 mod value;
@@ -36,18 +36,19 @@ pub mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use agents_file::{AgentsError, Change, Listed, TokenFrom, agents, change_agents, new_token};
-pub use cases::{Case, DEFAULT_AGENT};
-pub use exposed::{Exposure, Finding};
-pub use known::{Known, known, tool_files};
-pub use load::{Loaded, load, storage};
-pub use notes::Literal;
-pub use permissions::{Permissions, RuleFile, permissions};
-pub use places::{MAIN, Places, SKILLS, shared_skills};
-pub use problem::{Errors, Fault, Problem};
-pub use services::{Auth, Health, Service};
+pub use agents_file::{AgentChange, AgentsError, ListedAgent, TokenSource, change_agents, list_agents, new_token};
+pub use cases::{DEFAULT_AGENT, PolicyCase};
+pub use diagnostics::LiteralCredential;
+pub use exposure::{ExposureKind, FileFinding};
+pub use gateway_paths::{GatewayPaths, MAIN, SKILLS, shared_skills};
+pub use known_entities::{KnownEntities, known_entities, tool_files};
+pub use load::{LoadedConfig, load_config, load_storage};
+pub use permissions::{ParsedRules, RulesText, read_permissions};
+pub use problem::{ConfigErrors, ConfigFault, ConfigProblem};
+pub use services::{HealthCheckConfig, ServiceAuthConfig, ServiceConfig};
 pub use settings::{
-    Accounts, Agent, BindError, Config, Flags, Gateway, Limits, Logging, ModelName, OnShutdown, Person, Provider,
-    Retention, Storage, TOKENS_FILE, Telegram, Tls, Web,
+    AgentConfig, ApproverAccounts, BindError, Config, ConfigFlags, GatewayConfig, LogConfig, ModelSelection,
+    OnShutdown, PersonConfig, ProviderConfig, RateLimits, RetentionConfig, StoragePaths, TOKENS_FILE, TelegramConfig,
+    TlsFiles, WebConfig,
 };
-pub use tools::{Request, Tool, Undeclared};
+pub use tools::{RequestTemplate, ToolConfig, UndeclaredArguments};

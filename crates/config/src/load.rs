@@ -9,23 +9,24 @@ use countersign_runtime::tools::regular;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
-    at::At,
     cases::DEFAULT_AGENT,
-    chosen, exposed, location,
-    notes::Notes,
-    problem::{Errors, Fault},
+    config_field::ConfigField,
+    diagnostics::FileDiagnostics,
+    exposure, location, model_check,
+    problem::{ConfigErrors, ConfigFault},
     providers, sandbox, secrets, services,
     settings::{
-        Agent, Config, Flags, Gateway, Limits, Logging, OnShutdown, Person, Retention, Storage, Telegram, Tls, Web,
+        AgentConfig, Config, ConfigFlags, GatewayConfig, LogConfig, OnShutdown, PersonConfig, RateLimits,
+        RetentionConfig, StoragePaths, TelegramConfig, TlsFiles, WebConfig,
     },
-    typed_values::address,
+    typed_values::read_address,
     value,
 };
 use crate::{logging, yaml::LARGEST};
 
 /// A configuration and what its author should know about it.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
     pub config: Config,
     /// One line each, without any value that may be secret.
@@ -66,39 +67,43 @@ const RATE_LIMIT: &[&str] =
 ///
 /// # Errors
 /// Everything that is wrong, each with file, line and key.
-pub fn load(
+pub fn load_config(
     path: Option<&Path>,
-    flags: &Flags,
+    flags: &ConfigFlags,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> Result<Loaded, Errors> {
-    let notes = Notes::of(path.unwrap_or_else(|| Path::new("")));
-    let text = text(path, &notes);
-    let read = read(&text, path, flags, environment, notes);
+) -> Result<LoadedConfig, ConfigErrors> {
+    let notes = FileDiagnostics::for_file(path.unwrap_or_else(|| Path::new("")));
+    let text = config_text(path, &notes);
+    let read = read_config(&text, path, flags, environment, notes);
     // A file of rules that is named has to be there: without any, other things happen than its author thinks.
     let Some(named) = flags.permissions.as_deref().filter(|named| !named.exists()) else { return read };
-    let rules = Notes::of(named);
-    rules.fault(0, "", Fault::Io("it is not there".to_owned()));
+    let rules = FileDiagnostics::for_file(named);
+    rules.add_fault(0, "", ConfigFault::Io("it is not there".to_owned()));
     let mut problems = read.err().map_or_else(Vec::new, |errors| errors.0);
     problems.append(&mut rules.problems.take());
-    Err(Errors(problems))
+    Err(ConfigErrors(problems))
 }
 
 /// Reads `text` as the file at `path`.
-pub(super) fn read(
+pub(super) fn read_config(
     text: &str,
     path: Option<&Path>,
-    flags: &Flags,
+    flags: &ConfigFlags,
     environment: &dyn Fn(&str) -> Option<String>,
-    notes: Notes,
-) -> Result<Loaded, Errors> {
-    let value = value::read(text, &notes, Some(environment));
-    let root = At::root(&notes, value.as_ref());
-    let config = config(&root, path, flags, environment);
+    notes: FileDiagnostics,
+) -> Result<LoadedConfig, ConfigErrors> {
+    let value = value::read_value(text, &notes, Some(environment));
+    let root = ConfigField::root(&notes, value.as_ref());
+    let config = build_config(&root, path, flags, environment);
     if let Some(path) = path {
-        exposed::warn(path, &config, &notes);
+        exposure::warn_exposed(path, &config, &notes);
     }
     let problems = notes.problems.take();
-    if problems.is_empty() { Ok(Loaded { config, warnings: notes.warnings.take() }) } else { Err(Errors(problems)) }
+    if problems.is_empty() {
+        Ok(LoadedConfig { config, warnings: notes.warnings.take() })
+    } else {
+        Err(ConfigErrors(problems))
+    }
 }
 
 /// Where the file at `path` has the data directory and the log. What the rest of it says does not matter, nor whether its
@@ -106,48 +111,54 @@ pub(super) fn read(
 ///
 /// # Errors
 /// The file cannot be read, is not well-formed, or its `storage` is wrong.
-pub fn storage(
+pub fn load_storage(
     path: Option<&Path>,
-    flags: &Flags,
+    flags: &ConfigFlags,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> Result<Storage, Errors> {
-    let notes = Notes::of(path.unwrap_or_else(|| Path::new("")));
-    let value = value::read(&text(path, &notes), &notes, Some(environment));
-    let root = At::root(&notes, value.as_ref());
-    let storage = location::storage(&root.at("storage"), path, flags, environment);
+) -> Result<StoragePaths, ConfigErrors> {
+    let notes = FileDiagnostics::for_file(path.unwrap_or_else(|| Path::new("")));
+    let value = value::read_value(&config_text(path, &notes), &notes, Some(environment));
+    let root = ConfigField::root(&notes, value.as_ref());
+    let storage = location::resolve_storage(&root.at("storage"), path, flags, environment);
     let mut problems = notes.problems.take();
     problems.retain(|problem| matches!(problem.key.split('.').next(), Some("" | "storage")));
-    if problems.is_empty() { Ok(storage) } else { Err(Errors(problems)) }
+    if problems.is_empty() { Ok(storage) } else { Err(ConfigErrors(problems)) }
 }
 
 /// The text of the file; one that cannot be read is noted and empty.
-pub(super) fn text(path: Option<&Path>, notes: &Notes) -> String {
+pub(super) fn config_text(path: Option<&Path>, notes: &FileDiagnostics) -> String {
     match path.map(|path| regular::read_text(path, LARGEST)) {
         None => String::new(),
         Some(Ok(text)) => text,
         Some(Err(error)) => {
             let fault = match error.kind() {
-                io::ErrorKind::NotFound => Fault::Io("it is not there".to_owned()),
-                _ => Fault::Io(error.to_string()),
+                io::ErrorKind::NotFound => ConfigFault::Io("it is not there".to_owned()),
+                _ => ConfigFault::Io(error.to_string()),
             };
-            notes.fault(0, "", fault);
+            notes.add_fault(0, "", fault);
             String::new()
         }
     }
 }
 
-fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn Fn(&str) -> Option<String>) -> Config {
-    root.mapping(TOP);
-    let storage = location::storage(&root.at("storage"), path, flags, environment);
+fn build_config(
+    root: &ConfigField<'_>,
+    path: Option<&Path>,
+    flags: &ConfigFlags,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Config {
+    root.check_mapping(TOP);
+    let storage = location::resolve_storage(&root.at("storage"), path, flags, environment);
     let seconds = |key: &str, usual| Duration::from_secs(root.at(key).positive_integer().unwrap_or(usual));
     let usual = RetryPolicy::default();
     let secret = |section: &str, key: &'static str, known| {
         let section = root.at(section);
-        section.mapping(known).then(|| section.at(key).needed_secret()).flatten()
+        section.check_mapping(known).then(|| section.at(key).needed_secret()).flatten()
     };
-    let (model, providers) = (providers::model(&root.at("model")), providers::read(&root.at("providers")));
+    let (model, providers) =
+        (providers::read_model(&root.at("model")), providers::read_providers(&root.at("providers")));
     if let Some(model) = &model {
-        chosen::check(root, model, &providers);
+        model_check::check_model(root, model, &providers);
     }
     Config {
         file: path.map(Path::to_owned),
@@ -155,10 +166,10 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
             .permissions
             .clone()
             .unwrap_or_else(|| path.and_then(Path::parent).unwrap_or_else(|| Path::new("")).join("permissions.yaml")),
-        gateway: gateway(&root.at("gateway"), flags),
-        agents: agents(root),
-        telegram: telegram(&root.at("messenger")),
-        services: services::read(&root.at("services")),
+        gateway: read_gateway(&root.at("gateway"), flags),
+        agents: read_agents(root),
+        telegram: read_telegram(&root.at("messenger")),
+        services: services::read_services(&root.at("services")),
         agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
         storage,
         approval_timeout: seconds("approval_timeout", 900),
@@ -166,201 +177,203 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         retry_max_wait: seconds("retry_max_wait", usual.longest.as_secs()),
         retry_ask_after: seconds("retry_ask_after", usual.ask_after.as_secs()),
         on_shutdown: on_shutdown(&root.at("on_shutdown")),
-        limits: limits(&root.at("rate_limit")),
+        limits: read_limits(&root.at("rate_limit")),
         clients: secret("clients", "token", &["token"]),
-        web: web(&root.at("web")),
+        web: read_web(&root.at("web")),
         model,
         providers,
-        sandbox: sandbox::read(&root.at("sandbox")),
-        secrets: secrets::read(&root.at("secrets")),
-        people: people(&root.at("people")),
+        sandbox: sandbox::read_sandbox(&root.at("sandbox")),
+        secrets: secrets::read_secrets(&root.at("secrets")),
+        people: read_people(&root.at("people")),
         webui: flags.webui.clone(),
-        log: logging(&root.at("log"), flags),
-        retention: retention(&root.at("retention")),
+        log: read_logging(&root.at("log"), flags),
+        retention: read_retention(&root.at("retention")),
         literals: root.notes.literals.take(),
         tool_files: root.notes.files.take(),
     }
 }
 
-fn port(place: &At<'_>, least: i64) -> Option<u16> {
+fn read_port(place: &ConfigField<'_>, least: i64) -> Option<u16> {
     place.integer_in(least, i64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
 }
 
 /// The keys of `web`.
 const WEB: &[&str] = &["password", "users"];
 
-fn web(place: &At<'_>) -> Web {
-    if !place.mapping(WEB) {
-        return Web::default();
+fn read_web(place: &ConfigField<'_>) -> WebConfig {
+    if !place.check_mapping(WEB) {
+        return WebConfig::default();
     }
     // A key that nobody knows is told of already: it may be this one, misspelt.
-    let is_known = |(key, _): &(&str, At<'_>)| WEB.contains(key);
+    let is_known = |(key, _): &(&str, ConfigField<'_>)| WEB.contains(key);
     let is_clear = place.members().is_none_or(|members| members.iter().all(is_known));
     let password = if place.at("users").is_absent() && is_clear {
         place.at("password").needed_secret()
     } else {
         place.at("password").secret()
     };
-    let mut web = Web { password, users: Vec::new() };
+    let mut web = WebConfig { password, users: Vec::new() };
     for (login, place) in place.at("users").members().unwrap_or_default() {
         let Some(password) = place.needed_secret() else { continue };
         let is_taken = |other: &SecretString| other.expose_secret() == password.expose_secret();
         if web.password.iter().chain(web.users.iter().map(|(_, other)| other)).any(is_taken) {
-            place.refused("somebody else has this password, and it tells who logs in");
+            place.report_refusal("somebody else has this password, and it tells who logs in");
         }
         web.users.push((login.to_owned(), password));
     }
     web
 }
 
-fn gateway(place: &At<'_>, flags: &Flags) -> Gateway {
-    place.mapping(GATEWAY);
+fn read_gateway(place: &ConfigField<'_>, flags: &ConfigFlags) -> GatewayConfig {
+    place.check_mapping(GATEWAY);
     let host = place.at("host").text().filter(|host| !host.is_empty());
-    let own = port(&place.at("port"), 0);
+    let own = read_port(&place.at("port"), 0);
     let health_port = place.at("health_port");
-    let health = port(&health_port, 1);
+    let health = read_port(&health_port, 1);
     let health_host = place.at("health_host").text();
-    let gateway = Gateway {
+    let gateway = GatewayConfig {
         host: flags.host.clone().or(host).unwrap_or_else(|| "127.0.0.1".to_owned()),
         port: flags.port.or(own).unwrap_or(8443),
-        tls: tls(&place.at("tls")),
+        tls: read_tls(&place.at("tls")),
         health: (health.is_some() || health_host.is_some())
             .then(|| (health_host.unwrap_or_else(|| "127.0.0.1".to_owned()), health.unwrap_or(8080))),
-        public_url: address(&place.at("public_url")),
+        public_url: read_address(&place.at("public_url")),
         allowed_hosts: place.at("allowed_hosts").items().iter().filter_map(host_name).collect(),
         insecure: flags.insecure,
     };
     if gateway.health.as_ref().is_some_and(|(_, health)| *health == gateway.port) {
-        health_port.refused("gateway.health_port must differ from gateway.port");
+        health_port.report_refusal("gateway.health_port must differ from gateway.port");
     }
     gateway
 }
 
 /// The name or address of a host, as a request may be for it, whatever its port.
-fn host_name(place: &At<'_>) -> Option<String> {
+fn host_name(place: &ConfigField<'_>) -> Option<String> {
     let name = place.needed_text()?;
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
     let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
     if !is_name(&name) && bare.parse::<IpAddr>().is_err() {
-        place.refused("expected the name or address of a host, without a scheme, port, path or wildcard");
+        place.report_refusal("expected the name or address of a host, without a scheme, port, path or wildcard");
     }
     Some(name)
 }
 
-pub(super) fn tls(place: &At<'_>) -> Option<Tls> {
-    if !place.mapping(&["cert", "key"]) || place.members().is_none_or(|members| members.is_empty()) {
+pub(super) fn read_tls(place: &ConfigField<'_>) -> Option<TlsFiles> {
+    if !place.check_mapping(&["cert", "key"]) || place.members().is_none_or(|members| members.is_empty()) {
         return None;
     }
     let file = |key| place.at(key).needed_text().map(|text| place.notes.folder().join(text));
     let (cert, key) = (file("cert"), file("key"));
-    Some(Tls { cert: cert?, key: key? })
+    Some(TlsFiles { cert: cert?, key: key? })
 }
 
-fn agents(root: &At<'_>) -> Vec<Agent> {
-    let mut agents: Vec<Agent> = Vec::new();
-    let mut add = |place: &At<'_>, id: Option<String>, token: Option<SecretString>| {
+fn read_agents(root: &ConfigField<'_>) -> Vec<AgentConfig> {
+    let mut agents: Vec<AgentConfig> = Vec::new();
+    let mut add = |place: &ConfigField<'_>, id: Option<String>, token: Option<SecretString>| {
         let (Some(id), Some(token)) = (id, token) else { return };
         if agents.iter().any(|known| known.id == id) {
-            place.at("id").refused("another agent has this id");
+            place.at("id").report_refusal("another agent has this id");
         } else if agents.iter().any(|known| known.token.expose_secret() == token.expose_secret()) {
-            place.at("token").refused("another agent has this token");
+            place.at("token").report_refusal("another agent has this token");
         } else {
-            agents.push(Agent { id, token });
+            agents.push(AgentConfig { id, token });
         }
     };
     let first = root.at("agent");
-    if first.mapping(&["token"]) {
+    if first.check_mapping(&["token"]) {
         let token = first.at("token").needed_secret();
         add(&first, Some(DEFAULT_AGENT.to_owned()), token);
     }
     for place in root.at("agents").items() {
-        if place.mapping(&["id", "token"]) {
+        if place.check_mapping(&["id", "token"]) {
             let (id, token) = (place.at("id").needed_text(), place.at("token").needed_secret());
             add(&place, id, token);
         } else if place.is_absent() {
-            place.missing();
+            place.report_missing();
         }
     }
     agents
 }
 
-fn telegram(place: &At<'_>) -> Option<Telegram> {
-    if !place.mapping(&["type", "telegram"]) || place.members().is_none_or(|members| members.is_empty()) {
+fn read_telegram(place: &ConfigField<'_>) -> Option<TelegramConfig> {
+    if !place.check_mapping(&["type", "telegram"]) || place.members().is_none_or(|members| members.is_empty()) {
         return None;
     }
     let kind = place.at("type");
     if let Some(other) = kind.needed_text().filter(|name| name != "telegram") {
-        kind.refused(format!("Unsupported messenger type: '{other}' (only 'telegram' is supported)"));
+        kind.report_refusal(format!("Unsupported messenger type: '{other}' (only 'telegram' is supported)"));
         return None;
     }
     let place = place.at("telegram");
-    if !place.mapping(TELEGRAM) {
+    if !place.check_mapping(TELEGRAM) {
         if place.is_absent() {
-            place.missing();
+            place.report_missing();
         }
         return None;
     }
     let chat = place.at("chat_id");
     if chat.is_absent() {
-        chat.missing();
+        chat.report_missing();
     }
     let users = place.at("allowed_users");
-    let allowed_users: Vec<i64> = users.list().unwrap_or_default().iter().filter_map(At::integer).collect();
-    if users.list().is_none_or(|list| list.is_empty()) && !users.is_unset() {
-        users.refused("messenger.telegram.allowed_users must be a non-empty list");
+    let allowed_users: Vec<i64> =
+        users.list_items().unwrap_or_default().iter().filter_map(ConfigField::integer).collect();
+    if users.list_items().is_none_or(|list| list.is_empty()) && !users.is_unset() {
+        users.report_refusal("messenger.telegram.allowed_users must be a non-empty list");
     }
     let (token, chat_id) = (place.at("token").needed_secret(), chat.integer());
-    let api_url = address(&place.at("api_url")).unwrap_or_else(|| "https://api.telegram.org".to_owned());
+    let api_url = read_address(&place.at("api_url")).unwrap_or_else(|| "https://api.telegram.org".to_owned());
     let thread = place.at("message_thread_id");
     thread.not_empty("a whole number from 1, the topic of a forum");
     let message_thread_id = thread.integer_in(1, i64::from(i32::MAX));
-    Some(Telegram { token: token?, chat_id: chat_id?, message_thread_id, allowed_users, api_url })
+    Some(TelegramConfig { token: token?, chat_id: chat_id?, message_thread_id, allowed_users, api_url })
 }
 
-fn on_shutdown(place: &At<'_>) -> OnShutdown {
+fn on_shutdown(place: &ConfigField<'_>) -> OnShutdown {
     match place.text().as_deref() {
         None | Some("keep") => OnShutdown::Keep,
         Some("deny") => OnShutdown::Deny,
         Some(_) => {
-            place.refused("expected keep or deny");
+            place.report_refusal("expected keep or deny");
             OnShutdown::Keep
         }
     }
 }
 
-fn logging(place: &At<'_>, flags: &Flags) -> Logging {
-    place.mapping(&["level", "format"]);
+fn read_logging(place: &ConfigField<'_>, flags: &ConfigFlags) -> LogConfig {
+    place.check_mapping(&["level", "format"]);
     let (level, format) = (place.at("level"), place.at("format"));
-    let said = level.text();
-    if said.as_ref().is_some_and(|said| !logging::is_level(said)) {
-        level
-            .refused("expected a level (off, error, warn, info, debug or trace), or several part=level between commas");
+    let level_text = level.text();
+    if level_text.as_ref().is_some_and(|text| !logging::is_level(text)) {
+        level.report_refusal(
+            "expected a level (off, error, warn, info, debug or trace), or several part=level between commas",
+        );
     }
     let form = format.text().and_then(|word| {
-        let form = logging::Form::ALL.into_iter().find(|(name, _)| *name == word).map(|(_, form)| form);
+        let form = logging::LogLineFormat::ALL.into_iter().find(|(name, _)| *name == word).map(|(_, form)| form);
         if form.is_none() {
-            format.refused("expected text or json");
+            format.report_refusal("expected text or json");
         }
         form
     });
-    Logging { level: said, form: flags.log_format.or(form).unwrap_or_default() }
+    LogConfig { level: level_text, form: flags.log_format.or(form).unwrap_or_default() }
 }
 
 /// How often what is too old is looked for, where nobody says: hourly.
 const EVERY: Duration = Duration::from_secs(3600);
 
-fn retention(place: &At<'_>) -> Retention {
-    place.mapping(&["calls", "gates", "objects", "every"]);
+fn read_retention(place: &ConfigField<'_>) -> RetentionConfig {
+    place.check_mapping(&["calls", "gates", "objects", "every"]);
     let span = |key: &str| {
         let place = place.at(key);
         let text = place.text()?;
-        let span = span(&text);
+        let span = parse_span(&text);
         if span.is_none() {
-            place.refused("expected a number above 0 with s, m, h or d behind it, such as 90d");
+            place.report_refusal("expected a number above 0 with s, m, h or d behind it, such as 90d");
         }
         span
     };
-    Retention {
+    RetentionConfig {
         calls: span("calls"),
         gates: span("gates"),
         objects: span("objects"),
@@ -369,7 +382,7 @@ fn retention(place: &At<'_>) -> Retention {
 }
 
 /// Reads a span such as `90s`, `30m`, `8h` or `7d`.
-fn span(text: &str) -> Option<Duration> {
+fn parse_span(text: &str) -> Option<Duration> {
     let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let unit = match unit {
         "s" => 1,
@@ -382,13 +395,13 @@ fn span(text: &str) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-fn limits(place: &At<'_>) -> Limits {
-    place.mapping(RATE_LIMIT);
+fn read_limits(place: &ConfigField<'_>) -> RateLimits {
+    place.check_mapping(RATE_LIMIT);
     let limit = |key, usual| {
         let number = place.at(key).integer_in(0, i64::from(u32::MAX));
         number.and_then(|number| u32::try_from(number).ok()).unwrap_or(usual)
     };
-    Limits {
+    RateLimits {
         max_pending_approvals: limit("max_pending_approvals", 10),
         max_requests_per_minute: limit("max_requests_per_minute", 60),
         max_failed_auth_per_minute: limit("max_failed_auth_per_minute", 60),
@@ -396,29 +409,29 @@ fn limits(place: &At<'_>) -> Limits {
     }
 }
 
-pub(super) fn people(place: &At<'_>) -> Vec<Person> {
-    let mut people: Vec<Person> = Vec::new();
+pub(super) fn read_people(place: &ConfigField<'_>) -> Vec<PersonConfig> {
+    let mut people: Vec<PersonConfig> = Vec::new();
     let (mut users, mut logins, mut accounts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for place in place.items() {
-        if !place.mapping(&["id", "telegram", "console", "local"]) {
+        if !place.check_mapping(&["id", "telegram", "console", "local"]) {
             continue;
         }
         let Some(id) = place.at("id").needed_text() else { continue };
         if people.iter().any(|known| known.id == id) {
-            place.at("id").refused("another person has this id");
+            place.at("id").report_refusal("another person has this id");
         }
-        let mut person = Person { id, telegram: Vec::new(), console: Vec::new(), local: Vec::new() };
+        let mut person = PersonConfig { id, telegram: Vec::new(), console: Vec::new(), local: Vec::new() };
         for item in place.at("telegram").items() {
             let Some(user) = item.integer() else { continue };
             if !users.insert(user) {
-                item.refused("this identity belongs to a person already");
+                item.report_refusal("this identity belongs to a person already");
             }
             person.telegram.push(user);
         }
         for item in place.at("console").items() {
             let Some(login) = item.needed_text() else { continue };
             if !logins.insert(login.clone()) {
-                item.refused("this identity belongs to a person already");
+                item.report_refusal("this identity belongs to a person already");
             }
             person.console.push(login);
         }
@@ -427,7 +440,7 @@ pub(super) fn people(place: &At<'_>) -> Vec<Person> {
                 continue;
             };
             if !accounts.insert(user) {
-                item.refused("this identity belongs to a person already");
+                item.report_refusal("this identity belongs to a person already");
             }
             person.local.push(user);
         }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    at::At,
-    settings::{Flags, Storage},
+    config_field::ConfigField,
+    settings::{ConfigFlags, StoragePaths},
 };
 
 const USUAL: &str = "countersign.db";
@@ -19,46 +19,46 @@ const OTHER: &str = "countersign-log.db";
 
 /// The log is `storage.path`'s file name in `--data`, else in that path's own folder; without a path in `data` beside
 /// the configuration; without a configuration in the user's own data directory.
-pub(super) fn storage(
-    place: &At<'_>,
+pub(super) fn resolve_storage(
+    place: &ConfigField<'_>,
     file: Option<&Path>,
-    flags: &Flags,
+    flags: &ConfigFlags,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> Storage {
-    place.mapping(&["type", "path"]);
+) -> StoragePaths {
+    place.check_mapping(&["type", "path"]);
     let kind = place.at("type");
     if let Some(other) = kind.text().filter(|name| name != "sqlite") {
-        kind.refused(format!("Unsupported storage type: '{other}' (only 'sqlite' is supported)"));
+        kind.report_refusal(format!("Unsupported storage type: '{other}' (only 'sqlite' is supported)"));
     }
     let named = place.at("path");
     let path = named.path();
     let ends_in_folder =
         named.text().is_some_and(|text| text.ends_with('/')) || path.as_ref().is_some_and(|path| path.is_dir());
     if ends_in_folder || path.as_ref().is_some_and(|path| path.file_name().is_none()) {
-        named.refused("expected the path of a file, found that of a folder");
+        named.report_refusal("expected the path of a file, found that of a folder");
     }
     let folder = flags.data.clone().or_else(|| path.as_deref().and_then(Path::parent).map(Path::to_owned));
     let folder = folder.unwrap_or_else(|| match file {
         Some(file) => file.parent().unwrap_or_else(|| Path::new("")).join("data"),
-        None => home(environment),
+        None => home_folder(environment),
     });
     // A path without a folder lies in the current one, and nothing opens a folder without a name.
     let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
     let name = path.as_deref().and_then(Path::file_name).unwrap_or_else(|| USUAL.as_ref());
     let log = folder.join(name);
     if !is_others(&log) {
-        return Storage { folder, log };
+        return StoragePaths { folder, log };
     }
     let beside = folder.join(if name == USUAL { OTHER } else { USUAL });
-    named.warn(&format!(
+    named.report_warning(&format!(
         "{} holds the records of agentpass or agent-gate and is left as it is; the log is {}",
         log.display(),
         beside.display()
     ));
-    Storage { folder, log: beside }
+    StoragePaths { folder, log: beside }
 }
 
-fn home(environment: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+fn home_folder(environment: &dyn Fn(&str) -> Option<String>) -> PathBuf {
     let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     data.map_or_else(|| PathBuf::from("countersign-data"), |data| data.join("countersign"))

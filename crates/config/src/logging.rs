@@ -6,7 +6,7 @@ use std::fmt;
 
 /// How lines of the log look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum LogLineFormat {
     /// For people.
     #[default]
     Text,
@@ -14,12 +14,12 @@ pub enum Form {
     Json,
 }
 
-impl Form {
+impl LogLineFormat {
     /// Both, by name.
     pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 
     /// The word for it.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
             Self::Json => "json",
@@ -131,12 +131,12 @@ pub fn is_level(text: &str) -> bool {
 }
 
 /// Reads what is logged, or changes it.
-type Change = dyn Fn(Option<&str>) -> Result<String, String> + Send + Sync;
+type LevelChange = dyn Fn(Option<&str>) -> Result<String, String> + Send + Sync;
 
 /// What is logged at present, for whoever may change it.
-pub struct Levels(Box<Change>);
+pub struct LogLevels(Box<LevelChange>);
 
-impl Levels {
+impl LogLevels {
     /// Those that `change` changes: with a text to that, without to nothing; it gives what is logged from then on.
     pub fn new(change: impl Fn(Option<&str>) -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self(Box::new(change))
@@ -146,23 +146,23 @@ impl Levels {
     ///
     /// # Errors
     /// Why not; what was logged is logged on.
-    pub fn change(&self, wanted: Option<&str>) -> Result<String, String> {
-        match wanted {
-            Some(wanted) if !is_level(wanted) => Err(format!(
-                "{wanted} says nothing about a log: a level is one of {}, or several part=level between commas",
+    pub fn change_levels(&self, requested: Option<&str>) -> Result<String, String> {
+        match requested {
+            Some(text) if !is_level(text) => Err(format!(
+                "{text} says nothing about a log: a level is one of {}, or several part=level between commas",
                 LEVELS.join(", ")
             )),
-            wanted => match wanted.and_then(unknown_part) {
+            filter => match filter.and_then(unknown_part) {
                 Some(part) => {
                     Err(format!("there is no part {part} that logs: those there are, are {}", PARTS.join(", ")))
                 }
-                None => (self.0)(wanted),
+                None => (self.0)(filter),
             },
         }
     }
 }
 
-impl fmt::Debug for Levels {
+impl fmt::Debug for LogLevels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Levels").finish_non_exhaustive()
     }
@@ -170,7 +170,7 @@ impl fmt::Debug for Levels {
 
 #[cfg(test)]
 mod tests {
-    use super::{Levels, PARTS, SUCCESSORS, is_level, with_successors};
+    use super::{LogLevels, PARTS, SUCCESSORS, is_level, with_successors};
 
     #[test]
     fn the_former_part_stands_for_the_crates_that_came_of_it() {
@@ -209,20 +209,23 @@ mod tests {
 
     #[test]
     fn what_is_no_level_changes_nothing() {
-        let levels = Levels::new(|wanted| Ok(wanted.unwrap_or("warn").to_owned()));
-        assert_eq!((levels.change(None), levels.change(Some("info"))), (Ok("warn".to_owned()), Ok("info".to_owned())));
-        assert!(levels.change(Some("loud")).is_err_and(|why| why.contains("error, warn, info")));
+        let levels = LogLevels::new(|filter| Ok(filter.unwrap_or("warn").to_owned()));
+        assert_eq!(
+            (levels.change_levels(None), levels.change_levels(Some("info"))),
+            (Ok("warn".to_owned()), Ok("info".to_owned()))
+        );
+        assert!(levels.change_levels(Some("loud")).is_err_and(|why| why.contains("error, warn, info")));
         for (text, want) in [
             ("warn,countersign_server::listen=trace", None),
             ("rustls=debug", None),
             ("warn,nosuchpart=debug", Some("nosuchpart")),
             ("countersign_sever=debug", Some("countersign_sever")),
         ] {
-            let got = levels.change(Some(text)).err();
-            let wanted =
+            let got = levels.change_levels(Some(text)).err();
+            let expected =
                 want.map(|part| format!("there is no part {part} that logs: those there are, are countersign, "));
-            assert_eq!(got.is_some(), wanted.is_some(), "{text}: {got:?}");
-            assert!(got.unwrap_or_default().starts_with(&wanted.unwrap_or_default()), "{text}");
+            assert_eq!(got.is_some(), expected.is_some(), "{text}: {got:?}");
+            assert!(got.unwrap_or_default().starts_with(&expected.unwrap_or_default()), "{text}");
         }
     }
 }

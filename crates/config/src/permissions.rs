@@ -13,22 +13,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     approvals,
-    at::At,
-    cases::{self, Case},
-    notes::Notes,
-    problem::{Errors, Fault},
-    typed_values::action,
+    cases::{self, PolicyCase},
+    config_field::ConfigField,
+    diagnostics::FileDiagnostics,
+    problem::{ConfigErrors, ConfigFault},
+    typed_values::read_action,
     value,
 };
 use crate::yaml::LARGEST;
 
 /// A file of rules, read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Permissions {
+pub struct ParsedRules {
     /// Its rules, ready to be compiled.
     pub source: RuleSource,
     /// Its `tests`, then those of the file beside it.
-    pub cases: Vec<Case>,
+    pub cases: Vec<PolicyCase>,
 }
 
 const TOP: &[&str] = &["defaults", "rules", "sets", "tests"];
@@ -50,7 +50,7 @@ const RULE: &[&str] = &[
 
 /// The text of a file of rules as it was read, so that another process can compile the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleFile {
+pub struct RulesText {
     /// Where it was read.
     pub path: PathBuf,
     /// Whether it can only tighten what others say, as a repository's own file does.
@@ -59,17 +59,17 @@ pub struct RuleFile {
     pub text: String,
 }
 
-impl RuleFile {
+impl RulesText {
     /// Reads the file at `path`. `None` if there is none.
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub fn read(path: &Path, layer: RuleLayer) -> Result<Option<Self>, Errors> {
-        let notes = Notes::of(path);
-        let text = text(&notes);
+    pub fn read_file(path: &Path, layer: RuleLayer) -> Result<Option<Self>, ConfigErrors> {
+        let notes = FileDiagnostics::for_file(path);
+        let text = file_text(&notes);
         let problems = notes.problems.take();
         if !problems.is_empty() {
-            return Err(Errors(problems));
+            return Err(ConfigErrors(problems));
         }
         let tightens = layer == RuleLayer::Tighten;
         Ok(text.map(|text| Self { path: path.to_owned(), tightens, text }))
@@ -79,8 +79,8 @@ impl RuleFile {
     ///
     /// # Errors
     /// Everything that is wrong, each with file, line and key.
-    pub fn parse(&self) -> Result<Permissions, Errors> {
-        parse(&self.path, if self.tightens { RuleLayer::Tighten } else { RuleLayer::Main }, &self.text)
+    pub fn parse(&self) -> Result<ParsedRules, ConfigErrors> {
+        parse_rules(&self.path, if self.tightens { RuleLayer::Tighten } else { RuleLayer::Main }, &self.text)
     }
 }
 
@@ -89,79 +89,79 @@ impl RuleFile {
 ///
 /// # Errors
 /// Everything that is wrong, each with file, line and key.
-pub fn permissions(path: &Path, layer: RuleLayer) -> Result<Option<Permissions>, Errors> {
-    RuleFile::read(path, layer)?.map(|file| file.parse()).transpose()
+pub fn read_permissions(path: &Path, layer: RuleLayer) -> Result<Option<ParsedRules>, ConfigErrors> {
+    RulesText::read_file(path, layer)?.map(|file| file.parse()).transpose()
 }
 
-fn parse(path: &Path, layer: RuleLayer, text: &str) -> Result<Permissions, Errors> {
-    let notes = Notes::of(path);
-    let value = value::read(text, &notes, None);
-    let root = At::root(&notes, value.as_ref());
-    root.mapping(TOP);
-    let sets = approvals::sets(&root.at("sets"));
-    let list = |key: &str| root.at(key).items_or_nothing().iter().filter_map(|place| rule(place, &sets)).collect();
+fn parse_rules(path: &Path, layer: RuleLayer, text: &str) -> Result<ParsedRules, ConfigErrors> {
+    let notes = FileDiagnostics::for_file(path);
+    let value = value::read_value(text, &notes, None);
+    let root = ConfigField::root(&notes, value.as_ref());
+    root.check_mapping(TOP);
+    let sets = approvals::read_sets(&root.at("sets"));
+    let list = |key: &str| root.at(key).items_or_nothing().iter().filter_map(|place| read_rule(place, &sets)).collect();
     let rules = RuleSet { defaults: list("defaults"), rules: list("rules") };
-    let mut cases = cases::read(&root.at("tests"));
-    let beside = Notes::of(&beside(path));
+    let mut cases = cases::read_cases(&root.at("tests"));
+    let beside = FileDiagnostics::for_file(&cases_path(path));
     if layer == RuleLayer::Main
-        && let Some(text) = self::text(&beside)
+        && let Some(text) = self::file_text(&beside)
     {
-        let value = value::read(&text, &beside, None);
-        let root = At::root(&beside, value.as_ref());
-        root.mapping(&["tests"]);
-        cases.append(&mut cases::read(&root.at("tests")));
+        let value = value::read_value(&text, &beside, None);
+        let root = ConfigField::root(&beside, value.as_ref());
+        root.check_mapping(&["tests"]);
+        cases.append(&mut cases::read_cases(&root.at("tests")));
     }
     let mut problems = notes.problems.take();
     problems.append(&mut beside.problems.take());
     if !problems.is_empty() {
-        return Err(Errors(problems));
+        return Err(ConfigErrors(problems));
     }
-    Ok(Permissions { source: RuleSource { name: path.display().to_string(), layer, rules }, cases })
+    Ok(ParsedRules { source: RuleSource { name: path.display().to_string(), layer, rules }, cases })
 }
 
-fn text(notes: &Notes) -> Option<String> {
+fn file_text(notes: &FileDiagnostics) -> Option<String> {
     match regular::read_text(&notes.file, LARGEST) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            notes.fault(0, "", Fault::Io(error.to_string()));
+            notes.add_fault(0, "", ConfigFault::Io(error.to_string()));
             None
         }
     }
 }
 
 /// `permissions.test.yaml` of `permissions.yaml`.
-fn beside(path: &Path) -> PathBuf {
+fn cases_path(path: &Path) -> PathBuf {
     path.with_extension("test.yaml")
 }
 
-fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
-    if !place.mapping(RULE) {
+fn read_rule(place: &ConfigField<'_>, sets: &approvals::PeopleSets) -> Option<Rule> {
+    if !place.check_mapping(RULE) {
         if place.is_absent() {
-            place.missing();
+            place.report_missing();
         }
         return None;
     }
     let (pattern, tool) = (place.at("pattern"), place.at("tool"));
     match (pattern.is_absent(), tool.is_absent()) {
-        (true, true) => pattern.missing(),
-        (false, false) => place.refused("a rule has either a pattern or a tool"),
+        (true, true) => pattern.report_missing(),
+        (false, false) => place.report_refusal("a rule has either a pattern or a tool"),
         (true, false) | (false, true) => {}
     }
-    let action = action(&place.at("action"), "Invalid permission action");
-    if place.has("args") && place.at("args").is_absent() {
-        place.at("args").missing();
+    let action = read_action(&place.at("action"), "Invalid permission action");
+    if place.has_key("args") && place.at("args").is_absent() {
+        place.at("args").report_missing();
     }
     let rule = Rule {
         pattern: named_text(&pattern),
         tool: named_text(&tool),
-        args: args(&place.at("args")),
-        principal: bound(place, "principal"),
-        door: bound(place, "door"),
-        target: bound(place, "target"),
+        args: read_args(&place.at("args")),
+        principal: bound_text(place, "principal"),
+        door: bound_text(place, "door"),
+        target: bound_text(place, "target"),
         action: action.unwrap_or(RuleAction::Deny),
         description: place.at("description").text(),
-        steps: approvals::steps(place, sets),
+        steps: approvals::read_steps(place, sets),
         line: u32::try_from(place.line).unwrap_or(0),
     };
     // All of it was read, so that whatever is wrong is told at once.
@@ -169,28 +169,28 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
 }
 
 /// What is demanded of the arguments; each slip is told of with its own line.
-fn args(place: &At<'_>) -> Option<ArgConditions> {
+fn read_args(place: &ConfigField<'_>) -> Option<ArgConditions> {
     if !place.is_mapping() {
-        return ArgConditions::try_from(place.json()?).map_err(|error| place.refused(error.to_string())).ok();
+        return ArgConditions::try_from(place.to_json()?).map_err(|error| place.report_refusal(error.to_string())).ok();
     }
     let each = place.members()?.into_iter().filter_map(|(path, place)| {
-        let value = place.json().unwrap_or_default();
-        let matcher = ArgMatcher::try_from(value).map_err(|error| place.refused(error.to_string())).ok()?;
+        let value = place.to_json().unwrap_or_default();
+        let matcher = ArgMatcher::try_from(value).map_err(|error| place.report_refusal(error.to_string())).ok()?;
         Some((path.to_owned(), matcher))
     });
     Some(ArgConditions::Each(each.collect()))
 }
 
 /// What a rule is bound to. The key without a value would bind it to nothing, and what was to be narrow would be wide.
-fn bound(place: &At<'_>, key: &str) -> Option<String> {
-    if place.has(key) { place.at(key).needed_text() } else { None }
+fn bound_text(place: &ConfigField<'_>, key: &str) -> Option<String> {
+    if place.has_key(key) { place.at(key).needed_text() } else { None }
 }
 
 /// A text that is not empty where its key is there: an empty one matches nothing, and its author meant something.
-fn named_text(place: &At<'_>) -> Option<String> {
+fn named_text(place: &ConfigField<'_>) -> Option<String> {
     let text = place.text();
     if text.as_deref() == Some("") {
-        place.missing();
+        place.report_missing();
     }
     text
 }

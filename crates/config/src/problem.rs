@@ -4,11 +4,11 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::slips;
+use crate::suggest;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The file.
     pub file: PathBuf,
     /// Counted from 1; 0 where it is not known.
@@ -16,12 +16,12 @@ pub struct Problem {
     /// The whole key, its levels joined by dots; empty for the file as a whole.
     pub key: String,
     /// What is wrong there.
-    pub fault: Fault,
+    pub fault: ConfigFault,
 }
 
 /// What can be wrong. Where agentpass has words for it, the message has them too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ConfigFault {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Io(String),
@@ -61,7 +61,7 @@ pub enum Fault {
 /// What is needed where nobody has said yet of what kind it must be.
 pub(super) const ANY: &str = "a value";
 
-impl Fault {
+impl ConfigFault {
     /// True if that is all, and not even what is needed is known.
     pub(super) fn is_of_nothing_yet(&self) -> bool {
         matches!(self, Self::Type { expected: ANY, found: "nothing" })
@@ -73,7 +73,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if self.line > 0 {
@@ -82,8 +82,8 @@ impl fmt::Display for Problem {
         if !self.key.is_empty() {
             write!(f, ": {}", self.key)?;
         }
-        if let Fault::UnknownKey(known) = &self.fault
-            && let Some(meant) = meant(self.key.rsplit('.').next().unwrap_or_default(), known)
+        if let ConfigFault::UnknownKey(known) = &self.fault
+            && let Some(meant) = meant_key(self.key.rsplit('.').next().unwrap_or_default(), known)
         {
             return write!(f, ": unknown key; did you mean `{meant}`? Known here are {}", known.join(", "));
         }
@@ -92,17 +92,17 @@ impl fmt::Display for Problem {
 }
 
 /// The key that was probably meant.
-fn meant(key: &str, known: &[&'static str]) -> Option<&'static str> {
+fn meant_key(key: &str, known: &[&'static str]) -> Option<&'static str> {
     // Short keys are near to everything, and no long text is one.
     let most = if key.len() < 5 { 1 } else { 2 };
-    (key.len() <= 40).then(|| slips::meant(key, known.iter().copied(), most))?
+    (key.len() <= 40).then(|| suggest::did_you_mean(key, known.iter().copied(), most))?
 }
 
 /// Everything that is wrong; never empty. Shown one line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errors(pub Vec<Problem>);
+pub struct ConfigErrors(pub Vec<ConfigProblem>);
 
-impl fmt::Display for Errors {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, problem) in self.0.iter().enumerate() {
             if at > 0 {
@@ -114,4 +114,4 @@ impl fmt::Display for Errors {
     }
 }
 
-impl std::error::Error for Errors {}
+impl std::error::Error for ConfigErrors {}

@@ -10,17 +10,17 @@ use countersign_runtime::models::{
 };
 
 use super::{
-    at::At,
-    settings::{ModelName, Provider},
-    typed_values::address,
+    config_field::ConfigField,
+    settings::{ModelSelection, ProviderConfig},
+    typed_values::read_address,
 };
 
 const PROVIDER: &[&str] = &["api", "base_url", "api_key", "headers", "models"];
 const MODEL: &[&str] = &["id", "name", "reasoning", "input", "cost", "context_window", "max_tokens"];
 const COST: &[&str] = &["input", "output", "cache_read", "cache_write"];
 
-pub(super) fn model(place: &At<'_>) -> Option<ModelName> {
-    if !place.mapping(&["provider", "id"]) {
+pub(super) fn read_model(place: &ConfigField<'_>) -> Option<ModelSelection> {
+    if !place.check_mapping(&["provider", "id"]) {
         return None;
     }
     let provider = place.at("provider").needed_text();
@@ -29,41 +29,41 @@ pub(super) fn model(place: &At<'_>) -> Option<ModelName> {
         (None, Some(demo::PROVIDER)) => Some(demo::MODEL.to_owned()),
         _ => place.at("id").needed_text(),
     };
-    Some(ModelName { provider: provider?, id: id? })
+    Some(ModelSelection { provider: provider?, id: id? })
 }
 
-pub(super) fn read(place: &At<'_>) -> BTreeMap<String, Provider> {
+pub(super) fn read_providers(place: &ConfigField<'_>) -> BTreeMap<String, ProviderConfig> {
     let mut providers = BTreeMap::new();
     for (name, place) in place.members().unwrap_or_default() {
-        if place.mapping(PROVIDER) {
-            providers.insert(name.to_owned(), provider(name, &place));
+        if place.check_mapping(PROVIDER) {
+            providers.insert(name.to_owned(), read_provider(name, &place));
         }
     }
     providers
 }
 
-fn provider(name: &str, place: &At<'_>) -> Provider {
+fn read_provider(name: &str, place: &ConfigField<'_>) -> ProviderConfig {
     let models = place.at("models").items();
     let wire = place.at("api");
     let api = match wire.text().map(|api| api.parse::<ModelApi>()) {
         Some(Ok(api)) => Some(api),
         Some(Err(error)) => {
-            wire.refused(error.to_string());
+            wire.report_refusal(error.to_string());
             None
         }
         None if !models.is_empty() => {
-            wire.missing();
+            wire.report_missing();
             None
         }
         None => None,
     };
     let url = place.at("base_url");
-    let base_url = address(&url);
+    let base_url = read_address(&url);
     if base_url.is_none() && url.is_absent() && !models.is_empty() {
-        url.missing();
+        url.report_missing();
     }
-    let header = |(name, place): (&str, At<'_>)| place.secret().map(|value| (name.to_owned(), value));
-    let mut provider = Provider {
+    let header = |(name, place): (&str, ConfigField<'_>)| place.secret().map(|value| (name.to_owned(), value));
+    let mut provider = ProviderConfig {
         api,
         base_url,
         api_key: place.at("api_key").secret(),
@@ -71,10 +71,10 @@ fn provider(name: &str, place: &At<'_>) -> Provider {
         models: Vec::new(),
     };
     for place in models {
-        let entry = entry(name, &provider, &place);
+        let entry = read_entry(name, &provider, &place);
         if let Some(entry) = entry {
             if provider.models.iter().any(|known| known.id == entry.id) {
-                place.at("id").refused("another model of this provider has this id");
+                place.at("id").report_refusal("another model of this provider has this id");
             }
             provider.models.push(entry);
         }
@@ -82,16 +82,16 @@ fn provider(name: &str, place: &At<'_>) -> Provider {
     provider
 }
 
-fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<ModelEntry> {
-    if !place.mapping(MODEL) {
+fn read_entry(name: &str, provider: &ProviderConfig, place: &ConfigField<'_>) -> Option<ModelEntry> {
+    if !place.check_mapping(MODEL) {
         return None;
     }
     let id = place.at("id").needed_text();
     let tokens = |key, usual| place.at(key).positive_integer().unwrap_or(usual);
     let (context_window, max_tokens) = (tokens("context_window", 128_000), tokens("max_tokens", 16_384));
     let cost = place.at("cost");
-    cost.mapping(COST);
-    let price = |key| cost.at(key).amount().unwrap_or(0.0);
+    cost.check_mapping(COST);
+    let price = |key| cost.at(key).non_negative().unwrap_or(0.0);
     let id = id?;
     Some(ModelEntry {
         name: place.at("name").text().unwrap_or_else(|| id.clone()),
@@ -100,7 +100,7 @@ fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<ModelEntry> 
         provider: name.to_owned(),
         base_url: provider.base_url.clone()?,
         reasoning: place.at("reasoning").flag().unwrap_or(false),
-        input: modalities(&place.at("input")),
+        input: read_modalities(&place.at("input")),
         cost: TokenPrice {
             input: price("input"),
             output: price("output"),
@@ -115,7 +115,7 @@ fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<ModelEntry> 
     })
 }
 
-fn modalities(place: &At<'_>) -> Vec<InputModality> {
+fn read_modalities(place: &ConfigField<'_>) -> Vec<InputModality> {
     if place.has_no_value() {
         return vec![InputModality::Text];
     }
@@ -124,7 +124,7 @@ fn modalities(place: &At<'_>) -> Vec<InputModality> {
         match item.text().as_deref() {
             Some("text") => modalities.push(InputModality::Text),
             Some("image") => modalities.push(InputModality::Image),
-            Some(_) | None => item.refused("expected text or image"),
+            Some(_) | None => item.report_refusal("expected text or image"),
         }
     }
     modalities

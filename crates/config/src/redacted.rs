@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     sandbox,
-    services::{Auth, Service},
-    settings::{Config, OnShutdown, Provider},
-    tools::{Tool, Undeclared},
+    services::{ServiceAuthConfig, ServiceConfig},
+    settings::{Config, OnShutdown, ProviderConfig},
+    tools::{ToolConfig, UndeclaredArguments},
 };
 
 const HIDDEN: &str = "***";
@@ -17,11 +17,11 @@ const HIDDEN: &str = "***";
 impl Config {
     /// What `config show` prints: everything that is in force, defaults included, in the file's own form and without a
     /// secret. Absent sections are absent.
-    pub fn redacted(&self) -> Value {
+    pub fn redacted_json(&self) -> Value {
         let mut shown = Map::new();
         let mut put = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
-        put("gateway", self.gateway());
-        let agent = |agent: &super::Agent| json!({"id": agent.id, "token": HIDDEN});
+        put("gateway", self.redacted_gateway());
+        let agent = |agent: &super::AgentConfig| json!({"id": agent.id, "token": HIDDEN});
         put("agents", self.agents.iter().map(agent).collect());
         if let Some(telegram) = &self.telegram {
             let mut inner = json!({
@@ -35,7 +35,10 @@ impl Config {
             }
             put("messenger", json!({"type": "telegram", "telegram": inner}));
         }
-        put("services", Value::Object(self.services.iter().map(|one| (one.name.clone(), service(one))).collect()));
+        put(
+            "services",
+            Value::Object(self.services.iter().map(|one| (one.name.clone(), redacted_service(one))).collect()),
+        );
         put("storage", json!({"type": "sqlite", "path": self.storage.log}));
         put("approval_timeout", json!(self.approval_timeout.as_secs()));
         put("clarify_timeout", json!(self.clarify_timeout.as_secs()));
@@ -57,7 +60,7 @@ impl Config {
                 "max_connections": self.limits.max_connections,
             }),
         );
-        put("sandbox", sandbox::shown(&self.sandbox));
+        put("sandbox", sandbox::shown_settings(&self.sandbox));
         if !self.secrets.is_empty() {
             let names = self.secrets.keys().map(|name| (name.clone(), json!(HIDDEN)));
             put("secrets", Value::Object(names.collect()));
@@ -79,13 +82,13 @@ impl Config {
         if let Some(model) = &self.model {
             put("model", json!({"provider": model.provider, "id": model.id}));
         }
-        let providers = self.providers.iter().map(|(name, one)| (name.clone(), provider(one)));
+        let providers = self.providers.iter().map(|(name, one)| (name.clone(), redacted_provider(one)));
         put("providers", Value::Object(providers.collect()));
         put("agents_dir", json!(self.agents_dir));
-        let person = |one: &super::Person| json!({"id": one.id, "telegram": one.telegram, "console": one.console, "local": one.local});
+        let person = |one: &super::PersonConfig| json!({"id": one.id, "telegram": one.telegram, "console": one.console, "local": one.local});
         put("people", self.people.iter().map(person).collect());
         let level = self.log.level.as_deref().unwrap_or("warn");
-        put("log", json!({"level": level, "format": self.log.form.word()}));
+        put("log", json!({"level": level, "format": self.log.form.as_str()}));
         if self.retention.is_any() {
             let seconds = |span: std::time::Duration| json!(format!("{}s", span.as_secs()));
             let kinds =
@@ -100,11 +103,11 @@ impl Config {
 
     /// The same as a file of this form.
     pub fn redacted_yaml(&self) -> String {
-        let shown = self.redacted();
+        let shown = self.redacted_json();
         serde_saphyr::to_string(&shown).unwrap_or_else(|_| shown.to_string())
     }
 
-    fn gateway(&self) -> Value {
+    fn redacted_gateway(&self) -> Value {
         let gateway = &self.gateway;
         let mut shown = json!({"host": gateway.host, "port": gateway.port, "allowed_hosts": gateway.allowed_hosts});
         if let Some(tls) = &gateway.tls {
@@ -121,13 +124,13 @@ impl Config {
     }
 }
 
-fn service(service: &Service) -> Value {
+fn redacted_service(service: &ServiceConfig) -> Value {
     let auth = match &service.auth {
-        Auth::Bearer { .. } => json!({"type": "bearer", "token": HIDDEN}),
-        Auth::Header { name, .. } => json!({"type": "header", "header_name": name, "token": HIDDEN}),
-        Auth::Query { param, .. } => json!({"type": "query", "query_param": param, "token": HIDDEN}),
-        Auth::Basic { username, .. } => json!({"type": "basic", "username": username, "password": HIDDEN}),
-        Auth::None => json!({"type": "none"}),
+        ServiceAuthConfig::Bearer { .. } => json!({"type": "bearer", "token": HIDDEN}),
+        ServiceAuthConfig::Header { name, .. } => json!({"type": "header", "header_name": name, "token": HIDDEN}),
+        ServiceAuthConfig::Query { param, .. } => json!({"type": "query", "query_param": param, "token": HIDDEN}),
+        ServiceAuthConfig::Basic { username, .. } => json!({"type": "basic", "username": username, "password": HIDDEN}),
+        ServiceAuthConfig::None => json!({"type": "none"}),
     };
     let health = &service.health;
     let error = |(status, message): &(u16, String)| json!({"status": status, "message": message});
@@ -135,12 +138,12 @@ fn service(service: &Service) -> Value {
         "url": without_user(&service.url),
         "auth": auth,
         "health": {"method": health.method, "path": without_user(&health.path), "expect_status": health.expect_status},
-        "tools": Value::Object(service.tools.iter().map(|one| (one.name.clone(), tool(one))).collect()),
+        "tools": Value::Object(service.tools.iter().map(|one| (one.name.clone(), redacted_tool(one))).collect()),
         "errors": service.errors.iter().map(error).collect::<Value>(),
     })
 }
 
-fn tool(tool: &Tool) -> Value {
+fn redacted_tool(tool: &ToolConfig) -> Value {
     let argument = |argument: &DeclaredArgument| {
         let mut shown = json!({"required": argument.required});
         if let Some(validate) = &argument.validate {
@@ -159,16 +162,16 @@ fn tool(tool: &Tool) -> Value {
         "response": {"wrap": tool.wrap},
         "idempotent": tool.idempotent,
         "undeclared_args": match tool.undeclared_args {
-            Undeclared::Ask => "ask",
-            Undeclared::Allow => "allow",
-            Undeclared::Refuse => "refuse",
+            UndeclaredArguments::Ask => "ask",
+            UndeclaredArguments::Allow => "allow",
+            UndeclaredArguments::Refuse => "refuse",
         },
         "timeout": tool.timeout.as_secs_f64(),
         "max_response": tool.max_response,
     })
 }
 
-fn provider(provider: &Provider) -> Value {
+fn redacted_provider(provider: &ProviderConfig) -> Value {
     let model = |model: &countersign_runtime::models::entry::ModelEntry| json!({"id": model.id, "context_window": model.context_window, "max_tokens": model.max_tokens});
     json!({
         "api": provider.api.map(|api| api.as_str()),
@@ -182,7 +185,9 @@ fn provider(provider: &Provider) -> Value {
 /// An address without the name and password that may stand before its host, and without what may be a credential in its query.
 fn without_user(url: &str) -> String {
     let (url, query) = match url.split_once('?') {
-        Some((url, query)) => (url, format!("?{}", query.split('&').map(parameter).collect::<Vec<_>>().join("&"))),
+        Some((url, query)) => {
+            (url, format!("?{}", query.split('&').map(redacted_parameter).collect::<Vec<_>>().join("&")))
+        }
         None => (url, String::new()),
     };
     let Some((scheme, rest)) = url.split_once("://") else { return format!("{url}{query}") };
@@ -195,7 +200,7 @@ fn without_user(url: &str) -> String {
 
 /// A parameter of a query. Its value is shown where it is an argument's place, a plain word, a date, a version, a language
 /// or a short number under a name that no credential has: what else it may be is not known here.
-fn parameter(item: &str) -> String {
+fn redacted_parameter(item: &str) -> String {
     /// What names of credentials have in them.
     const NAMES: [&str; 10] = ["key", "token", "secret", "pass", "pwd", "auth", "sig", "cred", "session", "code"];
     let (name, value) = item.split_once('=').map_or((item, None), |(name, value)| (name, Some(value)));

@@ -10,8 +10,8 @@ use countersign_core::policy::{Rule, RuleAction};
 use serde_json::{Map, Value, json};
 
 use crate::yaml::{
-    Kind, Node,
-    edit::{depth, end_of, is_silent, named, split_comment},
+    YamlKind, YamlNode,
+    edit::{end_of, is_silent, line_indent, split_comment, value_after_key},
 };
 
 const LIST: &str = "rules";
@@ -21,13 +21,13 @@ const LISTS: [&str; 2] = [LIST, "defaults"];
 /// A rule as one line of a file of rules, without the dash: a mapping in braces, all of whose texts are in quotes.
 ///
 /// It holds the rule's pattern, principal, action and description.
-pub fn line(rule: &Rule) -> String {
+pub fn rule_line(rule: &Rule) -> String {
     let action = match rule.action {
         RuleAction::Allow => "allow",
         RuleAction::Ask => "ask",
         RuleAction::Deny => "deny",
     };
-    let text = |name: &str, text: &Option<String>| text.as_ref().map(|text| format!("{name}: {}", quoted(text)));
+    let text = |name: &str, text: &Option<String>| text.as_ref().map(|text| format!("{name}: {}", quoted_text(text)));
     let parts = [
         text("pattern", &rule.pattern),
         text("principal", &rule.principal),
@@ -38,7 +38,7 @@ pub fn line(rule: &Rule) -> String {
 }
 
 /// A text in the double quotes of YAML, on one line whatever it holds. What cannot be seen is written out.
-fn quoted(text: &str) -> String {
+fn quoted_text(text: &str) -> String {
     let mut out = String::new();
     for letter in Value::from(text).to_string().chars() {
         let code = u32::from(letter);
@@ -52,7 +52,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// `item` as an entry of a list whose dashes stand at column `indent`, each line with `end` behind it.
-pub fn entry(item: &str, indent: usize, end: &str) -> String {
+pub fn list_entry(item: &str, indent: usize, end: &str) -> String {
     let pad = " ".repeat(indent);
     let mut lines = item.lines();
     let mut out = format!("{pad}- {}{end}", lines.next().unwrap_or_default());
@@ -69,45 +69,45 @@ pub fn entry(item: &str, indent: usize, end: &str) -> String {
 ///
 /// # Errors
 /// Why nothing can be changed there.
-pub fn written(text: &str, at: u64) -> Result<String, String> {
-    let found = find(text, at)?;
+pub fn rule_text(text: &str, at: u64) -> Result<String, String> {
+    let found = find_rule(text, at)?;
     let mut lines = text[found.cut].lines();
     let first = lines.next().unwrap_or_default();
     let column = first.len() - first[found.indent + 1..].trim_start().len();
     let mut out = first[column..].to_owned();
     for line in lines {
         out.push('\n');
-        out.push_str(&line[depth(line).min(column)..]);
+        out.push_str(&line[line_indent(line).min(column)..]);
     }
     let out = out.trim_end().to_owned();
-    if parsed(&out).is_ok_and(|read| read == found.value) { Ok(out) } else { Err(UNKNOWN.to_owned()) }
+    if parse_tree(&out).is_ok_and(|read| read == found.value) { Ok(out) } else { Err(UNKNOWN.to_owned()) }
 }
 
 /// `text` with `item`, a rule as `line` or a person writes it, behind the last of its rules.
 ///
 /// # Errors
 /// Why the text is not one into which that can be put.
-pub fn with(text: &str, item: &str) -> Result<String, String> {
-    let mut want = parsed(text)?;
-    let rule = mapping(item)?;
+pub fn with_rule(text: &str, item: &str) -> Result<String, String> {
+    let mut want = parse_tree(text)?;
+    let rule = parse_rule(item)?;
     list_of(&mut want, LIST)?.push(rule);
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let out = match place(&lines, LIST)? {
-        Place::Nowhere => {
+    let out = match insert_position(&lines, LIST)? {
+        InsertPosition::Nowhere => {
             let gap = if text.is_empty() || text.ends_with('\n') { "" } else { end };
-            format!("{text}{gap}{LIST}:{end}{}", entry(item, 2, end))
+            format!("{text}{gap}{LIST}:{end}{}", list_entry(item, 2, end))
         }
-        Place::Block { before, indent } => {
-            let at = offset(text, before);
+        InsertPosition::Block { before, indent } => {
+            let at = line_offset(text, before);
             let gap = if at == text.len() && !text.is_empty() && !text.ends_with('\n') { end } else { "" };
-            format!("{}{gap}{}{}", &text[..at], entry(item, indent, end), &text[at..])
+            format!("{}{gap}{}{}", &text[..at], list_entry(item, indent, end), &text[at..])
         }
-        Place::Brackets { .. } if item.contains('\n') => {
+        InsertPosition::Brackets { .. } if item.contains('\n') => {
             return Err("its rules stand in brackets: write this one on one line, in braces".to_owned());
         }
-        Place::Brackets { line, column } => {
-            let open = offset(text, line) + column;
+        InsertPosition::Brackets { line, column } => {
+            let open = line_offset(text, line) + column;
             let at = last_of(text, open)?;
             let comma = match text[open + 1..at].trim_end().chars().last() {
                 None => " ",
@@ -118,7 +118,7 @@ pub fn with(text: &str, item: &str) -> Result<String, String> {
             format!("{}{comma}{item}{gap}{}", &text[..at], &text[at..])
         }
     };
-    checked(out, want)
+    checked_text(out, want)
 }
 
 /// `text` without the rule or default that begins in line `at`, counted from 1, or with `item` in its place, and the lines
@@ -126,19 +126,19 @@ pub fn with(text: &str, item: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// Why nothing can be taken out there.
-pub fn without(text: &str, at: u64, item: Option<&str>) -> Result<(String, String), String> {
-    let found = find(text, at)?;
-    let mut want = parsed(text)?;
-    let fresh = item.map(mapping).transpose()?;
+pub fn without_rule(text: &str, at: u64, item: Option<&str>) -> Result<(String, String), String> {
+    let found = find_rule(text, at)?;
+    let mut want = parse_tree(text)?;
+    let fresh = item.map(parse_rule).transpose()?;
     list_of(&mut want, found.list)?.splice(found.index..=found.index, fresh);
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let fresh = item.map(|item| entry(item, found.indent, end)).unwrap_or_default();
+    let fresh = item.map(|item| list_entry(item, found.indent, end)).unwrap_or_default();
     let out = format!("{}{fresh}{}", &text[..found.cut.start], &text[found.cut.end..]);
-    Ok((checked(out, want)?, text[found.cut].trim_end().to_owned()))
+    Ok((checked_text(out, want)?, text[found.cut].trim_end().to_owned()))
 }
 
 /// A rule or default that stands on lines of its own.
-struct Found {
+struct RuleLocation {
     list: &'static str,
     index: usize,
     value: Value,
@@ -148,33 +148,35 @@ struct Found {
     cut: Range<usize>,
 }
 
-fn find(text: &str, at: u64) -> Result<Found, String> {
-    let mut tree = parsed(text)?;
-    let found = LISTS.iter().find_map(|list| Some((*list, index(text, list, at)?)));
+fn find_rule(text: &str, at: u64) -> Result<RuleLocation, String> {
+    let mut tree = parse_tree(text)?;
+    let found = LISTS.iter().find_map(|list| Some((*list, rule_index(text, list, at)?)));
     let (list, index) = found.ok_or_else(|| format!("no rule begins in line {at}"))?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let refused = || format!("the rule of line {at} does not stand on lines of its own");
     let first = usize::try_from(at).ok().and_then(|at| at.checked_sub(1)).ok_or_else(refused)?;
-    if !matches!(place(&lines, list)?, Place::Block { .. }) || !lines.get(first).is_some_and(|line| is_item(line)) {
+    if !matches!(insert_position(&lines, list)?, InsertPosition::Block { .. })
+        || !lines.get(first).is_some_and(|line| is_item(line))
+    {
         return Err(refused());
     }
-    let indent = depth(&lines[first]);
+    let indent = line_indent(&lines[first]);
     let mut behind = first + 1;
     for (next, line) in lines.iter().enumerate().skip(first + 1) {
         if is_silent(line) {
             continue;
         }
-        if depth(line) <= indent {
+        if line_indent(line) <= indent {
             break;
         }
         behind = next + 1;
     }
     let value = list_of(&mut tree, list)?.get_mut(index).map(Value::take).ok_or_else(refused)?;
-    Ok(Found { list, index, value, indent, cut: offset(text, first)..offset(text, behind) })
+    Ok(RuleLocation { list, index, value, indent, cut: line_offset(text, first)..line_offset(text, behind) })
 }
 
 /// Where a rule goes.
-enum Place {
+enum InsertPosition {
     /// There is no list of rules.
     Nowhere,
     /// Before a line, counted from 0, at a column.
@@ -183,13 +185,13 @@ enum Place {
     Brackets { line: usize, column: usize },
 }
 
-fn place(lines: &[String], list: &str) -> Result<Place, String> {
-    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, named(line, 0, list)?)));
-    let Some((at, inline)) = found else { return Ok(Place::Nowhere) };
+fn insert_position(lines: &[String], list: &str) -> Result<InsertPosition, String> {
+    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, value_after_key(line, 0, list)?)));
+    let Some((at, inline)) = found else { return Ok(InsertPosition::Nowhere) };
     let (content, _) = split_comment(inline);
     if content.starts_with('[') {
         let column = lines[at].find('[').unwrap_or_default();
-        return Ok(Place::Brackets { line: at, column });
+        return Ok(InsertPosition::Brackets { line: at, column });
     }
     if !content.is_empty() {
         return Err("its rules are no list".to_owned());
@@ -197,8 +199,8 @@ fn place(lines: &[String], list: &str) -> Result<Place, String> {
     let before = end_of(lines, at, lines.len(), 0);
     let first = lines[at + 1..before].iter().find(|line| !is_silent(line));
     match first {
-        None => Ok(Place::Block { before: at + 1, indent: 2 }),
-        Some(first) if is_item(first) => Ok(Place::Block { before, indent: depth(first) }),
+        None => Ok(InsertPosition::Block { before: at + 1, indent: 2 }),
+        Some(first) if is_item(first) => Ok(InsertPosition::Block { before, indent: line_indent(first) }),
         Some(_) => Err("its rules do not begin on lines of their own".to_owned()),
     }
 }
@@ -208,7 +210,7 @@ fn is_item(line: &str) -> bool {
 }
 
 /// Where a line begins, counted from 0.
-fn offset(text: &str, line: usize) -> usize {
+fn line_offset(text: &str, line: usize) -> usize {
     text.split_inclusive('\n').take(line).map(str::len).sum()
 }
 
@@ -253,23 +255,24 @@ fn last_of(text: &str, open: usize) -> Result<usize, String> {
 }
 
 /// Which of a list begins in line `at`.
-fn index(text: &str, list: &str, at: u64) -> Option<usize> {
-    let Kind::Map(members) = Node::parse(text).ok()??.kind else { return None };
+fn rule_index(text: &str, list: &str, at: u64) -> Option<usize> {
+    let YamlKind::Map(members) = YamlNode::parse(text).ok()??.kind else { return None };
     let (_, list) = members.into_iter().find(|(key, _)| key == list)?;
-    let Kind::List(rules) = list.kind else { return None };
+    let YamlKind::List(rules) = list.kind else { return None };
     let mut found = rules.iter().enumerate().filter(|(_, rule)| rule.line == at).map(|(index, _)| index);
     // Of two on one line it is not known which is meant.
     found.next().filter(|_| found.next().is_none())
 }
 
-fn parsed(text: &str) -> Result<Value, String> {
-    let node = Node::parse(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
+fn parse_tree(text: &str) -> Result<Value, String> {
+    let node = YamlNode::parse(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
     Ok(node.map_or_else(|| Value::Object(Map::new()), |node| node.to_json()))
 }
 
 /// What a person wrote as a rule.
-fn mapping(item: &str) -> Result<Value, String> {
-    let read = Node::parse(item).map_err(|(line, message)| format!("line {line} of what was written: {message}"))?;
+fn parse_rule(item: &str) -> Result<Value, String> {
+    let read =
+        YamlNode::parse(item).map_err(|(line, message)| format!("line {line} of what was written: {message}"))?;
     let read = read.map(|node| node.to_json()).filter(Value::is_object);
     read.ok_or_else(|| "what was written is no rule: it has a pattern or a tool, and an action".to_owned())
 }
@@ -284,8 +287,8 @@ fn list_of<'a>(tree: &'a mut Value, list: &str) -> Result<&'a mut Vec<Value>, St
     found.as_array_mut().ok_or_else(|| format!("its {list} are no list"))
 }
 
-fn checked(out: String, want: Value) -> Result<String, String> {
-    let mut got = parsed(&out).map_err(|_| UNKNOWN.to_owned())?;
+fn checked_text(out: String, want: Value) -> Result<String, String> {
+    let mut got = parse_tree(&out).map_err(|_| UNKNOWN.to_owned())?;
     for list in LISTS.iter().filter(|list| want.get(**list).is_some_and(Value::is_array)) {
         list_of(&mut got, list).map_err(|_| UNKNOWN.to_owned())?;
     }
@@ -295,7 +298,7 @@ fn checked(out: String, want: Value) -> Result<String, String> {
 const UNKNOWN: &str = "its form is not one that can be edited";
 
 /// The lines of `text` that `other` does not have at that place: what was put in.
-pub fn added(text: &str, other: &str) -> Range<usize> {
+pub fn added_lines(text: &str, other: &str) -> Range<usize> {
     let (old, new): (Vec<&str>, Vec<&str>) = (text.lines().collect(), other.lines().collect());
     let first = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let most = old.len().min(new.len()) - first;

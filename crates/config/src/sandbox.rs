@@ -5,74 +5,74 @@ use countersign_runtime::tools::sandbox::{
 };
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::config_field::ConfigField;
 
 const KEYS: &[&str] = &["mode", "write", "temporary", "read", "network", "on_missing"];
 
 /// What holds where nothing is said: a gateway's runs have a workspace, and people who start one on an older kernel are
 /// told rather than left without a shell.
-pub(super) fn usual() -> SandboxSettings {
+pub(super) fn default_settings() -> SandboxSettings {
     SandboxSettings { mode: SandboxMode::Workspace, on_missing: OnMissingKernel::Warn, ..SandboxSettings::default() }
 }
 
-pub(super) fn read(place: &At<'_>) -> SandboxSettings {
-    if !place.mapping(KEYS) {
-        return usual();
+pub(super) fn read_sandbox(place: &ConfigField<'_>) -> SandboxSettings {
+    if !place.check_mapping(KEYS) {
+        return default_settings();
     }
-    let paths = |key| place.at(key).items().iter().filter_map(At::path).collect::<Vec<_>>();
+    let paths = |key| place.at(key).items().iter().filter_map(ConfigField::path).collect::<Vec<_>>();
     let listed = |key| (!place.at(key).has_no_value()).then(|| paths(key));
-    let usual = usual();
+    let usual = default_settings();
     let of_network = place.at("network");
     let unlisted =
         Some(of_network.at("unlisted")).filter(|unlisted| of_network.is_mapping() && !unlisted.has_no_value());
     SandboxSettings {
-        mode: word(&place.at("mode"), SandboxMode::from_name, "off, guard or workspace").unwrap_or(usual.mode),
+        mode: read_word(&place.at("mode"), SandboxMode::from_name, "off, guard or workspace").unwrap_or(usual.mode),
         write: paths("write"),
         temporary: listed("temporary"),
         read: listed("read"),
-        network: network(&of_network).unwrap_or(usual.network),
+        network: read_network(&of_network).unwrap_or(usual.network),
         unlisted: unlisted
-            .and_then(|said| word(&said, UnlistedHosts::from_name, "ask or refuse"))
+            .and_then(|field| read_word(&field, UnlistedHosts::from_name, "ask or refuse"))
             .unwrap_or(usual.unlisted),
-        on_missing: word(&place.at("on_missing"), OnMissingKernel::from_name, "refuse or warn")
+        on_missing: read_word(&place.at("on_missing"), OnMissingKernel::from_name, "refuse or warn")
             .unwrap_or(usual.on_missing),
     }
 }
 
 /// `on`, `off`, or hosts.
-fn network(place: &At<'_>) -> Option<NetworkAccess> {
+fn read_network(place: &ConfigField<'_>) -> Option<NetworkAccess> {
     if !place.is_mapping() {
-        return word(place, NetworkAccess::from_name, "on, off or a mapping with hosts");
+        return read_word(place, NetworkAccess::from_name, "on, off or a mapping with hosts");
     }
     let hosts = place.at("hosts");
     // Nothing that was meant as a bound is read as the whole network.
-    if !place.mapping(&["hosts", "unlisted"]) || hosts.is_absent() {
-        hosts.refused("expected a list of hosts; to reach none, write network: off");
+    if !place.check_mapping(&["hosts", "unlisted"]) || hosts.is_absent() {
+        hosts.report_refusal("expected a list of hosts; to reach none, write network: off");
         return None;
     }
-    let read = |item: &At<'_>| {
+    let read = |item: &ConfigField<'_>| {
         let text = item.text()?;
-        text.parse::<HostPattern>().map_err(|error| item.refused(error.to_string())).ok()
+        text.parse::<HostPattern>().map_err(|error| item.report_refusal(error.to_string())).ok()
     };
     Some(NetworkAccess::Hosts(hosts.items().iter().filter_map(read).collect()))
 }
 
 /// One of a few words. YAML reads two of them as flags.
-fn word<T>(place: &At<'_>, named: impl Fn(&str) -> Option<T>, expected: &str) -> Option<T> {
-    let text = match place.json() {
+fn read_word<T>(place: &ConfigField<'_>, named: impl Fn(&str) -> Option<T>, expected: &str) -> Option<T> {
+    let text = match place.to_json() {
         Some(Value::Bool(true)) => "on".to_owned(),
         Some(Value::Bool(false)) => "off".to_owned(),
         _ => place.text()?,
     };
     let found = named(&text);
     if found.is_none() {
-        place.refused(format!("expected {expected}"));
+        place.report_refusal(format!("expected {expected}"));
     }
     found
 }
 
 /// As `config show` has it.
-pub(super) fn shown(settings: &SandboxSettings) -> Value {
+pub(super) fn shown_settings(settings: &SandboxSettings) -> Value {
     let mut shown = json!({
         "mode": settings.mode.name(),
         "write": settings.write,
@@ -98,13 +98,13 @@ mod tests {
         NetworkAccess, OnMissingKernel, SandboxMode, SandboxSettings, UnlistedHosts,
     };
 
-    use crate::{Flags, load_config};
+    use crate::{ConfigFlags, load_config};
 
     fn settings(text: &str) -> Result<SandboxSettings, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         std::fs::write(&path, text).unwrap();
-        let loaded = load(Some(&path), &Flags::default(), &|_| None);
+        let loaded = load_config(Some(&path), &ConfigFlags::default(), &|_| None);
         let place = folder.path().to_owned();
         let relative = |paths: Vec<std::path::PathBuf>| {
             paths.iter().map(|path| path.strip_prefix(&place).unwrap_or(path).to_owned()).collect::<Vec<_>>()
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn the_sandbox_is_what_is_said_and_a_workspace_where_nothing_is() {
-        assert_eq!(settings(""), Ok(super::usual()));
+        assert_eq!(settings(""), Ok(super::default_settings()));
         assert_eq!(
             settings("sandbox: { mode: off }"),
-            Ok(SandboxSettings { mode: SandboxMode::Off, ..super::usual() })
+            Ok(SandboxSettings { mode: SandboxMode::Off, ..super::default_settings() })
         );
         let all = "sandbox: { mode: guard, write: [cache, /var/cache], read: [~/src], temporary: [/scratch], network: off, on_missing: refuse }";
         let want = SandboxSettings {
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(settings(all), Ok(want));
         let named = "sandbox: { network: { hosts: [crates.io, '*.Debian.org', 'a.org:8443'] } }";
         let hosts = ["crates.io", "*.debian.org", "a.org:8443"].map(|host| host.parse().unwrap());
-        let named_hosts = SandboxSettings { network: NetworkAccess::Hosts(hosts.into()), ..super::usual() };
+        let named_hosts = SandboxSettings { network: NetworkAccess::Hosts(hosts.into()), ..super::default_settings() };
         assert_eq!(settings(named), Ok(named_hosts.clone()));
         let refusing = named.replace("] }", "], unlisted: refuse }");
         assert_eq!(settings(&refusing), Ok(SandboxSettings { unlisted: UnlistedHosts::Refuse, ..named_hosts }));
@@ -162,8 +162,8 @@ mod tests {
             ("sandbox: { modus: off }", "sandbox.modus"),
             ("sandbox: { write: here }", "sandbox.write: expected a list"),
         ] {
-            let told = settings(text).unwrap_err();
-            assert!(told.contains(want), "{text}: {told}");
+            let message = settings(text).unwrap_err();
+            assert!(message.contains(want), "{text}: {message}");
         }
     }
 }

@@ -8,21 +8,22 @@ use countersign_core::secret::is_name;
 use countersign_runtime::tools::secrets::{LONGEST, SHORTEST};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::at::At;
+use super::config_field::ConfigField;
 
 /// Reads `secrets`: a value for each name, best one that a variable of the environment has.
-pub(super) fn read(place: &At<'_>) -> BTreeMap<String, SecretString> {
+pub(super) fn read_secrets(place: &ConfigField<'_>) -> BTreeMap<String, SecretString> {
     let mut secrets = BTreeMap::new();
     for (name, place) in place.members().unwrap_or_default() {
         if !is_name(name) {
-            place
-                .refused("a secret is named by a letter or _, then letters, digits, _, - and dots, at most 64 of them");
+            place.report_refusal(
+                "a secret is named by a letter or _, then letters, digits, _, - and dots, at most 64 of them",
+            );
             continue;
         }
         let Some(value) = place.needed_secret() else { continue };
         let length = value.expose_secret().len();
         if !(SHORTEST..=LONGEST).contains(&length) || value.expose_secret().contains('\0') {
-            place.refused(format!("a secret has between {SHORTEST} and {LONGEST} bytes and no NUL character"));
+            place.report_refusal(format!("a secret has between {SHORTEST} and {LONGEST} bytes and no NUL character"));
             continue;
         }
         secrets.insert(name.to_owned(), value);

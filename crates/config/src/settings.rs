@@ -11,15 +11,15 @@ use countersign_runtime::{
 };
 use secrecy::SecretString;
 
-use super::{notes::Literal, services::Service};
-use crate::logging::Form;
+use super::{diagnostics::LiteralCredential, services::ServiceConfig};
+use crate::logging::LogLineFormat;
 
 /// The name of the file of programs' tokens in the data directory.
 pub const TOKENS_FILE: &str = "tokens.json";
 
 /// What the command line says; it goes before the file. Paths are relative to the working folder.
 #[derive(Clone, Debug, Default)]
-pub struct Flags {
+pub struct ConfigFlags {
     /// `--permissions`.
     pub permissions: Option<PathBuf>,
     /// `--data`.
@@ -31,7 +31,7 @@ pub struct Flags {
     /// `--webui`.
     pub webui: Option<PathBuf>,
     /// `--log-format`.
-    pub log_format: Option<Form>,
+    pub log_format: Option<LogLineFormat>,
     /// `--insecure`.
     pub insecure: bool,
 }
@@ -44,15 +44,15 @@ pub struct Config {
     /// The file of the rules: `--permissions`, else `permissions.yaml` beside the configuration.
     pub permissions: PathBuf,
     /// `gateway`.
-    pub gateway: Gateway,
+    pub gateway: GatewayConfig,
     /// `agent`, under the name `default`, and `agents`. Names and tokens are distinct.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<AgentConfig>,
     /// `messenger.telegram`.
-    pub telegram: Option<Telegram>,
+    pub telegram: Option<TelegramConfig>,
     /// `services`, in the order of the file. No two have a tool of the same name.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceConfig>,
     /// Where the log lies.
-    pub storage: Storage,
+    pub storage: StoragePaths,
     /// `approval_timeout`: how long an approval waits for an answer.
     pub approval_timeout: Duration,
     /// `clarify_timeout`: how long a question does.
@@ -64,15 +64,15 @@ pub struct Config {
     /// `on_shutdown`.
     pub on_shutdown: OnShutdown,
     /// `rate_limit`.
-    pub limits: Limits,
+    pub limits: RateLimits,
     /// `clients.token`.
     pub clients: Option<SecretString>,
     /// `web`.
-    pub web: Web,
+    pub web: WebConfig,
     /// `model`.
-    pub model: Option<ModelName>,
+    pub model: Option<ModelSelection>,
     /// `providers` by name.
-    pub providers: BTreeMap<String, Provider>,
+    pub providers: BTreeMap<String, ProviderConfig>,
     /// `agents_dir`, else `agents` in the data directory.
     pub agents_dir: PathBuf,
     /// `sandbox`: what commands of runs may touch.
@@ -80,26 +80,26 @@ pub struct Config {
     /// `secrets`: those that agents may use by name, beside those in the data directory.
     pub secrets: BTreeMap<String, SecretString>,
     /// `people`. No identity belongs to two of them.
-    pub people: Vec<Person>,
+    pub people: Vec<PersonConfig>,
     /// `--webui`.
     pub webui: Option<PathBuf>,
     /// `log`.
-    pub log: Logging,
+    pub log: LogConfig,
     /// `retention`.
-    pub retention: Retention,
-    pub(super) literals: Vec<Literal>,
+    pub retention: RetentionConfig,
+    pub(super) literals: Vec<LiteralCredential>,
     pub(super) tool_files: Vec<PathBuf>,
 }
 
 /// Where the gateway listens and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gateway {
+pub struct GatewayConfig {
     /// A name or an address; 127.0.0.1 if nothing is said.
     pub host: String,
     /// 8443 if nothing is said; 0 lets the system choose.
     pub port: u16,
     /// `tls`.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsFiles>,
     /// `health_host` and `health_port`: a second listener for nothing but whether the gateway is well.
     pub health: Option<(String, u16)>,
     /// `public_url`, without a slash at its end.
@@ -112,7 +112,7 @@ pub struct Gateway {
 
 /// The files of the gateway's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsFiles {
     /// The chain, PEM.
     pub cert: PathBuf,
     /// The private key, PEM.
@@ -121,14 +121,14 @@ pub struct Tls {
 
 /// What people show at the console and the doors over HTTP. Where nothing is asked for they are open on loopback only.
 #[derive(Clone, Debug, Default)]
-pub struct Web {
+pub struct WebConfig {
     /// `web.password`: shared, so it belongs to no person.
     pub password: Option<SecretString>,
     /// `web.users`: the login that `people` may name, and its own password. No two have the same.
     pub users: Vec<(String, SecretString)>,
 }
 
-impl Web {
+impl WebConfig {
     /// Whether anybody has to show anything.
     pub fn is_guarded(&self) -> bool {
         self.password.is_some() || !self.users.is_empty()
@@ -137,7 +137,7 @@ impl Web {
 
 /// An agent and what it authenticates with.
 #[derive(Clone, Debug)]
-pub struct Agent {
+pub struct AgentConfig {
     /// Its name in the record.
     pub id: String,
     /// Never empty.
@@ -146,7 +146,7 @@ pub struct Agent {
 
 /// How cards reach people over Telegram.
 #[derive(Clone, Debug)]
-pub struct Telegram {
+pub struct TelegramConfig {
     /// The bot's token.
     pub token: SecretString,
     /// Where cards go; negative is a group.
@@ -161,16 +161,16 @@ pub struct Telegram {
 
 /// The program's own log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Logging {
+pub struct LogConfig {
     /// `log.level`: what is logged; absent: warnings and errors.
     pub level: Option<String>,
     /// `log.format`, or `--log-format`.
-    pub form: Form,
+    pub form: LogLineFormat,
 }
 
 /// How long what is kept. What has no time is kept for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
+pub struct RetentionConfig {
     /// `retention.calls`: what calls were about and what came of them.
     pub calls: Option<Duration>,
     /// `retention.gates`: what people were shown and said.
@@ -181,7 +181,7 @@ pub struct Retention {
     pub every: Duration,
 }
 
-impl Retention {
+impl RetentionConfig {
     /// Whether anything is ever removed.
     pub const fn is_any(&self) -> bool {
         self.calls.is_some() || self.gates.is_some() || self.objects.is_some()
@@ -190,7 +190,7 @@ impl Retention {
 
 /// Where the log lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Storage {
+pub struct StoragePaths {
     /// The data directory.
     pub folder: PathBuf,
     /// The file of the log, in that directory.
@@ -209,7 +209,7 @@ pub enum OnShutdown {
 
 /// What one agent, or one address, may do at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RateLimits {
     /// Approvals of one agent that wait at once.
     pub max_pending_approvals: u32,
     /// Tool requests of one agent in any 60 seconds.
@@ -222,7 +222,7 @@ pub struct Limits {
 
 /// A model by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelName {
+pub struct ModelSelection {
     /// The provider; `demo` is the built-in scripted one.
     pub provider: String,
     /// The provider's name for the model.
@@ -231,7 +231,7 @@ pub struct ModelName {
 
 /// A provider of models. Without models it gives a key or an address to the built-in ones of its name.
 #[derive(Clone, Debug)]
-pub struct Provider {
+pub struct ProviderConfig {
     /// The wire; there if it has models.
     pub api: Option<ModelApi>,
     /// Without a slash at its end; there if it has models.
@@ -246,7 +246,7 @@ pub struct Provider {
 
 /// A person with every identity that is theirs. Votes count people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Person {
+pub struct PersonConfig {
     /// The name in the record.
     pub id: String,
     /// Telegram users.
@@ -259,16 +259,16 @@ pub struct Person {
 
 /// The accounts from which people can answer, beside the users of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Accounts {
+pub struct ApproverAccounts {
     /// Telegram users whose answers are taken.
     pub telegram: Vec<i64>,
     /// Logins of the console.
     pub console: Vec<String>,
 }
 
-impl Accounts {
+impl ApproverAccounts {
     /// Whether `person` has one of them, or is a user of this machine.
-    pub fn reach(&self, person: &Person) -> bool {
+    pub fn can_reach(&self, person: &PersonConfig) -> bool {
         !person.local.is_empty()
             || person.telegram.iter().any(|account| self.telegram.contains(account))
             || person.console.iter().any(|login| self.console.contains(login))
@@ -290,7 +290,7 @@ pub enum BindError {
     Plaintext,
 }
 
-impl Gateway {
+impl GatewayConfig {
     /// True if nobody outside of this machine can reach it.
     pub fn is_loopback(&self) -> bool {
         let host = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host);
@@ -301,7 +301,7 @@ impl Gateway {
 
 impl Config {
     /// What follows the failure of a model provider in sessions of the gateway.
-    pub fn retry(&self) -> RetryPolicy {
+    pub fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy { longest: self.retry_max_wait, ask_after: self.retry_ask_after, ..RetryPolicy::default() }
     }
 
@@ -309,7 +309,7 @@ impl Config {
     ///
     /// # Errors
     /// [`BindError`] for an address that is not loopback, without a credential or without TLS and `--insecure`.
-    pub fn binding(&self) -> Result<(), BindError> {
+    pub fn check_binding(&self) -> Result<(), BindError> {
         if self.gateway.is_loopback() {
             return Ok(());
         }

@@ -8,12 +8,12 @@ mod rules;
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
-use super::{Errors, Flags, Loaded, load_config};
+use super::{ConfigErrors, ConfigFlags, LoadedConfig, load_config};
 
 /// A folder with `config.yaml` and what it names.
-struct Scene(tempfile::TempDir);
+struct ConfigFixture(tempfile::TempDir);
 
-impl Scene {
+impl ConfigFixture {
     fn new(text: &str) -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
         scene.write("config.yaml", text);
@@ -35,22 +35,22 @@ impl Scene {
         self.0.path()
     }
 
-    fn load_with(&self, flags: &Flags, variables: &[(&str, &str)]) -> Result<Loaded, Errors> {
+    fn load_with(&self, flags: &ConfigFlags, variables: &[(&str, &str)]) -> Result<LoadedConfig, ConfigErrors> {
         let environment =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        load(Some(&self.path().join("config.yaml")), flags, &environment)
+        load_config(Some(&self.path().join("config.yaml")), flags, &environment)
     }
 
-    fn load(&self) -> Result<Loaded, Errors> {
-        self.load_with(&Flags::default(), VARIABLES)
+    fn load(&self) -> Result<LoadedConfig, ConfigErrors> {
+        self.load_with(&ConfigFlags::default(), VARIABLES)
     }
 
     /// What is wrong, without the folder's name.
     fn problems(&self) -> Vec<String> {
-        self.told(&self.load().err().map(|errors| errors.to_string()).unwrap_or_default())
+        self.relative_lines(&self.load().err().map(|errors| errors.to_string()).unwrap_or_default())
     }
 
-    fn told(&self, text: &str) -> Vec<String> {
+    fn relative_lines(&self, text: &str) -> Vec<String> {
         text.replace(&format!("{}/", self.path().display()), "").lines().map(str::to_owned).collect()
     }
 }

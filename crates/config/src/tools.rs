@@ -10,12 +10,14 @@ use countersign_core::policy::{
 };
 use countersign_runtime::tools::regular;
 
-use super::{at::At, notes::Notes, problem::Fault, typed_values::method, value};
+use super::{
+    config_field::ConfigField, diagnostics::FileDiagnostics, problem::ConfigFault, typed_values::read_method, value,
+};
 use crate::yaml::LARGEST;
 
 /// A tool that agents may ask for: one request to one service.
 #[derive(Clone, Debug)]
-pub struct Tool {
+pub struct ToolConfig {
     /// Its name.
     pub name: String,
     /// For agents.
@@ -25,13 +27,13 @@ pub struct Tool {
     /// What it declares, in the order of the file.
     pub args: Vec<DeclaredArgument>,
     /// What is sent.
-    pub request: Request,
+    pub request: RequestTemplate,
     /// The name under which the answer is handed on; `None` hands it on as it is.
     pub wrap: Option<String>,
     /// True if it may be repeated when it is not known whether it took effect.
     pub idempotent: bool,
     /// What becomes of arguments that are not in `args`.
-    pub undeclared_args: Undeclared,
+    pub undeclared_args: UndeclaredArguments,
     /// How long the whole request may take.
     pub timeout: Duration,
     /// The largest answer, in bytes.
@@ -40,7 +42,7 @@ pub struct Tool {
 
 /// What is sent to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestTemplate {
     /// As it is written: only POST, PUT and PATCH in capitals have a body.
     pub method: String,
     /// With `{argument}` wherever one is put in.
@@ -53,7 +55,7 @@ pub struct Request {
 
 /// What becomes of arguments that a tool does not declare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Undeclared {
+pub enum UndeclaredArguments {
     /// A person is asked, unless a rule covers them.
     #[default]
     Ask,
@@ -78,78 +80,81 @@ const TOOL: &[&str] = &[
 /// The tools of Home Assistant that come with the gateway.
 const HOMEASSISTANT: &str = include_str!("../../../examples/homeassistant.yaml");
 
-pub(super) fn homeassistant() -> Vec<Tool> {
-    let notes = Notes::of(Path::new("homeassistant.yaml"));
-    parse(HOMEASSISTANT, &notes)
+pub(super) fn homeassistant_tools() -> Vec<ToolConfig> {
+    let notes = FileDiagnostics::for_file(Path::new("homeassistant.yaml"));
+    parse_tools(HOMEASSISTANT, &notes)
 }
 
 /// Reads the file that `place` names; without a name there are no tools.
-pub(super) fn of_file(place: &At<'_>) -> Vec<Tool> {
+pub(super) fn of_file(place: &ConfigField<'_>) -> Vec<ToolConfig> {
     let Some(path) = place.path() else { return Vec::new() };
     let text = match regular::read_text(&path, LARGEST) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            place.refused(format!("Tools file not found: {}", path.display()));
+            place.report_refusal(format!("Tools file not found: {}", path.display()));
             return Vec::new();
         }
         Err(error) => {
-            place.refuse(Fault::Io(format!("{}: {error}", path.display())));
+            place.report_fault(ConfigFault::Io(format!("{}: {error}", path.display())));
             return Vec::new();
         }
     };
-    let notes = Notes::of(&path);
-    let tools = parse(&text, &notes);
+    let notes = FileDiagnostics::for_file(&path);
+    let tools = parse_tools(&text, &notes);
     place.notes.problems.borrow_mut().append(&mut notes.problems.borrow_mut());
     place.notes.warnings.borrow_mut().append(&mut notes.warnings.borrow_mut());
     place.notes.files.borrow_mut().push(path);
     tools
 }
 
-fn parse(text: &str, notes: &Notes) -> Vec<Tool> {
-    let value = value::read(text, notes, None);
-    let root = At::root(notes, value.as_ref());
-    root.mapping(&["tools"]);
-    root.at("tools").members().unwrap_or_default().into_iter().map(|(name, place)| tool(name, &place)).collect()
+fn parse_tools(text: &str, notes: &FileDiagnostics) -> Vec<ToolConfig> {
+    let value = value::read_value(text, notes, None);
+    let root = ConfigField::root(notes, value.as_ref());
+    root.check_mapping(&["tools"]);
+    root.at("tools").members().unwrap_or_default().into_iter().map(|(name, place)| read_tool(name, &place)).collect()
 }
 
-fn tool(name: &str, place: &At<'_>) -> Tool {
-    place.mapping(TOOL);
+fn read_tool(name: &str, place: &ConfigField<'_>) -> ToolConfig {
+    place.check_mapping(TOOL);
     let text = |key| place.at(key).text().unwrap_or_default();
     let response = place.at("response");
-    response.mapping(&["wrap"]);
+    response.check_mapping(&["wrap"]);
     let args = place.at("args").members().unwrap_or_default();
-    let args: Vec<DeclaredArgument> = args.into_iter().map(|(arg, place)| argument(name, arg, &place)).collect();
+    let args: Vec<DeclaredArgument> = args.into_iter().map(|(arg, place)| read_argument(name, arg, &place)).collect();
     let signature = place.at("signature");
     let template = signature.text().unwrap_or_default();
     for free in template_names(&template).into_iter().filter(|arg| is_free_text(&args, arg)) {
-        signature.warn(&format!(
+        signature.report_warning(&format!(
             "'{free}' is free_text, which no signature has: rules do not see it, its place stays empty"
         ));
     }
-    Tool {
+    ToolConfig {
         name: name.to_owned(),
         description: text("description"),
         signature: template,
-        request: request(&place.at("request"), &args),
+        request: read_request(&place.at("request"), &args),
         args,
         wrap: response.at("wrap").text().filter(|wrap| !wrap.is_empty()),
         idempotent: place.at("idempotent").flag().unwrap_or(false),
-        undeclared_args: undeclared(&place.at("undeclared_args")),
+        undeclared_args: read_undeclared(&place.at("undeclared_args")),
         timeout: place.at("timeout").above_zero().map_or(Duration::from_secs(300), Duration::from_secs_f64),
         max_response: place.at("max_response").positive_integer().unwrap_or(1 << 20),
     }
 }
 
-fn argument(tool: &str, name: &str, place: &At<'_>) -> DeclaredArgument {
-    place.mapping(&["required", "validate", "free_text"]);
+fn read_argument(tool: &str, name: &str, place: &ConfigField<'_>) -> DeclaredArgument {
+    place.check_mapping(&["required", "validate", "free_text"]);
     let validate = place.at("validate");
     let compiled = validate.text().and_then(|source| {
         // An empty pattern matches every text.
         if source.is_empty() {
-            validate.refused("expected a regular expression that is not empty: an empty one matches every value");
+            validate
+                .report_refusal("expected a regular expression that is not empty: an empty one matches every value");
         }
         ArgumentValidator::new(&source)
-            .map_err(|error| validate.refused(format!("Invalid regex pattern for tool '{tool}' arg '{name}': {error}")))
+            .map_err(|error| {
+                validate.report_refusal(format!("Invalid regex pattern for tool '{tool}' arg '{name}': {error}"))
+            })
             .ok()
     });
     let required = place.at("required").flag().unwrap_or(false);
@@ -159,15 +164,15 @@ fn argument(tool: &str, name: &str, place: &At<'_>) -> DeclaredArgument {
     DeclaredArgument { name: name.to_owned(), required, validate: compiled, free_text }
 }
 
-fn request(place: &At<'_>, args: &[DeclaredArgument]) -> Request {
-    place.mapping(&["method", "path", "body_exclude", "query"]);
+fn read_request(place: &ConfigField<'_>, args: &[DeclaredArgument]) -> RequestTemplate {
+    place.check_mapping(&["method", "path", "body_exclude", "query"]);
     let query = place.at("query");
     query.not_empty("a list of arguments");
     let query = query.items().into_iter().filter_map(|item| {
         let name = item.needed_text()?;
         if !args.iter().any(|declared| declared.name == name) {
             let known: Vec<&str> = args.iter().map(|declared| &*declared.name).collect();
-            item.refused(format!("'{name}' is none of the arguments under args: {}", known.join(", ")));
+            item.report_refusal(format!("'{name}' is none of the arguments under args: {}", known.join(", ")));
         }
         Some(name)
     });
@@ -175,24 +180,24 @@ fn request(place: &At<'_>, args: &[DeclaredArgument]) -> Request {
     let path = place.at("path");
     let text = path.text().filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
     if !text.starts_with('/') {
-        path.refused("expected a path that starts with /");
+        path.report_refusal("expected a path that starts with /");
     }
-    Request {
-        method: method(&place.at("method")),
+    RequestTemplate {
+        method: read_method(&place.at("method")),
         path: text,
-        body_exclude: place.at("body_exclude").items().iter().filter_map(At::needed_text).collect(),
+        body_exclude: place.at("body_exclude").items().iter().filter_map(ConfigField::needed_text).collect(),
         query,
     }
 }
 
-fn undeclared(place: &At<'_>) -> Undeclared {
+fn read_undeclared(place: &ConfigField<'_>) -> UndeclaredArguments {
     match place.text().as_deref() {
-        None | Some("ask") => Undeclared::Ask,
-        Some("allow") => Undeclared::Allow,
-        Some("refuse") => Undeclared::Refuse,
+        None | Some("ask") => UndeclaredArguments::Ask,
+        Some("allow") => UndeclaredArguments::Allow,
+        Some("refuse") => UndeclaredArguments::Refuse,
         Some(_) => {
-            place.refused("expected ask, allow or refuse");
-            Undeclared::Ask
+            place.report_refusal("expected ask, allow or refuse");
+            UndeclaredArguments::Ask
         }
     }
 }
@@ -201,12 +206,12 @@ fn undeclared(place: &At<'_>) -> Undeclared {
 mod tests {
     use std::path::Path;
 
-    use super::{HOMEASSISTANT, Notes, homeassistant, parse};
+    use super::{FileDiagnostics, HOMEASSISTANT, homeassistant_tools, parse_tools};
 
     #[test]
     fn the_tools_that_come_with_the_gateway_are_sound() {
-        let notes = Notes::of(Path::new("homeassistant.yaml"));
-        let tools = parse(HOMEASSISTANT, &notes);
+        let notes = FileDiagnostics::for_file(Path::new("homeassistant.yaml"));
+        let tools = parse_tools(HOMEASSISTANT, &notes);
         assert_eq!(notes.problems.take(), []);
         let rows: Vec<String> = tools
             .iter()
@@ -251,6 +256,6 @@ mod tests {
                     .to_owned(),
             ]
         );
-        assert_eq!(homeassistant().len(), 9);
+        assert_eq!(homeassistant_tools().len(), 9);
     }
 }

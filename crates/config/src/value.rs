@@ -5,20 +5,20 @@
 
 use serde_json::Number;
 
-use super::{notes::Notes, problem::Fault};
-use crate::yaml::{Kind, Node};
+use super::{diagnostics::FileDiagnostics, problem::ConfigFault};
+use crate::yaml::{YamlKind, YamlNode};
 
 /// Gives the value of a variable.
-pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// One value of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Value {
+pub(super) struct ConfigValue {
     /// Counted from 1.
     pub(super) line: u64,
-    pub(super) form: Form,
+    pub(super) form: ValueForm,
     /// The variable, if the value is nothing but one.
-    pub(super) variable: Option<Variable>,
+    pub(super) variable: Option<EnvironmentVariable>,
     /// True if any part of it comes from the environment.
     pub(super) from_environment: bool,
     /// True if the file has what was meant as a variable in it and is none.
@@ -27,14 +27,14 @@ pub(super) struct Value {
 
 /// A variable of the environment.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Variable {
+pub(super) struct EnvironmentVariable {
     pub(super) name: String,
     pub(super) text: String,
 }
 
 /// What a value is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum ValueForm {
     /// Nothing, which counts as absent.
     Null,
     /// `true` or `false`.
@@ -44,28 +44,32 @@ pub(super) enum Form {
     /// Text.
     Text(String),
     /// A sequence.
-    List(Vec<Value>),
+    List(Vec<ConfigValue>),
     /// A mapping, in the order of the file.
-    Map(Vec<(String, Value)>),
+    Map(Vec<(String, ConfigValue)>),
     /// A variable that is not set, which was told already.
     Unset,
 }
 
 /// Reads `text`; `environment` gives a variable's value. Nothing is left of a file that is not well-formed.
-pub(super) fn read(text: &str, notes: &Notes, environment: Option<Variables<'_>>) -> Option<Value> {
+pub(super) fn read_value(
+    text: &str,
+    notes: &FileDiagnostics,
+    environment: Option<VariableLookup<'_>>,
+) -> Option<ConfigValue> {
     let mark = free_mark(text).filter(|_| environment.is_some());
-    let marked = mark.map_or_else(|| text.to_owned(), |mark| marked(text, mark));
-    match Node::parse_untagged(&marked) {
-        Ok(node) => node.map(|node| Resolver { mark, environment, notes }.value(node, "")),
+    let marked = mark.map_or_else(|| text.to_owned(), |mark| mark_variables(text, mark));
+    match YamlNode::parse_untagged(&marked) {
+        Ok(node) => node.map(|node| VariableResolver { mark, environment, notes }.resolve_node(node, "")),
         Err((line, message)) => {
-            notes.fault(line, "", Fault::Syntax(plain(&restored(&message, mark))));
+            notes.add_fault(line, "", ConfigFault::Syntax(plain_message(&restore_variables(&message, mark))));
             None
         }
     }
 }
 
 /// The parser's message without its advice to programmers.
-fn plain(message: &str) -> String {
+fn plain_message(message: &str) -> String {
     let message = message.split_once(" at line ").map_or(message, |(message, _)| message);
     match message.strip_prefix("duplicate mapping key: ") {
         Some(rest) => {
@@ -87,7 +91,7 @@ pub(super) fn free_mark(text: &str) -> Option<char> {
 }
 
 /// `text` with every `${NAME}` as the name between two marks.
-pub(super) fn marked(text: &str, mark: char) -> String {
+pub(super) fn mark_variables(text: &str, mark: char) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
@@ -129,7 +133,7 @@ pub(super) fn has_shell_variable(text: &str) -> bool {
 }
 
 /// The text as it was before it was marked.
-pub(super) fn restored(text: &str, mark: Option<char>) -> String {
+pub(super) fn restore_variables(text: &str, mark: Option<char>) -> String {
     let Some(mark) = mark else { return text.to_owned() };
     let mut result = String::with_capacity(text.len());
     for (at, part) in text.split(mark).enumerate() {
@@ -145,41 +149,41 @@ pub(super) fn restored(text: &str, mark: Option<char>) -> String {
     result
 }
 
-struct Resolver<'a> {
+struct VariableResolver<'a> {
     mark: Option<char>,
-    environment: Option<Variables<'a>>,
-    notes: &'a Notes,
+    environment: Option<VariableLookup<'a>>,
+    notes: &'a FileDiagnostics,
 }
 
-impl Resolver<'_> {
-    fn value(&self, node: Node, key: &str) -> Value {
+impl VariableResolver<'_> {
+    fn resolve_node(&self, node: YamlNode, key: &str) -> ConfigValue {
         let line = node.line;
-        let plain = |form| Value { line, form, variable: None, from_environment: false, is_misspelt: false };
+        let plain = |form| ConfigValue { line, form, variable: None, from_environment: false, is_misspelt: false };
         match node.kind {
-            Kind::Null => plain(Form::Null),
-            Kind::Bool(flag) => plain(Form::Bool(flag)),
-            Kind::Number(number) => plain(Form::Number(number)),
-            Kind::Text(text) => self.text(&text, line, key),
-            Kind::List(items) => {
-                let item = |(at, item)| self.value(item, &format!("{key}[{at}]"));
-                plain(Form::List(items.into_iter().enumerate().map(item).collect()))
+            YamlKind::Null => plain(ValueForm::Null),
+            YamlKind::Bool(flag) => plain(ValueForm::Bool(flag)),
+            YamlKind::Number(number) => plain(ValueForm::Number(number)),
+            YamlKind::Text(text) => self.resolve_text(&text, line, key),
+            YamlKind::List(items) => {
+                let item = |(at, item)| self.resolve_node(item, &format!("{key}[{at}]"));
+                plain(ValueForm::List(items.into_iter().enumerate().map(item).collect()))
             }
-            Kind::Map(members) => {
-                let member = |(name, node): (String, Node)| {
-                    let name = restored(&name, self.mark);
+            YamlKind::Map(members) => {
+                let member = |(name, node): (String, YamlNode)| {
+                    let name = restore_variables(&name, self.mark);
                     let whole = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                    let value = self.value(node, &whole);
+                    let value = self.resolve_node(node, &whole);
                     (name, value)
                 };
-                plain(Form::Map(members.into_iter().map(member).collect()))
+                plain(ValueForm::Map(members.into_iter().map(member).collect()))
             }
         }
     }
 
-    fn text(&self, text: &str, line: u64, key: &str) -> Value {
+    fn resolve_text(&self, text: &str, line: u64, key: &str) -> ConfigValue {
         let (Some(mark), Some(environment)) = (self.mark, self.environment) else {
-            let (form, is_misspelt) = (Form::Text(text.to_owned()), is_misspelt_variable(text));
-            return Value { line, form, variable: None, from_environment: false, is_misspelt };
+            let (form, is_misspelt) = (ValueForm::Text(text.to_owned()), is_misspelt_variable(text));
+            return ConfigValue { line, form, variable: None, from_environment: false, is_misspelt };
         };
         let parts: Vec<&str> = text.split(mark).collect();
         let mut result = String::new();
@@ -190,7 +194,7 @@ impl Resolver<'_> {
             } else if let Some(value) = environment(part) {
                 result.push_str(&value);
             } else {
-                self.notes.fault(line, key, Fault::Variable((*part).to_owned()));
+                self.notes.add_fault(line, key, ConfigFault::Variable((*part).to_owned()));
                 unset = true;
             }
         }
@@ -198,32 +202,32 @@ impl Resolver<'_> {
         // What variables hold is not looked at. What else looks like one was none when the file was read.
         let is_misspelt = parts.iter().step_by(2).any(|part| part.contains("${"));
         if unset {
-            return Value { line, form: Form::Unset, variable: None, from_environment, is_misspelt };
+            return ConfigValue { line, form: ValueForm::Unset, variable: None, from_environment, is_misspelt };
         }
         let ["", name, ""] = parts[..] else {
-            return Value { line, form: Form::Text(result), variable: None, from_environment, is_misspelt };
+            return ConfigValue { line, form: ValueForm::Text(result), variable: None, from_environment, is_misspelt };
         };
-        let form = match Node::parse_untagged(&result) {
-            Ok(Some(node)) => foreign(node, line).form,
-            Ok(None) => Form::Null,
-            Err(_) => Form::Text(result.clone()),
+        let form = match YamlNode::parse_untagged(&result) {
+            Ok(Some(node)) => variable_value(node, line).form,
+            Ok(None) => ValueForm::Null,
+            Err(_) => ValueForm::Text(result.clone()),
         };
-        let variable = Some(Variable { name: name.to_owned(), text: result });
-        Value { line, form, variable, from_environment, is_misspelt }
+        let variable = Some(EnvironmentVariable { name: name.to_owned(), text: result });
+        ConfigValue { line, form, variable, from_environment, is_misspelt }
     }
 }
 
 /// What a variable holds: nothing in it is replaced again.
-fn foreign(node: Node, line: u64) -> Value {
+fn variable_value(node: YamlNode, line: u64) -> ConfigValue {
     let form = match node.kind {
-        Kind::Null => Form::Null,
-        Kind::Bool(flag) => Form::Bool(flag),
-        Kind::Number(number) => Form::Number(number),
-        Kind::Text(text) => Form::Text(text),
-        Kind::List(items) => Form::List(items.into_iter().map(|item| foreign(item, line)).collect()),
-        Kind::Map(members) => {
-            Form::Map(members.into_iter().map(|(name, value)| (name, foreign(value, line))).collect())
+        YamlKind::Null => ValueForm::Null,
+        YamlKind::Bool(flag) => ValueForm::Bool(flag),
+        YamlKind::Number(number) => ValueForm::Number(number),
+        YamlKind::Text(text) => ValueForm::Text(text),
+        YamlKind::List(items) => ValueForm::List(items.into_iter().map(|item| variable_value(item, line)).collect()),
+        YamlKind::Map(members) => {
+            ValueForm::Map(members.into_iter().map(|(name, value)| (name, variable_value(value, line))).collect())
         }
     };
-    Value { line, form, variable: None, from_environment: true, is_misspelt: false }
+    ConfigValue { line, form, variable: None, from_environment: true, is_misspelt: false }
 }

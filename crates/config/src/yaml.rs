@@ -21,16 +21,16 @@ const DEEPEST: usize = 32;
 
 /// One value of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct YamlNode {
     /// Counted from 1; 0 where it is not known.
     pub line: u64,
     /// The value itself.
-    pub kind: Kind,
+    pub kind: YamlKind,
 }
 
 /// What a value is. Maps keep their order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum YamlKind {
     /// Nothing, which counts as absent.
     Null,
     /// `true` or `false`. YAML 1.1's other words (`on`, `yes`) are text.
@@ -40,14 +40,14 @@ pub enum Kind {
     /// Text.
     Text(String),
     /// A sequence.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// A mapping.
-    Map(Vec<(String, Node)>),
+    Map(Vec<(String, YamlNode)>),
 }
 
 /// Why a file could not be read as YAML.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum YamlReadError {
     /// It is there, but cannot be read.
     #[error("{file}: {source}", file = file.display())]
     Io {
@@ -84,25 +84,25 @@ pub struct WrongType {
     pub found: &'static str,
 }
 
-impl Node {
+impl YamlNode {
     /// Reads the file at `path`; a file whose name ends in `.json` as JSON. `None` if it is not there or empty.
     ///
     /// # Errors
     /// [`ReadError`] if it is there and cannot be used.
-    pub fn read(path: &Path) -> Result<Option<Self>, ReadError> {
+    pub fn read_file(path: &Path) -> Result<Option<Self>, YamlReadError> {
         let text = match regular::read_text(path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(ReadError::Io { file: path.to_owned(), source }),
+            Err(source) => return Err(YamlReadError::Io { file: path.to_owned(), source }),
         };
         if path.extension().is_some_and(|extension| extension == "json") {
             let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
             return serde_json::from_str(text).map(|value| Some(Self::of_json(value))).map_err(|error| {
                 let (file, line, message) = (path.to_owned(), error.line() as u64, error.to_string());
-                ReadError::Syntax { file, line, message }
+                YamlReadError::Syntax { file, line, message }
             });
         }
-        Self::parse(&text).map_err(|(line, message)| ReadError::Syntax { file: path.to_owned(), line, message })
+        Self::parse(&text).map_err(|(line, message)| YamlReadError::Syntax { file: path.to_owned(), line, message })
     }
 
     /// Reads `text`, or gives the line and what is wrong there. `None` if it holds nothing but comments.
@@ -141,18 +141,18 @@ impl Node {
             }
             (line, error.to_string().lines().next().unwrap_or_default().to_owned())
         })?;
-        Ok(node.filter(|node| node.kind != Kind::Null))
+        Ok(node.filter(|node| node.kind != YamlKind::Null))
     }
 
     fn of_json(value: Value) -> Self {
         let kind = match value {
-            Value::Null => Kind::Null,
-            Value::Bool(flag) => Kind::Bool(flag),
-            Value::Number(number) => Kind::Number(number),
-            Value::String(text) => Kind::Text(text),
-            Value::Array(items) => Kind::List(items.into_iter().map(Self::of_json).collect()),
+            Value::Null => YamlKind::Null,
+            Value::Bool(flag) => YamlKind::Bool(flag),
+            Value::Number(number) => YamlKind::Number(number),
+            Value::String(text) => YamlKind::Text(text),
+            Value::Array(items) => YamlKind::List(items.into_iter().map(Self::of_json).collect()),
             Value::Object(members) => {
-                Kind::Map(members.into_iter().map(|(key, value)| (key, Self::of_json(value))).collect())
+                YamlKind::Map(members.into_iter().map(|(key, value)| (key, Self::of_json(value))).collect())
             }
         };
         Self { line: 0, kind }
@@ -161,103 +161,103 @@ impl Node {
     /// The value without its lines.
     pub fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Bool(flag) => Value::Bool(*flag),
-            Kind::Number(number) => Value::Number(number.clone()),
-            Kind::Text(text) => Value::String(text.clone()),
-            Kind::List(items) => items.iter().map(Self::to_json).collect(),
-            Kind::Map(members) => members.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
+            YamlKind::Null => Value::Null,
+            YamlKind::Bool(flag) => Value::Bool(*flag),
+            YamlKind::Number(number) => Value::Number(number.clone()),
+            YamlKind::Text(text) => Value::String(text.clone()),
+            YamlKind::List(items) => items.iter().map(Self::to_json).collect(),
+            YamlKind::Map(members) => members.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Kind>::deserialize(deserializer)?;
+        let spanned = Spanned::<YamlKind>::deserialize(deserializer)?;
         Ok(Self { line: spanned.referenced.line(), kind: spanned.value })
     }
 }
 
-impl<'de> Deserialize<'de> for Kind {
+impl<'de> Deserialize<'de> for YamlKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
+        struct KindVisitor;
 
-        impl<'de> Visitor<'de> for Any {
-            type Value = Kind;
+        impl<'de> Visitor<'de> for KindVisitor {
+            type Value = YamlKind;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a YAML value")
             }
 
-            fn visit_unit<E>(self) -> Result<Kind, E> {
-                Ok(Kind::Null)
+            fn visit_unit<E>(self) -> Result<YamlKind, E> {
+                Ok(YamlKind::Null)
             }
 
-            fn visit_none<E>(self) -> Result<Kind, E> {
-                Ok(Kind::Null)
+            fn visit_none<E>(self) -> Result<YamlKind, E> {
+                Ok(YamlKind::Null)
             }
 
-            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
-                Kind::deserialize(deserializer)
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlKind, D::Error> {
+                YamlKind::deserialize(deserializer)
             }
 
-            fn visit_bool<E>(self, flag: bool) -> Result<Kind, E> {
-                Ok(Kind::Bool(flag))
+            fn visit_bool<E>(self, flag: bool) -> Result<YamlKind, E> {
+                Ok(YamlKind::Bool(flag))
             }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Kind, E> {
-                Ok(Kind::Number(number.into()))
+            fn visit_i64<E>(self, number: i64) -> Result<YamlKind, E> {
+                Ok(YamlKind::Number(number.into()))
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Kind, E> {
-                Ok(Kind::Number(number.into()))
+            fn visit_u64<E>(self, number: u64) -> Result<YamlKind, E> {
+                Ok(YamlKind::Number(number.into()))
             }
 
-            fn visit_f64<E>(self, number: f64) -> Result<Kind, E> {
-                Ok(Number::from_f64(number).map_or_else(|| Kind::Text(number.to_string()), Kind::Number))
+            fn visit_f64<E>(self, number: f64) -> Result<YamlKind, E> {
+                Ok(Number::from_f64(number).map_or_else(|| YamlKind::Text(number.to_string()), YamlKind::Number))
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Kind, E> {
-                Ok(Kind::Text(text.to_owned()))
+            fn visit_str<E>(self, text: &str) -> Result<YamlKind, E> {
+                Ok(YamlKind::Text(text.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Kind, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlKind, A::Error> {
                 let mut list = Vec::new();
                 while let Some(item) = items.next_element()? {
                     list.push(item);
                 }
-                Ok(Kind::List(list))
+                Ok(YamlKind::List(list))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Kind, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<YamlKind, A::Error> {
                 let mut map = Vec::new();
-                while let Some((key, mut node)) = members.next_entry::<Spanned<String>, Node>()? {
+                while let Some((key, mut node)) = members.next_entry::<Spanned<String>, YamlNode>()? {
                     // A person looks for a block where its key stands, not where its first member does.
-                    if matches!(node.kind, Kind::Map(_) | Kind::List(_)) {
+                    if matches!(node.kind, YamlKind::Map(_) | YamlKind::List(_)) {
                         node.line = key.referenced.line();
                     }
                     map.push((key.value, node));
                 }
-                Ok(Kind::Map(map))
+                Ok(YamlKind::Map(map))
             }
         }
 
-        deserializer.deserialize_any(Any)
+        deserializer.deserialize_any(KindVisitor)
     }
 }
 
 /// A place in a file: the value under a key, or its absence.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct YamlField<'a> {
     file: &'a Path,
     key: String,
     line: u64,
-    node: Option<&'a Node>,
+    node: Option<&'a YamlNode>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> YamlField<'a> {
     /// The whole of `file`.
-    pub fn root(file: &'a Path, node: Option<&'a Node>) -> Self {
+    pub fn root(file: &'a Path, node: Option<&'a YamlNode>) -> Self {
         Self { file, key: String::new(), line: node.map_or(0, |node| node.line), node }
     }
 
@@ -268,10 +268,10 @@ impl<'a> Place<'a> {
 
     /// True if there is nothing here.
     pub fn is_absent(&self) -> bool {
-        self.node.is_none_or(|node| node.kind == Kind::Null)
+        self.node.is_none_or(|node| node.kind == YamlKind::Null)
     }
 
-    fn under(&self, key: &str, node: Option<&'a Node>) -> Self {
+    fn child_field(&self, key: &str, node: Option<&'a YamlNode>) -> Self {
         let whole = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
         Self { file: self.file, key: whole, line: node.map_or(self.line, |node| node.line), node }
     }
@@ -287,14 +287,14 @@ impl<'a> Place<'a> {
     }
 
     /// Says that something else is needed here.
-    pub fn wrong(&self, expected: &'static str) -> WrongType {
+    pub fn type_error(&self, expected: &'static str) -> WrongType {
         let found = match self.node.map(|node| &node.kind) {
-            None | Some(Kind::Null) => "nothing",
-            Some(Kind::Bool(_)) => "true or false",
-            Some(Kind::Number(_)) => "a number",
-            Some(Kind::Text(_)) => "other text",
-            Some(Kind::List(_)) => "a list",
-            Some(Kind::Map(_)) => "a mapping",
+            None | Some(YamlKind::Null) => "nothing",
+            Some(YamlKind::Bool(_)) => "true or false",
+            Some(YamlKind::Number(_)) => "a number",
+            Some(YamlKind::Text(_)) => "other text",
+            Some(YamlKind::List(_)) => "a list",
+            Some(YamlKind::Map(_)) => "a mapping",
         };
         WrongType { file: self.file.to_owned(), line: self.line, key: self.key.clone(), expected, found }
     }
@@ -305,13 +305,13 @@ impl<'a> Place<'a> {
     /// [`WrongType`] if what is here is no mapping.
     pub fn at(&self, key: &str) -> Result<Self, WrongType> {
         let member = match self.node.map(|node| &node.kind) {
-            None | Some(Kind::Null) => None,
-            Some(Kind::Map(members)) => members.iter().find(|(name, _)| name == key).map(|(_, node)| node),
-            Some(Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_)) => {
-                return Err(self.wrong("a mapping"));
+            None | Some(YamlKind::Null) => None,
+            Some(YamlKind::Map(members)) => members.iter().find(|(name, _)| name == key).map(|(_, node)| node),
+            Some(YamlKind::Bool(_) | YamlKind::Number(_) | YamlKind::Text(_) | YamlKind::List(_)) => {
+                return Err(self.type_error("a mapping"));
             }
         };
-        Ok(self.under(key, member))
+        Ok(self.child_field(key, member))
     }
 
     /// All values of a mapping with their keys, in the order of the file; none if it is absent.
@@ -320,11 +320,13 @@ impl<'a> Place<'a> {
     /// [`WrongType`] if what is here is no mapping.
     pub fn members(&self) -> Result<Vec<(&'a str, Self)>, WrongType> {
         match self.node.map(|node| &node.kind) {
-            None | Some(Kind::Null) => Ok(Vec::new()),
-            Some(Kind::Map(members)) => {
-                Ok(members.iter().map(|(key, node)| (key.as_str(), self.under(key, Some(node)))).collect())
+            None | Some(YamlKind::Null) => Ok(Vec::new()),
+            Some(YamlKind::Map(members)) => {
+                Ok(members.iter().map(|(key, node)| (key.as_str(), self.child_field(key, Some(node)))).collect())
             }
-            Some(Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_)) => Err(self.wrong("a mapping")),
+            Some(YamlKind::Bool(_) | YamlKind::Number(_) | YamlKind::Text(_) | YamlKind::List(_)) => {
+                Err(self.type_error("a mapping"))
+            }
         }
     }
 
@@ -334,11 +336,13 @@ impl<'a> Place<'a> {
     /// [`WrongType`] if what is here is no list.
     pub fn items(&self) -> Result<Option<Vec<Self>>, WrongType> {
         match self.node.map(|node| &node.kind) {
-            None | Some(Kind::Null) => Ok(None),
-            Some(Kind::List(items)) => {
-                Ok(Some(items.iter().enumerate().map(|(at, node)| self.under(&at.to_string(), Some(node))).collect()))
+            None | Some(YamlKind::Null) => Ok(None),
+            Some(YamlKind::List(items)) => Ok(Some(
+                items.iter().enumerate().map(|(at, node)| self.child_field(&at.to_string(), Some(node))).collect(),
+            )),
+            Some(YamlKind::Bool(_) | YamlKind::Number(_) | YamlKind::Text(_) | YamlKind::Map(_)) => {
+                Err(self.type_error("a list"))
             }
-            Some(Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_)) => Err(self.wrong("a list")),
         }
     }
 
@@ -348,10 +352,10 @@ impl<'a> Place<'a> {
     /// [`WrongType`] if what is here is not text.
     pub fn text(&self) -> Result<Option<&'a str>, WrongType> {
         match self.node.map(|node| &node.kind) {
-            None | Some(Kind::Null) => Ok(None),
-            Some(Kind::Text(text)) => Ok(Some(text)),
-            Some(Kind::Bool(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_)) => {
-                Err(self.wrong("text (quote it if it looks like something else)"))
+            None | Some(YamlKind::Null) => Ok(None),
+            Some(YamlKind::Text(text)) => Ok(Some(text)),
+            Some(YamlKind::Bool(_) | YamlKind::Number(_) | YamlKind::List(_) | YamlKind::Map(_)) => {
+                Err(self.type_error("text (quote it if it looks like something else)"))
             }
         }
     }
@@ -362,9 +366,11 @@ impl<'a> Place<'a> {
     /// [`WrongType`] if what is here is neither.
     pub fn flag(&self) -> Result<Option<bool>, WrongType> {
         match self.node.map(|node| &node.kind) {
-            None | Some(Kind::Null) => Ok(None),
-            Some(Kind::Bool(flag)) => Ok(Some(*flag)),
-            Some(Kind::Number(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_)) => Err(self.wrong("true or false")),
+            None | Some(YamlKind::Null) => Ok(None),
+            Some(YamlKind::Bool(flag)) => Ok(Some(*flag)),
+            Some(YamlKind::Number(_) | YamlKind::Text(_) | YamlKind::List(_) | YamlKind::Map(_)) => {
+                Err(self.type_error("true or false"))
+            }
         }
     }
 
@@ -372,32 +378,34 @@ impl<'a> Place<'a> {
     ///
     /// # Errors
     /// [`WrongType`] if what is here is none.
-    pub fn amount(&self) -> Result<Option<f64>, WrongType> {
+    pub fn non_negative(&self) -> Result<Option<f64>, WrongType> {
         match self.node.map(|node| &node.kind) {
-            None | Some(Kind::Null) => Ok(None),
-            Some(Kind::Number(number)) => match number.as_f64() {
+            None | Some(YamlKind::Null) => Ok(None),
+            Some(YamlKind::Number(number)) => match number.as_f64() {
                 Some(number) if number >= 0.0 => Ok(Some(number)),
-                Some(_) | None => Err(self.wrong("a number that is not negative")),
+                Some(_) | None => Err(self.type_error("a number that is not negative")),
             },
-            Some(Kind::Bool(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_)) => Err(self.wrong("a number")),
+            Some(YamlKind::Bool(_) | YamlKind::Text(_) | YamlKind::List(_) | YamlKind::Map(_)) => {
+                Err(self.type_error("a number"))
+            }
         }
     }
 
     /// True for a number below zero.
     pub fn is_negative(&self) -> bool {
-        matches!(self.node.map(|node| &node.kind), Some(Kind::Number(number)) if number.as_f64() < Some(0.0))
+        matches!(self.node.map(|node| &node.kind), Some(YamlKind::Number(number)) if number.as_f64() < Some(0.0))
     }
 
     /// A whole number that is not negative; `None` if it is absent.
     ///
     /// # Errors
     /// [`WrongType`] if what is here is none.
-    pub fn count(&self) -> Result<Option<u64>, WrongType> {
-        match self.amount()? {
+    pub fn whole_number(&self) -> Result<Option<u64>, WrongType> {
+        match self.non_negative()? {
             None => Ok(None),
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: whole and in range")]
             Some(number) if number.fract() == 0.0 && number <= 9_007_199_254_740_991.0 => Ok(Some(number as u64)),
-            Some(_) => Err(self.wrong("a whole number")),
+            Some(_) => Err(self.type_error("a whole number")),
         }
     }
 }
@@ -408,14 +416,14 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Node, Place};
+    use super::{YamlField, YamlNode};
 
     #[test]
     fn a_file_that_nests_deeper_than_any_that_means_something_is_refused() {
         let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(Node::parse(&nested(31)).is_ok());
+        assert!(YamlNode::parse(&nested(31)).is_ok());
         for depth in [33, 60] {
-            assert_eq!(Node::parse(&nested(depth)).unwrap_err().0, 1, "{depth}");
+            assert_eq!(YamlNode::parse(&nested(depth)).unwrap_err().0, 1, "{depth}");
         }
     }
 
@@ -425,15 +433,19 @@ mod tests {
         for (name, text) in [("models.yml", "\u{feff}a: 1\n"), ("models.json", "\u{feff}{\"a\": 1}")] {
             let path = folder.path().join(name);
             std::fs::write(&path, text).unwrap();
-            let node = Node::read(&path).unwrap();
-            assert_eq!(Place::root(&path, node.as_ref()).at("a").unwrap().count().unwrap(), Some(1), "{name}");
+            let node = YamlNode::read_file(&path).unwrap();
+            assert_eq!(
+                YamlField::root(&path, node.as_ref()).at("a").unwrap().whole_number().unwrap(),
+                Some(1),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_value_of_another_kind_names_file_line_and_key() {
-        let node = Node::parse("# head\nretry:\n  enabled: on\n  maxRetries: many\nlist: [1]\n").unwrap();
-        let root = Place::root(Path::new("config.yml"), node.as_ref());
+        let node = YamlNode::parse("# head\nretry:\n  enabled: on\n  maxRetries: many\nlist: [1]\n").unwrap();
+        let root = YamlField::root(Path::new("config.yml"), node.as_ref());
         let retry = root.at("retry").unwrap();
         for (got, want) in [
             (
@@ -441,7 +453,7 @@ mod tests {
                 "config.yml:3: retry.enabled: expected true or false, found other text",
             ),
             (
-                retry.at("maxRetries").unwrap().count().map(|_| ()),
+                retry.at("maxRetries").unwrap().whole_number().map(|_| ()),
                 "config.yml:4: retry.maxRetries: expected a number, found other text",
             ),
             (root.at("list").unwrap().at("x").map(|_| ()), "config.yml:5: list: expected a mapping, found a list"),
@@ -452,17 +464,17 @@ mod tests {
         ] {
             assert_eq!(got.unwrap_err().to_string(), want);
         }
-        let text = Node::parse("just text").unwrap();
-        let error = Place::root(Path::new("config.yml"), text.as_ref()).at("x").unwrap_err();
+        let text = YamlNode::parse("just text").unwrap();
+        let error = YamlField::root(Path::new("config.yml"), text.as_ref()).at("x").unwrap_err();
         assert_eq!(error.to_string(), "config.yml:1: expected a mapping, found other text");
         assert_eq!(root.at("absent").unwrap().at("deeper").unwrap().flag(), Ok(None));
     }
 
     #[test]
     fn a_block_is_on_the_line_of_its_key_and_keys_need_not_be_words() {
-        let node = Node::parse("one:\n  two: 2\n3:\n  - 4\n").unwrap().unwrap();
+        let node = YamlNode::parse("one:\n  two: 2\n3:\n  - 4\n").unwrap().unwrap();
         assert_eq!(node.to_json(), json!({"one": {"two": 2}, "3": [4]}));
-        let root = Place::root(Path::new("config.yml"), Some(&node));
+        let root = YamlField::root(Path::new("config.yml"), Some(&node));
         let lines = root.members().unwrap().into_iter().map(|(key, place)| (key, place.line())).collect::<Vec<_>>();
         assert_eq!(lines, [("one", 1), ("3", 3)]);
     }
@@ -484,16 +496,16 @@ mod tests {
             "Secret1: Secret1",
             "!!int Secret1",
         ] {
-            let (line, why) = Node::parse_untagged(&format!("agent:\n  token: {value}\n")).unwrap_err();
+            let (line, why) = YamlNode::parse_untagged(&format!("agent:\n  token: {value}\n")).unwrap_err();
             assert!(line == 2 && !why.contains("Secret1"), "{value}: {why}");
         }
-        let wrong = Node::parse_untagged("agent:\n  token: !Secret1 x\n").unwrap_err();
+        let wrong = YamlNode::parse_untagged("agent:\n  token: !Secret1 x\n").unwrap_err();
         assert_eq!(wrong, (2, "a value that begins with ! is no text: put it in quotes".to_owned()));
     }
 
     #[test]
     fn only_true_and_false_are_flags() {
-        let node = Node::parse("a: yes\nb: on\nc: true\nd: off\ne: ~\nf: 1.5\n").unwrap().unwrap();
+        let node = YamlNode::parse("a: yes\nb: on\nc: true\nd: off\ne: ~\nf: 1.5\n").unwrap().unwrap();
         let want = json!({"a": "yes", "b": "on", "c": true, "d": "off", "e": null, "f": 1.5});
         assert_eq!(node.to_json(), want);
     }
@@ -506,13 +518,13 @@ mod tests {
         {
             let file = folder.path().join(name);
             std::fs::write(&file, text).unwrap();
-            let error = Node::read(&file).unwrap_err().to_string();
+            let error = YamlNode::read_file(&file).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{}{line}", file.display())), "{error}");
         }
-        assert!(Node::read(&folder.path().join("absent.yml")).unwrap().is_none());
-        let error = Node::read(std::path::Path::new("/dev/null")).unwrap_err().to_string();
+        assert!(YamlNode::read_file(&folder.path().join("absent.yml")).unwrap().is_none());
+        let error = YamlNode::read_file(std::path::Path::new("/dev/null")).unwrap_err().to_string();
         assert_eq!(error, "/dev/null: it is not a regular file");
-        assert_eq!(Node::parse("# nothing\n"), Ok(None));
-        assert_eq!(Node::parse(""), Ok(None));
+        assert_eq!(YamlNode::parse("# nothing\n"), Ok(None));
+        assert_eq!(YamlNode::parse(""), Ok(None));
     }
 }

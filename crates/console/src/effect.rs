@@ -11,7 +11,7 @@ use countersign_core::{
     },
     time::Millis,
 };
-use countersign_policy_admin::explained::action;
+use countersign_policy_admin::explained::verdict_action;
 use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
@@ -86,7 +86,7 @@ impl Law {
     }
 
     fn action(&self, subject: &PolicySubject, now: Millis) -> policy::RuleAction {
-        action(&self.verdict(subject, now))
+        verdict_action(&self.verdict(subject, now))
     }
 
     /// What becomes of a call, whatever people denied.

@@ -12,7 +12,7 @@ use countersign_core::{
     policy::{self, NearMiss, PolicyLayers, PolicySubject, Verdict, evaluate, near_misses},
 };
 use countersign_http::web::HttpCaller;
-use countersign_policy_admin::{explained::action, service_tools, trial};
+use countersign_policy_admin::{explained::verdict_action, service_tools, trial};
 use countersign_runtime::{InboxLane, tools::ToolRegistry};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -125,7 +125,7 @@ pub(super) async fn show(
 }
 
 fn told(Found { subject, verdict, near }: &Found) -> Markup {
-    let word = match action(verdict) {
+    let word = match verdict_action(verdict) {
         policy::RuleAction::Allow => ("good", "Allowed"),
         policy::RuleAction::Deny => ("bad", "Denied"),
         policy::RuleAction::Ask => ("ask", "Asked about"),
@@ -166,7 +166,7 @@ fn subject(console: &Console, wanted: &Wanted) -> Result<PolicySubject, String> 
         return Err("name a tool".to_owned());
     }
     if let Some(agent) = wanted.asker.strip_prefix("agent:") {
-        return service_tools::subject(console.context.household.tools(), agent, tool.to_owned(), arguments);
+        return service_tools::policy_subject(console.context.household.tools(), agent, tool.to_owned(), arguments);
     }
     trial::of_run(&console.context.household, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
 }

@@ -7,7 +7,7 @@ use countersign_core::{
     policy::{self, GrantSet, PathContext, Rule, RuleAction, RuleLayer, RuleSource},
     time::Millis,
 };
-use countersign_policy_admin::{explained::action, outranked::outranked};
+use countersign_policy_admin::{explained::verdict_action, outranked::outranking_rule};
 
 use super::{
     effect::{Law, Sums},
@@ -32,15 +32,15 @@ pub(super) struct Fit {
 
 /// What `rule` would have done to `calls`, where `then` has it among its rules.
 pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fit {
-    let mut fit = Fit { outranked: outranked(rule, &then.rules.compiled, &BTreeSet::new()), ..Fit::default() };
+    let mut fit = Fit { outranked: outranking_rule(rule, &then.rules.compiled, &BTreeSet::new()), ..Fit::default() };
     let Some(alone) = alone(rule, then) else { return fit };
     let mut why: BTreeMap<String, u64> = BTreeMap::new();
     for subject in calls.iter().filter_map(|made| made.subject.as_ref()) {
-        if action(&alone.verdict(subject, at)) != RuleAction::Deny {
+        if verdict_action(&alone.verdict(subject, at)) != RuleAction::Deny {
             continue;
         }
         let verdict = then.verdict(subject, at);
-        let action = action(&verdict);
+        let action = verdict_action(&verdict);
         fit.then.add(action);
         if action != rule.action {
             fit.held += 1;

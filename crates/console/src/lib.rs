@@ -35,9 +35,9 @@ use countersign_config::Config;
 use countersign_conversations::chats::Chats;
 use countersign_core::{gate::IdentityMap, id::Lsn, time::Millis};
 use countersign_http::web::{GuardedRoutes, HttpCaller, WebAuth};
-use countersign_policy_admin::{household::Household, rulebook::Rulebook};
+use countersign_policy_admin::{rules_file::RulesFile, tool_inventory::ToolInventory};
 use countersign_runtime::{Clock, InboxLane, OwnerHandle, services::ServiceClient};
-use countersign_telegram::Reporter;
+use countersign_telegram::HealthProbe;
 use countersign_view::connected::{AgentStatus, PeerStatus};
 use tokio::sync::Semaphore;
 
@@ -58,9 +58,9 @@ pub struct ConsoleContext {
     /// The configuration.
     pub config: Arc<Config>,
     /// Agents, tools, people and folders that rules are about.
-    pub household: Household,
+    pub household: ToolInventory,
     /// The file of rules.
-    pub rulebook: Arc<Rulebook>,
+    pub rulebook: Arc<RulesFile>,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
     /// The services that agents ask for.
@@ -70,7 +70,7 @@ pub struct ConsoleContext {
     /// The nodes and the accounts of chat networks.
     pub peers: Arc<dyn PeerStatus>,
     /// Reports how the messenger is, if there is one.
-    pub telegram: Option<Reporter>,
+    pub telegram: Option<HealthProbe>,
     /// The address at which the gateway listens.
     pub address: String,
 }

@@ -15,7 +15,7 @@ use countersign_core::{
     policy::{self, Constraint, Grant, RuleAction},
 };
 use countersign_http::web::{BodyFields, HttpCaller};
-use countersign_policy_admin::rulebook::is_plain;
+use countersign_policy_admin::rules_file::is_plain;
 use countersign_runtime::InboxLane;
 use countersign_view::decisions;
 use maud::{Markup, html};

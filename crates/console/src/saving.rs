@@ -9,7 +9,7 @@ use countersign_core::{
     policy::{self, PolicyLayers, Verdict},
 };
 use countersign_http::web::{BodyFields, HttpCaller};
-use countersign_policy_admin::rulebook::{DraftError, SaveError};
+use countersign_policy_admin::rules_file::{DraftError, SaveError};
 use countersign_runtime::InboxLane;
 use countersign_view::decisions;
 
@@ -44,7 +44,7 @@ pub(super) async fn save(
     }
     let is_out = edit.comes.is_none();
     let seen = body.text_field("seen").unwrap_or_default().to_owned();
-    let saved = console.context.rulebook.save(edit, seen, look.caller.principal.clone()).await;
+    let saved = console.context.rulebook.save_edit(edit, seen, look.caller.principal.clone()).await;
     match saved {
         Ok(()) => {}
         Err(SaveError::NotInForce(problem)) => {

@@ -13,7 +13,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_http::web::HttpCaller;
-use countersign_policy_admin::rulebook::{Draft, DraftError, Edit};
+use countersign_policy_admin::rules_file::{DraftError, RuleEdit, RulesDraft};
 use countersign_runtime::InboxLane;
 use maud::{Markup, html};
 
@@ -86,7 +86,7 @@ pub(super) async fn show(
 
 /// What is known of a change.
 struct Tried {
-    draft: Draft,
+    draft: RulesDraft,
     effect: Effect,
     /// Of a rule that comes.
     fit: Option<Fit>,
@@ -155,7 +155,7 @@ impl Console {
         let Some(line) = line.filter(|_| wanted.is_written() && wanted.text.trim().is_empty()) else {
             return (wanted, None);
         };
-        match self.context.rulebook.written(line).await {
+        match self.context.rulebook.rule_text(line).await {
             Ok(text) => (Wanted { text, ..wanted }, None),
             Err(problem) => (wanted, Some(format!("This cannot be changed here: {problem}"))),
         }
@@ -173,12 +173,12 @@ impl Console {
 
     async fn tried(
         &self,
-        edit: Edit,
+        edit: RuleEdit,
         waits: Option<&Made>,
         asked: Option<&Asked>,
     ) -> Result<Option<Result<Tried, String>>, Trouble> {
         let instead = edit.instead;
-        let draft = match self.context.rulebook.draft(edit).await {
+        let draft = match self.context.rulebook.draft_edit(edit).await {
             Ok(draft) => draft,
             // Nothing of it is changed yet.
             Err(DraftError::There { line, .. }) if instead == Some(u64::from(line)) => return Ok(None),

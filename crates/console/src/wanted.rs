@@ -2,7 +2,7 @@
 
 use countersign_core::policy::{Rule, RuleAction};
 use countersign_http::web::BodyFields;
-use countersign_policy_admin::rulebook::{Comes, Edit};
+use countersign_policy_admin::rules_file::{NewRule, RuleEdit};
 use serde::Deserialize;
 
 pub(super) const ACTIONS: [(RuleAction, &str, &str); 3] = [
@@ -126,12 +126,12 @@ impl Wanted {
     ///
     /// # Errors
     /// What it says is none, for people.
-    pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
+    pub(super) fn edit(&self) -> Result<Option<RuleEdit>, String> {
         let line = Some(self.line.trim()).filter(|line| !line.is_empty()).map(str::parse::<u64>).transpose();
         let instead = line.map_err(|_| format!("{} is no line of a file.", self.line))?;
         if self.action == REMOVE {
             return match instead {
-                Some(_) => Ok(Some(Edit { instead, comes: None })),
+                Some(_) => Ok(Some(RuleEdit { instead, comes: None })),
                 None => Err("Say which rule is to be taken out.".to_owned()),
             };
         }
@@ -140,8 +140,8 @@ impl Wanted {
             if text.chars().count() > LONGEST_WRITTEN {
                 return Err(format!("It is longer than {LONGEST_WRITTEN} characters."));
             }
-            let comes = Some(text).filter(|text| !text.is_empty()).map(Comes::Written);
-            return Ok(comes.map(|comes| Edit { instead, comes: Some(comes) }));
+            let comes = Some(text).filter(|text| !text.is_empty()).map(NewRule::Written);
+            return Ok(comes.map(|comes| RuleEdit { instead, comes: Some(comes) }));
         }
         // Browsers send the ends of lines as two characters.
         let text = |text: &str| Some(text.trim().replace("\r\n", "\n")).filter(|text| !text.is_empty());
@@ -158,7 +158,7 @@ impl Wanted {
         }
         let (principal, description) = (text(&self.principal), text(&self.description));
         let rule = Rule { principal, description, ..Rule::new(pattern, action) };
-        Ok(Some(Edit { instead, comes: Some(Comes::Plain(rule)) }))
+        Ok(Some(RuleEdit { instead, comes: Some(NewRule::Plain(rule)) }))
     }
 }
 
@@ -167,10 +167,10 @@ mod tests {
     use countersign_core::policy::{Rule, RuleAction};
 
     use super::Wanted;
-    use countersign_policy_admin::rulebook::{Comes, Edit};
+    use countersign_policy_admin::rules_file::{NewRule, RuleEdit};
 
-    fn plain(instead: Option<u64>, rule: &Rule) -> Edit {
-        Edit { instead, comes: Some(Comes::Plain(rule.clone())) }
+    fn plain(instead: Option<u64>, rule: &Rule) -> RuleEdit {
+        RuleEdit { instead, comes: Some(NewRule::Plain(rule.clone())) }
     }
 
     #[test]
@@ -186,8 +186,8 @@ mod tests {
         let of_lines = Wanted::allowing("say(a\r\n b)", None).edit();
         assert_eq!(of_lines, Ok(Some(plain(None, &Rule::new("say(a\n b)", RuleAction::Allow)))));
         let written = Wanted { text: "tool: pay\r\naction: ask\r\n\r\n".to_owned(), ..Wanted::as_written(3) };
-        let comes = Some(Comes::Written("tool: pay\naction: ask".to_owned()));
-        assert_eq!(written.edit(), Ok(Some(Edit { instead: Some(3), comes })));
+        let comes = Some(NewRule::Written("tool: pay\naction: ask".to_owned()));
+        assert_eq!(written.edit(), Ok(Some(RuleEdit { instead: Some(3), comes })));
         assert_eq!(Wanted::as_written(3).edit(), Ok(None));
         assert_eq!(Wanted::as_written(3).at(), "/console/try?line=3&form=yaml");
         assert_eq!(Wanted::default().edit(), Ok(None));

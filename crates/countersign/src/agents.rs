@@ -5,7 +5,7 @@
 use std::{io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
-use countersign_config::{Change, TokenFrom, agents, change_agents, new_token};
+use countersign_config::{AgentChange, TokenSource, change_agents, list_agents, new_token};
 use countersign_view::{Lines, escape, pasted};
 use serde_json::json;
 
@@ -40,38 +40,38 @@ pub(crate) fn run(config: Option<&Path>, data: Option<&Path>, what: &What, form:
         What::List => list(file, form),
         What::Add { id, variable } => {
             let token = Token::new(variable.clone())?;
-            let tightened = change_agents(file, Change::Add { id, token: &token.in_file() })?;
+            let tightened = change_agents(file, AgentChange::Add { id, token: &token.in_file() })?;
             Done { word: "added", id, token: Some(&token), tightened }.tell(file, data, form)
         }
         What::Rotate { id, variable } => {
-            let known = agents(file)?.into_iter().find(|agent| agent.id == *id);
+            let known = list_agents(file)?.into_iter().find(|agent| agent.id == *id);
             let known = known.with_context(|| format!("there is no agent {id}"))?;
             let named = match &known.token {
-                TokenFrom::Variable(name) => Some(name.clone()),
-                TokenFrom::File => None,
+                TokenSource::Variable(name) => Some(name.clone()),
+                TokenSource::File => None,
             };
             let token = Token::new(variable.clone().or_else(|| named.clone()))?;
             // The file says already where the token comes from.
             let stays = token.variable.is_some() && token.variable == named;
-            let tightened = !stays && change_agents(file, Change::Rotate { id, token: &token.in_file() })?;
+            let tightened = !stays && change_agents(file, AgentChange::Rotate { id, token: &token.in_file() })?;
             Done { word: "another token for", id, token: Some(&token), tightened }.tell(file, data, form)
         }
         What::Remove { id } => {
-            change_agents(file, Change::Remove { id })?;
+            change_agents(file, AgentChange::Remove { id })?;
             Done { word: "removed", id, token: None, tightened: false }.tell(file, data, form)
         }
     }
 }
 
 fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
-    let agents = agents(file)?;
+    let agents = list_agents(file)?;
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
         let rows: Vec<_> = agents
             .iter()
             .map(|agent| match &agent.token {
-                TokenFrom::Variable(name) => json!({ "id": agent.id, "token": "variable", "variable": name }),
-                TokenFrom::File => json!({ "id": agent.id, "token": "file", "variable": null }),
+                TokenSource::Variable(name) => json!({ "id": agent.id, "token": "variable", "variable": name }),
+                TokenSource::File => json!({ "id": agent.id, "token": "file", "variable": null }),
             })
             .collect();
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
@@ -84,8 +84,8 @@ fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
     let width = agents.iter().map(|agent| agent.id.chars().count()).max().unwrap_or_default();
     for agent in agents {
         let from = match &agent.token {
-            TokenFrom::Variable(name) => format!("token from ${name}"),
-            TokenFrom::File => "token in the file".to_owned(),
+            TokenSource::Variable(name) => format!("token from ${name}"),
+            TokenSource::File => "token in the file".to_owned(),
         };
         let id = format!("{:<width$}", escape(&agent.id, Lines::One));
         writeln!(out, "{}  {}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, escape(&from, Lines::One)))?;

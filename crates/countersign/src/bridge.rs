@@ -6,7 +6,7 @@ use countersign_adapter_gjc as gjc;
 use countersign_adapter_gjc::{Bridge, Opener, Plain, Setup, Socket, Which};
 use countersign_adapter_omp as omp;
 use countersign_adapter_omp::flags::Flags;
-use countersign_agent_dir::Environment;
+use countersign_agent_dir::ProcessEnvironment;
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 
@@ -18,7 +18,7 @@ const FRAMES: usize = 64;
 /// Serves the bridge. `program` is this one.
 pub(crate) fn run(flags: Flags, program: PathBuf) -> anyhow::Result<ExitCode> {
     let plain = if flags.insecure { Plain::OnLoopback } else { Plain::Refused };
-    let setup = Setup::read(&Environment::of_process(), plain)?;
+    let setup = Setup::read(&ProcessEnvironment::of_process(), plain)?;
     served(async {
         let bridge = Bridge::open(setup, opener(flags, program)).await?;
         let mut out = std::io::stdout().lock();

@@ -18,7 +18,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use countersign_adapter_omp::flags;
-use countersign_agent_dir::Product;
+use countersign_agent_dir::AgentProduct;
 
 use countersign_core::gate::ApprovalScope;
 
@@ -78,14 +78,14 @@ enum Command {
         keep: bool,
     },
     /// Run a coding agent for a host that speaks JSON lines over stdio (`countersign omp --mode rpc …`)
-    #[command(disable_help_flag = true, after_help = flags_of(Product::Omp))]
+    #[command(disable_help_flag = true, after_help = flags_of(AgentProduct::Omp))]
     Omp {
         /// The flags of `omp`; see docs/protocol/omp.md
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
     /// The same for hosts of gjc (`countersign gjc --mode rpc …`)
-    #[command(disable_help_flag = true, after_help = flags_of(Product::Gjc))]
+    #[command(disable_help_flag = true, after_help = flags_of(AgentProduct::Gjc))]
     Gjc {
         /// The flags of `gjc`; see docs/protocol/gjc.md
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -302,7 +302,7 @@ enum ScopeName {
 }
 
 /// The flags of a stdio door for `countersign help omp`.
-fn flags_of(product: Product) -> String {
+fn flags_of(product: AgentProduct) -> String {
     format!("Flags of `{}`:\n{}\n{}", product.name(), flags::table(), crate::stdio::flags_are(product))
 }
 
@@ -328,8 +328,8 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
     }
     match command {
-        Command::Omp { flags } => Ok(crate::stdio::run(Product::Omp, flags)),
-        Command::Gjc { flags } => Ok(crate::stdio::run(Product::Gjc, flags)),
+        Command::Omp { flags } => Ok(crate::stdio::run(AgentProduct::Omp, flags)),
+        Command::Gjc { flags } => Ok(crate::stdio::run(AgentProduct::Gjc, flags)),
         Command::Demo { yes, no, dir, keep } => {
             crate::logging::start();
             let answer = match (yes, no) {

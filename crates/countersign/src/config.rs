@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_config as config;
-use countersign_config::{Errors, Flags, Loaded};
+use countersign_config::{ConfigErrors, ConfigFlags, LoadedConfig};
 use countersign_gateway::checkup;
 use countersign_http::tokens;
 use serde_json::json;
@@ -15,16 +15,16 @@ use serde_json::json;
 use crate::paint::{Paint, Tone};
 
 /// Reads the configuration as `serve` would.
-pub(crate) fn load(file: Option<&Path>, data: Option<PathBuf>) -> Result<Loaded, Errors> {
-    let flags = Flags { data, ..Flags::default() };
-    config::load(file, &flags, &|name| std::env::var(name).ok())
+pub(crate) fn load(file: Option<&Path>, data: Option<PathBuf>) -> Result<LoadedConfig, ConfigErrors> {
+    let flags = ConfigFlags { data, ..ConfigFlags::default() };
+    config::load_config(file, &flags, &|name| std::env::var(name).ok())
 }
 
 /// `config check`.
 pub(crate) fn check(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
     let (problems, warnings) = match load(file, data) {
         Err(errors) => (errors.0.iter().map(ToString::to_string).collect(), Vec::new()),
-        Ok(Loaded { config, mut warnings }) => {
+        Ok(LoadedConfig { config, mut warnings }) => {
             let tokens = config.storage.folder.join(tokens::FILE);
             let exposed = config.exposed_files().into_iter().filter(|finding| finding.path == tokens);
             warnings.extend(exposed.map(|finding| format!("{finding}; {}", finding.advice())));
@@ -68,7 +68,7 @@ pub(crate) fn show(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) ->
     let loaded = load(file, data).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
     let mut out = std::io::stdout().lock();
     if is_json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&loaded.config.redacted())?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&loaded.config.redacted_json())?)?;
     } else {
         writeln!(out, "{}", loaded.config.redacted_yaml().trim_end())?;
     }

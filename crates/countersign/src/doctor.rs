@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_config::{BindError, Config, Fault, Finding, Loaded};
+use countersign_config::{BindError, Config, ConfigFault, FileFinding, LoadedConfig};
 use countersign_gateway::{
     checkup::{self, Key},
     control::Request,
@@ -27,7 +27,7 @@ use countersign_runtime::{
         sandbox::{NetworkAccess, OnMissingKernel},
     },
 };
-use countersign_telegram::{ChatKind, Found, Unfit};
+use countersign_telegram::{BotChatKind, BotCheck, BotCheckError};
 use countersign_view::{Lines, escape, pasted};
 use serde::Serialize;
 use serde_json::json;
@@ -101,10 +101,10 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
         Err(errors) => {
             checks.extend(errors.0.iter().map(|problem| {
                 let advice = match &problem.fault {
-                    Fault::Variable(name) | Fault::Empty { variable: name, .. } => {
+                    ConfigFault::Variable(name) | ConfigFault::Empty { variable: name, .. } => {
                         format!("set {name} here as it is set where `serve` runs")
                     }
-                    Fault::Io(_) => "name a file that can be read with --config".to_owned(),
+                    ConfigFault::Io(_) => "name a file that can be read with --config".to_owned(),
                     _ => "correct it; `countersign config check` reads it again".to_owned(),
                 };
                 Check::fix("configuration", problem.to_string(), advice)
@@ -131,7 +131,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
 }
 
 /// What there is to say of a configuration that is well-formed, and of what it names.
-fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<Check> {
+fn configured(file: Option<&Path>, LoadedConfig { config, warnings }: &LoadedConfig) -> Vec<Check> {
     let what = file.map_or_else(|| "none: everything has its default".to_owned(), |file| file.display().to_string());
     let mut checks = vec![Check::ok("configuration", what)];
     let exposed = config.exposed_files();
@@ -141,7 +141,7 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     checks.extend(
         warnings.map(|warning| Check::warn("configuration", warning.clone(), "see docs/protocol/agent-gate.md, Files")),
     );
-    let advice = |problem: &str| match config.binding().err() {
+    let advice = |problem: &str| match config.check_binding().err() {
         Some(open @ BindError::Open) if open.to_string() == problem => {
             "set one of them, or listen on 127.0.0.1: `serve` does not start so"
         }
@@ -167,7 +167,8 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     checks.extend(processes());
     checks.extend(named_hosts(config));
     checks.extend(sockets::check(config));
-    checks.extend(exposed.iter().map(|finding: &Finding| Check::fix("files", finding.to_string(), finding.advice())));
+    checks
+        .extend(exposed.iter().map(|finding: &FileFinding| Check::fix("files", finding.to_string(), finding.advice())));
     if exposed.is_empty() {
         checks.push(Check::ok("files", "nobody else can read or change what they should not"));
     }
@@ -187,11 +188,11 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     checks.push(match messenger {
         None => Check::note("messenger", "none: people decide at the console and with `countersign gates`"),
         Some(Ok(found)) => shows_cards(config, &found),
-        Some(Err(unfit @ Unfit::Bot(_))) => {
+        Some(Err(unfit @ BotCheckError::Bot(_))) => {
             let advice = "check messenger.telegram.token and api_url, and the way to them";
             Check::fix("messenger", unfit.to_string(), advice)
         }
-        Some(Err(unfit @ Unfit::Chat { .. })) => {
+        Some(Err(unfit @ BotCheckError::Chat { .. })) => {
             let advice = "put the bot into the chat, or write to it first; then check messenger.telegram.chat_id";
             Check::fix("messenger", unfit.to_string(), advice)
         }
@@ -219,19 +220,19 @@ fn service_advice(name: &str, problem: &HealthFailure) -> String {
 }
 
 /// Where a bot shows cards.
-fn shows_cards(config: &Config, found: &Found) -> Check {
+fn shows_cards(config: &Config, found: &BotCheck) -> Check {
     let shown = format!("@{} shows cards in {:?}", found.bot, found.chat);
     let topic = config.telegram.as_ref().and_then(|telegram| telegram.message_thread_id);
     match (found.kind, topic) {
-        (ChatKind::Plain, None) => Check::ok("messenger", shown),
-        (ChatKind::Forum, None) => Check::note(
+        (BotChatKind::Plain, None) => Check::ok("messenger", shown),
+        (BotChatKind::Forum, None) => Check::note(
             "messenger",
             format!(
                 "{shown}, in its General topic, which must be open; messenger.telegram.message_thread_id names another"
             ),
         ),
-        (ChatKind::Forum, Some(topic)) => Check::ok("messenger", format!("{shown}, in the topic {topic}")),
-        (ChatKind::Plain, Some(topic)) => Check::warn(
+        (BotChatKind::Forum, Some(topic)) => Check::ok("messenger", format!("{shown}, in the topic {topic}")),
+        (BotChatKind::Plain, Some(topic)) => Check::warn(
             "messenger",
             format!("{shown}, which has no topics: cards stand in the chat itself, and not in {topic}"),
             "remove messenger.telegram.message_thread_id, or turn topics on in the chat",

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use countersign_config::{
-    Logging,
-    logging::{Form, Levels, with_successors},
+    LogConfig,
+    logging::{LogLevels, LogLineFormat, with_successors},
 };
 use tracing::{Level, Metadata};
 use tracing_subscriber::{
@@ -22,24 +22,24 @@ pub(crate) const VARIABLE: &str = "COUNTERSIGN_LOG";
 
 /// Logs what the environment says, as lines for people.
 pub(crate) fn start() {
-    drop(start_with(&Logging::default()));
+    drop(start_with(&LogConfig::default()));
 }
 
 /// Logs what the environment says, else the settings, and gives how that is changed.
-pub(crate) fn start_with(settings: &Logging) -> Levels {
+pub(crate) fn start_with(settings: &LogConfig) -> LogLevels {
     let said = std::env::var(VARIABLE).ok().filter(|said| EnvFilter::try_new(said).is_ok());
     let level = said.or_else(|| settings.level.clone()).unwrap_or_else(|| USUAL.to_owned());
     let filter = filter(&level).unwrap_or_else(|_| EnvFilter::new(USUAL));
     let shown = EnvFilter::try_new(&level).map_or_else(|_| USUAL.to_owned(), |level| level.to_string());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     match settings.form {
-        Form::Text => {
+        LogLineFormat::Text => {
             let lines = lines.with_filter_reloading();
             let handle = lines.reload_handle();
             let _ = lines.finish().with(own_alone()).try_init();
             levels(handle, shown)
         }
-        Form::Json => {
+        LogLineFormat::Json => {
             let lines = lines.json().flatten_event(true).with_filter_reloading();
             let handle = lines.reload_handle();
             let _ = lines.finish().with(own_alone()).try_init();
@@ -66,9 +66,9 @@ pub(crate) fn own_alone() -> FilterFn {
 }
 
 /// Changes the filter behind `handle`. `shown` is what it logs, as it was asked for.
-fn levels<S: 'static>(handle: reload::Handle<EnvFilter, S>, shown: String) -> Levels {
+fn levels<S: 'static>(handle: reload::Handle<EnvFilter, S>, shown: String) -> LogLevels {
     let shown = Mutex::new(shown);
-    Levels::new(move |wanted| {
+    LogLevels::new(move |wanted| {
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wanted) = wanted {
             let asked = EnvFilter::try_new(wanted).map_err(|error| error.to_string())?;

@@ -35,7 +35,7 @@ mod wrap;
 
 use std::process::ExitCode;
 
-use countersign_agent_dir::Product;
+use countersign_agent_dir::AgentProduct;
 
 /// The stack of a worker, in bytes. The grammar of shell lines recurses; what it must not be driven to is bounded where lines
 /// are judged, and this is what stands behind it. Pages that nobody touches cost nothing.
@@ -54,10 +54,10 @@ fn main() -> ExitCode {
     if name.as_deref() == Some("agentpass") {
         return cli::agentpass(arguments);
     }
-    if let Some(product) = name.as_deref().and_then(Product::named) {
+    if let Some(product) = name.as_deref().and_then(AgentProduct::from_name) {
         return stdio::run(product, arguments);
     }
-    if let Some(product) = arguments.first().and_then(|first| Product::named(first)) {
+    if let Some(product) = arguments.first().and_then(|first| AgentProduct::from_name(first)) {
         return stdio::run(product, arguments.split_off(1));
     }
     cli::main()

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use countersign_config as config;
-use countersign_config::Flags;
+use countersign_config::ConfigFlags;
 
 /// The data directory of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub(crate) struct Place {
 impl Place {
     /// The place that is meant by `--config` and `--data`, by the same rules as `serve` finds its own.
     pub(crate) fn find(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Self> {
-        let flags = Flags { data: data.map(Path::to_owned), ..Flags::default() };
-        let storage = config::storage(config, &flags, &|name| std::env::var(name).ok())
+        let flags = ConfigFlags { data: data.map(Path::to_owned), ..ConfigFlags::default() };
+        let storage = config::load_storage(config, &flags, &|name| std::env::var(name).ok())
             .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
         Ok(Self { folder: storage.folder, log: storage.log })
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_agent_dir::Environment;
+use countersign_agent_dir::ProcessEnvironment;
 use countersign_config as config;
 use countersign_core::{
     gate::{ApprovalStep, OnExpiry},
@@ -17,13 +17,13 @@ use countersign_core::{
 };
 use countersign_gateway::adapter;
 use countersign_policy_admin::{
-    adapter::Adapter,
-    case_result::{CaseFailure, CaseResult, word},
-    explained::{Explained, action, kept_off},
-    household::Household,
+    adapter::TrialAdapter,
+    case_result::{CaseFailure, CaseResult, action_word},
+    explained::{ExplainedVerdict, kept_off, verdict_action},
     loaded_rules::LoadedRules,
     rules,
-    rules_error::{Nobody, RulesError, TooFew},
+    rules_error::{RulesLoadError, TooFew, UnknownApprover},
+    tool_inventory::ToolInventory,
     trial,
 };
 use countersign_view::{Lines, Protocol, escape, pasted};
@@ -45,7 +45,7 @@ pub(crate) struct Files {
     /// Whether somebody named the rules.
     is_named: bool,
     /// The adapter that is meant, where it is known.
-    adapter: Option<Adapter>,
+    adapter: Option<TrialAdapter>,
 }
 
 /// What the command line names.
@@ -62,7 +62,7 @@ impl Files {
     /// The rules, else those beside the configuration, else those of this folder; the configuration, else the one beside the
     /// rules if there is one. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
     pub(crate) fn new(named: &Named<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
-        let environment = Environment::of_process();
+        let environment = ProcessEnvironment::of_process();
         let cwd = std::env::current_dir().context("the working folder is not known")?;
         let adapter = match (named.door, named.rules) {
             (Some(door), _) => Some(adapter::named(door, &environment, &cwd)),
@@ -78,12 +78,12 @@ impl Files {
         {
             bail!("--agent {agent}: only agent-gate has agents, and these rules are judged as {} does", adapter.name());
         }
-        if let Some(stdio) = adapter.as_ref().and_then(Adapter::stdio) {
-            let name = adapter.as_ref().map_or("", Adapter::name);
+        if let Some(stdio) = adapter.as_ref().and_then(TrialAdapter::stdio_rules) {
+            let name = adapter.as_ref().map_or("", TrialAdapter::name);
             if let Some(config) = named.config.or(usual.as_deref()) {
                 bail!("--config {}: {name} has no configuration of a gateway", config.display());
             }
-            let rules = rules.unwrap_or_else(|| stdio.permissions());
+            let rules = rules.unwrap_or_else(|| stdio.permissions_path());
             return Ok(Self { rules, config: None, is_named, adapter });
         }
         let config = named.config.map(Path::to_owned).or(usual);
@@ -97,7 +97,7 @@ impl Files {
     }
 
     /// What the rules are about.
-    fn household(&self) -> anyhow::Result<Household> {
+    fn household(&self) -> anyhow::Result<ToolInventory> {
         let household = self.of_configuration()?;
         Ok(match &self.adapter {
             Some(adapter) => household.with_adapter(adapter.clone()),
@@ -105,12 +105,12 @@ impl Files {
         })
     }
 
-    fn of_configuration(&self) -> anyhow::Result<Household> {
+    fn of_configuration(&self) -> anyhow::Result<ToolInventory> {
         if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
             bail!("there is no file {}", config.display());
         }
-        let Some(config) = &self.config else { return Ok(adapter::household(config::Known::default())) };
-        let known = config::known(config, &|name| std::env::var(name).ok());
+        let Some(config) = &self.config else { return Ok(adapter::household(config::KnownEntities::default())) };
+        let known = config::known_entities(config, &|name| std::env::var(name).ok());
         let known = known.map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
         Ok(adapter::household(known))
     }
@@ -125,10 +125,10 @@ impl Files {
 
     /// Says where the tools come from, which signatures depend on.
     fn note(&self, paint: Paint) -> String {
-        let stdio = self.adapter.as_ref().filter(|adapter| adapter.stdio().is_some());
+        let stdio = self.adapter.as_ref().filter(|adapter| adapter.stdio_rules().is_some());
         let told = match &self.config {
             _ if stdio.is_some() => {
-                format!("(as a session of {} that starts in this folder)", stdio.map_or("", Adapter::name))
+                format!("(as a session of {} that starts in this folder)", stdio.map_or("", TrialAdapter::name))
             }
             Some(config) => format!("(with the agents and tools of {})", config.display()),
             None => "(without a configuration: every tool counts as one that nobody defined)".to_owned(),
@@ -164,7 +164,7 @@ impl Asked {
 pub(crate) fn check(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
     let household = files.household()?;
     files.there()?;
-    let loaded = rules::load(&files.rules, &household);
+    let loaded = rules::load_rules(&files.rules, &household);
     let warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
     let problems = loaded.as_ref().err().map(problems).unwrap_or_default();
     let mut out = std::io::stdout().lock();
@@ -197,29 +197,29 @@ pub(crate) fn check(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
 }
 
 /// What is wrong, for programs.
-fn problems(error: &RulesError) -> Vec<Value> {
+fn problems(error: &RulesLoadError) -> Vec<Value> {
     match error {
-        RulesError::Form(errors) => {
-            let told = |problem: &config::Problem| {
+        RulesLoadError::Form(errors) => {
+            let told = |problem: &config::ConfigProblem| {
                 let message = problem.fault.to_string();
                 json!({ "file": problem.file, "line": problem.line, "key": problem.key, "message": message })
             };
             errors.0.iter().map(told).collect()
         }
-        RulesError::Compile(errors) => {
+        RulesLoadError::Compile(errors) => {
             let told = errors.iter().map(|error| (error.origin(), error.to_string()));
             told.map(|(at, message)| json!({ "file": at.file, "line": at.line, "key": "", "message": message }))
                 .collect()
         }
-        RulesError::Nobody(nobodies) => {
-            let told = |nobody: &Nobody| json!({ "file": nobody.file, "line": nobody.line, "key": "from", "message": nobody.to_string() });
+        RulesLoadError::Nobody(nobodies) => {
+            let told = |nobody: &UnknownApprover| json!({ "file": nobody.file, "line": nobody.line, "key": "from", "message": nobody.to_string() });
             nobodies.iter().map(told).collect()
         }
-        RulesError::TooFew(steps) => {
+        RulesLoadError::TooFew(steps) => {
             let told = |few: &TooFew| json!({ "file": few.file, "line": few.line, "key": "approvals", "message": few.to_string() });
             steps.iter().map(told).collect()
         }
-        RulesError::Cases(failed) => {
+        RulesLoadError::Cases(failed) => {
             let told = |failed: &CaseFailure| {
                 let case = &failed.0.case;
                 json!({ "file": case.file, "line": case.line, "key": "tests", "message": failed.to_string() })
@@ -232,7 +232,7 @@ fn problems(error: &RulesError) -> Vec<Value> {
 pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
     let household = files.household()?;
     files.there()?;
-    let tried = trial::tried(&rules::read(&files.rules, &household)?, &household);
+    let tried = trial::run_cases(&rules::read_rules(&files.rules, &household)?, &household);
     let failed = tried.iter().filter(|tried| !tried.is_as_expected()).count();
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
@@ -259,7 +259,7 @@ pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
         let arguments = case.args.iter().map(|(name, value)| format!(" {}={}", one(name), one(&plain(value))));
         let request: String = std::iter::once(one(&case.tool)).chain(arguments).collect();
         writeln!(out, "{}  {request}{said}  {}", paint.tone(Tone::Bad, "failed"), paint.tone(Tone::Faint, place))?;
-        writeln!(out, "        should be {} and is {}: {}", word(case.expect), painted(*got, paint), one(why))?;
+        writeln!(out, "        should be {} and is {}: {}", action_word(case.expect), painted(*got, paint), one(why))?;
     }
     let (tone, word) = if failed == 0 { (Tone::Good, "ok") } else { (Tone::Bad, "failed") };
     let passed = format!("{} of {} as expected", tried.len() - failed, counted(tried.len(), "case"));
@@ -272,7 +272,7 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
     if files.is_named {
         files.there()?;
     }
-    let loaded = rules::read(&files.rules, &household)?;
+    let loaded = rules::read_rules(&files.rules, &household)?;
     if let Some((name, _)) = asked.tool.split_once('(').filter(|_| asked.tool.ends_with(')')) {
         let name = if name.is_empty() { "TOOL".to_owned() } else { one(&pasted(name)) };
         let tool = one(&asked.tool);
@@ -282,11 +282,11 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
         );
     }
     let arguments = asked.arguments()?;
-    let explained = trial::explain(&loaded, &household, &asked.agent, &asked.tool, arguments);
+    let explained = trial::explain_request(&loaded, &household, &asked.agent, &asked.tool, arguments);
     let mut out = std::io::stdout().lock();
     match (form, explained) {
         (Form::Json, Ok(explained)) => {
-            let mut told = explained.told();
+            let mut told = explained.to_json();
             told["file"] = json!(files.rules.exists().then_some(&files.rules));
             writeln!(out, "{told:#}")?;
         }
@@ -303,24 +303,24 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
 
 fn shown(
     out: &mut impl std::io::Write,
-    explained: &Explained,
+    explained: &ExplainedVerdict,
     files: &Files,
     is_stranger: bool,
 ) -> std::io::Result<()> {
-    let (paint, Explained { subject, verdict, near }) = (Paint::stdout(), explained);
+    let (paint, ExplainedVerdict { subject, verdict, near }) = (Paint::stdout(), explained);
     let signature = paint.tone(Tone::Strong, one(&subject.signature));
-    writeln!(out, "{}  {signature}", painted(action(verdict), paint))?;
+    writeln!(out, "{}  {signature}", painted(verdict_action(verdict), paint))?;
     for further in &subject.further_signatures {
         writeln!(out, "  and     {}", one(further))?;
     }
     writeln!(out, "  why     {}", one(&verdict.why().to_string()))?;
-    if let Some(description) = explained.rule().and_then(|(rule, _)| rule.description.as_deref()) {
+    if let Some(description) = explained.deciding_rule().and_then(|(rule, _)| rule.description.as_deref()) {
         writeln!(out, "          {}", paint.tone(Tone::Faint, one(description)))?;
     }
     for told in who_allows(explained) {
         writeln!(out, "  {:<7} {}", told.key, one(&told.text))?;
     }
-    let is_of_stdio = files.adapter.as_ref().is_some_and(|adapter| adapter.stdio().is_some());
+    let is_of_stdio = files.adapter.as_ref().is_some_and(|adapter| adapter.stdio_rules().is_some());
     let is_runs = subject.door.as_deref() != Some(Protocol::AgentGate.name());
     let agent = if is_of_stdio {
         "a session of the adapter"
@@ -374,7 +374,7 @@ struct Told {
 }
 
 /// Who has to allow, a line each, and what follows when they do not.
-fn who_allows(explained: &Explained) -> Vec<Told> {
+fn who_allows(explained: &ExplainedVerdict) -> Vec<Told> {
     let told = |(at, step): (usize, &ApprovalStep)| {
         let of = match &step.from {
             Some(from) => from.iter().cloned().collect::<Vec<_>>().join(", "),
@@ -392,7 +392,7 @@ fn who_allows(explained: &Explained) -> Vec<Told> {
         let text = format!("{} of {of} within {within}{behind}", step.approvals);
         Told { key: if at == 0 { "allowed" } else { "else" }, text }
     };
-    explained.steps().iter().enumerate().map(told).collect()
+    explained.approval_steps().iter().enumerate().map(told).collect()
 }
 
 fn painted(action: RuleAction, paint: Paint) -> String {
@@ -401,7 +401,7 @@ fn painted(action: RuleAction, paint: Paint) -> String {
         RuleAction::Deny => Tone::Bad,
         RuleAction::Ask => Tone::Asking,
     };
-    paint.tone(tone, word(action))
+    paint.tone(tone, action_word(action))
 }
 
 const fn verb(action: RuleAction) -> &'static str {

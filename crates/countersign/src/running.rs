@@ -4,7 +4,7 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use countersign_adapter_gjc::Registry;
-use countersign_agent_dir::{AgentDir, Environment, Product};
+use countersign_agent_dir::{AgentDir, AgentProduct, ProcessEnvironment};
 use countersign_protocol::gjc::registry::SessionTransport;
 use countersign_view::{Lines, escape};
 
@@ -16,7 +16,7 @@ use crate::{
 /// Prints them, the one that began first at the front.
 pub(crate) fn list(form: Form) -> anyhow::Result<ExitCode> {
     let cwd = std::env::current_dir()?;
-    let directory = AgentDir::resolve(Product::Gjc, &Environment::of_process(), &cwd, Path::exists)?;
+    let directory = AgentDir::resolve(AgentProduct::Gjc, &ProcessEnvironment::of_process(), &cwd, Path::exists)?;
     let running = Registry::of(&directory).list().context("the sessions that run cannot be listed")?;
     let mut out = std::io::stdout().lock();
     if form == Form::Json {

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use countersign_config as config;
-use countersign_config::{Config, Flags};
+use countersign_config::{Config, ConfigFlags};
 use countersign_gateway as gateway;
 use countersign_tools::exec;
 use tokio::{
@@ -14,12 +14,12 @@ use tokio::{
 /// Which configuration, and what goes before it.
 pub(crate) struct Options {
     pub(crate) config: Option<PathBuf>,
-    pub(crate) flags: Flags,
+    pub(crate) flags: ConfigFlags,
 }
 
 pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
-    let loaded = config::load(options.config.as_deref(), &options.flags, &environment)
+    let loaded = config::load_config(options.config.as_deref(), &options.flags, &environment)
         .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
     let levels = crate::logging::start_with(&loaded.config.log);
     for warning in &loaded.warnings {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_gjc::Presence;
 use countersign_adapter_omp as omp;
-use countersign_agent_dir::{Product, settings::When};
+use countersign_agent_dir::{AgentProduct, settings::AttachMode};
 use countersign_protocol::{
     gjc::registry::SessionTransport,
     lines::{DecodedLine, LineDecoder},
@@ -36,7 +36,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 const TRIED: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Runs the stdio door of `product`, such as `countersign omp`, with the arguments behind its name.
-pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
+pub(crate) fn run(product: AgentProduct, arguments: Vec<String>) -> ExitCode {
     let flags = match omp::flags::parse_for(product, arguments.clone()) {
         Ok(flags) => flags,
         Err(problem) => return fail(&problem),
@@ -47,11 +47,11 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
     }
     match flags.mode.as_deref() {
         Some("rpc" | "rpc-ui") => {}
-        Some("bridge") if product == Product::Gjc => return in_process(|program| bridge::run(flags, program)),
+        Some("bridge") if product == AgentProduct::Gjc => return in_process(|program| bridge::run(flags, program)),
         Some(other) => {
             let accepted = match product {
-                Product::Omp => "rpc or rpc-ui",
-                Product::Gjc => "rpc, rpc-ui or bridge",
+                AgentProduct::Omp => "rpc or rpc-ui",
+                AgentProduct::Gjc => "rpc, rpc-ui or bridge",
             };
             return fail(&format!("--mode {other:?}: expected {accepted}"));
         }
@@ -105,9 +105,9 @@ fn place(flags: &omp::flags::Flags, arguments: &[String]) -> Result<Place, Strin
     let process = omp::Process::own().map_err(|error| format!("the working folder is not known: {error}"))?;
     let plan = omp::plan(flags, &process).map_err(|error| error.to_string())?;
     let is_must = match plan.when {
-        When::Never => return Ok(Place::Own),
-        When::Auto => false,
-        When::Always => true,
+        AttachMode::Never => return Ok(Place::Own),
+        AttachMode::Auto => false,
+        AttachMode::Always => true,
     };
     let data = crate::place::Place::find(None, plan.data.as_deref()).map_err(|error| error.to_string())?;
     match enter(flags, arguments, &data.folder, is_must) {
@@ -160,7 +160,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
             };
         }
     };
-    let listed = (product == Product::Gjc).then(|| {
+    let listed = (product == AgentProduct::Gjc).then(|| {
         let _within = runtime.enter();
         Presence::of(door.listing(), SessionTransport::Stdio, None)
     });
@@ -168,8 +168,8 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     let (gone, has_gone) = tokio::sync::oneshot::channel();
     // One dialect gives up a line that is no text, the other reads it as well as it can.
     let decoder = match product {
-        Product::Omp => LineDecoder::default(),
-        Product::Gjc => LineDecoder::default().with_lossy_utf8(),
+        AgentProduct::Omp => LineDecoder::default(),
+        AgentProduct::Gjc => LineDecoder::default().with_lossy_utf8(),
     };
     std::thread::spawn(move || {
         if read(decoder, &lines).is_err() {
@@ -204,7 +204,7 @@ fn unanswered(request: &attach::Unanswered, problem: &str) -> Option<bytes::Byte
 }
 
 /// What `countersign omp --help` prints, and that of the other door.
-fn help(product: Product) -> String {
+fn help(product: AgentProduct) -> String {
     let name = product.name();
     format!(
         "countersign {} {name}: run a coding agent for a host that speaks JSON lines over stdio\n\n\
@@ -216,13 +216,13 @@ fn help(product: Product) -> String {
 }
 
 /// What is said behind the flags.
-pub(crate) const fn flags_are(product: Product) -> &'static str {
+pub(crate) const fn flags_are(product: AgentProduct) -> &'static str {
     match product {
-        Product::Omp => {
+        AgentProduct::Omp => {
             "Other flags of the original are told of on stderr and ignored. One that takes rights away and is not\n\
              enforced here ends the start. More in docs/protocol/omp.md, Fields that restrict."
         }
-        Product::Gjc => {
+        AgentProduct::Gjc => {
             "  --stage STAGE  What the first message starts: deep-interview, ralplan or ultragoal\n  \
              --listen PATH  A socket to listen on in place of standard input\n  \
              --mode bridge  HTTPS in place of it, as GJC_BRIDGE_TOKEN, _TLS_CERT, _TLS_KEY, _HOST, _PORT, _SCOPES and\n                 \

@@ -10,14 +10,14 @@ use std::{
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_omp::rules as session_rules;
-use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
-use countersign_config::{Errors, Fault, Known, Problem, strangers};
+use countersign_agent_dir::{AgentDir, AgentProduct, AgentSettings, ProcessEnvironment};
+use countersign_config::{ConfigErrors, ConfigFault, ConfigProblem, KnownEntities, lint};
 use countersign_core::{call, policy::PolicySubject};
 use countersign_policy_admin::{
-    adapter::{self, Adapter, RunTools, StdioRules},
-    household::Household,
+    adapter::{self, RunTools, StdioRules, TrialAdapter},
     loaded_rules::LoadedRules,
-    rules_error::RulesError,
+    rules_error::RulesLoadError,
+    tool_inventory::ToolInventory,
 };
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 pub struct GsvTools;
 
 impl RunTools for GsvTools {
-    fn own(&self) -> Vec<strangers::Known<'static>> {
+    fn own_tools(&self) -> Vec<lint::KnownTool<'static>> {
         gsv::native_known().collect()
     }
 
@@ -37,56 +37,57 @@ impl RunTools for GsvTools {
 }
 
 /// Returns what rules are about as far as a configuration says it.
-pub fn household(known: Known) -> Household {
-    Household::of_known(known, Arc::new(GsvTools))
+pub fn household(known: KnownEntities) -> ToolInventory {
+    ToolInventory::from_known(known, Arc::new(GsvTools))
 }
 
 /// Finds the adapter of that name, for a process of `environment` that is started in `cwd`.
 ///
 /// # Errors
 /// Which names there are, or why the agent directory or its settings cannot be read.
-pub fn named(name: &str, environment: &Environment, cwd: &Path) -> Result<Adapter, String> {
+pub fn named(name: &str, environment: &ProcessEnvironment, cwd: &Path) -> Result<TrialAdapter, String> {
     let gateway = Protocol::OF_GATEWAY.map(Protocol::name);
     if let Some(name) = gateway.into_iter().find(|known| *known == name) {
-        return Ok(Adapter::Gateway(name));
+        return Ok(TrialAdapter::Gateway(name));
     }
-    let names = gateway.into_iter().chain(STDIO.map(Product::name)).collect::<Vec<_>>().join(", ");
-    let product = Product::named(name).ok_or_else(|| format!("there is no door {name:?}; the doors are {names}"))?;
-    Ok(Adapter::Stdio(Arc::new(Stdio::new(product, environment, cwd)?)))
+    let names = gateway.into_iter().chain(STDIO.map(AgentProduct::name)).collect::<Vec<_>>().join(", ");
+    let product =
+        AgentProduct::from_name(name).ok_or_else(|| format!("there is no door {name:?}; the doors are {names}"))?;
+    Ok(TrialAdapter::Stdio(Arc::new(Stdio::new(product, environment, cwd)?)))
 }
 
 /// Finds the stdio adapter in whose agent directory `file` is the file of rules.
 ///
 /// # Errors
 /// Why its settings cannot be read.
-pub fn of_file(file: &Path, environment: &Environment, cwd: &Path) -> Result<Option<Adapter>, String> {
+pub fn of_file(file: &Path, environment: &ProcessEnvironment, cwd: &Path) -> Result<Option<TrialAdapter>, String> {
     let whole = |path: &Path| path.canonicalize().ok();
     let Some(wanted) = whole(&cwd.join(file)) else { return Ok(None) };
-    let has = |product: &Product| {
+    let has = |product: &AgentProduct| {
         let folder = AgentDir::resolve(*product, environment, cwd, Path::exists);
-        folder.is_ok_and(|folder| whole(&folder.permissions()).as_ref() == Some(&wanted))
+        folder.is_ok_and(|folder| whole(&folder.permissions_path()).as_ref() == Some(&wanted))
     };
     let product = STDIO.into_iter().find(|product| has(product));
-    product.map(|product| Ok(Adapter::Stdio(Arc::new(Stdio::new(product, environment, cwd)?)))).transpose()
+    product.map(|product| Ok(TrialAdapter::Stdio(Arc::new(Stdio::new(product, environment, cwd)?)))).transpose()
 }
 
 /// The stdio adapters. Each has a file of rules in its agent directory.
-const STDIO: [Product; 2] = [Product::Omp, Product::Gjc];
+const STDIO: [AgentProduct; 2] = [AgentProduct::Omp, AgentProduct::Gjc];
 
 /// A stdio adapter with its agent directory and settings.
 #[derive(Clone, Debug)]
 pub struct Stdio {
-    product: Product,
+    product: AgentProduct,
     folder: AgentDir,
     cwd: PathBuf,
     temporary: PathBuf,
-    settings: Settings,
+    settings: AgentSettings,
 }
 
 impl Stdio {
-    fn new(product: Product, environment: &Environment, cwd: &Path) -> Result<Self, String> {
+    fn new(product: AgentProduct, environment: &ProcessEnvironment, cwd: &Path) -> Result<Self, String> {
         let folder = AgentDir::resolve(product, environment, cwd, Path::exists).map_err(|error| error.to_string())?;
-        let settings = Settings::load(&folder, cwd).map_err(|error| error.to_string())?;
+        let settings = AgentSettings::load(&folder, cwd).map_err(|error| error.to_string())?;
         Ok(Self { product, folder, cwd: cwd.to_owned(), temporary: std::env::temp_dir(), settings })
     }
 }
@@ -96,12 +97,12 @@ impl StdioRules for Stdio {
         self.product.name()
     }
 
-    fn permissions(&self) -> PathBuf {
-        self.folder.permissions()
+    fn permissions_path(&self) -> PathBuf {
+        self.folder.permissions_path()
     }
 
     // Those of the working folder are among them, and what settings take away.
-    fn load(&self, named: Option<&Path>) -> Result<LoadedRules, RulesError> {
+    fn load_rules(&self, named: Option<&Path>) -> Result<LoadedRules, RulesLoadError> {
         let files = session_rules::files(&self.folder, &self.cwd, named).map_err(refused)?;
         let place = session_rules::Place {
             product: self.product,
@@ -113,8 +114,8 @@ impl StdioRules for Stdio {
             gateway: None,
             asks: &[],
             records: match self.product {
-                Product::Omp => &[],
-                Product::Gjc => &gjc::RECORD_FOLDERS,
+                AgentProduct::Omp => &[],
+                AgentProduct::Gjc => &gjc::RECORD_FOLDERS,
             },
             restrictions: &self.settings.restrictions,
             approval: self.settings.restrictions.approval,
@@ -130,25 +131,28 @@ impl StdioRules for Stdio {
     }
 
     // What is no tool of the adapter's own is one of the host.
-    fn subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String> {
+    fn policy_subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String> {
         if self.settings.restrictions.withheld.contains(tool) {
             return Err(format!("settings switch {tool} off, so no session has it"));
         }
         let door = self.product.name();
         let cwd = self.cwd.display().to_string();
-        Ok(adapter::own(door, &cwd, tool, arguments).unwrap_or_else(|| adapter::of_host(door, &cwd, tool, arguments)))
+        Ok(adapter::run_tool_subject(door, &cwd, tool, arguments)
+            .unwrap_or_else(|| adapter::host_tool_subject(door, &cwd, tool, arguments)))
     }
 }
 
 /// Returns why the rules of a session were not taken, as a trial of rules says it.
-fn refused(error: session_rules::RulesError) -> RulesError {
+fn refused(error: session_rules::RulesError) -> RulesLoadError {
     match error {
         session_rules::RulesError::Absent(path) => {
-            let fault = Fault::Io("it is not there".to_owned());
-            RulesError::Form(Errors(vec![Problem { file: path, line: 0, key: String::new(), fault }]))
+            let fault = ConfigFault::Io("it is not there".to_owned());
+            RulesLoadError::Form(ConfigErrors(vec![ConfigProblem { file: path, line: 0, key: String::new(), fault }]))
         }
-        session_rules::RulesError::Named(errors) | session_rules::RulesError::Form(errors) => RulesError::Form(errors),
-        session_rules::RulesError::Compile(errors) => RulesError::Compile(errors),
+        session_rules::RulesError::Named(errors) | session_rules::RulesError::Form(errors) => {
+            RulesLoadError::Form(errors)
+        }
+        session_rules::RulesError::Compile(errors) => RulesLoadError::Compile(errors),
     }
 }
 
@@ -159,11 +163,11 @@ mod tests {
     use serde_json::json;
 
     use super::{household, named, of_file};
-    use countersign_agent_dir::Environment;
+    use countersign_agent_dir::ProcessEnvironment;
     use countersign_core::policy::RuleAction;
-    use countersign_policy_admin::{explained::action, rules::read, trial::explain};
+    use countersign_policy_admin::{explained::verdict_action, rules::read_rules, trial::explain_request};
 
-    fn environment(root: &Path) -> Environment {
+    fn environment(root: &Path) -> ProcessEnvironment {
         [("HOME", root.display().to_string())].into_iter().collect()
     }
 
@@ -189,11 +193,11 @@ mod tests {
         ] {
             let path = rules(root.path(), text);
             let adapter = named(door, &environment, root.path()).unwrap();
-            let household = household(countersign_config::Known::default()).with_adapter(adapter);
-            let loaded = read(&path, &household).unwrap();
+            let household = household(countersign_config::KnownEntities::default()).with_adapter(adapter);
+            let loaded = read_rules(&path, &household).unwrap();
             let arguments = json!({"command": "git push"}).as_object().unwrap().clone();
-            let explained = explain(&loaded, &household, "default", "bash", arguments).unwrap();
-            assert_eq!(action(&explained.verdict), want, "{text} {door}: {}", explained.verdict);
+            let explained = explain_request(&loaded, &household, "default", "bash", arguments).unwrap();
+            assert_eq!(verdict_action(&explained.verdict), want, "{text} {door}: {}", explained.verdict);
             assert_eq!(explained.subject.door.as_deref(), Some(door));
         }
     }
@@ -205,10 +209,11 @@ mod tests {
         let ask = |settings: &str, tool: &str| {
             std::fs::write(root.path().join(".omp/agent/config.yml"), settings).unwrap();
             let adapter = named("omp", &environment(root.path()), root.path()).unwrap();
-            let household = household(countersign_config::Known::default()).with_adapter(adapter);
-            let loaded = read(&path, &household).unwrap();
+            let household = household(countersign_config::KnownEntities::default()).with_adapter(adapter);
+            let loaded = read_rules(&path, &household).unwrap();
             let arguments = json!({"command": "touch x"}).as_object().unwrap().clone();
-            explain(&loaded, &household, "default", tool, arguments).map(|explained| action(&explained.verdict))
+            explain_request(&loaded, &household, "default", tool, arguments)
+                .map(|explained| verdict_action(&explained.verdict))
         };
         assert_eq!(ask("{}", "bash"), Ok(RuleAction::Allow));
         assert_eq!(ask("tools: { approvalMode: always-ask }", "bash"), Ok(RuleAction::Ask));

@@ -4,20 +4,20 @@
 
 use std::{net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
 
-use countersign_config::{Config, Provider};
+use countersign_config::{Config, ProviderConfig};
 use countersign_conversations::chats::Models;
 use countersign_http::listen;
 use countersign_policy_admin::{
-    household::{self, Household},
     rules,
-    rules_error::RulesError,
+    rules_error::RulesLoadError,
+    tool_inventory::{self, ToolInventory},
 };
 use countersign_runtime::{
     models::{ModelApi, ModelEntry},
     services::{BadService, HealthFailure, ServiceClient},
     tools::Sandbox,
 };
-use countersign_telegram::{self as telegram, Found, Unfit};
+use countersign_telegram::{self as telegram, BotCheck, BotCheckError};
 use secrecy::ExposeSecret as _;
 
 use crate::{adapter::GsvTools, house, port::resolve, serve_error::ServeError};
@@ -29,14 +29,14 @@ const PATIENCE: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// [`RulesError`].
-pub fn rules(config: &Config) -> Result<Vec<String>, RulesError> {
-    let household = Household::of(config, &house::agents(config).tools, Arc::new(GsvTools));
-    rules::load(&config.permissions, &household).map(|loaded| loaded.warnings)
+pub fn rules(config: &Config) -> Result<Vec<String>, RulesLoadError> {
+    let household = ToolInventory::from_config(config, &house::agents(config).tools, Arc::new(GsvTools));
+    rules::load_rules(&config.permissions, &household).map(|loaded| loaded.warnings)
 }
 
 /// What keeps a gateway from starting with a configuration that is well-formed, one line each; its rules apart.
 pub fn usable(config: &Config) -> Vec<String> {
-    let binding = config.binding().err().map(|error| error.to_string());
+    let binding = config.check_binding().err().map(|error| error.to_string());
     let tls = config.gateway.tls.as_ref().and_then(|tls| listen::load_tls(&tls.cert, &tls.key).err());
     let services = ServiceClient::new(house::services(config)).err().map(|error| error.to_string());
     binding.into_iter().chain(tls.map(|error| error.to_string())).chain(services).collect()
@@ -57,7 +57,7 @@ pub fn traces() -> Result<bool, String> {
 
 /// What holds the commands of runs: as the configuration says, and away from what is the gateway's own.
 pub fn sandbox(config: &Config) -> Sandbox {
-    let around = household::surroundings(&config.places());
+    let around = tool_inventory::path_context(&config.gateway_paths());
     let paths = |texts: Vec<String>| texts.into_iter().map(PathBuf::from).collect();
     Sandbox::new(config.sandbox.clone(), paths(around.protected), paths(around.unreadable))
 }
@@ -73,10 +73,10 @@ pub async fn services(config: &Config) -> Result<Vec<(String, Result<(), HealthF
 }
 
 /// Asks Telegram who the bot is and whether it knows its chat; `None` without Telegram.
-pub async fn messenger(config: &Config) -> Option<Result<Found, Unfit>> {
+pub async fn messenger(config: &Config) -> Option<Result<BotCheck, BotCheckError>> {
     let telegram = config.telegram.as_ref()?;
-    let asked = telegram::checkup(&telegram.api_url, telegram.token.clone(), telegram.chat_id);
-    let late = || Err(Unfit::Bot(format!("no answer within {} s", PATIENCE.as_secs())));
+    let asked = telegram::check_bot(&telegram.api_url, telegram.token.clone(), telegram.chat_id);
+    let late = || Err(BotCheckError::Bot(format!("no answer within {} s", PATIENCE.as_secs())));
     Some(tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| late()))
 }
 
@@ -101,7 +101,7 @@ pub async fn keys(config: &Config) -> Vec<(String, Result<Key, String>)> {
     futures_util::future::join_all(asked).await
 }
 
-async fn key(entry: &ModelEntry, provider: &Provider) -> Result<Key, String> {
+async fn key(entry: &ModelEntry, provider: &ProviderConfig) -> Result<Key, String> {
     let base = entry.base_url.trim_end_matches('/');
     let secret = provider.api_key.as_ref().map(|key| key.expose_secret().to_owned()).unwrap_or_default();
     // A key goes nowhere but where it was meant to.

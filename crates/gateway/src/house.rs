@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_omp::attach::Guests;
-use countersign_config::{self as config, Auth, Config};
+use countersign_config::{self as config, Config, ServiceAuthConfig};
 use countersign_conversations::{
     chats::{Models, Workrooms},
     prompt::compaction::CompactionPrompts,
@@ -17,7 +17,7 @@ use countersign_core::{
     session::ModelRef,
     tool::ToolSpec,
 };
-use countersign_policy_admin::{household, service_tools};
+use countersign_policy_admin::{service_tools, tool_inventory};
 use countersign_runtime::{
     DueFiring, EnvironmentFor, ResolvedModel, RunEnvironment, ServiceOutcome, SummaryPrompts,
     services::{self, ServiceCall, ServiceCallOutcome, ServiceClient},
@@ -121,13 +121,17 @@ pub(super) fn services(config: &Config) -> Vec<services::ServiceDefinition> {
         name: service.name.clone(),
         base_url: service.url.clone(),
         auth: match &service.auth {
-            Auth::Bearer { token } => services::ServiceAuth::Bearer(token.clone()),
-            Auth::Header { name, token } => services::ServiceAuth::Header { name: name.clone(), token: token.clone() },
-            Auth::Query { param, token } => services::ServiceAuth::Query { param: param.clone(), token: token.clone() },
-            Auth::Basic { username, password } => {
+            ServiceAuthConfig::Bearer { token } => services::ServiceAuth::Bearer(token.clone()),
+            ServiceAuthConfig::Header { name, token } => {
+                services::ServiceAuth::Header { name: name.clone(), token: token.clone() }
+            }
+            ServiceAuthConfig::Query { param, token } => {
+                services::ServiceAuth::Query { param: param.clone(), token: token.clone() }
+            }
+            ServiceAuthConfig::Basic { username, password } => {
                 services::ServiceAuth::Basic { user: username.clone(), password: password.clone() }
             }
-            Auth::None => services::ServiceAuth::None,
+            ServiceAuthConfig::None => services::ServiceAuth::None,
         },
         health: services::HealthCheck {
             method: service.health.method.clone(),
@@ -147,19 +151,19 @@ pub(super) fn services(config: &Config) -> Vec<services::ServiceDefinition> {
 
 /// What the messenger is to do. Cards of an agent that is away say so.
 pub(super) fn telegram(
-    config: &config::Telegram,
-    people: &[config::Person],
+    config: &config::TelegramConfig,
+    people: &[config::PersonConfig],
     door: &Arc<agent_gate::Door>,
-    ear: &Arc<telegram::Ear>,
-) -> telegram::Settings {
+    ear: &Arc<telegram::InboundHook>,
+) -> telegram::TelegramSettings {
     let door = Arc::clone(door);
-    telegram::Settings {
+    telegram::TelegramSettings {
         api_url: config.api_url.clone(),
         topic: config.message_thread_id,
-        people: household::people(people),
+        people: tool_inventory::people_identities(people),
         ear: Some(Arc::clone(ear)),
         presence: Arc::new(move |session: &SessionId| !door.is_agents(session) || door.is_connected(session)),
-        ..telegram::Settings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
+        ..telegram::TelegramSettings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
     }
 }
 
@@ -171,7 +175,7 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
         secrets: GatewaySecrets::default(),
         agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
         listed: listed.map(|tool| tool.name.clone()).collect(),
-        tools: Arc::new(service_tools::of(&config.services)),
+        tools: Arc::new(service_tools::from_services(&config.services)),
         limits: agent_gate::Limits {
             per_minute: config.limits.max_requests_per_minute,
             pending: config.limits.max_pending_approvals,

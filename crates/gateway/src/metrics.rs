@@ -15,7 +15,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use countersign_config::Storage;
+use countersign_config::StoragePaths;
 use countersign_core::time::Millis;
 use countersign_http::{
     open_connections::OpenConnections,
@@ -23,7 +23,7 @@ use countersign_http::{
     web::{GuardedRoutes, METRICS, WebAuth},
 };
 use countersign_runtime::OwnerHandle;
-use countersign_telegram::Reporter;
+use countersign_telegram::HealthProbe;
 
 /// The form of what is told.
 const FORM: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -37,9 +37,9 @@ pub(crate) struct MetricsContext {
     /// When the gateway started.
     pub(crate) started_at: Millis,
     /// The record and its folder.
-    pub storage: Storage,
+    pub storage: StoragePaths,
     /// Reports how the messenger is, if there is one.
-    pub telegram: Option<Reporter>,
+    pub telegram: Option<HealthProbe>,
     /// Counts of open connections.
     pub(crate) open_connections: OpenConnections,
 }

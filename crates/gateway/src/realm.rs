@@ -12,7 +12,7 @@ use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
 use countersign_adapter_agent_gate::Door;
 use countersign_adapter_gsv::{self as gsv, GsvContext};
 use countersign_adapter_omp::attach::{Furniture, Guests, Hall};
-use countersign_config::{Config, OnShutdown, logging::Levels};
+use countersign_config::{Config, OnShutdown, logging::LogLevels};
 use countersign_conversations::{
     chats::{Chats, Models, Workrooms},
     sessions::SessionIndex,
@@ -30,9 +30,9 @@ use countersign_http::{
     tokens::WatchedTokens,
     web::WebAuth,
 };
-use countersign_policy_admin::rulebook::Rulebook;
+use countersign_policy_admin::rules_file::RulesFile;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
-use countersign_telegram::{self as telegram, Ear, Reporter, Telegram};
+use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramMessenger};
 use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
@@ -63,7 +63,7 @@ pub struct RealmOptions {
     /// The address at which it will be served.
     pub address: PortAddress,
     /// What the program logs.
-    pub levels: Arc<Levels>,
+    pub levels: Arc<LogLevels>,
     /// The collector of traces, if there is one.
     pub collector: Collector,
 }
@@ -88,8 +88,8 @@ pub struct Realm {
     peers: Arc<gsv::Door>,
     hall: Arc<Hall>,
     rooms: Arc<Workrooms>,
-    rulebook: Arc<Rulebook>,
-    telegram: Option<Telegram>,
+    rulebook: Arc<RulesFile>,
+    telegram: Option<TelegramMessenger>,
     control: Control,
     doors: Arc<PortHandlers>,
     traces: Traces,
@@ -149,11 +149,11 @@ impl Realm {
         let open_connections = OpenConnections::default();
         let attached = Arc::clone(&open_connections.attached);
         let control = Control::open(owned, Arc::clone(&hall), users, levels, attached).map_err(in_folder)?;
-        let ear = Arc::new(Ear::default());
+        let ear = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
             Some(telegram) => {
                 let settings = house::telegram(telegram, &config.people, &agents, &ear);
-                Some(Telegram::spawn(settings, handle.clone(), clock.clone())?)
+                Some(TelegramMessenger::spawn(settings, handle.clone(), clock.clone())?)
             }
             None => None,
         };
@@ -169,10 +169,10 @@ impl Realm {
         let folder = std::fs::canonicalize(&config.agents_dir)
             .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
         let timeouts = (config.approval_timeout, config.clarify_timeout);
-        let rulebook = Rulebook::new(handle.clone(), config.permissions.clone(), household.clone());
-        let chats = Arc::new(Chats::new(handle.clone(), models, folder, timeouts, config.retry()));
+        let rulebook = RulesFile::new(handle.clone(), config.permissions.clone(), household.clone());
+        let chats = Arc::new(Chats::new(handle.clone(), models, folder, timeouts, config.retry_policy()));
         let started_at = clock.now();
-        let reporter = telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) });
+        let reporter = telegram.as_ref().map(|telegram| -> HealthProbe { Arc::new(telegram.health_probe()) });
         let url = address.url(&config.gateway.host);
         let gsv = Arc::new(GsvContext {
             handle: handle.clone(),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_adapter_gsv::LETTERS;
-use countersign_config::Retention;
+use countersign_config::RetentionConfig;
 use countersign_core::{engine::Engine, id::Lsn, time::Millis};
 use countersign_files::objects::ObjectStore;
 use countersign_runtime::{
@@ -35,7 +35,7 @@ enum Broke {
 }
 
 /// Removes what is too old, and again after each interval, until the owner ends.
-pub(crate) async fn keep(handle: OwnerHandle, clock: Clock, objects: ObjectStore, settings: Retention) {
+pub(crate) async fn keep(handle: OwnerHandle, clock: Clock, objects: ObjectStore, settings: RetentionConfig) {
     // Up to there nothing is left to be removed.
     let mut done = Lsn(0);
     loop {
@@ -62,7 +62,12 @@ pub(crate) async fn keep(handle: OwnerHandle, clock: Clock, objects: ObjectStore
 }
 
 /// Removes contents that are too old at `now`, from behind `done` on; how many there were.
-async fn contents(handle: &OwnerHandle, now: Millis, settings: &Retention, done: &mut Lsn) -> Result<usize, Broke> {
+async fn contents(
+    handle: &OwnerHandle,
+    now: Millis,
+    settings: &RetentionConfig,
+    done: &mut Lsn,
+) -> Result<usize, Broke> {
     let before = |age: Option<Duration>| {
         age.map(|age| Millis(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))))
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_config::{Config, logging::Levels};
+use countersign_config::{Config, logging::LogLevels};
 use countersign_http::listen::{self, BoundPort, ConnectionQuota};
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -26,11 +26,11 @@ pub async fn serve(
     notice: impl Fn(&str) + Send + Sync + 'static,
     ready: impl FnOnce(&str),
     mut reload: mpsc::Receiver<()>,
-    levels: Levels,
+    levels: LogLevels,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let notice: Notice = Arc::new(notice);
-    config.binding()?;
+    config.check_binding()?;
     let collector = Collector::from_environment(&*notice)?;
     let prepared = PreparedRealm::new(config, Arc::clone(&notice))?;
     let port = bind_port(&prepared)?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use countersign_config::BindError;
 use countersign_http::listen::TlsError;
-use countersign_policy_admin::rules_error::RulesError;
+use countersign_policy_admin::rules_error::RulesLoadError;
 use countersign_runtime::{OwnerError, services::BadService, store};
 use countersign_telegram::BadAddress;
 
@@ -21,7 +21,7 @@ pub enum ServeError {
     FrontEnd(String),
     /// The rules cannot be used.
     #[error(transparent)]
-    Rules(#[from] RulesError),
+    Rules(#[from] RulesLoadError),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),

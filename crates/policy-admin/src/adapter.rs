@@ -6,17 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use countersign_config::strangers::Known;
+use countersign_config::lint::KnownTool;
 use countersign_core::{call, policy::PolicySubject};
 use serde_json::{Map, Value};
 
-pub use super::calls::{of_host, own};
-use super::{loaded_rules::LoadedRules, rules_error::RulesError};
+pub use super::calls::{host_tool_subject, run_tool_subject};
+use super::{loaded_rules::LoadedRules, rules_error::RulesLoadError};
 
 /// The tools that runs of a gateway have beside those of services and those that every run has.
 pub trait RunTools: Send + Sync {
     /// Returns the tools of the gateway's own, with their arguments.
-    fn own(&self) -> Vec<Known<'static>>;
+    fn own_tools(&self) -> Vec<KnownTool<'static>>;
 
     /// Returns the call of a node's tool that agents know by the name `tool`; none where it is no name of one.
     fn node_call(&self, tool: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails>;
@@ -28,31 +28,31 @@ pub trait StdioRules: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Returns the path of the file of rules in its agent directory.
-    fn permissions(&self) -> PathBuf;
+    fn permissions_path(&self) -> PathBuf;
 
     /// Reads the rules that a session would start with: those of the file `named`, or of the agent directory.
     ///
     /// # Errors
     /// [`RulesError`]: with such rules nothing starts.
-    fn load(&self, named: Option<&Path>) -> Result<LoadedRules, RulesError>;
+    fn load_rules(&self, named: Option<&Path>) -> Result<LoadedRules, RulesLoadError>;
 
     /// Returns what policy is asked about a call.
     ///
     /// # Errors
     /// Why no session has the tool.
-    fn subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String>;
+    fn policy_subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String>;
 }
 
 /// The adapter that a trial of rules is about.
 #[derive(Clone, Debug)]
-pub enum Adapter {
+pub enum TrialAdapter {
     /// One of a gateway's.
     Gateway(&'static str),
     /// A stdio adapter, as a process that is started here would be.
     Stdio(Arc<dyn StdioRules>),
 }
 
-impl Adapter {
+impl TrialAdapter {
     /// Returns the name that rules know it by.
     pub fn name(&self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Adapter {
     }
 
     /// Returns the stdio adapter, if it is one.
-    pub fn stdio(&self) -> Option<&dyn StdioRules> {
+    pub fn stdio_rules(&self) -> Option<&dyn StdioRules> {
         match self {
             Self::Gateway(_) => None,
             Self::Stdio(stdio) => Some(&**stdio),

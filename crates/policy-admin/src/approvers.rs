@@ -4,18 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use countersign_config::{Accounts, Person};
+use countersign_config::{ApproverAccounts, PersonConfig};
 use countersign_core::{
     gate::ApprovalStep,
     policy::{self, Rule, RuleAction, RuleScopeKey, RuleSource, SearchBudget},
 };
 
-use super::unchecked::unchecked;
+use super::unchecked::unchecked_note;
 
 /// Somebody whom a rule names and nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: there is no person \"{name}\" in `people`, nor a set of that name")]
-pub struct Nobody {
+pub struct UnknownApprover {
     /// The file.
     pub file: String,
     /// The rule's line.
@@ -44,10 +44,14 @@ pub struct TooFew {
 }
 
 /// Everybody among those who have to allow who is not one of `people`.
-pub(super) fn nobodies(source: &RuleSource, people: &[Person]) -> Vec<Nobody> {
-    let named = rules(source).flat_map(|rule| {
+pub(super) fn unknown_approvers(source: &RuleSource, people: &[PersonConfig]) -> Vec<UnknownApprover> {
+    let named = all_rules(source).flat_map(|rule| {
         let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
-        names.into_iter().map(move |name| Nobody { file: source.name.clone(), line: rule.line, name: name.clone() })
+        names.into_iter().map(move |name| UnknownApprover {
+            file: source.name.clone(),
+            line: rule.line,
+            name: name.clone(),
+        })
     });
     let known: BTreeSet<&str> = people.iter().map(|person| person.id.as_str()).collect();
     named.filter(|nobody| !known.contains(nobody.name.as_str())).collect()
@@ -55,27 +59,32 @@ pub(super) fn nobodies(source: &RuleSource, people: &[Person]) -> Vec<Nobody> {
 
 /// Every step that nobody could satisfy. `accounts` are those from which answers come; where they are not known, everybody
 /// counts as somebody who can answer.
-pub(super) fn too_few(source: &RuleSource, people: &[Person], accounts: Option<&Accounts>) -> Vec<TooFew> {
-    let can_answer = |person: &&Person| accounts.is_none_or(|accounts| accounts.reach(person));
+pub(super) fn too_few(
+    source: &RuleSource,
+    people: &[PersonConfig],
+    accounts: Option<&ApproverAccounts>,
+) -> Vec<TooFew> {
+    let can_answer = |person: &&PersonConfig| accounts.is_none_or(|accounts| accounts.can_reach(person));
     let able: BTreeSet<&str> = people.iter().filter(can_answer).map(|person| person.id.as_str()).collect();
     let there = |step: &ApprovalStep| match &step.from {
         Some(from) => from.iter().filter(|name| able.contains(name.as_str())).count(),
         // An account that belongs to nobody may be the first to allow.
         None => able.len() + 1,
     };
-    let steps = rules(source).flat_map(|rule| rule.steps.iter().enumerate().map(move |(at, step)| (rule, at, step)));
-    let told = steps.map(|(rule, at, step)| TooFew {
+    let steps =
+        all_rules(source).flat_map(|rule| rule.steps.iter().enumerate().map(move |(at, step)| (rule, at, step)));
+    let shortages = steps.map(|(rule, at, step)| TooFew {
         file: source.name.clone(),
         line: rule.line,
         step: at + 1,
         needed: step.approvals,
         there: there(step),
     });
-    told.filter(|few| usize::try_from(few.needed).is_ok_and(|needed| needed > few.there)).collect()
+    shortages.filter(|few| usize::try_from(few.needed).is_ok_and(|needed| needed > few.there)).collect()
 }
 
 /// Says of every rule that names who has to allow that another one, which names nobody, goes before it where both match.
-pub(super) fn outranked(source: &RuleSource) -> Vec<String> {
+pub(super) fn outranked_steps(source: &RuleSource) -> Vec<String> {
     with_effort(source, &mut SearchBudget::of_rules(source.rules.rules.len()))
 }
 
@@ -84,29 +93,30 @@ fn with_effort(source: &RuleSource, effort: &mut SearchBudget) -> Vec<String> {
     let asking: Vec<(&Rule, ApprovalStep)> =
         source.rules.rules.iter().filter_map(|rule| Some((rule, first(rule)?))).collect();
     let (naming, open): (Vec<_>, Vec<_>) = asking.into_iter().partition(|(_, step)| step.from.is_some());
-    let open = Open::of(&open);
-    let (mut told, mut left) = (Vec::new(), 0);
+    let open = OpenRules::from_rules(&open);
+    let (mut warnings, mut left) = (Vec::new(), 0);
     for (rule, step) in &naming {
         if effort.is_spent() {
             left += 1;
             continue;
         }
-        let before =
-            open.first(rule, effort, |other, before| before.approvals > step.approvals && overlap(rule, other));
+        let before = open.first_matching(rule, effort, |other, before| {
+            before.approvals > step.approvals && may_overlap(rule, other)
+        });
         if let Some((other, before)) = before {
             let (file, line, by, count) = (&source.name, rule.line, other.line, before.approvals);
-            told.push(format!(
+            warnings.push(format!(
                 "{file}:{line}: where the rule of line {by} matches too, it goes before this one, because it asks for {count} \
                  people; whom this one names under `from` does not count there"
             ));
         }
     }
-    told.extend(unchecked(&source.name, left, "others that ask more people before them"));
-    told
+    warnings.extend(unchecked_note(&source.name, left, "others that ask more people before them"));
+    warnings
 }
 
 /// Rules by the one principal that they are bound to, if it is one.
-struct Open<'a>(BTreeMap<Option<&'a str>, ByPrefix<'a>>);
+struct OpenRules<'a>(BTreeMap<Option<&'a str>, ByPrefix<'a>>);
 
 /// Rules by the text with which everything begins that they match: only those whose texts begin alike can overlap.
 #[derive(Default)]
@@ -117,41 +127,41 @@ fn only_principal(rule: &Rule) -> Option<&str> {
     RuleScopeKey::Principal.rule_pattern(rule).and_then(|pattern| RuleScopeKey::Principal.single_id(pattern))
 }
 
-impl<'a> Open<'a> {
-    fn of(rules: &'a [(&'a Rule, ApprovalStep)]) -> Self {
+impl<'a> OpenRules<'a> {
+    fn from_rules(rules: &'a [(&'a Rule, ApprovalStep)]) -> Self {
         let mut all: BTreeMap<Option<&str>, ByPrefix<'_>> = BTreeMap::new();
         for (at, (rule, step)) in rules.iter().enumerate() {
             let by_prefix = &mut all.entry(only_principal(rule)).or_default().0;
-            by_prefix.entry(prefix(rule)).or_default().push((at, rule, step));
+            by_prefix.entry(literal_prefix(rule)).or_default().push((at, rule, step));
         }
         Self(all)
     }
 
     /// The first rule in the order of the file that may match where `rule` does and that `wanted` accepts.
-    fn first(
+    fn first_matching(
         &self,
         rule: &Rule,
         effort: &mut SearchBudget,
-        wanted: impl Fn(&Rule, &ApprovalStep) -> bool,
+        accepts: impl Fn(&Rule, &ApprovalStep) -> bool,
     ) -> Option<(&'a Rule, &'a ApprovalStep)> {
         let found = match only_principal(rule) {
             Some(one) => [None, Some(one)].iter().filter_map(|key| self.0.get(key)).collect::<Vec<_>>(),
             None => self.0.values().collect(),
         };
-        let found = found.into_iter().filter_map(|by_prefix| by_prefix.first(rule, effort, &wanted));
+        let found = found.into_iter().filter_map(|by_prefix| by_prefix.first_matching(rule, effort, &accepts));
         found.min_by_key(|(at, ..)| *at).map(|(_, rule, step)| (rule, step))
     }
 }
 
 impl<'a> ByPrefix<'a> {
     /// The first rule, with its place, that may begin as `rule` does and that `wanted` accepts.
-    fn first(
+    fn first_matching(
         &self,
         rule: &Rule,
         effort: &mut SearchBudget,
-        wanted: impl Fn(&Rule, &ApprovalStep) -> bool,
+        accepts: impl Fn(&Rule, &ApprovalStep) -> bool,
     ) -> Option<(usize, &'a Rule, &'a ApprovalStep)> {
-        let prefix = prefix(rule);
+        let prefix = literal_prefix(rule);
         let ends = (0..prefix.len()).filter(|at| prefix.is_char_boundary(*at));
         let shorter = ends.filter_map(|end| self.0.get(&prefix[..end]));
         let longer = self.0.range(prefix..).take_while(|(other, _)| other.starts_with(prefix)).map(|(_, rules)| rules);
@@ -161,7 +171,7 @@ impl<'a> ByPrefix<'a> {
             effort.take_steps(1);
             for (at, other, step) in rules.iter().take_while(|(at, ..)| first.is_none_or(|(first, ..)| *at < first)) {
                 effort.take_steps(1);
-                if wanted(other, step) {
+                if accepts(other, step) {
                     first = Some((*at, other, step));
                     break;
                 }
@@ -172,20 +182,20 @@ impl<'a> ByPrefix<'a> {
 }
 
 /// The text before the first wildcard of what a rule matches, or of the tool that it is about.
-fn prefix(rule: &Rule) -> &str {
+fn literal_prefix(rule: &Rule) -> &str {
     let text = rule.pattern.as_deref().or(rule.tool.as_deref()).unwrap_or_default();
-    &text[..literal(text)]
+    &text[..literal_length(text)]
 }
 
-fn rules(source: &RuleSource) -> impl Iterator<Item = &Rule> {
+fn all_rules(source: &RuleSource) -> impl Iterator<Item = &Rule> {
     source.rules.rules.iter().chain(&source.rules.defaults)
 }
 
 /// True if both rules may match one call.
-fn overlap(one: &Rule, other: &Rule) -> bool {
+fn may_overlap(one: &Rule, other: &Rule) -> bool {
     let is_about_one = match (&one.pattern, &other.pattern) {
         (Some(one), Some(other)) => may_meet(one, other),
-        (None, _) | (_, None) => may_meet(tool(one), tool(other)),
+        (None, _) | (_, None) => may_meet(tool_pattern(one), tool_pattern(other)),
     };
     let bounds = |side: &RuleScopeKey| match (side.rule_pattern(one), side.rule_pattern(other)) {
         (Some(one), Some(other)) => may_meet(one, other),
@@ -195,19 +205,19 @@ fn overlap(one: &Rule, other: &Rule) -> bool {
 }
 
 /// The tool that a rule is about, itself a pattern.
-fn tool(rule: &Rule) -> &str {
+fn tool_pattern(rule: &Rule) -> &str {
     let pattern = rule.pattern.as_deref().map(|pattern| pattern.split_once('(').map_or(pattern, |(tool, _)| tool));
     pattern.or(rule.tool.as_deref()).unwrap_or_default()
 }
 
 /// How long the text before the first wildcard is.
-fn literal(pattern: &str) -> usize {
+fn literal_length(pattern: &str) -> usize {
     pattern.find(['*', '?', '[']).unwrap_or(pattern.len())
 }
 
 /// True if a text may match both patterns: what stands before their first wildcards does not keep them apart.
 fn may_meet(one: &str, other: &str) -> bool {
-    let (first, second) = (literal(one), literal(other));
+    let (first, second) = (literal_length(one), literal_length(other));
     match (first == one.len(), second == other.len()) {
         (true, _) => policy::pattern_matches(other, one),
         (_, true) => policy::pattern_matches(one, other),
@@ -220,23 +230,23 @@ mod tests {
     use countersign_core::policy::{RuleLayer, RuleSet, RuleSource, SearchBudget};
     use serde_json::{Value, json};
 
-    use super::{outranked, too_few, with_effort};
-    use countersign_config::{Accounts, Person};
+    use super::{outranked_steps, too_few, with_effort};
+    use countersign_config::{ApproverAccounts, PersonConfig};
 
     fn source(rules: Value) -> RuleSource {
         let rules: RuleSet = serde_json::from_value(json!({ "rules": rules })).unwrap();
         RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }
     }
 
-    fn person(id: &str, telegram: &[i64], local: &[u32]) -> Person {
-        Person { id: id.to_owned(), telegram: telegram.to_vec(), console: Vec::new(), local: local.to_vec() }
+    fn person(id: &str, telegram: &[i64], local: &[u32]) -> PersonConfig {
+        PersonConfig { id: id.to_owned(), telegram: telegram.to_vec(), console: Vec::new(), local: local.to_vec() }
     }
 
     #[test]
     fn a_step_that_nobody_could_satisfy_is_told_of() {
         let people = [person("ana", &[111], &[]), person("ben", &[222], &[]), person("cleo", &[], &[0])];
         let nameless = person("x", &[], &[]);
-        let login = |id: &str| Person { console: vec![id.to_owned()], ..person(id, &[], &[]) };
+        let login = |id: &str| PersonConfig { console: vec![id.to_owned()], ..person(id, &[], &[]) };
         let at_consoles = [people[0].clone(), login("dora"), login("emil")];
         let one = [people[0].clone()];
         let with_x = [people[0].clone(), nameless];
@@ -259,7 +269,8 @@ mod tests {
             (vec![any(1), from(1, &["ben"])], &people[..], Some(&[111][..]), vec![(2, 1, 0)]),
         ] {
             let rules = source(json!([{ "pattern": "pay(*)", "action": "ask", "steps": steps }]));
-            let accounts = users.map(|users| Accounts { telegram: users.to_vec(), console: vec!["dora".to_owned()] });
+            let accounts =
+                users.map(|users| ApproverAccounts { telegram: users.to_vec(), console: vec!["dora".to_owned()] });
             let got = too_few(&rules, people, accounts.as_ref());
             let got: Vec<(usize, u32, usize)> = got.iter().map(|few| (few.step, few.needed, few.there)).collect();
             assert_eq!(got, want, "{steps:?} {users:?}");
@@ -286,8 +297,8 @@ mod tests {
                     json!({ "pattern": pattern, "principal": principal, "action": "ask", "steps": [step] })
                 });
                 let mut effort = SearchBudget::of_rules(count);
-                let told = with_effort(&source(rules.collect()), &mut effort);
-                assert_eq!(told.is_empty(), is_whole || count == 10, "{:?} {count}: {told:?}", layout(7));
+                let warnings = with_effort(&source(rules.collect()), &mut effort);
+                assert_eq!(warnings.is_empty(), is_whole || count == 10, "{:?} {count}: {warnings:?}", layout(7));
                 assert!(effort.steps_taken() <= 64 * count + 250_000 + 3 * count, "{:?} {count}", layout(7));
             }
         }
@@ -314,8 +325,8 @@ mod tests {
                 false,
             ),
         ] {
-            let told = outranked(&source(json!([one, other])));
-            assert_eq!(!told.is_empty(), is_told, "{one} {other} {told:?}");
+            let warnings = outranked_steps(&source(json!([one, other])));
+            assert_eq!(!warnings.is_empty(), is_told, "{one} {other} {warnings:?}");
         }
     }
 }

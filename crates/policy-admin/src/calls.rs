@@ -10,16 +10,16 @@ use countersign_runtime::tools::ToolRegistry;
 use serde_json::{Map, Value};
 
 /// Returns what policy is asked about a call of a tool of runs; `None` if runs have none of this name.
-pub fn own(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
+pub fn run_tool_subject(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
     let registry = ToolRegistry::standard();
     let spec = registry.tool_specs().find(|spec| spec.name == tool)?;
     let effect = if spec.effect == ToolEffect::Reads { ToolEffect::Reads } else { ToolEffect::Changes };
-    let content = content(spec.signature_of(arguments), spec.signature, tool, arguments);
-    Some(subject(door, cwd, &content, effect))
+    let content = call_content(spec.signature_of(arguments), spec.signature, tool, arguments);
+    Some(call_subject(door, cwd, &content, effect))
 }
 
 /// Returns what policy is asked about a call of a tool that a host lends.
-pub fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> PolicySubject {
+pub fn host_tool_subject(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> PolicySubject {
     let spec = ToolSpec {
         name: tool.to_owned(),
         description: String::new(),
@@ -34,12 +34,12 @@ pub fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>
     let content = call::CallDetails {
         class: Some(Class::HostToolInvoke),
         shell: Some(ShellInput::of_foreign(&foreign, arguments)),
-        ..content(spec.signature_of(arguments), &[], tool, arguments)
+        ..call_content(spec.signature_of(arguments), &[], tool, arguments)
     };
-    subject(door, cwd, &content, ToolEffect::Changes)
+    call_subject(door, cwd, &content, ToolEffect::Changes)
 }
 
-fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String, Value>) -> call::CallDetails {
+fn call_content(signature: String, named: &[&str], tool: &str, arguments: &Map<String, Value>) -> call::CallDetails {
     call::CallDetails {
         pins: None,
         leads_to: None,
@@ -56,7 +56,7 @@ fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String
     }
 }
 
-fn subject(door: &str, cwd: &str, content: &call::CallDetails, effect: ToolEffect) -> PolicySubject {
+fn call_subject(door: &str, cwd: &str, content: &call::CallDetails, effect: ToolEffect) -> PolicySubject {
     let session = SessionId::new("trial");
     let place = CallOrigin { session: &session, door: Some(door), cwd, folder: cwd, is_shell_used: false };
     countersign_core::subject_at(place, content, effect)

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use countersign_config::{Case, DEFAULT_AGENT};
+use countersign_config::{DEFAULT_AGENT, PolicyCase};
 use countersign_core::policy::RuleAction;
 
 /// A case and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
     /// The case.
-    pub case: Case,
+    pub case: PolicyCase,
     /// What became of it.
     pub got: RuleAction,
     /// Why.
@@ -23,7 +23,7 @@ impl CaseResult {
     }
 
     /// The same, if it is not.
-    pub fn failed(self) -> Option<CaseFailure> {
+    pub fn into_failure(self) -> Option<CaseFailure> {
         (!self.is_as_expected()).then(|| CaseFailure(Box::new(self)))
     }
 }
@@ -36,12 +36,12 @@ impl fmt::Display for CaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CaseResult { case, got, why } = &*self.0;
         write!(f, "{}:{}: ", case.file.display(), case.line)?;
-        write!(f, "{} is {} and should be {}: {why}", asked(case), word(*got), word(case.expect))
+        write!(f, "{} is {} and should be {}: {why}", request_line(case), action_word(*got), action_word(case.expect))
     }
 }
 
 /// A case's request as it is written on the command line, with the agent where it is not the usual one.
-fn asked(case: &Case) -> String {
+fn request_line(case: &PolicyCase) -> String {
     let mut text = case.tool.clone();
     for (name, value) in &case.args {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -54,7 +54,7 @@ fn asked(case: &Case) -> String {
 }
 
 /// What becomes of something, in the words for people.
-pub const fn word(action: RuleAction) -> &'static str {
+pub const fn action_word(action: RuleAction) -> &'static str {
     match action {
         RuleAction::Allow => "allowed",
         RuleAction::Deny => "denied",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// What rules make of a request, and what they nearly made of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
+pub struct ExplainedVerdict {
     /// What policy was asked.
     pub subject: PolicySubject,
     /// What it says.
@@ -24,7 +24,7 @@ pub struct Explained {
 }
 
 /// What policy makes of something, without why.
-pub const fn action(verdict: &Verdict) -> RuleAction {
+pub const fn verdict_action(verdict: &Verdict) -> RuleAction {
     match verdict {
         Verdict::Allow(_) => RuleAction::Allow,
         Verdict::Deny(_) => RuleAction::Deny,
@@ -40,29 +40,29 @@ pub fn kept_off(near: &NearMiss) -> Vec<String> {
     near.misses.iter().map(ToString::to_string).collect()
 }
 
-impl Explained {
+impl ExplainedVerdict {
     /// The rule that decided, if it was one, and whether it is a default.
-    pub fn rule(&self) -> Option<(&NamedRule, bool)> {
+    pub fn deciding_rule(&self) -> Option<(&NamedRule, bool)> {
         self.verdict.why().cause.deciding_rule()
     }
 
     /// Who has to allow what is asked about: the steps of the rule, or any one person.
-    pub fn steps(&self) -> Vec<ApprovalStep> {
-        if action(&self.verdict) != RuleAction::Ask {
+    pub fn approval_steps(&self) -> Vec<ApprovalStep> {
+        if verdict_action(&self.verdict) != RuleAction::Ask {
             return Vec::new();
         }
-        let steps = self.rule().map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
+        let steps = self.deciding_rule().map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
         if steps.is_empty() { vec![ApprovalStep::default()] } else { steps }
     }
 
     /// Returns all of it, for programs.
-    pub fn explanation(&self) -> Explanation {
+    pub fn to_explanation(&self) -> Explanation {
         let Self { subject, verdict, near } = self;
         Explanation {
-            verdict: action(verdict).into(),
-            steps: self.steps().iter().map(ExplainedStep::new).collect(),
+            verdict: verdict_action(verdict).into(),
+            steps: self.approval_steps().iter().map(ExplainedStep::new).collect(),
             why: verdict.why().to_string(),
-            rule: self.rule().map(|(rule, is_default)| ExplainedRule::new(rule, is_default)),
+            rule: self.deciding_rule().map(|(rule, is_default)| ExplainedRule::new(rule, is_default)),
             signature: subject.signature.clone(),
             further_signatures: subject.further_signatures.clone(),
             undeclared: subject.undeclared.clone(),
@@ -76,8 +76,8 @@ impl Explained {
     }
 
     /// All of an explanation as an object, for programs.
-    pub fn told(&self) -> Value {
-        json!(self.explanation())
+    pub fn to_json(&self) -> Value {
+        json!(self.to_explanation())
     }
 }
 

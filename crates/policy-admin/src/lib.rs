@@ -8,15 +8,15 @@ mod approvers;
 mod calls;
 pub mod case_result;
 pub mod explained;
-pub mod household;
 pub mod loaded_rules;
 pub mod outranked;
-pub mod rulebook;
 pub mod rules;
 pub mod rules_error;
+pub mod rules_file;
 pub mod service_tools;
 #[cfg(test)]
 mod testing;
+pub mod tool_inventory;
 pub mod trial;
 mod unchecked;
 mod unmet;

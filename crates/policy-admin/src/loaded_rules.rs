@@ -1,6 +1,6 @@
 //! Rules as they were read from a file.
 
-use countersign_config::Case;
+use countersign_config::PolicyCase;
 use countersign_core::engine::ActiveRules;
 
 /// Rules, and what a person should know about them.
@@ -9,7 +9,7 @@ pub struct LoadedRules {
     /// The rules.
     pub rules: ActiveRules,
     /// The cases that they are tested with.
-    pub cases: Vec<Case>,
+    pub cases: Vec<PolicyCase>,
     /// How many rules and defaults there are.
     pub count: usize,
     /// One line each.

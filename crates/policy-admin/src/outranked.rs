@@ -4,28 +4,28 @@ use std::collections::BTreeSet;
 
 use countersign_core::policy::{self, CompiledRules, Rule};
 
-use super::unchecked::unchecked;
+use super::unchecked::unchecked_note;
 
 /// Names, for every rule that decides nothing, the rule that goes before it. Rules of the lines `idle` match nothing themselves.
-pub(super) fn all(name: &str, compiled: &CompiledRules, idle: &BTreeSet<u32>) -> Vec<String> {
-    let (mut precedence, mut told, mut left) = (compiled.precedence_check(), Vec::new(), 0);
+pub(super) fn outranked_rules(name: &str, compiled: &CompiledRules, idle: &BTreeSet<u32>) -> Vec<String> {
+    let (mut precedence, mut warnings, mut left) = (compiled.precedence_check(), Vec::new(), 0);
     for listed in compiled.rules().filter(|listed| !listed.is_default) {
         match precedence.preceding_rule(listed.rule, |before| !idle.contains(&before.named.origin.line)) {
             Ok(Some(before)) => {
                 let (origin, pattern) = (&listed.named.origin, &listed.named.pattern);
                 let before = format!("{} ({})", before.named.pattern, before.named.origin);
-                told.push(format!("{origin}: {pattern} decides nothing: {before} goes before it wherever it fits"));
+                warnings.push(format!("{origin}: {pattern} decides nothing: {before} goes before it wherever it fits"));
             }
             Ok(None) => {}
             Err(policy::SearchLimitReached) => left += 1,
         }
     }
-    told.extend(unchecked(name, left, "others that decide before them"));
-    told
+    warnings.extend(unchecked_note(name, left, "others that decide before them"));
+    warnings
 }
 
 /// Returns the pattern and place of a rule that decides before `rule` about whatever `rule` fits, as far as their texts show.
-pub fn outranked(rule: &Rule, compiled: &CompiledRules, idle: &BTreeSet<u32>) -> Option<String> {
+pub fn outranking_rule(rule: &Rule, compiled: &CompiledRules, idle: &BTreeSet<u32>) -> Option<String> {
     let found = compiled.preceding_rule(rule, |listed| !idle.contains(&listed.named.origin.line))?;
     Some(format!("{} ({})", found.named.pattern, found.named.origin))
 }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, path::Path};
 
 use countersign_config::{
-    self as config, Permissions, Undeclared,
-    strangers::{self, Named, Others, strangers},
+    self as config, ParsedRules, UndeclaredArguments,
+    lint::{self, ExtraArguments, ToolCoverage, lint_rules},
 };
 use countersign_core::{
     engine::ActiveRules,
@@ -13,38 +13,38 @@ use countersign_core::{
 use countersign_runtime::tools::ToolRegistry;
 
 use super::{
-    adapter::Adapter,
+    adapter::TrialAdapter,
     approvers,
     case_result::{CaseFailure, CaseResult},
-    household::{self, Household},
     loaded_rules::LoadedRules,
-    rules_error::RulesError,
-    service_tools::Tools,
+    rules_error::RulesLoadError,
+    service_tools::ServiceTools,
+    tool_inventory::{self, ToolInventory},
     trial,
-    unmet::{Unmet, count, unmet},
+    unmet::{UnmetRules, rule_count, unmet_rules},
 };
 
 /// Reads the file at `path` and tries its cases. Where there is no file, people are asked about everything.
 ///
 /// # Errors
 /// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
-pub fn load(path: &Path, household: &Household) -> Result<LoadedRules, RulesError> {
-    tested(read(path, household)?, household)
+pub fn load_rules(path: &Path, household: &ToolInventory) -> Result<LoadedRules, RulesLoadError> {
+    check_cases(read_rules(path, household)?, household)
 }
 
 /// Rules whose cases come out as their author expects.
-pub(super) fn tested(loaded: LoadedRules, household: &Household) -> Result<LoadedRules, RulesError> {
+pub(super) fn check_cases(loaded: LoadedRules, household: &ToolInventory) -> Result<LoadedRules, RulesLoadError> {
     let failed: Vec<CaseFailure> =
-        trial::tried(&loaded, household).into_iter().filter_map(CaseResult::failed).collect();
-    if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Cases(failed)) }
+        trial::run_cases(&loaded, household).into_iter().filter_map(CaseResult::into_failure).collect();
+    if failed.is_empty() { Ok(loaded) } else { Err(RulesLoadError::Cases(failed)) }
 }
 
-fn rules_of(compiled: policy::CompiledRules, household: &Household) -> ActiveRules {
+fn rules_of(compiled: policy::CompiledRules, household: &ToolInventory) -> ActiveRules {
     ActiveRules {
         compiled,
         default_policy: DefaultPolicy::Gateway,
         path_context: household.surroundings.clone(),
-        people: household::people(household.people.as_deref().unwrap_or_default()),
+        people: tool_inventory::people_identities(household.people.as_deref().unwrap_or_default()),
     }
 }
 
@@ -52,44 +52,49 @@ fn rules_of(compiled: policy::CompiledRules, household: &Household) -> ActiveRul
 ///
 /// # Errors
 /// [`RulesError`], but for cases.
-pub fn read(path: &Path, household: &Household) -> Result<LoadedRules, RulesError> {
-    if let Some(stdio) = household.adapter.as_ref().and_then(Adapter::stdio) {
+pub fn read_rules(path: &Path, household: &ToolInventory) -> Result<LoadedRules, RulesLoadError> {
+    if let Some(stdio) = household.adapter.as_ref().and_then(TrialAdapter::stdio_rules) {
         // Without a file something else holds there than without the one that is named.
-        return stdio.load(path.exists().then_some(path));
+        return stdio.load_rules(path.exists().then_some(path));
     }
-    let read = config::permissions(path, RuleLayer::Main)?;
-    understood(read.unwrap_or_else(|| none(path)), household)
+    let read = config::read_permissions(path, RuleLayer::Main)?;
+    compile_rules(read.unwrap_or_else(|| no_rules(path)), household)
 }
 
 /// What stands where there is no file at `path`.
-pub(super) fn none(path: &Path) -> Permissions {
+pub(super) fn no_rules(path: &Path) -> ParsedRules {
     let (name, rules) = (path.display().to_string(), policy::RuleSet::default());
-    Permissions { source: RuleSource { name, layer: RuleLayer::Main, rules }, cases: Vec::new() }
+    ParsedRules { source: RuleSource { name, layer: RuleLayer::Main, rules }, cases: Vec::new() }
 }
 
 /// The rules of a file that was read, for this household.
-pub(super) fn understood(read: Permissions, household: &Household) -> Result<LoadedRules, RulesError> {
-    let Permissions { source, cases } = read;
+pub(super) fn compile_rules(read: ParsedRules, household: &ToolInventory) -> Result<LoadedRules, RulesLoadError> {
+    let ParsedRules { source, cases } = read;
     if let Some(people) = &household.people {
-        let nobodies = approvers::nobodies(&source, people);
+        let nobodies = approvers::unknown_approvers(&source, people);
         if !nobodies.is_empty() {
-            return Err(RulesError::Nobody(nobodies));
+            return Err(RulesLoadError::Nobody(nobodies));
         }
         let too_few = approvers::too_few(&source, people, household.accounts.as_ref());
         if !too_few.is_empty() {
-            return Err(RulesError::TooFew(too_few));
+            return Err(RulesLoadError::TooFew(too_few));
         }
     }
     // Runs of the gateway have tools of their own beside those of services.
     let own = ToolRegistry::argument_names();
-    let tools: Vec<strangers::Known<'_>> =
-        own.iter().map(strangers::Known::own).chain(household.runs.own()).chain(services(&household.tools)).collect();
-    let mut told = strangers(&source, &tools, if household.tools.is_empty() { Named::Some } else { Named::All });
-    let Unmet { unmet, told: left } = unmet(&source, household);
-    told.extend(unmet.iter().map(|(_, told)| told.clone()).chain(left));
-    told.append(&mut approvers::outranked(&source));
-    let (count, name) = (count(&source), source.name.clone());
-    let compiled = policy::compile_rules(vec![source]).map_err(RulesError::Compile)?;
+    let tools: Vec<lint::KnownTool<'_>> = own
+        .iter()
+        .map(lint::KnownTool::gateway_tool)
+        .chain(household.runs.own_tools())
+        .chain(known_service_tools(&household.tools))
+        .collect();
+    let mut lints =
+        lint_rules(&source, &tools, if household.tools.is_empty() { ToolCoverage::Some } else { ToolCoverage::All });
+    let UnmetRules { unmet, unchecked: left } = unmet_rules(&source, household);
+    lints.extend(unmet.iter().map(|(_, text)| text.clone()).chain(left));
+    lints.append(&mut approvers::outranked_steps(&source));
+    let (count, name) = (rule_count(&source), source.name.clone());
+    let compiled = policy::compile_rules(vec![source]).map_err(RulesLoadError::Compile)?;
     let never = compiled.warnings().iter().filter_map(|warning| match warning {
         RuleWarning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
         RuleWarning::AllowIgnored(_)
@@ -100,13 +105,13 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     });
     let idle: Vec<(u32, String)> = never.chain(unmet).collect();
     let lines: BTreeSet<u32> = idle.iter().map(|(line, _)| *line).collect();
-    told.append(&mut super::outranked::all(&name, &compiled, &lines));
-    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
+    lints.append(&mut super::outranked::outranked_rules(&name, &compiled, &lines));
+    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(lints).collect();
     Ok(LoadedRules { rules: rules_of(compiled, household), cases, count, warnings, idle })
 }
 
 /// The tools of services, for what rules say of them.
-fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
+fn known_service_tools(tools: &ServiceTools) -> impl Iterator<Item = lint::KnownTool<'_>> {
     tools.iter().map(|(name, tool)| {
         let mut takes: Vec<&str> = tool.args.iter().map(|declared| declared.name.as_str()).collect();
         for name in tool.signature.as_deref().map(signature::template_names).unwrap_or_default() {
@@ -115,11 +120,11 @@ fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
             }
         }
         let others = match tool.undeclared {
-            Undeclared::Refuse => Others::No,
-            Undeclared::Ask => Others::Perhaps,
-            Undeclared::Allow => Others::Any,
+            UndeclaredArguments::Refuse => ExtraArguments::No,
+            UndeclaredArguments::Ask => ExtraArguments::Perhaps,
+            UndeclaredArguments::Allow => ExtraArguments::Any,
         };
-        strangers::Known { name, takes, others }
+        lint::KnownTool { name, takes, others }
     })
 }
 
@@ -131,19 +136,19 @@ mod tests {
 
     use countersign_core::policy::PathContext;
 
-    use super::{Household, RuleLayer, RuleSource, Undeclared, load, policy, unmet};
-    use crate::service_tools::Tool;
+    use super::{RuleLayer, RuleSource, ToolInventory, UndeclaredArguments, load_rules, policy, unmet_rules};
+    use crate::service_tools::ServiceTool;
     use crate::{
         adapter::RunTools as _,
-        testing::{Runs, household},
+        testing::{FakeRunTools, test_inventory},
     };
     use countersign_config as config;
-    use countersign_config::{Known, Person};
+    use countersign_config::{KnownEntities, PersonConfig};
 
-    fn unknown() -> Household {
-        Household {
+    fn unknown() -> ToolInventory {
+        ToolInventory {
             tools: BTreeMap::new().into(),
-            runs: Arc::new(Runs),
+            runs: Arc::new(FakeRunTools),
             agents: Vec::new(),
             people: None,
             accounts: None,
@@ -155,7 +160,7 @@ mod tests {
 
     fn own_names() -> std::collections::BTreeSet<String> {
         let own = countersign_runtime::tools::ToolRegistry::argument_names().into_keys();
-        own.chain(Runs.own().iter().map(|known| known.name.to_owned()).collect::<Vec<_>>()).collect()
+        own.chain(FakeRunTools.own_tools().iter().map(|known| known.name.to_owned()).collect::<Vec<_>>()).collect()
     }
 
     #[test]
@@ -163,35 +168,38 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("permissions.yaml");
         let rules = "rules:\n  - { pattern: 'pay(*)', action: ask }\ntests:\n  - { request: 'pay a=1', expect: ";
-        for (expect, told) in
+        for (expect, want) in
             [("ask", None), ("allow", Some("permissions.yaml:4: pay a=1 is asked about and should be allowed: "))]
         {
             std::fs::write(&path, format!("{rules}{expect} }}\n")).unwrap();
-            let loaded = load(&path, &unknown());
-            match told {
+            let loaded = load_rules(&path, &unknown());
+            match want {
                 None => assert!(loaded.is_ok(), "{loaded:?}"),
-                Some(told) => assert!(loaded.unwrap_err().to_string().contains(told)),
+                Some(text) => assert!(loaded.unwrap_err().to_string().contains(text)),
             }
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(load(&path, &unknown()).is_ok(), "without a file everything is asked");
+        assert!(load_rules(&path, &unknown()).is_ok(), "without a file everything is asked");
     }
 
     #[test]
     fn who_has_to_allow_is_somebody_that_the_configuration_knows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("permissions.yaml");
-        let ana = Person { id: "ana".to_owned(), telegram: vec![1], console: Vec::new(), local: Vec::new() };
+        let ana = PersonConfig { id: "ana".to_owned(), telegram: vec![1], console: Vec::new(), local: Vec::new() };
         for (names, people, is_known) in
             [("ana", Some(vec![ana.clone()]), true), ("[ana, zoe]", Some(vec![ana]), false), ("zoe", None, true)]
         {
             std::fs::write(&path, format!("rules:\n  - {{ pattern: 'pay(*)', action: ask, from: {names} }}\n"))
                 .unwrap();
-            match load(&path, &Household { people, ..unknown() }) {
+            match load_rules(&path, &ToolInventory { people, ..unknown() }) {
                 Ok(_) => assert!(is_known, "{names}"),
                 Err(error) => {
-                    let told = error.to_string();
-                    assert!(!is_known && told.contains("permissions.yaml:2: there is no person \"zoe\""), "{told}");
+                    let message = error.to_string();
+                    assert!(
+                        !is_known && message.contains("permissions.yaml:2: there is no person \"zoe\""),
+                        "{message}"
+                    );
                 }
             }
         }
@@ -202,8 +210,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, configuration) = (folder.path().join("permissions.yaml"), folder.path().join("config.yaml"));
         std::fs::write(&configuration, "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1] } }\npeople: [ { id: ana, telegram: [1] }, { id: x, telegram: [2] } ]\n").unwrap();
-        let household: Household = household(config::known(&configuration, &|_| None).unwrap());
-        for (who, told) in [
+        let household: ToolInventory = test_inventory(config::known_entities(&configuration, &|_| None).unwrap());
+        for (who, want) in [
             ("approvals: 2", None),
             (
                 "approvals: 3",
@@ -217,10 +225,10 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, format!("rules:\n- {{ pattern: 'pay(*)', action: ask, {who} }}\n")).unwrap();
-            let refused = load(&path, &household).err().map(|error| error.to_string()).unwrap_or_default();
-            assert_eq!(!refused.is_empty(), told.is_some(), "{who}: {refused}");
-            assert!(refused.contains(told.unwrap_or_default()), "{who}: {refused}");
-            assert!(load(&path, &unknown()).is_ok(), "{who}");
+            let refused = load_rules(&path, &household).err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(!refused.is_empty(), want.is_some(), "{who}: {refused}");
+            assert!(refused.contains(want.unwrap_or_default()), "{who}: {refused}");
+            assert!(load_rules(&path, &unknown()).is_ok(), "{who}");
         }
     }
 
@@ -230,7 +238,7 @@ mod tests {
         let path = folder.path().join("permissions.yaml");
         let text = "rules:\n- { pattern: '*', principal: kitchen, door: agent-gate, action: allow }\ntests:\n- { request: t, agent: kitchen, expect: allow }\n- { request: t, expect: ask }\n";
         std::fs::write(&path, text).unwrap();
-        assert!(load(&path, &unknown()).is_ok());
+        assert!(load_rules(&path, &unknown()).is_ok());
     }
 
     #[test]
@@ -241,13 +249,13 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let configuration = folder.path().join("config.yaml");
         std::fs::write(&configuration, "agents: [ { id: kitchen-pi, token: \"${TOKEN}\" } ]\nservices: { homeassistant: { url: \"${URL}\", token: \"${TOKEN}\" } }\n").unwrap();
-        let known = config::known(&configuration, &|_| None).unwrap();
-        let warnings = |household: &Household| -> Vec<String> {
+        let known = config::known_entities(&configuration, &|_| None).unwrap();
+        let warnings = |household: &ToolInventory| -> Vec<String> {
             let name = format!("{}:", path.display());
-            load(&path, household).unwrap().warnings.iter().map(|line| line.replace(&name, "")).collect()
+            load_rules(&path, household).unwrap().warnings.iter().map(|line| line.replace(&name, "")).collect()
         };
         assert_eq!(
-            warnings(&household(known)),
+            warnings(&test_inventory(known)),
             [
                 "4: there is no principal \"agent*\" here, only kitchen-pi; this rule matches nothing",
                 "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing",
@@ -255,7 +263,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            warnings(&household(Known::default())),
+            warnings(&test_inventory(KnownEntities::default())),
             [
                 "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing"
             ],
@@ -266,7 +274,7 @@ mod tests {
     #[test]
     fn of_many_rules_and_agents_those_are_compared_that_may_meet() {
         let agents: Vec<String> = (0..2_000).map(|at| format!("agent-{at}")).collect();
-        let household = Household { agents, ..unknown() };
+        let household = ToolInventory { agents, ..unknown() };
         for (name, is_met, is_whole) in [
             ((|at| format!("agent-{at}")) as fn(usize) -> String, true, true),
             (|at| format!("agent:agent-{at}"), true, true),
@@ -275,10 +283,10 @@ mod tests {
         ] {
             let rule = |at| Rule { principal: Some(name(at)), ..Rule::new("*", RuleAction::Ask) };
             let rules = policy::RuleSet { rules: (0..2_000).map(rule).collect(), ..policy::RuleSet::default() };
-            let found = unmet(&RuleSource { name: "p".to_owned(), layer: RuleLayer::Main, rules }, &household);
-            assert_eq!((found.unmet.is_empty(), found.told.is_none()), (is_met, is_whole), "{}", name(0));
-            let told = "p: 1811 rules were not checked for what they are bound to: ";
-            assert!(found.told.as_ref().is_none_or(|line| line.starts_with(told)), "{:?}", found.told);
+            let found = unmet_rules(&RuleSource { name: "p".to_owned(), layer: RuleLayer::Main, rules }, &household);
+            assert_eq!((found.unmet.is_empty(), found.unchecked.is_none()), (is_met, is_whole), "{}", name(0));
+            let prefix = "p: 1811 rules were not checked for what they are bound to: ";
+            assert!(found.unchecked.as_ref().is_none_or(|line| line.starts_with(prefix)), "{:?}", found.unchecked);
         }
     }
 
@@ -306,7 +314,7 @@ mod tests {
         ];
         let text: String = rules.iter().map(|(tool, args)| rule(tool, args)).collect();
         std::fs::write(&path, format!("rules:\n{text}")).unwrap();
-        let tool = |args: &[&str], undeclared| Tool {
+        let tool = |args: &[&str], undeclared| ServiceTool {
             description: String::new(),
             service: "house".into(),
             signature: None,
@@ -325,19 +333,22 @@ mod tests {
             reads: false,
         };
         let tools = [
-            ("pay", tool(&["amount"], Undeclared::Ask)),
-            ("shut", tool(&["door"], Undeclared::Refuse)),
-            ("idle", tool(&[], Undeclared::Refuse)),
-            ("read", tool(&["room"], Undeclared::Refuse)),
-            ("till", tool(&["order.total"], Undeclared::Refuse)),
-            ("send", Tool { signature: Some("{to}, {amount}".into()), ..tool(&["to"], Undeclared::Refuse) }),
-            ("list", tool(&["entity_id"], Undeclared::Allow)),
-            ("move", tool(&["x"], Undeclared::Ask)),
+            ("pay", tool(&["amount"], UndeclaredArguments::Ask)),
+            ("shut", tool(&["door"], UndeclaredArguments::Refuse)),
+            ("idle", tool(&[], UndeclaredArguments::Refuse)),
+            ("read", tool(&["room"], UndeclaredArguments::Refuse)),
+            ("till", tool(&["order.total"], UndeclaredArguments::Refuse)),
+            (
+                "send",
+                ServiceTool { signature: Some("{to}, {amount}".into()), ..tool(&["to"], UndeclaredArguments::Refuse) },
+            ),
+            ("list", tool(&["entity_id"], UndeclaredArguments::Allow)),
+            ("move", tool(&["x"], UndeclaredArguments::Ask)),
         ];
         let tools = tools.map(|(name, tool)| (name.to_owned(), tool));
-        let household = Household { tools: BTreeMap::from(tools).into(), ..unknown() };
+        let household = ToolInventory { tools: BTreeMap::from(tools).into(), ..unknown() };
         let name = format!("{}:", path.display());
-        let warnings = load(&path, &household).unwrap().warnings;
+        let warnings = load_rules(&path, &household).unwrap().warnings;
         let mut tools = own_names();
         tools.extend(household.tools.keys().cloned());
         let tools = tools.into_iter().collect::<Vec<_>>().join(", ");
@@ -364,7 +375,7 @@ mod tests {
         let path = folder.path().join("permissions.yaml");
         let text = "rules:\n- { pattern: 'turn(door*', action: ask }\n- { pattern: 'turn(*', action: allow }\n- { pattern: 'pay*', action: ask }\n";
         std::fs::write(&path, text).unwrap();
-        let warnings = load(&path, &household(Known::default())).unwrap().warnings;
+        let warnings = load_rules(&path, &test_inventory(KnownEntities::default())).unwrap().warnings;
         let file = path.display();
         let want = format!("{file}:2: turn(door* decides nothing: turn(* ({file}:3) goes before it wherever it fits");
         assert!(
@@ -376,8 +387,8 @@ mod tests {
     #[test]
     fn the_rules_that_come_with_the_gateway_pass_their_cases() {
         let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-        let known = config::known(&examples.join("config.yaml"), &|_| None).unwrap();
-        let loaded = load(&examples.join("permissions.yaml"), &household(known)).unwrap();
+        let known = config::known_entities(&examples.join("config.yaml"), &|_| None).unwrap();
+        let loaded = load_rules(&examples.join("permissions.yaml"), &test_inventory(known)).unwrap();
         assert_eq!(loaded.warnings, Vec::<String>::new());
         assert_eq!((loaded.count, loaded.cases.len()), (6, 4));
     }

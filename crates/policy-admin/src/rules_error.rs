@@ -1,31 +1,31 @@
 //! Why the rules of a file were not taken.
 
-use countersign_config::Errors;
+use countersign_config::ConfigErrors;
 use countersign_core::policy::CompileError;
 
-pub use super::approvers::{Nobody, TooFew};
+pub use super::approvers::{TooFew, UnknownApprover};
 use super::case_result::CaseFailure;
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
-pub enum RulesError {
+pub enum RulesLoadError {
     /// The file cannot be read, or is not what a file of rules is.
     #[error(transparent)]
-    Form(#[from] Errors),
+    Form(#[from] ConfigErrors),
     /// Its rules cannot be compiled.
-    #[error("{}", lines(.0))]
+    #[error("{}", joined_lines(.0))]
     Compile(Vec<CompileError>),
     /// Rules name people of whom nothing is known.
-    #[error("{}", lines(.0))]
-    Nobody(Vec<Nobody>),
+    #[error("{}", joined_lines(.0))]
+    Nobody(Vec<UnknownApprover>),
     /// Rules ask for more people than can answer.
-    #[error("{}", lines(.0))]
+    #[error("{}", joined_lines(.0))]
     TooFew(Vec<TooFew>),
     /// Something else comes of cases than their author expects.
-    #[error("{}", lines(.0))]
+    #[error("{}", joined_lines(.0))]
     Cases(Vec<CaseFailure>),
 }
 
-fn lines<T: ToString>(problems: &[T]) -> String {
+fn joined_lines<T: ToString>(problems: &[T]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_config::{self as config, Service, Undeclared};
+use countersign_config::{self as config, ServiceConfig, UndeclaredArguments};
 use countersign_core::{
     call::AgentRequest,
     digest::{Digest, canonical_json},
@@ -22,10 +22,10 @@ use countersign_view::{Protocol, principals};
 use serde_json::{Map, Value};
 
 /// Whether arguments may stand in what a tool sends, and if not, why.
-pub type Fits = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
+pub type ArgumentCheck = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
 
 /// A tool that agents may ask for.
-pub struct Tool {
+pub struct ServiceTool {
     /// For people.
     pub description: String,
     /// The service that does it.
@@ -35,9 +35,9 @@ pub struct Tool {
     /// Its arguments in the order of the file.
     pub args: Vec<DeclaredArgument>,
     /// What happens to others.
-    pub undeclared: Undeclared,
+    pub undeclared: UndeclaredArguments,
     /// Asked before policy is, so that nobody approves what can never be sent.
-    pub fits: Fits,
+    pub fits: ArgumentCheck,
     /// Whether twice has the effect of once.
     pub idempotent: bool,
     /// Whether it only reads.
@@ -45,16 +45,16 @@ pub struct Tool {
 }
 
 /// Tools by name.
-pub type Tools = BTreeMap<String, Tool>;
+pub type ServiceTools = BTreeMap<String, ServiceTool>;
 
 /// Returns the tools of these services, by name.
-pub fn of(services: &[Service]) -> Tools {
+pub fn from_services(services: &[ServiceConfig]) -> ServiceTools {
     let tools = services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
-    let told = |(service, tool): (&Service, &config::Tool)| {
+    let tool_entry = |(service, tool): (&ServiceConfig, &config::ToolConfig)| {
         let call = call_of(tool);
-        let fits: Fits =
+        let fits: ArgumentCheck =
             Arc::new(move |arguments| call.check_arguments(arguments).map_err(|refused| refused.to_string()));
-        let told = Tool {
+        let service_tool = ServiceTool {
             fits,
             description: tool.description.clone(),
             service: service.name.as_str().into(),
@@ -64,13 +64,13 @@ pub fn of(services: &[Service]) -> Tools {
             idempotent: tool.idempotent,
             reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
         };
-        (tool.name.clone(), told)
+        (tool.name.clone(), service_tool)
     };
-    tools.map(told).collect()
+    tools.map(tool_entry).collect()
 }
 
 /// Returns what a call of a tool sends to its service.
-pub fn call_of(tool: &config::Tool) -> ServiceCall {
+pub fn call_of(tool: &config::ToolConfig) -> ServiceCall {
     ServiceCall {
         method: tool.request.method.clone(),
         path: tool.request.path.clone(),
@@ -86,7 +86,7 @@ pub fn call_of(tool: &config::Tool) -> ServiceCall {
 }
 
 /// A tool that an agent asks for.
-pub struct Asked<'a> {
+pub struct AgentToolRequest<'a> {
     /// The agent's session.
     pub session: &'a SessionId,
     /// Who the agent is to policy.
@@ -105,8 +105,8 @@ pub struct Asked<'a> {
 ///
 /// # Errors
 /// Why it is refused before policy is asked.
-pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, String> {
-    let Asked { session, principal, id, tool: name, args, key } = asked;
+pub fn build_request(tools: &ServiceTools, tool_request: AgentToolRequest<'_>) -> Result<AgentRequest, String> {
+    let AgentToolRequest { session, principal, id, tool: name, args, key } = tool_request;
     let tool = tools.get(&name);
     let declared = tool.map(|tool| &*tool.args).unwrap_or_default();
     arguments::validate_arguments(declared, &args).map_err(|refused| refused.to_string())?;
@@ -124,12 +124,12 @@ pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, String> 
     let named = named.filter(|name| !arguments::is_free_text(declared, name)).map(str::to_owned).collect();
     // For a tool that nobody defined the question does not arise: all its values are in the signature.
     let undeclared: Vec<String> = match tool.map(|tool| tool.undeclared) {
-        None | Some(Undeclared::Allow) => Vec::new(),
-        Some(Undeclared::Ask | Undeclared::Refuse) => {
+        None | Some(UndeclaredArguments::Allow) => Vec::new(),
+        Some(UndeclaredArguments::Ask | UndeclaredArguments::Refuse) => {
             arguments::undeclared_names(declared, template, &args).into_iter().map(str::to_owned).collect()
         }
     };
-    if let (Some(Undeclared::Refuse), Some(key)) = (tool.map(|tool| tool.undeclared), undeclared.first()) {
+    if let (Some(UndeclaredArguments::Refuse), Some(key)) = (tool.map(|tool| tool.undeclared), undeclared.first()) {
         return Err(format!("Undeclared argument: {key}"));
     }
     let is_read = tool.is_some_and(|tool| tool.reads);
@@ -154,28 +154,34 @@ pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<AgentRequest, String> 
 ///
 /// # Errors
 /// Why the request is refused before policy is asked.
-pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value>) -> Result<PolicySubject, String> {
+pub fn policy_subject(
+    tools: &ServiceTools,
+    agent: &str,
+    name: String,
+    args: Map<String, Value>,
+) -> Result<PolicySubject, String> {
     let (session, principal) = (SessionId::new(format!("agent:{agent}")), principals::of_agent(agent));
-    let asked = Asked { session: &session, principal: &principal, id: "1", tool: name, args, key: None };
-    let asked = request(tools, asked)?;
-    let mut signatures = asked.signatures.into_iter();
-    let arguments = Value::Object(asked.arguments);
+    let tool_request =
+        AgentToolRequest { session: &session, principal: &principal, id: "1", tool: name, args, key: None };
+    let engine_request = build_request(tools, tool_request)?;
+    let mut signatures = engine_request.signatures.into_iter();
+    let arguments = Value::Object(engine_request.arguments);
     let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
     let Value::Object(arguments) = arguments else { return Err("arguments are an object".to_owned()) };
     Ok(PolicySubject {
         principal,
-        door: Some(asked.door.to_string()),
-        target: asked.service.as_deref().map(str::to_owned),
+        door: Some(engine_request.door.to_string()),
+        target: engine_request.service.as_deref().map(str::to_owned),
         session,
-        shell: ShellInput::of_own(&asked.tool),
-        tool: asked.tool.to_string(),
+        shell: ShellInput::of_own(&engine_request.tool),
+        tool: engine_request.tool.to_string(),
         signature: signatures.next().unwrap_or_default(),
         further_signatures: signatures.collect(),
-        named: asked.named,
-        undeclared: asked.undeclared,
+        named: engine_request.named,
+        undeclared: engine_request.undeclared,
         arguments_digest,
         arguments,
-        effect: asked.effect,
+        effect: engine_request.effect,
         classes: BTreeSet::new(),
         reach: EffectReach::Beyond,
         cwd: String::new(),

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use countersign_config::{
-    Known,
-    strangers::{self, Others},
+    KnownEntities,
+    lint::{self, ExtraArguments},
 };
 use countersign_core::call;
 use serde_json::{Map, Value};
 
-use super::{adapter::RunTools, household::Household};
+use super::{adapter::RunTools, tool_inventory::ToolInventory};
 
 /// A gateway whose runs have one tool of their own, `gsv__Cron`.
-pub(super) struct Runs;
+pub(super) struct FakeRunTools;
 
-impl RunTools for Runs {
-    fn own(&self) -> Vec<strangers::Known<'static>> {
-        vec![strangers::Known { name: "gsv__Cron", takes: vec!["action"], others: Others::No }]
+impl RunTools for FakeRunTools {
+    fn own_tools(&self) -> Vec<lint::KnownTool<'static>> {
+        vec![lint::KnownTool { name: "gsv__Cron", takes: vec!["action"], others: ExtraArguments::No }]
     }
 
     fn node_call(&self, _: &str, _: &Map<String, Value>) -> Option<call::CallDetails> {
@@ -25,6 +25,6 @@ impl RunTools for Runs {
 }
 
 /// Returns what rules are about as far as a configuration says it.
-pub(super) fn household(known: Known) -> Household {
-    Household::of_known(known, Arc::new(Runs))
+pub(super) fn test_inventory(known: KnownEntities) -> ToolInventory {
+    ToolInventory::from_known(known, Arc::new(FakeRunTools))
 }

@@ -13,29 +13,29 @@ use countersign_core::{
 use serde_json::{Map, Value};
 
 use super::{
-    adapter::Adapter,
+    adapter::TrialAdapter,
     calls,
     case_result::CaseResult,
-    explained::{Explained, action},
-    household::Household,
+    explained::{ExplainedVerdict, verdict_action},
     loaded_rules::LoadedRules,
     service_tools,
+    tool_inventory::ToolInventory,
 };
-use countersign_config::{Case, DEFAULT_AGENT};
+use countersign_config::{DEFAULT_AGENT, PolicyCase};
 use countersign_view::Protocol;
 
 const AGENT_GATE: &str = Protocol::AgentGate.name();
 
 /// Tries the cases of a file of rules.
-pub fn tried(loaded: &LoadedRules, household: &Household) -> Vec<CaseResult> {
-    let tried = |case: &Case| {
-        let subject = subject(household, &case.agent, case.tool.clone(), case.args.clone());
+pub fn run_cases(loaded: &LoadedRules, household: &ToolInventory) -> Vec<CaseResult> {
+    let tried = |case: &PolicyCase| {
+        let subject = trial_subject(household, &case.agent, case.tool.clone(), case.args.clone());
         let (got, why) = match subject {
             // What is refused before policy is asked is as good as denied.
             Err(problem) => (RuleAction::Deny, problem),
             Ok(subject) => {
-                let verdict = judge(loaded, &subject);
-                (action(&verdict), verdict.why().to_string())
+                let verdict = judge_subject(loaded, &subject);
+                (verdict_action(&verdict), verdict.why().to_string())
             }
         };
         CaseResult { case: case.clone(), got, why }
@@ -55,13 +55,13 @@ pub struct InForce<'a> {
 ///
 /// # Errors
 /// Why it is refused before policy is asked.
-pub fn explain(
+pub fn explain_request(
     loaded: &LoadedRules,
-    household: &Household,
+    household: &ToolInventory,
     agent: &str,
     tool: &str,
     arguments: Map<String, Value>,
-) -> Result<Explained, String> {
+) -> Result<ExplainedVerdict, String> {
     let (constraints, grants) = (Constraints::default(), GrantSet::default());
     let alone = InForce { rules: &loaded.rules, constraints: &constraints, grants: &grants, now: Millis(0) };
     explain_under(&alone, household, agent, tool, arguments)
@@ -73,39 +73,41 @@ pub fn explain(
 /// Why it is refused before policy is asked.
 pub fn explain_under(
     InForce { rules, constraints, grants, now }: &InForce<'_>,
-    household: &Household,
+    household: &ToolInventory,
     agent: &str,
     tool: &str,
     arguments: Map<String, Value>,
-) -> Result<Explained, String> {
-    let subject = subject(household, agent, tool.to_owned(), arguments)?;
-    let verdict = policy::evaluate(&layers(rules, constraints, grants), &subject, *now);
+) -> Result<ExplainedVerdict, String> {
+    let subject = trial_subject(household, agent, tool.to_owned(), arguments)?;
+    let verdict = policy::evaluate(&policy_layers(rules, constraints, grants), &subject, *now);
     let near = policy::near_misses(&rules.compiled, &rules.path_context, &subject, &verdict);
-    Ok(Explained { subject, verdict, near })
+    Ok(ExplainedVerdict { subject, verdict, near })
 }
 
 /// What policy would be asked. The tools of nodes are those of runs, whoever is said to ask: nobody else has them. So are those of runs
 /// themselves, but where an agent is named that is on no run.
-fn subject(
-    household: &Household,
+fn trial_subject(
+    household: &ToolInventory,
     agent: &str,
     tool: String,
     arguments: Map<String, Value>,
 ) -> Result<PolicySubject, String> {
     match household.adapter() {
         None => {}
-        Some(Adapter::Stdio(stdio)) => return stdio.subject(&tool, &arguments),
-        Some(Adapter::Gateway(AGENT_GATE)) => {
-            return service_tools::subject(&household.tools, agent, tool, arguments);
+        Some(TrialAdapter::Stdio(stdio)) => return stdio.policy_subject(&tool, &arguments),
+        Some(TrialAdapter::Gateway(AGENT_GATE)) => {
+            return service_tools::policy_subject(&household.tools, agent, tool, arguments);
         }
-        Some(Adapter::Gateway(door)) => return run_of(household, door, tool, arguments),
+        Some(TrialAdapter::Gateway(door)) => return run_of(household, door, tool, arguments),
     }
     let is_services = household.tools.contains_key(&tool);
     let is_ours = is_native(household, &tool);
     let of_run = || of_run(household, &tool, &arguments).filter(|_| !is_services && agent == DEFAULT_AGENT);
     match household.runs.node_call(&tool, &arguments).filter(|_| !is_services && !is_ours) {
-        None => of_run()
-            .map_or_else(|| service_tools::subject(&household.tools, agent, tool.clone(), arguments.clone()), Ok),
+        None => of_run().map_or_else(
+            || service_tools::policy_subject(&household.tools, agent, tool.clone(), arguments.clone()),
+            Ok,
+        ),
         Some(content) => {
             let session = SessionId::new("trial");
             let place = CallOrigin {
@@ -120,13 +122,13 @@ fn subject(
     }
 }
 
-fn is_native(household: &Household, tool: &str) -> bool {
-    household.runs.own().iter().any(|known| known.name == tool)
+fn is_native(household: &ToolInventory, tool: &str) -> bool {
+    household.runs.own_tools().iter().any(|known| known.name == tool)
 }
 
 /// What policy would be asked about a call of a run that began at `door`.
 fn run_of(
-    household: &Household,
+    household: &ToolInventory,
     door: &str,
     tool: String,
     arguments: Map<String, Value>,
@@ -138,27 +140,29 @@ fn run_of(
             let place = CallOrigin { session: &session, door: Some(door), cwd: "", folder: "", is_shell_used: false };
             Some(countersign_core::subject_at(place, &content, ToolEffect::Changes))
         }
-        None => calls::own(door, &household.workspace, &tool, &arguments),
+        None => calls::run_tool_subject(door, &household.workspace, &tool, &arguments),
     };
     let of_tool = |subject: PolicySubject| PolicySubject { door: Some(door.to_owned()), ..subject };
     match found {
         Some(subject) => Ok(subject),
-        None if is_native => service_tools::subject(&household.tools, DEFAULT_AGENT, tool, arguments).map(of_tool),
+        None if is_native => {
+            service_tools::policy_subject(&household.tools, DEFAULT_AGENT, tool, arguments).map(of_tool)
+        }
         None => Err(format!("a run of {door} has no tool {tool:?}")),
     }
 }
 
 /// What policy would be asked about a tool of the gateway's own runs; `None` if they have none of this name.
-pub fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
-    calls::own("console", &household.workspace, tool, arguments)
+pub fn of_run(household: &ToolInventory, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
+    calls::run_tool_subject("console", &household.workspace, tool, arguments)
 }
 
 /// What rules alone make of a subject.
-fn judge(loaded: &LoadedRules, subject: &PolicySubject) -> Verdict {
-    policy::evaluate(&layers(&loaded.rules, &Constraints::default(), &GrantSet::default()), subject, Millis(0))
+fn judge_subject(loaded: &LoadedRules, subject: &PolicySubject) -> Verdict {
+    policy::evaluate(&policy_layers(&loaded.rules, &Constraints::default(), &GrantSet::default()), subject, Millis(0))
 }
 
-fn layers<'a>(rules: &'a ActiveRules, constraints: &'a Constraints, grants: &'a GrantSet) -> PolicyLayers<'a> {
+fn policy_layers<'a>(rules: &'a ActiveRules, constraints: &'a Constraints, grants: &'a GrantSet) -> PolicyLayers<'a> {
     PolicyLayers {
         compiled: &rules.compiled,
         constraints,
@@ -173,8 +177,8 @@ fn layers<'a>(rules: &'a ActiveRules, constraints: &'a Constraints, grants: &'a 
 mod tests {
     use serde_json::json;
 
-    use super::{RuleAction, action, explain};
-    use crate::{rules::read, testing::household};
+    use super::{RuleAction, explain_request, verdict_action};
+    use crate::{rules::read_rules, testing::test_inventory};
 
     #[test]
     fn an_explanation_has_the_signature_the_verdict_and_what_nearly_decided() {
@@ -192,18 +196,21 @@ mod tests {
         .unwrap();
         let path = folder.path().join("permissions.yaml");
         std::fs::write(&path, "rules:\n- { tool: pay, args: { amount: { max: 50 } }, target: bank, action: allow }\n- { pattern: 'pay(*)', action: ask }\n").unwrap();
-        let household = household(countersign_config::known(&config, &|_| None).unwrap());
-        let loaded = read(&path, &household).unwrap();
+        let household = test_inventory(countersign_config::known_entities(&config, &|_| None).unwrap());
+        let loaded = read_rules(&path, &household).unwrap();
         let ask = |arguments: serde_json::Value| {
-            explain(&loaded, &household, "default", "pay", arguments.as_object().unwrap().clone())
+            explain_request(&loaded, &household, "default", "pay", arguments.as_object().unwrap().clone())
         };
         let explained = ask(json!({"to": "acme", "amount": 51})).unwrap();
-        assert_eq!((explained.subject.signature.as_str(), action(&explained.verdict)), ("pay(acme)", RuleAction::Ask));
+        assert_eq!(
+            (explained.subject.signature.as_str(), verdict_action(&explained.verdict)),
+            ("pay(acme)", RuleAction::Ask)
+        );
         assert_eq!(explained.subject.target.as_deref(), Some("bank"));
         let misses: Vec<String> = explained.near[0].misses.iter().map(ToString::to_string).collect();
         assert_eq!(misses, ["it wants amount to be at most 50, and it is 51"]);
         let explained = ask(json!({"to": "acme", "amount": 50})).unwrap();
-        assert_eq!(action(&explained.verdict), RuleAction::Allow);
+        assert_eq!(verdict_action(&explained.verdict), RuleAction::Allow);
         assert_eq!((explained.near.len(), explained.near[0].misses.len()), (1, 0));
         assert_eq!(ask(json!({})), Err("Missing required argument: to".to_owned()));
     }

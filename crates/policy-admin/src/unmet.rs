@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_core::policy::{RuleScopeKey, RuleSource, SearchBudget};
 use countersign_view::Protocol;
 
-use super::{household::Household, unchecked::unchecked};
+use super::{tool_inventory::ToolInventory, unchecked::unchecked_note};
 
 /// Rules that are bound to something which is not there.
-pub(super) struct Unmet {
+pub(super) struct UnmetRules {
     /// A line about each, with the line where it stands.
     pub(super) unmet: Vec<(u32, String)>,
     /// How many rules were not checked, if any.
-    pub(super) told: Option<String>,
+    pub(super) unchecked: Option<String>,
 }
 
 /// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
-pub(super) fn unmet(source: &RuleSource, household: &Household) -> Unmet {
+pub(super) fn unmet_rules(source: &RuleSource, household: &ToolInventory) -> UnmetRules {
     let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
     services.sort_unstable();
     services.dedup();
@@ -30,7 +30,7 @@ pub(super) fn unmet(source: &RuleSource, household: &Household) -> Unmet {
     let by_name = RuleScopeKey::ALL.map(|side| there(side).iter().copied().collect::<BTreeSet<&str>>());
     // Many rules are bound to few, and a pattern is held against all that are there.
     let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
-    let (mut unmet, mut effort, mut left) = (Vec::new(), SearchBudget::of_rules(count(source)), 0);
+    let (mut unmet, mut effort, mut left) = (Vec::new(), SearchBudget::of_rules(rule_count(source)), 0);
     for rule in source.rules.defaults.iter().chain(&source.rules.rules) {
         for (number, side) in RuleScopeKey::ALL.into_iter().enumerate() {
             let Some(pattern) = side.rule_pattern(rule).filter(|_| !there(side).is_empty()) else { continue };
@@ -49,11 +49,11 @@ pub(super) fn unmet(source: &RuleSource, household: &Household) -> Unmet {
                 }
             };
             if !is_met {
-                let (file, line, there) = (&source.name, rule.line, listed(there(side)));
+                let (file, line, there) = (&source.name, rule.line, listed_names(there(side)));
                 let of_stdio = Protocol::STDIO.map(Protocol::name);
                 let elsewhere =
                     of_stdio.into_iter().find(|name| side == RuleScopeKey::Door && side.matches_id(pattern, name));
-                let told = match elsewhere {
+                let warning = match elsewhere {
                     Some(name) => format!(
                         "{file}:{line}: {name} takes its rules from the permissions.yaml of its agent directory or from \
                          --permissions, and none from a gateway; this rule matches nothing here"
@@ -62,20 +62,20 @@ pub(super) fn unmet(source: &RuleSource, household: &Household) -> Unmet {
                         "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
                     ),
                 };
-                unmet.push((line, told));
+                unmet.push((line, warning));
             }
         }
     }
-    let told = unchecked(&source.name, left, "what they are bound to");
-    Unmet { unmet, told }
+    let unchecked = unchecked_note(&source.name, left, "what they are bound to");
+    UnmetRules { unmet, unchecked }
 }
 
-pub(super) fn count(source: &RuleSource) -> usize {
+pub(super) fn rule_count(source: &RuleSource) -> usize {
     source.rules.rules.len() + source.rules.defaults.len()
 }
 
 /// The first of `names`, and how many more there are.
-fn listed(names: &[&str]) -> String {
+fn listed_names(names: &[&str]) -> String {
     const SHOWN: usize = 20;
     match names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
         None => names.join(", "),

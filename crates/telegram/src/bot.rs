@@ -7,9 +7,9 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    client::{Answer, Transport},
-    health::Health,
-    wire::{Envelope, Keyboard, Message, Update},
+    client::{BotResponse, BotTransport},
+    health::HealthTracker,
+    wire::{InlineKeyboard, ResponseEnvelope, TelegramMessage, TelegramUpdate},
 };
 
 /// How long a call may take that the server answers at once.
@@ -23,7 +23,7 @@ const WORDS: usize = 300;
 
 /// Why a call came to nothing, by what is to be done about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum BotCallFailure {
     /// Nothing but another token helps.
     #[error("the bot's token is refused: {0}")]
     Token(String),
@@ -49,17 +49,17 @@ pub(super) enum Failure {
 
 /// How long to wait between attempts: one second, half as much again each time, thirty at most.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backoff(Duration);
+pub(super) struct RetryBackoff(Duration);
 
-impl Default for Backoff {
+impl Default for RetryBackoff {
     fn default() -> Self {
         Self(Duration::from_secs(1))
     }
 }
 
-impl Backoff {
+impl RetryBackoff {
     /// The wait that is due now.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(super) fn next_wait(&mut self) -> Duration {
         let now = self.0;
         self.0 = (now + now / 2).min(Duration::from_secs(30));
         now
@@ -78,75 +78,78 @@ pub(super) struct MessageTarget {
 
 /// A bot that can be called.
 #[derive(Clone)]
-pub(super) struct Bot {
-    transport: Arc<dyn Transport>,
-    health: Health,
+pub(super) struct BotClient {
+    transport: Arc<dyn BotTransport>,
+    health: HealthTracker,
 }
 
-impl std::fmt::Debug for Bot {
+impl std::fmt::Debug for BotClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Bot")
     }
 }
 
-impl Bot {
-    pub(super) fn new(transport: Arc<dyn Transport>, health: Health) -> Self {
+impl BotClient {
+    pub(super) fn new(transport: Arc<dyn BotTransport>, health: HealthTracker) -> Self {
         Self { transport, health }
     }
 
     /// Asks who the bot is, which shows whether its token is good.
-    pub(super) async fn get_me(&self) -> Result<(), Failure> {
+    pub(super) async fn get_me(&self) -> Result<(), BotCallFailure> {
         self.call("getMe", &json!({}), PATIENCE).await.map(drop)
     }
 
     /// Asks under which name the bot is known.
-    pub(super) async fn username(&self) -> Result<String, Failure> {
+    pub(super) async fn username(&self) -> Result<String, BotCallFailure> {
         let me = self.call("getMe", &json!({}), PATIENCE).await?;
-        Ok(shown(&me, &["username", "first_name"]))
+        Ok(shown_name(&me, &["username", "first_name"]))
     }
 
     /// Asks what a chat is called, which shows whether the bot is in it, and whether it has topics.
-    pub(super) async fn look_at(&self, chat: i64) -> Result<ChatInfo, Failure> {
+    pub(super) async fn look_at(&self, chat: i64) -> Result<ChatInfo, BotCallFailure> {
         let chat = self.call("getChat", &json!({ "chat_id": chat }), PATIENCE).await?;
-        let kind = if chat["is_forum"] == true { ChatKind::Forum } else { ChatKind::Plain };
-        Ok(ChatInfo { title: shown(&chat, &["title", "username", "first_name"]), kind })
+        let kind = if chat["is_forum"] == true { BotChatKind::Forum } else { BotChatKind::Plain };
+        Ok(ChatInfo { title: shown_name(&chat, &["title", "username", "first_name"]), kind })
     }
 
     /// Shows in a chat that something is being written.
-    pub(super) async fn works(&self, chat: i64) -> Result<(), Failure> {
+    pub(super) async fn show_typing(&self, chat: i64) -> Result<(), BotCallFailure> {
         let action = json!({ "chat_id": chat, "action": "typing" });
         self.call("sendChatAction", &action, PATIENCE).await.map(drop)
     }
 
     /// Without a webhook updates can be polled for.
-    pub(super) async fn delete_webhook(&self) -> Result<(), Failure> {
+    pub(super) async fn delete_webhook(&self) -> Result<(), BotCallFailure> {
         self.call("deleteWebhook", &json!({}), PATIENCE).await.map(drop)
     }
 
     /// Waits up to `wait` for updates, and confirms those before `offset`.
-    pub(super) async fn updates(&self, offset: i64, wait: Duration) -> Result<Vec<Update>, Failure> {
-        let asked = json!({
+    pub(super) async fn get_updates(&self, offset: i64, wait: Duration) -> Result<Vec<TelegramUpdate>, BotCallFailure> {
+        let request = json!({
             "offset": offset,
             "limit": 100,
             "timeout": wait.as_secs(),
             "allowed_updates": ["callback_query", "message"],
         });
-        match self.call("getUpdates", &asked, wait + PATIENCE).await? {
-            Value::Array(updates) => Ok(updates.into_iter().filter_map(Update::read).collect()),
-            _ => Err(self.failed("getUpdates", Failure::Unreachable("its updates are no list".to_owned()))),
+        match self.call("getUpdates", &request, wait + PATIENCE).await? {
+            Value::Array(updates) => Ok(updates.into_iter().filter_map(TelegramUpdate::from_value).collect()),
+            _ => {
+                Err(self
+                    .record_failure("getUpdates", BotCallFailure::Unreachable("its updates are no list".to_owned())))
+            }
         }
     }
 
     /// Sends a message, and gives it as it was sent. Where the topic is gone or closed it goes to the chat without one: a card that
     /// nobody sees is worse than one in the wrong place.
-    pub(super) async fn send(
+    pub(super) async fn send_message(
         &self,
         to: MessageTarget,
         text: &str,
-        keys: Option<&Keyboard>,
-    ) -> Result<Message, Failure> {
+        keys: Option<&InlineKeyboard>,
+    ) -> Result<TelegramMessage, BotCallFailure> {
         match self.send_once(to, text, keys).await {
-            Err(Failure::Refused(words)) if to.topic.is_some() && says_no_topic(&words) => {
+            Err(BotCallFailure::Refused(words)) if to.topic.is_some() && says_no_topic(&words) => {
                 tracing::warn!(topic = to.topic, "the topic takes no messages; this one goes to the chat without it");
                 self.send_once(MessageTarget { topic: None, ..to }, text, keys).await
             }
@@ -154,7 +157,12 @@ impl Bot {
         }
     }
 
-    async fn send_once(&self, to: MessageTarget, text: &str, keys: Option<&Keyboard>) -> Result<Message, Failure> {
+    async fn send_once(
+        &self,
+        to: MessageTarget,
+        text: &str,
+        keys: Option<&InlineKeyboard>,
+    ) -> Result<TelegramMessage, BotCallFailure> {
         let mut message = json!({ "chat_id": to.chat, "text": text, "link_preview_options": { "is_disabled": true } });
         if let Some(topic) = to.topic {
             message["message_thread_id"] = json!(topic);
@@ -166,18 +174,19 @@ impl Bot {
             message["reply_parameters"] = json!({ "message_id": message_id, "allow_sending_without_reply": true });
         }
         let sent = self.call("sendMessage", &message, PATIENCE).await?;
-        serde_json::from_value(sent)
-            .map_err(|_| self.failed("sendMessage", Failure::Unreachable("what it sent is no message".to_owned())))
+        serde_json::from_value(sent).map_err(|_| {
+            self.record_failure("sendMessage", BotCallFailure::Unreachable("what it sent is no message".to_owned()))
+        })
     }
 
     /// Changes the text and the buttons of a message; without `keys` it has none any more.
-    pub(super) async fn edit(
+    pub(super) async fn edit_message(
         &self,
         chat: i64,
         message: i64,
         text: &str,
-        keys: Option<&Keyboard>,
-    ) -> Result<(), Failure> {
+        keys: Option<&InlineKeyboard>,
+    ) -> Result<(), BotCallFailure> {
         let mut edit = json!({
             "chat_id": chat,
             "message_id": message,
@@ -191,64 +200,77 @@ impl Bot {
     }
 
     /// Ends the wait of whoever tapped, with words where there are any.
-    pub(super) async fn answer(&self, query: &str, said: &Said) -> Result<(), Failure> {
+    pub(super) async fn answer_callback(&self, query: &str, notice: &CallbackNotice) -> Result<(), BotCallFailure> {
         let mut answer = json!({ "callback_query_id": query });
-        if !said.text.is_empty() {
-            answer["text"] = json!(said.text);
+        if !notice.text.is_empty() {
+            answer["text"] = json!(notice.text);
         }
-        if said.alert {
+        if notice.alert {
             answer["show_alert"] = json!(true);
         }
         self.call("answerCallbackQuery", &answer, PATIENCE).await.map(drop)
     }
 
     /// The content of a file. `None` if it has more than `most` bytes.
-    pub(super) async fn file(&self, id: &str, most: u64) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) async fn fetch_file(&self, id: &str, most: u64) -> Result<Option<Vec<u8>>, BotCallFailure> {
         let file = self.call("getFile", &json!({ "file_id": id }), PATIENCE).await?;
         if file["file_size"].as_u64().is_some_and(|size| size > most) {
             return Ok(None);
         }
         let Some(path) = file["file_path"].as_str() else {
-            return Err(self.failed("getFile", Failure::Refused("it has no path".to_owned())));
+            return Err(self.record_failure("getFile", BotCallFailure::Refused("it has no path".to_owned())));
         };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let answer = self.transport.file(path.to_owned(), most, FETCHING).await;
-        let answer = answer.map_err(|words| self.failed("the content of a file", Failure::Unreachable(words)))?;
+        let answer = self.transport.fetch_file(path.to_owned(), most, FETCHING).await;
+        let answer =
+            answer.map_err(|words| self.record_failure("the content of a file", BotCallFailure::Unreachable(words)))?;
         match answer.status {
             200 => Ok((answer.body.len() <= most).then_some(answer.body)),
-            status => Err(self.failed("the content of a file", Failure::Unreachable(format!("answered {status}")))),
+            status => {
+                Err(self
+                    .record_failure("the content of a file", BotCallFailure::Unreachable(format!("answered {status}"))))
+            }
         }
     }
 
     /// Calls a method with a form of this type, which holds a file.
-    pub(super) async fn upload(&self, method: &'static str, kind: String, form: Vec<u8>) -> Result<(), Failure> {
-        let answered = self.transport.upload(method, kind, form, SENDING).await;
-        self.result(method, answered).map(drop)
+    pub(super) async fn upload_form(
+        &self,
+        method: &'static str,
+        kind: String,
+        form: Vec<u8>,
+    ) -> Result<(), BotCallFailure> {
+        let answered = self.transport.upload_form(method, kind, form, SENDING).await;
+        self.call_result(method, answered).map(drop)
     }
 
-    async fn call(&self, method: &'static str, body: &Value, patience: Duration) -> Result<Value, Failure> {
+    async fn call(&self, method: &'static str, body: &Value, patience: Duration) -> Result<Value, BotCallFailure> {
         let answered = self.transport.call(method, body.to_string(), patience).await;
-        self.result(method, answered)
+        self.call_result(method, answered)
     }
 
-    fn result(&self, method: &'static str, answered: Result<Answer, String>) -> Result<Value, Failure> {
-        match answered.map_err(Failure::Unreachable).and_then(|answer| read(&answer)) {
+    fn call_result(
+        &self,
+        method: &'static str,
+        answered: Result<BotResponse, String>,
+    ) -> Result<Value, BotCallFailure> {
+        match answered.map_err(BotCallFailure::Unreachable).and_then(|answer| read_result(&answer)) {
             Ok(result) => {
-                self.health.worked();
+                self.health.record_success();
                 Ok(result)
             }
             // The server is there and well.
-            Err(failure @ Failure::Harmless(_)) => {
-                self.health.worked();
+            Err(failure @ BotCallFailure::Harmless(_)) => {
+                self.health.record_success();
                 Err(failure)
             }
-            Err(failure) => Err(self.failed(method, failure)),
+            Err(failure) => Err(self.record_failure(method, failure)),
         }
     }
 
-    fn failed(&self, method: &'static str, failure: Failure) -> Failure {
+    fn record_failure(&self, method: &'static str, failure: BotCallFailure) -> BotCallFailure {
         tracing::warn!(method, %failure, "a call of the Bot API failed");
-        self.health.failed(format!("{method}: {failure}"));
+        self.health.record_failure(format!("{method}: {failure}"));
         failure
     }
 }
@@ -257,12 +279,12 @@ impl Bot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChatInfo {
     pub(super) title: String,
-    pub(super) kind: ChatKind,
+    pub(super) kind: BotChatKind,
 }
 
 /// The kinds of chats, by their topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChatKind {
+pub enum BotChatKind {
     /// It has none.
     Plain,
     /// It has some, General among them.
@@ -271,14 +293,14 @@ pub enum ChatKind {
 
 /// What whoever tapped is told: at most 200 characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct CallbackNotice {
     pub(super) text: &'static str,
     /// Whether it has to be read: it stays until it is closed.
     pub(super) alert: bool,
 }
 
 /// The first of the members that is there, as a person may see it.
-fn shown(value: &Value, members: &[&str]) -> String {
+fn shown_name(value: &Value, members: &[&str]) -> String {
     let text = members.iter().find_map(|member| value[*member].as_str()).unwrap_or("without a name");
     countersign_view::escape(text, countersign_view::Lines::One).into_owned()
 }
@@ -288,14 +310,14 @@ fn says_no_topic(words: &str) -> bool {
     let words = words.to_lowercase();
     ["message thread not found", "topic_closed", "topic_deleted", "topic_id_invalid"]
         .iter()
-        .any(|said| words.contains(said))
+        .any(|phrase| words.contains(phrase))
 }
 
 /// The result in an answer.
-fn read(answer: &Answer) -> Result<Value, Failure> {
-    let envelope = serde_json::from_slice::<Envelope>(&answer.body);
+fn read_result(answer: &BotResponse) -> Result<Value, BotCallFailure> {
+    let envelope = serde_json::from_slice::<ResponseEnvelope>(&answer.body);
     let Ok(envelope) = envelope else {
-        return Err(failure(answer.status, "its answer is not JSON", None, None));
+        return Err(classify_failure(answer.status, "its answer is not JSON", None, None));
     };
     if envelope.ok {
         return Ok(envelope.result);
@@ -304,28 +326,30 @@ fn read(answer: &Answer) -> Result<Value, Failure> {
     let words = countersign_view::escape(&words, countersign_view::Lines::One);
     let parameters = envelope.parameters.unwrap_or_default();
     let status = envelope.error_code.unwrap_or(answer.status);
-    Err(failure(status, &words, parameters.retry_after, parameters.migrate_to_chat_id))
+    Err(classify_failure(status, &words, parameters.retry_after, parameters.migrate_to_chat_id))
 }
 
-fn failure(status: u16, words: &str, retry_after: Option<u64>, moved: Option<i64>) -> Failure {
+fn classify_failure(status: u16, words: &str, retry_after: Option<u64>, moved: Option<i64>) -> BotCallFailure {
     /// What a 400 says when it only means that there was nothing to do.
     const HARMLESS: [&str; 4] =
         ["message is not modified", "message to edit not found", "query is too old", "query id is invalid"];
-    let said = format!("{status} {words}");
+    let text = format!("{status} {words}");
     if let Some(chat) = moved {
-        return Failure::Moved(chat);
+        return BotCallFailure::Moved(chat);
     }
     match status {
-        401 | 404 => Failure::Token(said),
-        409 => Failure::Conflict(said),
-        429 => Failure::Wait(Duration::from_secs(retry_after.unwrap_or(1).clamp(1, 3600))),
-        400 if HARMLESS.iter().any(|harmless| words.to_lowercase().contains(harmless)) => Failure::Harmless(said),
-        400 if words.contains("TOPIC_CLOSED") => Failure::Refused(format!(
-            "{said}: this topic is closed; messenger.telegram.message_thread_id names another, and a bot that may manage topics \
+        401 | 404 => BotCallFailure::Token(text),
+        409 => BotCallFailure::Conflict(text),
+        429 => BotCallFailure::Wait(Duration::from_secs(retry_after.unwrap_or(1).clamp(1, 3600))),
+        400 if HARMLESS.iter().any(|harmless| words.to_lowercase().contains(harmless)) => {
+            BotCallFailure::Harmless(text)
+        }
+        400 if words.contains("TOPIC_CLOSED") => BotCallFailure::Refused(format!(
+            "{text}: this topic is closed; messenger.telegram.message_thread_id names another, and a bot that may manage topics \
              writes into closed ones"
         )),
-        400 | 402 | 403 | 405..=499 => Failure::Refused(said),
-        _ => Failure::Unreachable(said),
+        400 | 402 | 403 | 405..=499 => BotCallFailure::Refused(text),
+        _ => BotCallFailure::Unreachable(text),
     }
 }
 
@@ -333,7 +357,7 @@ fn failure(status: u16, words: &str, retry_after: Option<u64>, moved: Option<i64
 mod tests {
     use std::time::Duration;
 
-    use super::{Answer, Backoff, Failure, read};
+    use super::{BotCallFailure, BotResponse, RetryBackoff, read_result};
 
     #[test]
     fn an_error_says_what_is_to_be_done() {
@@ -341,39 +365,47 @@ mod tests {
             format!(r#"{{"ok":false,"error_code":{code},"description":"{words}"{more}}}"#)
         };
         for (status, body, want) in [
-            (401, error(401, "Unauthorized", ""), Failure::Token("401 Unauthorized".into())),
-            (404, error(404, "Not Found", ""), Failure::Token("404 Not Found".into())),
-            (404, "<html>".into(), Failure::Token("404 its answer is not JSON".into())),
-            (409, error(409, "Conflict", ""), Failure::Conflict("409 Conflict".into())),
-            (429, error(429, "slow", r#","parameters":{"retry_after":7}"#), Failure::Wait(Duration::from_secs(7))),
-            (429, error(429, "slow", ""), Failure::Wait(Duration::from_secs(1))),
-            (400, error(400, "up", r#","parameters":{"migrate_to_chat_id":-1009}"#), Failure::Moved(-1009)),
+            (401, error(401, "Unauthorized", ""), BotCallFailure::Token("401 Unauthorized".into())),
+            (404, error(404, "Not Found", ""), BotCallFailure::Token("404 Not Found".into())),
+            (404, "<html>".into(), BotCallFailure::Token("404 its answer is not JSON".into())),
+            (409, error(409, "Conflict", ""), BotCallFailure::Conflict("409 Conflict".into())),
+            (
+                429,
+                error(429, "slow", r#","parameters":{"retry_after":7}"#),
+                BotCallFailure::Wait(Duration::from_secs(7)),
+            ),
+            (429, error(429, "slow", ""), BotCallFailure::Wait(Duration::from_secs(1))),
+            (400, error(400, "up", r#","parameters":{"migrate_to_chat_id":-1009}"#), BotCallFailure::Moved(-1009)),
             (
                 400,
                 error(400, "Bad Request: message is not modified: same", ""),
-                Failure::Harmless("400 Bad Request: message is not modified: same".into()),
+                BotCallFailure::Harmless("400 Bad Request: message is not modified: same".into()),
             ),
             (
                 400,
                 error(400, "Bad Request: message to edit not found", ""),
-                Failure::Harmless("400 Bad Request: message to edit not found".into()),
+                BotCallFailure::Harmless("400 Bad Request: message to edit not found".into()),
             ),
-            (400, error(400, "too long", ""), Failure::Refused("400 too long".into())),
-            (403, error(403, "kicked", ""), Failure::Refused("403 kicked".into())),
-            (502, "Bad Gateway".into(), Failure::Unreachable("502 its answer is not JSON".into())),
-            (200, "{}".into(), Failure::Unreachable("200 its answer is not JSON".into())),
-            (500, error(500, "a\u{202e}b", ""), Failure::Unreachable("500 a\\u{202e}b".into())),
+            (400, error(400, "too long", ""), BotCallFailure::Refused("400 too long".into())),
+            (403, error(403, "kicked", ""), BotCallFailure::Refused("403 kicked".into())),
+            (502, "Bad Gateway".into(), BotCallFailure::Unreachable("502 its answer is not JSON".into())),
+            (200, "{}".into(), BotCallFailure::Unreachable("200 its answer is not JSON".into())),
+            (500, error(500, "a\u{202e}b", ""), BotCallFailure::Unreachable("500 a\\u{202e}b".into())),
         ] {
-            assert_eq!(read(&Answer { status, body: body.clone().into_bytes() }), Err(want), "{status} {body}");
+            assert_eq!(
+                read_result(&BotResponse { status, body: body.clone().into_bytes() }),
+                Err(want),
+                "{status} {body}"
+            );
         }
-        let fine = Answer { status: 200, body: br#"{"ok":true,"result":[1]}"#.to_vec() };
-        assert_eq!(read(&fine), Ok(serde_json::json!([1])));
+        let fine = BotResponse { status: 200, body: br#"{"ok":true,"result":[1]}"#.to_vec() };
+        assert_eq!(read_result(&fine), Ok(serde_json::json!([1])));
     }
 
     #[test]
     fn the_wait_between_attempts_grows_to_thirty_seconds() {
-        let mut backoff = Backoff::default();
-        let waits: Vec<u128> = (0..12).map(|_| backoff.next().as_millis()).collect();
+        let mut backoff = RetryBackoff::default();
+        let waits: Vec<u128> = (0..12).map(|_| backoff.next_wait().as_millis()).collect();
         assert_eq!(waits[..4], [1_000, 1_500, 2_250, 3_375]);
         assert_eq!(waits[10..], [30_000, 30_000]);
     }

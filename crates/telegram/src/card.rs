@@ -18,8 +18,8 @@ use countersign_view::{
 use serde_json::Value;
 
 use super::{
-    refs::{Action, Refs},
-    wire::{Button, Keyboard},
+    refs::{ButtonAction, ButtonCodec},
+    wire::{InlineButton, InlineKeyboard},
 };
 
 /// How long a message may be. Telegram counts units of UTF-16.
@@ -37,7 +37,7 @@ const DENIED: &str = "because several of its requests in a row were denied; unti
 
 /// What a person is asked about.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct CardRequest {
     gate: GateId,
     tool: String,
     /// The signature and every argument that is not in it.
@@ -50,7 +50,7 @@ pub(super) struct Asked {
     /// Rules that may be allowed for good in its place.
     rules: Vec<String>,
     /// What it offers, where a choice or words are the answer.
-    offer: Option<Offer>,
+    offer: Option<CardOffer>,
     /// Who has to allow, in a line, where that is more than any one person.
     approvals: Option<String>,
     deadline: Option<Millis>,
@@ -58,7 +58,7 @@ pub(super) struct Asked {
 
 /// What a question, a plan or an execution offers.
 #[derive(Clone, Debug, PartialEq)]
-struct Offer {
+struct CardOffer {
     kind: Kind,
     choices: Vec<String>,
     several: bool,
@@ -66,7 +66,7 @@ struct Offer {
 
 /// How far a card that waits has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum CardStage {
     /// It is new.
     First,
     /// All of its text was sent beside it.
@@ -75,7 +75,7 @@ pub(super) enum Stage {
 
 /// What became of the call that was allowed, where that is worth a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum CardOutcome {
     /// It was done, and the agent was not there to hear of it.
     DoneWhileAway,
     /// The service says that it failed.
@@ -88,7 +88,7 @@ pub(super) enum Outcome {
 
 /// How a gate ended, in words for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ending {
+pub(super) struct CardEnding {
     pub(super) resolution: GateResolution,
     /// Who.
     pub(super) by: Option<String>,
@@ -97,10 +97,10 @@ pub(super) struct Ending {
     /// The time of day.
     pub(super) at: String,
     pub(super) reason: Option<String>,
-    pub(super) outcome: Option<Outcome>,
+    pub(super) outcome: Option<CardOutcome>,
 }
 
-impl Asked {
+impl CardRequest {
     /// Creates what is asked at a gate. Without `call` every argument counts as one that the signature does not show. `rules`
     /// are those that are proposed for it, `folder` is where it would run.
     pub(super) fn new(
@@ -110,34 +110,34 @@ impl Asked {
         rules: Vec<String>,
         folder: Option<&str>,
     ) -> Self {
-        let asked = match request.kind() {
-            RequestKind::Call(asked) => Self::call(gate, asked, call, rules, folder),
-            RequestKind::GoOn(asked) => Self::go_on(gate, asked),
-            RequestKind::Question(asked) => Self::question(gate, asked, request.headline()),
+        let card = match request.kind() {
+            RequestKind::Call(call_request) => Self::from_call(gate, call_request, call, rules, folder),
+            RequestKind::GoOn(go_on_request) => Self::from_go_on(gate, go_on_request),
+            RequestKind::Question(question_request) => Self::from_question(gate, question_request, request.headline()),
         };
-        asked.at(gate)
+        card.updated_for(gate)
     }
 
-    fn call(
+    fn from_call(
         gate: &Gate,
-        asked: CallRequest<'_>,
+        call_request: CallRequest<'_>,
         call: Option<&call::CallDetails>,
         rules: Vec<String>,
         folder: Option<&str>,
     ) -> Self {
-        let CallRequest { tool, arguments, signature, .. } = asked;
+        let CallRequest { tool, arguments, signature, .. } = call_request;
         let request = call.and_then(|call| call.request.as_ref());
         let mut what = escape(signature, Lines::One).into_owned();
         for key in beside((tool, signature), arguments, call) {
             let is_undeclared = request.is_some_and(|request| request.undeclared.iter().any(|name| name == key));
-            what.push_str(&line(key, &plain(&arguments[key]), is_undeclared));
+            what.push_str(&argument_line(key, &plain(&arguments[key]), is_undeclared));
         }
-        let runs = asked.runs();
+        let runs = call_request.runs();
         if !runs.is_empty() {
-            what.push_str(&line("runs", &runs.join("\n"), false));
+            what.push_str(&argument_line("runs", &runs.join("\n"), false));
         }
         if let Some(folder) = folder {
-            what.push_str(&line("in folder", folder, false));
+            what.push_str(&argument_line("in folder", folder, false));
         }
         let session = || gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
         let agent = request.map_or_else(session, |request| request.principal.to_string());
@@ -146,9 +146,9 @@ impl Asked {
             tool: escape(tool, Lines::One).into_owned(),
             what,
             digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
-            agent: brief(&agent, 200),
-            why: brief(asked.reason, 500),
-            intent: asked.intent.map(|intent| brief(intent, 300)),
+            agent: brief_text(&agent, 200),
+            why: brief_text(call_request.reason, 500),
+            intent: call_request.intent.map(|intent| brief_text(intent, 300)),
             scopes: gate.scopes().to_vec(),
             rules,
             offer: None,
@@ -157,8 +157,8 @@ impl Asked {
         }
     }
 
-    fn go_on(gate: &Gate, asked: GoOnRequest<'_>) -> Self {
-        let what = escape(asked.text, Lines::One).into_owned();
+    fn from_go_on(gate: &Gate, request: GoOnRequest<'_>) -> Self {
+        let what = escape(request.text, Lines::One).into_owned();
         Self {
             gate: gate.id(),
             tool: match (gate.kind(), gate.call()) {
@@ -169,8 +169,8 @@ impl Asked {
             .to_owned(),
             digest: Digest::hash_bytes(what.as_bytes()),
             what,
-            agent: brief(asked.asker, 200),
-            why: asked.reason.map_or_else(|| DENIED.to_owned(), |why| brief(why, 500)),
+            agent: brief_text(request.asker, 200),
+            why: request.reason.map_or_else(|| DENIED.to_owned(), |why| brief_text(why, 500)),
             intent: None,
             scopes: gate.scopes().to_vec(),
             rules: Vec::new(),
@@ -180,10 +180,10 @@ impl Asked {
         }
     }
 
-    fn question(gate: &Gate, asked: QuestionRequest<'_>, headline: &str) -> Self {
-        let mut what = escape(asked.text, Lines::Many).into_owned();
-        for (at, choice) in asked.choices.iter().enumerate() {
-            let note = if asked.recommended == Some(at) { " (recommended)" } else { "" };
+    fn from_question(gate: &Gate, question: QuestionRequest<'_>, headline: &str) -> Self {
+        let mut what = escape(question.text, Lines::Many).into_owned();
+        for (at, choice) in question.choices.iter().enumerate() {
+            let note = if question.recommended == Some(at) { " (recommended)" } else { "" };
             what.push_str(&format!("\n{}. {}{note}", at + 1, escape(&choice.label, Lines::One)));
         }
         let kind = match gate.kind() {
@@ -191,32 +191,33 @@ impl Asked {
             Kind::Execution => "Execution",
             Kind::Question | Kind::Approval | Kind::Budget | Kind::Pairing => "Question",
         };
-        let tool = if headline == asked.text { kind.to_owned() } else { format!("{kind}: {}", brief(headline, 200)) };
+        let tool =
+            if headline == question.text { kind.to_owned() } else { format!("{kind}: {}", brief_text(headline, 200)) };
         let agent = gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
         Self {
             gate: gate.id(),
             tool,
             digest: Digest::hash_bytes(what.as_bytes()),
             what,
-            agent: brief(&agent, 200),
+            agent: brief_text(&agent, 200),
             why: "by a run that waits for the answer".to_owned(),
             intent: None,
             scopes: Vec::new(),
             rules: Vec::new(),
-            offer: Some(Offer { kind: gate.kind(), choices: asked.labels(), several: asked.is_multi }),
+            offer: Some(CardOffer { kind: gate.kind(), choices: question.labels(), several: question.is_multi }),
             approvals: None,
             deadline: None,
         }
     }
 
     /// The same as the gate stands now.
-    pub(super) fn at(self, gate: &Gate) -> Self {
-        let approvals = Approvals::of(gate).map(|approvals| brief(&approvals.to_string(), 500));
+    pub(super) fn updated_for(self, gate: &Gate) -> Self {
+        let approvals = Approvals::of(gate).map(|approvals| brief_text(&approvals.to_string(), 500));
         Self { approvals, deadline: gate.deadline(), ..self }
     }
 
     /// The rules that fit on a button: those of which a person sees everything.
-    fn offered(&self) -> impl Iterator<Item = (u8, &str)> {
+    fn offered_rules(&self) -> impl Iterator<Item = (u8, &str)> {
         let fits = |rule: &str| {
             let shown = escape(rule, Lines::One);
             shown == rule && rule.chars().count() <= LONGEST_RULE
@@ -225,13 +226,13 @@ impl Asked {
     }
 
     /// The text of a card that waits.
-    pub(super) fn waiting(&self, stage: Stage, now: Millis, time: impl Fn(Millis) -> String) -> String {
+    pub(super) fn waiting_text(&self, stage: CardStage, now: Millis, time: impl Fn(Millis) -> String) -> String {
         let mut foot = format!("\n\nAgent: {}\nAsked {}", self.agent, self.why);
         if let Some(intent) = &self.intent {
             foot.push_str(&format!("\nThe agent says: {intent}"));
         }
         if let Some(offer) = &self.offer {
-            foot.push_str(offer.how());
+            foot.push_str(offer.how_to_answer());
         }
         if let Some(approvals) = &self.approvals {
             foot.push_str(&format!("\nAllowed by {approvals}"));
@@ -239,80 +240,84 @@ impl Asked {
         if self.scopes.len() > 1 {
             foot.push_str("\nFor the session or always: exactly this call, by this agent.");
         }
-        if self.offered().next().is_some() {
+        if self.offered_rules().next().is_some() {
             foot.push_str("\nA rule with * covers whatever stands there, by this agent.");
         }
         if let Some(deadline) = self.deadline {
-            foot.push_str(&format!("\nWaits until {} ({})", time(deadline), span(deadline.since(now).as_secs())));
+            foot.push_str(&format!("\nWaits until {} ({})", time(deadline), span_text(deadline.since(now).as_secs())));
         }
-        let text = self.whole();
-        let room = LIMIT - units(&foot);
-        if units(&text) <= room {
+        let text = self.whole_text();
+        let room = LIMIT - utf16_units(&foot);
+        if utf16_units(&text) <= room {
             return text + &foot;
         }
         let more = match stage {
-            Stage::First if self.parts().is_none() => {
+            CardStage::First if self.text_parts().is_none() => {
                 "Too long for this chat: it can only be refused here, or answered elsewhere."
             }
-            Stage::First => "Tap “Show all”: the other buttons come behind the whole text.",
-            Stage::ShownWhole => "The whole text was sent below.",
+            CardStage::First => "Tap “Show all”: the other buttons come behind the whole text.",
+            CardStage::ShownWhole => "The whole text was sent below.",
         };
-        self.cut(&text, more, room) + &foot
+        self.cut_text(&text, more, room) + &foot
     }
 
     /// Whether a card shows all of it.
-    pub(super) fn fits(&self, now: Millis, time: impl Fn(Millis) -> String) -> bool {
-        let text = self.waiting(Stage::First, now, time);
-        text.starts_with(&self.whole())
+    pub(super) fn fits_card(&self, now: Millis, time: impl Fn(Millis) -> String) -> bool {
+        let text = self.waiting_text(CardStage::First, now, time);
+        text.starts_with(&self.whole_text())
     }
 
     /// The buttons of a card that waits. `whole` is whether everything was shown.
-    pub(super) fn keys(&self, refs: &Refs, whole: bool) -> Keyboard {
-        let button =
-            |text: &str, action| Button { text: text.to_owned(), callback_data: refs.write(self.gate, action) };
+    pub(super) fn answer_keyboard(&self, refs: &ButtonCodec, whole: bool) -> InlineKeyboard {
+        let button = |text: &str, action| InlineButton {
+            text: text.to_owned(),
+            callback_data: refs.encode_button(self.gate, action),
+        };
         let mut rows = Vec::new();
         if let Some(offer) = &self.offer {
             if whole {
-                let choices = (0..Action::CHOICES).zip(&offer.choices);
-                rows.extend(choices.map(|(at, label)| vec![button(&on_button(at, label), Action::Choice(at))]));
-            } else if self.parts().is_some() {
-                rows.push(vec![button("Show all", Action::Whole)]);
+                let choices = (0..ButtonAction::CHOICES).zip(&offer.choices);
+                rows.extend(choices.map(|(at, label)| vec![button(&on_button(at, label), ButtonAction::Choice(at))]));
+            } else if self.text_parts().is_some() {
+                rows.push(vec![button("Show all", ButtonAction::Whole)]);
             }
             if offer.kind == Kind::Question {
-                rows.push(vec![button("Do not answer", Action::Deny)]);
+                rows.push(vec![button("Do not answer", ButtonAction::Deny)]);
             }
-            return Keyboard { inline_keyboard: rows };
+            return InlineKeyboard { inline_keyboard: rows };
         }
         if whole {
             let mut first = Vec::new();
             if self.scopes.contains(&ApprovalScope::Once) {
-                first.push(button("Allow", Action::Once));
+                first.push(button("Allow", ButtonAction::Once));
             }
-            first.push(button("Deny", Action::Deny));
+            first.push(button("Deny", ButtonAction::Deny));
             rows.push(first);
             for (scope, text, action) in [
-                (ApprovalScope::Session, "Allow for this session", Action::Session),
-                (ApprovalScope::Always, "Allow always, exactly this", Action::Always),
+                (ApprovalScope::Session, "Allow for this session", ButtonAction::Session),
+                (ApprovalScope::Always, "Allow always, exactly this", ButtonAction::Always),
             ] {
                 if self.scopes.contains(&scope) {
                     rows.push(vec![button(text, action)]);
                 }
             }
-            rows.extend(self.offered().map(|(at, rule)| vec![button(&format!("Always: {rule}"), Action::Rule(at))]));
+            rows.extend(
+                self.offered_rules().map(|(at, rule)| vec![button(&format!("Always: {rule}"), ButtonAction::Rule(at))]),
+            );
         } else {
-            if self.parts().is_some() {
-                rows.push(vec![button("Show all", Action::Whole)]);
+            if self.text_parts().is_some() {
+                rows.push(vec![button("Show all", ButtonAction::Whole)]);
             }
-            rows.push(vec![button("Deny", Action::Deny)]);
+            rows.push(vec![button("Deny", ButtonAction::Deny)]);
         }
         // It only says how, so it does not hold the word of the buttons that do it.
-        rows.push(vec![button("Refuse with a reason…", Action::Reason)]);
-        Keyboard { inline_keyboard: rows }
+        rows.push(vec![button("Refuse with a reason…", ButtonAction::Reason)]);
+        InlineKeyboard { inline_keyboard: rows }
     }
 
     /// The whole text in messages, or `None` if it would be too many.
-    pub(super) fn parts(&self) -> Option<Vec<String>> {
-        let text = self.whole();
+    pub(super) fn text_parts(&self) -> Option<Vec<String>> {
+        let text = self.whole_text();
         let mut chunks = vec![String::new()];
         let mut room = PART;
         for letter in text.chars() {
@@ -336,42 +341,42 @@ impl Asked {
     }
 
     /// The text of a card behind which another asks the same.
-    pub(super) fn moved(&self) -> String {
+    pub(super) fn moved_text(&self) -> String {
         let foot = "\n\nAsked again below.";
-        let text = self.whole();
-        let room = LIMIT - units(foot);
-        if units(&text) <= room { text + foot } else { self.cut(&text, "", room) + foot }
+        let text = self.whole_text();
+        let room = LIMIT - utf16_units(foot);
+        if utf16_units(&text) <= room { text + foot } else { self.cut_text(&text, "", room) + foot }
     }
 
     /// The text of a card that is over: what was asked stays on it.
-    pub(super) fn ended(&self, ending: &Ending) -> String {
-        let foot = ending.foot();
-        let head = ending.head();
+    pub(super) fn ended_text(&self, ending: &CardEnding) -> String {
+        let foot = ending.foot_text();
+        let head = ending.head_text();
         let text = format!("{head}\n{}", self.what);
-        let room = LIMIT - units(&foot);
-        if units(&text) <= room { text + &foot } else { self.cut(&text, "", room) + &foot }
+        let room = LIMIT - utf16_units(&foot);
+        if utf16_units(&text) <= room { text + &foot } else { self.cut_text(&text, "", room) + &foot }
     }
 
-    fn whole(&self) -> String {
+    fn whole_text(&self) -> String {
         let sign = if self.offer.is_some() { '\u{2753}' } else { '\u{1f6a8}' };
         format!("{sign} {}\n{}", self.tool, self.what)
     }
 
     /// The beginning and the end of `text`, its length and its digest, in `room` units.
-    fn cut(&self, text: &str, more: &str, room: usize) -> String {
+    fn cut_text(&self, text: &str, more: &str, room: usize) -> String {
         let length = text.chars().count();
         let notice = format!("\n[… not shown whole: {length} characters, sha256 {}. {more} …]\n", self.digest);
-        let left = room.saturating_sub(units(&notice));
+        let left = room.saturating_sub(utf16_units(&notice));
         let tail = left / 3;
-        let head = take(text.chars(), left - tail);
-        let tail: String = take(text.chars().rev(), tail).chars().rev().collect();
+        let head = take_units(text.chars(), left - tail);
+        let tail: String = take_units(text.chars().rev(), tail).chars().rev().collect();
         format!("{head}{notice}{tail}")
     }
 }
 
-impl Offer {
+impl CardOffer {
     /// How it is answered.
-    const fn how(&self) -> &'static str {
+    const fn how_to_answer(&self) -> &'static str {
         match (self.kind, self.several) {
             (Kind::Plan, _) => "\nReply to this card to say what is to change.",
             (Kind::Execution, _) => "\nReply to this card to decline with a reason.",
@@ -388,8 +393,8 @@ fn on_button(at: u8, label: &str) -> String {
     if is_readable { label.to_owned() } else { format!("{}.", u32::from(at) + 1) }
 }
 
-impl Ending {
-    fn head(&self) -> &'static str {
+impl CardEnding {
+    fn head_text(&self) -> &'static str {
         match &self.resolution {
             GateResolution::Denied if self.shutdown => "\u{274c} Gateway shutting down",
             GateResolution::Allowed { .. } | GateResolution::Granted => "\u{2705} Approved",
@@ -400,9 +405,9 @@ impl Ending {
         }
     }
 
-    fn foot(&self) -> String {
+    fn foot_text(&self) -> String {
         let at = &self.at;
-        let by = self.by.as_ref().map_or_else(String::new, |by| format!(" by {}", brief(by, 100)));
+        let by = self.by.as_ref().map_or_else(String::new, |by| format!(" by {}", brief_text(by, 100)));
         let mut foot = match &self.resolution {
             GateResolution::Denied if self.shutdown => format!("\n\nThe gateway ended at {at}; nothing was run."),
             GateResolution::Allowed { scope: ApprovalScope::Once } => format!("\n\nApproved{by} at {at}"),
@@ -417,21 +422,21 @@ impl Ending {
             GateResolution::Withdrawn => format!("\n\nNobody needs an answer any more ({at})."),
         };
         if let Some(reason) = self.reason.as_ref().filter(|_| !self.shutdown) {
-            foot.push_str(&format!(": {}", brief(reason, 500)));
+            foot.push_str(&format!(": {}", brief_text(reason, 500)));
         }
         foot.push_str(match self.outcome {
             None => "",
-            Some(Outcome::DoneWhileAway) => "\nExecuted while the agent was away.",
-            Some(Outcome::Failed) => "\nThe service answered with an error.",
-            Some(Outcome::NotRun) => "\nIt was not run.",
-            Some(Outcome::Unknown) => "\nOutcome unknown: it may have been executed. It was not repeated.",
+            Some(CardOutcome::DoneWhileAway) => "\nExecuted while the agent was away.",
+            Some(CardOutcome::Failed) => "\nThe service answered with an error.",
+            Some(CardOutcome::NotRun) => "\nIt was not run.",
+            Some(CardOutcome::Unknown) => "\nOutcome unknown: it may have been executed. It was not repeated.",
         });
         foot
     }
 }
 
 /// An argument in one line, or set off in several, so that no value can pretend to be the next argument.
-fn line(key: &str, text: &str, is_undeclared: bool) -> String {
+fn argument_line(key: &str, text: &str, is_undeclared: bool) -> String {
     let is_plain =
         !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
     let key = if is_plain { key.to_owned() } else { Value::from(key).to_string() };
@@ -446,7 +451,7 @@ fn line(key: &str, text: &str, is_undeclared: bool) -> String {
 }
 
 /// One escaped line of at most `limit` characters.
-fn brief(text: &str, limit: usize) -> String {
+fn brief_text(text: &str, limit: usize) -> String {
     let mut short: String = escape(text, Lines::One).chars().take(limit + 1).collect();
     if short.chars().count() > limit {
         short.pop();
@@ -455,11 +460,11 @@ fn brief(text: &str, limit: usize) -> String {
     short
 }
 
-fn units(text: &str) -> usize {
+fn utf16_units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-fn take(letters: impl Iterator<Item = char>, mut room: usize) -> String {
+fn take_units(letters: impl Iterator<Item = char>, mut room: usize) -> String {
     letters
         .take_while(|letter| {
             let fits = letter.len_utf16() <= room;
@@ -469,7 +474,7 @@ fn take(letters: impl Iterator<Item = char>, mut room: usize) -> String {
         .collect()
 }
 
-fn span(seconds: u64) -> String {
+fn span_text(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..7200 => format!("{} min", seconds.div_ceil(60)),

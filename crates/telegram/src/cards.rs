@@ -4,7 +4,7 @@
 //! answer and an outage all come to the same: one that waits and was not shown is sent, one that ended and whose card
 //! does not say so is edited.
 
-mod look;
+mod card_state;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,13 +21,13 @@ use countersign_core::{
 use countersign_runtime::CommandSource;
 use tokio::{sync::mpsc, time::Instant};
 
-use self::look::{Look, Seen};
+use self::card_state::{CallEnding, CardSnapshot};
 use super::{
-    SURFACE, Shared,
-    bot::{Backoff, Failure},
-    card::{Asked, Stage},
-    rates::{Meter, Rates, Writing},
-    refs::Place,
+    MessengerContext, SURFACE,
+    bot::{BotCallFailure, RetryBackoff},
+    card::{CardRequest, CardStage},
+    rates::{RateMeter, WriteKind, WriteRates},
+    refs::CardLocation,
     time_of_day,
 };
 
@@ -36,35 +36,35 @@ const TRIES: u32 = 5;
 
 /// When a gate is to be looked at.
 #[derive(Debug)]
-struct Due {
+struct DueGate {
     at: Instant,
-    backoff: Backoff,
+    backoff: RetryBackoff,
     tries: u32,
 }
 
 /// What is remembered of a gate whose card is not final. All of it can be found again.
 #[derive(Debug, Default)]
-struct Known {
-    asked: Option<Asked>,
+struct GateMemory {
+    request: Option<CardRequest>,
     /// Cards that were sent and could not be recorded yet.
-    sent: Vec<Place>,
-    said: BTreeMap<Place, String>,
+    sent: Vec<CardLocation>,
+    texts: BTreeMap<CardLocation, String>,
     /// Which revision of the gate a card shows.
-    revisions: BTreeMap<Place, u32>,
+    revisions: BTreeMap<CardLocation, u32>,
     /// Whether its whole text was sent.
     is_whole: bool,
-    end: Option<Seen>,
+    end: Option<CallEnding>,
 }
 
 /// A whole text on its way.
-struct Whole {
+struct PendingFullText {
     gate: GateId,
     parts: VecDeque<String>,
     at: Instant,
 }
 
 /// What an attempt came to.
-enum Step {
+enum AttemptResult {
     /// Nothing is owed at the moment.
     Settled,
     /// To be looked at again then.
@@ -76,38 +76,38 @@ enum Step {
 }
 
 /// The task that writes.
-pub(super) struct Cards {
-    shared: Arc<Shared>,
+pub(super) struct CardWriter {
+    shared: Arc<MessengerContext>,
     source: CommandSource,
     orders: mpsc::Receiver<GateId>,
-    meter: Meter,
-    due: BTreeMap<GateId, Due>,
-    known: BTreeMap<GateId, Known>,
+    meter: RateMeter,
+    due: BTreeMap<GateId, DueGate>,
+    known: BTreeMap<GateId, GateMemory>,
     calls: BTreeMap<CallId, GateId>,
-    wholes: VecDeque<Whole>,
+    wholes: VecDeque<PendingFullText>,
     /// Until when the server is left alone, and how long it will be the next time.
     quiet: Instant,
-    backoff: Backoff,
+    backoff: RetryBackoff,
 }
 
-impl Cards {
+impl CardWriter {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<MessengerContext>,
         source: CommandSource,
         orders: mpsc::Receiver<GateId>,
-        rates: Rates,
+        rates: WriteRates,
     ) -> Self {
         Self {
             shared,
             source,
             orders,
-            meter: Meter::new(rates),
+            meter: RateMeter::new(rates),
             due: BTreeMap::new(),
             known: BTreeMap::new(),
             calls: BTreeMap::new(),
             wholes: VecDeque::new(),
             quiet: Instant::now(),
-            backoff: Backoff::default(),
+            backoff: RetryBackoff::default(),
         }
     }
 
@@ -117,13 +117,13 @@ impl Cards {
                 .then(|| Arc::clone(recorded))
         };
         let Some(mut facts) = self.shared.handle.follow_facts(of_cards).await else { return };
-        if !self.begin().await {
+        if !self.find_owed().await {
             return;
         }
         let stop = self.shared.stop.clone();
         loop {
             while let Some(recorded) = facts.try_next() {
-                self.recorded(&recorded);
+                self.on_recorded(&recorded);
             }
             let now = Instant::now();
             if stop.is_cancelled() && (self.due.is_empty() || self.quiet > now) {
@@ -131,7 +131,7 @@ impl Cards {
             }
             if self.quiet <= now {
                 if let Some(gate) = self.due.iter().find(|(_, due)| due.at <= now).map(|(gate, _)| *gate) {
-                    if !self.work(gate).await {
+                    if !self.work_gate(gate).await {
                         return;
                     }
                     continue;
@@ -147,10 +147,10 @@ impl Cards {
             let wake = next.map(|next| next.max(self.quiet));
             tokio::select! {
                 recorded = facts.next() => match recorded {
-                    Some(recorded) => self.recorded(&recorded),
+                    Some(recorded) => self.on_recorded(&recorded),
                     None => return,
                 },
-                Some(gate) = self.orders.recv() => self.order(gate),
+                Some(gate) = self.orders.recv() => self.queue_full_text(gate),
                 () = tokio::time::sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
                 () = stop.cancelled(), if !stop.is_cancelled() => {}
             }
@@ -158,7 +158,7 @@ impl Cards {
     }
 
     /// Finds what another process left: gates that wait, and gates whose cards do not say how they ended.
-    async fn begin(&mut self) -> bool {
+    async fn find_owed(&mut self) -> bool {
         let read = self.source.read_state(|engine| {
             let gates = engine.state().all_gates().filter(|gate| gate.is_pending() || gate.owes_update());
             gates.map(|gate| (gate.id(), gate.call())).collect::<Vec<_>>()
@@ -173,14 +173,15 @@ impl Cards {
 
     fn look_at(&mut self, gate: GateId) {
         let now = Instant::now();
-        let due = self.due.entry(gate).or_insert_with(|| Due { at: now, backoff: Backoff::default(), tries: 0 });
+        let due =
+            self.due.entry(gate).or_insert_with(|| DueGate { at: now, backoff: RetryBackoff::default(), tries: 0 });
         // One that waits for its turn or was refused goes on waiting.
         if due.tries == 0 {
             due.at = now;
         }
     }
 
-    fn recorded(&mut self, recorded: &RecordedFact) {
+    fn on_recorded(&mut self, recorded: &RecordedFact) {
         match &recorded.fact.event {
             Event::Gate(gate::Event::Opened { gate, call, .. }) => {
                 self.calls.extend(call.map(|call| (call, *gate)));
@@ -201,7 +202,7 @@ impl Cards {
             Event::Call(call::Event::Ended { call, end, .. }) => {
                 if let Some(gate) = self.calls.remove(call) {
                     let away = recorded.meta.session.as_ref().is_some_and(|session| !(self.shared.presence)(session));
-                    self.known.entry(gate).or_default().end = Some(Seen { end: *end, away });
+                    self.known.entry(gate).or_default().end = Some(CallEnding { end: *end, away });
                     self.look_at(gate);
                 }
             }
@@ -210,105 +211,111 @@ impl Cards {
     }
 
     /// Does what is owed for one gate. False if nothing works any more.
-    async fn work(&mut self, gate: GateId) -> bool {
-        let step = match self.look(gate).await {
+    async fn work_gate(&mut self, gate: GateId) -> bool {
+        let step = match self.card_snapshot(gate).await {
             Ok(None) => {
                 self.known.remove(&gate);
-                Step::Settled
+                AttemptResult::Settled
             }
-            Ok(Some(look)) if look.gate.is_pending() => self.show(look).await,
-            Ok(Some(look)) => self.update(look).await,
+            Ok(Some(look)) if look.gate.is_pending() => self.show_card(look).await,
+            Ok(Some(look)) => self.update_cards(look).await,
             Err(step) => step,
         };
         match step {
-            Step::Settled => {
+            AttemptResult::Settled => {
                 self.due.remove(&gate);
             }
-            Step::At(at) => {
+            AttemptResult::At(at) => {
                 if let Some(due) = self.due.get_mut(&gate) {
                     due.at = at;
                 }
             }
-            Step::Later => {
+            AttemptResult::Later => {
                 if let Some(due) = self.due.get_mut(&gate) {
                     due.tries += 1;
-                    due.at = Instant::now() + due.backoff.next();
+                    due.at = Instant::now() + due.backoff.next_wait();
                 }
             }
-            Step::Over => return false,
+            AttemptResult::Over => return false,
         }
         true
     }
 
     /// Sends the card of a gate that waits, unless there is one.
-    async fn show(&mut self, look: Look) -> Step {
+    async fn show_card(&mut self, look: CardSnapshot) -> AttemptResult {
         let id = look.gate.id();
         if let Some(place) = look.unrecorded.first() {
             return self.record_shown(id, *place).await;
         }
         if self.shared.stop.is_cancelled() {
-            return Step::Settled;
+            return AttemptResult::Settled;
         }
-        let Some(asked) = look.asked else { return Step::Settled };
+        let Some(request) = look.request else { return AttemptResult::Settled };
         if let Some(place) = look.changed.first() {
             let is_earlier = look.earlier.contains(place);
-            return self.change(&look.gate, asked, *place, is_earlier).await;
+            return self.change_card(&look.gate, request, *place, is_earlier).await;
         }
         if look.places.len() > look.earlier.len() {
-            return Step::Settled;
+            return AttemptResult::Settled;
         }
-        let chat = self.shared.chat();
-        if let Some(at) = self.turn(Writing::Message, chat) {
-            return Step::At(at);
+        let chat = self.shared.chat_id();
+        if let Some(at) = self.write_turn(WriteKind::Message, chat) {
+            return AttemptResult::At(at);
         }
         let now = self.shared.clock.now();
-        let text = asked.waiting(Stage::First, now, time_of_day);
-        let keys = asked.keys(&self.shared.refs, asked.fits(now, time_of_day));
-        self.known.entry(id).or_default().asked = Some(asked);
-        let sent = self.shared.bot.send(self.shared.target(chat, None), &text, Some(&keys)).await;
-        self.meter.wrote(Writing::Message, Instant::now());
+        let text = request.waiting_text(CardStage::First, now, time_of_day);
+        let keys = request.answer_keyboard(&self.shared.refs, request.fits_card(now, time_of_day));
+        self.known.entry(id).or_default().request = Some(request);
+        let sent = self.shared.bot.send_message(self.shared.message_target(chat, None), &text, Some(&keys)).await;
+        self.meter.record_write(WriteKind::Message, Instant::now());
         match sent {
             Ok(message) => {
-                self.backoff = Backoff::default();
-                let place = Place { chat: message.chat.id, message: message.message_id };
+                self.backoff = RetryBackoff::default();
+                let place = CardLocation { chat: message.chat.id, message: message.message_id };
                 let known = self.known.entry(id).or_default();
                 known.sent.push(place);
                 known.revisions.insert(place, look.gate.revision());
                 self.record_shown(id, place).await
             }
-            Err(failure) => self.failed(&failure),
+            Err(failure) => self.on_failure(&failure),
         }
     }
 
     /// Edits a card of a gate that waits: to what has changed, or to say that it is asked again elsewhere.
-    async fn change(&mut self, gate: &gate::Gate, asked: Asked, place: Place, is_earlier: bool) -> Step {
+    async fn change_card(
+        &mut self,
+        gate: &gate::Gate,
+        request: CardRequest,
+        place: CardLocation,
+        is_earlier: bool,
+    ) -> AttemptResult {
         let id = gate.id();
-        if let Some(at) = self.turn(Writing::Edit, place.chat) {
-            return Step::At(at);
+        if let Some(at) = self.write_turn(WriteKind::Edit, place.chat) {
+            return AttemptResult::At(at);
         }
         let now = self.shared.clock.now();
         let edited = if is_earlier {
-            self.shared.bot.edit(place.chat, place.message, &asked.moved(), None).await
+            self.shared.bot.edit_message(place.chat, place.message, &request.moved_text(), None).await
         } else {
             let is_whole = self.known.get(&id).is_some_and(|known| known.is_whole);
-            let stage = if is_whole { Stage::ShownWhole } else { Stage::First };
-            let text = asked.waiting(stage, now, time_of_day);
-            let keys = asked.keys(&self.shared.refs, is_whole || asked.fits(now, time_of_day));
-            self.shared.bot.edit(place.chat, place.message, &text, Some(&keys)).await
+            let stage = if is_whole { CardStage::ShownWhole } else { CardStage::First };
+            let text = request.waiting_text(stage, now, time_of_day);
+            let keys = request.answer_keyboard(&self.shared.refs, is_whole || request.fits_card(now, time_of_day));
+            self.shared.bot.edit_message(place.chat, place.message, &text, Some(&keys)).await
         };
-        self.meter.wrote(Writing::Edit, Instant::now());
+        self.meter.record_write(WriteKind::Edit, Instant::now());
         match edited {
-            Ok(()) => self.backoff = Backoff::default(),
-            Err(Failure::Harmless(_) | Failure::Moved(_) | Failure::Refused(_)) => {}
-            Err(failure) => return self.failed(&failure),
+            Ok(()) => self.backoff = RetryBackoff::default(),
+            Err(BotCallFailure::Harmless(_) | BotCallFailure::Moved(_) | BotCallFailure::Refused(_)) => {}
+            Err(failure) => return self.on_failure(&failure),
         }
         let known = self.known.entry(id).or_default();
-        known.asked = Some(asked);
+        known.request = Some(request);
         known.revisions.insert(place, gate.revision());
-        Step::At(Instant::now())
+        AttemptResult::At(Instant::now())
     }
 
-    async fn record_shown(&mut self, gate: GateId, place: Place) -> Step {
+    async fn record_shown(&mut self, gate: GateId, place: CardLocation) -> AttemptResult {
         let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
         match self.source.send_command(Command::Gate(shown)).await {
             Ok(_) => {
@@ -317,100 +324,100 @@ impl Cards {
                     known.sent.retain(|sent| *sent != place);
                 }
                 // Looked at once more: it may have ended meanwhile.
-                Step::At(Instant::now())
+                AttemptResult::At(Instant::now())
             }
             Err(error) => {
                 tracing::warn!(%gate, %error, "a card was sent and could not be recorded");
-                Step::Later
+                AttemptResult::Later
             }
         }
     }
 
     /// Edits the cards of a gate that ended.
-    async fn update(&mut self, look: Look) -> Step {
+    async fn update_cards(&mut self, look: CardSnapshot) -> AttemptResult {
         let id = look.gate.id();
         if let Some(place) = look.unrecorded.first() {
             return self.record_shown(id, *place).await;
         }
-        let Some(asked) = look.asked else { return Step::Settled };
-        let Some(ending) = look.ending else { return Step::Settled };
-        let text = asked.ended(&ending);
-        self.known.entry(id).or_default().asked = Some(asked);
+        let Some(request) = look.request else { return AttemptResult::Settled };
+        let Some(ending) = look.ending else { return AttemptResult::Settled };
+        let text = request.ended_text(&ending);
+        self.known.entry(id).or_default().request = Some(request);
         for place in look.places {
-            let is_said = self.known.get(&id).is_some_and(|known| known.said.get(&place) == Some(&text));
+            let is_said = self.known.get(&id).is_some_and(|known| known.texts.get(&place) == Some(&text));
             if !is_said {
-                if let Some(at) = self.turn(Writing::Edit, place.chat) {
-                    return Step::At(at);
+                if let Some(at) = self.write_turn(WriteKind::Edit, place.chat) {
+                    return AttemptResult::At(at);
                 }
-                let edited = self.shared.bot.edit(place.chat, place.message, &text, None).await;
-                self.meter.wrote(Writing::Edit, Instant::now());
+                let edited = self.shared.bot.edit_message(place.chat, place.message, &text, None).await;
+                self.meter.record_write(WriteKind::Edit, Instant::now());
                 match edited {
-                    Ok(()) => self.backoff = Backoff::default(),
+                    Ok(()) => self.backoff = RetryBackoff::default(),
                     // A message of a chat that moved away cannot be reached; nor one that was deleted.
-                    Err(Failure::Harmless(_) | Failure::Moved(_)) => {}
-                    Err(Failure::Refused(_)) if self.due.get(&id).is_some_and(|due| due.tries + 1 >= TRIES) => {
+                    Err(BotCallFailure::Harmless(_) | BotCallFailure::Moved(_)) => {}
+                    Err(BotCallFailure::Refused(_)) if self.due.get(&id).is_some_and(|due| due.tries + 1 >= TRIES) => {
                         tracing::warn!(gate = %id, "a card cannot be edited; it stays as it is");
                     }
-                    Err(failure) => return self.failed(&failure),
+                    Err(failure) => return self.on_failure(&failure),
                 }
-                self.known.entry(id).or_default().said.insert(place, text.clone());
+                self.known.entry(id).or_default().texts.insert(place, text.clone());
             }
             if look.is_final {
                 let updated =
                     gate::Command::Updated { gate: id, surface: SURFACE.to_owned(), reference: place.to_string() };
                 if let Err(error) = self.source.send_command(Command::Gate(updated)).await {
                     tracing::warn!(gate = %id, %error, "a card was edited and that could not be recorded");
-                    return Step::Later;
+                    return AttemptResult::Later;
                 }
             }
         }
         if look.is_final {
             self.known.remove(&id);
         }
-        Step::Settled
+        AttemptResult::Settled
     }
 
     /// Somebody wants to see a whole text.
-    fn order(&mut self, gate: GateId) {
-        let asked = self.known.get(&gate).and_then(|known| known.asked.as_ref());
+    fn queue_full_text(&mut self, gate: GateId) {
+        let request = self.known.get(&gate).and_then(|known| known.request.as_ref());
         let is_on_its_way = self.wholes.iter().any(|whole| whole.gate == gate);
         if is_on_its_way {
             return;
         }
         // After a restart it is made from the record, with the first part.
-        let parts = asked.and_then(Asked::parts).unwrap_or_default().into();
-        self.wholes.push_back(Whole { gate, parts, at: Instant::now() });
+        let parts = request.and_then(CardRequest::text_parts).unwrap_or_default().into();
+        self.wholes.push_back(PendingFullText { gate, parts, at: Instant::now() });
     }
 
     /// Sends the next part of a whole text; behind the last the card gets its other buttons.
     async fn send_part(&mut self) -> bool {
         let Some(mut whole) = self.wholes.pop_front() else { return true };
-        let look = match self.look(whole.gate).await {
+        let look = match self.card_snapshot(whole.gate).await {
             Ok(Some(look)) if look.gate.is_pending() => look,
             // Nobody needs it any more.
             Ok(_) => return true,
-            Err(Step::Over) => return false,
+            Err(AttemptResult::Over) => return false,
             Err(_) => {
                 whole.at = Instant::now() + Duration::from_secs(1);
                 self.wholes.push_front(whole);
                 return true;
             }
         };
-        let Some((asked, place)) = look.asked.zip(look.places.last().copied()) else { return true };
-        let is_new = self.known.get(&whole.gate).is_none_or(|known| known.asked.is_none());
+        let Some((request, place)) = look.request.zip(look.places.last().copied()) else { return true };
+        let is_new = self.known.get(&whole.gate).is_none_or(|known| known.request.is_none());
         if is_new || whole.parts.is_empty() {
-            whole.parts = asked.parts().unwrap_or_default().into();
-            self.known.entry(whole.gate).or_default().asked = Some(asked.clone());
+            whole.parts = request.text_parts().unwrap_or_default().into();
+            self.known.entry(whole.gate).or_default().request = Some(request.clone());
         }
         let Some(part) = whole.parts.front() else { return true };
-        if let Some(at) = self.turn(Writing::Message, place.chat) {
+        if let Some(at) = self.write_turn(WriteKind::Message, place.chat) {
             whole.at = at;
             self.wholes.push_front(whole);
             return true;
         }
-        let to = self.shared.target(place.chat, Some(place.message));
-        let sent = self.shared.bot.send(to, part, None).await;
-        self.meter.wrote(Writing::Message, Instant::now());
+        let to = self.shared.message_target(place.chat, Some(place.message));
+        let sent = self.shared.bot.send_message(to, part, None).await;
+        self.meter.record_write(WriteKind::Message, Instant::now());
         let result = match sent {
             Ok(_) => {
                 whole.parts.pop_front();
@@ -418,18 +425,18 @@ impl Cards {
                     self.wholes.push_front(whole);
                     return true;
                 }
-                let text = asked.waiting(Stage::ShownWhole, self.shared.clock.now(), time_of_day);
-                let keys = asked.keys(&self.shared.refs, true);
+                let text = request.waiting_text(CardStage::ShownWhole, self.shared.clock.now(), time_of_day);
+                let keys = request.answer_keyboard(&self.shared.refs, true);
                 self.known.entry(whole.gate).or_default().is_whole = true;
-                self.shared.bot.edit(place.chat, place.message, &text, Some(&keys)).await
+                self.shared.bot.edit_message(place.chat, place.message, &text, Some(&keys)).await
             }
             Err(failure) => Err(failure),
         };
         match result {
-            Ok(()) | Err(Failure::Harmless(_) | Failure::Refused(_) | Failure::Moved(_)) => true,
-            Err(Failure::Token(_)) => false,
+            Ok(()) | Err(BotCallFailure::Harmless(_) | BotCallFailure::Refused(_) | BotCallFailure::Moved(_)) => true,
+            Err(BotCallFailure::Token(_)) => false,
             Err(failure) => {
-                let _ = self.failed(&failure);
+                let _ = self.on_failure(&failure);
                 whole.at = self.quiet;
                 self.wholes.push_front(whole);
                 true
@@ -438,35 +445,35 @@ impl Cards {
     }
 
     /// When it may be written, if not now.
-    fn turn(&mut self, writing: Writing, chat: i64) -> Option<Instant> {
+    fn write_turn(&mut self, writing: WriteKind, chat: i64) -> Option<Instant> {
         let now = Instant::now();
-        let at = self.meter.ready(writing, chat < 0, now);
+        let at = self.meter.ready_at(writing, chat < 0, now);
         (at > now).then_some(at)
     }
 
     /// What a failure means for what was tried, and for everything else.
-    fn failed(&mut self, failure: &Failure) -> Step {
+    fn on_failure(&mut self, failure: &BotCallFailure) -> AttemptResult {
         match failure {
-            Failure::Token(_) => Step::Over,
-            Failure::Moved(chat) => {
-                self.shared.moved(*chat);
-                Step::At(Instant::now())
+            BotCallFailure::Token(_) => AttemptResult::Over,
+            BotCallFailure::Moved(chat) => {
+                self.shared.chat_moved(*chat);
+                AttemptResult::At(Instant::now())
             }
-            Failure::Refused(_) | Failure::Harmless(_) => Step::Later,
-            Failure::Wait(wait) => {
+            BotCallFailure::Refused(_) | BotCallFailure::Harmless(_) => AttemptResult::Later,
+            BotCallFailure::Wait(wait) => {
                 // The server counts from when it said so; half a second is for the way.
                 self.quiet = Instant::now() + *wait + Duration::from_millis(500);
-                Step::At(self.quiet)
+                AttemptResult::At(self.quiet)
             }
-            Failure::Conflict(_) | Failure::Unreachable(_) => {
-                self.quiet = Instant::now() + self.backoff.next();
-                Step::At(self.quiet)
+            BotCallFailure::Conflict(_) | BotCallFailure::Unreachable(_) => {
+                self.quiet = Instant::now() + self.backoff.next_wait();
+                AttemptResult::At(self.quiet)
             }
         }
     }
 }
 
-impl Seen {
+impl CallEnding {
     /// Whether there is nothing more to say than that it was allowed.
     const fn is_plain(self) -> bool {
         matches!(self.end, CallEnd::Done { error: false }) && !self.away

@@ -14,36 +14,41 @@ const ANSWER_LIMIT: usize = 8 << 20;
 
 /// An answer as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct BotResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
 }
 
 /// Carries one call and its answer. Tests put a server of their own here.
-pub(super) trait Transport: Send + Sync + 'static {
+pub(super) trait BotTransport: Send + Sync + 'static {
     /// Calls `method` with `body`, which is JSON, and waits for its answer at most `patience`.
     ///
     /// # Errors
     /// In words, if there was no answer. The server may have done it all the same.
-    fn call(&self, method: &'static str, body: String, patience: Duration) -> BoxFuture<'_, Result<Answer, String>>;
+    fn call(
+        &self,
+        method: &'static str,
+        body: String,
+        patience: Duration,
+    ) -> BoxFuture<'_, Result<BotResponse, String>>;
 
     /// Calls `method` with a body of type `kind`, and waits for its answer at most `patience`.
     ///
     /// # Errors
     /// As [`Transport::call`].
-    fn upload(
+    fn upload_form(
         &self,
         method: &'static str,
         kind: String,
         body: Vec<u8>,
         patience: Duration,
-    ) -> BoxFuture<'_, Result<Answer, String>>;
+    ) -> BoxFuture<'_, Result<BotResponse, String>>;
 
     /// The content of the file at `path`, or a byte more than `most` of it, within `patience`.
     ///
     /// # Errors
     /// In words, if there was no answer.
-    fn file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<Answer, String>>;
+    fn fetch_file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<BotResponse, String>>;
 }
 
 /// The address of a Bot API server is not one.
@@ -52,13 +57,13 @@ pub(super) trait Transport: Send + Sync + 'static {
 pub struct BadAddress;
 
 /// Over HTTP. Nothing is set up before the first call.
-pub(super) struct Http {
+pub(super) struct HttpBotTransport {
     base: Url,
     token: SecretString,
     client: OnceLock<Client>,
 }
 
-impl Http {
+impl HttpBotTransport {
     pub(super) fn new(address: &str, token: SecretString) -> Result<Self, BadAddress> {
         let base = Url::parse(address).map_err(|_| BadAddress)?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
@@ -67,7 +72,7 @@ impl Http {
         Ok(Self { base, token, client: OnceLock::new() })
     }
 
-    fn client(&self) -> Result<&Client, String> {
+    fn http_client(&self) -> Result<&Client, String> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -83,11 +88,11 @@ impl Http {
             .redirect(redirect::Policy::none())
             .user_agent(concat!("countersign/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| self.words(error))?;
+            .map_err(|error| self.error_text(error))?;
         Ok(self.client.get_or_init(|| client))
     }
 
-    fn address(&self, method: &str) -> Url {
+    fn method_url(&self, method: &str) -> Url {
         let mut url = self.base.clone();
         let bot = format!("bot{}", self.token.expose_secret());
         if let Ok(mut path) = url.path_segments_mut() {
@@ -96,22 +101,33 @@ impl Http {
         url
     }
 
-    async fn ask(&self, method: &'static str, kind: &str, body: Vec<u8>, patience: Duration) -> Result<Answer, String> {
-        let sending = self.client()?.post(self.address(method)).header(CONTENT_TYPE, kind).body(body);
-        self.receive(sending, ANSWER_LIMIT, patience).await
+    async fn post_body(
+        &self,
+        method: &'static str,
+        kind: &str,
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> Result<BotResponse, String> {
+        let sending = self.http_client()?.post(self.method_url(method)).header(CONTENT_TYPE, kind).body(body);
+        self.receive_response(sending, ANSWER_LIMIT, patience).await
     }
 
-    async fn fetch(&self, path: String, most: usize, patience: Duration) -> Result<Answer, String> {
+    async fn fetch_path(&self, path: String, most: usize, patience: Duration) -> Result<BotResponse, String> {
         let mut url = self.base.clone();
         let bot = format!("bot{}", self.token.expose_secret());
         if let Ok(mut way) = url.path_segments_mut() {
             // What leads elsewhere is left out where it is pushed.
             way.pop_if_empty().push("file").push(&bot).extend(path.split('/'));
         }
-        self.receive(self.client()?.get(url), most, patience).await
+        self.receive_response(self.http_client()?.get(url), most, patience).await
     }
 
-    async fn receive(&self, sending: RequestBuilder, most: usize, patience: Duration) -> Result<Answer, String> {
+    async fn receive_response(
+        &self,
+        sending: RequestBuilder,
+        most: usize,
+        patience: Duration,
+    ) -> Result<BotResponse, String> {
         let receiving = async {
             let mut response = sending.send().await?;
             let status = response.status().as_u16();
@@ -122,10 +138,10 @@ impl Http {
                     break;
                 }
             }
-            Ok(Answer { status, body: self.without_token(body) })
+            Ok(BotResponse { status, body: self.without_token(body) })
         };
         match tokio::time::timeout(patience, receiving).await {
-            Ok(answer) => answer.map_err(|error| self.words(error)),
+            Ok(answer) => answer.map_err(|error| self.error_text(error)),
             Err(_) => Err(format!("no answer within {} s", patience.as_secs_f32())),
         }
     }
@@ -141,7 +157,7 @@ impl Http {
     }
 
     /// An error in words, without the address and whatever else may hold the token.
-    fn words(&self, error: reqwest::Error) -> String {
+    fn error_text(&self, error: reqwest::Error) -> String {
         let error = error.without_url();
         let mut text = error.to_string();
         let mut cause = error.source();
@@ -154,23 +170,28 @@ impl Http {
     }
 }
 
-impl Transport for Http {
-    fn call(&self, method: &'static str, body: String, patience: Duration) -> BoxFuture<'_, Result<Answer, String>> {
-        Box::pin(self.ask(method, "application/json", body.into_bytes(), patience))
+impl BotTransport for HttpBotTransport {
+    fn call(
+        &self,
+        method: &'static str,
+        body: String,
+        patience: Duration,
+    ) -> BoxFuture<'_, Result<BotResponse, String>> {
+        Box::pin(self.post_body(method, "application/json", body.into_bytes(), patience))
     }
 
-    fn upload(
+    fn upload_form(
         &self,
         method: &'static str,
         kind: String,
         body: Vec<u8>,
         patience: Duration,
-    ) -> BoxFuture<'_, Result<Answer, String>> {
-        Box::pin(async move { self.ask(method, &kind, body, patience).await })
+    ) -> BoxFuture<'_, Result<BotResponse, String>> {
+        Box::pin(async move { self.post_body(method, &kind, body, patience).await })
     }
 
-    fn file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<Answer, String>> {
-        Box::pin(self.fetch(path, most, patience))
+    fn fetch_file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<BotResponse, String>> {
+        Box::pin(self.fetch_path(path, most, patience))
     }
 }
 

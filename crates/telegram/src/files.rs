@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::{
-    bot::{Backoff, Bot, Failure},
-    wire::{File, Message},
+    bot::{BotCallFailure, BotClient, RetryBackoff},
+    wire::{TelegramFile, TelegramMessage},
 };
 
 /// How large a file may be that a bot is given. Source: <https://core.telegram.org/bots/api#getfile>.
@@ -31,7 +31,7 @@ pub enum FileKind {
 
 impl FileKind {
     /// What people call it.
-    pub const fn word(self) -> &'static str {
+    pub const fn display_name(self) -> &'static str {
         match self {
             Self::Picture => "picture",
             Self::Sound => "recording",
@@ -43,7 +43,7 @@ impl FileKind {
 
 /// Something that comes with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attached {
+pub struct AttachedFile {
     /// Of which kind.
     pub kind: FileKind,
     /// Its type, as whoever sent it says.
@@ -59,7 +59,7 @@ pub struct Attached {
 
 /// Why the content of a file is not to be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Missing {
+pub enum FileFetchError {
     /// Telegram gives bots no such file.
     #[error("it has more than {} MB, which is the most that Telegram gives to a bot", LARGEST >> 20)]
     TooLarge,
@@ -69,8 +69,8 @@ pub enum Missing {
 }
 
 /// Everything that comes with a message and that an agent can be given.
-pub(super) fn attached(message: &Message) -> Vec<Attached> {
-    let of = |kind, file: &File, usual: &str| Attached {
+pub(super) fn attached_files(message: &TelegramMessage) -> Vec<AttachedFile> {
+    let of = |kind, file: &TelegramFile, usual: &str| AttachedFile {
         kind,
         mime_type: file.mime_type.clone().unwrap_or_else(|| usual.to_owned()),
         name: file.file_name.clone(),
@@ -92,7 +92,7 @@ pub(super) fn attached(message: &Message) -> Vec<Attached> {
 }
 
 /// What a message is that is neither words nor a file; none if it is nothing that somebody says.
-pub(super) fn other(message: &Message) -> Option<&'static str> {
+pub(super) fn other_kind(message: &TelegramMessage) -> Option<&'static str> {
     let others = [
         (&message.sticker, "sticker"),
         (&message.location, "place"),
@@ -110,25 +110,29 @@ pub(super) fn other(message: &Message) -> Option<&'static str> {
 ///
 /// # Errors
 /// [`Missing`], after a few attempts.
-pub(super) async fn fetch(bot: &Bot, file: &Attached) -> Result<Vec<u8>, Missing> {
+pub(super) async fn fetch_content(bot: &BotClient, file: &AttachedFile) -> Result<Vec<u8>, FileFetchError> {
     if file.size.is_some_and(|size| size > LARGEST) {
-        return Err(Missing::TooLarge);
+        return Err(FileFetchError::TooLarge);
     }
-    let mut backoff = Backoff::default();
+    let mut backoff = RetryBackoff::default();
     for _ in 1..TRIES {
-        match bot.file(&file.id, LARGEST).await {
-            Ok(bytes) => return bytes.ok_or(Missing::TooLarge),
-            Err(Failure::Wait(wait)) => tokio::time::sleep(wait.min(LONGEST_WAIT)).await,
-            Err(Failure::Refused(words)) if words.contains("file is too big") => return Err(Missing::TooLarge),
-            Err(Failure::Refused(_) | Failure::Moved(_) | Failure::Harmless(_)) => return Err(Missing::Unfetched),
-            Err(Failure::Token(_) | Failure::Conflict(_) | Failure::Unreachable(_)) => {
-                tokio::time::sleep(backoff.next()).await;
+        match bot.fetch_file(&file.id, LARGEST).await {
+            Ok(bytes) => return bytes.ok_or(FileFetchError::TooLarge),
+            Err(BotCallFailure::Wait(wait)) => tokio::time::sleep(wait.min(LONGEST_WAIT)).await,
+            Err(BotCallFailure::Refused(words)) if words.contains("file is too big") => {
+                return Err(FileFetchError::TooLarge);
+            }
+            Err(BotCallFailure::Refused(_) | BotCallFailure::Moved(_) | BotCallFailure::Harmless(_)) => {
+                return Err(FileFetchError::Unfetched);
+            }
+            Err(BotCallFailure::Token(_) | BotCallFailure::Conflict(_) | BotCallFailure::Unreachable(_)) => {
+                tokio::time::sleep(backoff.next_wait()).await;
             }
         }
     }
-    match bot.file(&file.id, LARGEST).await {
-        Ok(bytes) => bytes.ok_or(Missing::TooLarge),
-        Err(_) => Err(Missing::Unfetched),
+    match bot.fetch_file(&file.id, LARGEST).await {
+        Ok(bytes) => bytes.ok_or(FileFetchError::TooLarge),
+        Err(_) => Err(FileFetchError::Unfetched),
     }
 }
 
@@ -136,10 +140,10 @@ pub(super) async fn fetch(bot: &Bot, file: &Attached) -> Result<Vec<u8>, Missing
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{FileKind, attached, other};
-    use crate::wire::Message;
+    use super::{FileKind, attached_files, other_kind};
+    use crate::wire::TelegramMessage;
 
-    fn message(more: &Value) -> Message {
+    fn message(more: &Value) -> TelegramMessage {
         let mut message = json!({ "message_id": 1, "chat": { "id": 7 } });
         for (name, value) in more.as_object().unwrap() {
             message[name] = value.clone();
@@ -176,7 +180,7 @@ mod tests {
             ("a round film", json!({ "video_note": file(json!({})) }), Some((FileKind::Film, "video/mp4", "f"))),
             ("words", json!({ "text": "hi" }), None),
         ] {
-            let got = attached(&message(&more));
+            let got = attached_files(&message(&more));
             let got = got.first().map(|file| (file.kind, file.mime_type.as_str(), file.id.as_str()));
             assert_eq!(got, want, "{case}");
         }
@@ -185,7 +189,7 @@ mod tests {
             (json!({ "location": {}, "venue": {} }), Some("place")),
             (json!({ "pinned_message": {} }), None),
         ] {
-            assert_eq!(other(&message(&more)), want, "{more}");
+            assert_eq!(other_kind(&message(&more)), want, "{more}");
         }
     }
 }

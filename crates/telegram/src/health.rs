@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 
 /// When the Bot API last did what it was asked, and when and why it last did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct HealthReport {
     /// The last call that worked.
     pub worked: Option<Millis>,
     /// The last call that did not, and why. It never holds the token.
     pub failed: Option<(Millis, String)>,
 }
 
-impl Report {
+impl HealthReport {
     /// Whether the last call worked.
     pub fn is_well(&self) -> bool {
         self.worked.is_some() && self.failed.as_ref().is_none_or(|(at, _)| self.worked > Some(*at))
@@ -24,23 +24,23 @@ impl Report {
 
 /// Where the report is kept.
 #[derive(Clone)]
-pub(super) struct Health {
+pub(super) struct HealthTracker {
     clock: Clock,
-    report: Arc<Mutex<Report>>,
+    report: Arc<Mutex<HealthReport>>,
 }
 
-impl fmt::Debug for Health {
+impl fmt::Debug for HealthTracker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.report.lock().fmt(f)
     }
 }
 
-impl Health {
+impl HealthTracker {
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, report: Arc::default() }
     }
 
-    pub(super) fn worked(&self) {
+    pub(super) fn record_success(&self) {
         let mut report = self.report.lock();
         report.worked = Some(self.clock.now());
         // Within one millisecond the order would be lost.
@@ -49,29 +49,29 @@ impl Health {
         }
     }
 
-    pub(super) fn failed(&self, why: String) {
+    pub(super) fn record_failure(&self, why: String) {
         self.report.lock().failed = Some((self.clock.now(), why));
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> HealthReport {
         self.report.lock().clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, Health, Millis};
+    use super::{Clock, HealthTracker, Millis};
 
     #[tokio::test(start_paused = true)]
     async fn the_last_call_says_whether_it_is_well() {
-        let health = Health::new(Clock::starting_at(Millis(5)));
+        let health = HealthTracker::new(Clock::starting_at(Millis(5)));
         assert!(!health.report().is_well());
-        health.failed("getMe: down".to_owned());
+        health.record_failure("getMe: down".to_owned());
         assert!(!health.report().is_well());
-        health.worked();
+        health.record_success();
         assert!(health.report().is_well(), "in the same millisecond");
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        health.failed("getMe: down".to_owned());
+        health.record_failure("getMe: down".to_owned());
         assert_eq!(health.report().failed, Some((Millis(1_005), "getMe: down".to_owned())));
         assert!(!health.report().is_well());
     }

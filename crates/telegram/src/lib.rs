@@ -4,16 +4,16 @@
 //! follows from the log, so that a restart finds it again; a tap counts once because its id is the key of its answer.
 
 mod bot;
+mod bot_check;
 mod card;
 mod cards;
-mod checkup;
+mod chat_sender;
 mod client;
 mod files;
 mod health;
 mod poll;
 mod rates;
 mod refs;
-mod talk;
 pub mod transport;
 mod uploads;
 pub mod wire;
@@ -38,22 +38,22 @@ use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-pub use self::files::{Attached, FileKind, Missing};
-pub use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
+pub use self::chat_sender::{ChatSender, ChatType, InboundHandler, InboundHook, IncomingChatMessage, UpdateFlow};
+pub use self::files::{AttachedFile, FileFetchError, FileKind};
 pub use self::{
-    bot::ChatKind,
-    checkup::{Found, Unfit, checkup},
+    bot::BotChatKind,
+    bot_check::{BotCheck, BotCheckError, check_bot},
     client::BadAddress,
-    health::Report,
-    rates::Rates,
+    health::HealthReport,
+    rates::WriteRates,
 };
 use self::{
-    bot::{Bot, MessageTarget},
-    cards::Cards,
-    client::Transport,
-    health::Health,
-    poll::Poll,
-    refs::Refs,
+    bot::{BotClient, MessageTarget},
+    cards::CardWriter,
+    client::BotTransport,
+    health::HealthTracker,
+    poll::UpdatePoller,
+    refs::ButtonCodec,
 };
 
 /// The name of this surface in the record.
@@ -70,14 +70,14 @@ const GENERAL: i64 = 1;
 const ORDERS: usize = 16;
 
 /// Whether the agent of a session is there to hear of a result. It is asked on the owner's own path and must not wait.
-pub type Presence = Arc<dyn Fn(&SessionId) -> bool + Send + Sync>;
+pub type AgentOnline = Arc<dyn Fn(&SessionId) -> bool + Send + Sync>;
 
 /// Reports how a messenger is.
-pub type Reporter = Arc<dyn Fn() -> Report + Send + Sync>;
+pub type HealthProbe = Arc<dyn Fn() -> HealthReport + Send + Sync>;
 
 /// What the messenger is to do.
 #[derive(Clone)]
-pub struct Settings {
+pub struct TelegramSettings {
     /// The bot's token.
     pub token: SecretString,
     /// The chat in which cards are shown; a group's is negative.
@@ -91,16 +91,16 @@ pub struct Settings {
     /// How long one poll waits for updates.
     pub poll: Duration,
     /// How often it may write.
-    pub rates: Rates,
+    pub rates: WriteRates,
     /// Whose identities are whose, for people to read.
     pub people: IdentityMap,
     /// Where somebody listens to what people write beside. None if nobody ever does.
-    pub ear: Option<Arc<Ear>>,
+    pub ear: Option<Arc<InboundHook>>,
     /// Where it is asked whether an agent is there; by itself the messenger takes all of them for present.
-    pub presence: Presence,
+    pub presence: AgentOnline,
 }
 
-impl Settings {
+impl TelegramSettings {
     /// With Telegram's own servers and figures.
     pub fn new(token: SecretString, chat: i64, allowed_users: impl IntoIterator<Item = i64>) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Settings {
             allowed_users: allowed_users.into_iter().collect(),
             api_url: API_URL.to_owned(),
             poll: Duration::from_secs(25),
-            rates: Rates::default(),
+            rates: WriteRates::default(),
             people: IdentityMap::default(),
             ear: None,
             presence: Arc::new(|_| true),
@@ -119,15 +119,15 @@ impl Settings {
 }
 
 /// What both tasks share.
-struct Shared {
-    bot: Bot,
-    refs: Refs,
+struct MessengerContext {
+    bot: BotClient,
+    refs: ButtonCodec,
     handle: OwnerHandle,
     clock: Clock,
     allowed_users: BTreeSet<i64>,
-    presence: Presence,
+    presence: AgentOnline,
     people: IdentityMap,
-    ear: Option<Arc<Ear>>,
+    ear: Option<Arc<InboundHook>>,
     configured: i64,
     topic: Option<i64>,
     /// The chat's id now: a group that becomes a supergroup gets another.
@@ -137,27 +137,27 @@ struct Shared {
     stop: CancellationToken,
 }
 
-impl Shared {
-    fn chat(&self) -> i64 {
+impl MessengerContext {
+    fn chat_id(&self) -> i64 {
         self.chat.load(Ordering::Relaxed)
     }
 
     /// Where what stands in the chat of the cards goes.
-    fn target(&self, chat: i64, reply_to: Option<i64>) -> MessageTarget {
+    fn message_target(&self, chat: i64, reply_to: Option<i64>) -> MessageTarget {
         MessageTarget { chat, topic: self.topic, reply_to }
     }
 
     fn is_ours(&self, chat: i64) -> bool {
-        chat == self.configured || chat == self.chat()
+        chat == self.configured || chat == self.chat_id()
     }
 
-    fn moved(&self, chat: i64) {
+    fn chat_moved(&self, chat: i64) {
         tracing::warn!(chat, "the chat has another id now; the configuration should name it");
         self.chat.store(chat, Ordering::Relaxed);
     }
 
     /// Somebody who answered, as people know them.
-    fn name(&self, by: &PrincipalId) -> String {
+    fn display_name(&self, by: &PrincipalId) -> String {
         if let Some(person) = self.people.person_of(by) {
             return person.to_owned();
         }
@@ -184,44 +184,49 @@ fn in_zone<Z: chrono::TimeZone<Offset: std::fmt::Display>>(at: Millis, zone: &Z)
 /// Why the Bot API is of no use now. The words never hold the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unwell(String);
+pub struct BotApiError(String);
 
 /// Asks the Bot API whether it is there and takes the token, and nothing else.
 ///
 /// # Errors
 /// [`Unwell`], in words for whoever has to mend it.
-pub async fn probe(settings: &Settings) -> Result<(), Unwell> {
-    let transport = client::Http::new(&settings.api_url, settings.token.clone());
-    let transport = transport.map_err(|error| Unwell(error.to_string()))?;
-    let bot = Bot::new(Arc::new(transport), Health::new(Clock::system()));
-    bot.get_me().await.map_err(|failure| Unwell(failure.to_string()))
+pub async fn probe_bot(settings: &TelegramSettings) -> Result<(), BotApiError> {
+    let transport = client::HttpBotTransport::new(&settings.api_url, settings.token.clone());
+    let transport = transport.map_err(|error| BotApiError(error.to_string()))?;
+    let bot = BotClient::new(Arc::new(transport), HealthTracker::new(Clock::system()));
+    bot.get_me().await.map_err(|failure| BotApiError(failure.to_string()))
 }
 
 /// A messenger at work. Dropped, it ends at once; what was decided and not shown stays owed to the next.
 #[derive(Debug)]
-pub struct Telegram {
+pub struct TelegramMessenger {
     stop: CancellationToken,
     tasks: Vec<AbortOnDropHandle<()>>,
-    health: Health,
-    bot: Bot,
+    health: HealthTracker,
+    bot: BotClient,
 }
 
-impl Telegram {
+impl TelegramMessenger {
     /// Begins to show what waits and to take answers. It returns at once: a server that is down delays nothing else.
     ///
     /// # Errors
     /// [`BadAddress`].
-    pub fn spawn(settings: Settings, handle: OwnerHandle, clock: Clock) -> Result<Self, BadAddress> {
-        let transport = client::Http::new(&settings.api_url, settings.token.clone())?;
-        Ok(Self::over(Arc::new(transport), settings, handle, clock))
+    pub fn spawn(settings: TelegramSettings, handle: OwnerHandle, clock: Clock) -> Result<Self, BadAddress> {
+        let transport = client::HttpBotTransport::new(&settings.api_url, settings.token.clone())?;
+        Ok(Self::with_transport(Arc::new(transport), settings, handle, clock))
     }
 
-    fn over(transport: Arc<dyn Transport>, settings: Settings, handle: OwnerHandle, clock: Clock) -> Self {
-        let health = Health::new(clock.clone());
+    fn with_transport(
+        transport: Arc<dyn BotTransport>,
+        settings: TelegramSettings,
+        handle: OwnerHandle,
+        clock: Clock,
+    ) -> Self {
+        let health = HealthTracker::new(clock.clone());
         let stop = CancellationToken::new();
-        let shared = Arc::new(Shared {
-            bot: Bot::new(transport, health.clone()),
-            refs: Refs::new(&settings.token),
+        let shared = Arc::new(MessengerContext {
+            bot: BotClient::new(transport, health.clone()),
+            refs: ButtonCodec::new(&settings.token),
             clock,
             allowed_users: settings.allowed_users,
             presence: settings.presence,
@@ -237,25 +242,27 @@ impl Telegram {
         });
         let bot = shared.bot.clone();
         let (orders, ordered) = mpsc::channel(ORDERS);
-        let poll = Poll::new(Arc::clone(&shared), shared.handle.source(InboxLane::Result), orders, settings.poll);
-        let cards = Cards::new(Arc::clone(&shared), shared.handle.source(InboxLane::Result), ordered, settings.rates);
+        let poll =
+            UpdatePoller::new(Arc::clone(&shared), shared.handle.source(InboxLane::Result), orders, settings.poll);
+        let cards =
+            CardWriter::new(Arc::clone(&shared), shared.handle.source(InboxLane::Result), ordered, settings.rates);
         let tasks =
             vec![AbortOnDropHandle::new(tokio::spawn(poll.run())), AbortOnDropHandle::new(tokio::spawn(cards.run()))];
         Self { stop, tasks, health, bot }
     }
 
     /// Writes what agents say to people.
-    pub fn talk(&self) -> Arc<Talk> {
-        Arc::new(Talk::new(self.bot.clone()))
+    pub fn chat_sender(&self) -> Arc<ChatSender> {
+        Arc::new(ChatSender::new(self.bot.clone()))
     }
 
     /// How it is doing.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> HealthReport {
         self.health.report()
     }
 
     /// Tells how it is doing, for as long as somebody asks.
-    pub fn reporter(&self) -> impl Fn() -> Report + Send + Sync + 'static {
+    pub fn health_probe(&self) -> impl Fn() -> HealthReport + Send + Sync + 'static {
         let health = self.health.clone();
         move || health.report()
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// What a bot may do. The defaults are Telegram's own figures; a server of one's own may take more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rates {
+pub struct WriteRates {
     /// Calls in a second that write anything, to all chats together.
     pub overall_a_second: u32,
     /// Messages in a second to one chat, on average.
@@ -19,7 +19,7 @@ pub struct Rates {
     pub group_a_minute: u32,
 }
 
-impl Default for Rates {
+impl Default for WriteRates {
     fn default() -> Self {
         Self { overall_a_second: 30, chat_a_second: 1, burst: 10, group_a_minute: 20 }
     }
@@ -27,7 +27,7 @@ impl Default for Rates {
 
 /// What is about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
+pub(super) enum WriteKind {
     /// A new message.
     Message,
     /// A change of one that is there.
@@ -36,49 +36,49 @@ pub(super) enum Writing {
 
 /// What was written lately to the one chat that there is.
 #[derive(Debug)]
-pub(super) struct Meter {
-    rates: Rates,
+pub(super) struct RateMeter {
+    rates: WriteRates,
     overall: VecDeque<Instant>,
     group: VecDeque<Instant>,
     /// When the chat's bucket is full again.
     full_at: Option<Instant>,
 }
 
-impl Meter {
-    pub(super) fn new(rates: Rates) -> Self {
+impl RateMeter {
+    pub(super) fn new(rates: WriteRates) -> Self {
         Self { rates, overall: VecDeque::new(), group: VecDeque::new(), full_at: None }
     }
 
     /// When it may be written, at `now` or later.
-    pub(super) fn ready(&mut self, writing: Writing, is_group: bool, now: Instant) -> Instant {
-        let mut ready = window(&mut self.overall, self.rates.overall_a_second, Duration::from_secs(1), now);
-        if writing == Writing::Message {
+    pub(super) fn ready_at(&mut self, writing: WriteKind, is_group: bool, now: Instant) -> Instant {
+        let mut ready = window_opens(&mut self.overall, self.rates.overall_a_second, Duration::from_secs(1), now);
+        if writing == WriteKind::Message {
             if is_group {
                 let minute = Duration::from_secs(60);
-                ready = ready.max(window(&mut self.group, self.rates.group_a_minute, minute, now));
+                ready = ready.max(window_opens(&mut self.group, self.rates.group_a_minute, minute, now));
             }
-            let room = self.cost() * self.rates.burst.saturating_sub(1);
+            let room = self.message_cost() * self.rates.burst.saturating_sub(1);
             ready = ready.max(self.full_at.and_then(|full| full.checked_sub(room)).unwrap_or(now));
         }
         ready.max(now)
     }
 
     /// Notes that it was written.
-    pub(super) fn wrote(&mut self, writing: Writing, now: Instant) {
+    pub(super) fn record_write(&mut self, writing: WriteKind, now: Instant) {
         self.overall.push_back(now);
-        if writing == Writing::Message {
+        if writing == WriteKind::Message {
             self.group.push_back(now);
-            self.full_at = Some(self.full_at.unwrap_or(now).max(now) + self.cost());
+            self.full_at = Some(self.full_at.unwrap_or(now).max(now) + self.message_cost());
         }
     }
 
-    fn cost(&self) -> Duration {
+    fn message_cost(&self) -> Duration {
         Duration::from_secs(1) / self.rates.chat_a_second.max(1)
     }
 }
 
 /// When the next may come behind those of the last `span`, of which there may be `most`.
-fn window(past: &mut VecDeque<Instant>, most: u32, span: Duration, now: Instant) -> Instant {
+fn window_opens(past: &mut VecDeque<Instant>, most: u32, span: Duration, now: Instant) -> Instant {
     while past.front().is_some_and(|first| *first + span <= now) {
         past.pop_front();
     }
@@ -92,17 +92,17 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Meter, Rates, Writing};
+    use super::{RateMeter, WriteKind, WriteRates};
 
     /// When each of `count` goes out, in milliseconds, if all are wanted at once.
-    fn times(writing: Writing, is_group: bool, count: usize) -> Vec<u128> {
-        let mut meter = Meter::new(Rates::default());
+    fn times(writing: WriteKind, is_group: bool, count: usize) -> Vec<u128> {
+        let mut meter = RateMeter::new(WriteRates::default());
         let start = Instant::now();
         let mut now = start;
         (0..count)
             .map(|_| {
-                now = meter.ready(writing, is_group, now);
-                meter.wrote(writing, now);
+                now = meter.ready_at(writing, is_group, now);
+                meter.record_write(writing, now);
                 (now - start).as_millis()
             })
             .collect()
@@ -110,33 +110,33 @@ mod tests {
 
     #[test]
     fn a_chat_takes_a_burst_and_then_one_a_second() {
-        let times = times(Writing::Message, false, 40);
+        let times = times(WriteKind::Message, false, 40);
         assert_eq!(times[..10], [0; 10]);
         assert_eq!(times[10..], (1..=30).map(|second| second * 1000).collect::<Vec<u128>>());
     }
 
     #[test]
     fn a_group_takes_twenty_a_minute() {
-        let times = times(Writing::Message, true, 41);
+        let times = times(WriteKind::Message, true, 41);
         assert_eq!((times[19], times[20], times[40]), (10_000, 60_000, 120_000));
     }
 
     #[test]
     fn all_together_take_thirty_a_second() {
-        let times = times(Writing::Edit, true, 61);
+        let times = times(WriteKind::Edit, true, 61);
         assert_eq!((times[29], times[30], times[59], times[60]), (0, 1_000, 1_000, 2_000));
     }
 
     #[test]
     fn a_pause_fills_the_bucket_again_and_no_further() {
-        let mut meter = Meter::new(Rates::default());
+        let mut meter = RateMeter::new(WriteRates::default());
         let mut now = Instant::now();
         for round in 0..2 {
             for at in 0..11 {
-                let ready = meter.ready(Writing::Message, false, now);
+                let ready = meter.ready_at(WriteKind::Message, false, now);
                 assert_eq!((ready - now).as_secs(), u64::from(at == 10), "round {round}, message {at}");
                 if ready == now {
-                    meter.wrote(Writing::Message, now);
+                    meter.record_write(WriteKind::Message, now);
                 }
             }
             now += Duration::from_secs(100);

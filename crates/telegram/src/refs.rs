@@ -17,7 +17,7 @@ const BLOCK: usize = 64;
 
 /// What a button does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum ButtonAction {
     /// Allows once.
     Once,
     /// Allows for the agent's session.
@@ -36,7 +36,7 @@ pub(super) enum Action {
     Choice(u8),
 }
 
-impl Action {
+impl ButtonAction {
     const ALL: [(Self, u8); 9] = [
         (Self::Once, b'o'),
         (Self::Session, b's'),
@@ -54,14 +54,14 @@ impl Action {
     /// The letter of the first of them.
     const FIRST: u8 = 128;
 
-    fn letter(self) -> u8 {
+    fn to_letter(self) -> u8 {
         if let Self::Choice(at) = self {
             return Self::FIRST + at.min(Self::CHOICES - 1);
         }
         Self::ALL.iter().find(|(action, _)| *action == self).map_or(b'd', |(_, letter)| *letter)
     }
 
-    fn of(letter: u8) -> Option<Self> {
+    fn from_letter(letter: u8) -> Option<Self> {
         if let Some(at) = letter.checked_sub(Self::FIRST) {
             return (at < Self::CHOICES).then_some(Self::Choice(at));
         }
@@ -71,40 +71,41 @@ impl Action {
 
 /// Makes the data of buttons and reads it back.
 #[derive(Clone)]
-pub(super) struct Refs {
+pub(super) struct ButtonCodec {
     key: [u8; 32],
 }
 
-impl Refs {
+impl ButtonCodec {
     /// With a key that is made of the bot's token. Another token makes the buttons of old cards worthless.
     pub(super) fn new(token: &SecretString) -> Self {
-        Self { key: hmac(token.expose_secret().as_bytes(), b"countersign telegram button") }
+        Self { key: hmac_sha256(token.expose_secret().as_bytes(), b"countersign telegram button") }
     }
 
     /// The data of a button: 39 bytes.
-    pub(super) fn write(&self, gate: GateId, action: Action) -> String {
+    pub(super) fn encode_button(&self, gate: GateId, action: ButtonAction) -> String {
         let mut bytes = gate.uuid().as_bytes().to_vec();
-        bytes.push(action.letter());
-        let check = hmac(&self.key, &bytes);
+        bytes.push(action.to_letter());
+        let check = hmac_sha256(&self.key, &bytes);
         bytes.extend_from_slice(&check[..CHECK]);
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
     /// What a button's data means; `None` if it was not made here.
-    pub(super) fn read(&self, data: &str) -> Option<(GateId, Action)> {
+    pub(super) fn decode_button(&self, data: &str) -> Option<(GateId, ButtonAction)> {
         let bytes = URL_SAFE_NO_PAD.decode(data).ok()?;
-        let (said, check) = bytes.split_at_checked(17).filter(|(_, check)| check.len() == CHECK)?;
-        let wrong = hmac(&self.key, said).iter().zip(check).fold(0, |wrong, (one, other)| wrong | (one ^ other));
+        let (payload, check) = bytes.split_at_checked(17).filter(|(_, check)| check.len() == CHECK)?;
+        let wrong =
+            hmac_sha256(&self.key, payload).iter().zip(check).fold(0, |wrong, (one, other)| wrong | (one ^ other));
         if wrong != 0 {
             return None;
         }
-        let (letter, id) = said.split_last()?;
-        Some((GateId::parse(&hex::encode(id))?, Action::of(*letter)?))
+        let (letter, id) = payload.split_last()?;
+        Some((GateId::parse(&hex::encode(id))?, ButtonAction::from_letter(*letter)?))
     }
 }
 
 /// HMAC with SHA-256 (RFC 2104).
-fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
+fn hmac_sha256(key: &[u8], text: &[u8]) -> [u8; 32] {
     let mut block = [0; BLOCK];
     if key.len() > BLOCK {
         block[..32].copy_from_slice(&Sha256::digest(key));
@@ -117,18 +118,18 @@ fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
 
 /// One message of a chat. The text form is `chat:message`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct CardLocation {
     pub(super) chat: i64,
     pub(super) message: i64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CardLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.chat, self.message)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for CardLocation {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -139,7 +140,7 @@ impl FromStr for Place {
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, GateId, Place, Refs, URL_SAFE_NO_PAD, hmac};
+    use super::{ButtonAction, ButtonCodec, CardLocation, GateId, URL_SAFE_NO_PAD, hmac_sha256};
     use base64::Engine as _;
 
     fn gate() -> GateId {
@@ -148,36 +149,36 @@ mod tests {
 
     #[test]
     fn a_button_reads_back_and_fits() {
-        let refs = Refs::new(&"1:secret".to_owned().into());
-        for (action, _) in Action::ALL {
-            let data = refs.write(gate(), action);
-            assert_eq!((data.len(), refs.read(&data)), (39, Some((gate(), action))));
+        let refs = ButtonCodec::new(&"1:secret".to_owned().into());
+        for (action, _) in ButtonAction::ALL {
+            let data = refs.encode_button(gate(), action);
+            assert_eq!((data.len(), refs.decode_button(&data)), (39, Some((gate(), action))));
         }
     }
 
     #[test]
     fn whatever_is_changed_on_a_button_makes_it_worthless() {
-        let refs = Refs::new(&"1:secret".to_owned().into());
-        let bytes = URL_SAFE_NO_PAD.decode(refs.write(gate(), Action::Deny)).unwrap();
+        let refs = ButtonCodec::new(&"1:secret".to_owned().into());
+        let bytes = URL_SAFE_NO_PAD.decode(refs.encode_button(gate(), ButtonAction::Deny)).unwrap();
         for at in 0..bytes.len() {
             let mut forged = bytes.clone();
             forged[at] ^= 1;
-            assert_eq!(refs.read(&URL_SAFE_NO_PAD.encode(forged)), None, "byte {at}");
+            assert_eq!(refs.decode_button(&URL_SAFE_NO_PAD.encode(forged)), None, "byte {at}");
         }
         let cut = URL_SAFE_NO_PAD.encode(&bytes[..bytes.len() - 1]);
         for data in ["", "forged", "ü", &cut, &URL_SAFE_NO_PAD.encode(&bytes[..17])] {
-            assert_eq!(refs.read(data), None, "{data}");
+            assert_eq!(refs.decode_button(data), None, "{data}");
         }
-        let other = Refs::new(&"2:secret".to_owned().into());
-        assert_eq!(other.read(&refs.write(gate(), Action::Deny)), None);
+        let other = ButtonCodec::new(&"2:secret".to_owned().into());
+        assert_eq!(other.decode_button(&refs.encode_button(gate(), ButtonAction::Deny)), None);
     }
 
     #[test]
     fn the_check_is_hmac() {
         // RFC 4231, cases 2 and 6.
-        let long = hmac(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
+        let long = hmac_sha256(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
         for (got, want) in [
-            (hmac(b"Jefe", b"what do ya want for nothing?"), "5bdcc146bf60754e6a042426089575c7"),
+            (hmac_sha256(b"Jefe", b"what do ya want for nothing?"), "5bdcc146bf60754e6a042426089575c7"),
             (long, "60e431591ee0b67f0d8a26aacbf5b77f"),
         ] {
             assert_eq!(hex::encode(&got[..16]), want);
@@ -186,11 +187,11 @@ mod tests {
 
     #[test]
     fn a_place_reads_back() {
-        let place = Place { chat: -100_123, message: 7 };
+        let place = CardLocation { chat: -100_123, message: 7 };
         assert_eq!("-100123:7".parse(), Ok(place));
         assert_eq!(place.to_string(), "-100123:7");
         for text in ["", "7", "a:7", "7:"] {
-            assert_eq!(text.parse::<Place>(), Err(()), "{text}");
+            assert_eq!(text.parse::<CardLocation>(), Err(()), "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 /// A file with its content.
 #[derive(Clone)]
-pub struct Enclosed {
+pub struct Attachment {
     /// What it is called.
     pub name: String,
     /// Its type.
@@ -17,15 +17,15 @@ pub struct Enclosed {
     pub bytes: Vec<u8>,
 }
 
-impl std::fmt::Debug for Enclosed {
+impl std::fmt::Debug for Attachment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Enclosed({}, {} bytes)", self.name, self.bytes.len())
     }
 }
 
-impl Enclosed {
+impl Attachment {
     /// The whole of it as a URL, for networks that want one: nothing else has to be fetched from the gateway.
-    pub fn url(&self) -> String {
+    pub fn data_url(&self) -> String {
         let mut url = format!("data:{};name=", self.mime_type);
         for byte in self.name.bytes() {
             match byte {
@@ -41,18 +41,18 @@ impl Enclosed {
 
 /// A letter with its text.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct OutboundDelivery {
     /// Its id and where it goes.
     pub owed: Owed,
     /// What it says.
     pub text: String,
     /// What goes with it.
-    pub media: Option<Enclosed>,
+    pub media: Option<Attachment>,
 }
 
 /// What came of carrying a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum DeliveryOutcome {
     /// The network has it.
     Delivered,
     /// The network will never take it, and why.
@@ -64,10 +64,10 @@ pub enum Carried {
 }
 
 /// Brings letters to the chats of a network.
-pub trait Carrier: Send + Sync + 'static {
+pub trait ChannelTransport: Send + Sync + 'static {
     /// Brings one. It may come twice; a carrier that can tell does not show it twice.
-    fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried>;
+    fn deliver_message<'a>(&'a self, letter: &'a OutboundDelivery) -> BoxFuture<'a, DeliveryOutcome>;
 
     /// Shows that the agent works, as far as the network can. Nobody hears of it if it cannot.
-    fn works<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()>;
+    fn show_typing<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()>;
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::bot::{Bot, Failure};
-use crate::transport::Enclosed;
+use super::bot::{BotCallFailure, BotClient};
+use crate::transport::Attachment;
 
 /// How long words may be that go with a file, in units of UTF-16.
 pub(super) const CAPTION: usize = 1024;
@@ -11,11 +11,11 @@ pub(super) const CAPTION: usize = 1024;
 const LARGEST_PICTURE: usize = 10 << 20;
 
 /// How a file is sent: the method, and what the file is called in it.
-type As = (&'static str, &'static str);
+type UploadMethod = (&'static str, &'static str);
 
-const DOCUMENT: As = ("sendDocument", "document");
+const DOCUMENT: UploadMethod = ("sendDocument", "document");
 
-fn best(file: &Enclosed) -> As {
+fn best_method(file: &Attachment) -> UploadMethod {
     match file.mime_type.as_str() {
         "image/png" | "image/jpeg" | "image/webp" if file.bytes.len() <= LARGEST_PICTURE => ("sendPhoto", "photo"),
         "audio/mpeg" | "audio/mp4" => ("sendAudio", "audio"),
@@ -28,57 +28,59 @@ fn best(file: &Enclosed) -> As {
 ///
 /// # Errors
 /// Why it was not sent.
-pub(super) async fn send(
-    bot: &Bot,
+pub(super) async fn send_file(
+    bot: &BotClient,
     chat: i64,
-    file: &Enclosed,
+    file: &Attachment,
     caption: Option<&str>,
     to: Option<i64>,
-) -> Result<(), Failure> {
-    let best = best(file);
-    match attempt(bot, best, chat, file, caption, to).await {
-        Err(Failure::Refused(_)) if best != DOCUMENT => attempt(bot, DOCUMENT, chat, file, caption, to).await,
+) -> Result<(), BotCallFailure> {
+    let best = best_method(file);
+    match attempt_upload(bot, best, chat, file, caption, to).await {
+        Err(BotCallFailure::Refused(_)) if best != DOCUMENT => {
+            attempt_upload(bot, DOCUMENT, chat, file, caption, to).await
+        }
         sent => sent,
     }
 }
 
-async fn attempt(
-    bot: &Bot,
-    (method, field): As,
+async fn attempt_upload(
+    bot: &BotClient,
+    (method, field): UploadMethod,
     chat: i64,
-    file: &Enclosed,
+    file: &Attachment,
     caption: Option<&str>,
     to: Option<i64>,
-) -> Result<(), Failure> {
-    let mut form = Form::default();
-    form.field("chat_id", &chat.to_string());
+) -> Result<(), BotCallFailure> {
+    let mut form = MultipartForm::default();
+    form.add_field("chat_id", &chat.to_string());
     if let Some(caption) = caption.filter(|caption| !caption.is_empty()) {
-        form.field("caption", caption);
+        form.add_field("caption", caption);
     }
     if let Some(to) = to {
         let reply = serde_json::json!({ "message_id": to, "allow_sending_without_reply": true });
-        form.field("reply_parameters", &Value::to_string(&reply));
+        form.add_field("reply_parameters", &Value::to_string(&reply));
     }
-    form.file(field, file);
-    let (kind, body) = form.closed();
-    bot.upload(method, kind, body).await
+    form.add_file(field, file);
+    let (kind, body) = form.into_body();
+    bot.upload_form(method, kind, body).await
 }
 
 /// A form with a file, as `multipart/form-data`.
-struct Form {
+struct MultipartForm {
     boundary: String,
     body: Vec<u8>,
 }
 
-impl Default for Form {
+impl Default for MultipartForm {
     fn default() -> Self {
         // Nobody who writes a message knows it.
         Self { boundary: uuid::Uuid::new_v4().simple().to_string(), body: Vec::new() }
     }
 }
 
-impl Form {
-    fn part(&mut self, head: &str, content: &[u8]) {
+impl MultipartForm {
+    fn add_part(&mut self, head: &str, content: &[u8]) {
         self.body.extend_from_slice(
             format!("--{}\r\nContent-Disposition: form-data; {head}\r\n\r\n", self.boundary).as_bytes(),
         );
@@ -86,19 +88,19 @@ impl Form {
         self.body.extend_from_slice(b"\r\n");
     }
 
-    fn field(&mut self, name: &str, value: &str) {
-        self.part(&format!("name=\"{name}\""), value.as_bytes());
+    fn add_field(&mut self, name: &str, value: &str) {
+        self.add_part(&format!("name=\"{name}\""), value.as_bytes());
     }
 
-    fn file(&mut self, field: &str, file: &Enclosed) {
+    fn add_file(&mut self, field: &str, file: &Attachment) {
         // As browsers write names: what would end the header is escaped.
         let name = file.name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
         let head = format!("name=\"{field}\"; filename=\"{name}\"\r\nContent-Type: {}", file.mime_type);
-        self.part(&head, &file.bytes);
+        self.add_part(&head, &file.bytes);
     }
 
     /// Its type, and all of it.
-    fn closed(mut self) -> (String, Vec<u8>) {
+    fn into_body(mut self) -> (String, Vec<u8>) {
         self.body.extend_from_slice(format!("--{}--\r\n", self.boundary).as_bytes());
         (format!("multipart/form-data; boundary={}", self.boundary), self.body)
     }
@@ -106,11 +108,11 @@ impl Form {
 
 #[cfg(test)]
 mod tests {
-    use super::{DOCUMENT, Form, LARGEST_PICTURE, best};
-    use crate::transport::Enclosed;
+    use super::{DOCUMENT, LARGEST_PICTURE, MultipartForm, best_method};
+    use crate::transport::Attachment;
 
-    fn file(name: &str, mime_type: &str, length: usize) -> Enclosed {
-        Enclosed { name: name.to_owned(), mime_type: mime_type.to_owned(), bytes: vec![b'x'; length] }
+    fn file(name: &str, mime_type: &str, length: usize) -> Attachment {
+        Attachment { name: name.to_owned(), mime_type: mime_type.to_owned(), bytes: vec![b'x'; length] }
     }
 
     #[test]
@@ -123,16 +125,16 @@ mod tests {
             ("video/mp4", 1, ("sendVideo", "video")),
             ("text/csv", 1, DOCUMENT),
         ] {
-            assert_eq!(best(&file("f", mime_type, length)), want, "{mime_type} {length}");
+            assert_eq!(best_method(&file("f", mime_type, length)), want, "{mime_type} {length}");
         }
     }
 
     #[test]
     fn a_form_has_its_fields_and_its_file_and_no_name_ends_a_header() {
-        let mut form = Form { boundary: "b".to_owned(), body: Vec::new() };
-        form.field("chat_id", "7");
-        form.file("document", &file("a\"\r\nb", "text/csv", 2));
-        let (kind, body) = form.closed();
+        let mut form = MultipartForm { boundary: "b".to_owned(), body: Vec::new() };
+        form.add_field("chat_id", "7");
+        form.add_file("document", &file("a\"\r\nb", "text/csv", 2));
+        let (kind, body) = form.into_body();
         assert_eq!(kind, "multipart/form-data; boundary=b");
         let want = "--b\r\nContent-Disposition: form-data; name=\"chat_id\"\r\n\r\n7\r\n\
                     --b\r\nContent-Disposition: form-data; name=\"document\"; filename=\"a%22%0D%0Ab\"\r\n\

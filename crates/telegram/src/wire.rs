@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 /// The bot itself, or somebody in a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct User {
+pub(super) struct TelegramUser {
     pub(super) id: i64,
     #[serde(default)]
     pub(super) username: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct User {
 
 /// A chat. Groups have negative ids.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Chat {
+pub(super) struct TelegramChat {
     pub(super) id: i64,
     /// `private`, `group`, `supergroup` or `channel`.
     #[serde(default, rename = "type")]
@@ -27,7 +27,7 @@ pub(super) struct Chat {
 
 /// A file as a message names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct File {
+pub(super) struct TelegramFile {
     pub(super) file_id: String,
     #[serde(default)]
     pub(super) file_size: Option<u64>,
@@ -41,31 +41,31 @@ pub(super) struct File {
 
 /// A message, also one that is no longer accessible.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Message {
+pub(super) struct TelegramMessage {
     pub(super) message_id: i64,
-    pub(super) chat: Chat,
+    pub(super) chat: TelegramChat,
     #[serde(default)]
-    pub(super) from: Option<User>,
+    pub(super) from: Option<TelegramUser>,
     #[serde(default)]
     pub(super) text: Option<String>,
     /// What stands below a picture or a file.
     #[serde(default)]
     pub(super) caption: Option<String>,
     #[serde(default)]
-    pub(super) reply_to_message: Option<Box<Message>>,
+    pub(super) reply_to_message: Option<Box<TelegramMessage>>,
     /// The sizes of one picture.
     #[serde(default)]
-    pub(super) photo: Vec<File>,
+    pub(super) photo: Vec<TelegramFile>,
     #[serde(default)]
-    pub(super) document: Option<File>,
+    pub(super) document: Option<TelegramFile>,
     #[serde(default)]
-    pub(super) voice: Option<File>,
+    pub(super) voice: Option<TelegramFile>,
     #[serde(default)]
-    pub(super) audio: Option<File>,
+    pub(super) audio: Option<TelegramFile>,
     #[serde(default)]
-    pub(super) video: Option<File>,
+    pub(super) video: Option<TelegramFile>,
     #[serde(default)]
-    pub(super) video_note: Option<File>,
+    pub(super) video_note: Option<TelegramFile>,
     /// Of what follows only that it is there matters.
     #[serde(default)]
     pub(super) sticker: Option<IgnoredAny>,
@@ -89,27 +89,27 @@ pub(super) struct Message {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct CallbackQuery {
     pub(super) id: String,
-    pub(super) from: User,
+    pub(super) from: TelegramUser,
     #[serde(default)]
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<TelegramMessage>,
     #[serde(default)]
     pub(super) data: Option<String>,
 }
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Update {
+pub(super) struct TelegramUpdate {
     pub(super) update_id: i64,
     #[serde(default)]
     pub(super) callback_query: Option<CallbackQuery>,
     #[serde(default)]
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<TelegramMessage>,
 }
 
-impl Update {
+impl TelegramUpdate {
     /// Reads one. What cannot be read is an update in which nothing happened, so that it can be confirmed and never
     /// stands in the way of the next; `None` without a number.
-    pub(super) fn read(value: serde_json::Value) -> Option<Self> {
+    pub(super) fn from_value(value: serde_json::Value) -> Option<Self> {
         let update_id = value.get("update_id")?.as_i64()?;
         Some(serde_json::from_value(value).unwrap_or(Self { update_id, callback_query: None, message: None }))
     }
@@ -122,16 +122,16 @@ impl Update {
 /// Where that does not hold: a finding.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
-    let Ok(envelope) = serde_json::from_slice::<Envelope>(bytes) else { return };
+    let Ok(envelope) = serde_json::from_slice::<ResponseEnvelope>(bytes) else { return };
     let serde_json::Value::Array(updates) = envelope.result else { return };
     for value in updates {
         let number = value["update_id"].as_i64();
         let (text, tapped) = (value["message"]["text"].clone(), value["callback_query"]["data"].clone());
-        let read = Update::read(value);
+        let read = TelegramUpdate::from_value(value);
         assert_eq!(read.as_ref().map(|update| update.update_id), number);
         let Some(update) = read else { continue };
-        let said = update.message.and_then(|message| message.text);
-        assert!(said.is_none() || said.as_deref() == text.as_str(), "{said:?} of {text}");
+        let text_read = update.message.and_then(|message| message.text);
+        assert!(text_read.is_none() || text_read.as_deref() == text.as_str(), "{text_read:?} of {text}");
         let data = update.callback_query.and_then(|query| query.data);
         assert!(data.is_none() || data.as_deref() == tapped.as_str(), "{data:?} of {tapped}");
     }
@@ -139,7 +139,7 @@ pub fn fuzz(bytes: &[u8]) {
 
 /// A button below a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Button {
+pub(super) struct InlineButton {
     pub(super) text: String,
     /// 1 to 64 bytes.
     pub(super) callback_data: String,
@@ -147,13 +147,13 @@ pub(super) struct Button {
 
 /// The rows of buttons below a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Keyboard {
-    pub(super) inline_keyboard: Vec<Vec<Button>>,
+pub(super) struct InlineKeyboard {
+    pub(super) inline_keyboard: Vec<Vec<InlineButton>>,
 }
 
 /// The envelope of every answer.
 #[derive(Debug, Deserialize)]
-pub(super) struct Envelope {
+pub(super) struct ResponseEnvelope {
     pub(super) ok: bool,
     #[serde(default)]
     pub(super) result: serde_json::Value,
@@ -162,12 +162,12 @@ pub(super) struct Envelope {
     #[serde(default)]
     pub(super) description: Option<String>,
     #[serde(default)]
-    pub(super) parameters: Option<Parameters>,
+    pub(super) parameters: Option<ErrorParameters>,
 }
 
 /// What to do about an error.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Parameters {
+pub(super) struct ErrorParameters {
     /// Seconds.
     #[serde(default)]
     pub(super) retry_after: Option<u64>,

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_agent_dir::Environment;
+use countersign_agent_dir::ProcessEnvironment;
 use countersign_http::listen;
 use countersign_protocol::gjc::{
     bridge::{self, EnabledEndpoints, TOKEN_VARIABLE},
@@ -85,7 +85,7 @@ impl Setup {
     ///
     /// # Errors
     /// [`SetupError`], which names the variable.
-    pub fn read(environment: &Environment, plain: Plain) -> Result<Self, SetupError> {
+    pub fn read(environment: &ProcessEnvironment, plain: Plain) -> Result<Self, SetupError> {
         let token = environment.get(TOKEN_VARIABLE).map(str::trim).filter(|token| !token.is_empty());
         let token = SecretString::from(token.ok_or(SetupError::NoToken)?.to_owned());
         let scopes = bridge::read_scopes(environment.get(SCOPES).unwrap_or_default())?;
@@ -103,7 +103,7 @@ impl Setup {
     }
 }
 
-fn address(environment: &Environment) -> Result<SocketAddr, SetupError> {
+fn address(environment: &ProcessEnvironment) -> Result<SocketAddr, SetupError> {
     let port = match environment.get(PORT) {
         None => USUAL.1,
         Some(text) => text.trim().parse().map_err(|_| SetupError::Port(text.to_owned()))?,
@@ -116,7 +116,7 @@ fn address(environment: &Environment) -> Result<SocketAddr, SetupError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Environment, Plain, Setup};
+    use super::{Plain, ProcessEnvironment, Setup};
 
     #[test]
     fn what_keeps_the_bridge_from_starting_is_named() {
@@ -137,7 +137,7 @@ mod tests {
             (&[token, ("GJC_BRIDGE_SCOPES", "root")], insecure, "GJC_BRIDGE_SCOPES names an unknown scope: root"),
             (&[token, ("GJC_BRIDGE_ENDPOINTS", "evnts")], insecure, "GJC_BRIDGE_ENDPOINTS names an unknown endpoint"),
         ] {
-            let environment: Environment = variables.iter().copied().collect();
+            let environment: ProcessEnvironment = variables.iter().copied().collect();
             let problem = Setup::read(&environment, plain).map(|_| ()).unwrap_err().to_string();
             assert!(problem.contains(want), "{variables:?}: {problem}");
         }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn loopback_does_without_tls_only_where_that_is_asked_for() {
-        let environment: Environment = [("GJC_BRIDGE_TOKEN", "t")].into_iter().collect();
+        let environment: ProcessEnvironment = [("GJC_BRIDGE_TOKEN", "t")].into_iter().collect();
         let setup = Setup::read(&environment, Plain::OnLoopback).map_err(|error| error.to_string()).unwrap();
         assert_eq!((setup.address.to_string().as_str(), setup.tls.is_none()), ("127.0.0.1:4077", true));
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{channel::ChatAddress, id::SessionId, time::Millis};
 use countersign_protocol::gsv::channel::{ChannelOutboundEvent, ChannelOutboundMessage, ChannelTypingEvent};
-use countersign_telegram::transport::{Carried, Enclosed, Letter};
+use countersign_telegram::transport::{Attachment, DeliveryOutcome, OutboundDelivery};
 
 use super::{
     super::{Door, peer::Proof, registry::key_of},
@@ -22,15 +22,15 @@ pub(super) fn key(session: Option<&str>) -> String {
 }
 
 /// Brings a letter to whoever carries those of its network.
-pub(super) async fn carry(door: &Arc<Door>, letter: &Letter, now: Millis) -> Carried {
+pub(super) async fn carry(door: &Arc<Door>, letter: &OutboundDelivery, now: Millis) -> DeliveryOutcome {
     match letter.owed.to.account.network.as_str() {
         TELEGRAM => match door.networks.telegram.get() {
-            Some(telegram) => telegram.carry(letter).await,
-            None => Carried::Away,
+            Some(telegram) => telegram.deliver_message(letter).await,
+            None => DeliveryOutcome::Away,
         },
         WEBHOOK => match door.networks.webhook.carry(door, letter).await {
-            Carried::Later(_) | Carried::Away if letter.owed.at + TRIED_FOR <= now => {
-                Carried::Refused("it was tried for a day".to_owned())
+            DeliveryOutcome::Later(_) | DeliveryOutcome::Away if letter.owed.at + TRIED_FOR <= now => {
+                DeliveryOutcome::Refused("it was tried for a day".to_owned())
             }
             carried => carried,
         },
@@ -38,14 +38,14 @@ pub(super) async fn carry(door: &Arc<Door>, letter: &Letter, now: Millis) -> Car
     }
 }
 
-async fn over_socket(door: &Arc<Door>, letter: &Letter) -> Carried {
+async fn over_socket(door: &Arc<Door>, letter: &OutboundDelivery) -> DeliveryOutcome {
     let to = &letter.owed.to;
-    let media = letter.media.as_ref().map(Enclosed::url);
+    let media = letter.media.as_ref().map(Attachment::data_url);
     let Some(message) = ChannelOutboundMessage::new(&letter.text, letter.owed.reply_to.as_deref(), media.as_deref())
     else {
-        return Carried::Delivered;
+        return DeliveryOutcome::Delivered;
     };
-    let Some(peer) = door.roster.channel(&to.account.network, &to.account.name) else { return Carried::Away };
+    let Some(peer) = door.roster.channel(&to.account.network, &to.account.name) else { return DeliveryOutcome::Away };
     let outbound = ChannelOutboundEvent {
         channel: &to.account.network,
         account_id: &to.account.name,
@@ -55,17 +55,17 @@ async fn over_socket(door: &Arc<Door>, letter: &Letter) -> Carried {
     };
     // Frames arrive in their order: whoever answers what was sent behind it has it.
     match peer.prove("channel.outbound", &outbound).await {
-        Proof::Has => Carried::Delivered,
-        Proof::Gone => Carried::Away,
+        Proof::Has => DeliveryOutcome::Delivered,
+        Proof::Gone => DeliveryOutcome::Away,
         Proof::Silent => {
             let mut silent = door.networks.silent.lock();
             let (letter, tries) = (letter.owed.id, silent.entry(to.account.clone()).or_insert((letter.owed.id, 0)));
             *tries = if tries.0 == letter { (letter, tries.1 + 1) } else { (letter, 1) };
             if tries.1 < TRIES {
-                return Carried::Away;
+                return DeliveryOutcome::Away;
             }
             silent.remove(&to.account);
-            Carried::Refused("whoever is connected never says that it came".to_owned())
+            DeliveryOutcome::Refused("whoever is connected never says that it came".to_owned())
         }
     }
 }
@@ -76,7 +76,7 @@ pub(super) fn typing(door: &Arc<Door>, at: &ChatAddress, session: &SessionId, ty
         TELEGRAM => {
             if let Some(telegram) = door.networks.telegram.get().filter(|_| typing).map(Arc::clone) {
                 let at = at.clone();
-                tokio::spawn(async move { telegram.works(&at).await });
+                tokio::spawn(async move { telegram.show_typing(&at).await });
             }
         }
         WEBHOOK => {}

@@ -9,7 +9,7 @@ use std::{
 use countersign_core::channel::OutboundMedia;
 use countersign_files::objects::ObjectStore;
 use countersign_runtime::InboxLane;
-use countersign_telegram::transport::Enclosed;
+use countersign_telegram::transport::Attachment;
 
 use super::{super::Door, media};
 
@@ -32,10 +32,10 @@ pub(crate) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Res
 ///
 /// # Errors
 /// In words, why it is not to be had.
-pub(super) async fn open(door: &Door, media: &OutboundMedia) -> Result<Enclosed, String> {
+pub(super) async fn open(door: &Door, media: &OutboundMedia) -> Result<Attachment, String> {
     let bytes = ObjectStore::for_data_dir(&door.context.config.storage.folder).read_bytes(&media.object).await;
     let bytes = bytes.map_err(|error| format!("{} cannot be read any more: {error}", media.name))?;
-    Ok(Enclosed { name: media.name.clone(), mime_type: media.mime_type.clone(), bytes })
+    Ok(Attachment { name: media.name.clone(), mime_type: media.mime_type.clone(), bytes })
 }
 
 /// Takes a file out of the store whose letter has ended.
@@ -63,16 +63,16 @@ pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_telegram::transport::Enclosed;
+    use countersign_telegram::transport::Attachment;
 
     #[test]
     fn a_file_is_a_url_with_its_type_its_name_and_all_of_it() {
-        let file = |name: &str, bytes: &[u8]| Enclosed {
+        let file = |name: &str, bytes: &[u8]| Attachment {
             name: name.to_owned(),
             mime_type: super::media::type_of(name).to_owned(),
             bytes: bytes.to_vec(),
         };
-        assert_eq!(file("chart.PNG", b"one").url(), "data:image/png;name=chart.PNG;base64,b25l");
-        assert_eq!(file("a;b, \u{fc}", b"").url(), "data:application/octet-stream;name=a%3Bb%2C%20%C3%BC;base64,");
+        assert_eq!(file("chart.PNG", b"one").data_url(), "data:image/png;name=chart.PNG;base64,b25l");
+        assert_eq!(file("a;b, \u{fc}", b"").data_url(), "data:application/octet-stream;name=a%3Bb%2C%20%C3%BC;base64,");
     }
 }

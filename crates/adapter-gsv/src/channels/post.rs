@@ -12,7 +12,7 @@ use countersign_core::{
     engine::{Command, Event, RecordedFact},
 };
 use countersign_runtime::{FactFollower, InboxLane, OwnerError};
-use countersign_telegram::transport::{Carried, Letter};
+use countersign_telegram::transport::{DeliveryOutcome, OutboundDelivery};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 
 use super::{super::Door, asks, carrier, enclosed};
@@ -156,23 +156,23 @@ async fn deliver(door: &Arc<Door>, account: &ChannelAccount) -> Step {
                 };
                 match enclosed {
                     Ok(media) => {
-                        let letter = Letter { owed, text: text.to_string(), media };
+                        let letter = OutboundDelivery { owed, text: text.to_string(), media };
                         asks::is_told(door, &letter.owed);
                         carrier::carry(door, &letter, door.context.clock.now()).await
                     }
-                    Err(why) => Carried::Refused(why),
+                    Err(why) => DeliveryOutcome::Refused(why),
                 }
             }
-            None => Carried::Refused("its text was taken out of the record".to_owned()),
+            None => DeliveryOutcome::Refused("its text was taken out of the record".to_owned()),
         };
         let (end, why) = match carried {
-            Carried::Delivered => (DeliveryEnd::Delivered, None),
-            Carried::Refused(why) => {
+            DeliveryOutcome::Delivered => (DeliveryEnd::Delivered, None),
+            DeliveryOutcome::Refused(why) => {
                 tracing::warn!(letter = %id, network = %account.network, %why, "a message to a chat was not taken");
                 (DeliveryEnd::Refused, Some(why.into()))
             }
-            Carried::Later(after) => return Step::Failed(after),
-            Carried::Away => return Step::Rests,
+            DeliveryOutcome::Later(after) => return Step::Failed(after),
+            DeliveryOutcome::Away => return Step::Rests,
         };
         if !record(door, Command::Channel(Network::Ended { letter: id, end, why })).await {
             return Step::Over;

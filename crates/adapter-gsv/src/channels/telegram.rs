@@ -12,7 +12,10 @@ use countersign_protocol::gsv::channel::{
     SenderAccess,
 };
 use countersign_runtime::InboxLane;
-use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written, transport::Carrier};
+use countersign_telegram::{
+    AttachedFile, ChatSender, ChatType, FileKind, InboundHandler, InboundHook, IncomingChatMessage, UpdateFlow,
+    transport::ChannelTransport,
+};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
@@ -22,7 +25,7 @@ use super::{
 };
 
 /// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.
-pub(crate) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {
+pub(crate) async fn join(door: &Arc<Door>, talk: Arc<ChatSender>, ear: &InboundHook) {
     let account = places::account(TELEGRAM, ChannelAccountParams::DEFAULT);
     let met = Command::Channel(Network::Meet(account.clone()));
     if let Err(problem) = door.context.handle.source(InboxLane::Request).send_command(met).await {
@@ -30,24 +33,24 @@ pub(crate) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {
         tracing::warn!(%problem, "telegram could not be recorded as a chat network");
     }
     // A gateway has one messenger.
-    let _ = door.networks.telegram.set(Arc::clone(&talk) as Arc<dyn Carrier>);
+    let _ = door.networks.telegram.set(Arc::clone(&talk) as Arc<dyn ChannelTransport>);
     door.networks.kick(account);
     ear.open(Arc::new(Listener { door: Arc::clone(door), talk }));
 }
 
 struct Listener {
     door: Arc<Door>,
-    talk: Arc<Talk>,
+    talk: Arc<ChatSender>,
 }
 
-impl Hear for Listener {
-    fn hear(&self, written: Written) -> BoxFuture<'_, Flow> {
+impl InboundHandler for Listener {
+    fn handle_message(&self, written: IncomingChatMessage) -> BoxFuture<'_, UpdateFlow> {
         self.take(written).boxed()
     }
 }
 
 impl Listener {
-    async fn take(&self, written: Written) -> Flow {
+    async fn take(&self, written: IncomingChatMessage) -> UpdateFlow {
         let kind = match written.chat_type {
             ChatType::Private => PeerKind::Dm,
             ChatType::Group => PeerKind::Group,
@@ -83,17 +86,17 @@ impl Listener {
         }
         if says_nothing && !may_speak {
             // Nobody fetches anything for whoever may not speak; that they want to is asked about all the same.
-            let what = files.first().map(|file| file.kind.word()).or(other).unwrap_or("message");
+            let what = files.first().map(|file| file.kind.display_name()).or(other).unwrap_or("message");
             inbound.text = format!("(a {what})");
         }
         let there = ChannelInboundParams { media: Vec::new(), ..inbound.clone() };
         match inbound::take(&self.door, inbound, came).await {
-            Ok(_) => Flow::Next,
+            Ok(_) => UpdateFlow::Next,
             // What cannot be said cannot be said however often it comes; what was not recorded can.
             Err(fault) => {
                 tracing::warn!(problem = fault.message, "a message of Telegram could not be taken");
                 if fault.retryable == Some(true) {
-                    return Flow::Again;
+                    return UpdateFlow::Again;
                 }
                 self.tell(&there, &format!("This message was not taken: {}", fault.message)).await
             }
@@ -104,11 +107,11 @@ impl Listener {
     ///
     /// # Errors
     /// In words for whoever sent it, why it cannot be taken.
-    async fn media(&self, files: &[Attached]) -> Result<Vec<MediaAttachment>, String> {
+    async fn media(&self, files: &[AttachedFile]) -> Result<Vec<MediaAttachment>, String> {
         let mut media = Vec::with_capacity(files.len());
         for file in files {
-            let bytes = self.talk.fetch(file).await;
-            let bytes = bytes.map_err(|why| format!("This {} was not taken: {why}.", file.kind.word()))?;
+            let bytes = self.talk.fetch_file(file).await;
+            let bytes = bytes.map_err(|why| format!("This {} was not taken: {why}.", file.kind.display_name()))?;
             media.push(MediaAttachment {
                 kind: match file.kind {
                     FileKind::Picture => MediaKind::Image,
@@ -129,13 +132,13 @@ impl Listener {
     }
 
     /// Tells whoever wrote a message why it is not taken, once for each message.
-    async fn tell(&self, inbound: &ChannelInboundParams, why: &str) -> Flow {
+    async fn tell(&self, inbound: &ChannelInboundParams, why: &str) -> UpdateFlow {
         let (to, reply_to) = (places::address(inbound), inbound.message_id.clone());
         let key = reply_to.as_ref().map(|id| format!("untaken:{TELEGRAM}:{id}"));
         let told = OutboundRequest { to, text: why.into(), session: None, reply_to, key, media: None };
         if let Err(problem) = delivery::send(&self.door, told).await {
             tracing::warn!(%problem, "whoever wrote a message is not told that it was not taken");
         }
-        Flow::Next
+        UpdateFlow::Next
     }
 }

@@ -35,7 +35,7 @@ use countersign_protocol::{
         code,
     },
 };
-use countersign_telegram::transport::{Carried, Enclosed, Letter};
+use countersign_telegram::transport::{Attachment, DeliveryOutcome, OutboundDelivery};
 use reqwest::{Client, Url, redirect};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -228,21 +228,25 @@ impl Sender {
     }
 
     /// Posts a letter. Its id is the same however often it comes, so that whoever takes it can tell.
-    pub(super) async fn carry(&self, door: &Door, letter: &Letter) -> Carried {
+    pub(super) async fn carry(&self, door: &Door, letter: &OutboundDelivery) -> DeliveryOutcome {
         let to = &letter.owed.to;
         let settings = match Settings::of(door, &to.account.name) {
             Ok(settings) => settings,
-            Err(why) => return Carried::Refused(why),
+            Err(why) => return DeliveryOutcome::Refused(why),
         };
-        let Some(url) = &settings.url else { return Carried::Refused("no url is set for this account".to_owned()) };
+        let Some(url) = &settings.url else {
+            return DeliveryOutcome::Refused("no url is set for this account".to_owned());
+        };
         let url = match Url::parse(url) {
             Ok(url) if matches!(url.scheme(), "http" | "https") => url,
-            Ok(_) | Err(_) => return Carried::Refused("the url that is set is no http or https URL".to_owned()),
+            Ok(_) | Err(_) => {
+                return DeliveryOutcome::Refused("the url that is set is no http or https URL".to_owned());
+            }
         };
-        let media = letter.media.as_ref().map(Enclosed::url);
+        let media = letter.media.as_ref().map(Attachment::data_url);
         let reply_to = letter.owed.reply_to.as_deref();
         let Some(message) = ChannelOutboundMessage::new(&letter.text, reply_to, media.as_deref()) else {
-            return Carried::Delivered;
+            return DeliveryOutcome::Delivered;
         };
         let outbound = ChannelOutboundEvent {
             channel: WEBHOOK,
@@ -255,13 +259,13 @@ impl Sender {
         let id = letter.owed.id.to_string();
         let now = door.context.clock.wall_time();
         let Some(signature) = sign::sign(&settings.secret, &id, now, body.as_bytes()) else {
-            return Carried::Refused("the secret that is set cannot be used".to_owned());
+            return DeliveryOutcome::Refused("the secret that is set cannot be used".to_owned());
         };
         let client = match self.client() {
             Ok(client) => client,
             Err(problem) => {
                 tracing::warn!(%problem, "nothing can be posted");
-                return Carried::Later(None);
+                return DeliveryOutcome::Later(None);
             }
         };
         let request = client
@@ -281,7 +285,7 @@ impl Sender {
             }
             Err(error) => {
                 tracing::info!(error = %error.without_url(), "a post came to nothing");
-                Carried::Later(None)
+                DeliveryOutcome::Later(None)
             }
         }
     }
@@ -299,11 +303,11 @@ async fn drain(response: &mut reqwest::Response) {
 }
 
 /// What a status means for a letter. A redirect is not followed: it would take the words elsewhere.
-fn come_of(status: u16, wait: Option<u64>) -> Carried {
+fn come_of(status: u16, wait: Option<u64>) -> DeliveryOutcome {
     match status {
-        200..=299 => Carried::Delivered,
-        408 | 425 | 429 | 500..=599 => Carried::Later(wait.map(Duration::from_secs)),
-        _ => Carried::Refused(format!("it was answered {status}")),
+        200..=299 => DeliveryOutcome::Delivered,
+        408 | 425 | 429 | 500..=599 => DeliveryOutcome::Later(wait.map(Duration::from_secs)),
+        _ => DeliveryOutcome::Refused(format!("it was answered {status}")),
     }
 }
 
@@ -311,18 +315,18 @@ fn come_of(status: u16, wait: Option<u64>) -> Carried {
 mod tests {
     use std::time::Duration;
 
-    use super::{Carried, come_of};
+    use super::{DeliveryOutcome, come_of};
 
     #[test]
     fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
-        let refused = |status: u16| Carried::Refused(format!("it was answered {status}"));
+        let refused = |status: u16| DeliveryOutcome::Refused(format!("it was answered {status}"));
         for (status, wait, want) in [
-            (204, None, Carried::Delivered),
+            (204, None, DeliveryOutcome::Delivered),
             (302, None, refused(302)),
             (400, None, refused(400)),
             (410, None, refused(410)),
-            (429, Some(7), Carried::Later(Some(Duration::from_secs(7)))),
-            (503, None, Carried::Later(None)),
+            (429, Some(7), DeliveryOutcome::Later(Some(Duration::from_secs(7)))),
+            (503, None, DeliveryOutcome::Later(None)),
         ] {
             assert_eq!(come_of(status, wait), want, "{status}");
         }

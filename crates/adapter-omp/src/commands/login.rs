@@ -16,16 +16,16 @@ pub(super) fn login_providers(door: &mut Door, id: Option<OmpRequestId>) {
         id: name.clone(),
         name,
     };
-    let providers = roster.providers().into_iter().map(provider).collect();
+    let providers = roster.provider_names().into_iter().map(provider).collect();
     drop(roster);
     door.write(&OmpResponse::success(id, "get_login_providers", &LoginProviders { providers }));
 }
 
 /// Says where the key of a provider belongs.
 pub(super) fn login(door: &mut Door, id: Option<OmpRequestId>, provider: String) {
-    let is_known = door.shelf.common.roster.lock().providers().contains(&provider);
+    let is_known = door.shelf.common.roster.lock().provider_names().contains(&provider);
     let problem = if is_known {
-        let models = door.shelf.common.folder.models()[0].display().to_string();
+        let models = door.shelf.common.folder.models_paths()[0].display().to_string();
         format!("{provider} takes a key and no login: set its variable in the environment, or apiKey in {models}")
     } else {
         format!("Unknown OAuth provider: {provider}")

@@ -280,7 +280,7 @@ fn may_open(door: &Door, path: &Path) -> Result<(), String> {
         return refused();
     }
     let is = |ours: &Path| paths::resolve_path(ours).is_some_and(|ours| ours == folder);
-    let sessions = paths::resolve_path(&door.shelf.common.folder.sessions());
+    let sessions = paths::resolve_path(&door.shelf.common.folder.sessions_dir());
     let is_below = sessions.is_some() && folder.parent() == sessions.as_deref();
     let is_ours = door.shelf.folder.as_deref().is_some_and(is) || is_below || is(&door.shelf.cwd);
     if is_ours { Ok(()) } else { refused() }

@@ -1,6 +1,6 @@
 //! What a host sets: models, thinking levels, modes.
 
-use countersign_agent_dir::persist::{Change, persist};
+use countersign_agent_dir::persist::{SettingChange, persist_change};
 use countersign_core::{
     engine::Command as EngineCommand,
     session::{Command, MessageContent, SessionEntryKind, SessionSetting},
@@ -27,14 +27,14 @@ pub(super) enum Mode {
 }
 
 /// Keeps a setting for the sessions to come. What cannot be kept holds for this session.
-fn keep(door: &Door, change: Change<'_>) {
-    if let Err(failed) = persist(&door.shelf.common.folder, change) {
+fn keep(door: &Door, change: SettingChange<'_>) {
+    if let Err(failed) = persist_change(&door.shelf.common.folder, change) {
         warn!(error = %failed, "a setting holds for this session only");
     }
 }
 
 pub(super) fn available_models(door: &mut Door, id: Option<OmpRequestId>) {
-    let models = door.shelf.common.roster.lock().available().into_iter().map(models::wire).collect();
+    let models = door.shelf.common.roster.lock().available_models().into_iter().map(models::wire).collect();
     door.write(&OmpResponse::success(id, "get_available_models", &AvailableModels { models }));
 }
 
@@ -53,7 +53,7 @@ async fn set(
 
 /// Chooses a model for this session and those to come; `answer` is written once that is recorded.
 async fn choose(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: &ModelEntry, answer: RawJson) {
-    keep(door, Change::Model(&format!("{}/{}", entry.provider, entry.id)));
+    keep(door, SettingChange::Model(&format!("{}/{}", entry.provider, entry.id)));
     adopt(door, id, name, entry, answer).await;
 }
 
@@ -120,7 +120,7 @@ pub(super) async fn cycle_model(door: &mut Door, id: Option<OmpRequestId>) {
     let (candidates, levels): (Vec<ModelEntry>, Vec<Option<ThinkingLevel>>) = if is_scoped {
         door.scoped.iter().map(|choice| (choice.entry.clone(), choice.level)).unzip()
     } else {
-        door.shelf.common.roster.lock().available().into_iter().map(|entry| (entry.clone(), None)).unzip()
+        door.shelf.common.roster.lock().available_models().into_iter().map(|entry| (entry.clone(), None)).unzip()
     };
     if candidates.len() <= 1 {
         return door.write(&OmpResponse::success(id, "cycle_model", &()));
@@ -147,7 +147,7 @@ pub(super) async fn set_thinking(door: &mut Door, id: Option<OmpRequestId>, leve
     let chosen = entry.as_ref().and_then(|entry| models::level(entry, Some(&level)));
     door.wanted_level = Some(level);
     if let Some(level) = chosen {
-        keep(door, Change::ThinkingLevel(level));
+        keep(door, SettingChange::ThinkingLevel(level));
     }
     let word = chosen.map(|level| level.as_str().to_owned());
     let note = (SessionEntryKind::ThinkingChange, entries::thinking_change(word.as_deref()));
@@ -165,7 +165,7 @@ pub(super) async fn cycle_thinking(door: &mut Door, id: Option<OmpRequestId>) {
     let now = models::level(&entry, door.wanted_level.as_deref());
     let at = now.and_then(|now| levels.iter().position(|level| *level == now));
     let next = levels[at.map_or(0, |at| (at + 1) % levels.len())];
-    keep(door, Change::ThinkingLevel(next));
+    keep(door, SettingChange::ThinkingLevel(next));
     let word = next.as_str().to_owned();
     door.wanted_level = Some(word.clone());
     let note = (SessionEntryKind::ThinkingChange, entries::thinking_change(Some(&word)));
@@ -181,9 +181,9 @@ pub(super) async fn cycle_thinking(door: &mut Door, id: Option<OmpRequestId>) {
 
 pub(super) async fn set_mode(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, mode: Mode, word: String) {
     match mode {
-        Mode::Steering => keep(door, Change::SteeringMode(&word)),
-        Mode::FollowUp => keep(door, Change::FollowUpMode(&word)),
-        Mode::Interrupt => keep(door, Change::InterruptMode(&word)),
+        Mode::Steering => keep(door, SettingChange::SteeringMode(&word)),
+        Mode::FollowUp => keep(door, SettingChange::FollowUpMode(&word)),
+        Mode::Interrupt => keep(door, SettingChange::InterruptMode(&word)),
     }
     let at = match mode {
         Mode::Steering => 0,
@@ -196,7 +196,7 @@ pub(super) async fn set_mode(door: &mut Door, id: Option<OmpRequestId>, name: &'
 }
 
 pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<OmpRequestId>, enabled: bool) {
-    keep(door, Change::AutoCompaction(enabled));
+    keep(door, SettingChange::AutoCompaction(enabled));
     set(door, SessionSetting::AutoCompaction(enabled), None, move |door, replied| {
         acknowledge(door, id, "set_auto_compaction", replied);
     })
@@ -204,7 +204,7 @@ pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<OmpRequestId
 }
 
 pub(super) async fn set_auto_retry(door: &mut Door, id: Option<OmpRequestId>, enabled: bool) {
-    keep(door, Change::AutoRetry(enabled));
+    keep(door, SettingChange::AutoRetry(enabled));
     set(door, SessionSetting::AutoRetry(enabled), None, move |door, replied| {
         acknowledge(door, id, "set_auto_retry", replied);
     })

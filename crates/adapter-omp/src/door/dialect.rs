@@ -19,10 +19,10 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::Door;
 use crate::{dialect_options::DialectOptions, flags::Flags, frame::Frame, session_listing::SessionListing};
-use countersign_agent_dir::Environment;
+use countersign_agent_dir::ProcessEnvironment;
 
 /// Chooses the dialect of a host by its flags, the product among them, and its environment.
-pub type ExtensionFactory = fn(&Flags, &Environment) -> Extension;
+pub type ExtensionFactory = fn(&Flags, &ProcessEnvironment) -> Extension;
 
 /// A dialect as a door is opened with it.
 pub struct Extension {

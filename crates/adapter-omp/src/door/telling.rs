@@ -193,7 +193,7 @@ impl Door {
         if self.shelf.folder.is_none() {
             return;
         }
-        let path = self.shelf.common.folder.grants();
+        let path = self.shelf.common.folder.grants_path();
         self.grant_writes.spawn_blocking(move || {
             if let Err(failed) = grants::keep(&path, &grant) {
                 warn!(error = %failed, "a grant holds for this session only");

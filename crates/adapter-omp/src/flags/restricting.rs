@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use countersign_agent_dir::{
-    names::{self, Restricts},
+    names::{self, RestrictionKind},
     restrictions,
 };
-use countersign_config::slips;
+use countersign_config::suggest;
 use countersign_core::policy::ApprovalMode;
 use countersign_runtime::models::entry::ThinkingLevel;
 
@@ -61,7 +61,7 @@ pub(super) fn refused(flag: &str) -> Option<String> {
     if let Some(meant) = slip(flag).filter(|_| !is_letter) {
         return Some(format!("{flag} is not a flag of this door; did you mean {meant}?"));
     }
-    if let Some(what) = names::restricts(name) {
+    if let Some(what) = names::restriction_of(name) {
         let instead = instead(what);
         return Some(format!("{flag} is not a flag of this door, and its name says that it restricts: {instead}"));
     }
@@ -91,16 +91,18 @@ pub(super) fn is_message(argument: &str) -> bool {
 }
 
 /// Returns what to use in the place of a flag of another program.
-const fn instead(what: Restricts) -> &'static str {
+const fn instead(what: RestrictionKind) -> &'static str {
     match what {
-        Restricts::Tools => "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules",
-        Restricts::Approvals => {
+        RestrictionKind::Tools => {
+            "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules"
+        }
+        RestrictionKind::Approvals => {
             "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules"
         }
-        Restricts::Reach => {
+        RestrictionKind::Reach => {
             "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml for commands"
         }
-        Restricts::Amount => {
+        RestrictionKind::Amount => {
             "turns, tokens, time and cost of a session have no limit here; end the process, or set countersign.bash_timeout \
              in config.yml"
         }
@@ -139,7 +141,7 @@ fn short(name: &str) -> Option<&'static str> {
 
 /// Returns the flag that restricts and that `flag` was probably meant to be.
 fn slip(flag: &str) -> Option<&'static str> {
-    let near = RESTRICTING.into_iter().filter(|(name, most)| slips::meant(flag, [*name], *most).is_some());
+    let near = RESTRICTING.into_iter().filter(|(name, most)| suggest::did_you_mean(flag, [*name], *most).is_some());
     near.min_by_key(|(_, most)| *most).map(|(name, _)| name)
 }
 

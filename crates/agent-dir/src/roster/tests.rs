@@ -1,10 +1,10 @@
 use std::{path::Path, sync::LazyLock};
 
-use countersign_config::yaml::{Node, Place};
+use countersign_config::yaml::{YamlField, YamlNode};
 use countersign_runtime::models::entry::{InputModality, ModelApi, ModelEntry, ThinkingLevel, TokenPrice};
 
-use super::{Choice, ChooseError, Roster, Wish};
-use crate::{Environment, Keys, ModelsFile, Restrictions, models_file::ModelsFile as File};
+use super::{ChooseError, ModelChoice, ModelPreference, ModelRoster};
+use crate::{ModelsFile, ProcessEnvironment, ProviderKeys, Restrictions, models_file::ModelsFile as File};
 
 static BUILTIN: LazyLock<Vec<ModelEntry>> = LazyLock::new(|| {
     [
@@ -48,15 +48,15 @@ const FILE: &str = "providers:
 ";
 
 fn file(text: &str) -> ModelsFile {
-    let node = Node::parse(text).unwrap();
-    File::of(&Place::root(Path::new("models.yml"), node.as_ref()))
+    let node = YamlNode::parse(text).unwrap();
+    File::from_root(&YamlField::root(Path::new("models.yml"), node.as_ref()))
 }
 
-fn roster(variables: &[(&str, &str)]) -> Roster {
-    Roster::new(file(FILE), Keys::new(variables.iter().copied().collect()), builtin)
+fn roster(variables: &[(&str, &str)]) -> ModelRoster {
+    ModelRoster::new(file(FILE), ProviderKeys::new(variables.iter().copied().collect()), builtin)
 }
 
-fn name(choice: &Choice) -> String {
+fn name(choice: &ModelChoice) -> String {
     let level = choice.level.map(|level| format!(":{}", level.as_str())).unwrap_or_default();
     format!("{}/{}{level}", choice.entry.provider, choice.entry.id)
 }
@@ -64,9 +64,9 @@ fn name(choice: &Choice) -> String {
 #[test]
 fn only_models_with_a_key_or_without_need_of_one_are_available() {
     let roster = roster(&[]);
-    let ids: Vec<_> = roster.available().iter().map(|entry| entry.id.clone()).collect();
+    let ids: Vec<_> = roster.available_models().iter().map(|entry| entry.id.clone()).collect();
     assert_eq!(ids, ["small-1", "qwen:7b", "gpt-5"]);
-    let gpt = roster.exact("openai", "gpt-5").unwrap();
+    let gpt = roster.exact_model("openai", "gpt-5").unwrap();
     assert_eq!((gpt.base_url.as_str(), gpt.max_tokens), ("http://proxy", 7));
 }
 
@@ -74,27 +74,30 @@ fn only_models_with_a_key_or_without_need_of_one_are_available() {
 fn an_own_model_takes_the_place_of_a_builtin_one() {
     let text =
         "providers: { openai: { baseUrl: 'http://own', apiKey: k, api: openai-responses, models: [ { id: gpt-5 } ] } }";
-    let roster = Roster::new(file(text), Keys::default(), builtin);
-    let available: Vec<_> = roster.available().iter().map(|entry| entry.base_url.clone()).collect();
+    let roster = ModelRoster::new(file(text), ProviderKeys::default(), builtin);
+    let available: Vec<_> = roster.available_models().iter().map(|entry| entry.base_url.clone()).collect();
     assert_eq!(available, ["http://own"]);
-    assert_eq!(roster.find(None, "gpt-5").unwrap().entry.api, ModelApi::OpenaiResponses);
+    assert_eq!(roster.find_model(None, "gpt-5").unwrap().entry.api, ModelApi::OpenaiResponses);
 }
 
 #[test]
 fn the_catalogue_is_not_read_where_own_models_decide() {
     let text =
         "providers: { local: { baseUrl: 'http://l', auth: none, api: openai-completions, models: [ { id: a } ] } }";
-    let roster = Roster::new(file(text), Keys::default(), never);
-    assert_eq!(name(&roster.find(Some("local"), "a").unwrap()), "local/a");
-    assert_eq!(name(&roster.find(None, "local/a:low").unwrap()), "local/a:low");
-    assert_eq!(name(&roster.initial(Wish { saved: Some("local/a"), ..Wish::default() }).unwrap()), "local/a");
-    assert_eq!(name(&roster.initial(Wish::default()).unwrap()), "local/a");
+    let roster = ModelRoster::new(file(text), ProviderKeys::default(), never);
+    assert_eq!(name(&roster.find_model(Some("local"), "a").unwrap()), "local/a");
+    assert_eq!(name(&roster.find_model(None, "local/a:low").unwrap()), "local/a:low");
+    assert_eq!(
+        name(&roster.initial_model(ModelPreference { saved: Some("local/a"), ..ModelPreference::default() }).unwrap()),
+        "local/a"
+    );
+    assert_eq!(name(&roster.initial_model(ModelPreference::default()).unwrap()), "local/a");
 }
 
 #[test]
 fn a_model_is_found_by_what_people_write() {
     let roster = roster(&[("ANTHROPIC_API_KEY", "k")]);
-    for (provider, wanted, want) in [
+    for (provider, query, want) in [
         (None, "local/small-1", Ok("local/small-1")),
         (Some("local"), "small-1", Ok("local/small-1")),
         (Some("LOCAL"), "small-1", Ok("local/small-1")),
@@ -112,11 +115,11 @@ fn a_model_is_found_by_what_people_write() {
         (None, "nothing", Err("nothing")),
         (Some("local"), "sonnet", Err("local/sonnet")),
     ] {
-        let got = roster.find(provider, wanted);
+        let got = roster.find_model(provider, query);
         assert_eq!(
             got.as_ref().map(name),
             want.map(str::to_owned).map_err(|text| &*Box::leak(Box::new(ChooseError::Unknown(text.to_owned())))),
-            "{wanted}"
+            "{query}"
         );
     }
 }
@@ -124,7 +127,8 @@ fn a_model_is_found_by_what_people_write() {
 #[test]
 fn patterns_give_each_model_once_in_their_order() {
     let roster = roster(&[("ANTHROPIC_API_KEY", "k")]);
-    let (choices, unmatched) = roster.scope(&["anthropic/*:low", "local/small-1", "haiku", "openrouter/*", "silent/*"]);
+    let (choices, unmatched) =
+        roster.scoped_models(&["anthropic/*:low", "local/small-1", "haiku", "openrouter/*", "silent/*"]);
     assert_eq!(
         choices.iter().map(name).collect::<Vec<_>>(),
         [
@@ -140,29 +144,42 @@ fn patterns_give_each_model_once_in_their_order() {
 #[test]
 fn the_first_model_is_the_strongest_wish() {
     let roster = roster(&[("ANTHROPIC_API_KEY", "k")]);
-    let scoped = [roster.find(None, "haiku:low").unwrap()];
+    let scoped = [roster.find_model(None, "haiku:low").unwrap()];
     for (case, wish, want) in [
         (
             "command line",
-            Wish { provider: Some("local"), model: Some("small-1"), scoped: &scoped, saved: Some("openai/gpt-5") },
+            ModelPreference {
+                provider: Some("local"),
+                model: Some("small-1"),
+                scoped: &scoped,
+                saved: Some("openai/gpt-5"),
+            },
             "local/small-1",
         ),
-        ("provider alone", Wish { provider: Some("anthropic"), ..Wish::default() }, "anthropic/claude-sonnet-4-5"),
+        (
+            "provider alone",
+            ModelPreference { provider: Some("anthropic"), ..ModelPreference::default() },
+            "anthropic/claude-sonnet-4-5",
+        ),
         (
             "scoped",
-            Wish { scoped: &scoped, saved: Some("openai/gpt-5"), ..Wish::default() },
+            ModelPreference { scoped: &scoped, saved: Some("openai/gpt-5"), ..ModelPreference::default() },
             "anthropic/claude-haiku-4-5:low",
         ),
-        ("saved", Wish { saved: Some("openai/gpt-5"), ..Wish::default() }, "openai/gpt-5"),
-        ("saved without a key", Wish { saved: Some("silent/mute"), ..Wish::default() }, "anthropic/claude-sonnet-4-5"),
-        ("nothing", Wish::default(), "anthropic/claude-sonnet-4-5"),
+        ("saved", ModelPreference { saved: Some("openai/gpt-5"), ..ModelPreference::default() }, "openai/gpt-5"),
+        (
+            "saved without a key",
+            ModelPreference { saved: Some("silent/mute"), ..ModelPreference::default() },
+            "anthropic/claude-sonnet-4-5",
+        ),
+        ("nothing", ModelPreference::default(), "anthropic/claude-sonnet-4-5"),
     ] {
-        assert_eq!(roster.initial(wish).as_ref().map(name), Ok(want.to_owned()), "{case}");
+        assert_eq!(roster.initial_model(wish).as_ref().map(name), Ok(want.to_owned()), "{case}");
     }
-    let empty = Roster::new(ModelsFile::default(), Keys::default(), builtin);
-    assert_eq!(empty.initial(Wish::default()), Err(ChooseError::None));
+    let empty = ModelRoster::new(ModelsFile::default(), ProviderKeys::default(), builtin);
+    assert_eq!(empty.initial_model(ModelPreference::default()), Err(ChooseError::None));
     assert_eq!(
-        roster.initial(Wish { model: Some("no such"), ..Wish::default() }),
+        roster.initial_model(ModelPreference { model: Some("no such"), ..ModelPreference::default() }),
         Err(ChooseError::Unknown("no such".to_owned()))
     );
     assert_eq!(ThinkingLevel::parse("low"), scoped[0].level);
@@ -173,7 +190,7 @@ fn each_built_in_provider_has_a_usual_model() {
     let all: Vec<&ModelEntry> = countersign_runtime::models::catalogue::builtin_models().iter().collect();
     let usual: std::collections::BTreeMap<&str, &str> = all
         .iter()
-        .filter_map(|entry| super::preferred(&all, &entry.provider))
+        .filter_map(|entry| super::preferred_model(&all, &entry.provider))
         .map(|entry| (entry.provider.as_str(), entry.id.as_str()))
         .collect();
     let listed: std::collections::BTreeSet<&str> = all.iter().map(|entry| entry.provider.as_str()).collect();
@@ -184,28 +201,30 @@ fn each_built_in_provider_has_a_usual_model() {
 
 #[test]
 fn what_is_missing_is_told_as_it_was_written() {
-    let nameless = Wish { provider: Some("nope"), ..Wish::default() };
+    let nameless = ModelPreference { provider: Some("nope"), ..ModelPreference::default() };
     assert_eq!(
-        roster(&[]).initial(nameless).unwrap_err().to_string(),
+        roster(&[]).initial_model(nameless).unwrap_err().to_string(),
         "Model not found: there is no provider \"nope\" with models"
     );
-    let none = Roster::new(file("providers: {}"), Keys::new(Environment::default()), builtin);
-    let told = none.initial(Wish::default()).unwrap_err().to_string();
+    let none = ModelRoster::new(file("providers: {}"), ProviderKeys::new(ProcessEnvironment::default()), builtin);
+    let message = none.initial_model(ModelPreference::default()).unwrap_err().to_string();
     for word in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "models.yml", "--provider demo"] {
-        assert!(told.contains(word), "{told}");
+        assert!(message.contains(word), "{message}");
     }
 }
 
 #[test]
 fn models_of_a_provider_that_is_switched_off_cannot_be_had() {
-    let node = Node::parse("disabledProviders: [LOCAL]").unwrap();
+    let node = YamlNode::parse("disabledProviders: [LOCAL]").unwrap();
     let mut restrictions = Restrictions::default();
-    restrictions.take(&Place::root(Path::new("config.yml"), node.as_ref())).unwrap();
-    let roster = roster(&[]).permitted(restrictions);
-    assert!(roster.available().iter().all(|entry| entry.provider != "local"));
-    assert!(roster.exact("local", "small-1").is_none() && roster.exact("openai", "gpt-5").is_some());
-    assert_eq!(roster.scope(&["small-1"]), (Vec::new(), vec!["small-1"]));
-    let wish = |provider, model| roster.initial(Wish { provider, model, ..Wish::default() }).map(|_| ());
+    restrictions.apply_file(&YamlField::root(Path::new("config.yml"), node.as_ref())).unwrap();
+    let roster = roster(&[]).with_restrictions(restrictions);
+    assert!(roster.available_models().iter().all(|entry| entry.provider != "local"));
+    assert!(roster.exact_model("local", "small-1").is_none() && roster.exact_model("openai", "gpt-5").is_some());
+    assert_eq!(roster.scoped_models(&["small-1"]), (Vec::new(), vec!["small-1"]));
+    let wish = |provider, model| {
+        roster.initial_model(ModelPreference { provider, model, ..ModelPreference::default() }).map(|_| ())
+    };
     for (provider, model) in [(Some("local"), None), (None, Some("local/small-1")), (Some("local"), Some("small-1"))] {
         assert_eq!(wish(provider, model), Err(ChooseError::Disabled("local".to_owned())));
     }

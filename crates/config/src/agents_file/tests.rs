@@ -1,8 +1,8 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use super::{AgentsError, Change, Listed, TokenFrom, agents, change_agents, edited, new_token};
+use super::{AgentChange, AgentsError, ListedAgent, TokenSource, change_agents, edited_agents, list_agents, new_token};
 
-const ADD: Change<'_> = Change::Add { id: "new", token: "${NEW_TOKEN}" };
+const ADD: AgentChange<'_> = AgentChange::Add { id: "new", token: "${NEW_TOKEN}" };
 
 #[test]
 fn an_agent_is_added_in_the_form_of_the_others() {
@@ -37,7 +37,7 @@ fn an_agent_is_added_in_the_form_of_the_others() {
         ),
         ("foreign line ends", "a: 1\r\n", "a: 1\r\nagents:\r\n  - { id: new, token: \"${NEW_TOKEN}\" }\r\n"),
     ] {
-        assert_eq!(edited(before, ADD), Ok(after.to_owned()), "{case}");
+        assert_eq!(edited_agents(before, ADD), Ok(after.to_owned()), "{case}");
     }
 }
 
@@ -52,7 +52,7 @@ fn another_token_changes_that_token_alone() {
     ] {
         let want = lines.replace(old, new);
         assert_ne!(want, lines, "{id}");
-        assert_eq!(edited(lines, Change::Rotate { id, token: "k-1" }), Ok(want), "{id}");
+        assert_eq!(edited_agents(lines, AgentChange::Rotate { id, token: "k-1" }), Ok(want), "{id}");
     }
 }
 
@@ -60,14 +60,17 @@ fn another_token_changes_that_token_alone() {
 fn a_removed_agent_takes_nothing_else_along() {
     let lines = "agent: # first\n  token: t\nagents: # all\n  # of a\n  - id: a\n    token: x\n  # of b\n  - { id: b, token: y }\n\n# of d\nd: 1\n";
     for (id, gone) in [("a", "  - id: a\n    token: x\n"), ("b", "  - { id: b, token: y }\n")] {
-        assert_eq!(edited(lines, Change::Remove { id }), Ok(lines.replace(gone, "")), "{id}");
+        assert_eq!(edited_agents(lines, AgentChange::Remove { id }), Ok(lines.replace(gone, "")), "{id}");
     }
     let want = lines.replace("agent: # first\n  token: t\n", "# first\n");
-    assert_eq!(edited(lines, Change::Remove { id: "default" }), Ok(want));
+    assert_eq!(edited_agents(lines, AgentChange::Remove { id: "default" }), Ok(want));
     let only = "agents: # all\n  - { id: a, token: x }\nb: 1\n";
-    assert_eq!(edited(only, Change::Remove { id: "a" }), Ok("# all\nb: 1\n".to_owned()));
+    assert_eq!(edited_agents(only, AgentChange::Remove { id: "a" }), Ok("# all\nb: 1\n".to_owned()));
     let folded = "agents:\n  - id: a\n    token: >-\n      x\n  - id: b\n    token: y\n";
-    assert_eq!(edited(folded, Change::Remove { id: "a" }), Ok("agents:\n  - id: b\n    token: y\n".to_owned()));
+    assert_eq!(
+        edited_agents(folded, AgentChange::Remove { id: "a" }),
+        Ok("agents:\n  - id: b\n    token: y\n".to_owned())
+    );
 }
 
 #[test]
@@ -79,7 +82,7 @@ fn what_cannot_be_changed_safely_is_left_alone() {
         "agents:\n  - id: a\n    token: >-\n      x\n",
         "{ agents: [ { id: a, token: b } ] }\n",
     ] {
-        assert!(edited(text, Change::Rotate { id: "a", token: "k" }).is_err(), "{text}");
+        assert!(edited_agents(text, AgentChange::Rotate { id: "a", token: "k" }).is_err(), "{text}");
     }
 }
 
@@ -88,18 +91,18 @@ fn a_file_that_gets_a_token_to_hold_is_its_owners_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
     let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-    assert!(!change_agents(&path, Change::Add { id: "a", token: "${A}" }).unwrap());
+    assert!(!change_agents(&path, AgentChange::Add { id: "a", token: "${A}" }).unwrap());
     assert_eq!(mode(), 0o600, "a new file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(!change_agents(&path, Change::Add { id: "b", token: "${B}" }).unwrap());
+    assert!(!change_agents(&path, AgentChange::Add { id: "b", token: "${B}" }).unwrap());
     assert_eq!(mode(), 0o644, "a variable is no secret");
     let token = new_token().unwrap();
-    assert!(change_agents(&path, Change::Rotate { id: "b", token: &token }).unwrap());
+    assert!(change_agents(&path, AgentChange::Rotate { id: "b", token: &token }).unwrap());
     assert_eq!(mode(), 0o600, "a token is one");
-    let listed = |id: &str, token| Listed { id: id.to_owned(), token };
+    let listed = |id: &str, token| ListedAgent { id: id.to_owned(), token };
     assert_eq!(
-        agents(&path).unwrap(),
-        [listed("a", TokenFrom::Variable("A".to_owned())), listed("b", TokenFrom::File)]
+        list_agents(&path).unwrap(),
+        [listed("a", TokenSource::Variable("A".to_owned())), listed("b", TokenSource::File)]
     );
 }
 
@@ -119,7 +122,7 @@ fn a_file_that_root_gave_to_a_group_stays_that_groups_to_read() {
             .enumerate()
     {
         fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
-        let add = Change::Add { id: &format!("a{number}"), token: "secret" };
+        let add = AgentChange::Add { id: &format!("a{number}"), token: "secret" };
         assert_eq!(change_agents(&path, add).unwrap(), is_tightened, "{before:o}");
         assert_eq!(mode(), want, "{before:o}");
     }
@@ -129,14 +132,14 @@ fn a_file_that_root_gave_to_a_group_stays_that_groups_to_read() {
 fn an_agent_that_is_there_or_not_there_and_a_name_that_is_none_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
-    assert!(matches!(change_agents(&path, Change::Remove { id: "a" }), Err(AgentsError::Io { .. })));
+    assert!(matches!(change_agents(&path, AgentChange::Remove { id: "a" }), Err(AgentsError::Io { .. })));
     fs::write(&path, "agents: [ { id: a, token: x } ]\n").unwrap();
-    let add = |id| change_agents(&path, Change::Add { id, token: "${A}" });
+    let add = |id| change_agents(&path, AgentChange::Add { id, token: "${A}" });
     assert!(matches!(add("a"), Err(AgentsError::Known(_))));
     for id in ["", "a b", "-a", "a:b", "ä"] {
         assert!(matches!(add(id), Err(AgentsError::Name(_))), "{id:?}");
     }
-    for change in [Change::Remove { id: "b" }, Change::Rotate { id: "default", token: "x" }] {
+    for change in [AgentChange::Remove { id: "b" }, AgentChange::Rotate { id: "default", token: "x" }] {
         assert!(matches!(change_agents(&path, change), Err(AgentsError::Unknown(_))), "{change:?}");
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "agents: [ { id: a, token: x } ]\n");
@@ -149,7 +152,7 @@ fn a_file_that_cannot_be_replaced_keeps_its_mode() {
     let path = folder.path().join("c".repeat(255));
     fs::write(&path, "a: 1\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    assert!(change_agents(&path, Change::Add { id: "new", token: "secret" }).is_err());
+    assert!(change_agents(&path, AgentChange::Add { id: "new", token: "secret" }).is_err());
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(fs::read_to_string(&path).unwrap(), "a: 1\n");
 }

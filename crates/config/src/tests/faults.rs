@@ -1,6 +1,6 @@
 //! Every fault with its file, line and key, in the words that users of agentpass know.
 
-use super::Scene;
+use super::ConfigFixture;
 
 const NO_VARIABLE: &str =
     "config.yaml:2: agent.token: a variable is written ${NAME}, its name in letters, digits and _; this is none";
@@ -294,7 +294,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ("agent: [", "config.yaml:"),
         ("- a", "config.yaml:1: expected a mapping, found a list"),
     ] {
-        let problems = Scene::new(text).problems();
+        let problems = ConfigFixture::new(text).problems();
         assert!(problems.len() == 1 && problems[0].starts_with(want), "{text}\n{problems:#?}");
     }
 }
@@ -311,15 +311,15 @@ fn a_host_that_no_request_can_be_for_is_refused() {
         "*.example.org",
         "[::1]:80",
     ] {
-        let told = Scene::new(&format!("gateway: {{ allowed_hosts: [ok.example, '{host}'] }}")).problems();
+        let problems = ConfigFixture::new(&format!("gateway: {{ allowed_hosts: [ok.example, '{host}'] }}")).problems();
         assert!(
-            told.iter().any(|line| line.ends_with(&format!("gateway.allowed_hosts[1]: {why}"))),
-            "{host}: {told:?}"
+            problems.iter().any(|line| line.ends_with(&format!("gateway.allowed_hosts[1]: {why}"))),
+            "{host}: {problems:?}"
         );
     }
     for host in ["gate.example.org", "localhost", "bücher.example", "10.0.0.5", "::1", "[::1]", "my_host"] {
-        let told = Scene::new(&format!("gateway: {{ allowed_hosts: ['{host}'] }}")).problems();
-        assert!(!told.iter().any(|line| line.contains("allowed_hosts")), "{host}: {told:?}");
+        let problems = ConfigFixture::new(&format!("gateway: {{ allowed_hosts: ['{host}'] }}")).problems();
+        assert!(!problems.iter().any(|line| line.contains("allowed_hosts")), "{host}: {problems:?}");
     }
 }
 
@@ -344,16 +344,16 @@ fn a_key_with_nothing_behind_it_is_refused_by_its_name() {
             "sandbox.network.unlisted: expected a value, found nothing",
         ),
     ] {
-        assert_eq!(Scene::new(text).problems(), [format!("config.yaml:1: {want}")], "{text}");
+        assert_eq!(ConfigFixture::new(text).problems(), [format!("config.yaml:1: {want}")], "{text}");
     }
     // A section of which every line is commented out is absent, and what a variable holds may be empty.
-    assert_eq!(Scene::new("rate_limit:\ngateway:\nsecrets:").problems(), Vec::<String>::new());
-    assert_eq!(Scene::new("gateway: { host: '${EMPTY}' }").problems(), Vec::<String>::new());
+    assert_eq!(ConfigFixture::new("rate_limit:\ngateway:\nsecrets:").problems(), Vec::<String>::new());
+    assert_eq!(ConfigFixture::new("gateway: { host: '${EMPTY}' }").problems(), Vec::<String>::new());
 }
 
 #[test]
 fn everything_that_is_wrong_is_told_at_once() {
-    let scene = Scene::new(
+    let scene = ConfigFixture::new(
         "agent: { token: '${A}' }\nmessenger: { type: telegram, telegram: { token: '${B}', chat_id: x } }\nweb: 5\n",
     );
     assert_eq!(
@@ -438,7 +438,7 @@ fn what_is_wrong_in_a_tools_file_is_named_there() {
         ("tools:\n  t: { idempotent: 'yes' }", "tools.yaml:2: tools.t.idempotent: expected true or false, found text"),
         ("tools:\n  t: {}\n  t: {}", "tools.yaml:3: the key t is there twice"),
     ] {
-        let scene = Scene::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
+        let scene = ConfigFixture::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
         scene.write("tools.yaml", tools);
         let problems = scene.problems();
         assert!(problems.len() == 1 && problems[0].starts_with(want), "{tools}\n{problems:#?}");
@@ -452,7 +452,7 @@ fn a_signature_that_names_free_text_draws_a_warning() {
         ("{ signature: '{a}', args: { a: {}, b: { free_text: true } } }", false),
         ("{ signature: '{a}, {b}', args: { a: {}, b: { free_text: false } } }", false),
     ] {
-        let scene = Scene::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
+        let scene = ConfigFixture::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
         scene.write("tools.yaml", &format!("tools:\n  t: {tool}\n"));
         let warnings = scene.load().unwrap().warnings;
         let want = "tools.t.signature: 'b' is free_text, which no signature has";
@@ -463,14 +463,14 @@ fn a_signature_that_names_free_text_draws_a_warning() {
 #[test]
 fn a_tool_of_two_services_is_refused() {
     let service = "url: 'http://h', auth: { type: none }, tools: tools.yaml";
-    let scene = Scene::new(&format!("services:\n  a: {{ {service} }}\n  b: {{ {service} }}\n"));
+    let scene = ConfigFixture::new(&format!("services:\n  a: {{ {service} }}\n  b: {{ {service} }}\n"));
     scene.write("tools.yaml", "tools: { t: {} }");
     assert_eq!(scene.problems(), ["config.yaml:3: services.b.tools: Duplicate tool name 't' in services 'a' and 'b'"]);
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let scene = Scene::new("");
+    let scene = ConfigFixture::new("");
     std::fs::remove_file(scene.path().join("config.yaml")).unwrap();
     assert_eq!(scene.problems(), ["config.yaml: cannot be read: it is not there"]);
     std::fs::create_dir(scene.path().join("config.yaml")).unwrap();

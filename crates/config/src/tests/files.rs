@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::{
     super::{
-        Auth, BindError, Config, Exposure, Finding, Flags, Limits, Logging, OnShutdown, Storage, Tls, Undeclared,
-        load_config,
+        BindError, Config, ConfigFlags, ExposureKind, FileFinding, LogConfig, OnShutdown, RateLimits,
+        ServiceAuthConfig, StoragePaths, TlsFiles, UndeclaredArguments, load_config,
     },
-    Scene, VARIABLES,
+    ConfigFixture, VARIABLES,
 };
-use crate::logging::Form;
+use crate::logging::LogLineFormat;
 
 const AGENTPASS: &str = r#"# agentpass configuration, ${NOWHERE} in a comment is nothing
 gateway:
@@ -64,13 +64,13 @@ const TOOLS: &str = r#"tools:
   alpha:
 "#;
 
-fn loaded(scene: &Scene) -> Config {
+fn loaded(scene: &ConfigFixture) -> Config {
     scene.load().unwrap_or_else(|errors| panic!("{errors}")).config
 }
 
 #[test]
 fn a_file_of_agentpass_loads_as_it_is() {
-    let scene = Scene::new(AGENTPASS);
+    let scene = ConfigFixture::new(AGENTPASS);
     scene.write("tools.yaml", TOOLS);
     let loaded = scene.load().unwrap();
     assert_eq!(loaded.warnings, Vec::<String>::new());
@@ -85,13 +85,13 @@ fn a_file_of_agentpass_loads_as_it_is() {
     assert_eq!(telegram.api_url, "https://api.telegram.org");
     let service = &config.services[0];
     assert_eq!((service.name.as_str(), service.url.as_str()), ("homeassistant", "http://127.0.0.1:8123"));
-    assert!(matches!(&service.auth, Auth::Bearer { token } if token.expose_secret() == "ha-secret"));
+    assert!(matches!(&service.auth, ServiceAuthConfig::Bearer { token } if token.expose_secret() == "ha-secret"));
     assert_eq!(service.errors, [(404, "Entity not found: {body}, not $HOME and ${not a name}".to_owned())]);
     let folder = scene.path().join("./data");
-    assert_eq!(config.storage, Storage { log: folder.join("agentpass.db"), folder });
+    assert_eq!(config.storage, StoragePaths { log: folder.join("agentpass.db"), folder });
     assert_eq!(
         config.limits,
-        Limits {
+        RateLimits {
             max_pending_approvals: 3,
             max_requests_per_minute: 60,
             max_failed_auth_per_minute: 60,
@@ -107,18 +107,21 @@ fn a_file_of_agentpass_loads_as_it_is() {
     );
     assert_eq!((tools[0].request.method.as_str(), tools[0].request.path.as_str()), ("POST", "/x/{b}"));
     assert_eq!((tools[0].wrap.as_deref(), tools[0].idempotent), (Some("result"), true));
-    assert_eq!((tools[0].undeclared_args, tools[0].timeout), (Undeclared::Refuse, Duration::from_millis(1500)));
+    assert_eq!(
+        (tools[0].undeclared_args, tools[0].timeout),
+        (UndeclaredArguments::Refuse, Duration::from_millis(1500))
+    );
     assert_eq!((tools[0].max_response, tools[1].max_response), (4096, 1 << 20));
     assert_eq!((tools[1].request.method.as_str(), tools[1].request.path.as_str()), ("GET", "/"));
-    assert_eq!((tools[1].undeclared_args, tools[1].timeout), (Undeclared::Ask, Duration::from_secs(300)));
+    assert_eq!((tools[1].undeclared_args, tools[1].timeout), (UndeclaredArguments::Ask, Duration::from_secs(300)));
 }
 
 #[test]
 fn the_first_form_has_its_tools_built_in() {
     let first = "services: { homeassistant: { url: 'http://h:8123', token: '${HA_TOKEN}' } }\n";
-    let config = loaded(&Scene::new(first));
+    let config = loaded(&ConfigFixture::new(first));
     let service = &config.services[0];
-    assert!(matches!(&service.auth, Auth::Bearer { token } if token.expose_secret() == "ha-secret"));
+    assert!(matches!(&service.auth, ServiceAuthConfig::Bearer { token } if token.expose_secret() == "ha-secret"));
     assert_eq!((service.health.path.as_str(), service.tools.len()), ("/api/", 9));
     let errors =
         [(401, "Service authentication failed (HA token expired?)"), (404, "Entity not found: {args.entity_id}")];
@@ -134,7 +137,7 @@ fn the_first_form_has_its_tools_built_in() {
 #[test]
 fn every_section_may_be_absent() {
     for text in ["", "# nothing", "agent: ~\nmessenger: {}\nservices: {}\nrate_limit: null\ngateway: { tls: {} }"] {
-        let config = loaded(&Scene::new(text));
+        let config = loaded(&ConfigFixture::new(text));
         assert_eq!((config.gateway.host.as_str(), config.gateway.port), ("127.0.0.1", 8443), "{text}");
         assert_eq!((config.gateway.tls, config.gateway.health), (None, None));
         assert!(config.agents.is_empty() && config.telegram.is_none() && config.services.is_empty());
@@ -147,7 +150,7 @@ fn every_section_may_be_absent() {
 
 #[test]
 fn every_section_is_read() {
-    let scene = Scene::new(
+    let scene = ConfigFixture::new(
         "gateway: { host: 0.0.0.0, port: '9', tls: { cert: c.pem, key: /k.pem }, public_url: 'https://g.example/', allowed_hosts: [a.example] }
 agent: { token: t0 }
 agents: [ { id: kitchen-pi, token: t1 } ]
@@ -164,7 +167,7 @@ people: [ { id: ana, telegram: [111], console: [ana] } ]
 ",
     );
     let config = loaded(&scene);
-    assert_eq!(config.gateway.tls, Some(Tls { cert: scene.path().join("c.pem"), key: "/k.pem".into() }));
+    assert_eq!(config.gateway.tls, Some(TlsFiles { cert: scene.path().join("c.pem"), key: "/k.pem".into() }));
     assert_eq!((config.gateway.port, config.gateway.public_url.as_deref()), (9, Some("https://g.example")));
     assert_eq!(config.agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>(), ["default", "kitchen-pi"]);
     assert_eq!((config.on_shutdown, config.clarify_timeout), (OnShutdown::Deny, Duration::from_secs(5)));
@@ -190,7 +193,7 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
         ("agent: { token: $V }", "x", "$V"),
         ("agent: { token: '${V}${V}' }", "x", "xx"),
     ] {
-        let config = Scene::new(text).load_with(&Flags::default(), &[("V", variable)]).unwrap().config;
+        let config = ConfigFixture::new(text).load_with(&ConfigFlags::default(), &[("V", variable)]).unwrap().config;
         assert_eq!(config.agents[0].token.expose_secret(), want, "{text}");
     }
     for (token, is_warned) in [
@@ -202,47 +205,52 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
         ("'100%'", false),
         ("$5 a day", false),
     ] {
-        let warned = Scene::new(&format!("agent: {{ token: {token} }}")).load().unwrap().warnings;
+        let warned = ConfigFixture::new(&format!("agent: {{ token: {token} }}")).load().unwrap().warnings;
         let is_told = warned.iter().any(|warning| warning.contains("no variable: one is written ${NAME}"));
         assert_eq!(is_told, is_warned, "{token}: {warned:?}");
     }
     for (variable, want) in [("[111, 112]", vec![111, 112]), ("[-5]", vec![-5])] {
         let text = "messenger: { type: telegram, telegram: { token: t, chat_id: '${ID}', allowed_users: ${V} } }";
-        let config = Scene::new(text).load_with(&Flags::default(), &[("V", variable), ("ID", "-7")]).unwrap().config;
+        let config = ConfigFixture::new(text)
+            .load_with(&ConfigFlags::default(), &[("V", variable), ("ID", "-7")])
+            .unwrap()
+            .config;
         let telegram = config.telegram.unwrap();
         assert_eq!((telegram.chat_id, telegram.allowed_users), (-7, want));
     }
-    let config = Scene::new("approval_timeout: ${V}").load_with(&Flags::default(), &[("V", "60")]).unwrap().config;
+    let config =
+        ConfigFixture::new("approval_timeout: ${V}").load_with(&ConfigFlags::default(), &[("V", "60")]).unwrap().config;
     assert_eq!(config.approval_timeout, Duration::from_secs(60));
 }
 
 #[test]
 fn flags_go_before_the_file() {
-    let scene = Scene::new("gateway: { host: 0.0.0.0, port: 1 }\nstorage: { path: a/b.db }\nlog: { format: text }");
+    let scene =
+        ConfigFixture::new("gateway: { host: 0.0.0.0, port: 1 }\nstorage: { path: a/b.db }\nlog: { format: text }");
     let rules = scene.path().join("p.yaml");
     std::fs::write(&rules, "").unwrap();
-    let flags = Flags {
+    let flags = ConfigFlags {
         permissions: Some(rules.clone()),
         data: Some("/d".into()),
         host: Some("::1".to_owned()),
         port: Some(2),
         webui: Some("/w".into()),
-        log_format: Some(Form::Json),
+        log_format: Some(LogLineFormat::Json),
         insecure: true,
     };
     let config = scene.load_with(&flags, &[]).unwrap().config;
     assert_eq!((config.gateway.host.as_str(), config.gateway.port, config.gateway.insecure), ("::1", 2, true));
     assert_eq!(config.permissions, rules);
-    assert_eq!(config.log, Logging { level: None, form: Form::Json });
-    assert_eq!(config.storage, Storage { folder: "/d".into(), log: "/d/b.db".into() });
+    assert_eq!(config.log, LogConfig { level: None, form: LogLineFormat::Json });
+    assert_eq!(config.storage, StoragePaths { folder: "/d".into(), log: "/d/b.db".into() });
     assert_eq!(config.webui, Some("/w".into()));
 }
 
 #[test]
 fn the_data_directory_is_found() {
     let data = |text: &str| {
-        let scene = Scene::new(text);
-        let Storage { folder, log } = loaded(&scene).storage;
+        let scene = ConfigFixture::new(text);
+        let StoragePaths { folder, log } = loaded(&scene).storage;
         let below = |path: std::path::PathBuf| {
             path.strip_prefix(scene.path()).map_or_else(|_| path.clone(), std::path::Path::to_owned)
         };
@@ -261,7 +269,7 @@ fn the_data_directory_is_found() {
     ] {
         let environment =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let config = load(None, &Flags::default(), &environment).unwrap().config;
+        let config = load_config(None, &ConfigFlags::default(), &environment).unwrap().config;
         assert_eq!(config.storage.log, std::path::Path::new(want));
         assert_eq!(config.permissions, std::path::Path::new("permissions.yaml"));
     }
@@ -270,7 +278,7 @@ fn the_data_directory_is_found() {
 #[test]
 fn the_records_of_another_program_are_left_alone() {
     for (name, beside) in [("agentpass.db", "countersign.db"), ("countersign.db", "countersign-log.db")] {
-        let scene = Scene::new(&format!("storage: {{ path: {name} }}"));
+        let scene = ConfigFixture::new(&format!("storage: {{ path: {name} }}"));
         let mut page = b"SQLite format 3\0".to_vec();
         page.resize(3000, 0);
         page.extend(b"CREATE TABLE pending_requests (x)CREATE TABLE audit_log (x)");
@@ -279,7 +287,7 @@ fn the_records_of_another_program_are_left_alone() {
         let loaded = scene.load().unwrap();
         assert_eq!(loaded.config.storage.log, scene.path().join(beside));
         assert_eq!(
-            scene.told(&loaded.warnings.join("\n")),
+            scene.relative_lines(&loaded.warnings.join("\n")),
             [format!(
                 "config.yaml:1: storage.path: {name} holds the records of agentpass or agent-gate and is left as it is; the log is {beside}"
             )]
@@ -293,12 +301,12 @@ fn the_records_of_another_program_are_left_alone() {
 
 #[test]
 fn credentials_that_others_can_read_draw_a_warning() {
-    let scene = Scene::new("agent: { token: t }\nweb:\n  password: p\nclients: { token: '${HA_TOKEN}' }\n");
+    let scene = ConfigFixture::new("agent: { token: t }\nweb:\n  password: p\nclients: { token: '${HA_TOKEN}' }\n");
     assert_eq!(scene.load().unwrap().warnings, Vec::<String>::new());
     scene.mode("config.yaml", 0o644);
     let loaded = scene.load().unwrap();
     assert_eq!(
-        scene.told(&loaded.warnings.join("\n")),
+        scene.relative_lines(&loaded.warnings.join("\n")),
         [
             "config.yaml:1: agent.token, web.password: others can read this file; put the credentials into variables and write ${NAME}, or: chmod 600 config.yaml"
         ]
@@ -310,26 +318,26 @@ fn credentials_that_others_can_read_draw_a_warning() {
 
 #[test]
 fn an_authentication_that_nobody_knows_sends_nothing_and_warns() {
-    let scene = Scene::new("services: { x: { url: 'http://h', auth: { type: magic } } }");
+    let scene = ConfigFixture::new("services: { x: { url: 'http://h', auth: { type: magic } } }");
     let loaded = scene.load().unwrap();
-    assert!(matches!(loaded.config.services[0].auth, Auth::None));
+    assert!(matches!(loaded.config.services[0].auth, ServiceAuthConfig::None));
     assert_eq!(
-        scene.told(&loaded.warnings.join("\n")),
+        scene.relative_lines(&loaded.warnings.join("\n")),
         ["config.yaml:1: services.x.auth.type: 'magic' is no kind of authentication; requests carry no credential"]
     );
 }
 
 #[test]
 fn files_that_others_can_read_or_change_are_found() {
-    let scene = Scene::new(
+    let scene = ConfigFixture::new(
         "gateway: { tls: { cert: cert.pem, key: key.pem } }\nagent: { token: t }\nstorage: { path: log.db }\nservices: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }",
     );
     for name in ["permissions.yaml", "tools.yaml", "key.pem", "log.db"] {
         scene.write(name, "");
     }
-    let found = |scene: &Scene| -> Vec<String> {
+    let found = |scene: &ConfigFixture| -> Vec<String> {
         let findings = loaded(scene).exposed_files();
-        scene.told(&findings.iter().map(Finding::to_string).collect::<Vec<_>>().join("\n"))
+        scene.relative_lines(&findings.iter().map(FileFinding::to_string).collect::<Vec<_>>().join("\n"))
     };
     assert_eq!(found(&scene), ["cert.pem is not there"]);
     scene.write("cert.pem", "");
@@ -372,7 +380,7 @@ fn files_that_others_can_read_or_change_are_found() {
         scene.mode("config.yaml", 0o644);
         assert_eq!(found(&scene), ["config.yaml holds credentials that others can read"]);
     }
-    let finding = Finding { path: "key.pem".into(), what: Exposure::PrivateKey };
+    let finding = FileFinding { path: "key.pem".into(), what: ExposureKind::PrivateKey };
     assert_eq!(finding.advice(), "chmod 600 key.pem");
 }
 
@@ -394,14 +402,18 @@ fn an_address_that_others_reach_needs_a_credential_and_tls() {
         (&format!("gateway: {{ host: 0.0.0.0, {tls} }}"), false, Err(BindError::Open)),
         (&format!("web: {{ password: p }}\ngateway: {{ host: 10.0.0.1, {tls} }}"), false, Ok(())),
     ] {
-        let flags = Flags { insecure, ..Flags::default() };
-        assert_eq!(Scene::new(text).load_with(&flags, VARIABLES).unwrap().config.binding(), want, "{text}");
+        let flags = ConfigFlags { insecure, ..ConfigFlags::default() };
+        assert_eq!(
+            ConfigFixture::new(text).load_with(&flags, VARIABLES).unwrap().config.check_binding(),
+            want,
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn what_is_shown_holds_no_secret() {
-    let scene = Scene::new(
+    let scene = ConfigFixture::new(
         "gateway: { public_url: 'https://u:secret-1@g.example/x' }
 agent: { token: secret-2 }
 messenger: { type: telegram, telegram: { token: secret-3, chat_id: 1, allowed_users: [1], api_url: 'http://u:secret-4@h' } }
@@ -417,7 +429,7 @@ providers: { p: { api_key: secret-13, headers: { X-A: secret-14 }, base_url: 'ht
 ",
     );
     let config = loaded(&scene);
-    let shown = config.redacted();
+    let shown = config.redacted_json();
     assert!(!shown.to_string().contains("secret"), "{shown:#}");
     assert!(!format!("{config:?}").contains("secret-2"), "tokens do not print");
     assert_eq!(shown["services"]["b"]["auth"], json!({"type": "header", "header_name": "X-Key", "token": "***"}));
@@ -432,7 +444,7 @@ fn the_example_loads() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
         std::fs::read_to_string(path).unwrap()
     };
-    let scene = Scene::new(&example("config.yaml"));
+    let scene = ConfigFixture::new(&example("config.yaml"));
     scene.write("homeassistant.yaml", &example("homeassistant.yaml"));
     let loaded = scene.load().unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(loaded.warnings, Vec::<String>::new());

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::Scene;
-use crate::{Fault, Problem, read_permissions};
+use super::ConfigFixture;
+use crate::{ConfigFault, ConfigProblem, read_permissions};
 
 const CONFIGURATION: &str = include_str!("../reference/configuration.txt");
 const RULES: &str = include_str!("../reference/rules.txt");
@@ -56,16 +56,18 @@ fn strange<'a>(levels: impl Iterator<Item = &'a String>) -> Value {
 }
 
 /// Where the strange key of a level is told of.
-fn told(level: &str) -> String {
+fn strange_key(level: &str) -> String {
     let level = level.replace("[]", "[0]").replace('*', "any");
     if level.is_empty() { STRANGE.to_owned() } else { format!("{level}.{STRANGE}") }
 }
 
-fn check(list: &'static str, problems: &[Problem]) {
+fn check(list: &'static str, problems: &[ConfigProblem]) {
     for (level, want) in levels(list) {
-        let told = told(&level);
+        let key = strange_key(&level);
         let known = problems.iter().find_map(|problem| match &problem.fault {
-            Fault::UnknownKey(known) if problem.key == told => Some(known.iter().copied().collect::<BTreeSet<_>>()),
+            ConfigFault::UnknownKey(known) if problem.key == key => {
+                Some(known.iter().copied().collect::<BTreeSet<_>>())
+            }
             _ => None,
         });
         assert_eq!(known, Some(want), "the keys of {level:?}");
@@ -82,7 +84,7 @@ fn with(mut file: Value, pointer: &str, value: Value) -> Value {
 fn every_key_of_the_configuration_is_in_its_list_and_no_other() {
     let file = strange(levels(CONFIGURATION).keys());
     let file = with(file, "/messenger/type", json!("telegram"));
-    let scene = Scene::new(&file.to_string());
+    let scene = ConfigFixture::new(&file.to_string());
     check(CONFIGURATION, &scene.load().unwrap_err().0);
 }
 
@@ -90,24 +92,25 @@ fn every_key_of_the_configuration_is_in_its_list_and_no_other() {
 fn every_key_of_rules_is_in_its_list_and_no_other() {
     let file = strange(levels(RULES).keys());
     let file = with(with(file, "/rules/0/pattern", json!("turn(*)")), "/rules/0/action", json!("ask"));
-    let scene = Scene::new("{}");
+    let scene = ConfigFixture::new("{}");
     scene.write("permissions.yaml", &file.to_string());
     let path = scene.path().join("permissions.yaml");
-    let errors = permissions(&path, countersign_core::policy::RuleLayer::Main).unwrap_err();
+    let errors = read_permissions(&path, countersign_core::policy::RuleLayer::Main).unwrap_err();
     check(RULES, &errors.0);
 }
 
 #[test]
 fn every_key_of_tools_is_in_its_list_and_no_other() {
-    let scene = Scene::new("services: { any: { url: 'http://127.0.0.1:1', auth: { type: none }, tools: tools.yaml } }");
+    let scene =
+        ConfigFixture::new("services: { any: { url: 'http://127.0.0.1:1', auth: { type: none }, tools: tools.yaml } }");
     scene.write("tools.yaml", &strange(levels(TOOLS).keys()).to_string());
     check(TOOLS, &scene.load().unwrap_err().0);
 }
 
 #[test]
 fn what_holds_without_a_key_is_what_the_list_says() {
-    let scene = Scene::new("{}");
-    let shown = scene.load().unwrap().config.redacted();
+    let scene = ConfigFixture::new("{}");
+    let shown = scene.load().unwrap().config.redacted_json();
     let mut compared = 0;
     for (key, usual) in keys(CONFIGURATION) {
         let found = shown.pointer(&format!("/{}", key.replace('.', "/")));
@@ -125,7 +128,7 @@ fn what_holds_without_a_key_is_what_the_list_says() {
 
 #[test]
 fn the_scripted_model_needs_no_name() {
-    let model = Scene::new("model: { provider: demo }").load().unwrap().config.model.unwrap();
+    let model = ConfigFixture::new("model: { provider: demo }").load().unwrap().config.model.unwrap();
     assert_eq!((model.provider.as_str(), model.id.as_str()), ("demo", countersign_runtime::models::demo::MODEL));
 }
 

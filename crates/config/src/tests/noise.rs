@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{super::Flags, Scene};
+use super::{super::ConfigFlags, ConfigFixture};
 
 /// Pieces that files are made of, so that most of what is put together gets past the parser.
 const PIECES: &[&str] = &[
@@ -74,11 +74,11 @@ proptest! {
         config in prop_oneof![".*", prop::collection::vec(prop::sample::select(PIECES), 0..40).prop_map(|pieces| pieces.concat())],
         tools in prop::collection::vec(prop::sample::select(PIECES), 0..20),
     ) {
-        let scene = Scene::new(&config);
+        let scene = ConfigFixture::new(&config);
         scene.write("tools.yaml", &tools.concat());
-        match scene.load_with(&Flags::default(), super::VARIABLES) {
+        match scene.load_with(&ConfigFlags::default(), super::VARIABLES) {
             Ok(loaded) => {
-                drop(loaded.config.redacted());
+                drop(loaded.config.redacted_json());
                 drop(loaded.config.exposed_files());
             }
             Err(errors) => prop_assert!(!errors.0.is_empty()),

@@ -8,17 +8,17 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    super::{Case, Errors, Permissions, read_permissions},
-    Scene,
+    super::{ConfigErrors, ParsedRules, PolicyCase, read_permissions},
+    ConfigFixture,
 };
 
-fn read(scene: &Scene) -> Result<Option<Permissions>, Errors> {
-    permissions(&scene.path().join("permissions.yaml"), RuleLayer::Main)
+fn read(scene: &ConfigFixture) -> Result<Option<ParsedRules>, ConfigErrors> {
+    read_permissions(&scene.path().join("permissions.yaml"), RuleLayer::Main)
 }
 
 #[test]
 fn rules_know_their_lines_and_cases_theirs() {
-    let scene = Scene::new("");
+    let scene = ConfigFixture::new("");
     scene.write(
         "permissions.yaml",
         "defaults:\n  - { pattern: 'ha_get_*', action: allow }\nrules:\n  - pattern: 'ha_call_service(lock.*)'\n    action: deny\n    description: doors\n  - tool: pay\n    args: { amount: { max: 50 }, to: 'acme*' }\n    action: allow\n  - { pattern: '*', principal: 'kitchen-*', door: agent-gate, target: house, action: ask }\ntests:\n  - { request: 'ha_get_state entity_id=a.b', expect: allow }\n",
@@ -50,7 +50,7 @@ fn rules_know_their_lines_and_cases_theirs() {
             ],
         }
     );
-    let case = |tool: &str, args: serde_json::Value, expect, file: &str, line| Case {
+    let case = |tool: &str, args: serde_json::Value, expect, file: &str, line| PolicyCase {
         tool: tool.to_owned(),
         args: args.as_object().unwrap().clone(),
         agent: "default".to_owned(),
@@ -64,7 +64,7 @@ fn rules_know_their_lines_and_cases_theirs() {
         got.cases,
         [
             case("ha_get_state", json!({"entity_id": "a.b"}), RuleAction::Allow, "permissions.yaml", 12),
-            Case {
+            PolicyCase {
                 description: Some("nobody named".to_owned()),
                 agent: "kitchen-pi".to_owned(),
                 ..case("pay", json!({"amount": 50}), RuleAction::Ask, beside, 2)
@@ -76,7 +76,7 @@ fn rules_know_their_lines_and_cases_theirs() {
 
 #[test]
 fn a_rule_that_misses_calls_without_arguments_draws_a_warning_with_its_line() {
-    let scene = Scene::new("");
+    let scene = ConfigFixture::new("");
     scene.write(
         "permissions.yaml",
         "rules:\n- { pattern: '*', action: ask }\n- { pattern: 'ha_get_states(*)', action: deny }\n",
@@ -84,7 +84,7 @@ fn a_rule_that_misses_calls_without_arguments_draws_a_warning_with_its_line() {
     let compiled = compile_rules(vec![read(&scene).unwrap().unwrap().source]).unwrap();
     let warnings: Vec<String> = compiled.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(
-        scene.told(&warnings.join("\n")),
+        scene.relative_lines(&warnings.join("\n")),
         [
             "permissions.yaml:3: \"ha_get_states(*)\" does not match a call without arguments; write \"ha_get_states*\" to cover both"
         ]
@@ -224,16 +224,16 @@ fn what_is_wrong_is_named_with_its_line() {
             "permissions.yaml:2: tests[0].request.tool: Missing required config: tests[0].request.tool",
         ),
     ] {
-        let scene = Scene::new("");
+        let scene = ConfigFixture::new("");
         scene.write("permissions.yaml", text);
-        let problems = scene.told(&read(&scene).unwrap_err().to_string());
+        let problems = scene.relative_lines(&read(&scene).unwrap_err().to_string());
         assert!(problems.len() == 1 && problems[0].starts_with(want), "{text}\n{problems:#?}");
     }
 }
 
 #[test]
 fn a_rule_says_who_has_to_allow_in_which_steps() {
-    let scene = Scene::new("");
+    let scene = ConfigFixture::new("");
     scene.write(
         "permissions.yaml",
         "sets: { owners: [ana, ben] }\nrules:\n- { pattern: a, action: ask, approvals: 2, from: owners, on_expiry: again }\n- pattern: b\n  action: ask\n  from: [owners, cleo]\n  within: 30\n  on_expiry: { again: 3 }\n  escalate:\n  - { after: 600, to: dora, approvals: 1 }\n  - { after: 60, to: owners, approvals: 2 }\n- { pattern: c, action: ask, within: 5 }\n- { pattern: d, action: ask }\n",
@@ -280,7 +280,7 @@ fn a_rule_says_who_has_to_allow_in_which_steps() {
 
 #[test]
 fn who_is_asked_later_is_asked_for_as_many_as_before() {
-    let scene = Scene::new("");
+    let scene = ConfigFixture::new("");
     scene.write(
         "permissions.yaml",
         "sets: { owners: [ana, ben] }\nrules:\n- pattern: a\n  action: ask\n  approvals: 3\n  escalate:\n  - { after: 1, to: [ana, ben, cleo, dora] }\n  - { after: 1, to: owners }\n  - { after: 1, to: [ana, ben, cleo] }\n  - { after: 1, to: owners, approvals: 1 }\n  - { after: 1, to: owners }\n",
@@ -293,30 +293,30 @@ fn who_is_asked_later_is_asked_for_as_many_as_before() {
 #[test]
 fn both_lists_may_be_absent_and_the_file_too() {
     for text in ["", "# nothing", "defaults:\nrules: ~\n", "tests: []"] {
-        let scene = Scene::new("");
+        let scene = ConfigFixture::new("");
         scene.write("permissions.yaml", text);
         assert_eq!(read(&scene).unwrap().unwrap().source.rules, RuleSet::default(), "{text}");
     }
-    assert_eq!(read(&Scene::new("")), Ok(None));
-    let scene = Scene::new("");
+    assert_eq!(read(&ConfigFixture::new("")), Ok(None));
+    let scene = ConfigFixture::new("");
     std::fs::create_dir(scene.path().join("permissions.yaml")).unwrap();
     let error = read(&scene).unwrap_err().to_string();
-    assert_eq!(scene.told(&error), ["permissions.yaml: cannot be read: it is not a regular file"]);
+    assert_eq!(scene.relative_lines(&error), ["permissions.yaml: cannot be read: it is not a regular file"]);
 }
 
 #[test]
 fn a_repositorys_own_file_brings_no_cases_from_beside() {
-    let scene = Scene::new("");
+    let scene = ConfigFixture::new("");
     scene.write("permissions.yaml", "");
     scene.write("permissions.test.yaml", "tests:\n- { request: a, expect: ask }");
-    let got = |layer| permissions(&scene.path().join("permissions.yaml"), layer).unwrap().unwrap().cases.len();
+    let got = |layer| read_permissions(&scene.path().join("permissions.yaml"), layer).unwrap().unwrap().cases.len();
     assert_eq!((got(RuleLayer::Main), got(RuleLayer::Tighten)), (1, 0));
 }
 
 proptest! {
     #[test]
     fn no_rules_make_it_panic(text in prop_oneof![".*", "(rules|tests|defaults):\n(- \\{ (request|pattern|tool|args|expect|action): [ -~]{0,20}, (args|expect|action): [a-z\\[{~]{0,5} \\}\n){0,3}"]) {
-        let scene = Scene::new("");
+        let scene = ConfigFixture::new("");
         scene.write("permissions.yaml", &text);
         drop(read(&scene));
     }

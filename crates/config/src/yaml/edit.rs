@@ -13,7 +13,7 @@ use countersign_runtime::tools::regular;
 use serde_json::{Map, Value};
 
 use super::LARGEST;
-use crate::yaml::Node;
+use crate::yaml::YamlNode;
 
 /// Why a key was not set. The file is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -42,14 +42,14 @@ pub enum EditError {
 ///
 /// # Errors
 /// [`EditError`], with the file untouched.
-pub fn set(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError> {
+pub fn set_key(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError> {
     let io = |source| EditError::Io { file: path.to_owned(), source };
     let text = match regular::read_text(path, LARGEST) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(io(error)),
     };
-    let edited = edited(&text, key, value).map_err(|why| EditError::Refused {
+    let edited = edited_text(&text, key, value).map_err(|why| EditError::Refused {
         file: path.to_owned(),
         key: key.join("."),
         why,
@@ -58,9 +58,9 @@ pub fn set(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError> {
 }
 
 /// `text` with `key` set to `value`, or why that cannot be done.
-pub fn edited(text: &str, key: &[&str], value: &Value) -> Result<String, String> {
+pub fn edited_text(text: &str, key: &[&str], value: &Value) -> Result<String, String> {
     let parse = |text: &str| {
-        Node::parse(text)
+        YamlNode::parse(text)
             .map(|node| node.map_or_else(|| Value::Object(Map::new()), |node| node.to_json()))
             .map_err(|(line, message)| format!("line {line}: {message}"))
     };
@@ -68,7 +68,7 @@ pub fn edited(text: &str, key: &[&str], value: &Value) -> Result<String, String>
     if !want.is_object() {
         return Err("the file is not a mapping".to_owned());
     }
-    put(&mut want, key, value);
+    insert_value(&mut want, key, value);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let all = 0..lines.len();
     set_in(&mut lines, all, 0, key, &want);
@@ -77,7 +77,7 @@ pub fn edited(text: &str, key: &[&str], value: &Value) -> Result<String, String>
     if parse(&out)? == want { Ok(out) } else { Err("its form is not one that can be edited".to_owned()) }
 }
 
-fn put(tree: &mut Value, key: &[&str], value: &Value) {
+fn insert_value(tree: &mut Value, key: &[&str], value: &Value) {
     let Some((first, rest)) = key.split_first() else {
         *tree = value.clone();
         return;
@@ -86,7 +86,7 @@ fn put(tree: &mut Value, key: &[&str], value: &Value) {
         *tree = Value::Object(Map::new());
     }
     if let Value::Object(members) = tree {
-        put(members.entry((*first).to_owned()).or_insert(Value::Null), rest, value);
+        insert_value(members.entry((*first).to_owned()).or_insert(Value::Null), rest, value);
     }
 }
 
@@ -94,25 +94,25 @@ fn put(tree: &mut Value, key: &[&str], value: &Value) {
 fn set_in(lines: &mut Vec<String>, range: std::ops::Range<usize>, indent: usize, key: &[&str], tree: &Value) {
     let Some((first, rest)) = key.split_first() else { return };
     let subtree = &tree[*first];
-    let Some(at) = range.clone().find(|at| named(&lines[*at], indent, first).is_some()) else {
+    let Some(at) = range.clone().find(|at| value_after_key(&lines[*at], indent, first).is_some()) else {
         // Behind the last line that says something, so that comments at the end stay at the end.
         let behind = range.clone().rev().find(|at| !is_silent(&lines[*at])).map_or(range.start, |at| at + 1);
         let end_marker = lines[..behind].last().is_some_and(|line| line.trim_end() == "...");
         let behind = if end_marker { behind - 1 } else { behind };
-        lines.splice(behind..behind, block(first, subtree, indent));
+        lines.splice(behind..behind, block_lines(first, subtree, indent));
         return;
     };
     let end = end_of(lines, at, range.end, indent);
-    let inline = named(&lines[at], indent, first).unwrap_or_default().to_owned();
+    let inline = value_after_key(&lines[at], indent, first).unwrap_or_default().to_owned();
     let (content, comment) = split_comment(&inline);
     if !rest.is_empty() && content.is_empty() {
-        let child = (at + 1..end).find(|line| !is_silent(&lines[*line])).map(|line| depth(&lines[line]));
+        let child = (at + 1..end).find(|line| !is_silent(&lines[*line])).map(|line| line_indent(&lines[line]));
         if let Some(child) = child.filter(|child| *child > indent) {
             set_in(lines, at + 1..end, child, rest, subtree);
             return;
         }
     }
-    let mut fresh = block(first, subtree, indent);
+    let mut fresh = block_lines(first, subtree, indent);
     if let Some(head) = fresh.first_mut().filter(|_| !comment.is_empty()) {
         head.push_str("  ");
         head.push_str(comment);
@@ -121,8 +121,8 @@ fn set_in(lines: &mut Vec<String>, range: std::ops::Range<usize>, indent: usize,
 }
 
 /// What stands behind `key:` if `line` starts with it at column `indent`.
-pub fn named<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
-    let rest = line.get(indent..).filter(|_| depth(line) == indent)?;
+pub fn value_after_key<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
+    let rest = line.get(indent..).filter(|_| line_indent(line) == indent)?;
     let rest = [key.to_owned(), format!("\"{key}\""), format!("'{key}'")]
         .iter()
         .find_map(|form| rest.strip_prefix(form.as_str()))?;
@@ -134,7 +134,8 @@ pub(crate) fn end_of(lines: &[String], at: usize, limit: usize, indent: usize) -
     let mut end = at + 1;
     for (next, line) in lines.iter().enumerate().take(limit).skip(at + 1) {
         // A list may stand at the column of its key.
-        let belongs = depth(line) > indent || (depth(line) == indent && line.trim_start().starts_with("- "));
+        let belongs =
+            line_indent(line) > indent || (line_indent(line) == indent && line.trim_start().starts_with("- "));
         let closes = line.trim_start().starts_with(['}', ']']);
         if is_silent(line) {
             continue;
@@ -154,7 +155,7 @@ pub(crate) fn is_silent(line: &str) -> bool {
 }
 
 /// The column at which a line begins.
-pub fn depth(line: &str) -> usize {
+pub fn line_indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
@@ -174,23 +175,23 @@ pub(crate) fn split_comment(text: &str) -> (&str, &str) {
     (text.trim(), "")
 }
 
-fn block(key: &str, value: &Value, indent: usize) -> Vec<String> {
+fn block_lines(key: &str, value: &Value, indent: usize) -> Vec<String> {
     let pad = " ".repeat(indent);
-    let key = scalar(&Value::from(key));
+    let key = scalar_text(&Value::from(key));
     match value {
         Value::Object(members) if !members.is_empty() => std::iter::once(format!("{pad}{key}:"))
-            .chain(members.iter().flat_map(|(key, value)| block(key, value, indent + 2)))
+            .chain(members.iter().flat_map(|(key, value)| block_lines(key, value, indent + 2)))
             .collect(),
         // JSON is YAML.
         Value::Object(_) | Value::Array(_) => vec![format!("{pad}{key}: {value}")],
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            vec![format!("{pad}{key}: {}", scalar(value))]
+            vec![format!("{pad}{key}: {}", scalar_text(value))]
         }
     }
 }
 
 /// A value that is no mapping and no list, as YAML.
-pub(crate) fn scalar(value: &Value) -> String {
+pub(crate) fn scalar_text(value: &Value) -> String {
     /// What some reader of YAML takes for something else than text.
     const WORDS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", "inf", "nan"];
     match value {
@@ -208,7 +209,7 @@ pub(crate) fn scalar(value: &Value) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{EditError, edited, set};
+    use super::{EditError, edited_text, set_key};
 
     #[test]
     fn only_the_key_changes() {
@@ -255,7 +256,7 @@ mod tests {
             ("scalar parent", "a: 1\nb: 2\n", "a.c", json!(3), "a:\n  c: 3\nb: 2\n"),
         ] {
             let key: Vec<&str> = key.split('.').collect();
-            assert_eq!(edited(before, &key, &value), Ok(after.to_owned()), "{case}");
+            assert_eq!(edited_text(before, &key, &value), Ok(after.to_owned()), "{case}");
         }
     }
 
@@ -265,7 +266,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("config.yml");
             std::fs::write(&file, before).unwrap();
-            let result = set(&file, &["a"], &Value::from(2));
+            let result = set_key(&file, &["a"], &Value::from(2));
             assert!(matches!(result, Err(EditError::Refused { .. })), "{before}: {result:?}");
             assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_config::{Config, Provider};
+use countersign_config::{Config, ProviderConfig};
 use countersign_core::session::ModelRef;
 use countersign_runtime::{
     ResolvedModel, model_ref,
@@ -143,7 +143,7 @@ pub enum Unasked {
 }
 
 impl Listed {
-    fn new(entry: &ModelEntry, provider: &Provider) -> Self {
+    fn new(entry: &ModelEntry, provider: &ProviderConfig) -> Self {
         let mut entry = entry.clone();
         if let Some(url) = &provider.base_url {
             entry.base_url.clone_from(url);

@@ -52,7 +52,7 @@ impl Workrooms {
             registry: Arc::new(ToolRegistry::standard().with_bash(&sandbox, secrets.clone())),
             sandbox,
             secrets,
-            instructions: AgentDir::at(folder.to_owned()),
+            instructions: AgentDir::at_root(folder.to_owned()),
             clock,
             rooms: Mutex::default(),
         }

@@ -218,12 +218,12 @@ mod tests {
     };
 
     use super::{body, expand, fill, list};
-    use countersign_agent_dir::{AgentDir, Environment, Product};
+    use countersign_agent_dir::{AgentDir, AgentProduct, ProcessEnvironment};
 
     #[test]
     fn a_file_stands_for_its_name_commands_first_and_the_projects_before_the_users() {
-        let environment = [("HOME", "/home/a")].into_iter().collect::<Environment>();
-        let folder = AgentDir::resolve(Product::Omp, &environment, Path::new("/project"), |_| false).unwrap();
+        let environment = [("HOME", "/home/a")].into_iter().collect::<ProcessEnvironment>();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, Path::new("/project"), |_| false).unwrap();
         let files: BTreeMap<PathBuf, String> = [
             ("/home/a/.omp/agent/prompts/pt.md", "Template $1"),
             ("/home/a/.omp/agent/prompts/both.md", "the user's template"),
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn what_can_be_named_is_listed_once_with_what_it_says_of_itself() {
-        let environment = [("HOME", "/home/a")].into_iter().collect::<Environment>();
-        let folder = AgentDir::resolve(Product::Omp, &environment, Path::new("/project"), |_| false).unwrap();
+        let environment = [("HOME", "/home/a")].into_iter().collect::<ProcessEnvironment>();
+        let folder = AgentDir::resolve(AgentProduct::Omp, &environment, Path::new("/project"), |_| false).unwrap();
         let files: BTreeMap<PathBuf, String> = [
             ("/home/a/.omp/agent/prompts/pt.md", "# Template ß\n\n$1"),
             ("/home/a/.omp/agent/prompts/both.md", "the user's template"),

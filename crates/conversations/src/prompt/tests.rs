@@ -3,7 +3,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_agent_dir::{AgentDir, Environment, Product};
+use countersign_agent_dir::{AgentDir, AgentProduct, ProcessEnvironment};
 use countersign_core::{
     time::Millis,
     tool::{Lane, RepeatMode, ToolEffect, ToolSpec},
@@ -19,8 +19,8 @@ fn table(files: &[(&str, &str)]) -> Table {
 }
 
 fn folder() -> AgentDir {
-    let environment: Environment = [("HOME", "/home/ana")].into_iter().collect();
-    AgentDir::resolve(Product::Omp, &environment, Path::new("/"), |_| false).unwrap()
+    let environment: ProcessEnvironment = [("HOME", "/home/ana")].into_iter().collect();
+    AgentDir::resolve(AgentProduct::Omp, &environment, Path::new("/"), |_| false).unwrap()
 }
 
 fn spec(name: &str, description: &str) -> ToolSpec {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
-use countersign_config::{Flags, logging::Form};
+use countersign_config::{ConfigFlags, logging::LogLineFormat};
 
 use super::at::{Before, usual};
 use crate::serve;
@@ -42,21 +42,21 @@ impl Serve {
         let Self { config, permissions, data, host, port, webui, log_format, insecure } = self;
         let (config, data) = (config.or(before.config).or_else(usual), data.or(before.data));
         let log_format = log_format.map(|named| named.0);
-        let flags = Flags { permissions, data, host, port, webui, log_format, insecure };
+        let flags = ConfigFlags { permissions, data, host, port, webui, log_format, insecure };
         serve::run(serve::Options { config, flags })
     }
 }
 
 /// How lines of the log look.
 #[derive(Clone, Copy, Debug)]
-struct LogFormat(Form);
+struct LogFormat(LogLineFormat);
 
 impl ValueEnum for LogFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self(Form::Text), Self(Form::Json)]
+        &[Self(LogLineFormat::Text), Self(LogLineFormat::Json)]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.word()))
+        Some(PossibleValue::new(self.0.as_str()))
     }
 }

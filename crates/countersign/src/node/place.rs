@@ -154,7 +154,7 @@ pub(crate) fn workspace(given: &Path) -> anyhow::Result<PathBuf> {
 pub(crate) fn rules(given: Option<&Path>, data: &Data) -> anyhow::Result<(CompiledRules, PathBuf)> {
     let path = given.map_or_else(|| data.folder().join("permissions.yaml"), Path::to_owned);
     let path = std::path::absolute(path)?;
-    let read = config::permissions(&path, RuleLayer::Main).map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    let read = config::read_permissions(&path, RuleLayer::Main).map_err(|errors| anyhow::anyhow!("{errors}"))?;
     if read.is_none() && given.is_some() {
         bail!("--permissions {} is not there", path.display());
     }

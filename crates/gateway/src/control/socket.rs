@@ -11,7 +11,7 @@ use std::{
 
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_omp::{attach::Hall, serve_attached};
-use countersign_config::logging::Levels;
+use countersign_config::logging::LogLevels;
 use countersign_core::{
     engine::{Event, RecordedFact},
     id::PrincipalId,
@@ -108,7 +108,7 @@ impl Control {
         owned: Owned,
         hall: Arc<Hall>,
         others: Vec<u32>,
-        levels: Arc<Levels>,
+        levels: Arc<LogLevels>,
         attached: Arc<Gauge>,
     ) -> std::io::Result<Self> {
         let Owned { path, lock: owned } = owned;
@@ -215,7 +215,7 @@ struct Caller {
 async fn serve(
     stream: UnixStream,
     hall: &Arc<Hall>,
-    levels: &Levels,
+    levels: &LogLevels,
     caller: &Caller,
     attached: &Arc<Gauge>,
 ) -> std::io::Result<()> {
@@ -248,7 +248,7 @@ async fn serve(
             Ok(Request::LogLevel { .. }) if !may_attach => {
                 Answered::Error("only the gateway's own user may change what is logged".to_owned())
             }
-            Ok(Request::LogLevel { level }) => match levels.change(level.as_deref()) {
+            Ok(Request::LogLevel { level }) => match levels.change_levels(level.as_deref()) {
                 Ok(level) => Answered::Ok(json!({ "level": level })),
                 Err(why) => Answered::Error(why),
             },

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_runtime::{InboxLane, OwnerHandle, services::ServiceClient};
-use countersign_telegram::Reporter;
+use countersign_telegram::HealthProbe;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ pub(super) fn check(
     handle: OwnerHandle,
     services: Arc<ServiceClient>,
     names: Vec<String>,
-    telegram: Option<Reporter>,
+    telegram: Option<HealthProbe>,
 ) -> Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync> {
     Box::new(move || {
         let (handle, services, names) = (handle.clone(), Arc::clone(&services), names.clone());

@@ -10,7 +10,7 @@ use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_hermes as hermes;
 use countersign_config::Config;
 use countersign_http::listen;
-use countersign_policy_admin::{household::Household, loaded_rules::LoadedRules, rules};
+use countersign_policy_admin::{loaded_rules::LoadedRules, rules, tool_inventory::ToolInventory};
 use countersign_runtime::{
     services::ServiceClient,
     tools::{GatewaySecrets, secrets::FOLDER},
@@ -30,7 +30,7 @@ pub struct PreparedRealm {
     pub(super) notice: Notice,
     pub(super) secrets: GatewaySecrets,
     pub(super) agents: agent_gate::Settings,
-    pub(super) household: Household,
+    pub(super) household: ToolInventory,
     pub(super) loaded: LoadedRules,
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
     pub(super) services: Arc<ServiceClient>,
@@ -50,8 +50,8 @@ impl PreparedRealm {
         let config = Arc::new(config);
         let secrets = GatewaySecrets::from_folder(config.storage.folder.join(FOLDER), config.secrets.clone());
         let agents = agent_gate::Settings { secrets: secrets.clone(), ..house::agents(&config) };
-        let household = Household::of(&config, &agents.tools, Arc::new(GsvTools));
-        let loaded = rules::load(&config.permissions, &household)?;
+        let household = ToolInventory::from_config(&config, &agents.tools, Arc::new(GsvTools));
+        let loaded = rules::load_rules(&config.permissions, &household)?;
         loaded.warnings.iter().for_each(|warning| notice(warning));
         let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
         let services = Arc::new(ServiceClient::new(house::services(&config))?.with_secrets(secrets.clone()));

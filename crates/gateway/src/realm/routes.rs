@@ -15,9 +15,9 @@ use countersign_http::{
     open_connections::OpenConnections,
     web::{self, WebAuth},
 };
-use countersign_policy_admin::{household::Household, rulebook::Rulebook};
+use countersign_policy_admin::{rules_file::RulesFile, tool_inventory::ToolInventory};
 use countersign_runtime::{Clock, OwnerHandle, services::ServiceClient};
-use countersign_telegram::Reporter;
+use countersign_telegram::HealthProbe;
 
 use crate::metrics::{self, MetricsContext};
 
@@ -29,12 +29,12 @@ pub(super) struct RouteParts {
     pub(super) chats: Arc<Chats>,
     pub(super) auth: Arc<WebAuth>,
     pub(super) started_at: Millis,
-    pub(super) household: Household,
-    pub(super) rulebook: Arc<Rulebook>,
+    pub(super) household: ToolInventory,
+    pub(super) rulebook: Arc<RulesFile>,
     pub(super) services: Arc<ServiceClient>,
     pub(super) agents: Arc<Door>,
     pub(super) peers: Arc<gsv::Door>,
-    pub(super) telegram: Option<Reporter>,
+    pub(super) telegram: Option<HealthProbe>,
     pub(super) url: String,
     pub(super) open_connections: OpenConnections,
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use countersign_adapter_omp::{Process, attach::Handover, flags, handover};
-use countersign_agent_dir::Product;
+use countersign_agent_dir::AgentProduct;
 use countersign_gateway::control::{FILE, Request};
 use serde_json::{Value, json};
 
@@ -29,19 +29,19 @@ struct Book {
 
 pub(crate) struct Host {
     world: World,
-    product: Product,
+    product: AgentProduct,
     socket: PathBuf,
     line: Option<(Line, Arc<Mutex<Book>>)>,
 }
 
 impl Host {
-    pub(crate) fn new(world: World, product: Product) -> Self {
+    pub(crate) fn new(world: World, product: AgentProduct) -> Self {
         let socket = world.folder("data").join(FILE);
         Self { world, product, socket, line: None }
     }
 
     const fn is_gjc(&self) -> bool {
-        matches!(self.product, Product::Gjc)
+        matches!(self.product, AgentProduct::Gjc)
     }
 
     /// What its process hands over.

@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use countersign_agent_dir::Product;
+use countersign_agent_dir::AgentProduct;
 use countersign_config as config;
-use countersign_config::{Flags, logging::Levels};
+use countersign_config::{ConfigFlags, logging::LogLevels};
 use countersign_gateway as gateway;
 use countersign_gateway::{Ground, ServeError, control::FILE};
 use countersign_runtime::{
@@ -111,14 +111,14 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
         clock: clock.clone(),
         dice: Arc::new(move || chance.bytes()),
     };
-    let loaded = config::load(Some(&world.folder("config.yaml")), &Flags::default(), &|_| None).unwrap();
+    let loaded = config::load_config(Some(&world.folder("config.yaml")), &ConfigFlags::default(), &|_| None).unwrap();
     let (tell_ready, ready) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     let (never, reload) = mpsc::channel(1);
     let serving = async move {
         let _never = never;
         let ready = |address: &str| drop(tell_ready.send(address.to_owned()));
-        let levels = Levels::new(|_| Ok("info".to_owned()));
+        let levels = LogLevels::new(|_| Ok("info".to_owned()));
         gateway::serve(loaded.config, ground, |_| {}, ready, reload, levels, ended.map(drop)).await
     };
     Gateway { serving: tokio::spawn(serving), ready, end, clock }
@@ -188,7 +188,7 @@ impl Crowd {
             agent: Agent::new(world.clone(), address),
             client: Client::new(world.clone(), address),
             node: Node::new(world.clone(), address),
-            hosts: [Product::Omp, Product::Gjc].map(|product| Host::new(world.clone(), product)),
+            hosts: [AgentProduct::Omp, AgentProduct::Gjc].map(|product| Host::new(world.clone(), product)),
             following: tokio::spawn(people::follow(world.clone(), address)),
             world: world.clone(),
         }

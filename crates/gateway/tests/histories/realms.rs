@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use countersign_config::{self as config, Flags, logging::Levels};
+use countersign_config::{self as config, ConfigFlags, logging::LogLevels};
 use countersign_gateway::{Collector, Ground, PortAddress, PreparedRealm, Realm, RealmOptions, control::FILE};
 use countersign_http::listen::{BoundPort, ConnectionQuota};
 use countersign_runtime::{
@@ -47,7 +47,8 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         write(&folder.path().join("config.yaml"), SETTINGS);
         write_rules(&folder, action);
-        let loaded = config::load(Some(&folder.path().join("config.yaml")), &Flags::default(), &|_| None).unwrap();
+        let loaded =
+            config::load_config(Some(&folder.path().join("config.yaml")), &ConfigFlags::default(), &|_| None).unwrap();
         let prepared = PreparedRealm::new(loaded.config, Arc::new(|_: &str| {})).unwrap();
         let port = BoundPort::bind(SocketAddr::from(([127, 0, 0, 1], 0)), prepared.tls()).unwrap();
         let address = PortAddress::of_port(&port).unwrap();
@@ -57,7 +58,7 @@ impl Served {
             clock: Clock::system(),
             dice: system_entropy(),
         };
-        let levels = Arc::new(Levels::new(|_| Ok("info".to_owned())));
+        let levels = Arc::new(LogLevels::new(|_| Ok("info".to_owned())));
         let options = RealmOptions { ground, address, levels, collector: Collector::default() };
         let realm = Realm::open(prepared, options).await.unwrap();
         let mut serving = JoinSet::new();

@@ -6,7 +6,7 @@
 use std::{io::Write as _, net::IpAddr, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use axum::http::HeaderMap;
-use countersign_config::Web;
+use countersign_config::WebConfig;
 use countersign_core::{id::PrincipalId, time::Millis};
 use countersign_runtime::Clock;
 use countersign_view::principals;
@@ -92,7 +92,7 @@ pub trait TokenLookup: Send + Sync {
 /// Who may come in, and who has.
 pub struct WebAuth {
     key: hmac::Key,
-    web: Web,
+    web: WebConfig,
     clock: Clock,
     wrong: Mutex<FailedAuth>,
     /// Counted by themselves: nobody guesses a token, and a program whose token is out of date must not keep people of its address out.
@@ -113,7 +113,7 @@ impl WebAuth {
     /// What the system says of the files.
     pub fn open(
         folder: &Path,
-        web: Web,
+        web: WebConfig,
         clock: Clock,
         names: Vec<String>,
         is_tls: bool,

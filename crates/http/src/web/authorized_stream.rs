@@ -82,12 +82,12 @@ mod tests {
 
     use super::{LOOK, while_known};
     use crate::web::auth::{COOKIE, WebAuth};
-    use countersign_config::Web;
+    use countersign_config::WebConfig;
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_soon_after_its_reader_left() {
         let folder = tempfile::tempdir().unwrap();
-        let web = Web { password: Some(SecretString::from("all".to_owned())), users: Vec::new() };
+        let web = WebConfig { password: Some(SecretString::from("all".to_owned())), users: Vec::new() };
         let clock = Clock::starting_at(Millis(1_000));
         let auth = Arc::new(WebAuth::open(folder.path(), web, clock, Vec::new(), false, None).unwrap());
         let cookie = auth.log_in(Ipv4Addr::LOCALHOST.into(), "all").unwrap();

@@ -29,24 +29,24 @@ fn only_those_whom_the_rule_names_allow_and_anybody_denies() {
         let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         agent.request(1, "turn", door("open"));
         let gate = place.gate();
-        let said = place.people(&["gates", "allow", &gate]);
+        let output = place.people(&["gates", "allow", &gate]);
         match who {
-            "from: owners" => assert_eq!(said.code, Some(0), "{said:?}"),
+            "from: owners" => assert_eq!(output.code, Some(0), "{output:?}"),
             "approvals: 2" => {
-                assert_eq!((said.code, said.out.contains("1 of 2 allow it")), (Some(0), true), "{said:?}");
+                assert_eq!((output.code, output.out.contains("1 of 2 allow it")), (Some(0), true), "{output:?}");
                 let row = &place.gates()[0];
                 assert_eq!(row["approvals"], json!({ "need": 2, "have": ["ana"], "step": 1, "steps": 1 }), "{row}");
                 assert!(place.people(&["gates", "show", &gate]).out.contains("allowed   by 1 of 2 (ana)"));
             }
             _ => {
-                assert_eq!(said.code, Some(1), "{said:?}");
-                assert!(said.err.contains("is not among those who may allow"), "{said:?}");
+                assert_eq!(output.code, Some(1), "{output:?}");
+                assert!(output.err.contains("is not among those who may allow"), "{output:?}");
             }
         }
         if !allowed {
             assert_eq!(place.service.count("/turn/door"), 0, "{who}");
-            let said = place.people(&["gates", "deny", &gate]);
-            assert_eq!(said.code, Some(0), "{who}: {said:?}");
+            let output = place.people(&["gates", "deny", &gate]);
+            assert_eq!(output.code, Some(0), "{who}: {output:?}");
         }
         let reply = agent.reply(&json!(1));
         assert_eq!(reply["result"]["status"] == "executed", allowed, "{who}: {reply}");
@@ -57,9 +57,9 @@ fn only_those_whom_the_rule_names_allow_and_anybody_denies() {
 #[test]
 fn whom_nobody_knows_is_no_approver() {
     let place = GatewayFixture::with(&people(), &rules("from: [zoe]"));
-    let said = place.people(&["serve", "--config", "config.yaml"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("permissions.yaml:3: there is no person \"zoe\""), "{said:?}");
+    let output = place.people(&["serve", "--config", "config.yaml"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("permissions.yaml:3: there is no person \"zoe\""), "{output:?}");
 }
 
 #[test]
@@ -159,15 +159,15 @@ fn logins_of_the_console_count_where_two_people_have_to_allow() {
         let page = visitor.get(&gateway, &path);
         let (csrf, digest) = (page.field("csrf"), page.field("digest"));
         let fields = [("csrf", csrf.as_str()), ("digest", &digest), ("answer", "once"), ("key", password)];
-        let told = visitor.post(&gateway, &path, &fields);
-        assert!(matches!(told.status, 200 | 303), "{}", told.text);
+        let response = visitor.post(&gateway, &path, &fields);
+        assert!(matches!(response.status, 200 | 303), "{}", response.text);
     }
     assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
     place.write("config.yaml", &place.config("people: [ { id: Ana, console: [ana] }, { id: Ben, console: [ben] } ]"));
-    let said = place.run(&["policy", "check", "--config", "config.yaml"]);
+    let output = place.run(&["policy", "check", "--config", "config.yaml"]);
     assert_eq!(
-        (said.code, said.out.contains("a login under `console` that is in `web.users`")),
+        (output.code, output.out.contains("a login under `console` that is in `web.users`")),
         (Some(1), true),
-        "{said:?}"
+        "{output:?}"
     );
 }

@@ -25,16 +25,16 @@ rules:
 #[test]
 fn sound_rules_pass_without_a_gateway_or_its_secrets() {
     let place = place(GOOD);
-    let said = policy(&place, &["check"]);
-    let told = "ok       permissions.yaml: 4 rules, 0 cases (with the agents and tools of config.yaml)\n";
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), told, ""));
+    let output = policy(&place, &["check"]);
+    let expected = "ok       permissions.yaml: 4 rules, 0 cases (with the agents and tools of config.yaml)\n";
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), expected, ""));
     place.write("permissions.test.yaml", "tests:\n- { request: turn thing=lamp, agent: kitchen, expect: allow }\n");
-    let said = policy(&place, &["check", "permissions.yaml", "--json"]);
+    let output = policy(&place, &["check", "permissions.yaml", "--json"]);
     let want = json!({
         "file": "permissions.yaml", "config": "config.yaml", "ok": true, "errors": [], "warnings": [],
         "rules": 4, "cases": 1,
     });
-    assert_eq!((said.code, said.json()), (Some(0), want));
+    assert_eq!((output.code, output.json()), (Some(0), want));
 }
 
 #[test]
@@ -56,21 +56,25 @@ fn what_is_wrong_with_rules_is_told_as_serve_tells_it() {
         ),
     ] {
         let place = place(rules);
-        let said = policy(&place, &["check", "--json"]);
-        assert_eq!(said.code, Some(1), "{said:?}");
-        let told = said.json();
-        let found = &told["errors"][0];
-        assert_eq!((&found["line"], &found["key"], &told["ok"]), (&json!(line), &json!(key), &json!(false)), "{told}");
+        let output = policy(&place, &["check", "--json"]);
+        assert_eq!(output.code, Some(1), "{output:?}");
+        let report = output.json();
+        let found = &report["errors"][0];
+        assert_eq!(
+            (&found["line"], &found["key"], &report["ok"]),
+            (&json!(line), &json!(key), &json!(false)),
+            "{report}"
+        );
         assert_eq!(found["file"], "permissions.yaml");
-        assert!(found["message"].as_str().unwrap().contains(message), "{told}");
-        let said = policy(&place, &["check"]);
-        assert!(said.out.starts_with(&format!("error    permissions.yaml:{line}: ")), "{said:?}");
+        assert!(found["message"].as_str().unwrap().contains(message), "{report}");
+        let output = policy(&place, &["check"]);
+        assert!(output.out.starts_with(&format!("error    permissions.yaml:{line}: ")), "{output:?}");
         place.write("config.yaml", &place.config(""));
         let served = place.run(&["serve", "--config", "config.yaml"]);
         assert_eq!((served.code, served.err.contains(message)), (Some(1), true), "{served:?}");
     }
-    let said = policy(&place(""), &["check", "nowhere.yaml"]);
-    assert_eq!((said.code, said.err.contains("nowhere.yaml")), (Some(1), true), "{said:?}");
+    let output = policy(&place(""), &["check", "nowhere.yaml"]);
+    assert_eq!((output.code, output.err.contains("nowhere.yaml")), (Some(1), true), "{output:?}");
 }
 
 #[test]
@@ -78,11 +82,11 @@ fn rules_that_do_not_do_what_they_look_like_draw_warnings() {
     let place = place(
         "rules:\n- { pattern: 'lookup(*)', action: deny }\n- { pattern: '*', door: omp, action: deny }\n- { pattern: 'trun(*', action: deny }\n",
     );
-    let said = policy(&place, &["check"]);
-    let lines: Vec<&str> = said.out.lines().collect();
-    assert_eq!((said.code, lines.len()), (Some(0), 4), "{said:?}");
+    let output = policy(&place, &["check"]);
+    let lines: Vec<&str> = output.out.lines().collect();
+    assert_eq!((output.code, lines.len()), (Some(0), 4), "{output:?}");
     assert!(lines[0].starts_with("warning  permissions.yaml:2: \"lookup(*)\" does not match a call without arguments"));
-    assert!(lines[1].starts_with("warning  permissions.yaml:4: there is no tool \"trun\" here"), "{said:?}");
+    assert!(lines[1].starts_with("warning  permissions.yaml:4: there is no tool \"trun\" here"), "{output:?}");
     assert!(
         lines[2].starts_with("warning  permissions.yaml:3: omp takes its rules from the permissions.yaml of its agent")
     );
@@ -106,20 +110,20 @@ fn the_rules_of_an_agent_directory_are_judged_as_their_adapter_does() {
         (denied, ["--door", "gjc"], "allowed"),
     ] {
         std::fs::write(folder.join("permissions.yaml"), rules).unwrap();
-        let said = place.run(&[&["policy", "explain"][..], &more, &push].concat());
-        assert!(said.out.starts_with(&format!("{want}  bash(git push)")), "{rules} {more:?}: {said:?}");
+        let output = place.run(&[&["policy", "explain"][..], &more, &push].concat());
+        assert!(output.out.starts_with(&format!("{want}  bash(git push)")), "{rules} {more:?}: {output:?}");
     }
     for check in [&["check", file][..], &["check", "--door", "omp"]] {
-        let said = policy(&place, check);
-        assert_eq!((said.code, said.out.contains("warning")), (Some(0), false), "{check:?}: {said:?}");
+        let output = policy(&place, check);
+        assert_eq!((output.code, output.out.contains("warning")), (Some(0), false), "{check:?}: {output:?}");
     }
     for (refused, want) in [
         (&["check", "--door", "front"][..], "the doors are agent-gate, console, api, gsv, hermes, omp, gjc"),
         (&["check", "--door", "omp", "--config", "config.yaml"], "omp has no configuration of a gateway"),
         (&["explain", "--door", "omp", "--agent", "pi", "bash"], "only agent-gate has agents"),
     ] {
-        let said = policy(&place, refused);
-        assert!(said.code == Some(1) && said.err.contains(want), "{refused:?}: {said:?}");
+        let output = policy(&place, refused);
+        assert!(output.code == Some(1) && output.err.contains(want), "{refused:?}: {output:?}");
     }
 }
 
@@ -127,15 +131,15 @@ fn the_rules_of_an_agent_directory_are_judged_as_their_adapter_does() {
 fn what_is_wrong_is_told_once() {
     let place = place("rules:\n  - { pattern: '*', action: alow }\n");
     for arguments in [["policy", "test"].as_slice(), &["policy", "explain", "turn"]] {
-        let said = place.run(arguments);
-        assert_eq!((said.code, said.err.matches("'alow'").count()), (Some(1), 1), "{arguments:?}: {said:?}");
+        let output = place.run(arguments);
+        assert_eq!((output.code, output.err.matches("'alow'").count()), (Some(1), 1), "{arguments:?}: {output:?}");
     }
 }
 
 #[test]
 fn an_explanation_names_the_rule_and_those_that_nearly_decided() {
     let place = place(GOOD);
-    let said = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
+    let output = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
     let want = "denied  turn(lamp, open)
   why     by rule \"turn {\"way\":{\"in\":[\"open\",\"wide\"]}}\" (permissions.yaml:5)
           Nothing is opened
@@ -152,21 +156,21 @@ Nearly decided
   allow  \"turn(lamp*, principal kitchen\" (permissions.yaml:4)
          it is bound to the principal \"kitchen\", and this is \"default\"
 ";
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), want, ""));
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), want, ""));
 }
 
 #[test]
 fn an_explanation_takes_no_signature_for_a_tool_and_says_that_an_agent_is_not_there() {
     let place = place(GOOD);
-    let said = policy(&place, &["explain", "turn(lamp, open)"]);
-    let told = "countersign: turn(lamp, open): that is a signature. The tool is named alone, and what it is called with stands \
+    let output = policy(&place, &["explain", "turn(lamp, open)"]);
+    let expected = "countersign: turn(lamp, open): that is a signature. The tool is named alone, and what it is called with stands \
                 behind it: countersign policy explain turn KEY=VALUE\n";
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(1), "", told));
-    let said = policy(&place, &["explain", "turn; ls(lamp)"]);
-    assert!(said.err.ends_with("policy explain 'turn; ls' KEY=VALUE\n"), "{said:?}");
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(1), "", expected));
+    let output = policy(&place, &["explain", "turn; ls(lamp)"]);
+    assert!(output.err.ends_with("policy explain 'turn; ls' KEY=VALUE\n"), "{output:?}");
     let line = |agent: &str| {
-        let said = policy(&place, &["explain", "turn", "thing=lamp", "--agent", agent]);
-        said.out.lines().find(|line| line.starts_with("  agent ")).map(str::to_owned)
+        let output = policy(&place, &["explain", "turn", "thing=lamp", "--agent", agent]);
+        output.out.lines().find(|line| line.starts_with("  agent ")).map(str::to_owned)
     };
     assert_eq!(line("kitchen").as_deref(), Some("  agent   kitchen"));
     let unknown = "  agent   nobody (the configuration has no agent of this name)";
@@ -177,19 +181,19 @@ fn an_explanation_takes_no_signature_for_a_tool_and_says_that_an_agent_is_not_th
 fn an_explanation_for_programs_has_all_of_it() {
     let place = place(GOOD);
     let arguments = ["explain", "turn", "--args", r#"{"thing":["lamp","lamp2"],"way":"shut"}"#, "--agent", "kitchen"];
-    let told = policy(&place, &[&arguments[..], &["--json"]].concat()).json();
+    let explanation = policy(&place, &[&arguments[..], &["--json"]].concat()).json();
     let rule = json!({
         "pattern": "turn(lamp*, principal kitchen", "file": "permissions.yaml", "line": 4, "default": false,
         "description": null,
     });
-    let shown = |name: &str| told[name].clone();
+    let shown = |name: &str| explanation[name].clone();
     assert_eq!([shown("verdict"), shown("rule"), shown("principal")], [json!("allow"), rule, json!("agent:kitchen")]);
     assert_eq!(
         [shown("signature"), shown("further_signatures")],
         [json!("turn(lamp, shut)"), json!(["turn(lamp2, shut)"])]
     );
     assert_eq!([shown("door"), shown("target")], [json!("agent-gate"), json!("desk")]);
-    let nearly = |at: usize| ["action", "line", "matches", "why"].map(|name| told["nearly"][at][name].clone());
+    let nearly = |at: usize| ["action", "line", "matches", "why"].map(|name| explanation["nearly"][at][name].clone());
     assert_eq!(nearly(0)[..3], [json!("ask"), json!(6), json!(true)]);
     let why = json!(["it wants way to be one of \"open\", \"wide\", and it is \"shut\""]);
     assert_eq!(nearly(2), [json!("deny"), json!(5), json!(false), why]);
@@ -208,32 +212,32 @@ fn an_explanation_says_who_has_to_allow() {
     let place = place(rules);
     let accounts = "web: { password: \"${NOT_SET_HERE}\" }\npeople: [ { id: ana, local: [\"${ANA}\"] }, { id: ben }, { id: cleo } ]";
     place.write("config.yaml", &place.config(accounts));
-    let said = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     let lines = "  allowed 2 of ana, ben within 600 s\n  else    1 of cleo within approval_timeout, else they are asked again (once)\n";
-    assert!(said.out.contains(lines), "{said:?}");
-    let told = policy(&place, &["explain", "turn", "thing=lamp", "way=open", "--json"]).json();
+    assert!(output.out.contains(lines), "{output:?}");
+    let explanation = policy(&place, &["explain", "turn", "thing=lamp", "way=open", "--json"]).json();
     let want = json!([
         { "approvals": 2, "from": ["ana", "ben"], "within": 600, "on_expiry": "next", "times": null },
         { "approvals": 1, "from": ["cleo"], "within": null, "on_expiry": "again", "times": 1 },
     ]);
-    assert_eq!(told["steps"], want);
-    let said = policy(&place, &["explain", "look", "thing=lamp"]);
+    assert_eq!(explanation["steps"], want);
+    let output = policy(&place, &["explain", "look", "thing=lamp"]);
     assert!(
-        said.out.contains("  allowed 1 of whoever may answer within approval_timeout, else it is denied\n"),
-        "{said:?}"
+        output.out.contains("  allowed 1 of whoever may answer within approval_timeout, else it is denied\n"),
+        "{output:?}"
     );
 }
 
 #[test]
 fn what_is_refused_before_policy_is_explained_as_such() {
     let place = place(GOOD);
-    let said = policy(&place, &["explain", "look"]);
+    let output = policy(&place, &["explain", "look"]);
     let want = "refused  look\n  why     Missing required argument: thing, so policy is not even asked\n";
-    assert_eq!((said.code, said.out.as_str()), (Some(0), want), "{said:?}");
+    assert_eq!((output.code, output.out.as_str()), (Some(0), want), "{output:?}");
     for arguments in [&["explain", "look", "thing"][..], &["explain", "look", "a=1", "--args", "{\"a\":1}"]] {
-        let said = policy(&place, arguments);
-        assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (Some(1), "", false), "{said:?}");
+        let output = policy(&place, arguments);
+        assert_eq!((output.code, output.out.as_str(), output.err.is_empty()), (Some(1), "", false), "{output:?}");
     }
 }
 
@@ -248,22 +252,26 @@ fn each_case_that_fails_is_told_with_what_became_of_it() {
 - { request: { tool: turn, args: { thing: lamp, way: [shut, open] } }, expect: deny }
 ",
     );
-    let said = policy(&place, &["test"]);
+    let output = policy(&place, &["test"]);
     let want = "failed  turn thing=lamp way=shut (anybody may)  permissions.test.yaml:3
         should be allowed and is asked about: by rule \"turn*, door agent-gate, target desk\" (permissions.yaml:6)
 failed  2 of 3 cases as expected (with the agents and tools of config.yaml)
 ";
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(1), want, ""));
-    let told = policy(&place, &["test", "permissions.yaml", "--json"]).json();
-    assert_eq!([&told["passed"], &told["failed"]], [&json!(2), &json!(1)]);
-    let case = &told["cases"][1];
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(1), want, ""));
+    let report = policy(&place, &["test", "permissions.yaml", "--json"]).json();
+    assert_eq!([&report["passed"], &report["failed"]], [&json!(2), &json!(1)]);
+    let case = &report["cases"][1];
     assert_eq!(
         ["expect", "got", "ok", "line"].map(|name| case[name].clone()),
         [json!("allow"), json!("ask"), json!(false), json!(3)]
     );
     place.write("permissions.test.yaml", "");
-    let said = policy(&place, &["test"]);
-    assert_eq!((said.code, said.out.starts_with("ok      0 of 0 cases as expected")), (Some(0), true), "{said:?}");
+    let output = policy(&place, &["test"]);
+    assert_eq!(
+        (output.code, output.out.starts_with("ok      0 of 0 cases as expected")),
+        (Some(0), true),
+        "{output:?}"
+    );
 }
 
 #[test]

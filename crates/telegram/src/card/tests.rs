@@ -7,7 +7,7 @@ use countersign_core::{
 };
 use serde_json::{Value, json};
 
-use super::{super::refs::Refs, Asked, Ending, LIMIT, Outcome, Stage, units};
+use super::{super::refs::ButtonCodec, CardEnding, CardOutcome, CardRequest, CardStage, LIMIT, utf16_units};
 
 fn time(at: Millis) -> String {
     format!("{:02}:{:02}", at.0 / 3_600_000, at.0 / 60_000 % 60)
@@ -35,7 +35,7 @@ fn gate(scopes: &[ApprovalScope]) -> Gate {
 
 const ALL: [ApprovalScope; 3] = [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always];
 
-fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) -> Asked {
+fn card_request(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) -> CardRequest {
     let Value::Object(arguments) = arguments else { panic!("an object") };
     let content = GateContent::Approval {
         tool: tool.into(),
@@ -66,7 +66,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
             undeclared: vec!["extra".to_owned()],
         })),
     });
-    Asked::new(&gate(&ALL), &content.into(), call.as_ref(), Vec::new(), None)
+    CardRequest::new(&gate(&ALL), &content.into(), call.as_ref(), Vec::new(), None)
 }
 
 #[test]
@@ -87,29 +87,29 @@ fn a_card_shows_the_signature_and_whatever_is_not_in_it() {
         ("odd name", "t", json!({"a: 1\nb": 2}), vec!["q"], "\n  \"a: 1\\nb\": 2"),
         ("hidden", "t(a\u{202e}b)", json!({"x": "\u{200b}"}), vec!["q"], "\n  x: \\u{200b}"),
     ] {
-        let asked = asked("t", signature, arguments, Some(&named));
+        let card = card_request("t", signature, arguments, Some(&named));
         let shown = countersign_view::escape(signature, countersign_view::Lines::One).into_owned();
-        let text = asked.waiting(Stage::First, Millis(60_000), time);
+        let text = card.waiting_text(CardStage::First, Millis(60_000), time);
         assert_eq!(text, format!("\u{1f6a8} t\n{shown}{want}{foot}"), "{case}");
-        assert!(asked.fits(Millis(60_000), time), "{case}");
+        assert!(card.fits_card(Millis(60_000), time), "{case}");
     }
 }
 
 #[test]
 fn without_the_call_every_argument_is_shown() {
-    let text = asked("t", "t(a)", json!({"x": "a"}), None).waiting(Stage::First, Millis(0), time);
+    let text = card_request("t", "t(a)", json!({"x": "a"}), None).waiting_text(CardStage::First, Millis(0), time);
     assert!(text.starts_with("\u{1f6a8} t\nt(a)\n  x: a\n\nAgent: agent:kitchen\n"), "{text}");
 }
 
 #[test]
 fn only_buttons_that_allow_or_deny_hold_those_words() {
-    let refs = Refs::new(&"1:secret".to_owned().into());
-    let short = asked("t", "t(a)", json!({"x": "a"}), None);
+    let refs = ButtonCodec::new(&"1:secret".to_owned().into());
+    let short = card_request("t", "t(a)", json!({"x": "a"}), None);
     let mut floor = short.clone();
     floor.scopes = vec![ApprovalScope::Once];
-    let long = asked("t", "t", json!({"x": "y".repeat(5_000)}), None);
-    let huge = asked("t", "t", json!({"x": "y".repeat(100_000)}), None);
-    for (case, asked, whole, want) in [
+    let long = card_request("t", "t", json!({"x": "y".repeat(5_000)}), None);
+    let huge = card_request("t", "t", json!({"x": "y".repeat(100_000)}), None);
+    for (case, card, whole, want) in [
         ("short", &short, true, "Allow|Deny|Allow for this session|Allow always, exactly this|Refuse with a reason…"),
         ("floor", &floor, true, "Allow|Deny|Refuse with a reason…"),
         ("long", &long, false, "Show all|Deny|Refuse with a reason…"),
@@ -121,13 +121,13 @@ fn only_buttons_that_allow_or_deny_hold_those_words() {
         ),
         ("huge", &huge, false, "Deny|Refuse with a reason…"),
     ] {
-        let buttons: Vec<_> = asked.keys(&refs, whole).inline_keyboard.into_iter().flatten().collect();
+        let buttons: Vec<_> = card.answer_keyboard(&refs, whole).inline_keyboard.into_iter().flatten().collect();
         let labels: Vec<&str> = buttons.iter().map(|button| button.text.as_str()).collect();
         assert_eq!(labels.join("|"), want, "{case}");
         for button in &buttons {
-            let (gate, action) = refs.read(&button.callback_data).unwrap();
+            let (gate, action) = refs.decode_button(&button.callback_data).unwrap();
             assert_eq!(gate, GateId::parse("0190a5b2c3d44e5f8a6b7c8d9e0f1a2b").unwrap());
-            use super::Action::{Always, Deny, Once, Reason, Session, Whole};
+            use super::ButtonAction::{Always, Deny, Once, Reason, Session, Whole};
             let allows = matches!(action, Once | Session | Always);
             assert_eq!(button.text.contains("Allow"), allows, "{}", button.text);
             assert_eq!(button.text.contains("Deny"), action == Deny, "{}", button.text);
@@ -146,21 +146,21 @@ fn a_card_of_any_length_fits_into_a_message() {
         ("most", "x".repeat(62_000), false, 16),
     ] {
         let arguments = json!({ "x": value });
-        let asked = asked("t", "t", arguments.clone(), None);
-        for stage in [Stage::First, Stage::ShownWhole] {
-            let text = asked.waiting(stage, Millis(0), time);
-            assert!(units(&text) <= LIMIT, "{case}: {}", units(&text));
+        let card = card_request("t", "t", arguments.clone(), None);
+        for stage in [CardStage::First, CardStage::ShownWhole] {
+            let text = card.waiting_text(stage, Millis(0), time);
+            assert!(utf16_units(&text) <= LIMIT, "{case}: {}", utf16_units(&text));
             if !is_whole {
                 let digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
                 assert!(text.contains(&format!("characters, sha256 {digest}. ")), "{case}: {text}");
                 assert!(text.starts_with("\u{1f6a8} t\nt\n  x: ") && text.contains("\n\nAgent: "), "{case}");
-                assert!(units(&text) > LIMIT - 4, "{case}: it shows as much as fits");
+                assert!(utf16_units(&text) > LIMIT - 4, "{case}: it shows as much as fits");
             }
         }
-        assert_eq!(asked.fits(Millis(0), time), is_whole, "{case}");
-        let all = asked.parts().unwrap();
+        assert_eq!(card.fits_card(Millis(0), time), is_whole, "{case}");
+        let all = card.text_parts().unwrap();
         assert_eq!(all.len(), parts, "{case}");
-        assert!(all.iter().all(|part| units(part) <= LIMIT), "{case}");
+        assert!(all.iter().all(|part| utf16_units(part) <= LIMIT), "{case}");
         let joined: String = all
             .iter()
             .enumerate()
@@ -169,14 +169,14 @@ fn a_card_of_any_length_fits_into_a_message() {
                 part.strip_suffix(&format!("\n— end of part {}", at + 1)).unwrap()
             })
             .collect();
-        assert_eq!(joined, asked.whole(), "{case}");
+        assert_eq!(joined, card.whole_text(), "{case}");
     }
-    assert_eq!(asked("t", "t", json!({ "x": "x".repeat(63_000) }), None).parts(), None);
+    assert_eq!(card_request("t", "t", json!({ "x": "x".repeat(63_000) }), None).text_parts(), None);
 }
 
 #[test]
 fn an_ended_card_says_how_by_whom_and_when() {
-    let ending = |resolution| Ending {
+    let ending = |resolution| CardEnding {
         resolution,
         by: Some("@ana".to_owned()),
         shutdown: false,
@@ -188,7 +188,7 @@ fn an_ended_card_says_how_by_whom_and_when() {
     let mut denied = ending(GateResolution::Denied);
     denied.reason = Some("quiet\nhours".to_owned());
     let mut unknown = allowed(ApprovalScope::Once);
-    unknown.outcome = Some(Outcome::Unknown);
+    unknown.outcome = Some(CardOutcome::Unknown);
     let mut stopped = ending(GateResolution::Denied);
     stopped.shutdown = true;
     for (ending, head, foot) in [
@@ -207,10 +207,10 @@ fn an_ended_card_says_how_by_whom_and_when() {
             "Approved by @ana at 12:03\nOutcome unknown: it may have been executed. It was not repeated.",
         ),
     ] {
-        let text = asked("t", "t(a)", json!({"x": 1}), None).ended(&ending);
+        let text = card_request("t", "t(a)", json!({"x": 1}), None).ended_text(&ending);
         assert_eq!(text, format!("{head}\nt(a)\n  x: 1\n\n{foot}"));
-        let long = asked("t", "t", json!({"x": "y".repeat(9_000)}), None).ended(&ending);
-        assert!(units(&long) <= LIMIT && long.starts_with(head) && long.ends_with(foot), "{long}");
+        let long = card_request("t", "t", json!({"x": "y".repeat(9_000)}), None).ended_text(&ending);
+        assert!(utf16_units(&long) <= LIMIT && long.starts_with(head) && long.ends_with(foot), "{long}");
     }
 }
 
@@ -225,14 +225,14 @@ fn a_question_offers_its_choices_and_nothing_that_allows() {
         recommended: Some(1),
         about: serde_json::Map::new(),
     };
-    let asked = Asked::new(&gate(&ALL), &content.into(), None, Vec::new(), None);
-    let text = asked.waiting(Stage::First, Millis(0), time);
+    let card = CardRequest::new(&gate(&ALL), &content.into(), None, Vec::new(), None);
+    let text = card.waiting_text(CardStage::First, Millis(0), time);
     assert!(
         text.starts_with("\u{2753} Question\nWhich?\nSay so.\n1. Left\n2. Right\\u{200b} (recommended)\n\nAgent: "),
         "{text}"
     );
     assert!(text.contains("reply with their numbers"), "{text}");
-    let keys = asked.keys(&Refs::new(&"1:secret".to_owned().into()), true);
+    let keys = card.answer_keyboard(&ButtonCodec::new(&"1:secret".to_owned().into()), true);
     let labels: Vec<_> = keys.inline_keyboard.iter().flatten().map(|button| button.text.as_str()).collect();
     // Only a question can be left unanswered; this gate is of another kind.
     assert_eq!(labels, ["Left", "2."]);

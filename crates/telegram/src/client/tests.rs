@@ -7,16 +7,16 @@ use tokio::{
     net::TcpListener,
 };
 
-use super::{Answer, BadAddress, Http, Transport};
+use super::{BadAddress, BotResponse, BotTransport, HttpBotTransport};
 
 const TOKEN: &str = "123:very-secret";
 
-fn http(address: &str) -> Http {
-    Http::new(address, TOKEN.to_owned().into()).unwrap()
+fn http(address: &str) -> HttpBotTransport {
+    HttpBotTransport::new(address, TOKEN.to_owned().into()).unwrap()
 }
 
 /// A server that answers one request with `answer`, or never where that is empty. Gives the request.
-async fn served(answer: &str, path: &str, patience: Duration) -> (Result<Answer, String>, String) {
+async fn served(answer: &str, path: &str, patience: Duration) -> (Result<BotResponse, String>, String) {
     let answer = answer.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}{path}", listener.local_addr().unwrap());
@@ -45,7 +45,7 @@ async fn a_call_is_a_post_of_json_below_the_bots_address() {
     for (path, want) in [("", "/bot123:very-secret/sendMessage"), ("/api/", "/api/bot123:very-secret/sendMessage")] {
         let answer = "HTTP/1.1 429 x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
         let (answered, request) = served(answer, path, Duration::from_secs(10)).await;
-        assert_eq!(answered, Ok(Answer { status: 429, body: b"{}".to_vec() }));
+        assert_eq!(answered, Ok(BotResponse { status: 429, body: b"{}".to_vec() }));
         assert!(request.starts_with(&format!("POST {want} HTTP/1.1\r\n")), "{request}");
         assert!(request.to_lowercase().contains("content-type: application/json\r\n"), "{request}");
     }
@@ -83,7 +83,7 @@ async fn no_redirect_is_followed() {
 #[test]
 fn an_address_is_an_http_url() {
     for address in ["", "api.telegram.org", "ftp://a", "mailto:a@b", "file:///a"] {
-        let made = Http::new(address, TOKEN.to_owned().into()).map(drop);
+        let made = HttpBotTransport::new(address, TOKEN.to_owned().into()).map(drop);
         assert_eq!(made, Err(BadAddress), "{address}");
     }
 }

@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use serde_json::json;
 
-use super::stage::{ANA, BEN, Stage, rules};
+use super::fixture::{ANA, BEN, MessengerFixture, rules};
 
 fn asking(steps: Vec<ApprovalStep>) -> ActiveRules {
     let mut read: policy::RuleSet =
@@ -29,7 +29,7 @@ fn two(within: u64, on_expiry: OnExpiry) -> ApprovalStep {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_says_who_has_allowed_and_who_has_to() {
-    let mut stage = Stage::ruled(asking(vec![two(900, OnExpiry::Deny)])).await;
+    let mut stage = MessengerFixture::ruled(asking(vec![two(900, OnExpiry::Deny)])).await;
     stage.ask("light.bedroom").await;
     let card = stage.api.card("Allowed by 0 of 2, from ana, ben").await;
     assert_eq!(card.labels(), ["Allow", "Deny", "Refuse with a reason…"], "nothing reaches further than this once");
@@ -46,7 +46,7 @@ async fn a_card_says_who_has_allowed_and_who_has_to() {
 #[tokio::test(start_paused = true)]
 async fn others_are_asked_with_a_card_of_their_own() {
     let ben = ApprovalStep { from: Some(["ben".to_owned()].into()), ..ApprovalStep::default() };
-    let mut stage = Stage::ruled(asking(vec![two(60, OnExpiry::Next), ben])).await;
+    let mut stage = MessengerFixture::ruled(asking(vec![two(60, OnExpiry::Next), ben])).await;
     stage.ask("light.bedroom").await;
     let first = stage.api.card("step 1 of 2").await;
     let second = stage.api.card("step 2 of 2").await;
@@ -62,7 +62,7 @@ async fn others_are_asked_with_a_card_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_is_brought_up_to_date_after_a_restart() {
-    let mut stage = Stage::ruled(asking(vec![two(86_400, OnExpiry::Deny)])).await;
+    let mut stage = MessengerFixture::ruled(asking(vec![two(86_400, OnExpiry::Deny)])).await;
     stage.ask("light.bedroom").await;
     let card = stage.api.card("Allowed by 0 of 2").await;
     stage.telegram = None;
@@ -76,7 +76,7 @@ async fn a_card_is_brought_up_to_date_after_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_proposed_rule_is_allowed_for_good() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask("light.bedroom").await;
     let card = stage.api.card("light.bedroom").await;
     stage.api.tap(&card, &card.button("Always: ha_call_service(light.turn_on, *)"), ANA);
@@ -93,7 +93,7 @@ async fn a_proposed_rule_is_allowed_for_good() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_denied_again_and_again_gets_one_card() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     for entity in ["light.a", "light.b", "light.c"] {
         stage.ask(entity).await;
         let card = stage.api.card(entity).await;

@@ -1,9 +1,9 @@
 //! The process dies at every call of the Bot API, before it is done and after it, and another goes on.
 
-use super::stage::{ANA, Stage};
+use super::fixture::{ANA, MessengerFixture};
 
 /// What a person does who sees the first card: one tap, whatever happens to the gateway.
-async fn decided(stage: &mut Stage, dies: Option<(usize, bool)>, button: &str) -> usize {
+async fn decided(stage: &mut MessengerFixture, dies: Option<(usize, bool)>, button: &str) -> usize {
     stage.api.with(|room| room.dies = dies);
     stage.begin();
     stage.ask("light.bedroom").await;
@@ -45,7 +45,7 @@ async fn between_any_two_steps_a_restart_loses_nothing_and_repeats_nothing() {
             // getMe, deleteWebhook, sendMessage, answerCallbackQuery, editMessageText.
             for at in 1..=5 {
                 let case = format!("{button}, dies at call {at}, {}", if is_done { "after it" } else { "before it" });
-                let mut stage = Stage::quiet().await;
+                let mut stage = MessengerFixture::quiet().await;
                 deaths += decided(&mut stage, Some((at, is_done)), button).await;
                 let cards = stage.api.with(|room| room.cards.clone());
                 for card in cards.values() {
@@ -63,7 +63,7 @@ async fn between_any_two_steps_a_restart_loses_nothing_and_repeats_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_of_a_process_before_can_be_answered_and_tells_the_truth() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask("light.first").await;
     stage.ask("light.second").await;
     let (first, second) = (stage.api.card("light.first").await, stage.api.card("light.second").await);
@@ -81,7 +81,7 @@ async fn a_card_of_a_process_before_can_be_answered_and_tells_the_truth() {
 
 #[tokio::test(start_paused = true)]
 async fn what_ended_while_nobody_could_edit_is_edited_by_the_next() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask("light.bedroom").await;
     let card = stage.api.card("light.bedroom").await;
     while stage.gates().await[0].shown_surfaces().is_empty() {

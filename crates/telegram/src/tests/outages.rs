@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    api::Fault,
-    stage::{ANA, CHAT, Stage},
+    fake_api::ApiFault,
+    fixture::{ANA, CHAT, MessengerFixture},
 };
 
-fn refused(status: u16, words: &'static str, parameters: Value) -> Fault {
-    Fault::Refused(status, words, parameters)
+fn refused(status: u16, words: &'static str, parameters: Value) -> ApiFault {
+    ApiFault::Refused(status, words, parameters)
 }
 
 #[tokio::test(start_paused = true)]
@@ -19,11 +19,11 @@ async fn a_call_that_is_refused_for_now_is_repeated_as_it_says() {
     for (case, faults, want) in [
         ("429", vec![refused(429, "Too Many Requests", json!({ "retry_after": 7 }))], vec![7_500]),
         ("5xx", vec![down(), down(), down()], vec![1_000, 2_500, 4_750]),
-        ("no answer", vec![Fault::Hangs], vec![11_000]),
+        ("no answer", vec![ApiFault::Hangs], vec![11_000]),
         ("400", vec![refused(400, "Bad Request: refused", Value::Null)], vec![1_000]),
         ("403", vec![refused(403, "Forbidden: bot was kicked", Value::Null)], vec![1_000]),
     ] {
-        let mut stage = Stage::new().await;
+        let mut stage = MessengerFixture::new().await;
         stage.api.fail("sendMessage", faults);
         stage.ask("light.bedroom").await;
         stage.api.card("light.bedroom").await;
@@ -45,7 +45,7 @@ async fn a_card_goes_to_its_topic_or_to_whatever_takes_it() {
         ("a topic that was deleted", Some(7), vec![(7, "Bad Request: message thread not found")], None),
         ("a topic that was closed", Some(7), vec![(7, CLOSED)], None),
     ] {
-        let mut stage = Stage::quiet().await;
+        let mut stage = MessengerFixture::quiet().await;
         stage.topic = topic;
         stage.api.with(|room| room.shut.extend(shut));
         stage.begin();
@@ -59,12 +59,12 @@ async fn a_card_goes_to_its_topic_or_to_whatever_takes_it() {
         stage.api.tap(&card, &card.button("Deny"), ANA);
         stage.settled().await;
     }
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.api.with(|room| room.shut.insert(0, CLOSED));
     stage.ask("light.bedroom").await;
-    let report = stage.telegram.as_ref().unwrap().reporter();
-    let said = stage.api.until("a refusal", |_| report().failed.map(|(_, why)| why)).await;
-    assert!(said.contains("messenger.telegram.message_thread_id names another"), "{said}");
+    let report = stage.telegram.as_ref().unwrap().health_probe();
+    let reason = stage.api.until("a refusal", |_| report().failed.map(|(_, why)| why)).await;
+    assert!(reason.contains("messenger.telegram.message_thread_id names another"), "{reason}");
     // It is tried again, and comes as soon as somebody opens the topic.
     stage.api.with(|room| room.shut.clear());
     stage.api.card("light.bedroom").await;
@@ -72,13 +72,13 @@ async fn a_card_goes_to_its_topic_or_to_whatever_takes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_whose_sending_was_not_answered_is_sent_again_and_both_end() {
-    let mut stage = Stage::new().await;
-    stage.api.fail("sendMessage", [Fault::Lost]);
+    let mut stage = MessengerFixture::new().await;
+    stage.api.fail("sendMessage", [ApiFault::Lost]);
     stage.ask("light.bedroom").await;
     let cards = stage.api.until("two cards", |room| (room.cards.len() == 2).then(|| room.cards.clone())).await;
     let lost = cards.values().next().unwrap();
     stage.api.tap(lost, &lost.button("Allow"), ANA);
-    let both = |room: &super::api::Room| {
+    let both = |room: &super::fake_api::FakeChat| {
         room.cards.values().all(|card| card.text.contains("Approved by") && card.keys.is_empty()).then_some(())
     };
     stage.api.until("both end", both).await;
@@ -90,12 +90,12 @@ async fn a_card_whose_sending_was_not_answered_is_sent_again_and_both_end() {
 async fn an_edit_is_repeated_and_one_that_changes_nothing_is_done() {
     for (case, fault) in [
         ("down", refused(500, "Internal", Value::Null)),
-        ("no answer", Fault::Hangs),
-        ("not answered", Fault::Lost),
+        ("no answer", ApiFault::Hangs),
+        ("not answered", ApiFault::Lost),
         ("refused", refused(400, "Bad Request: refused", Value::Null)),
         ("429", refused(429, "slow", json!({ "retry_after": 3 }))),
     ] {
-        let mut stage = Stage::new().await;
+        let mut stage = MessengerFixture::new().await;
         stage.ask("light.bedroom").await;
         let card = stage.api.card("light.bedroom").await;
         stage.api.fail("editMessageText", [fault]);
@@ -107,7 +107,7 @@ async fn an_edit_is_repeated_and_one_that_changes_nothing_is_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_that_was_deleted_is_not_edited_for_ever() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask("light.bedroom").await;
     let card = stage.api.card("light.bedroom").await;
     let tap = stage.api.tap(&card, &card.button("Deny"), ANA);
@@ -119,7 +119,7 @@ async fn a_card_that_was_deleted_is_not_edited_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_moved_is_followed() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     let to = CHAT - 7;
     stage.api.fail("sendMessage", [refused(400, "upgraded", json!({ "migrate_to_chat_id": to }))]);
     stage.ask("light.bedroom").await;
@@ -132,11 +132,11 @@ async fn a_group_that_moved_is_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn polling_goes_on_behind_whatever_goes_wrong() {
-    let mut stage = Stage::quiet().await;
+    let mut stage = MessengerFixture::quiet().await;
     let down = || refused(500, "Internal", Value::Null);
-    stage.api.fail("getMe", [down(), Fault::Hangs]);
+    stage.api.fail("getMe", [down(), ApiFault::Hangs]);
     stage.api.fail("deleteWebhook", [refused(429, "slow", json!({ "retry_after": 2 }))]);
-    stage.api.fail("getUpdates", [refused(409, "Conflict", Value::Null), Fault::Hangs, down()]);
+    stage.api.fail("getUpdates", [refused(409, "Conflict", Value::Null), ApiFault::Hangs, down()]);
     stage.begin();
     stage.ask("light.bedroom").await;
     let card = stage.api.card("light.bedroom").await;
@@ -149,7 +149,7 @@ async fn polling_goes_on_behind_whatever_goes_wrong() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_refused_is_not_tried_again() {
-    let mut stage = Stage::quiet().await;
+    let mut stage = MessengerFixture::quiet().await;
     let bad = || refused(401, "Unauthorized", Value::Null);
     stage.api.fail("getMe", [bad()]);
     stage.api.fail("sendMessage", [bad()]);
@@ -164,8 +164,8 @@ async fn a_token_that_is_refused_is_not_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn while_telegram_is_down_gates_are_opened_and_answered_elsewhere() {
-    let mut stage = Stage::new().await;
-    stage.api.fail("sendMessage", std::iter::repeat_n(Fault::Hangs, 100));
+    let mut stage = MessengerFixture::new().await;
+    stage.api.fail("sendMessage", std::iter::repeat_n(ApiFault::Hangs, 100));
     stage.ask("light.bedroom").await;
     stage.answer_elsewhere(countersign_core::gate::GateReply::Deny { reason: None }, "console").await;
     stage.telegram.take().unwrap().stop(Duration::from_secs(2)).await;
@@ -175,7 +175,7 @@ async fn while_telegram_is_down_gates_are_opened_and_answered_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn many_cards_go_out_at_the_rate_that_a_group_takes() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     for at in 0..25 {
         stage.ask(&format!("light.n{at}")).await;
     }
@@ -188,12 +188,13 @@ async fn many_cards_go_out_at_the_rate_that_a_group_takes() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_brings_cards_up_to_date_and_sends_no_new_ones() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask("light.first").await;
     let first = stage.api.card("light.first").await;
     stage.api.fail("sendMessage", [refused(400, "Bad Request: refused", Value::Null)]);
     stage.ask("light.second").await;
-    let sends = |room: &super::api::Room| room.log.iter().filter(|(_, method, _)| *method == "sendMessage").count();
+    let sends =
+        |room: &super::fake_api::FakeChat| room.log.iter().filter(|(_, method, _)| *method == "sendMessage").count();
     stage.api.until("a send that is refused", |room| (sends(room) == 2).then_some(())).await;
     let denied = countersign_core::gate::GateReply::Deny { reason: None };
     stage.answer_elsewhere(denied, super::super::SHUTDOWN).await;

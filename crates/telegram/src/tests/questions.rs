@@ -3,7 +3,7 @@
 use countersign_core::gate::GateResolution;
 use serde_json::{Value, json};
 
-use super::stage::{ANA, BEN, STRANGER, Stage};
+use super::fixture::{ANA, BEN, MessengerFixture, STRANGER};
 
 fn ask(multi: bool) -> Value {
     let options = json!([{"label": "Left"}, {"label": "Right\u{202e}"}, {"label": "Straight on"}]);
@@ -11,14 +11,14 @@ fn ask(multi: bool) -> Value {
 }
 
 /// How the gate of the last run was resolved, and what its call brought.
-async fn resolved(stage: &Stage) -> Option<GateResolution> {
+async fn resolved(stage: &MessengerFixture) -> Option<GateResolution> {
     stage.settled().await;
     stage.gates().await.last().and_then(|gate| gate.resolution().cloned())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_is_answered_by_one_of_its_buttons() {
-    let stage = Stage::new().await;
+    let stage = MessengerFixture::new().await;
     stage.run("ask", ask(false)).await;
     let card = stage.api.card("Which way?").await;
     assert!(
@@ -45,7 +45,7 @@ async fn words_and_numbers_are_replies() {
         (true, "1, 3", "Left + Straight on"),
         (true, "1, 4", "1, 4"),
     ] {
-        let stage = Stage::new().await;
+        let stage = MessengerFixture::new().await;
         stage.run("ask", ask(multi)).await;
         let card = stage.api.card("Which way?").await;
         stage.api.reply(&card, reply, ANA);
@@ -56,7 +56,7 @@ async fn words_and_numbers_are_replies() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_has_to_answer_a_question() {
-    let stage = Stage::new().await;
+    let stage = MessengerFixture::new().await;
     stage.run("ask", ask(false)).await;
     let card = stage.api.card("Which way?").await;
     let tap = stage.api.tap(&card, &card.button("Do not answer"), ANA);

@@ -15,12 +15,12 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::{
-    api::{Card, Fault},
-    stage::{ANA, BEN, CHAT, STRANGER, Stage, session},
+    fake_api::{ApiFault, FakeCard},
+    fixture::{ANA, BEN, CHAT, MessengerFixture, STRANGER, session},
 };
 
-async fn shown() -> (Stage, Card) {
-    let mut stage = Stage::new().await;
+async fn shown() -> (MessengerFixture, FakeCard) {
+    let mut stage = MessengerFixture::new().await;
     stage.ask("light.bedroom").await;
     let card = stage.api.card("light.bedroom").await;
     (stage, card)
@@ -28,7 +28,7 @@ async fn shown() -> (Stage, Card) {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_is_sent_and_a_tap_runs_what_it_shows_once() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask_with("light.bedroom", json!({ "brightness": 128, "mode": "light" })).await;
     let card = stage.api.card("light.bedroom").await;
     assert_eq!(card.chat, CHAT);
@@ -54,9 +54,9 @@ async fn whoever_may_not_answer_is_not_even_told_so() {
     let (stage, card) = shown().await;
     let allow = card.button("Allow");
     let stranger = stage.api.tap(&card, &allow, STRANGER);
-    let elsewhere = stage.api.tap(&Card { chat: CHAT - 1, ..card.clone() }, &allow, ANA);
+    let elsewhere = stage.api.tap(&FakeCard { chat: CHAT - 1, ..card.clone() }, &allow, ANA);
     stage.api.reply(&card, "no", STRANGER);
-    stage.api.reply(&Card { chat: CHAT - 1, ..card.clone() }, "no", ANA);
+    stage.api.reply(&FakeCard { chat: CHAT - 1, ..card.clone() }, "no", ANA);
     // Behind them in the line: once this is answered they were looked at.
     let forged = stage.api.tap(&card, "forged", ANA);
     assert_eq!(stage.api.answered(&forged).await, "This button has expired");
@@ -109,7 +109,7 @@ async fn a_reply_to_the_card_denies_with_its_reason() {
     let tap = stage.api.tap(&card, &card.button("Refuse"), ANA);
     assert!(stage.api.answered(&tap).await.starts_with("Reply to the card"));
     assert!(stage.gates().await[0].is_pending());
-    stage.api.reply(&Card { id: card.id + 100, ..card.clone() }, "not this one", ANA);
+    stage.api.reply(&FakeCard { id: card.id + 100, ..card.clone() }, "not this one", ANA);
     stage.api.reply(&card, "the baby\nsleeps", ANA);
     let ended = stage.api.card("Denied by @u111").await;
     assert!(ended.text.ends_with(": the baby\\u{a}sleeps"), "{}", ended.text);
@@ -128,15 +128,15 @@ async fn a_tap_that_is_delivered_twice_is_the_same_answer() {
     assert_eq!(stage.api.answered(&next).await, "Already resolved");
     stage.restart().await;
     stage.api.again(&tap);
-    let twice = |room: &super::api::Room| room.answers.get(&tap).filter(|answers| answers.len() > 2).cloned();
+    let twice = |room: &super::fake_api::FakeChat| room.answers.get(&tap).filter(|answers| answers.len() > 2).cloned();
     assert_eq!(stage.api.until("the same answer", twice).await, ["", "", ""]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tap_that_comes_before_the_card_was_confirmed_counts() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     let held = Arc::new(Notify::new());
-    stage.api.fail("sendMessage", [Fault::Held(Arc::clone(&held))]);
+    stage.api.fail("sendMessage", [ApiFault::Held(Arc::clone(&held))]);
     stage.ask("light.early").await;
     let card = stage.api.card("light.early").await;
     let tap = stage.api.tap(&card, &card.button("Allow"), ANA);
@@ -175,15 +175,15 @@ async fn an_answer_from_elsewhere_is_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_says_what_became_of_what_was_allowed() {
-    for (case, present, said, want) in [
+    for (case, present, outcome, want) in [
         ("done", true, ServiceOutcome::Done("[]".into()), None),
         ("away", false, ServiceOutcome::Done("[]".into()), Some("Executed while the agent was away.")),
         ("failed", true, ServiceOutcome::Failed("API error 500".into()), Some("The service answered with an error.")),
         ("not begun", true, ServiceOutcome::NotBegun("no route".into()), Some("It was not run.")),
         ("in doubt", true, ServiceOutcome::InDoubt("cut".into()), Some("Outcome unknown")),
     ] {
-        let mut stage = Stage::new().await;
-        *stage.house.says.lock() = said;
+        let mut stage = MessengerFixture::new().await;
+        *stage.house.says.lock() = outcome;
         stage.present.store(present, Ordering::SeqCst);
         stage.ask("light.bedroom").await;
         let card = stage.api.card("light.bedroom").await;
@@ -198,9 +198,11 @@ async fn a_card_says_what_became_of_what_was_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_card_says_who_allowed_it_while_the_service_still_works() {
-    for (said, edits) in [(ServiceOutcome::Done("[]".into()), 1), (ServiceOutcome::Failed("API error 500".into()), 2)] {
+    for (outcome, edits) in
+        [(ServiceOutcome::Done("[]".into()), 1), (ServiceOutcome::Failed("API error 500".into()), 2)]
+    {
         let (stage, card) = shown().await;
-        *stage.house.says.lock() = said;
+        *stage.house.says.lock() = outcome;
         *stage.house.takes.lock() = Duration::from_secs(20);
         stage.api.tap(&card, &card.button("Allow"), ANA);
         stage.api.card("Approved by @u111").await;
@@ -212,7 +214,7 @@ async fn a_card_says_who_allowed_it_while_the_service_still_works() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_too_long_is_sent_whole_before_it_can_be_allowed() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask_with("light.long", json!({ "note": "x".repeat(9_000) + "END" })).await;
     let card = stage.api.card("light.long").await;
     assert_eq!(card.labels(), ["Show all", "Deny", "Refuse with a reason…"]);
@@ -238,7 +240,7 @@ async fn what_is_too_long_is_sent_whole_before_it_can_be_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_far_too_long_can_only_be_denied() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask_with("light.huge", json!({ "note": "x".repeat(80_000) })).await;
     let card = stage.api.card("light.huge").await;
     assert_eq!(card.labels(), ["Deny", "Refuse with a reason…"]);
@@ -257,13 +259,13 @@ async fn a_tap_that_cannot_be_recorded_decides_nothing_and_says_so() {
     assert_eq!(stage.served(), 0);
     stage.log.set_disk(DiskState::Works);
     let tap = stage.api.tap(&card, &card.button("Deny"), BEN);
-    let mut said = stage.api.answered(&tap).await;
-    while said.starts_with("This could not") {
+    let mut answer = stage.api.answered(&tap).await;
+    while answer.starts_with("This could not") {
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
         let tap = stage.api.tap(&card, &card.button("Deny"), BEN);
-        said = stage.api.answered(&tap).await;
+        answer = stage.api.answered(&tap).await;
     }
-    assert_eq!((said.as_str(), stage.served()), ("", 0));
+    assert_eq!((answer.as_str(), stage.served()), ("", 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +287,7 @@ async fn a_reply_that_cannot_be_recorded_counts_as_soon_as_it_can() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_ends_the_cards_that_it_covers() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     stage.ask("light.same").await;
     let first = stage.api.card("light.same").await;
     stage.ask("light.same").await;
@@ -302,7 +304,7 @@ async fn a_grant_ends_the_cards_that_it_covers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_that_was_received_was_not_missed() {
-    let mut stage = Stage::new().await;
+    let mut stage = MessengerFixture::new().await;
     let call = stage.ask("light.bedroom").await;
     let card = stage.api.card("light.bedroom").await;
     stage.api.tap(&card, &card.button("Allow"), ANA);

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 /// What people wrote that was not taken yet.
 #[derive(Clone, Default)]
-struct Updates(Arc<(Mutex<Vec<Value>>, Condvar)>);
+struct UpdateFeed(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
-impl Updates {
+impl UpdateFeed {
     fn write(&self, from: i64, chat: &Value, text: &str) {
         self.bring(from, chat, &json!({ "text": text }));
     }
@@ -44,33 +44,33 @@ impl Updates {
     }
 }
 
-struct Stage {
+struct ChatFixture {
     scene: GatewayFixture,
     api: FakeServer,
-    updates: Updates,
+    updates: UpdateFeed,
 }
 
 fn private(id: i64) -> Value {
     json!({ "id": id, "type": "private" })
 }
 
-impl Stage {
+impl ChatFixture {
     fn new() -> Self {
-        let updates = Updates::default();
+        let updates = UpdateFeed::default();
         let (polled, next) = (updates.clone(), AtomicI64::new(1));
-        let api = FakeServer::start(move |asked| {
-            if let Some(file) = asked.path.strip_prefix("/file/bot42:tok/") {
+        let api = FakeServer::start(move |request| {
+            if let Some(file) = request.path.strip_prefix("/file/bot42:tok/") {
                 return match file {
                     "photos/p.jpg" => (200, "a picture".to_owned()),
                     "films/f.mp4" => (200, "x".repeat(26 << 20)),
                     _ => (404, String::new()),
                 };
             }
-            let method = asked.path.rsplit('/').next().unwrap_or_default();
+            let method = request.path.rsplit('/').next().unwrap_or_default();
             let result = match method {
                 "getMe" => json!({ "id": 1, "is_bot": true, "username": "guard_bot" }),
-                "getUpdates" => polled.from(asked.body["offset"].as_i64().unwrap_or_default()),
-                "getFile" => match asked.body["file_id"].as_str() {
+                "getUpdates" => polled.from(request.body["offset"].as_i64().unwrap_or_default()),
+                "getFile" => match request.body["file_id"].as_str() {
                     Some("large") => json!({ "file_id": "large", "file_size": 30_000_000 }),
                     // Nobody says before it comes how large it is.
                     Some("f") => json!({ "file_id": "f", "file_path": "films/f.mp4" }),
@@ -82,13 +82,13 @@ impl Stage {
                         );
                     }
                 },
-                "sendPhoto" if asked.text.contains("no picture") => {
+                "sendPhoto" if request.text.contains("no picture") => {
                     let refused = json!({ "ok": false, "error_code": 400, "description": "PHOTO_INVALID_DIMENSIONS" });
                     return (400, refused.to_string());
                 }
                 "sendMessage" => {
                     let id = next.fetch_add(1, Ordering::SeqCst);
-                    json!({ "message_id": id, "date": 1, "chat": { "id": asked.body["chat_id"], "type": "private" } })
+                    json!({ "message_id": id, "date": 1, "chat": { "id": request.body["chat_id"], "type": "private" } })
                 }
                 _ => json!(true),
             };
@@ -103,51 +103,53 @@ impl Stage {
 
     /// What was sent to a chat, by its number.
     fn sent(&self, chat: i64, number: usize) -> String {
-        let asked = self.api.asked(number, |asked| is_to(asked, chat));
-        asked.body["text"].as_str().unwrap().to_owned()
+        let request = self.api.asked(number, |request| is_to(request, chat));
+        request.body["text"].as_str().unwrap().to_owned()
     }
 }
 
-fn is_to(asked: &ServerRequest, chat: i64) -> bool {
-    asked.path.ends_with("/sendMessage") && asked.body["chat_id"] == json!(chat) && asked.body["reply_markup"].is_null()
+fn is_to(request: &ServerRequest, chat: i64) -> bool {
+    request.path.ends_with("/sendMessage")
+        && request.body["chat_id"] == json!(chat)
+        && request.body["reply_markup"].is_null()
 }
 
 #[test]
 fn whoever_may_decide_may_speak_and_answers_there_what_their_run_asks() {
-    let stage = Stage::new();
+    let stage = ChatFixture::new();
     stage.scene.provider.script([say("hello Ana"), Reply::new(vec![write("c0", "a.txt")]), say("written")]);
     let gateway = stage.scene.start();
     stage.updates.write(8, &private(8), "let me in");
     stage.updates.write(7, &private(7), "hello");
     assert_eq!(stage.sent(7, 0), "hello Ana");
-    let asked = stage.api.asked(0, |asked| is_to(asked, 7));
-    assert_eq!(asked.body["reply_parameters"]["message_id"], 102);
+    let request = stage.api.asked(0, |request| is_to(request, 7));
+    assert_eq!(request.body["reply_parameters"]["message_id"], 102);
     assert!(stage.scene.provider.asked(0).text().contains("[telegram · "));
     stage.updates.write(7, &private(7), "write it");
     let question = stage.sent(7, 1);
     assert!(question.contains("a.txt") && question.contains("Approval needed"), "{question}");
     // The card in the other chat asks the same.
-    stage.api.asked(0, |asked| asked.path.ends_with("/sendMessage") && asked.body["chat_id"] == -5);
+    stage.api.asked(0, |request| request.path.ends_with("/sendMessage") && request.body["chat_id"] == -5);
     stage.updates.write(7, &private(7), "yes");
     assert_eq!(stage.sent(7, 2), "written");
     assert!(stage.scene.folder.join("agents/main/a.txt").exists());
     let mut client = GsvPeer::client(&gateway, "tester");
     assert_eq!(client.ok("channels.list", json!({}))["channels"][0]["channel"], "telegram");
     assert_eq!(client.ok("channel.status", json!({ "channel": "telegram" }))["accounts"][0]["connected"], true);
-    assert_eq!(stage.api.count(|asked| is_to(asked, 8)), 0);
+    assert_eq!(stage.api.count(|request| is_to(request, 8)), 0);
     stage.scene.verify();
 }
 
 #[test]
 fn others_are_let_in_by_pairing_and_groups_are_heard_when_they_name_the_bot() {
-    let stage = Stage::new();
+    let stage = ChatFixture::new();
     let gateway = stage.scene.start();
     let mut client = GsvPeer::client(&gateway, "tester");
     client.ok("config.set", json!({ "path": "channels.telegram.dmPolicy", "value": "pairing" }));
     stage.updates.write(8, &private(8), "let me in");
     assert!(stage.sent(8, 0).contains("let you in"));
     // The card shows who knocks.
-    let card = stage.api.asked(0, |asked| asked.path.ends_with("/sendMessage") && asked.body["chat_id"] == -5);
+    let card = stage.api.asked(0, |request| request.path.ends_with("/sendMessage") && request.body["chat_id"] == -5);
     assert!(card.body["text"].as_str().unwrap().contains("Ana (8)"), "{card:?}");
     client.ok("pair.approve", json!({ "channel": "telegram", "senderId": "8" }));
     assert!(stage.sent(8, 1).contains("You were let in"));
@@ -165,7 +167,7 @@ fn others_are_let_in_by_pairing_and_groups_are_heard_when_they_name_the_bot() {
 
 #[test]
 fn what_was_written_before_a_kill_is_taken_once() {
-    let stage = Stage::new();
+    let stage = ChatFixture::new();
     stage.scene.provider.script([say("once")]);
     let gateway = stage.scene.start();
     stage.updates.write(7, &private(7), "hello");
@@ -175,14 +177,14 @@ fn what_was_written_before_a_kill_is_taken_once() {
     stage.scene.provider.script([say("twice")]);
     let _gateway = stage.scene.start();
     stage.updates.write(7, &private(7), "and again");
-    let asked = stage.api.asked(0, |asked| is_to(asked, 7) && asked.body["text"] == "twice");
-    assert_eq!(asked.body["reply_parameters"]["message_id"], 102);
+    let request = stage.api.asked(0, |request| is_to(request, 7) && request.body["text"] == "twice");
+    assert_eq!(request.body["reply_parameters"]["message_id"], 102);
     assert_eq!(stage.scene.provider.count(), 2);
 }
 
 #[test]
 fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_said() {
-    let stage = Stage::new();
+    let stage = ChatFixture::new();
     stage.scene.provider.script([say("nice"), say("thanks")]);
     let _gateway = stage.scene.start();
     let size = |id: &str| json!({ "file_id": id, "width": 9, "height": 9 });
@@ -208,8 +210,8 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
         (6, json!({ "video": { "file_id": "f" } }), "This video was not taken: it has more than 20 MB"),
     ] {
         stage.updates.bring(7, &private(7), &what);
-        let told = stage.sent(7, number);
-        assert!(told.starts_with(want), "{told}");
+        let answer = stage.sent(7, number);
+        assert!(answer.starts_with(want), "{answer}");
     }
     // Nothing is fetched for whoever may not speak, and nothing is said to them.
     stage.updates.bring(8, &private(8), &picture);
@@ -217,14 +219,14 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
     stage.scene.provider.script([say("last")]);
     stage.updates.write(7, &private(7), "and?");
     assert_eq!(stage.sent(7, 7), "last");
-    let fetched = stage.api.count(|asked| asked.path.starts_with("/file/"));
-    assert_eq!((fetched, stage.api.count(|asked| is_to(asked, 8))), (3, 0));
+    let fetched = stage.api.count(|request| request.path.starts_with("/file/"));
+    assert_eq!((fetched, stage.api.count(|request| is_to(request, 8))), (3, 0));
     stage.scene.verify();
 }
 
 #[test]
 fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_before_it() {
-    let stage = Stage::new();
+    let stage = ChatFixture::new();
     stage.scene.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
     let folder = stage.scene.folder.join("agents/main");
     std::fs::create_dir_all(&folder).unwrap();
@@ -239,7 +241,7 @@ fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_bef
     stage.scene.provider.script([Reply::new(sent.into()), say("there you are")]);
     let _gateway = stage.scene.start();
     stage.updates.write(7, &private(7), "how was the week?");
-    let picture = stage.api.asked(0, |asked| asked.path.ends_with("/sendPhoto"));
+    let picture = stage.api.asked(0, |request| request.path.ends_with("/sendPhoto"));
     assert!(picture.header("content-type").starts_with("multipart/form-data; boundary="));
     for part in [
         "name=\"chat_id\"\r\n\r\n7\r\n",
@@ -248,7 +250,7 @@ fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_bef
     ] {
         assert!(picture.text.contains(part), "{part}: {}", picture.text);
     }
-    let file = stage.api.asked(0, |asked| asked.path.ends_with("/sendDocument"));
+    let file = stage.api.asked(0, |request| request.path.ends_with("/sendDocument"));
     assert!(file.text.contains("name=\"document\"; filename=\"odd.png\"") && !file.text.contains("caption"));
     assert_eq!((stage.sent(7, 0), stage.sent(7, 1)), (long.trim().to_owned(), "there you are".to_owned()));
 }

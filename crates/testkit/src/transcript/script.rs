@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_agent_dir::Product;
+use countersign_agent_dir::AgentProduct;
 use serde_json::Value;
 
 /// A line of a transcript.
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     File(String, String),
     KeepSessions,
     /// Every door speaks this dialect.
-    Speaks(Product),
+    Speaks(AgentProduct),
     Flags(String, Vec<String>),
     Send(String, String),
     Expect(String, Expected),
@@ -93,7 +93,9 @@ fn line(text: &str) -> Result<Kind, String> {
         ("model", rest) => Ok(Kind::Model(rest.to_owned())),
         ("file", path) => Ok(Kind::File(path.to_owned(), String::new())),
         ("keep", "sessions") => Ok(Kind::KeepSessions),
-        ("speaks", name) => Product::named(name).map(Kind::Speaks).ok_or_else(|| format!("nobody speaks {name}")),
+        ("speaks", name) => {
+            AgentProduct::from_name(name).map(Kind::Speaks).ok_or_else(|| format!("nobody speaks {name}"))
+        }
         ("flags", rest) => Ok(flags("", rest)),
         ("clock", rest) => Ok(Kind::Clock(duration(rest)?)),
         ("restart", "") => Ok(Kind::Restart),

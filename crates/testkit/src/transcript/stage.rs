@@ -13,7 +13,7 @@ use bytes::Bytes;
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_omp as omp;
 use countersign_adapter_omp::{StartError, Surroundings};
-use countersign_agent_dir::Product;
+use countersign_agent_dir::AgentProduct;
 use countersign_core::time::Millis;
 use countersign_models::scripted::ScriptedModel;
 use countersign_protocol::lines::DecodedLine;
@@ -57,7 +57,7 @@ pub(super) struct Stage {
     pub(super) model: ScriptedModel,
     pub(super) keeps_sessions: bool,
     /// Whose hosts the doors are for.
-    pub(super) product: Product,
+    pub(super) product: AgentProduct,
     pub(super) flags: BTreeMap<String, Vec<String>>,
     elapsed: Duration,
     beat: Arc<Notify>,
@@ -105,7 +105,7 @@ impl Stage {
             launcher,
             model: ScriptedModel::default(),
             keeps_sessions: false,
-            product: Product::Omp,
+            product: AgentProduct::Omp,
             flags: BTreeMap::new(),
             elapsed: Duration::ZERO,
             beat,
@@ -148,8 +148,8 @@ impl Stage {
         let (output, frames) = mpsc::channel(65_536);
         let task = image.local.spawn_local(async move {
             let agent = match product {
-                Product::Omp => "PI_CODING_AGENT_DIR",
-                Product::Gjc => "GJC_CODING_AGENT_DIR",
+                AgentProduct::Omp => "PI_CODING_AGENT_DIR",
+                AgentProduct::Gjc => "GJC_CODING_AGENT_DIR",
             };
             let variables = [("HOME", root.join("home")), (agent, root.join("agent"))];
             let surroundings = Surroundings {

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use axum::http::HeaderMap;
-use countersign_config::Web;
+use countersign_config::WebConfig;
 use countersign_core::time::Millis;
 use countersign_runtime::Clock;
 use secrecy::SecretString;
@@ -10,13 +10,13 @@ use super::{AuthMethod, COOKIE, LASTS, NotLoggedIn, WebAuth};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-fn web(shared: Option<&str>, users: &[(&str, &str)]) -> Web {
+fn web(shared: Option<&str>, users: &[(&str, &str)]) -> WebConfig {
     let secret = |text: &str| SecretString::from(text.to_owned());
     let users = users.iter().map(|(login, password)| ((*login).to_owned(), secret(password)));
-    Web { password: shared.map(secret), users: users.collect() }
+    WebConfig { password: shared.map(secret), users: users.collect() }
 }
 
-fn open(folder: &std::path::Path, web: Web, now: u64) -> WebAuth {
+fn open(folder: &std::path::Path, web: WebConfig, now: u64) -> WebAuth {
     WebAuth::open(folder, web, Clock::starting_at(Millis(now)), vec!["gate.example.org".to_owned()], false, None)
         .unwrap()
 }
@@ -66,7 +66,7 @@ async fn a_cookie_is_for_tls_alone_wherever_it_came_over_tls() {
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_asked_for_everybody_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let auth = open(folder.path(), Web::default(), 1_000);
+    let auth = open(folder.path(), WebConfig::default(), 1_000);
     assert_eq!(auth.find_caller(&HeaderMap::new()).unwrap().principal.as_str(), "web:open");
 }
 
@@ -132,7 +132,7 @@ async fn after_five_wrong_passwords_not_even_the_right_one_is_heard() {
 #[tokio::test(start_paused = true)]
 async fn a_page_is_ours_by_where_it_comes_from() {
     let folder = tempfile::tempdir().unwrap();
-    let auth = open(folder.path(), Web::default(), 1_000);
+    let auth = open(folder.path(), WebConfig::default(), 1_000);
     for (origin, host, want) in [
         ("http://localhost:8443", Some("localhost:8443"), true),
         ("http://LOCALHOST:8443/console/", Some("localhost:8443"), true),

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_config::{RuleFile, rule_lines, yaml::LARGEST};
+use countersign_config::{RulesText, rule_lines, yaml::LARGEST};
 use countersign_core::{
     digest::Digest,
     engine::{ActiveRules, Command, Engine},
@@ -20,20 +20,20 @@ use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, tools::regular};
 use tokio::sync::Semaphore;
 
-use super::{household::Household, rules, rules_error::RulesError};
+use super::{rules, rules_error::RulesLoadError, tool_inventory::ToolInventory};
 
 /// A change of the file: a rule that comes, goes, or stands in the place of another.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Edit {
+pub struct RuleEdit {
     /// The line, counted from 1, in which the rule or default begins that goes.
     pub instead: Option<u64>,
     /// What comes.
-    pub comes: Option<Comes>,
+    pub comes: Option<NewRule>,
 }
 
 /// What comes into the file.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Comes {
+pub enum NewRule {
     /// A rule that [`is_plain`].
     Plain(Rule),
     /// The text of any, as it is to stand there.
@@ -42,7 +42,7 @@ pub enum Comes {
 
 /// What the file would be.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct RulesDraft {
     /// Digest of the text that it was made from.
     pub seen: Digest,
     /// What is put in and cut out, a line each behind its sign.
@@ -93,7 +93,7 @@ pub enum DraftError {
     Idle(String),
     /// The file would not be taken.
     #[error(transparent)]
-    Rules(#[from] RulesError),
+    Rules(#[from] RulesLoadError),
     /// The work on it was lost.
     #[error("the file could not be worked on")]
     Lost,
@@ -117,15 +117,15 @@ pub enum SaveError {
 }
 
 /// The file, what it is about, and who works on it.
-pub struct Rulebook {
+pub struct RulesFile {
     handle: OwnerHandle,
     path: PathBuf,
-    household: Household,
+    household: ToolInventory,
     turn: Semaphore,
 }
 
-impl Rulebook {
-    pub fn new(handle: OwnerHandle, path: PathBuf, household: Household) -> Arc<Self> {
+impl RulesFile {
+    pub fn new(handle: OwnerHandle, path: PathBuf, household: ToolInventory) -> Arc<Self> {
         Arc::new(Self { handle, path, household, turn: Semaphore::new(1) })
     }
 
@@ -143,7 +143,7 @@ impl Rulebook {
         // Whoever asked may go away: what was begun is done.
         let work = tokio::spawn(async move {
             let _turn = book.turn.acquire().await.map_err(|error| error.to_string())?;
-            book.bring(by).await
+            book.apply_file(by).await
         });
         work.await.unwrap_or_else(|error| Err(error.to_string()))
     }
@@ -152,18 +152,18 @@ impl Rulebook {
     ///
     /// # Errors
     /// [`DraftError`].
-    pub async fn draft(self: &Arc<Self>, edit: Edit) -> Result<Draft, DraftError> {
+    pub async fn draft_edit(self: &Arc<Self>, edit: RuleEdit) -> Result<RulesDraft, DraftError> {
         let book = Arc::clone(self);
-        tokio::task::spawn_blocking(move || book.drafted(&edit)).await.unwrap_or(Err(DraftError::Lost))
+        tokio::task::spawn_blocking(move || book.build_draft(&edit)).await.unwrap_or(Err(DraftError::Lost))
     }
 
     /// The text of the rule or default that begins in a line of the file, counted from 1.
     ///
     /// # Errors
     /// [`DraftError::Io`], [`DraftError::Form`], [`DraftError::Lost`].
-    pub async fn written(self: &Arc<Self>, line: u64) -> Result<String, DraftError> {
+    pub async fn rule_text(self: &Arc<Self>, line: u64) -> Result<String, DraftError> {
         let book = Arc::clone(self);
-        let read = move || rule_lines::written(&book.text()?, line).map_err(|why| book.form(why));
+        let read = move || rule_lines::rule_text(&book.read_text()?, line).map_err(|why| book.form_error(why));
         tokio::task::spawn_blocking(read).await.unwrap_or(Err(DraftError::Lost))
     }
 
@@ -172,11 +172,11 @@ impl Rulebook {
     ///
     /// # Errors
     /// [`SaveError`]
-    pub async fn save(self: &Arc<Self>, edit: Edit, seen: String, by: PrincipalId) -> Result<(), SaveError> {
+    pub async fn save_edit(self: &Arc<Self>, edit: RuleEdit, seen: String, by: PrincipalId) -> Result<(), SaveError> {
         let book = Arc::clone(self);
         let work = tokio::spawn(async move {
             let _turn = book.turn.acquire().await.map_err(|_| DraftError::Lost)?;
-            let draft = book.draft(edit).await?;
+            let draft = book.draft_edit(edit).await?;
             if draft.seen.to_string() != seen {
                 return Err(SaveError::Changed);
             }
@@ -184,16 +184,16 @@ impl Rulebook {
             let edit = Command::EditRules { by, to: draft.rules.digest(), change };
             book.handle.source(InboxLane::Request).send_command(edit).await.map_err(SaveError::NotRecorded)?;
             let writer = Arc::clone(&book);
-            let written = tokio::task::spawn_blocking(move || writer.write(&draft));
+            let written = tokio::task::spawn_blocking(move || writer.write_draft(&draft));
             written.await.unwrap_or(Err(SaveError::Draft(DraftError::Lost)))?;
-            book.bring(None).await.map(drop).map_err(SaveError::NotInForce)
+            book.apply_file(None).await.map(drop).map_err(SaveError::NotInForce)
         });
         work.await.unwrap_or(Err(SaveError::Draft(DraftError::Lost)))
     }
 
-    async fn bring(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
+    async fn apply_file(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
         let book = Arc::clone(self);
-        let read = move || (book.path.exists(), rules::load(&book.path, &book.household));
+        let read = move || (book.path.exists(), rules::load_rules(&book.path, &book.household));
         let (is_there, loaded) = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
         let loaded = loaded.map_err(|error| error.to_string())?;
         let source = self.handle.source(InboxLane::Request);
@@ -210,7 +210,7 @@ impl Rulebook {
         taken.map(|_| loaded.warnings).map_err(|refused| refused.to_string())
     }
 
-    fn text(&self) -> Result<String, DraftError> {
+    fn read_text(&self) -> Result<String, DraftError> {
         match regular::read_text(&self.path, LARGEST) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -218,67 +218,67 @@ impl Rulebook {
         }
     }
 
-    fn form(&self, why: String) -> DraftError {
+    fn form_error(&self, why: String) -> DraftError {
         DraftError::Form { file: self.path.clone(), why }
     }
 
-    fn drafted(&self, Edit { instead, comes }: &Edit) -> Result<Draft, DraftError> {
-        let form = |why: String| self.form(why);
-        let before = self.text()?;
-        let known = self.file(&before).parse().map_err(RulesError::from)?.source.rules;
+    fn build_draft(&self, RuleEdit { instead, comes }: &RuleEdit) -> Result<RulesDraft, DraftError> {
+        let form = |why: String| self.form_error(why);
+        let before = self.read_text()?;
+        let known = self.rules_text(&before).parse().map_err(RulesLoadError::from)?.source.rules;
         let is_old = |rule: &&Rule| Some(u64::from(rule.line)) == *instead;
-        if let Some(Comes::Plain(rule)) = comes {
+        if let Some(NewRule::Plain(rule)) = comes {
             self.is_new(rule, known.rules.iter().chain(known.defaults.iter().filter(is_old)))?;
         }
         let item = comes.as_ref().map(|comes| match comes {
-            Comes::Plain(rule) => rule_lines::line(rule),
-            Comes::Written(text) => text.clone(),
+            NewRule::Plain(rule) => rule_lines::rule_line(rule),
+            NewRule::Written(text) => text.clone(),
         });
         let (after, cut) = match (instead, &item) {
             (Some(at), item) => {
                 let old = known.rules.iter().chain(&known.defaults).find(is_old);
-                if matches!(comes, Some(Comes::Plain(_))) && !old.is_none_or(is_plain) {
+                if matches!(comes, Some(NewRule::Plain(_))) && !old.is_none_or(is_plain) {
                     let why = format!("the rule of line {at} says more than can be changed here");
                     return Err(form(why));
                 }
-                let (after, cut) = rule_lines::without(&before, *at, item.as_deref()).map_err(form)?;
+                let (after, cut) = rule_lines::without_rule(&before, *at, item.as_deref()).map_err(form)?;
                 (after, Some(cut))
             }
-            (None, Some(item)) => (rule_lines::with(&before, item).map_err(form)?, None),
+            (None, Some(item)) => (rule_lines::with_rule(&before, item).map_err(form)?, None),
             (None, None) => return Err(form("there is nothing to change".to_owned())),
         };
         let cut = cut.iter().flat_map(|cut| cut.lines()).map(|line| format!("- {line}"));
-        let come = item.iter().map(|item| rule_lines::entry(item, 2, "\n"));
+        let come = item.iter().map(|item| rule_lines::list_entry(item, 2, "\n"));
         let come = come.flat_map(|entry| entry.lines().map(|line| format!("+ {line}")).collect::<Vec<_>>());
         let change = cut.chain(come).collect::<Vec<_>>().join("\n");
-        let read = self.file(&after).parse().map_err(RulesError::from)?;
+        let read = self.rules_text(&after).parse().map_err(RulesLoadError::from)?;
         let rule = item.as_ref().and_then(|_| come_into(&read.source.rules.rules, *instead)).cloned();
-        if let (Some(Comes::Written(_)), Some(rule)) = (comes, &rule) {
+        if let (Some(NewRule::Written(_)), Some(rule)) = (comes, &rule) {
             self.is_new(rule, known.rules.iter().filter(|rule| !is_old(rule)))?;
         }
         if let Some(line) = instead.and_then(|at| u32::try_from(at).ok()).filter(|_| before == after) {
             return Err(DraftError::There { file: self.path.clone(), line });
         }
-        let loaded = rules::tested(rules::understood(read, &self.household)?, &self.household)?;
+        let loaded = rules::check_cases(rules::compile_rules(read, &self.household)?, &self.household)?;
         let (mut warnings, mut idle) = (Vec::new(), Vec::new());
         if item.is_some() {
-            let lines = rule_lines::added(&before, &after);
+            let lines = rule_lines::added_lines(&before, &after);
             let is_there = |line: usize| lines.contains(&line.wrapping_sub(1));
-            let told = |line: usize| format!("{}:{line}: ", self.path.display());
-            let starts: Vec<String> = lines.clone().map(|line| told(line + 1)).collect();
+            let line_prefix = |line: usize| format!("{}:{line}: ", self.path.display());
+            let starts: Vec<String> = lines.clone().map(|line| line_prefix(line + 1)).collect();
             warnings = loaded.warnings;
             warnings.retain(|warning| starts.iter().any(|start| warning.starts_with(start.as_str())));
             idle = loaded.idle;
             idle.retain(|(line, _)| usize::try_from(*line).is_ok_and(is_there));
         }
-        if let Some((_, told)) = idle.into_iter().next() {
-            return Err(DraftError::Idle(told));
+        if let Some((_, warning)) = idle.into_iter().next() {
+            return Err(DraftError::Idle(warning));
         }
         let is_first = instead.is_none() && loaded.rules.compiled.rules().nth(1).is_none();
         if is_first {
             warnings.push(FIRST.to_owned());
         }
-        Ok(Draft {
+        Ok(RulesDraft {
             seen: Digest::hash_bytes(before.as_bytes()),
             change,
             rules: loaded.rules,
@@ -296,12 +296,12 @@ impl Rulebook {
         same.map_or(Ok(()), |same| Err(DraftError::There { file: self.path.clone(), line: same.line }))
     }
 
-    fn file(&self, text: &str) -> RuleFile {
-        RuleFile { path: self.path.clone(), tightens: false, text: text.to_owned() }
+    fn rules_text(&self, text: &str) -> RulesText {
+        RulesText { path: self.path.clone(), tightens: false, text: text.to_owned() }
     }
 
-    fn write(&self, draft: &Draft) -> Result<(), SaveError> {
-        if self.text()? != draft.before {
+    fn write_draft(&self, draft: &RulesDraft) -> Result<(), SaveError> {
+        if self.read_text()? != draft.before {
             return Err(SaveError::Changed);
         }
         let io = |source| DraftError::Io { file: self.path.clone(), source };

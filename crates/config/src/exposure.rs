@@ -11,20 +11,20 @@ use std::{
 
 use countersign_view::pasted;
 
-use super::{notes::Notes, settings::Config};
+use super::{diagnostics::FileDiagnostics, settings::Config};
 
 /// Something about a file that its owner should put right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct FileFinding {
     /// The file or folder.
     pub path: PathBuf,
     /// What is wrong with it.
-    pub what: Exposure,
+    pub what: ExposureKind,
 }
 
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exposure {
+pub enum ExposureKind {
     /// Others can read the credentials in it.
     Credentials,
     /// Others can read a private key.
@@ -43,25 +43,25 @@ pub enum Exposure {
     Absent,
 }
 
-impl Finding {
+impl FileFinding {
     /// What to do about it.
     pub fn advice(&self) -> String {
         let path = pasted(self.path.display());
         match self.what {
-            Exposure::Credentials => {
-                format!("put the credentials into variables and write ${{NAME}}, or: {}", self.shut())
+            ExposureKind::Credentials => {
+                format!("put the credentials into variables and write ${{NAME}}, or: {}", self.chmod_command())
             }
-            Exposure::PrivateKey => self.shut(),
-            Exposure::Tokens | Exposure::Secret => format!("chmod 600 {path}"),
-            Exposure::Workspaces => format!("chmod 700 {path}"),
-            Exposure::Record => format!("chmod go= {path}"),
-            Exposure::Changeable => format!("chmod go-w {path}"),
-            Exposure::Absent => format!("create {path}, or correct its name in the configuration"),
+            ExposureKind::PrivateKey => self.chmod_command(),
+            ExposureKind::Tokens | ExposureKind::Secret => format!("chmod 600 {path}"),
+            ExposureKind::Workspaces => format!("chmod 700 {path}"),
+            ExposureKind::Record => format!("chmod go= {path}"),
+            ExposureKind::Changeable => format!("chmod go-w {path}"),
+            ExposureKind::Absent => format!("create {path}, or correct its name in the configuration"),
         }
     }
 
     /// What takes a file from those for whom it is not, and leaves it to this process.
-    fn shut(&self) -> String {
+    fn chmod_command(&self) -> String {
         let path = pasted(self.path.display());
         match self.path.metadata() {
             Ok(found) if found.uid() != nix::unistd::geteuid().as_raw() => {
@@ -72,17 +72,17 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for FileFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.what {
-            Exposure::Credentials => "holds credentials that others can read",
-            Exposure::PrivateKey => "is a private key that others can read",
-            Exposure::Tokens => "holds the digests of tokens, and others can read it",
-            Exposure::Record => "is a record that others can read",
-            Exposure::Secret => "is a secret that others could read, so it is given to nothing",
-            Exposure::Workspaces => "holds the workspaces of agents, and others can read them",
-            Exposure::Changeable => "can be changed by others, and with it what agents may do",
-            Exposure::Absent => "is not there",
+            ExposureKind::Credentials => "holds credentials that others can read",
+            ExposureKind::PrivateKey => "is a private key that others can read",
+            ExposureKind::Tokens => "holds the digests of tokens, and others can read it",
+            ExposureKind::Record => "is a record that others can read",
+            ExposureKind::Secret => "is a secret that others could read, so it is given to nothing",
+            ExposureKind::Workspaces => "holds the workspaces of agents, and others can read them",
+            ExposureKind::Changeable => "can be changed by others, and with it what agents may do",
+            ExposureKind::Absent => "is not there",
         };
         write!(f, "{} {what}", self.path.display())
     }
@@ -90,35 +90,35 @@ impl fmt::Display for Finding {
 
 impl Config {
     /// Looks at every file that this configuration names, and says what is wrong with who can read or change it.
-    pub fn exposed_files(&self) -> Vec<Finding> {
+    pub fn exposed_files(&self) -> Vec<FileFinding> {
         let mut findings = Vec::new();
         let mut check = |path: &Path, mask: u32, what| {
-            if mode(path).is_some_and(|mode| mode & mask != 0) {
-                findings.push(Finding { path: path.to_owned(), what });
+            if file_mode(path).is_some_and(|mode| mode & mask != 0) {
+                findings.push(FileFinding { path: path.to_owned(), what });
             }
         };
         for file in self.file.iter().chain([&self.permissions]).chain(&self.tool_files) {
-            check(file, 0o022, Exposure::Changeable);
+            check(file, 0o022, ExposureKind::Changeable);
         }
         if let Some(file) = self.file.as_deref().filter(|_| !self.literals.is_empty()) {
-            check(file, strangers(file), Exposure::Credentials);
+            check(file, foreign_read_bits(file), ExposureKind::Credentials);
         }
         if let Some(tls) = &self.gateway.tls {
-            check(&tls.key, strangers(&tls.key), Exposure::PrivateKey);
+            check(&tls.key, foreign_read_bits(&tls.key), ExposureKind::PrivateKey);
         }
-        check(&self.storage.log, 0o044, Exposure::Record);
+        check(&self.storage.log, 0o044, ExposureKind::Record);
         let tokens = self.storage.folder.join(super::settings::TOKENS_FILE);
-        check(&tokens, 0o044, Exposure::Tokens);
+        check(&tokens, 0o044, ExposureKind::Tokens);
         // Whoever can add one may do everything.
-        check(&tokens, 0o022, Exposure::Changeable);
+        check(&tokens, 0o022, ExposureKind::Changeable);
         let secrets = std::fs::read_dir(self.storage.folder.join(countersign_runtime::tools::secrets::FOLDER));
         // Behind a link lies one too.
         for secret in secrets.into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_file()) {
-            check(&secret, 0o077, Exposure::Secret);
+            check(&secret, 0o077, ExposureKind::Secret);
         }
         for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
-            if mode(file).is_none() {
-                findings.push(Finding { path: file.clone(), what: Exposure::Absent });
+            if file_mode(file).is_none() {
+                findings.push(FileFinding { path: file.clone(), what: ExposureKind::Absent });
             }
         }
         findings.extend(self.open_workspaces());
@@ -129,19 +129,19 @@ impl Config {
 impl Config {
     /// The finding where other users may read the folder of workspaces. They come to it through a data directory that they may pass and not read, as
     /// the gateway makes it for people of theirs: what lies in a closed one is closed, and one that others may read somebody opened.
-    pub fn open_workspaces(&self) -> Option<Finding> {
+    pub fn open_workspaces(&self) -> Option<FileFinding> {
         let [folder, data] = [&self.agents_dir, &self.storage.folder].map(|path| path.canonicalize().ok());
         let (folder, data) = folder.zip(data)?;
-        let is_passed = mode(&data).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);
-        let is_open = mode(&folder).is_some_and(|mode| mode & 0o055 != 0);
+        let is_passed = file_mode(&data).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);
+        let is_open = file_mode(&folder).is_some_and(|mode| mode & 0o055 != 0);
         let is_below = folder != data && folder.starts_with(&data);
         (is_passed && is_below && is_open)
-            .then(|| Finding { path: self.agents_dir.clone(), what: Exposure::Workspaces })
+            .then(|| FileFinding { path: self.agents_dir.clone(), what: ExposureKind::Workspaces })
     }
 }
 
 /// The bits of a mode that let somebody read a file for whom it is not.
-fn strangers(path: &Path) -> u32 {
+fn foreign_read_bits(path: &Path) -> u32 {
     if path.metadata().is_ok_and(|found| is_for_its_group(&found)) { 0o004 } else { 0o044 }
 }
 
@@ -151,15 +151,15 @@ pub(super) fn is_for_its_group(found: &Metadata) -> bool {
     found.uid() == 0 && found.gid() != 0
 }
 
-fn mode(path: &Path) -> Option<u32> {
+fn file_mode(path: &Path) -> Option<u32> {
     path.metadata().ok().as_ref().map(Metadata::permissions).map(|permissions| permissions.mode())
 }
 
 /// Warns once of credentials in a configuration that others can read.
-pub(super) fn warn(path: &Path, config: &Config, notes: &Notes) {
+pub(super) fn warn_exposed(path: &Path, config: &Config, notes: &FileDiagnostics) {
     let Some(first) = config.literals.first() else { return };
-    if mode(path).is_some_and(|mode| mode & strangers(path) != 0) {
-        let finding = Finding { path: path.to_owned(), what: Exposure::Credentials };
+    if file_mode(path).is_some_and(|mode| mode & foreign_read_bits(path) != 0) {
+        let finding = FileFinding { path: path.to_owned(), what: ExposureKind::Credentials };
         let keys: Vec<&str> = config.literals.iter().map(|literal| literal.key.as_str()).collect();
         let warning = format!(
             "{}:{}: {}: others can read this file; {}",

@@ -9,14 +9,14 @@ use std::{
 
 use countersign_runtime::tools::{GatewaySecrets, secrets::FOLDER};
 
-use super::Environment;
+use super::ProcessEnvironment;
 
 /// The name of the file of grants in an agent directory.
 pub const GRANTS_FILE: &str = "grants.jsonl";
 
 /// Whose agent directory is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Product {
+pub enum AgentProduct {
     /// `~/.omp/agent`.
     #[default]
     Omp,
@@ -24,7 +24,7 @@ pub enum Product {
     Gjc,
 }
 
-impl Product {
+impl AgentProduct {
     /// What it is called; its door has the same name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,12 +34,12 @@ impl Product {
     }
 
     /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Omp, Self::Gjc].into_iter().find(|product| product.name() == name)
     }
 
     /// The variables that name the whole directory, strongest first.
-    const fn overrides(self) -> &'static [&'static str] {
+    const fn dir_variables(self) -> &'static [&'static str] {
         match self {
             Self::Omp => &["PI_CODING_AGENT_DIR", "OMP_CODING_AGENT_DIR"],
             Self::Gjc => &["GJC_CODING_AGENT_DIR"],
@@ -70,18 +70,18 @@ impl AgentDir {
     /// # Errors
     /// [`NoHome`] if nothing says where it is.
     pub fn resolve(
-        product: Product,
-        environment: &Environment,
+        product: AgentProduct,
+        environment: &ProcessEnvironment,
         cwd: &Path,
         exists: impl Fn(&Path) -> bool,
     ) -> Result<Self, NoHome> {
         let home = environment.get("HOME").or_else(|| environment.get("USERPROFILE")).map(PathBuf::from);
         let project_folder = match product {
-            Product::Omp => environment.get("PI_CONFIG_DIR").unwrap_or(".omp").to_owned(),
-            Product::Gjc => ".gjc".to_owned(),
+            AgentProduct::Omp => environment.get("PI_CONFIG_DIR").unwrap_or(".omp").to_owned(),
+            AgentProduct::Gjc => ".gjc".to_owned(),
         };
         let usual = home.as_ref().map(|home| home.join(&project_folder).join("agent"));
-        let named = product.overrides().iter().find_map(|name| environment.get(name)).map(|path| {
+        let named = product.dir_variables().iter().find_map(|name| environment.get(name)).map(|path| {
             let path = match (path.strip_prefix("~/"), &home) {
                 (Some(rest), Some(home)) => home.join(rest),
                 (Some(_) | None, _) => PathBuf::from(path),
@@ -101,7 +101,7 @@ impl AgentDir {
     }
 
     /// The directory at `root`, for a gateway, which has no home and no project settings of a product.
-    pub fn at(root: PathBuf) -> Self {
+    pub fn at_root(root: PathBuf) -> Self {
         Self { home: root.clone(), content: root.clone(), project_folder: ".countersign".to_owned(), root }
     }
 
@@ -127,7 +127,7 @@ impl AgentDir {
     }
 
     /// The user's settings.
-    pub fn config(&self) -> PathBuf {
+    pub fn config_path(&self) -> PathBuf {
         self.root.join("config.yml")
     }
 
@@ -137,7 +137,7 @@ impl AgentDir {
     }
 
     /// The user's models, the newer form first.
-    pub fn models(&self) -> [PathBuf; 2] {
+    pub fn models_paths(&self) -> [PathBuf; 2] {
         [self.root.join("models.yml"), self.root.join("models.json")]
     }
 
@@ -147,27 +147,27 @@ impl AgentDir {
     }
 
     /// The folder that has one folder of session files a working directory.
-    pub fn sessions(&self) -> PathBuf {
+    pub fn sessions_dir(&self) -> PathBuf {
         self.content.join("sessions")
     }
 
     /// The folder of images, each under the digest of its bytes.
-    pub fn blobs(&self) -> PathBuf {
+    pub fn blobs_dir(&self) -> PathBuf {
         self.content.join("blobs")
     }
 
     /// The folder of the logs of sessions.
-    pub fn logs(&self) -> PathBuf {
+    pub fn logs_dir(&self) -> PathBuf {
         self.root.join("countersign")
     }
 
     /// The grants that outlive a session.
-    pub fn grants(&self) -> PathBuf {
+    pub fn grants_path(&self) -> PathBuf {
         self.root.join(GRANTS_FILE)
     }
 
     /// The user's rules.
-    pub fn permissions(&self) -> PathBuf {
+    pub fn permissions_path(&self) -> PathBuf {
         self.root.join("permissions.yaml")
     }
 }
@@ -176,18 +176,18 @@ impl AgentDir {
 mod tests {
     use std::path::Path;
 
-    use super::{AgentDir, Environment, NoHome, Product};
+    use super::{AgentDir, AgentProduct, NoHome, ProcessEnvironment};
 
-    fn places(product: Product, variables: &[(&str, &str)]) -> Result<(String, String), NoHome> {
-        let environment: Environment = variables.iter().copied().collect();
+    fn places(product: AgentProduct, variables: &[(&str, &str)]) -> Result<(String, String), NoHome> {
+        let environment: ProcessEnvironment = variables.iter().copied().collect();
         let folder =
             AgentDir::resolve(product, &environment, Path::new("/work"), |path| path == Path::new("/data/omp"))?;
-        Ok((folder.config().display().to_string(), folder.sessions().display().to_string()))
+        Ok((folder.config_path().display().to_string(), folder.sessions_dir().display().to_string()))
     }
 
     #[test]
     fn the_agent_directory_is_where_its_hosts_expect_it() {
-        use Product::{Gjc, Omp};
+        use AgentProduct::{Gjc, Omp};
         let home = ("HOME", "/home/ana");
         for (case, product, variables, config, sessions) in [
             ("usual", Omp, vec![home], "/home/ana/.omp/agent/config.yml", "/home/ana/.omp/agent/sessions"),

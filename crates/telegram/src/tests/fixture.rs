@@ -38,8 +38,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{Settings, Telegram},
-    api::Api,
+    super::{TelegramMessenger, TelegramSettings},
+    fake_api::FakeBotApi,
 };
 
 /// The group that the cards go to, and somebody in it who may answer.
@@ -50,7 +50,7 @@ pub(super) const STRANGER: i64 = 999;
 
 /// A service that does what it is told, or what the test says.
 #[derive(Clone)]
-pub(super) struct House {
+pub(super) struct FakeRunHost {
     pub(super) served: Arc<AtomicUsize>,
     pub(super) says: Arc<Mutex<ServiceOutcome>>,
     /// How long it takes. Virtual time.
@@ -61,14 +61,14 @@ pub(super) struct House {
     pub(super) plays: Arc<Mutex<VecDeque<Vec<models::ModelEvent>>>>,
 }
 
-impl LanguageModel for House {
+impl LanguageModel for FakeRunHost {
     fn stream(&self, _: models::ModelRequest) -> BoxStream<'static, Result<models::ModelEvent, models::ModelFailure>> {
-        let said = self.plays.lock().pop_front().unwrap_or_default();
-        stream::iter(said.into_iter().chain([models::ModelEvent::Stop(models::FinishReason::Stop)]).map(Ok)).boxed()
+        let events = self.plays.lock().pop_front().unwrap_or_default();
+        stream::iter(events.into_iter().chain([models::ModelEvent::Stop(models::FinishReason::Stop)]).map(Ok)).boxed()
     }
 }
 
-impl RunEnvironment for House {
+impl RunEnvironment for FakeRunHost {
     fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> {
         if self.plays.lock().is_empty() {
             return Err("there is no model".to_owned());
@@ -86,11 +86,11 @@ impl RunEnvironment for House {
 
     fn call_service<'a>(&'a self, _: &'a CallDetails, _: CancellationToken) -> BoxFuture<'a, ServiceOutcome> {
         self.served.fetch_add(1, Ordering::SeqCst);
-        let said = self.says.lock().clone();
+        let outcome = self.says.lock().clone();
         let takes = *self.takes.lock();
         Box::pin(async move {
             tokio::time::sleep(takes).await;
-            said
+            outcome
         })
     }
 
@@ -107,18 +107,18 @@ impl RunEnvironment for House {
 }
 
 /// One process: its owner and its messenger.
-pub(super) struct Stage {
-    pub(super) api: Api,
-    pub(super) house: House,
+pub(super) struct MessengerFixture {
+    pub(super) api: FakeBotApi,
+    pub(super) house: FakeRunHost,
     pub(super) log: MemoryLog,
     pub(super) owner: OwnerHandle,
     pub(super) source: CommandSource,
-    pub(super) telegram: Option<Telegram>,
+    pub(super) telegram: Option<TelegramMessenger>,
     /// Whether the agent is there.
     pub(super) present: Arc<AtomicBool>,
     /// The topic that cards go to.
     pub(super) topic: Option<i64>,
-    asked: u32,
+    request_count: u32,
 }
 
 pub(super) fn session() -> SessionId {
@@ -135,7 +135,7 @@ pub(super) fn rules() -> ActiveRules {
     }
 }
 
-async fn open(log: &MemoryLog, house: &House) -> OwnerHandle {
+async fn open(log: &MemoryLog, house: &FakeRunHost) -> OwnerHandle {
     let rules = house.rules.lock().clone();
     let options = OwnerOptions {
         rules,
@@ -149,7 +149,7 @@ async fn open(log: &MemoryLog, house: &House) -> OwnerHandle {
     OwnerHandle::open(log.clone().into(), options).await.unwrap()
 }
 
-impl Stage {
+impl MessengerFixture {
     pub(super) async fn new() -> Self {
         let mut stage = Self::quiet().await;
         stage.begin();
@@ -171,7 +171,7 @@ impl Stage {
         let done = ServiceOutcome::Done("[]".to_owned());
         let rules = Arc::new(Mutex::new(rules));
         let (served, takes, plays) = (Arc::default(), Arc::default(), Arc::default());
-        let house = House { served, says: Arc::new(Mutex::new(done)), takes, rules, plays };
+        let house = FakeRunHost { served, says: Arc::new(Mutex::new(done)), takes, rules, plays };
         let log = MemoryLog::new();
         let owner = open(&log, &house).await;
         let source = owner.source(InboxLane::Request);
@@ -184,19 +184,30 @@ impl Stage {
         };
         source.send_command(Command::Session(session(), command)).await.unwrap();
         let present = Arc::new(AtomicBool::new(true));
-        Self { api: Api::default(), house, log, owner, source, telegram: None, present, topic: None, asked: 0 }
+        Self {
+            api: FakeBotApi::default(),
+            house,
+            log,
+            owner,
+            source,
+            telegram: None,
+            present,
+            topic: None,
+            request_count: 0,
+        }
     }
 
     pub(super) fn begin(&mut self) {
         let present = Arc::clone(&self.present);
-        let settings = Settings {
+        let settings = TelegramSettings {
             presence: Arc::new(move |_| present.load(Ordering::SeqCst)),
             people: self.house.rules.lock().people.clone(),
             topic: self.topic,
-            ..Settings::new("1:secret".to_owned().into(), CHAT, [ANA, BEN])
+            ..TelegramSettings::new("1:secret".to_owned().into(), CHAT, [ANA, BEN])
         };
         let clock = Clock::starting_at(Millis(1_800_000_000_000));
-        self.telegram = Some(Telegram::over(Arc::new(self.api.clone()), settings, self.owner.clone(), clock));
+        self.telegram =
+            Some(TelegramMessenger::with_transport(Arc::new(self.api.clone()), settings, self.owner.clone(), clock));
     }
 
     /// The process dies, and another takes its place.
@@ -216,7 +227,7 @@ impl Stage {
     }
 
     pub(super) async fn ask_with(&mut self, entity: &str, more: Value) -> CallId {
-        self.asked += 1;
+        self.request_count += 1;
         let mut arguments = json!({ "domain": "light", "service": "turn_on", "entity_id": entity });
         for (key, value) in more.as_object().into_iter().flatten() {
             arguments[key] = value.clone();
@@ -225,7 +236,7 @@ impl Stage {
             session: session(),
             principal: PrincipalId::new("kitchen-pi"),
             door: "agent-gate".into(),
-            wire: self.asked.to_string().into(),
+            wire: self.request_count.to_string().into(),
             key: None,
             tool: "ha_call_service".into(),
             signatures: vec![format!("ha_call_service(light.turn_on, {entity})")],
@@ -250,20 +261,20 @@ impl Stage {
             signature: None,
         };
         let kind = models::PartKind::ToolCall { id: "k1".to_owned(), name: tool.to_owned() };
-        let said = vec![
+        let events = vec![
             models::ModelEvent::Start { response_id: None },
             models::ModelEvent::PartStart { index: 0, kind },
             models::ModelEvent::PartEnd { index: 0, part: call },
         ];
-        self.house.plays.lock().extend([said, Vec::new()]);
+        self.house.plays.lock().extend([events, Vec::new()]);
         let message = StoredMessage::User(Default::default());
         let content = serde_json::to_string(&message).unwrap().into();
-        let said = session::MessageContent { content, tokens: 1 };
+        let prompt = session::MessageContent { content, tokens: 1 };
         let (provider, id) = ("demo".to_owned(), "scripted".to_owned());
         let reference = ModelRef { provider, id, context_window: 128_000, max_tokens: 8_192, price: None };
         let model = session::Command::Set { setting: session::SessionSetting::Model(reference), entry: None };
         let when_busy = session::WhenBusy::Refuse;
-        for command in [model, session::Command::Prompt { message: said, with: Vec::new(), when_busy }] {
+        for command in [model, session::Command::Prompt { message: prompt, with: Vec::new(), when_busy }] {
             self.source.send_command(Command::Session(session(), command)).await.unwrap();
         }
     }

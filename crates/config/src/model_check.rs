@@ -7,15 +7,19 @@ use std::collections::BTreeMap;
 use countersign_runtime::models::{catalogue, demo};
 
 use super::{
-    at::At,
-    settings::{ModelName, Provider},
+    config_field::ConfigField,
+    settings::{ModelSelection, ProviderConfig},
 };
 
 /// How many names are told where another one stands.
-const TOLD: usize = 5;
+const LISTED_LIMIT: usize = 5;
 
 /// Refuses a provider that is not in the file, and a model that it does not have.
-pub(super) fn check(root: &At<'_>, model: &ModelName, providers: &BTreeMap<String, Provider>) {
+pub(super) fn check_model(
+    root: &ConfigField<'_>,
+    model: &ModelSelection,
+    providers: &BTreeMap<String, ProviderConfig>,
+) {
     // What is wrong with the providers is told already, and one of them may be meant.
     let is_clear = root.notes.problems.borrow().iter().all(|problem| !problem.key.starts_with("providers"));
     if !is_clear {
@@ -32,10 +36,10 @@ pub(super) fn check(root: &At<'_>, model: &ModelName, providers: &BTreeMap<Strin
         } else {
             String::new()
         };
-        place.at("provider").refused(format!(
+        place.at("provider").report_refusal(format!(
             "there is no \"{}\" in `providers`; there is {}{wants}",
             model.provider,
-            some(names)
+            some_names(names)
         ));
         return;
     }
@@ -45,17 +49,17 @@ pub(super) fn check(root: &At<'_>, model: &ModelName, providers: &BTreeMap<Strin
     let ids: Vec<&str> = listed.chain(demo).map(|entry| entry.id.as_str()).collect();
     if !ids.contains(&model.id.as_str()) {
         let (provider, id) = (&model.provider, &model.id);
-        place.at("id").refused(format!(
+        place.at("id").report_refusal(format!(
             "\"{provider}\" has no model \"{id}\"; it has {}. Others are listed under providers.{provider}.models",
-            some(ids)
+            some_names(ids)
         ));
     }
 }
 
-fn some(names: Vec<&str>) -> String {
+fn some_names(names: Vec<&str>) -> String {
     match names.len() {
         0 => "none".to_owned(),
-        count if count <= TOLD => names.join(", "),
-        count => format!("{} and {} more", names[..TOLD].join(", "), count - TOLD),
+        count if count <= LISTED_LIMIT => names.join(", "),
+        count => format!("{} and {} more", names[..LISTED_LIMIT].join(", "), count - LISTED_LIMIT),
     }
 }

@@ -8,25 +8,25 @@ use countersign_runtime::Clock;
 use secrecy::SecretString;
 
 use super::{
-    bot::{Bot, ChatKind},
-    client::Http,
-    health::Health,
+    bot::{BotChatKind, BotClient},
+    client::HttpBotTransport,
+    health::HealthTracker,
 };
 
 /// A bot that can show cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct BotCheck {
     /// Its username.
     pub bot: String,
     /// The chat's title, or the name of the person in it.
     pub chat: String,
     /// The kind of the chat.
-    pub kind: ChatKind,
+    pub kind: BotChatKind,
 }
 
 /// Why no cards can be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum BotCheckError {
     /// There is no such bot, or nobody answers.
     #[error("{0}")]
     Bot(String),
@@ -44,12 +44,12 @@ pub enum Unfit {
 ///
 /// # Errors
 /// [`Unfit`].
-pub async fn checkup(address: &str, token: SecretString, chat: i64) -> Result<Found, Unfit> {
-    let transport = Http::new(address, token).map_err(|error| Unfit::Bot(error.to_string()))?;
-    let bot = Bot::new(Arc::new(transport), Health::new(Clock::system()));
-    let name = bot.username().await.map_err(|failure| Unfit::Bot(failure.to_string()))?;
+pub async fn check_bot(address: &str, token: SecretString, chat: i64) -> Result<BotCheck, BotCheckError> {
+    let transport = HttpBotTransport::new(address, token).map_err(|error| BotCheckError::Bot(error.to_string()))?;
+    let bot = BotClient::new(Arc::new(transport), HealthTracker::new(Clock::system()));
+    let name = bot.username().await.map_err(|failure| BotCheckError::Bot(failure.to_string()))?;
     match bot.look_at(chat).await {
-        Ok(seen) => Ok(Found { bot: name, chat: seen.title, kind: seen.kind }),
-        Err(failure) => Err(Unfit::Chat { bot: name, why: failure.to_string() }),
+        Ok(seen) => Ok(BotCheck { bot: name, chat: seen.title, kind: seen.kind }),
+        Err(failure) => Err(BotCheckError::Chat { bot: name, why: failure.to_string() }),
     }
 }

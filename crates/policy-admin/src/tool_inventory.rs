@@ -5,56 +5,56 @@ use std::{
     sync::Arc,
 };
 
-use countersign_config::{self as config, Accounts, Config, Known, Person, Places};
+use countersign_config::{self as config, ApproverAccounts, Config, GatewayPaths, KnownEntities, PersonConfig};
 use countersign_core::{gate::IdentityMap, policy::PathContext};
 use countersign_files::paths;
 use countersign_runtime::tools;
 use countersign_view::principals;
 
 use super::{
-    adapter::{Adapter, RunTools},
-    service_tools::{self, Tools},
+    adapter::{RunTools, TrialAdapter},
+    service_tools::{self, ServiceTools},
 };
 
 /// What rules are about: the agents and the tools of a gateway.
 #[derive(Clone)]
-pub struct Household {
-    pub(super) tools: Arc<Tools>,
+pub struct ToolInventory {
+    pub(super) tools: Arc<ServiceTools>,
     /// The tools of runs that no service has.
     pub(super) runs: Arc<dyn RunTools>,
     /// Empty where they are not known.
     pub(super) agents: Vec<String>,
     /// None where they are not known.
-    pub(super) people: Option<Vec<Person>>,
+    pub(super) people: Option<Vec<PersonConfig>>,
     /// From where people can answer; none where this is not known.
-    pub(super) accounts: Option<Accounts>,
+    pub(super) accounts: Option<ApproverAccounts>,
     pub(super) surroundings: PathContext,
     /// Where runs of the gateway's own begin; empty where this is not known.
     pub(super) workspace: String,
     /// The adapter that rules are tried for, where one was named.
-    pub(super) adapter: Option<Adapter>,
+    pub(super) adapter: Option<TrialAdapter>,
 }
 
-impl Household {
+impl ToolInventory {
     /// Returns what rules are about as far as a configuration says it, which is nothing where there is none.
-    pub fn of_known(known: Known, runs: Arc<dyn RunTools>) -> Self {
-        let Known { agents, services, people, accounts, places } = known;
-        let tools = Arc::new(service_tools::of(&services));
-        let surroundings = places.as_ref().map_or_else(folders, surroundings);
+    pub fn from_known(known: KnownEntities, runs: Arc<dyn RunTools>) -> Self {
+        let KnownEntities { agents, services, people, accounts, places } = known;
+        let tools = Arc::new(service_tools::from_services(&services));
+        let surroundings = places.as_ref().map_or_else(process_folders, path_context);
         // Without a gateway it is where somebody asks.
         let here = || std::env::current_dir().unwrap_or_default().display().to_string();
-        let workspace = places.as_ref().map_or_else(here, workspace);
+        let workspace = places.as_ref().map_or_else(here, main_workspace);
         Self { tools, runs, agents, people, accounts, surroundings, workspace, adapter: None }
     }
 
     /// The same, for calls through one adapter. The rules of a stdio adapter are those of its agent directory.
     #[must_use]
-    pub fn with_adapter(self, adapter: Adapter) -> Self {
+    pub fn with_adapter(self, adapter: TrialAdapter) -> Self {
         Self { adapter: Some(adapter), ..self }
     }
 
     /// The adapter that rules are tried for, where one was named.
-    pub fn adapter(&self) -> Option<&Adapter> {
+    pub fn adapter(&self) -> Option<&TrialAdapter> {
         self.adapter.as_ref()
     }
 
@@ -64,14 +64,14 @@ impl Household {
     }
 
     /// The tools of services, by name.
-    pub fn tools(&self) -> &Tools {
+    pub fn tools(&self) -> &ServiceTools {
         &self.tools
     }
 
     /// Returns what the rules of a gateway with this configuration are about.
-    pub fn of(config: &Config, tools: &Arc<Tools>, runs: Arc<dyn RunTools>) -> Self {
+    pub fn from_config(config: &Config, tools: &Arc<ServiceTools>, runs: Arc<dyn RunTools>) -> Self {
         let agents = config.agents.iter().map(|agent| agent.id.clone()).collect();
-        let accounts = Accounts {
+        let accounts = ApproverAccounts {
             telegram: config.telegram.iter().flat_map(|telegram| &telegram.allowed_users).copied().collect(),
             console: config.web.users.iter().map(|(login, _)| login.clone()).collect(),
         };
@@ -81,20 +81,20 @@ impl Household {
             agents,
             people: Some(config.people.clone()),
             accounts: Some(accounts),
-            surroundings: surroundings(&config.places()),
-            workspace: workspace(&config.places()),
+            surroundings: path_context(&config.gateway_paths()),
+            workspace: main_workspace(&config.gateway_paths()),
             adapter: None,
         }
     }
 }
 
 /// Where the main agent's runs begin.
-fn workspace(places: &Places) -> String {
+fn main_workspace(places: &GatewayPaths) -> String {
     places.agents_dir.join(config::MAIN).display().to_string()
 }
 
 /// The folders with a meaning of whoever runs this.
-fn folders() -> PathContext {
+fn process_folders() -> PathContext {
     PathContext {
         home: std::env::var("HOME").ok(),
         temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
@@ -103,7 +103,7 @@ fn folders() -> PathContext {
 }
 
 /// Where the gateway's own files lie: what no run may write, and what none may read.
-pub fn surroundings(places: &Places) -> PathContext {
+pub fn path_context(places: &GatewayPaths) -> PathContext {
     let folder = &places.storage.folder;
     let whole = [folder.clone()];
     let own = own_files(&places.storage.log);
@@ -120,7 +120,7 @@ pub fn surroundings(places: &Places) -> PathContext {
     PathContext {
         protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),
         unreadable: texts(&mut data.iter().cloned().chain(places.file.clone()).chain(keys)),
-        ..folders()
+        ..process_folders()
     }
 }
 
@@ -145,7 +145,7 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
 }
 
 /// Whose identities are whose.
-pub fn people(people: &[Person]) -> IdentityMap {
+pub fn people_identities(people: &[PersonConfig]) -> IdentityMap {
     IdentityMap::new(people.iter().map(|person| {
         let telegram = person.telegram.iter().map(|user| principals::of_telegram(*user));
         let local = person.local.iter().map(|user| principals::of_machine(*user));

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use countersign_runtime::tools::regular;
 
 use super::{
-    at::At,
     cases::DEFAULT_AGENT,
+    config_field::ConfigField,
+    diagnostics::FileDiagnostics,
+    gateway_paths::GatewayPaths,
     load,
-    notes::Notes,
-    places::Places,
-    problem::{Errors, Fault, Problem},
-    services::{self, Service},
-    settings::{Accounts, Person},
+    problem::{ConfigErrors, ConfigFault, ConfigProblem},
+    services::{self, ServiceConfig},
+    settings::{ApproverAccounts, PersonConfig},
     value,
 };
 use crate::yaml::LARGEST;
@@ -24,25 +24,25 @@ const UNSET: &str = "http://unset.invalid";
 
 /// What rules are about.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct KnownEntities {
     /// The ids of agents.
     pub agents: Vec<String>,
     /// The services with their tools.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceConfig>,
     /// The people; none where there is no configuration, or where it does not say who they are without a variable that is
     /// not set.
-    pub people: Option<Vec<Person>>,
+    pub people: Option<Vec<PersonConfig>>,
     /// From where people can answer; none where this, or whose identities are whose, depends on such a variable.
-    pub accounts: Option<Accounts>,
+    pub accounts: Option<ApproverAccounts>,
     /// Where the gateway has what is its own; none where there is no configuration.
-    pub places: Option<Places>,
+    pub places: Option<GatewayPaths>,
 }
 
 /// The files of tools that the configuration at `path` names, as far as they can be read. What else is wrong does not matter.
 pub fn tool_files(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
-    let notes = Notes::of(path);
-    let value = value::read(&load::text(Some(path), &notes), &notes, Some(environment));
-    services::read(&At::root(&notes, value.as_ref()).at("services"));
+    let notes = FileDiagnostics::for_file(path);
+    let value = value::read_value(&load::config_text(Some(path), &notes), &notes, Some(environment));
+    services::read_services(&ConfigField::root(&notes, value.as_ref()).at("services"));
     notes.files.take()
 }
 
@@ -50,65 +50,68 @@ pub fn tool_files(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> 
 ///
 /// # Errors
 /// What is wrong with the file as a whole, its services or their tools; the rest is not looked at.
-pub fn known(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Result<Known, Errors> {
-    let notes = Notes::of(path);
+pub fn known_entities(
+    path: &Path,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<KnownEntities, ConfigErrors> {
+    let notes = FileDiagnostics::for_file(path);
     let text = regular::read_text(path, LARGEST);
-    let text = text.map_err(|error| notes.fault(0, "", Fault::Io(error.to_string()))).unwrap_or_default();
+    let text = text.map_err(|error| notes.add_fault(0, "", ConfigFault::Io(error.to_string()))).unwrap_or_default();
     let or_unset = |name: &str| environment(name).or_else(|| Some(UNSET.to_owned()));
-    let value = value::read(&text, &notes, Some(&or_unset));
-    let root = At::root(&notes, value.as_ref());
-    let services = services::read(&root.at("services"));
+    let value = value::read_value(&text, &notes, Some(&or_unset));
+    let root = ConfigField::root(&notes, value.as_ref());
+    let services = services::read_services(&root.at("services"));
     let mut problems = notes.problems.take();
-    let (people, accounts, mut faults) = people(&text, path, environment);
+    let (people, accounts, mut faults) = known_people(&text, path, environment);
     problems.append(&mut faults);
     if !problems.is_empty() {
-        return Err(Errors(problems));
+        return Err(ConfigErrors(problems));
     }
     // What is wrong with the agents is for `serve` to say.
     let first = (!root.at("agent").is_absent()).then(|| DEFAULT_AGENT.to_owned());
-    let others = root.at("agents").list().unwrap_or_default();
+    let others = root.at("agents").list_items().unwrap_or_default();
     let ids = others.iter().filter_map(|place| place.at("id").text());
-    let places = Some(Places::read(&root, path, environment));
-    Ok(Known { agents: first.into_iter().chain(ids).collect(), services, people, accounts, places })
+    let places = Some(GatewayPaths::from_file(&root, path, environment));
+    Ok(KnownEntities { agents: first.into_iter().chain(ids).collect(), services, people, accounts, places })
 }
 
 /// The people, from where they can answer, and what is wrong with either but for variables that are not set.
 ///
 /// An identity is a number, for which nothing can stand.
-fn people(
+fn known_people(
     text: &str,
     path: &Path,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> (Option<Vec<Person>>, Option<Accounts>, Vec<Problem>) {
-    let notes = Notes::of(path);
-    let value = value::read(text, &notes, Some(environment));
+) -> (Option<Vec<PersonConfig>>, Option<ApproverAccounts>, Vec<ConfigProblem>) {
+    let notes = FileDiagnostics::for_file(path);
+    let value = value::read_value(text, &notes, Some(environment));
     // What is wrong with the rest is told where that is read.
-    notes.problems.borrow_mut().retain(|problem| matches!(problem.fault, Fault::Variable(_)));
-    let root = At::root(&notes, value.as_ref());
+    notes.problems.borrow_mut().retain(|problem| matches!(problem.fault, ConfigFault::Variable(_)));
+    let root = ConfigField::root(&notes, value.as_ref());
     let place = root.at("people");
-    let people = load::people(&place);
+    let people = load::read_people(&place);
     let users = root.at("messenger").at("telegram").at("allowed_users");
     let faults = notes.problems.take();
     // What is wrong with them is for `serve` to say.
-    let telegram = users.list().unwrap_or_default().iter().filter_map(At::integer).collect();
+    let telegram = users.list_items().unwrap_or_default().iter().filter_map(ConfigField::integer).collect();
     let console = root.at("web").at("users").members().unwrap_or_default();
     let console = console.into_iter().map(|(login, _)| login.to_owned()).collect();
-    let is_there = |one: At<'_>| !one.is_unset() && !one.at("id").is_unset();
-    let is_named = !place.is_unset() && place.list().unwrap_or_default().into_iter().all(is_there);
-    let (unset, faults): (Vec<Problem>, Vec<Problem>) =
-        faults.into_iter().partition(|problem| matches!(problem.fault, Fault::Variable(_)));
+    let is_there = |one: ConfigField<'_>| !one.is_unset() && !one.at("id").is_unset();
+    let is_named = !place.is_unset() && place.list_items().unwrap_or_default().into_iter().all(is_there);
+    let (unset, faults): (Vec<ConfigProblem>, Vec<ConfigProblem>) =
+        faults.into_iter().partition(|problem| matches!(problem.fault, ConfigFault::Variable(_)));
     let is_set =
         |part: &str| unset.iter().all(|problem| !problem.key.starts_with(part) && !part.starts_with(&problem.key));
     // A password may come from a variable, a login cannot.
     let are_logins_known = unset.iter().all(|problem| !"web.users".starts_with(problem.key.as_str()));
     let are_known = is_set("people") && is_set("messenger.telegram.allowed_users") && are_logins_known;
-    let accounts = Accounts { telegram, console };
+    let accounts = ApproverAccounts { telegram, console };
     (Some(people).filter(|_| is_named), Some(accounts).filter(|_| are_known), faults)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::known;
+    use super::known_entities;
 
     #[test]
     fn an_identity_from_a_variable_that_is_not_set_is_no_fault_of_the_rules() {
@@ -129,7 +132,7 @@ mod tests {
             ("[ { id: ana, telegram: [1] } ]", Some(1), true),
         ] {
             std::fs::write(&path, text(people)).unwrap();
-            let known = known(&path, &unset).unwrap();
+            let known = known_entities(&path, &unset).unwrap();
             assert_eq!(known.people.map(|people| people.len()), names, "{people}");
             assert_eq!(known.accounts.map(|accounts| accounts.telegram), is_known.then(|| vec![111]), "{people}");
         }
@@ -140,15 +143,15 @@ mod tests {
             ("{ password: \"${ALL}\" }", Some(vec![])),
         ] {
             std::fs::write(&path, format!("web: {web}\npeople: [ {{ id: ana, console: [ana] }} ]\n")).unwrap();
-            let known = known(&path, &unset).unwrap();
+            let known = known_entities(&path, &unset).unwrap();
             assert_eq!(known.accounts.map(|accounts| accounts.console), logins, "{web}");
         }
         for people in ["[ { id: ana, telegram: [ana] } ]", "[ { id: ana, telegran: [1] } ]", "[ { id: a }, { id: a } ]"]
         {
             std::fs::write(&path, text(people)).unwrap();
-            let told = known(&path, &unset).unwrap_err().to_string();
-            assert!(told.contains("config.yaml:2: people["), "{told}");
-            assert_eq!(told.lines().count(), 1, "{told}");
+            let message = known_entities(&path, &unset).unwrap_err().to_string();
+            assert!(message.contains("config.yaml:2: people["), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
         }
     }
 }

@@ -2,14 +2,14 @@
 
 /// The word of `known` that `word` was probably meant to be: in other letters, or at most `most` slips away. The nearest, and of
 /// several the first.
-pub fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Option<&'a str> {
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let near = known.into_iter().map(|known| (distance(&word, &known.to_lowercase()), known));
+    let near = known.into_iter().map(|known| (edit_distance(&word, &known.to_lowercase()), known));
     near.filter(|(far, _)| *far <= most).min_by_key(|(far, _)| *far).map(|(_, known)| known)
 }
 
 /// How many letters have to be put in, left out, changed, or exchanged with their neighbours.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
     for i in 1..=a.len() {
@@ -29,7 +29,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::meant;
+    use super::did_you_mean;
 
     #[test]
     fn a_word_is_taken_for_the_nearest_within_reach() {
@@ -44,7 +44,7 @@ mod tests {
             ("ready!", 2, Some("read")),
             ("", 1, None),
         ] {
-            assert_eq!(meant(word, known, most), want, "{word}");
+            assert_eq!(did_you_mean(word, known, most), want, "{word}");
         }
     }
 }

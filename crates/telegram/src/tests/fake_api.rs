@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 
-use super::super::client::{Answer, Transport};
+use super::super::client::{BotResponse, BotTransport};
 
 /// How long something may take that must come. Virtual time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What goes wrong with a call.
 #[derive(Clone, Debug)]
-pub(super) enum Fault {
+pub(super) enum ApiFault {
     /// It is refused.
     Refused(u16, &'static str, Value),
     /// It comes to nothing, and no answer comes.
@@ -31,7 +31,7 @@ pub(super) enum Fault {
 
 /// One message in the chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct FakeCard {
     pub(super) id: i64,
     pub(super) chat: i64,
     pub(super) text: String,
@@ -44,7 +44,7 @@ pub(super) struct Card {
     pub(super) edits: usize,
 }
 
-impl Card {
+impl FakeCard {
     /// The data of the first button whose text holds `word`.
     pub(super) fn button(&self, word: &str) -> String {
         self.keys.iter().find(|(text, _)| text.contains(word)).map(|(_, data)| data.clone()).expect(word)
@@ -56,14 +56,14 @@ impl Card {
 }
 
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct FakeChat {
     seq: i64,
-    pub(super) cards: BTreeMap<i64, Card>,
+    pub(super) cards: BTreeMap<i64, FakeCard>,
     updates: Vec<Value>,
     /// Every answer to a tap, by its id.
     pub(super) answers: BTreeMap<String, Vec<String>>,
     pub(super) log: Vec<(Instant, &'static str, Value)>,
-    faults: BTreeMap<&'static str, VecDeque<Fault>>,
+    faults: BTreeMap<&'static str, VecDeque<ApiFault>>,
     /// The number of the call at which a process dies, and whether the call is done before.
     pub(super) dies: Option<(usize, bool)>,
     pub(super) dead: bool,
@@ -77,24 +77,24 @@ pub(super) struct Room {
 
 /// The server.
 #[derive(Clone, Default)]
-pub(super) struct Api {
-    room: Arc<Mutex<Room>>,
+pub(super) struct FakeBotApi {
+    room: Arc<Mutex<FakeChat>>,
     changed: Arc<Notify>,
 }
 
-impl Api {
-    pub(super) fn fail(&self, method: &'static str, faults: impl IntoIterator<Item = Fault>) {
+impl FakeBotApi {
+    pub(super) fn fail(&self, method: &'static str, faults: impl IntoIterator<Item = ApiFault>) {
         self.room.lock().faults.entry(method).or_default().extend(faults);
     }
 
-    pub(super) fn with<T>(&self, what: impl FnOnce(&mut Room) -> T) -> T {
+    pub(super) fn with<T>(&self, what: impl FnOnce(&mut FakeChat) -> T) -> T {
         let value = what(&mut self.room.lock());
         self.changed.notify_waiters();
         value
     }
 
     /// Waits until there is something to see.
-    pub(super) async fn until<T>(&self, case: &str, what: impl Fn(&Room) -> Option<T>) -> T {
+    pub(super) async fn until<T>(&self, case: &str, what: impl Fn(&FakeChat) -> Option<T>) -> T {
         let wait = async {
             loop {
                 let changed = self.changed.notified();
@@ -111,7 +111,7 @@ impl Api {
     }
 
     /// The newest card that holds `text`.
-    pub(super) async fn card(&self, text: &str) -> Card {
+    pub(super) async fn card(&self, text: &str) -> FakeCard {
         self.until(text, |room| room.cards.values().rev().find(|card| card.text.contains(text)).cloned()).await
     }
 
@@ -137,7 +137,7 @@ impl Api {
     }
 
     /// Somebody taps; gives the id of the tap.
-    pub(super) fn tap(&self, card: &Card, data: &str, user: i64) -> String {
+    pub(super) fn tap(&self, card: &FakeCard, data: &str, user: i64) -> String {
         let message = json!({ "message_id": card.id, "chat": { "id": card.chat }, "date": 0 });
         let from = json!({ "id": user, "username": format!("u{user}") });
         let query = json!({ "from": from, "message": message, "data": data, "chat_instance": "1" });
@@ -158,7 +158,7 @@ impl Api {
     }
 
     /// Somebody answers a message with another.
-    pub(super) fn reply(&self, card: &Card, text: &str, user: i64) {
+    pub(super) fn reply(&self, card: &FakeCard, text: &str, user: i64) {
         let to = json!({ "message_id": card.id, "chat": { "id": card.chat } });
         let message = json!({
             "message_id": 1,
@@ -197,7 +197,7 @@ impl Api {
                     room.seq += 1;
                     let (id, chat) = (room.seq, id("chat_id"));
                     let to = body["reply_parameters"]["message_id"].as_i64();
-                    room.cards.insert(id, Card { id, chat, text, keys, to, topic, edits: 0 });
+                    room.cards.insert(id, FakeCard { id, chat, text, keys, to, topic, edits: 0 });
                     return Ok(json!({ "message_id": id, "chat": { "id": chat }, "date": 0 }));
                 }
                 let card = room.cards.get_mut(&id("message_id")).filter(|card| card.chat == id("chat_id"));
@@ -241,7 +241,7 @@ impl Api {
         }
     }
 
-    async fn handle(&self, method: &'static str, body: Value) -> Answer {
+    async fn handle(&self, method: &'static str, body: Value) -> BotResponse {
         let (fault, dies) = self.with(|room| {
             room.log.push((Instant::now(), method, body.clone()));
             // Polls come and go by the clock; everything else is counted.
@@ -262,20 +262,20 @@ impl Api {
             self.with(|room| room.dead = true);
             std::future::pending::<()>().await;
         }
-        let answer = |status: u16, body: Value| Answer { status, body: body.to_string().into_bytes() };
+        let answer = |status: u16, body: Value| BotResponse { status, body: body.to_string().into_bytes() };
         let error = |status: u16, words: &str, parameters: Value| {
             let body = json!({ "ok": false, "error_code": status, "description": words, "parameters": parameters });
             answer(status, body)
         };
         let hold = match fault {
             None => None,
-            Some(Fault::Refused(status, words, parameters)) => return error(status, words, parameters),
-            Some(Fault::Hangs) => std::future::pending().await,
-            Some(Fault::Lost) => {
+            Some(ApiFault::Refused(status, words, parameters)) => return error(status, words, parameters),
+            Some(ApiFault::Hangs) => std::future::pending().await,
+            Some(ApiFault::Lost) => {
                 let _ = self.done(method, &body);
                 std::future::pending().await
             }
-            Some(Fault::Held(until)) => Some(until),
+            Some(ApiFault::Held(until)) => Some(until),
         };
         let result = if method == "getUpdates" { Ok(self.updates(&body).await) } else { self.done(method, &body) };
         if let Some(until) = hold {
@@ -288,8 +288,13 @@ impl Api {
     }
 }
 
-impl Transport for Api {
-    fn call(&self, method: &'static str, body: String, patience: Duration) -> BoxFuture<'_, Result<Answer, String>> {
+impl BotTransport for FakeBotApi {
+    fn call(
+        &self,
+        method: &'static str,
+        body: String,
+        patience: Duration,
+    ) -> BoxFuture<'_, Result<BotResponse, String>> {
         let body = serde_json::from_str(&body).expect("calls are JSON");
         Box::pin(async move {
             let answered = tokio::time::timeout(patience, self.handle(method, body)).await;
@@ -297,11 +302,17 @@ impl Transport for Api {
         })
     }
 
-    fn upload(&self, _: &'static str, _: String, _: Vec<u8>, _: Duration) -> BoxFuture<'_, Result<Answer, String>> {
-        Box::pin(async { Ok(Answer { status: 404, body: Vec::new() }) })
+    fn upload_form(
+        &self,
+        _: &'static str,
+        _: String,
+        _: Vec<u8>,
+        _: Duration,
+    ) -> BoxFuture<'_, Result<BotResponse, String>> {
+        Box::pin(async { Ok(BotResponse { status: 404, body: Vec::new() }) })
     }
 
-    fn file(&self, _: String, _: usize, _: Duration) -> BoxFuture<'_, Result<Answer, String>> {
-        Box::pin(async { Ok(Answer { status: 404, body: Vec::new() }) })
+    fn fetch_file(&self, _: String, _: usize, _: Duration) -> BoxFuture<'_, Result<BotResponse, String>> {
+        Box::pin(async { Ok(BotResponse { status: 404, body: Vec::new() }) })
     }
 }

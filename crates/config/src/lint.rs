@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::policy::{ArgConditions, Rule, RuleSource};
 
-use crate::slips;
+use crate::suggest;
 
 /// A tool that there is.
 #[derive(Clone, Debug)]
-pub struct Known<'a> {
+pub struct KnownTool<'a> {
     /// Its name.
     pub name: &'a str,
     /// The arguments that it is known to take.
     pub takes: Vec<&'a str>,
     /// Whether it takes others too.
-    pub others: Others,
+    pub others: ExtraArguments,
 }
 
 /// Whether a tool takes arguments that nobody declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Others {
+pub enum ExtraArguments {
     /// It does not.
     No,
     /// It may: one that nearly has the name of another is probably a slip.
@@ -30,7 +30,7 @@ pub enum Others {
 
 /// Whether every tool that a rule can be about is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum ToolCoverage {
     /// All but those of nodes, whose names have two underscores between node and tool.
     All,
     /// Some: a host, or whoever has no configuration, may have others.
@@ -41,7 +41,7 @@ pub enum Named {
 const SECRET: &str = "secret";
 
 /// The most names of tools that are told where none is meant.
-const MOST_TOLD: usize = 30;
+const LISTED_LIMIT: usize = 30;
 
 /// The tool that runs commands.
 const SHELL: &str = "bash";
@@ -49,19 +49,19 @@ const SHELL: &str = "bash";
 /// The shortest name that one with another letter is probably meant for.
 const SHORTEST: usize = 4;
 
-impl<'a> Known<'a> {
+impl<'a> KnownTool<'a> {
     /// A tool of the gateway's own, with what it takes and nothing else.
-    pub fn own((name, takes): (&'a String, &'a BTreeSet<String>)) -> Self {
-        Self { name, takes: takes.iter().map(String::as_str).collect(), others: Others::No }
+    pub fn gateway_tool((name, takes): (&'a String, &'a BTreeSet<String>)) -> Self {
+        Self { name, takes: takes.iter().map(String::as_str).collect(), others: ExtraArguments::No }
     }
 }
 
 /// Says of every rule about a tool that is none of `tools`, but for a slip, which one was probably meant, and of every rule
 /// about an argument that its tool does not take, which ones there are. Other names pass where there may be tools that nobody
 /// told of.
-pub fn strangers(source: &RuleSource, tools: &[Known<'_>], named: Named) -> Vec<String> {
+pub fn lint_rules(source: &RuleSource, tools: &[KnownTool<'_>], named: ToolCoverage) -> Vec<String> {
     // A service and the gateway may both have one of this name.
-    let mut by_name: BTreeMap<&str, Known<'_>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, KnownTool<'_>> = BTreeMap::new();
     for tool in tools {
         match by_name.get_mut(tool.name) {
             Some(known) => {
@@ -71,18 +71,23 @@ pub fn strangers(source: &RuleSource, tools: &[Known<'_>], named: Named) -> Vec<
             None => drop(by_name.insert(tool.name, tool.clone())),
         }
     }
-    let nearest = Nearest::of(tools.iter().map(|tool| tool.name));
+    let nearest = NameIndex::from_names(tools.iter().map(|tool| tool.name));
     let rules = source.rules.rules.iter().chain(&source.rules.defaults);
     rules
         .flat_map(|rule| {
-            told(rule, &by_name, &nearest, named)
+            lint_rule(rule, &by_name, &nearest, named)
                 .into_iter()
-                .map(|told| format!("{}:{}: {told}", source.name, rule.line))
+                .map(|warning| format!("{}:{}: {warning}", source.name, rule.line))
         })
         .collect()
 }
 
-fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, named: Named) -> Vec<String> {
+fn lint_rule(
+    rule: &Rule,
+    tools: &BTreeMap<&str, KnownTool<'_>>,
+    nearest: &NameIndex<'_>,
+    named: ToolCoverage,
+) -> Vec<String> {
     let of_pattern =
         |pattern: &'_ String| pattern.split_once('(').map_or(&**pattern, |(tool, _)| tool).trim().to_owned();
     let Some(tool) = rule.tool.clone().or_else(|| rule.pattern.as_ref().map(of_pattern)) else { return Vec::new() };
@@ -91,13 +96,13 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, n
         let is_bare = rule.pattern.as_deref().is_some_and(|pattern| pattern.trim() == tool);
         let bare = (is_bare && !known.takes.is_empty())
             .then(|| format!("\"{tool}\" alone covers no call with arguments; write \"{tool}*\" for every call"));
-        return bare.into_iter().chain(arguments(rule, known)).collect();
+        return bare.into_iter().chain(lint_arguments(rule, known)).collect();
     }
     if tool.contains(['*', '?', '[']) {
         return Vec::new();
     }
     let none = format!("there is no tool \"{tool}\" here");
-    if let Some(meant) = nearest.meant(tool) {
+    if let Some(meant) = nearest.nearest_name(tool) {
         return vec![format!("{none}, so this rule does not cover \"{meant}\"")];
     }
     if is_shell(tool) && tools.contains_key(SHELL) {
@@ -108,11 +113,11 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, n
     if is_family(tool) && rule.pattern.as_ref().is_none_or(|pattern| !pattern.contains('(')) {
         return vec![format!("{none}; write \"{tool}__*\" for the tools whose names begin so")];
     }
-    if named == Named::Some || tool.contains("__") || tool == SECRET {
+    if named == ToolCoverage::Some || tool.contains("__") || tool == SECRET {
         return Vec::new();
     }
-    let mut names: Vec<&str> = tools.keys().copied().take(MOST_TOLD).collect();
-    let more = tools.len().saturating_sub(MOST_TOLD);
+    let mut names: Vec<&str> = tools.keys().copied().take(LISTED_LIMIT).collect();
+    let more = tools.len().saturating_sub(LISTED_LIMIT);
     let more = (more > 0).then(|| format!("{more} more"));
     names.extend(more.as_deref());
     let names = names.join(", ");
@@ -146,13 +151,13 @@ fn is_family(tool: &str) -> bool {
 
 /// The names of tools by themselves and by what is left of them without one letter: two names that are one slip apart share one of
 /// those, so that a rule is compared only with names that may be meant.
-struct Nearest<'a>(BTreeMap<String, Vec<(usize, &'a str)>>);
+struct NameIndex<'a>(BTreeMap<String, Vec<(usize, &'a str)>>);
 
-impl<'a> Nearest<'a> {
-    fn of(names: impl Iterator<Item = &'a str>) -> Self {
+impl<'a> NameIndex<'a> {
+    fn from_names(names: impl Iterator<Item = &'a str>) -> Self {
         let mut all: BTreeMap<String, Vec<(usize, &str)>> = BTreeMap::new();
         for (at, name) in names.enumerate() {
-            for form in forms(name) {
+            for form in name_forms(name) {
                 all.entry(form).or_default().push((at, name));
             }
         }
@@ -161,50 +166,51 @@ impl<'a> Nearest<'a> {
 
     /// Names that may be at most one slip away from `tool`, in the order in which they were given.
     fn candidates(&self, tool: &str) -> BTreeSet<(usize, &'a str)> {
-        forms(tool).iter().filter_map(|form| self.0.get(form)).flatten().copied().collect()
+        name_forms(tool).iter().filter_map(|form| self.0.get(form)).flatten().copied().collect()
     }
 
-    fn meant(&self, tool: &str) -> Option<&'a str> {
-        slips::meant(tool, self.candidates(tool).into_iter().map(|(_, name)| name), 1)
+    fn nearest_name(&self, tool: &str) -> Option<&'a str> {
+        suggest::did_you_mean(tool, self.candidates(tool).into_iter().map(|(_, name)| name), 1)
     }
 }
 
 /// A name in small letters, and what is left of it without each of its letters.
-fn forms(name: &str) -> BTreeSet<String> {
+fn name_forms(name: &str) -> BTreeSet<String> {
     let name = name.to_lowercase();
     let without = name.char_indices().map(|(at, c)| format!("{}{}", &name[..at], &name[at + c.len_utf8()..]));
     without.chain([name.clone()]).collect()
 }
 
 /// The same of the arguments of a rule about `tool`.
-fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
+fn lint_arguments(rule: &Rule, tool: &KnownTool<'_>) -> Vec<String> {
     let Some(ArgConditions::Each(each)) = &rule.args else { return Vec::new() };
-    let told = |path: &String| {
+    let lint_path = |path: &String| {
         let name = path.split('.').next().unwrap_or_default();
         // A name may hold dots itself.
         let heads = path.match_indices('.').map(|(at, _)| &path[..at]).chain([path.as_str()]);
         if name == "*" || heads.into_iter().any(|head| tool.takes.contains(&head)) {
             return None;
         }
-        let meant = slips::meant(name, tool.takes.iter().copied(), 1).filter(|meant| meant.chars().count() >= SHORTEST);
+        let meant = suggest::did_you_mean(name, tool.takes.iter().copied(), 1)
+            .filter(|meant| meant.chars().count() >= SHORTEST);
         match ((tool.name, tool.others), meant) {
-            ((_, Others::Any), _) | ((_, Others::Perhaps), None) => None,
-            ((tool, Others::Perhaps), Some(meant)) => {
+            ((_, ExtraArguments::Any), _) | ((_, ExtraArguments::Perhaps), None) => None,
+            ((tool, ExtraArguments::Perhaps), Some(meant)) => {
                 Some(format!("\"{tool}\" is not known to take an argument \"{name}\"; did you mean \"{meant}\"?"))
             }
-            ((tool, Others::No), Some(meant)) => {
+            ((tool, ExtraArguments::No), Some(meant)) => {
                 Some(format!("\"{tool}\" takes no argument \"{name}\"; did you mean \"{meant}\"?"))
             }
-            ((own, Others::No), None) if tool.takes.is_empty() => {
+            ((own, ExtraArguments::No), None) if tool.takes.is_empty() => {
                 Some(format!("\"{own}\" takes no arguments, so none is \"{name}\""))
             }
-            ((own, Others::No), None) => {
+            ((own, ExtraArguments::No), None) => {
                 let takes = tool.takes.join(", ");
                 Some(format!("\"{own}\" takes no argument \"{name}\"; it takes {takes}"))
             }
         }
     };
-    each.keys().filter_map(told).collect()
+    each.keys().filter_map(lint_path).collect()
 }
 
 #[cfg(test)]
@@ -213,14 +219,14 @@ mod tests {
 
     use countersign_core::policy::{Rule, RuleAction};
 
-    use super::{Known, Named, Nearest, Others, told};
+    use super::{ExtraArguments, KnownTool, NameIndex, ToolCoverage, lint_rule};
 
     #[test]
     fn the_name_that_another_agent_has_for_a_tool_is_told() {
-        let bash = Known { name: "bash", takes: vec!["command"], others: Others::No };
-        let command = Known { name: "run_command", ..bash.clone() };
-        let names: BTreeMap<&str, Known<'_>> = [bash, command].map(|tool| (tool.name, tool)).into();
-        let nearest = Nearest::of(names.keys().copied());
+        let bash = KnownTool { name: "bash", takes: vec!["command"], others: ExtraArguments::No };
+        let command = KnownTool { name: "run_command", ..bash.clone() };
+        let names: BTreeMap<&str, KnownTool<'_>> = [bash, command].map(|tool| (tool.name, tool)).into();
+        let nearest = NameIndex::from_names(names.keys().copied());
         let shell = |tool: &str, proposed: &str| {
             vec![format!("there is no tool \"{tool}\" here, and commands are run by \"bash\"; write \"{proposed}\"")]
         };
@@ -245,7 +251,11 @@ mod tests {
             ("unheard_of(x)", vec![]),
             ("nutshells(x)", vec![]),
         ] {
-            assert_eq!(told(&Rule::new(pattern, RuleAction::Deny), &names, &nearest, Named::Some), want, "{pattern}");
+            assert_eq!(
+                lint_rule(&Rule::new(pattern, RuleAction::Deny), &names, &nearest, ToolCoverage::Some),
+                want,
+                "{pattern}"
+            );
         }
     }
 
@@ -253,7 +263,7 @@ mod tests {
     fn among_ten_thousand_tools_few_are_compared_with_a_name() {
         for count in [10_usize, 1_000, 10_000] {
             let names: Vec<String> = (0..count).map(|at| format!("tool_{at:05}_of_many")).collect();
-            let nearest = Nearest::of(names.iter().map(String::as_str));
+            let nearest = NameIndex::from_names(names.iter().map(String::as_str));
             for (tool, want) in [
                 ("tool_0000_of_many", Some("tool_00000_of_many")),
                 ("Tool_00003_of_mnay", Some("tool_00003_of_many")),
@@ -261,7 +271,7 @@ mod tests {
                 ("ttool_00003_of_many", Some("tool_00003_of_many")),
                 ("tool_x0003_of_meny", None),
             ] {
-                assert_eq!(nearest.meant(tool), want, "{tool} among {count}");
+                assert_eq!(nearest.nearest_name(tool), want, "{tool} among {count}");
                 assert!(nearest.candidates(tool).len() <= 64, "{tool} among {count}");
             }
         }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    at::At,
+    config_field::ConfigField,
     load, location,
-    settings::{Config, Flags, Storage},
+    settings::{Config, ConfigFlags, StoragePaths},
 };
 
 /// The folder of skills: within an agent's own folder, and beside the folder of all agents.
@@ -13,28 +13,28 @@ pub const SKILLS: &str = "skills";
 
 /// Where a gateway has what is its own, and no command's to touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct GatewayPaths {
     /// The file of the configuration.
     pub file: Option<PathBuf>,
     /// The file of the rules.
     pub permissions: PathBuf,
     /// The data directory and the log.
-    pub storage: Storage,
+    pub storage: StoragePaths,
     /// The folder of the workspaces.
     pub agents_dir: PathBuf,
     /// The private key of the certificate.
     pub key: Option<PathBuf>,
 }
 
-impl Places {
+impl GatewayPaths {
     /// As the file at `path` says; a value that cannot be read counts as absent.
-    pub(super) fn read(root: &At<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Self {
-        let storage = location::storage(&root.at("storage"), Some(path), &Flags::default(), environment);
+    pub(super) fn from_file(root: &ConfigField<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Self {
+        let storage = location::resolve_storage(&root.at("storage"), Some(path), &ConfigFlags::default(), environment);
         Self {
             file: Some(path.to_owned()),
             permissions: path.parent().unwrap_or_else(|| Path::new("")).join("permissions.yaml"),
             agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
-            key: load::tls(&root.at("gateway").at("tls")).map(|tls| tls.key),
+            key: load::read_tls(&root.at("gateway").at("tls")).map(|tls| tls.key),
             storage,
         }
     }
@@ -50,8 +50,8 @@ pub fn shared_skills(agents: &Path) -> PathBuf {
 
 impl Config {
     /// Where this gateway has what is its own.
-    pub fn places(&self) -> Places {
-        Places {
+    pub fn gateway_paths(&self) -> GatewayPaths {
+        GatewayPaths {
             file: self.file.clone(),
             permissions: self.permissions.clone(),
             storage: self.storage.clone(),

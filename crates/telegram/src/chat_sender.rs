@@ -9,11 +9,11 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::watch;
 
 use super::{
-    bot::{Bot, Failure, MessageTarget},
-    files::{self, Attached, Missing},
+    bot::{BotCallFailure, BotClient, MessageTarget},
+    files::{self, AttachedFile, FileFetchError},
     uploads::{self, CAPTION},
 };
-use crate::transport::{Carried, Carrier, Letter};
+use crate::transport::{ChannelTransport, DeliveryOutcome, OutboundDelivery};
 
 /// How long a message may be. Telegram counts units of UTF-16.
 const LIMIT: usize = 4096;
@@ -33,7 +33,7 @@ pub enum ChatType {
 
 /// A message that somebody wrote to the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct IncomingChatMessage {
     /// In which chat.
     pub chat: i64,
     /// Of which kind it is.
@@ -51,14 +51,14 @@ pub struct Written {
     /// What it says; nothing where only something else comes.
     pub text: String,
     /// What comes with it.
-    pub files: Vec<Attached>,
+    pub files: Vec<AttachedFile>,
     /// What it is, where it is neither words nor a file.
     pub other: Option<&'static str>,
 }
 
 /// How it goes on behind an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum UpdateFlow {
     /// It is done with.
     Next,
     /// It could not be taken and has to come again.
@@ -68,44 +68,44 @@ pub enum Flow {
 }
 
 /// Takes what people write.
-pub trait Hear: Send + Sync + 'static {
+pub trait InboundHandler: Send + Sync + 'static {
     /// Takes a message. Until it is recorded it is not done with.
-    fn hear(&self, written: Written) -> BoxFuture<'_, Flow>;
+    fn handle_message(&self, written: IncomingChatMessage) -> BoxFuture<'_, UpdateFlow>;
 }
 
 /// Where somebody will listen. What comes before they do waits.
-pub struct Ear(watch::Sender<Option<Arc<dyn Hear>>>);
+pub struct InboundHook(watch::Sender<Option<Arc<dyn InboundHandler>>>);
 
-impl std::fmt::Debug for Ear {
+impl std::fmt::Debug for InboundHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Ear")
     }
 }
 
-impl Default for Ear {
+impl Default for InboundHook {
     fn default() -> Self {
         Self(watch::Sender::new(None))
     }
 }
 
-impl Ear {
+impl InboundHook {
     /// Somebody listens from now on.
-    pub fn open(&self, hear: Arc<dyn Hear>) {
+    pub fn open(&self, hear: Arc<dyn InboundHandler>) {
         self.0.send_replace(Some(hear));
     }
 
     /// Whoever listens, once there is somebody.
-    pub(super) async fn listener(&self) -> Option<Arc<dyn Hear>> {
+    pub(super) async fn listener(&self) -> Option<Arc<dyn InboundHandler>> {
         let mut waiting = self.0.subscribe();
         waiting.wait_for(Option::is_some).await.ok().and_then(|hear| hear.clone())
     }
 }
 
 /// Writes what agents say.
-pub struct Talk(Bot);
+pub struct ChatSender(BotClient);
 
-impl Talk {
-    pub(super) const fn new(bot: Bot) -> Self {
+impl ChatSender {
+    pub(super) const fn new(bot: BotClient) -> Self {
         Self(bot)
     }
 
@@ -113,61 +113,63 @@ impl Talk {
     ///
     /// # Errors
     /// Why it is not to be had.
-    pub async fn fetch(&self, file: &Attached) -> Result<Vec<u8>, Missing> {
-        files::fetch(&self.0, file).await
+    pub async fn fetch_file(&self, file: &AttachedFile) -> Result<Vec<u8>, FileFetchError> {
+        files::fetch_content(&self.0, file).await
     }
 
-    async fn send(&self, letter: &Letter) -> Carried {
+    async fn send_delivery(&self, letter: &OutboundDelivery) -> DeliveryOutcome {
         let Ok(mut chat) = letter.owed.to.chat.parse::<i64>() else {
-            return Carried::Refused("this is no chat of Telegram".to_owned());
+            return DeliveryOutcome::Refused("this is no chat of Telegram".to_owned());
         };
         let mut to = letter.owed.reply_to.as_deref().and_then(|id| id.rsplit_once(':')?.1.parse().ok());
         let text = letter.text.trim();
         let caption = letter.media.as_ref().map(|_| text).filter(|text| text.encode_utf16().count() <= CAPTION);
-        let mut parts = parts(if caption.is_some() { "" } else { text }).into_iter().peekable();
+        let mut parts = split_text(if caption.is_some() { "" } else { text }).into_iter().peekable();
         while let Some(part) = parts.peek() {
-            match self.0.send(MessageTarget { chat, topic: None, reply_to: to }, part, None).await {
+            match self.0.send_message(MessageTarget { chat, topic: None, reply_to: to }, part, None).await {
                 Ok(_) => {
                     to = None;
                     parts.next();
                 }
                 // The message that it answers is of the chat that was.
-                Err(Failure::Moved(other)) if other != chat => (chat, to) = (other, None),
-                Err(failure) => return come_of(failure),
+                Err(BotCallFailure::Moved(other)) if other != chat => (chat, to) = (other, None),
+                Err(failure) => return delivery_outcome(failure),
             }
         }
-        let Some(file) = &letter.media else { return Carried::Delivered };
-        match uploads::send(&self.0, chat, file, caption, to).await {
-            Ok(()) => Carried::Delivered,
+        let Some(file) = &letter.media else { return DeliveryOutcome::Delivered };
+        match uploads::send_file(&self.0, chat, file, caption, to).await {
+            Ok(()) => DeliveryOutcome::Delivered,
             // The message that it answers is of the chat that was.
-            Err(Failure::Moved(other)) => match uploads::send(&self.0, other, file, caption, None).await {
-                Ok(()) => Carried::Delivered,
-                Err(failure) => come_of(failure),
+            Err(BotCallFailure::Moved(other)) => match uploads::send_file(&self.0, other, file, caption, None).await {
+                Ok(()) => DeliveryOutcome::Delivered,
+                Err(failure) => delivery_outcome(failure),
             },
-            Err(failure) => come_of(failure),
+            Err(failure) => delivery_outcome(failure),
         }
     }
 }
 
-fn come_of(failure: Failure) -> Carried {
+fn delivery_outcome(failure: BotCallFailure) -> DeliveryOutcome {
     match failure {
-        Failure::Token(_) => Carried::Later(Some(UNTIL_MENDED)),
-        Failure::Wait(wait) => Carried::Later(Some(wait)),
-        Failure::Conflict(_) | Failure::Unreachable(_) => Carried::Later(None),
-        Failure::Moved(_) | Failure::Harmless(_) | Failure::Refused(_) => Carried::Refused(failure.to_string()),
+        BotCallFailure::Token(_) => DeliveryOutcome::Later(Some(UNTIL_MENDED)),
+        BotCallFailure::Wait(wait) => DeliveryOutcome::Later(Some(wait)),
+        BotCallFailure::Conflict(_) | BotCallFailure::Unreachable(_) => DeliveryOutcome::Later(None),
+        BotCallFailure::Moved(_) | BotCallFailure::Harmless(_) | BotCallFailure::Refused(_) => {
+            DeliveryOutcome::Refused(failure.to_string())
+        }
     }
 }
 
-impl Carrier for Talk {
-    fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried> {
-        self.send(letter).boxed()
+impl ChannelTransport for ChatSender {
+    fn deliver_message<'a>(&'a self, letter: &'a OutboundDelivery) -> BoxFuture<'a, DeliveryOutcome> {
+        self.send_delivery(letter).boxed()
     }
 
-    fn works<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()> {
+    fn show_typing<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()> {
         let works = async {
             if let Ok(chat) = at.chat.parse() {
                 // It is only shown for a moment: nobody misses it.
-                let _ = self.0.works(chat).await;
+                let _ = self.0.show_typing(chat).await;
             }
         };
         works.boxed()
@@ -175,7 +177,7 @@ impl Carrier for Talk {
 }
 
 /// A text in pieces that each fit into a message, cut between lines or words where there are any.
-fn parts(text: &str) -> Vec<String> {
+fn split_text(text: &str) -> Vec<String> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
         let mut units = 0;
@@ -199,18 +201,18 @@ fn parts(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LIMIT, parts};
+    use super::{LIMIT, split_text};
 
     #[test]
     fn long_texts_are_cut_between_lines_and_nothing_is_lost() {
         let line = format!("{}\n", "word ".repeat(100).trim_end());
         let text = line.repeat(20);
-        let cut = parts(text.trim_end());
+        let cut = split_text(text.trim_end());
         assert!(cut.len() > 1 && cut.iter().all(|part| part.encode_utf16().count() <= LIMIT));
         assert_eq!(cut.join("\n"), text.trim_end());
         let faces = "\u{1f600}".repeat(LIMIT);
-        let cut = parts(&faces);
+        let cut = split_text(&faces);
         assert_eq!((cut.len(), cut.concat()), (2, faces));
-        assert_eq!(parts("short"), ["short"]);
+        assert_eq!(split_text("short"), ["short"]);
     }
 }

@@ -1,0 +1,379 @@
+//! Reads values by key and collects everything that is wrong, so that one run shows all of it.
+//!
+//! It must not know any key.
+
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+
+use super::{
+    diagnostics::{FileDiagnostics, LiteralCredential},
+    problem::{ANY, ConfigFault},
+    value::{ConfigValue, ValueForm, has_shell_variable},
+};
+
+/// The value under a key, or its absence.
+#[derive(Clone, Debug)]
+pub(super) struct ConfigField<'a> {
+    pub(super) notes: &'a FileDiagnostics,
+    pub(super) key: String,
+    pub(super) line: u64,
+    value: Option<&'a ConfigValue>,
+}
+
+impl<'a> ConfigField<'a> {
+    pub(super) fn root(notes: &'a FileDiagnostics, value: Option<&'a ConfigValue>) -> Self {
+        Self { notes, key: String::new(), line: value.map_or(0, |value| value.line), value }
+    }
+
+    fn value_form(&self) -> Option<&'a ValueForm> {
+        self.value.map(|value| &value.form).filter(|form| **form != ValueForm::Null)
+    }
+
+    /// True if the key of a value is not here. One with nothing behind it is refused, whatever its reader makes of that.
+    pub(super) fn has_no_value(&self) -> bool {
+        self.not_empty(ANY);
+        self.is_absent()
+    }
+
+    /// True if there is nothing here.
+    pub(super) fn is_absent(&self) -> bool {
+        self.value_form().is_none() && self.variable_text().is_none_or(str::is_empty)
+    }
+
+    /// Refuses a key with nothing behind it: its author meant something. What a variable holds may be empty.
+    pub(super) fn not_empty(&self, expected: &'static str) {
+        if self.is_written() && self.value_form().is_none() && self.variable_text().is_none() {
+            self.report_fault(ConfigFault::Type { expected, found: "nothing" });
+        }
+    }
+
+    /// True if the key stands in the file, whatever is behind it.
+    fn is_written(&self) -> bool {
+        self.value.is_some() && !self.key.is_empty()
+    }
+
+    /// True if a variable that is not set stands here.
+    pub(super) fn is_unset(&self) -> bool {
+        self.value_form() == Some(&ValueForm::Unset)
+    }
+
+    fn variable_text(&self) -> Option<&'a str> {
+        self.value.and_then(|value| value.variable.as_ref()).map(|variable| &*variable.text)
+    }
+
+    pub(super) fn report_fault(&self, fault: ConfigFault) {
+        self.notes.add_fault(self.line, &self.key, fault);
+    }
+
+    pub(super) fn report_refusal(&self, message: impl Into<String>) {
+        self.report_fault(ConfigFault::Refused(message.into()));
+    }
+
+    pub(super) fn report_warning(&self, message: &str) {
+        let warning = format!("{}:{}: {}: {message}", self.notes.file.display(), self.line, self.key);
+        self.notes.warnings.borrow_mut().push(warning);
+    }
+
+    /// Says that something must be here, unless that was told already.
+    pub(super) fn report_missing(&self) {
+        if self.is_unset() {
+            return;
+        }
+        let empty = self.value.and_then(|value| value.variable.as_ref()).filter(|variable| variable.text.is_empty());
+        self.report_fault(match empty {
+            Some(variable) => ConfigFault::Empty { key: self.key.clone(), variable: variable.name.clone() },
+            None => ConfigFault::Missing(self.key.clone()),
+        });
+    }
+
+    fn report_type(&self, expected: &'static str) {
+        let found = match self.value_form() {
+            Some(ValueForm::Unset) => return,
+            None | Some(ValueForm::Null) => "nothing",
+            Some(ValueForm::Bool(_)) => "true or false",
+            Some(ValueForm::Number(_)) => "a number",
+            Some(ValueForm::Text(_)) => "text",
+            Some(ValueForm::List(_)) => "a list",
+            Some(ValueForm::Map(_)) => "a mapping",
+        };
+        self.report_fault(ConfigFault::Type { expected, found });
+    }
+
+    /// The value as it was written, for messages; never what a variable holds.
+    pub(super) fn shown_value(&self) -> String {
+        match (self.value, self.value_form()) {
+            (Some(value), _) if value.from_environment => "(from the environment)".to_owned(),
+            (_, Some(ValueForm::Text(text))) => format!("'{text}'"),
+            (_, Some(ValueForm::Number(number))) => number.to_string(),
+            (_, Some(ValueForm::Bool(flag))) => flag.to_string(),
+            (_, Some(ValueForm::List(_))) => "a list".to_owned(),
+            (_, Some(ValueForm::Map(_))) => "a mapping".to_owned(),
+            (_, None | Some(ValueForm::Null | ValueForm::Unset)) => "nothing".to_owned(),
+        }
+    }
+
+    /// The value under `key`; absent where this is no mapping.
+    pub(super) fn at(&self, key: &str) -> Self {
+        let value = match self.value_form() {
+            Some(ValueForm::Map(members)) => members.iter().find(|(name, _)| name == key).map(|(_, value)| value),
+            None
+            | Some(
+                ValueForm::Null
+                | ValueForm::Bool(_)
+                | ValueForm::Number(_)
+                | ValueForm::Text(_)
+                | ValueForm::List(_)
+                | ValueForm::Unset,
+            ) => None,
+        };
+        self.child_field(key, value)
+    }
+
+    fn child_field(&self, key: &str, value: Option<&'a ConfigValue>) -> Self {
+        let whole = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
+        Self { notes: self.notes, key: whole, line: value.map_or(self.line, |value| value.line), value }
+    }
+
+    /// True if a mapping is here. Anything else that is here is refused, and so is every key but the `known`.
+    pub(super) fn check_mapping(&self, known: &'static [&'static str]) -> bool {
+        let Some(ValueForm::Map(members)) = self.value_form() else { return self.members().is_some() };
+        for (key, value) in members.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
+            self.child_field(key, Some(value)).report_fault(ConfigFault::UnknownKey(known));
+        }
+        true
+    }
+
+    /// True if a mapping is here that has this key, whatever stands behind it.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        matches!(self.value_form(), Some(ValueForm::Map(members)) if members.iter().any(|(name, _)| name == key))
+    }
+
+    /// All values of a mapping in the order of the file; a key with nothing behind it is as good as absent, as a section is of which
+    /// every line is commented out. Anything else that is here is refused.
+    pub(super) fn members(&self) -> Option<Vec<(&'a str, Self)>> {
+        match self.value_form() {
+            None | Some(ValueForm::Null) => None,
+            Some(ValueForm::Map(members)) => {
+                Some(members.iter().map(|(key, value)| (key.as_str(), self.child_field(key, Some(value)))).collect())
+            }
+            Some(
+                ValueForm::Bool(_) | ValueForm::Number(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Unset,
+            ) => {
+                self.report_type("a mapping");
+                None
+            }
+        }
+    }
+
+    /// True if a mapping is here.
+    pub(super) fn is_mapping(&self) -> bool {
+        matches!(self.value_form(), Some(ValueForm::Map(_)))
+    }
+
+    /// All values of a list; none if it is absent. Anything else that is here is refused.
+    pub(super) fn items(&self) -> Vec<Self> {
+        self.not_empty("a list");
+        self.items_or_nothing()
+    }
+
+    /// The same, where a key with nothing behind it is an empty list.
+    pub(super) fn items_or_nothing(&self) -> Vec<Self> {
+        self.list_items().unwrap_or_else(|| {
+            if !self.is_absent() {
+                self.report_type("a list");
+            }
+            Vec::new()
+        })
+    }
+
+    /// All values if a list is here.
+    pub(super) fn list_items(&self) -> Option<Vec<Self>> {
+        let Some(ValueForm::List(items)) = self.value_form() else { return None };
+        let item = |(at, value): (usize, &'a ConfigValue)| Self {
+            notes: self.notes,
+            key: format!("{}[{at}]", self.key),
+            line: value.line,
+            value: Some(value),
+        };
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
+    /// Text. Anything else that is here is refused.
+    pub(super) fn text(&self) -> Option<String> {
+        self.not_empty("text");
+        if let Some(text) = self.variable_text() {
+            return Some(text.to_owned()).filter(|text| !text.is_empty());
+        }
+        match self.value_form() {
+            None | Some(ValueForm::Null | ValueForm::Unset) => None,
+            Some(ValueForm::Text(text)) => Some(text.clone()),
+            Some(ValueForm::Bool(_) | ValueForm::Number(_) | ValueForm::List(_) | ValueForm::Map(_)) => {
+                self.report_type("text (quote it if it looks like something else)");
+                None
+            }
+        }
+    }
+
+    /// Text that must be here and not be empty.
+    pub(super) fn needed_text(&self) -> Option<String> {
+        let text = self.text().filter(|text| !text.is_empty());
+        if text.is_none() && (self.is_absent() || matches!(self.value_form(), Some(ValueForm::Text(_)))) {
+            self.report_missing();
+        }
+        text
+    }
+
+    /// A credential. One that stands in the file as it is is noted.
+    pub(super) fn secret(&self) -> Option<SecretString> {
+        let text = self.text().filter(|text| !text.is_empty())?;
+        self.note_literal();
+        Some(SecretString::from(text))
+    }
+
+    /// A credential that must be here.
+    pub(super) fn needed_secret(&self) -> Option<SecretString> {
+        let text = self.needed_text()?;
+        self.note_literal();
+        Some(SecretString::from(text))
+    }
+
+    fn note_literal(&self) {
+        let Some(value) = self.value else { return };
+        // It would be a credential that everybody can guess who knows the name.
+        if value.is_misspelt {
+            return self
+                .report_refusal("a variable is written ${NAME}, its name in letters, digits and _; this is none");
+        }
+        if value.from_environment {
+            return;
+        }
+        if matches!(self.value_form(), Some(ValueForm::Text(text)) if has_shell_variable(text)) {
+            self.report_warning("this is the credential itself, and no variable: one is written ${NAME}");
+        }
+        let literal = LiteralCredential { line: self.line, key: self.key.clone() };
+        self.notes.literals.borrow_mut().push(literal);
+    }
+
+    /// The value without its lines; nothing where it is absent.
+    pub(super) fn to_json(&self) -> Option<serde_json::Value> {
+        self.not_empty(ANY);
+        self.value_form().map(form_to_json)
+    }
+
+    /// `true` or `false`. Anything else that is here is refused.
+    pub(super) fn flag(&self) -> Option<bool> {
+        self.not_empty("true or false");
+        match self.value_form() {
+            None | Some(ValueForm::Null | ValueForm::Unset) => None,
+            Some(ValueForm::Bool(flag)) => Some(*flag),
+            Some(ValueForm::Number(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Map(_)) => {
+                self.report_type("true or false");
+                None
+            }
+        }
+    }
+
+    /// A whole number, also one that is written as text. Anything else that is here is refused.
+    pub(super) fn integer(&self) -> Option<i64> {
+        self.not_empty("a whole number");
+        let number = match self.value_form() {
+            None | Some(ValueForm::Null | ValueForm::Unset) => return None,
+            Some(ValueForm::Number(number)) => whole_number(number),
+            Some(ValueForm::Text(text)) => text.trim().parse().ok(),
+            Some(ValueForm::Bool(_) | ValueForm::List(_) | ValueForm::Map(_)) => None,
+        };
+        if number.is_none() {
+            self.report_refusal(format!("Cannot convert {} to int: {}", self.key, self.shown_value()));
+        }
+        number
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(super) fn integer_in(&self, least: i64, most: i64) -> Option<i64> {
+        let number = self.integer()?;
+        if number < least || number > most {
+            self.report_refusal(format!("expected a whole number from {least} to {most}, got: {}", self.shown_value()));
+            return None;
+        }
+        Some(number)
+    }
+
+    /// A number above zero that is no text.
+    pub(super) fn above_zero(&self) -> Option<f64> {
+        self.not_empty("a number above zero");
+        match self.value_form() {
+            None | Some(ValueForm::Null | ValueForm::Unset) => return None,
+            Some(ValueForm::Number(number)) => {
+                // A year and more is nobody's time-out, and a size of that many bytes nobody's answer.
+                if let Some(number) = number.as_f64().filter(|number| *number > 0.0 && *number <= 1e9) {
+                    return Some(number);
+                }
+            }
+            Some(ValueForm::Bool(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Map(_)) => {}
+        }
+        self.report_refusal(format!(
+            "expected a number above zero and at most 1000000000, got: {}",
+            self.shown_value()
+        ));
+        None
+    }
+
+    /// A number that is not negative and no text.
+    pub(super) fn non_negative(&self) -> Option<f64> {
+        self.not_empty("a number that is not negative");
+        match self.value_form() {
+            None | Some(ValueForm::Null | ValueForm::Unset) => return None,
+            Some(ValueForm::Number(number)) => {
+                if let Some(number) = number.as_f64().filter(|number| *number >= 0.0) {
+                    return Some(number);
+                }
+            }
+            Some(ValueForm::Bool(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Map(_)) => {}
+        }
+        self.report_refusal(format!("expected a number that is not negative, got: {}", self.shown_value()));
+        None
+    }
+
+    /// A whole number above zero that is no text, in agentpass' words.
+    pub(super) fn positive_integer(&self) -> Option<u64> {
+        self.not_empty("a whole number above zero");
+        match self.value_form() {
+            None | Some(ValueForm::Null | ValueForm::Unset) => return None,
+            Some(ValueForm::Number(number)) => {
+                let number = number.as_u64().filter(|number| (1..=1_000_000_000).contains(number));
+                if number.is_some() {
+                    return number;
+                }
+            }
+            Some(ValueForm::Bool(_) | ValueForm::Text(_) | ValueForm::List(_) | ValueForm::Map(_)) => {}
+        }
+        self.report_refusal(format!("{} must be a positive integer, got: {}", self.key, self.shown_value()));
+        None
+    }
+
+    /// A path; a relative one starts from the file's folder.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.text().filter(|text| !text.is_empty()).map(|text| self.notes.folder().join(text))
+    }
+}
+
+fn form_to_json(form: &ValueForm) -> serde_json::Value {
+    match form {
+        ValueForm::Null | ValueForm::Unset => serde_json::Value::Null,
+        ValueForm::Bool(flag) => (*flag).into(),
+        ValueForm::Number(number) => number.clone().into(),
+        ValueForm::Text(text) => text.clone().into(),
+        ValueForm::List(items) => items.iter().map(|item| form_to_json(&item.form)).collect(),
+        ValueForm::Map(members) => {
+            members.iter().map(|(key, value)| (key.clone(), form_to_json(&value.form))).collect()
+        }
+    }
+}
+
+/// A number without a part behind the point.
+fn whole_number(number: &serde_json::Number) -> Option<i64> {
+    let float = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0);
+    #[expect(clippy::cast_possible_truncation, reason = "checked: whole and in range")]
+    number.as_i64().or_else(|| float().map(|float| float as i64))
+}
