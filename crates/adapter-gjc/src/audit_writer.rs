@@ -1,6 +1,6 @@
 //! The audit file of the session that a door has: notes go there as things are decided.
 
-use countersign_adapter_omp::Door;
+use countersign_adapter_omp::OmpAdapter;
 use countersign_protocol::omp::ui::NotifyType;
 
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Writes into the audit file, where there is one. After a failure no command is done any more.
-pub(crate) fn note(door: &mut Door, note: Note) {
+pub(crate) fn note(door: &mut OmpAdapter, note: Note) {
     let Some(Unattended { audit: Some(Ok(audit)), .. }) = unattended_mut(door) else { return };
     if let Err(error) = audit.write(note) {
         fail(door, error.to_string());
@@ -17,17 +17,17 @@ pub(crate) fn note(door: &mut Door, note: Note) {
 }
 
 /// Hears of what the disk did not take of it.
-pub(crate) fn check(door: &mut Door) {
+pub(crate) fn check(door: &mut OmpAdapter) {
     let Some(Unattended { audit: Some(Ok(audit)), .. }) = unattended_mut(door) else { return };
     if let Err(error) = audit.check() {
         fail(door, error.to_string());
     }
 }
 
-fn fail(door: &mut Door, problem: String) {
+fn fail(door: &mut OmpAdapter, problem: String) {
     // The log has it; nothing goes on that people's tools do not see.
     if let Some(unattended) = unattended_mut(door) {
         unattended.audit = Some(Err(problem.clone()));
     }
-    door.notify(problem, NotifyType::Error);
+    door.notify_host(problem, NotifyType::Error);
 }

@@ -30,7 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::conversation::Conversation;
 pub use self::setup::{Plain, Setup, SetupError};
 use super::Presence;
-use countersign_adapter_omp::{FromClients, OpenDoor, Output, StartError};
+use countersign_adapter_omp::{ClientInput, FrameSender, OpenAdapter, StartError};
 use countersign_http::listen::{AllowedHosts, BoundPort};
 
 /// How many connections there are at most.
@@ -63,7 +63,7 @@ pub enum Which {
 }
 
 /// Opens the door of a session.
-pub type Opener = Box<dyn Fn(Which, Output) -> BoxFuture<'static, Result<OpenDoor, StartError>> + Send + Sync>;
+pub type Opener = Box<dyn Fn(Which, FrameSender) -> BoxFuture<'static, Result<OpenAdapter, StartError>> + Send + Sync>;
 
 /// The bridge, with its port bound.
 pub struct Bridge {
@@ -186,9 +186,9 @@ impl House {
         let (output, frames) = mpsc::channel(FRAMES);
         let door = (self.open)(which, output).await?;
         let (lines, input) = mpsc::channel(WAITING);
-        let conversation = Conversation::new(lines, door.current());
+        let conversation = Conversation::new(lines, door.current_session());
         self.take_in(Arc::clone(&conversation));
-        let presence = Presence::of(door.listing(), SessionTransport::Bridge, Some(self.address.clone()));
+        let presence = Presence::of(door.session_listing(), SessionTransport::Bridge, Some(self.address.clone()));
         let served = serve(door, presence, input, self.end.clone());
         self.doors.spawn(async move {
             served.await;
@@ -210,7 +210,7 @@ impl House {
     }
 }
 
-async fn serve(door: OpenDoor, presence: Presence, input: mpsc::Receiver<FromClients>, end: CancellationToken) {
+async fn serve(door: OpenAdapter, presence: Presence, input: mpsc::Receiver<ClientInput>, end: CancellationToken) {
     if let Err(error) = door.run_for(input, end.cancelled()).await {
         tracing::warn!(%error, "a session of the bridge has ended");
     }

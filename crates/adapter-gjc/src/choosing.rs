@@ -1,6 +1,6 @@
 //! Which model new sessions begin with, and how much the model thinks.
 
-use countersign_adapter_omp::{Door, Until, commands::settings};
+use countersign_adapter_omp::{OmpAdapter, WaitUntil, commands::settings};
 use countersign_agent_dir::{AgentSettings, SettingChange, persist_change};
 use countersign_protocol::{
     RawJson,
@@ -11,37 +11,37 @@ use countersign_runtime::models::ThinkingLevel;
 
 /// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that
 /// waits for its end.
-pub(super) async fn set_default(door: &mut Door, id: Option<OmpRequestId>, wanted: DefaultModel) {
+pub(super) async fn set_default(door: &mut OmpAdapter, id: Option<OmpRequestId>, wanted: DefaultModel) {
     const NAME: &str = "set_default_model_selection";
     let DefaultModel { provider, model_id, thinking_level } = &wanted;
-    let entry = match settings::usable(door, provider, model_id) {
+    let entry = match settings::usable_model(door, provider, model_id) {
         Ok(entry) => entry,
-        Err(problem) => return door.write(&OmpResponse::failure(id, NAME, problem)),
+        Err(problem) => return door.write_frame(&OmpResponse::failure(id, NAME, problem)),
     };
-    if door.teller.is_running() {
+    if door.encoder.is_running() {
         let DefaultModel { provider, model_id, thinking_level } = wanted;
         let again = GjcCommand::SetDefaultModelSelection { provider, model_id, thinking_level };
-        return door.after(Until::RunEnded, Box::new(move |door| door.comes_next(id, again)));
+        return door.run_after(WaitUntil::RunEnded, Box::new(move |door| door.comes_next(id, again)));
     }
-    let folder = &door.shelf.common.folder;
+    let folder = &door.store.common.folder;
     let model = format!("{provider}/{model_id}");
     let level = thinking_level.as_deref().and_then(ThinkingLevel::parse);
     let kept = persist_change(folder, SettingChange::Model(&model))
         .and_then(|()| level.map_or(Ok(()), |level| persist_change(folder, SettingChange::ThinkingLevel(level))));
     if let Err(error) = kept {
-        return door.write(&OmpResponse::failure(id, NAME, format!("the choice cannot be kept: {error}")));
+        return door.write_frame(&OmpResponse::failure(id, NAME, format!("the choice cannot be kept: {error}")));
     }
     if let Some(level) = level {
-        door.wanted_level = Some(level.as_str().to_owned());
+        door.requested_level = Some(level.as_str().to_owned());
     }
-    settings::adopt(door, id, NAME, &entry, RawJson::from_wire(&wanted)).await;
+    settings::adopt_model(door, id, NAME, &entry, RawJson::from_wire(&wanted)).await;
 }
 
 /// A level as omp has it: of this dialect's two more, one is the highest and the other what the settings say.
-pub(super) fn level(door: &Door, level: String) -> String {
+pub(super) fn level(door: &OmpAdapter, level: String) -> String {
     match level.as_str() {
         "inherit" => {
-            let settings = AgentSettings::load(&door.shelf.common.folder, &door.shelf.cwd).unwrap_or_default();
+            let settings = AgentSettings::load(&door.store.common.folder, &door.store.cwd).unwrap_or_default();
             settings.thinking_level.as_str().to_owned()
         }
         other => ThinkingLevel::parse(other).map_or_else(|| other.to_owned(), |level| level.as_str().to_owned()),

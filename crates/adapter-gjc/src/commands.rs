@@ -1,6 +1,6 @@
 //! What each command that only this dialect has asks for, and how it is answered.
 
-use countersign_adapter_omp::{Door, commands};
+use countersign_adapter_omp::{OmpAdapter, commands};
 use countersign_protocol::{
     gjc::{
         GjcCommand,
@@ -12,16 +12,16 @@ use countersign_protocol::{
 use super::{choosing, dialect_state::state_mut, state, unattended, workflow};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
-pub(crate) async fn handle(door: &mut Door, id: Option<OmpRequestId>, command: GjcCommand) {
+pub(crate) async fn handle(door: &mut OmpAdapter, id: Option<OmpRequestId>, command: GjcCommand) {
     if !unattended::admit(door, id.as_ref(), &command).await {
         return;
     }
     match command {
         GjcCommand::Shared(omp::OmpCommand::SetThinkingLevel { level }) => {
             let level = choosing::level(door, level);
-            commands::handle(door, id, omp::OmpCommand::SetThinkingLevel { level }).await;
+            commands::handle_command(door, id, omp::OmpCommand::SetThinkingLevel { level }).await;
         }
-        GjcCommand::Shared(command) => commands::handle(door, id, command).await,
+        GjcCommand::Shared(command) => commands::handle_command(door, id, command).await,
         GjcCommand::GetState { include } => state::get(door, id, include).await,
         GjcCommand::SetCapabilities { capabilities } => set_capabilities(door, id, capabilities),
         GjcCommand::WorkflowGateResponse { gate_id, answer, idempotency_key } => {
@@ -37,16 +37,16 @@ pub(crate) async fn handle(door: &mut Door, id: Option<OmpRequestId>, command: G
 }
 
 /// Answers a command that nobody knows.
-pub(crate) async fn unknown(door: &mut Door, id: Option<OmpRequestId>, name: Option<String>) {
+pub(crate) async fn unknown(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: Option<String>) {
     if unattended::admit_unknown(door, id.as_ref(), name.as_deref()).await {
-        door.write(&OmpResponse::unknown_command_with_id(id, name));
+        door.write_frame(&OmpResponse::unknown_command_with_id(id, name));
     }
 }
 
-fn set_capabilities(door: &mut Door, id: Option<OmpRequestId>, wanted: Vec<String>) {
+fn set_capabilities(door: &mut OmpAdapter, id: Option<OmpRequestId>, wanted: Vec<String>) {
     let capabilities = AcceptedCapabilities::for_requested(wanted);
     if let Some(gjc) = state_mut(door) {
         gjc.voice.adopt(&capabilities);
     }
-    door.write(&OmpResponse::success(id, "set_capabilities", &capabilities));
+    door.write_frame(&OmpResponse::success(id, "set_capabilities", &capabilities));
 }

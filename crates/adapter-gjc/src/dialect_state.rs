@@ -5,7 +5,7 @@
 mod gate_display;
 mod unattended;
 
-use countersign_adapter_omp::Door;
+use countersign_adapter_omp::OmpAdapter;
 
 pub(crate) use self::{
     gate_display::{GateDisplay, HostOptions, Showing},
@@ -39,16 +39,16 @@ pub(crate) enum Surface {
 }
 
 /// The state of this dialect in a door that speaks it.
-pub(crate) fn state(door: &Door) -> Option<&DialectState> {
-    door.dialect.state()
+pub(crate) fn state(door: &OmpAdapter) -> Option<&DialectState> {
+    door.dialect.state_ref()
 }
 
 /// The same, to be changed.
-pub(crate) fn state_mut(door: &mut Door) -> Option<&mut DialectState> {
+pub(crate) fn state_mut(door: &mut OmpAdapter) -> Option<&mut DialectState> {
     door.dialect.state_mut()
 }
 
 /// What a door that speaks this dialect remembers of unattended runs.
-pub(crate) fn unattended_mut(door: &mut Door) -> Option<&mut Unattended> {
+pub(crate) fn unattended_mut(door: &mut OmpAdapter) -> Option<&mut Unattended> {
     state_mut(door).map(|gjc| &mut gjc.unattended)
 }

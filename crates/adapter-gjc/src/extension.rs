@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use countersign_adapter_omp::{
-    Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, SessionIdForm, SessionListing,
-    commands::handle_own, flags::Flags, session_file::Unanswered,
+    ActiveDialect, ConfiguredDialect, DialectExtension, DialectOptions, OmpAdapter, OutgoingFrame, SessionIdForm,
+    SessionListing, commands::handle_own, flags::AdapterFlags, session_file::UnansweredPolicy,
 };
 use countersign_agent_dir::{AgentProduct, ProcessEnvironment};
 use countersign_core::{
@@ -39,21 +39,25 @@ use super::{
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Chooses the dialect of a host: this one for hosts of gjc, omp's own for those of omp.
-pub fn extension(flags: &Flags, environment: &ProcessEnvironment) -> Extension {
+pub fn extension(flags: &AdapterFlags, environment: &ProcessEnvironment) -> ConfiguredDialect {
     match flags.product {
-        AgentProduct::Omp => {
-            Extension { options: DialectOptions::default(), dialect: Dialect::new(&ContractedDialect, ()) }
-        }
+        AgentProduct::Omp => ConfiguredDialect {
+            options: DialectOptions::default(),
+            dialect: ActiveDialect::new(&ContractedDialect, ()),
+        },
         AgentProduct::Gjc => {
             let (host, surface) = (host(flags, environment), surface(flags));
             let (workflow, voice) = (GateDisplay::new(host), Voice::default().with(host.reasons));
             let state = DialectState { workflow, voice, surface, ..DialectState::default() };
-            Extension { options: options(flags, environment, surface), dialect: Dialect::new(&GjcDialect, state) }
+            ConfiguredDialect {
+                options: options(flags, environment, surface),
+                dialect: ActiveDialect::new(&GjcDialect, state),
+            }
         }
     }
 }
 
-fn surface(flags: &Flags) -> Surface {
+fn surface(flags: &AdapterFlags) -> Surface {
     match (flags.mode.as_deref(), &flags.listen) {
         (Some("bridge"), _) => Surface::Bridge,
         (_, Some(_)) => Surface::Socket,
@@ -61,11 +65,11 @@ fn surface(flags: &Flags) -> Surface {
     }
 }
 
-fn options(flags: &Flags, environment: &ProcessEnvironment, surface: Surface) -> DialectOptions {
+fn options(flags: &AdapterFlags, environment: &ProcessEnvironment, surface: Surface) -> DialectOptions {
     DialectOptions {
         session_ids: SessionIdForm::Uuid,
         // The original writes it when it ends.
-        unanswered: Unanswered::Written,
+        unanswered: UnansweredPolicy::Written,
         follower: Some(workflow::follow),
         record_folders: &RECORD_FOLDERS,
         // What clients of the bridge expect to be asked.
@@ -86,7 +90,7 @@ fn options(flags: &Flags, environment: &ProcessEnvironment, surface: Surface) ->
 }
 
 /// What a host says of itself by its flags and its environment.
-fn host(flags: &Flags, environment: &ProcessEnvironment) -> HostOptions {
+fn host(flags: &AdapterFlags, environment: &ProcessEnvironment) -> HostOptions {
     let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
     HostOptions {
         dialogs: flags.shows_dialogs(),
@@ -101,7 +105,7 @@ fn is_on(value: &str) -> bool {
     ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
 }
 
-fn is_on_bridge(door: &Door) -> bool {
+fn is_on_bridge(door: &OmpAdapter) -> bool {
     state(door).is_some_and(|gjc| gjc.surface == Surface::Bridge)
 }
 
@@ -120,12 +124,12 @@ impl DialectExtension for GjcDialect {
         }
     }
 
-    fn encode(&self, door: &mut Door, frame: Frame<'_>) -> Option<Bytes> {
+    fn encode(&self, door: &mut OmpAdapter, frame: OutgoingFrame<'_>) -> Option<Bytes> {
         let gjc: &mut DialectState = door.dialect.state_mut()?;
         if let Some(seat) = &door.seat {
             gjc.voice.is_of(&seat.id);
         }
-        if let Frame::Response(response) = frame
+        if let OutgoingFrame::Response(response) = frame
             && !gjc.unattended.passes(response)
         {
             return None;
@@ -133,7 +137,7 @@ impl DialectExtension for GjcDialect {
         gjc.voice.line(frame)
     }
 
-    fn arrange(&self, events: &mut [OmpEvent]) {
+    fn arrange_events(&self, events: &mut [OmpEvent]) {
         arrange(events);
     }
 
@@ -141,33 +145,43 @@ impl DialectExtension for GjcDialect {
         OmpResponse::failure(id, command, problem)
     }
 
-    fn on_open<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
+    fn on_open<'a>(&self, door: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
         unattended::take_up(door).boxed()
     }
 
-    fn on_close(&self, door: &mut Door) {
+    fn on_close(&self, door: &mut OmpAdapter) {
         unattended::leave(door);
     }
 
-    fn on_command<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, command: GjcCommand) -> BoxFuture<'a, ()> {
+    fn on_command<'a>(
+        &self,
+        door: &'a mut OmpAdapter,
+        id: Option<OmpRequestId>,
+        command: GjcCommand,
+    ) -> BoxFuture<'a, ()> {
         commands::handle(door, id, command).boxed()
     }
 
-    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, name: Option<String>) -> BoxFuture<'a, ()> {
+    fn on_unknown<'a>(
+        &self,
+        door: &'a mut OmpAdapter,
+        id: Option<OmpRequestId>,
+        name: Option<String>,
+    ) -> BoxFuture<'a, ()> {
         commands::unknown(door, id, name).boxed()
     }
 
-    fn on_fact(&self, door: &mut Door, recorded: &RecordedFact) {
+    fn on_fact(&self, door: &mut OmpAdapter, recorded: &RecordedFact) {
         unattended::heard(door, recorded);
     }
 
-    fn on_gate_shown(&self, door: &mut Door, gate: &Gate, request: &GateRequest) -> bool {
+    fn on_gate_shown(&self, door: &mut OmpAdapter, gate: &Gate, request: &GateRequest) -> bool {
         workflow::show(door, gate, request)
     }
 
     fn permission_request(
         &self,
-        door: &Door,
+        door: &OmpAdapter,
         call: &str,
         request: &GateRequest,
         offered: &[ApprovalScope],
@@ -177,7 +191,7 @@ impl DialectExtension for GjcDialect {
 
     fn permission_answer(
         &self,
-        door: &Door,
+        door: &OmpAdapter,
         answer: &UiAnswer,
         request: &GateRequest,
         offered: &[ApprovalScope],
@@ -185,7 +199,7 @@ impl DialectExtension for GjcDialect {
         permission::said(answer, request, offered).filter(|_| is_on_bridge(door))
     }
 
-    fn on_prompt(&self, door: &Door, text: String) -> String {
+    fn on_prompt(&self, door: &OmpAdapter, text: String) -> String {
         let opening = state(door).and_then(|gjc| gjc.workflow.opening_stage());
         match opening.filter(|_| !text.starts_with('/')) {
             // The first message of a stage is what a person would have written: a file may take the place of the texts.
@@ -198,22 +212,22 @@ impl DialectExtension for GjcDialect {
         stages::expand(&text).unwrap_or(text)
     }
 
-    fn on_client(&self, door: &mut Door) {
+    fn on_client(&self, door: &mut OmpAdapter) {
         if let Some(gjc) = state_mut(door).filter(|gjc| gjc.surface == Surface::Socket) {
             // What the one before asked for is not what this one can read.
             gjc.voice.adopt(&AcceptedCapabilities::for_requested(Vec::new()));
         }
     }
 
-    fn on_tools_changed<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
+    fn on_tools_changed<'a>(&self, door: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
         unattended::tools_changed(door).boxed()
     }
 
-    fn event_sequence(&self, door: &Door) -> u64 {
+    fn event_sequence(&self, door: &OmpAdapter) -> u64 {
         state(door).map_or(0, |gjc| gjc.voice.last())
     }
 
-    fn continue_sequence(&self, door: &mut Door, number: u64) {
+    fn continue_sequence(&self, door: &mut OmpAdapter, number: u64) {
         if let Some(gjc) = state_mut(door) {
             gjc.voice.count_behind(number);
         }
@@ -229,17 +243,22 @@ impl DialectExtension for GjcDialect {
 struct ContractedDialect;
 
 impl DialectExtension for ContractedDialect {
-    fn on_command<'a>(&self, door: &'a mut Door, id: Option<OmpRequestId>, command: GjcCommand) -> BoxFuture<'a, ()> {
+    fn on_command<'a>(
+        &self,
+        door: &'a mut OmpAdapter,
+        id: Option<OmpRequestId>,
+        command: GjcCommand,
+    ) -> BoxFuture<'a, ()> {
         handle_own(door, id, command).boxed()
     }
 
-    fn on_open<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
+    fn on_open<'a>(&self, door: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
         unattended::take_up(door).boxed()
     }
 
-    fn admit<'a>(
+    fn admit_command<'a>(
         &self,
-        door: &'a mut Door,
+        door: &'a mut OmpAdapter,
         id: Option<&'a OmpRequestId>,
         command: &'a GjcCommand,
     ) -> BoxFuture<'a, bool> {
@@ -249,14 +268,18 @@ impl DialectExtension for ContractedDialect {
 
 #[cfg(test)]
 mod tests {
-    use super::{AgentProduct, Flags, ProcessEnvironment, extension};
+    use super::{AdapterFlags, AgentProduct, ProcessEnvironment, extension};
 
     #[test]
     fn what_a_host_reads_its_session_by_follows_from_its_flags() {
         let environment: ProcessEnvironment = [("HOME", "/nowhere")].into_iter().collect();
         let of = |product, mode: Option<&str>, socket: Option<&str>| {
-            let flags =
-                Flags { product, mode: mode.map(str::to_owned), listen: socket.map(Into::into), ..Flags::default() };
+            let flags = AdapterFlags {
+                product,
+                mode: mode.map(str::to_owned),
+                listen: socket.map(Into::into),
+                ..AdapterFlags::default()
+            };
             let options = extension(&flags, &environment).options;
             let clients = (options.changing_clients, options.lasting_numbers);
             (options.record_folders, options.asking_tools, clients, options.nobody.is_some())

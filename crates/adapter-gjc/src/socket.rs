@@ -30,7 +30,7 @@ use tokio_util::{
 pub use self::place::SocketError;
 use self::{past::Past, place::Owned};
 use super::{Presence, window::Window};
-use countersign_adapter_omp::{FromClients, OpenDoor, StartError};
+use countersign_adapter_omp::{ClientInput, OpenAdapter, StartError};
 use countersign_http::listen::{log_throttle::LogThrottle, peer::LocalPeer};
 
 /// How many events are kept for a client that comes back.
@@ -85,18 +85,19 @@ impl Socket {
     /// [`StartError`] if the session's log ended before that.
     pub async fn run(
         self,
-        mut door: OpenDoor,
+        mut door: OpenAdapter,
         frames: mpsc::Receiver<Bytes>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), StartError> {
         let Self { listener, place } = self;
-        let listed = Presence::of(door.listing(), SessionTransport::Socket, Some(place.path().display().to_string()));
+        let listed =
+            Presence::of(door.session_listing(), SessionTransport::Socket, Some(place.path().display().to_string()));
         let said = Arc::new(Said {
             lines: Window::new(LINES, 0),
             events: Window::new(EVENTS, door.last_seq()),
-            past: door.past().map(Past::new),
+            past: door.take_earlier_events().map(Past::new),
             first: door.last_seq(),
-            session: door.current().borrow().clone(),
+            session: door.current_session().borrow().clone(),
             dialogs: Mutex::default(),
             client: watch::Sender::new(0),
         });
@@ -152,7 +153,7 @@ impl Said {
 }
 
 /// Takes one client after another. Whoever comes takes the place of the one before.
-async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sender<FromClients>, open: TaskTracker) {
+async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sender<ClientInput>, open: TaskTracker) {
     // Ends the line of whoever is connected, and says when it has ended.
     let mut current: Option<(DropGuard, JoinHandle<()>)> = None;
     let mut failing = LogThrottle::default();
@@ -182,7 +183,7 @@ async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sen
                 arrive(number, &said, &lines).await?;
                 // What goes wrong on a line is its client's business; the session goes on.
                 let _ = line::serve(stream, &said, &lines).await;
-                lines.send(FromClients::Left).await.ok()
+                lines.send(ClientInput::Left).await.ok()
             };
             tokio::select! {
                 () = taken.cancelled() => {}
@@ -195,9 +196,9 @@ async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sen
 
 /// Has the door know that another client is there. Whatever it told before is not for this one: what it asked of the client
 /// before must reach nobody else. None if the door has ended.
-async fn arrive(number: u64, said: &Said, lines: &mpsc::Sender<FromClients>) -> Option<()> {
+async fn arrive(number: u64, said: &Said, lines: &mpsc::Sender<ClientInput>) -> Option<()> {
     let mut client = said.client.subscribe();
-    lines.send(FromClients::Arrived(number)).await.ok()?;
+    lines.send(ClientInput::Arrived(number)).await.ok()?;
     tokio::select! {
         known = client.wait_for(|client| *client >= number) => known.ok().map(drop),
         () = said.lines.ended() => None,

@@ -3,19 +3,19 @@
 //! They only say what the model is to do. Gates, and what a refused plan holds back, are the engine's. Source:
 //! docs/protocol/gjc.md, Stages.
 
-use countersign_adapter_omp::flags::Stage;
+use countersign_adapter_omp::flags::StageFlag;
 
-const fn text(stage: Stage) -> &'static str {
+const fn text(stage: StageFlag) -> &'static str {
     match stage {
-        Stage::DeepInterview => include_str!("stages/deep-interview.md"),
-        Stage::Ralplan => include_str!("stages/ralplan.md"),
-        Stage::Ultragoal => include_str!("stages/ultragoal.md"),
+        StageFlag::DeepInterview => include_str!("stages/deep-interview.md"),
+        StageFlag::Ralplan => include_str!("stages/ralplan.md"),
+        StageFlag::Ultragoal => include_str!("stages/ultragoal.md"),
     }
 }
 
 /// Writes the message that starts a stage: its text, those of the stages that follow, and the task.
-fn message(first: Stage, task: &str) -> String {
-    let stages = Stage::ALL.into_iter().filter(|stage| *stage >= first);
+fn message(first: StageFlag, task: &str) -> String {
+    let stages = StageFlag::ALL.into_iter().filter(|stage| *stage >= first);
     let texts: Vec<&str> = stages.map(|stage| text(stage).trim()).collect();
     let task = match task.trim() {
         "" => "No task is given yet: ask the person for it first.",
@@ -29,12 +29,12 @@ fn message(first: Stage, task: &str) -> String {
 pub(crate) fn expand(text: &str) -> Option<String> {
     let said = text.strip_prefix("/skill:")?;
     let (name, task) = said.split_once(char::is_whitespace).unwrap_or((said, ""));
-    Some(message(Stage::read(name).ok()?, task))
+    Some(message(StageFlag::from_name(name).ok()?, task))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Stage, expand};
+    use super::{StageFlag, expand};
 
     fn heads(text: &str) -> Vec<&str> {
         text.lines().filter_map(|line| line.strip_prefix("# ")).collect()
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn a_stage_brings_those_that_follow_it_and_the_task() {
         let all = ["Stage: deep-interview", "Stage: ralplan", "Stage: ultragoal", "Task"];
-        for (at, stage) in Stage::ALL.into_iter().enumerate() {
+        for (at, stage) in StageFlag::ALL.into_iter().enumerate() {
             let text = expand(&format!("/skill:{} Add a login.\nSoon.", stage.name())).unwrap();
             assert_eq!(heads(&text), all[at..], "{stage:?}");
             assert!(text.ends_with("# Task\n\nAdd a login.\nSoon."), "{text}");

@@ -7,7 +7,7 @@ mod preamble;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use countersign_adapter_omp::{Door, refusal_text::problem};
+use countersign_adapter_omp::{OmpAdapter, refusal_text::refusal_message};
 use countersign_core::{
     engine::{Command as EngineCommand, CommandError, EngineReply, RecordedFact},
     id::SessionId,
@@ -56,23 +56,23 @@ fn finite(json: &RawJson, depth: usize) -> Value {
 }
 
 /// Enters unattended mode, or declares once more.
-pub(super) async fn negotiate(door: &mut Door, id: Option<OmpRequestId>, declaration: Option<RawJson>) {
+pub(super) async fn negotiate(door: &mut OmpAdapter, id: Option<OmpRequestId>, declaration: Option<RawJson>) {
     let metering = metering(door).await;
     let declaration = declaration.map(|declaration| finite(&declaration, DEEPEST));
     let declaration = match UnattendedDeclaration::from_json(declaration.as_ref(), metering) {
         Ok(declaration) => declaration,
-        Err(wrong) => return door.write(&OmpResponse::typed_failure(id, NAME, &wrong)),
+        Err(wrong) => return door.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong)),
     };
     // What cannot be audited is not begun.
     let under = match open_audit(door, Some(&declaration.actor)).await {
         Ok(under) => under,
-        Err(problem) => return door.write(&OmpResponse::failure(id, NAME, problem)),
+        Err(problem) => return door.write_frame(&OmpResponse::failure(id, NAME, problem)),
     };
     preamble::measure(door).await;
-    let Some(seat) = door.seat() else { return };
+    let Some(seat) = door.current_session() else { return };
     let terms = Box::new(contract_terms::terms(&declaration));
     let command = OfContract::Declare { session: seat.id.clone(), terms, carried: None };
-    let accepted_at = time::iso(door.shelf.common.clock.now());
+    let accepted_at = time::iso(door.store.common.clock.now());
     let accepted = DeclarationAccepted { run_id: under, declaration, accepted_at };
     let requests = seat.requests.clone();
     let replied = requests.send_command(EngineCommand::Unattended(command)).await;
@@ -85,18 +85,18 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<OmpRequestId>, declara
                 unattended.asked = Some((id, accepted));
             }
         }
-        Ok(_) => door.write(&OmpResponse::success(id, NAME, &accepted)),
+        Ok(_) => door.write_frame(&OmpResponse::success(id, NAME, &accepted)),
         Err(OwnerError::Refusal(CommandError::Unattended(refusal))) => {
-            return door.write(&OmpResponse::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
+            return door.write_frame(&OmpResponse::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
         }
-        Err(refused) => return door.write(&OmpResponse::failure(id, NAME, problem(&refused))),
+        Err(refused) => return door.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused))),
     }
     workflow::enter(door).await;
 }
 
-async fn metering(door: &mut Door) -> UsageMetering {
-    let Some(seat) = door.seat() else { return UsageMetering::NoModel };
-    let (session, requests, workshop) = (seat.id.clone(), seat.requests.clone(), Arc::clone(&seat.workshop));
+async fn metering(door: &mut OmpAdapter) -> UsageMetering {
+    let Some(seat) = door.current_session() else { return UsageMetering::NoModel };
+    let (session, requests, workshop) = (seat.id.clone(), seat.requests.clone(), Arc::clone(&seat.environment));
     let read = requests.read_state(move |engine| engine.state().session(&session)?.settings().model.clone());
     match read.await {
         Some((Some(model), _)) => match workshop.resolve_model(&model) {
@@ -109,7 +109,7 @@ async fn metering(door: &mut Door) -> UsageMetering {
 }
 
 /// Whether a command of the host may be done. The host is told if not.
-pub(super) async fn admit(door: &mut Door, id: Option<&OmpRequestId>, command: &GjcCommand) -> bool {
+pub(super) async fn admit(door: &mut OmpAdapter, id: Option<&OmpRequestId>, command: &GjcCommand) -> bool {
     let name = command.name();
     let line = match command {
         // Whoever declares again is judged by what is declared.
@@ -126,7 +126,7 @@ pub(super) async fn admit(door: &mut Door, id: Option<&OmpRequestId>, command: &
     let is_admitted = match refusal(door, need).await {
         None => true,
         Some(error) => {
-            door.write(&error.of(id.cloned(), name));
+            door.write_frame(&error.of(id.cloned(), name));
             false
         }
     };
@@ -141,7 +141,7 @@ pub(super) async fn admit(door: &mut Door, id: Option<&OmpRequestId>, command: &
 }
 
 /// Whether a command that nobody knows may be told so: under a contract only where it covers everything else.
-pub(super) async fn admit_unknown(door: &mut Door, id: Option<&OmpRequestId>, name: Option<&str>) -> bool {
+pub(super) async fn admit_unknown(door: &mut OmpAdapter, id: Option<&OmpRequestId>, name: Option<&str>) -> bool {
     let name = name.unwrap_or("undefined").to_owned();
     let need = HostCommandNeeds {
         command: name.clone(),
@@ -152,7 +152,7 @@ pub(super) async fn admit_unknown(door: &mut Door, id: Option<&OmpRequestId>, na
     match refusal(door, need).await {
         None => true,
         Some(error) => {
-            door.write(&error.of(id.cloned(), name));
+            door.write_frame(&error.of(id.cloned(), name));
             false
         }
     }
@@ -173,8 +173,8 @@ impl Error {
     }
 }
 
-async fn refusal(door: &mut Door, need: HostCommandNeeds) -> Option<Error> {
-    let seat = door.seat()?;
+async fn refusal(door: &mut OmpAdapter, need: HostCommandNeeds) -> Option<Error> {
+    let seat = door.current_session()?;
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let of_session = session.clone();
     let read = requests
@@ -201,52 +201,52 @@ async fn refusal(door: &mut Door, need: HostCommandNeeds) -> Option<Error> {
             Some(Error::Typed(RawJson::from_wire(&contract_terms::over(breach))))
         }
         Ok(_) => None,
-        Err(refused) => Some(Error::Text(problem(&refused))),
+        Err(refused) => Some(Error::Text(refusal_message(&refused))),
     }
 }
 
 /// Leaves a session: whoever waits for a person's word about what it declared there hears that there will be none.
-pub(crate) fn leave(door: &mut Door) {
+pub(crate) fn leave(door: &mut OmpAdapter) {
     let Some(left) = unattended_mut(door).map(std::mem::take) else { return };
     if let Some((id, _)) = left.asked {
         let message = "the session was left before anybody agreed to the declaration".to_owned();
         let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
-        door.write(&OmpResponse::typed_failure(id, NAME, &wrong));
+        door.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong));
     }
 }
 
 /// Takes up a session: where it has a contract, its audit file is completed from the log.
-pub(crate) async fn take_up(door: &mut Door) {
+pub(crate) async fn take_up(door: &mut OmpAdapter) {
     leave(door);
-    let Some(seat) = door.seat() else { return };
+    let Some(seat) = door.current_session() else { return };
     let session = seat.id.clone();
     let read = seat.requests.read_state(move |engine| {
         engine.state().session(&session)?.unattended().map(|contract| contract.terms().actor.clone())
     });
     let Some((Some(actor), _)) = read.await else { return };
     if let Err(problem) = open_audit(door, Some(&actor)).await {
-        door.notify(problem, NotifyType::Error);
+        door.notify_host(problem, NotifyType::Error);
     }
     preamble::measure(door).await;
 }
 
 /// Has the budget know of tools that are others now, where there is one.
-pub(crate) async fn tools_changed(door: &mut Door) {
+pub(crate) async fn tools_changed(door: &mut OmpAdapter) {
     if unattended_mut(door).is_some_and(|unattended| unattended.audit.is_some()) {
         preamble::measure(door).await;
     }
 }
 
 /// Opens the audit file and completes it from the log. It gives the name of the run.
-async fn open_audit(door: &mut Door, actor: Option<&str>) -> Result<String, String> {
-    let Some(seat) = door.seat() else { return Err("the session is closed".to_owned()) };
+async fn open_audit(door: &mut OmpAdapter, actor: Option<&str>) -> Result<String, String> {
+    let Some(seat) = door.current_session() else { return Err("the session is closed".to_owned()) };
     let (session, handle, requests) = (seat.id.clone(), seat.handle.clone(), seat.requests.clone());
     let of_session = session.clone();
     let read = requests.read_state(move |engine| {
         engine.state().session(&of_session)?.unattended().map(|contract| contract.declared_in().to_string())
     });
     let under = read.await.and_then(|(under, _)| under).unwrap_or_else(|| session.to_string());
-    let cwd = door.shelf.cwd.clone();
+    let cwd = door.store.cwd.clone();
     let opened = async {
         let audit = Audit::open(&cwd, &under, session.as_str(), actor.map(str::to_owned));
         let mut audit = audit.map_err(|error| error.to_string())?;
@@ -264,7 +264,7 @@ async fn open_audit(door: &mut Door, actor: Option<&str>) -> Result<String, Stri
 }
 
 /// What a fact about the session comes to for its host.
-pub(crate) fn heard(door: &mut Door, recorded: &RecordedFact) {
+pub(crate) fn heard(door: &mut OmpAdapter, recorded: &RecordedFact) {
     match &recorded.fact.event {
         countersign_core::engine::Event::Unattended(event) => {
             write_audit(door, event, recorded);
@@ -284,7 +284,7 @@ pub(crate) fn heard(door: &mut Door, recorded: &RecordedFact) {
     }
 }
 
-fn write_audit(door: &mut Door, event: &Event, recorded: &RecordedFact) {
+fn write_audit(door: &mut OmpAdapter, event: &Event, recorded: &RecordedFact) {
     let Some(session) = &recorded.meta.session else { return };
     if let (
         Event::Declared { terms, .. } | Event::Narrowed { terms, .. },
@@ -298,18 +298,18 @@ fn write_audit(door: &mut Door, event: &Event, recorded: &RecordedFact) {
     }
 }
 
-fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
+fn tell(door: &mut OmpAdapter, event: &Event, session: Option<&SessionId>) {
     match event {
         Event::Widened { .. } => {
             if let Some((id, accepted)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
-                door.write(&OmpResponse::success(id, NAME, &accepted));
+                door.write_frame(&OmpResponse::success(id, NAME, &accepted));
             }
         }
         Event::Kept => {
             if let Some((id, _)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
                 let message = "nobody agreed to a declaration that widens what was negotiated".to_owned();
                 let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
-                door.write(&OmpResponse::typed_failure(id, NAME, &wrong));
+                door.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong));
             }
         }
         Event::Breached { breach, place, gate } => {
@@ -343,8 +343,8 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
 }
 
 /// The prompt whose run is being ended has failed, and the end of the run says so. A command that was refused is told so by itself.
-fn ended(door: &mut Door, (breach, place): (BudgetBreach, BreachPoint), session: Option<&SessionId>) {
-    let is_running = door.teller.is_running();
+fn ended(door: &mut OmpAdapter, (breach, place): (BudgetBreach, BreachPoint), session: Option<&SessionId>) {
+    let is_running = door.encoder.is_running();
     let Some(gjc) = state_mut(door) else { return };
     let run = match &gjc.unattended.audit {
         Some(Ok(audit)) => audit.run().to_owned(),
@@ -362,7 +362,7 @@ fn ended(door: &mut Door, (breach, place): (BudgetBreach, BreachPoint), session:
     let begun = unattended.prompted.take();
     let is_early = begun.is_none();
     let Some((id, command)) = begun.or_else(|| unattended.coming.pop_front()) else { return };
-    door.write(&OmpResponse::typed_failure(id.clone(), command, &error));
+    door.write_frame(&OmpResponse::typed_failure(id.clone(), command, &error));
     if let Some(unattended) = unattended_mut(door).filter(|_| is_early) {
         unattended.failed = Some((id, command));
     }

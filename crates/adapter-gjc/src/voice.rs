@@ -3,7 +3,7 @@
 //! It must not know what a frame tells, nor where it goes. Source: docs/protocol/gjc.md, Events.
 
 use bytes::Bytes;
-use countersign_adapter_omp::Frame;
+use countersign_adapter_omp::OutgoingFrame;
 use countersign_core::id::SessionId;
 use countersign_protocol::{
     RawJson, encode_line,
@@ -79,34 +79,34 @@ impl Voice {
     }
 
     /// The line of a frame; none for one that this dialect has not.
-    pub(crate) fn line(&mut self, frame: Frame<'_>) -> Option<Bytes> {
+    pub(crate) fn line(&mut self, frame: OutgoingFrame<'_>) -> Option<Bytes> {
         match frame {
-            Frame::Ready => Some(encode_line(&omp::OmpEvent::Ready)),
-            Frame::Response(response) => Some(encode_line(response)),
-            Frame::Dialog(dialog) => Some(encode_line(dialog)),
-            Frame::Permission(permission) => Some(encode_line(permission)),
-            Frame::HostTool(frame) => Some(encode_line(frame)),
-            Frame::HostUri(frame) => Some(encode_line(frame)),
-            Frame::Level(level) => {
+            OutgoingFrame::Ready => Some(encode_line(&omp::OmpEvent::Ready)),
+            OutgoingFrame::Response(response) => Some(encode_line(response)),
+            OutgoingFrame::Dialog(dialog) => Some(encode_line(dialog)),
+            OutgoingFrame::Permission(permission) => Some(encode_line(permission)),
+            OutgoingFrame::HostTool(frame) => Some(encode_line(frame)),
+            OutgoingFrame::HostUri(frame) => Some(encode_line(frame)),
+            OutgoingFrame::Level(level) => {
                 let level = level.and_then(shown_level).map(str::to_owned);
                 (self.level.as_ref() != Some(&level)).then(|| {
                     self.level = Some(level.clone());
                     self.event(GjcEvent::Own(OwnEvent::ThinkingLevelChanged { thinking_level: level }))
                 })
             }
-            Frame::Gate(gate) => Some(encode_line(gate)),
-            Frame::Client(number) => Some(encode_line(&ClientMarker { number })),
-            Frame::Event(event @ omp::OmpEvent::ExtensionError { .. }) => Some(encode_line(event)),
-            Frame::Event(omp::OmpEvent::AgentEnd { messages }) if self.breach.is_some() => {
+            OutgoingFrame::Gate(gate) => Some(encode_line(gate)),
+            OutgoingFrame::Client(number) => Some(encode_line(&ClientMarker { number })),
+            OutgoingFrame::Event(event @ omp::OmpEvent::ExtensionError { .. }) => Some(encode_line(event)),
+            OutgoingFrame::Event(omp::OmpEvent::AgentEnd { messages }) if self.breach.is_some() => {
                 let error = self.breach.take()?;
                 let reason = (self.reasons == Reasons::Named).then_some(RunEnd::BudgetExceeded);
                 Some(self.event(GjcEvent::budget_breached(messages.clone(), reason, error)))
             }
-            Frame::Event(event) => {
+            OutgoingFrame::Event(event) => {
                 let event = GjcEvent::from_omp(event.clone(), RunEnd::Completed)?;
                 Some(self.event(event))
             }
-            Frame::Pause { messages } => {
+            OutgoingFrame::Pause { messages } => {
                 let event = omp::OmpEvent::AgentEnd { messages: messages.to_vec() };
                 let event = GjcEvent::from_omp(event, RunEnd::Paused)?;
                 Some(self.event(event))
@@ -162,9 +162,9 @@ mod tests {
     };
     use serde_json::Value;
 
-    use super::{Frame, Reasons, Voice, arrange};
+    use super::{OutgoingFrame, Reasons, Voice, arrange};
 
-    fn read(voice: &mut Voice, frame: Frame<'_>) -> Value {
+    fn read(voice: &mut Voice, frame: OutgoingFrame<'_>) -> Value {
         serde_json::from_slice(&voice.line(frame).unwrap()).unwrap()
     }
 
@@ -177,11 +177,11 @@ mod tests {
     fn events_are_counted_and_nothing_else_is() {
         let mut voice = Voice::default();
         voice.is_of(&SessionId::new("s1"));
-        let first = read(&mut voice, Frame::Event(&OmpEvent::AgentStart));
-        assert!(voice.line(Frame::Event(&OmpEvent::AgentSettled)).is_none());
-        let response = read(&mut voice, Frame::Response(&OmpResponse::ack(None, "abort")));
+        let first = read(&mut voice, OutgoingFrame::Event(&OmpEvent::AgentStart));
+        assert!(voice.line(OutgoingFrame::Event(&OmpEvent::AgentSettled)).is_none());
+        let response = read(&mut voice, OutgoingFrame::Response(&OmpResponse::ack(None, "abort")));
         voice.is_of(&SessionId::new("s2"));
-        let second = read(&mut voice, Frame::Event(&OmpEvent::TurnStart));
+        let second = read(&mut voice, OutgoingFrame::Event(&OmpEvent::TurnStart));
         assert!(response.get("seq").is_none());
         assert_eq!((&first["seq"], &first["session_id"]), (&1.into(), &"s1".into()));
         assert_eq!((&second["seq"], &second["session_id"]), (&2.into(), &"s2".into()));
@@ -192,28 +192,28 @@ mod tests {
     #[test]
     fn small_updates_hold_the_message_every_32nd_time() {
         let mut voice = Voice::default();
-        let whole = read(&mut voice, Frame::Event(&update()));
+        let whole = read(&mut voice, OutgoingFrame::Event(&update()));
         assert_eq!(whole["payload"]["event"]["assistantMessageEvent"]["partial"]["role"], "assistant");
         voice.adopt(&AcceptedCapabilities::for_requested(vec![COMPACT_MESSAGE_UPDATE.to_owned()]));
         for number in 2..=64 {
-            let payload = read(&mut voice, Frame::Event(&update()))["payload"].take();
+            let payload = read(&mut voice, OutgoingFrame::Event(&update()))["payload"].take();
             assert_eq!((&payload["compact"], &payload["message_id"]), (&true.into(), &Value::Null));
             assert_eq!(payload.get("checkpoint_message").is_some(), number % 32 == 0, "{number}");
         }
         voice.adopt(&AcceptedCapabilities::for_requested(Vec::new()));
-        assert_eq!(read(&mut voice, Frame::Event(&update()))["payload"]["event_type"], "message_update");
+        assert_eq!(read(&mut voice, OutgoingFrame::Event(&update()))["payload"]["event_type"], "message_update");
     }
 
     #[test]
     fn a_level_is_told_when_it_is_another() {
         let mut voice = Voice::default();
-        let told = read(&mut voice, Frame::Level(Some("high")));
+        let told = read(&mut voice, OutgoingFrame::Level(Some("high")));
         assert_eq!(
             told["payload"]["event"],
             serde_json::json!({"type": "thinking_level_changed", "thinkingLevel": "high"})
         );
-        assert!(voice.line(Frame::Level(Some("high"))).is_none());
-        let told = read(&mut voice, Frame::Level(None));
+        assert!(voice.line(OutgoingFrame::Level(Some("high"))).is_none());
+        let told = read(&mut voice, OutgoingFrame::Level(None));
         assert_eq!(told["payload"]["event"], serde_json::json!({"type": "thinking_level_changed"}));
     }
 
@@ -222,15 +222,15 @@ mod tests {
         let mut voice = Voice::default();
         let end = OmpEvent::AgentEnd { messages: Vec::new() };
         voice.breached(RawJson::parse(r#"{"code":"budget_exceeded"}"#.to_owned()).unwrap());
-        let told = read(&mut voice, Frame::Event(&end))["payload"]["event"].take();
+        let told = read(&mut voice, OutgoingFrame::Event(&end))["payload"]["event"].take();
         let want = serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "budget_exceeded",
                                       "error": {"code": "budget_exceeded"}});
         assert_eq!(told, want);
-        let told = read(&mut voice, Frame::Event(&end))["payload"]["event"].take();
+        let told = read(&mut voice, OutgoingFrame::Event(&end))["payload"]["event"].take();
         assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "completed"}));
         let mut old = Voice::default().with(Reasons::None);
         old.breached(RawJson::parse("{}".to_owned()).unwrap());
-        let told = read(&mut old, Frame::Event(&end))["payload"]["event"].take();
+        let told = read(&mut old, OutgoingFrame::Event(&end))["payload"]["event"].take();
         assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "error": {}}));
     }
 

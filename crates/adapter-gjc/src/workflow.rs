@@ -32,7 +32,7 @@ use super::{
     dialect_state::{Showing, state, state_mut},
     gate_form,
 };
-use countersign_adapter_omp::{Door, Frame, refusal_text::problem};
+use countersign_adapter_omp::{OmpAdapter, OutgoingFrame, refusal_text::refusal_message};
 use countersign_view::{GateRequest, time::iso};
 
 const RESPONSE: &str = "workflow_gate_response";
@@ -41,7 +41,7 @@ const PENDING: &str = "get_pending_workflow_gates";
 pub(crate) const NOBODY: &str = "Ask tool requires interactive mode";
 
 /// Shows a gate that waits as what it is in this dialect. False if it is to be shown as a dialog.
-pub(crate) fn show(door: &mut Door, gate: &Gate, request: &GateRequest) -> bool {
+pub(crate) fn show(door: &mut OmpAdapter, gate: &Gate, request: &GateRequest) -> bool {
     let Some(gjc) = state(door) else { return false };
     match gjc.workflow.of(gate) {
         Showing::Dialog => false,
@@ -49,7 +49,7 @@ pub(crate) fn show(door: &mut Door, gate: &Gate, request: &GateRequest) -> bool 
         Showing::Gate => {
             match gate_form::wire(gate, request, gjc.workflow.host.options) {
                 Some(Ok(made)) => {
-                    door.write(Frame::Gate(&made));
+                    door.write_frame(OutgoingFrame::Gate(&made));
                     audit(door, Some(gate), &made.gate_id, AuditEvent::GateEmitted, AuditOutcome::Info, None);
                 }
                 Some(Err(error)) => tracing::warn!(%error, gate = %gate.id(), "a gate cannot be told of"),
@@ -62,7 +62,7 @@ pub(crate) fn show(door: &mut Door, gate: &Gate, request: &GateRequest) -> bool 
 
 /// Answers a gate.
 pub(super) async fn answer(
-    door: &mut Door,
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: String,
     given: RawJson,
@@ -70,23 +70,23 @@ pub(super) async fn answer(
 ) {
     let is_unattended = state(door).is_some_and(|gjc| gjc.workflow.is_unattended);
     if !is_unattended {
-        return door.write(&OmpResponse::failure(id, RESPONSE, NOT_AVAILABLE));
+        return door.write_frame(&OmpResponse::failure(id, RESPONSE, NOT_AVAILABLE));
     }
-    let Some(seat) = door.seat() else { return };
+    let Some(seat) = door.current_session() else { return };
     let found = match find(&seat.id, &name) {
         Some(find) => seat.answers.read_state(find).await.and_then(|(gate, _)| gate),
         None => None,
     };
     let given = gate_form::value(&given);
     let Some(gate) = found else { return unknown(door, id, name, &given) };
-    let now = door.shelf.common.clock.now();
+    let now = door.store.common.clock.now();
     let Some((gate, request)) =
         seat.answers.read_of(At::Gate(gate), move |engine| at_hand(engine, gate)).await.and_then(|(found, _)| found)
     else {
         return unknown(door, id, name, &given);
     };
     if gate.is_pending() && request.is_none() {
-        return door.write(&OmpResponse::failure(id, RESPONSE, "what the gate asks cannot be read"));
+        return door.write_frame(&OmpResponse::failure(id, RESPONSE, "what the gate asks cannot be read"));
     }
     let answer = match &request {
         Some(request) => gate_form::read(&gate, request, given.clone()),
@@ -105,20 +105,20 @@ pub(super) async fn answer(
             let resolution = rejected(name.clone(), errors, schema_hash);
             let event = AuditEvent::GateResponseRejected;
             audit(door, Some(&gate), &name, event, AuditOutcome::Rejected, Some(resolution.answer_hash.clone()));
-            return door.write(&OmpResponse::success(id, RESPONSE, &resolution));
+            return door.write_frame(&OmpResponse::success(id, RESPONSE, &resolution));
         }
     };
     send(door, id, (gate, request), name, answer, key, rejected).await;
 }
 
-fn unknown(door: &mut Door, id: Option<OmpRequestId>, name: String, given: &serde_json::Value) {
+fn unknown(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: String, given: &serde_json::Value) {
     audit(door, None, &name, AuditEvent::GateResponseUnknownGate, AuditOutcome::Rejected, Some(canonical_hash(given)));
-    door.write(&typed(id, GateError::Unknown(name)));
+    door.write_frame(&typed(id, GateError::Unknown(name)));
 }
 
 /// Has the engine decide about an answer of the right form.
 async fn send(
-    door: &mut Door,
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     (gate, request): (Gate, Option<GateRequest>),
     name: String,
@@ -126,14 +126,14 @@ async fn send(
     key: Option<String>,
     rejected: impl FnOnce(String, Vec<SchemaMismatch>, String) -> AnswerResolution + Send + 'static,
 ) {
-    let Some(seat) = door.seat() else { return };
+    let Some(seat) = door.current_session() else { return };
     let (gate_id, answers, contents) = (gate.id(), seat.answers.clone(), seat.handle.contents().clone());
     let by = PrincipalId::new("host");
     let given = answer.form_digest().map(|digest| digest.to_string());
     let (shown, waited) = (name.clone(), request.is_some());
     let replied =
         answers.submit_command(EngineCommand::Gate(gate::Command::Answer { gate: gate_id, answer, by, key })).await;
-    door.later(async move {
+    door.reply_in_order(async move {
         let replied = replied.await.unwrap_or(Err(OwnerError::Closed));
         let position = replied.as_ref().map_or(0, |reply| reply.position);
         let told_of = match &replied {
@@ -171,13 +171,13 @@ async fn send(
                     OmpResponse::failure(id, RESPONSE, refusal.to_string())
                 }
             },
-            Err(refused) => OmpResponse::failure(id, RESPONSE, problem(&refused)),
+            Err(refused) => OmpResponse::failure(id, RESPONSE, refusal_message(&refused)),
         };
-        let then: Box<dyn FnOnce(&mut Door) + Send> = Box::new(move |door| {
+        let then: Box<dyn FnOnce(&mut OmpAdapter) + Send> = Box::new(move |door| {
             if let Some((event, outcome)) = told_of {
                 audit(door, Some(&gate), &shown, event, outcome, given);
             }
-            door.write(&response);
+            door.write_frame(&response);
         });
         (position, then)
     });
@@ -226,17 +226,17 @@ fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<GateRequest>)> {
 }
 
 /// Lists the gates that wait.
-pub(super) async fn pending(door: &mut Door, id: Option<OmpRequestId>) {
+pub(super) async fn pending(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     let (gates, _) = waiting(door).await;
     let Some(gjc) = state(door) else { return };
     let options = gjc.workflow.host.options;
     let gates = gates.iter().filter_map(|(gate, request)| gate_form::wire(gate, request, options)?.ok()).collect();
-    door.write(&OmpResponse::success(id, PENDING, &PendingGates { gates }));
+    door.write_frame(&OmpResponse::success(id, PENDING, &PendingGates { gates }));
 }
 
 /// The host has entered unattended mode: it can be asked, is told of the gates that wait, and answers them as such from now on.
-pub(super) async fn enter(door: &mut Door) {
-    let Some(seat) = door.seat() else { return };
+pub(super) async fn enter(door: &mut OmpAdapter) {
+    let Some(seat) = door.current_session() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let set = session::Command::Set { setting: session::SessionSetting::Nobody(None), entry: None };
     if let Err(refused) = requests.send_command(EngineCommand::Session(session, set)).await {
@@ -249,16 +249,16 @@ pub(super) async fn enter(door: &mut Door) {
         gjc.workflow.is_unattended = true;
     }
     for (gate, request) in gates {
-        if let Some(taken_away) = door.dialogs.forget(gate.id(), true) {
-            door.write(&taken_away);
+        if let Some(taken_away) = door.dialogs.forget_gate(gate.id(), true) {
+            door.write_frame(&taken_away);
         }
         show(door, &gate, &request);
     }
 }
 
 /// The gates of the session that wait and what they show, oldest first.
-async fn waiting(door: &mut Door) -> (Vec<(Gate, GateRequest)>, u64) {
-    let Some(seat) = door.seat() else { return (Vec::new(), 0) };
+async fn waiting(door: &mut OmpAdapter) -> (Vec<(Gate, GateRequest)>, u64) {
+    let Some(seat) = door.current_session() else { return (Vec::new(), 0) };
     let (session, answers) = (seat.id.clone(), seat.answers.clone());
     let read = answers.read_state(move |engine| {
         let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&session));
@@ -270,7 +270,7 @@ async fn waiting(door: &mut Door) -> (Vec<(Gate, GateRequest)>, u64) {
 
 /// Writes into the audit what became of an answer, or that a gate was shown.
 fn audit(
-    door: &mut Door,
+    door: &mut OmpAdapter,
     gate: Option<&Gate>,
     name: &str,
     event: AuditEvent,
@@ -281,7 +281,7 @@ fn audit(
         AuditEvent::GateEmitted => gate.map(Gate::opened_at),
         _ => None,
     };
-    let at = at.unwrap_or_else(|| door.shelf.common.clock.now());
+    let at = at.unwrap_or_else(|| door.store.common.clock.now());
     let key = key(event, name, answer.as_deref());
     let gate = gate.map(|gate| of_gate(name.to_owned(), gate.stage()));
     audit_writer::note(door, Note { gate, answer_hash: answer, ..Note::new(at, event, outcome, key) });

@@ -3,9 +3,9 @@
 //! It must not know what the pipes say: a door is opened on each as on two pipes of its own. What the door takes from the
 //! process and the machine around it is handed over.
 
-mod guests;
+mod attached_sessions;
+mod grant_writer;
 pub mod home;
-mod lasting;
 
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,15 +15,15 @@ use countersign_runtime::{Clock, OwnerHandle};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
-pub use guests::{Guests, Stay};
-pub use lasting::Lasting;
+pub use attached_sessions::{AttachGuard, AttachedSessions};
+pub use grant_writer::GrantWriter;
 
 /// How long sessions have to bring their files up to date when the gateway ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a host's process hands over: all that its door would have read from the process and from the files of rules.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Handover {
+pub struct AttachParams {
     /// Which door it is, such as `omp`.
     pub door: String,
     /// The arguments behind its name.
@@ -43,7 +43,7 @@ pub struct Handover {
 }
 
 /// Without what may be secret.
-impl fmt::Debug for Handover {
+impl fmt::Debug for AttachParams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { door, cwd, process, .. } = self;
         f.debug_struct("Handover")
@@ -55,39 +55,48 @@ impl fmt::Debug for Handover {
 }
 
 /// Where a gateway takes in the sessions of hosts.
-pub struct Hall {
+pub struct AttachServer {
     pub handle: OwnerHandle,
-    pub guests: Arc<Guests>,
+    pub sessions: Arc<AttachedSessions>,
     pub clock: Clock,
     /// What is started again for the children that run commands.
     pub program: PathBuf,
     /// The gateway's own files, which no tool of a guest may touch either.
-    pub around: PathContext,
+    pub path_context: PathContext,
     /// The data directory, by which it is found again.
     pub folder: PathBuf,
     /// The grants for good, as far as they are in the files of their agent directories.
-    pub(crate) lasting: Lasting,
+    pub(crate) grant_writer: GrantWriter,
     /// What has to end before the record is given up: lines to hosts, and sessions whose hosts have gone.
     pub open: TaskTracker,
 }
 
 /// What a hall is made of.
-pub struct Furniture {
+pub struct AttachOptions {
     pub handle: OwnerHandle,
-    pub guests: Arc<Guests>,
+    pub sessions: Arc<AttachedSessions>,
     pub clock: Clock,
     pub program: PathBuf,
-    pub around: PathContext,
+    pub path_context: PathContext,
     pub folder: PathBuf,
 }
 
-impl Hall {
+impl AttachServer {
     /// Opens it; `None` if the record has ended already.
-    pub async fn open(furniture: Furniture) -> Option<Arc<Self>> {
-        let Furniture { handle, guests, clock, program, around, folder } = furniture;
-        let lasting = Lasting::follow(&handle).await?;
+    pub async fn open(options: AttachOptions) -> Option<Arc<Self>> {
+        let AttachOptions { handle, sessions, clock, program, path_context, folder } = options;
+        let grant_writer = GrantWriter::follow_log(&handle).await?;
         let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
-        Some(Arc::new(Self { handle, guests, clock, program, around, folder, lasting, open: TaskTracker::new() }))
+        Some(Arc::new(Self {
+            handle,
+            sessions,
+            clock,
+            program,
+            path_context,
+            folder,
+            grant_writer,
+            open: TaskTracker::new(),
+        }))
     }
 
     /// Waits until the sessions have ended, which they do when the record's owner does.

@@ -32,7 +32,7 @@ pub(crate) const fn goes_beside(command: &gjc::GjcCommand, is_compacting: bool) 
 }
 
 /// Whether a command opens another session.
-pub(crate) const fn leaves(command: &gjc::GjcCommand) -> bool {
+pub(crate) const fn leaves_session(command: &gjc::GjcCommand) -> bool {
     matches!(
         command,
         gjc::GjcCommand::Shared(
@@ -46,7 +46,7 @@ pub(crate) const fn leaves(command: &gjc::GjcCommand) -> bool {
 }
 
 /// Whether a command puts a run in the place of the one that works.
-pub(crate) const fn replaces(command: &gjc::GjcCommand) -> bool {
+pub(crate) const fn replaces_run(command: &gjc::GjcCommand) -> bool {
     matches!(command, gjc::GjcCommand::Shared(OmpCommand::AbortAndPrompt { .. }))
 }
 

@@ -5,13 +5,13 @@ use countersign_core::{
     unattended::{Command as OfContract, ContractCarryover},
 };
 
-use super::{refusal_text::problem, seat::Seat};
+use super::{open_session::OpenSession, refusal_text::refusal_message};
 
 /// Hands the contract of `old`, if it has one, on to `new`.
 ///
 /// # Errors
 /// Why `new` cannot be under it. It must not take the place of `old` then.
-pub(super) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
+pub(super) async fn transfer_contract(old: &OpenSession, new: &OpenSession) -> Result<(), String> {
     let session = old.id.clone();
     let read = old.requests.read_state(move |engine| {
         let contract = engine.state().session(&session)?.unattended()?;
@@ -28,5 +28,5 @@ pub(super) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
     let Some((found, _)) = read.await else { return Err("the session is closed".to_owned()) };
     let Some((terms, carried)) = found else { return Ok(()) };
     let declare = OfContract::Declare { session: new.id.clone(), terms, carried: Some(carried) };
-    new.requests.send_command(Command::Unattended(declare)).await.map(drop).map_err(|refused| problem(&refused))
+    new.requests.send_command(Command::Unattended(declare)).await.map(drop).map_err(|refused| refusal_message(&refused))
 }

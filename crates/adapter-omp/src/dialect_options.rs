@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::session::AnswerFormat;
 
-use crate::{follower::StartFollower, session_file::Unanswered};
+use crate::{follower::StartFollower, session_file::UnansweredPolicy};
 
 /// Properties of a dialect that hold for a whole process. The default is omp's own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,7 +12,7 @@ pub struct DialectOptions {
     /// Form of the ids of new sessions.
     pub session_ids: SessionIdForm,
     /// Fate of a session in which no model answers.
-    pub unanswered: Unanswered,
+    pub unanswered: UnansweredPolicy,
     /// Starts the work that follows the log of each session beside the door.
     pub follower: Option<StartFollower>,
     /// Folders below the working folder whose files people's tools read as records: no tool of the agent writes there.

@@ -13,8 +13,8 @@ use countersign_core::{
 };
 use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
-use self::question::Question;
-pub(crate) use self::question::{Draft, Step};
+use self::question::QuestionDialog;
+pub(crate) use self::question::{AnswerDraft, DialogStep};
 use countersign_view::{GateCard, GateRequest, gate_card::Asked};
 
 const ONCE: &str = "Allow once";
@@ -31,37 +31,37 @@ const APPROVAL_WORDS: [&str; 4] = [ONCE, SESSION, ALWAYS, DENY];
 /// same user, also by a command of the agent, which could then write an answer into the host's pipe. Nothing needs to find a dialog again: it lives no longer than its
 /// connection, and a gate that is shown again has a new one.
 #[derive(Debug, Default)]
-pub struct Dialogs {
-    open: BTreeMap<String, Shown>,
+pub struct OpenDialogs {
+    open: BTreeMap<String, OpenDialog>,
 }
 
 /// What a dialog shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct OpenDialog {
     pub gate: GateId,
     /// What the dialogs before it came to, if the gate is a question.
-    pub(crate) draft: Draft,
+    pub(crate) draft: AnswerDraft,
     /// Whether what asks may end by itself before it is answered, and the run goes on.
     pub(crate) may_pass: bool,
 }
 
-impl Dialogs {
+impl OpenDialogs {
     /// Opens a dialog in place of one that the gate has. `None` if the system has no randomness: the gate then waits for its deadline.
-    pub fn open(&mut self, shown: Shown) -> Option<String> {
+    pub fn open(&mut self, shown: OpenDialog) -> Option<String> {
         let id = fresh_id()?;
-        self.forget(shown.gate, false);
+        self.forget_gate(shown.gate, false);
         self.open.insert(id.clone(), shown);
         Some(id)
     }
 
     /// What the dialog shows. An answer closes a dialog, so each is taken once.
-    pub fn take(&mut self, id: &str) -> Option<Shown> {
+    pub fn take_dialog(&mut self, id: &str) -> Option<OpenDialog> {
         self.open.remove(id)
     }
 
     /// Forgets the dialog of a gate that is resolved. Gives what takes it away from the host, where it would stay open otherwise:
     /// one for words, any that somebody may have answered `elsewhere`, and any of what may end by itself.
-    pub fn forget(&mut self, gate: GateId, elsewhere: bool) -> Option<UiRequest> {
+    pub fn forget_gate(&mut self, gate: GateId, elsewhere: bool) -> Option<UiRequest> {
         let (id, shown) = self.open.iter().find(|(_, shown)| shown.gate == gate)?;
         let (id, is_left) = (id.clone(), shown.draft.is_in_words() || shown.may_pass);
         self.open.remove(&id);
@@ -83,16 +83,22 @@ pub(crate) fn fresh_id() -> Option<String> {
 }
 
 /// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
-pub(crate) fn method(gate: &Gate, request: &GateRequest, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
+pub(crate) fn dialog_method(
+    gate: &Gate,
+    request: &GateRequest,
+    draft: &AnswerDraft,
+    cwd: &str,
+    now: Millis,
+) -> Option<UiMethod> {
     let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
-    if let Some(question) = Question::of(gate.kind(), request) {
-        return Some(question.method(draft, timeout));
+    if let Some(question) = QuestionDialog::for_gate(gate.kind(), request) {
+        return Some(question.dialog_method(draft, timeout));
     }
     if let Some(go_on) = request.go_on() {
         let title = "The agent asks for more than it was given".to_owned();
         return Some(UiMethod::Confirm { title, message: go_on.prompt(), timeout });
     }
-    let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
+    let labels: Vec<&str> = gate.scopes().iter().map(|scope| scope_label(*scope)).chain([DENY]).collect();
     let card = GateCard::new(&Asked::of_agent(request.call()?, cwd, &labels));
     let message = card.text();
     Some(if is_confirm(gate.scopes()) {
@@ -107,7 +113,7 @@ fn is_confirm(offered: &[ApprovalScope]) -> bool {
     offered == [ApprovalScope::Once]
 }
 
-const fn label(scope: ApprovalScope) -> &'static str {
+const fn scope_label(scope: ApprovalScope) -> &'static str {
     match scope {
         ApprovalScope::Once => ONCE,
         ApprovalScope::Session => SESSION,
@@ -117,29 +123,29 @@ const fn label(scope: ApprovalScope) -> &'static str {
 
 /// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
 /// method, is denied.
-pub(crate) fn answer(
+pub(crate) fn answer_step(
     answer: &UiAnswer,
     kind: Kind,
     request: &GateRequest,
-    draft: &Draft,
+    draft: &AnswerDraft,
     offered: &[ApprovalScope],
-) -> Step {
-    if let Some(question) = Question::of(kind, request) {
-        return question.step(draft, answer);
+) -> DialogStep {
+    if let Some(question) = QuestionDialog::for_gate(kind, request) {
+        return question.next_step(draft, answer);
     }
-    Step::Answer(match answer {
+    DialogStep::Answer(match answer {
         UiAnswer::Confirmed(true) if is_confirm(offered) => GateReply::Allow(ApprovalScope::Once),
         UiAnswer::Value(value) if !is_confirm(offered) => match value.as_str() {
-            ONCE => allowed(ApprovalScope::Once, offered),
-            SESSION => allowed(ApprovalScope::Session, offered),
-            ALWAYS => allowed(ApprovalScope::Always, offered),
+            ONCE => allow_if_offered(ApprovalScope::Once, offered),
+            SESSION => allow_if_offered(ApprovalScope::Session, offered),
+            ALWAYS => allow_if_offered(ApprovalScope::Always, offered),
             _ => GateReply::Deny { reason: None },
         },
         UiAnswer::Confirmed(_) | UiAnswer::Value(_) | UiAnswer::Cancelled { .. } => GateReply::Deny { reason: None },
     })
 }
 
-fn allowed(scope: ApprovalScope, offered: &[ApprovalScope]) -> GateReply {
+fn allow_if_offered(scope: ApprovalScope, offered: &[ApprovalScope]) -> GateReply {
     if offered.contains(&scope) { GateReply::Allow(scope) } else { GateReply::Deny { reason: None } }
 }
 
@@ -148,7 +154,10 @@ mod tests {
     use countersign_core::gate::GateContent;
     use serde_json::Map;
 
-    use super::{ALWAYS, ApprovalScope, Dialogs, Draft, GateId, GateReply, Kind, ONCE, Shown, Step, UiAnswer, answer};
+    use super::{
+        ALWAYS, AnswerDraft, ApprovalScope, DialogStep, GateId, GateReply, Kind, ONCE, OpenDialog, OpenDialogs,
+        UiAnswer, answer_step,
+    };
 
     #[test]
     fn what_was_not_offered_or_is_no_answer_of_the_method_is_a_denial() {
@@ -162,7 +171,7 @@ mod tests {
             pins: None,
         };
         let request = content.into();
-        for (case, said, offered, want) in [
+        for (case, ui_answer, offered, want) in [
             ("yes", UiAnswer::Confirmed(true), &[ApprovalScope::Once][..], GateReply::Allow(ApprovalScope::Once)),
             ("no", UiAnswer::Confirmed(false), &[ApprovalScope::Once], deny.clone()),
             (
@@ -194,8 +203,8 @@ mod tests {
             ("a choice to a yes or no", UiAnswer::Value(ONCE.to_owned()), &[ApprovalScope::Once], deny),
         ] {
             assert_eq!(
-                answer(&said, Kind::Approval, &request, &Draft::default(), offered),
-                Step::Answer(want),
+                answer_step(&ui_answer, Kind::Approval, &request, &AnswerDraft::default(), offered),
+                DialogStep::Answer(want),
                 "{case}"
             );
         }
@@ -203,13 +212,13 @@ mod tests {
 
     #[test]
     fn a_dialog_is_answered_once_and_names_its_gate_by_nothing_in_the_log() {
-        let mut dialogs = Dialogs::default();
+        let mut dialogs = OpenDialogs::default();
         let gate = GateId::parse("gate_0190a5b2c3d44e5f8a6b7c8d9e0f1a2b").unwrap();
-        let shown = Shown { gate, draft: Draft::default(), may_pass: false };
+        let shown = OpenDialog { gate, draft: AnswerDraft::default(), may_pass: false };
         let first = dialogs.open(shown.clone()).unwrap();
         let second = dialogs.open(shown.clone()).unwrap();
         assert!(first != second && !gate.to_string().contains(&second));
-        assert_eq!((dialogs.take(&gate.to_string()), dialogs.take(&first)), (None, None));
-        assert_eq!((dialogs.take(&second), dialogs.take(&second)), (Some(shown), None));
+        assert_eq!((dialogs.take_dialog(&gate.to_string()), dialogs.take_dialog(&first)), (None, None));
+        assert_eq!((dialogs.take_dialog(&second), dialogs.take_dialog(&second)), (Some(shown), None));
     }
 }

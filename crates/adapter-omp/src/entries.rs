@@ -18,14 +18,14 @@ use countersign_runtime::estimate_message_tokens;
 use countersign_view::time;
 use serde_json::{Value, json};
 
-use crate::session_file::{Blobs, convert};
+use crate::session_file::{BlobStore, convert};
 
 /// The content of a `thinking_level_change` entry.
 pub(crate) fn thinking_change(level: Option<&str>) -> MessageContent {
-    note(&json!({ "thinkingLevel": level }))
+    note_content(&json!({ "thinkingLevel": level }))
 }
 
-fn note(value: &Value) -> MessageContent {
+fn note_content(value: &Value) -> MessageContent {
     MessageContent { content: value.to_string().into(), tokens: 0 }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
 }
 
 /// A line of a session file as an entry of the log. Nothing in it counts as a decision.
-pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> ImportedEntry {
+pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> ImportedEntry {
     let id = EntryId::new(entry.id.as_str());
     let parent = entry.parent_id.as_deref().map(EntryId::new);
     let at = time::millis(&entry.timestamp);
@@ -113,7 +113,7 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> ImportedEntry {
             0,
             at,
         ),
-        _ => match convert::of_entry(entry) {
+        _ => match convert::from_entry(entry) {
             None => match convert::foreign_model(entry) {
                 Some((provider, id)) => {
                     imported(SessionEntryKind::ModelChange, model_change(&provider, &id).content.to_string(), 0, at)
@@ -121,9 +121,9 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> ImportedEntry {
                 None => imported(SessionEntryKind::Other, raw(), 0, at),
             },
             Some((mut message, own)) => {
-                blobs.inline(&mut message);
+                blobs.inline_images(&mut message);
                 let content = serde_json::to_string(&message).unwrap_or_default();
-                let kind = kind(&message, entry);
+                let kind = entry_kind(&message, entry);
                 let tokens = estimate_message_tokens(&message).unwrap_or_else(|| estimate_tokens(content.len()));
                 imported(kind, content, tokens, own.or(at))
             }
@@ -131,7 +131,7 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> ImportedEntry {
     }
 }
 
-fn kind(message: &StoredMessage, entry: &FileEntry) -> SessionEntryKind {
+fn entry_kind(message: &StoredMessage, entry: &FileEntry) -> SessionEntryKind {
     match message {
         StoredMessage::User(_) => SessionEntryKind::User,
         StoredMessage::Developer(_) => SessionEntryKind::Developer,
@@ -165,7 +165,7 @@ pub(crate) fn to_wire(entry: &SessionEntry, content: &str) -> Option<RawJson> {
 }
 
 /// The wire form of a message's content.
-pub(crate) fn wire(content: &str, at: Millis) -> Option<RawJson> {
+pub(crate) fn content_to_wire(content: &str, at: Millis) -> Option<RawJson> {
     let message: StoredMessage = serde_json::from_str(content).ok()?;
     Some(RawJson::from_wire(&convert::to_wire(&message, at)))
 }

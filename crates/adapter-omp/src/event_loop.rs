@@ -11,12 +11,12 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use super::{
+    adapter::{ActiveOperation, CommandTurn, OmpAdapter, QueuedCommand},
+    client_input::{ClientInput, InputSource},
     command_kind, commands,
-    door::{Door, Lane, Turn, Waiting},
-    feed::{Feed, FromClients},
-    frame::Frame,
+    frame::OutgoingFrame,
     host,
-    keeper::{Keeper, Unwritten},
+    session_file_writer::{SessionFileWriter, UnwrittenError},
 };
 
 /// How many commands may wait behind one that takes long.
@@ -34,27 +34,27 @@ pub enum EndError {
     LogEnded,
     /// The session's file is not whole.
     #[error(transparent)]
-    Unwritten(#[from] Unwritten),
+    Unwritten(#[from] UnwrittenError),
 }
 
 /// What the one who writes the session's file has to tell next.
-async fn notice(keeper: &mut Option<Keeper>) -> String {
-    match keeper {
-        Some(keeper) => keeper.notice().await,
+async fn next_notice(file_writer: &mut Option<SessionFileWriter>) -> String {
+    match file_writer {
+        Some(file_writer) => file_writer.next_notice().await,
         None => std::future::pending().await,
     }
 }
 
-impl Door {
+impl OmpAdapter {
     /// Runs until what it hears has ended or `stop` is ready.
     ///
     /// # Errors
     /// If the session's log ended before that.
-    pub async fn run(mut self, mut input: Feed, stop: impl Future<Output = ()>) -> Result<(), EndError> {
+    pub async fn run(mut self, mut input: InputSource, stop: impl Future<Output = ()>) -> Result<(), EndError> {
         tokio::pin!(stop);
         let mut outcome = Ok(());
-        self.write(Frame::Ready);
-        self.take_up().await;
+        self.write_frame(OutgoingFrame::Ready);
+        self.resume_session().await;
         // Until when commands that have come are done, once there is no more input.
         let mut drains = None;
         loop {
@@ -64,8 +64,8 @@ impl Door {
             if self.outbox.push_out().is_err() {
                 break;
             }
-            if matches!(self.lane, Lane::Session(_)) && self.is_answered() {
-                commands::switch(&mut self).await;
+            if matches!(self.operation, ActiveOperation::Session(_)) && self.is_answered() {
+                commands::finish_switch(&mut self).await;
                 continue;
             }
             if let Some(waiting) = self.next_command() {
@@ -80,21 +80,21 @@ impl Door {
                 then(&mut self);
                 continue;
             }
-            let is_silent = (self.teller.is_running() || self.teller.is_compacting() || self.is_log_stuck)
+            let is_silent = (self.encoder.is_running() || self.encoder.is_compacting() || self.is_log_stuck)
                 && self.pending.is_empty()
                 && self.early.is_none();
-            let is_settling = self.teller.is_settling() && self.pending.is_empty() && self.early.is_none();
+            let is_settling = self.encoder.is_settling() && self.pending.is_empty() && self.early.is_none();
             // A host that does not read stops what can wait, never the end.
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                step = self.outbox.step(), if !self.outbox.is_empty() => {
+                step = self.outbox.send_next(), if !self.outbox.is_empty() => {
                     if step.is_err() {
                         break;
                     }
                 }
                 // That a call is to stop is told before its end is.
-                order = self.desk.next(), if !self.outbox.is_full() => host::tell(&mut self, order),
+                order = self.host_calls.next(), if !self.outbox.is_full() => host::send_order(&mut self, order),
                 Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
                     self.early = Some(reply);
                 }
@@ -109,20 +109,20 @@ impl Door {
                 released = seat.subscriber.next(), if !self.outbox.is_full() => match released {
                     Some(released) => {
                         self.replies_before(number);
-                        self.released(released).await;
+                        self.handle_released(released).await;
                     }
                     None => {
                         outcome = Err(EndError::LogEnded);
                         break;
                     }
                 },
-                notice = notice(&mut seat.keeper) => self.notify(notice, NotifyType::Warning),
-                heard = input.next(), if drains.is_none() && !self.outbox.is_overfull() => match heard {
-                    Some(FromClients::Line(line)) => self.line(&line).await,
-                    Some(FromClients::Arrived(client)) => host::arrived(&mut self, client).await,
-                    Some(FromClients::Resumed) => host::resumed(&mut self).await,
-                    Some(FromClients::Left) => host::left(&mut self).await,
-                    None => drains = Some(Instant::now() + self.shelf.common.dialect.drain),
+                notice = next_notice(&mut seat.file_writer) => self.notify_host(notice, NotifyType::Warning),
+                inbound = input.next(), if drains.is_none() && !self.outbox.is_overfull() => match inbound {
+                    Some(ClientInput::Line(line)) => self.handle_line(&line).await,
+                    Some(ClientInput::Arrived(client)) => host::host_arrived(&mut self, client).await,
+                    Some(ClientInput::Resumed) => host::host_resumed(&mut self).await,
+                    Some(ClientInput::Left) => host::host_left(&mut self).await,
+                    None => drains = Some(Instant::now() + self.store.common.dialect.drain),
                 },
                 () = tokio::time::sleep_until(drains.unwrap_or_else(Instant::now)), if drains.is_some() => {}
                 () = tokio::time::sleep(LOOK), if self.outbox.is_overfull() => {
@@ -130,15 +130,15 @@ impl Door {
                         break;
                     }
                 }
-                () = tokio::time::sleep(LOOK), if is_silent => self.look_at_log().await,
+                () = tokio::time::sleep(LOOK), if is_silent => self.check_log().await,
                 () = tokio::time::sleep(QUIET), if is_settling => {
-                    if let Some(settled) = self.teller.settled() {
-                        self.write(&settled);
+                    if let Some(settled) = self.encoder.take_settled() {
+                        self.write_frame(&settled);
                     }
                 }
             }
         }
-        let written = self.end().await;
+        let written = self.shut_down().await;
         outcome?;
         Ok(written?)
     }
@@ -150,72 +150,85 @@ impl Door {
 
     /// Whether everything that was asked is done.
     fn is_idle(&self) -> bool {
-        self.is_answered() && self.waiting.is_empty() && self.waiters.is_empty() && matches!(self.lane, Lane::Free)
+        self.is_answered()
+            && self.waiting.is_empty()
+            && self.waiters.is_empty()
+            && matches!(self.operation, ActiveOperation::Free)
     }
 
     /// Does a command whose turn has come.
-    async fn take_its_turn(&mut self, waiting: Waiting) {
-        let Waiting { id, command, turn } = waiting;
-        if turn == Turn::Again {
+    async fn take_its_turn(&mut self, waiting: QueuedCommand) {
+        let QueuedCommand { id, command, turn } = waiting;
+        if turn == CommandTurn::Again {
             return commands::abort_again(self, id).await;
         }
         // Whether it may be asked for is looked at all the same.
-        self.is_given_up = turn == Turn::GivenUp;
-        self.handle(id, command).await;
+        self.is_given_up = turn == CommandTurn::GivenUp;
+        self.dispatch_command(id, command).await;
         self.is_given_up = false;
     }
 
     /// Does a command of either dialect.
-    async fn handle(&mut self, id: Option<OmpRequestId>, command: GjcCommand) {
+    async fn dispatch_command(&mut self, id: Option<OmpRequestId>, command: GjcCommand) {
         self.dialect.hooks.on_command(self, id, command).await;
     }
 
     /// Whether a host that reads means another session: it has asked for one, and commands are done one by one.
     fn is_about_to_leave(&self, command: &GjcCommand) -> bool {
-        let leaves = || self.waiting.iter().any(|waiting| command_kind::leaves(&waiting.command));
-        let is_leaving = || !matches!(self.lane, Lane::Free | Lane::Compaction(_) | Lane::Command(..));
-        !self.shelf.common.dialect.reads_at_once && command_kind::reads_session(command) && (is_leaving() || leaves())
+        let leaves = || self.waiting.iter().any(|waiting| command_kind::leaves_session(&waiting.command));
+        let is_leaving = || {
+            !matches!(
+                self.operation,
+                ActiveOperation::Free | ActiveOperation::Compaction(_) | ActiveOperation::Command(..)
+            )
+        };
+        !self.store.common.dialect.reads_at_once && command_kind::reads_session(command) && (is_leaving() || leaves())
     }
 
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
     /// the lane, and they pass nothing but commands of the person that wait for it.
-    fn next_command(&mut self) -> Option<Waiting> {
+    fn next_command(&mut self) -> Option<QueuedCommand> {
         if !self.waiters.is_empty() || self.stops > 0 || self.outbox.is_overfull() {
             return None;
         }
-        let at = match self.lane {
-            Lane::Free => 0,
-            Lane::Compaction(_) | Lane::Command(..) => {
-                let is_compacting = matches!(self.lane, Lane::Compaction(_));
+        let at = match self.operation {
+            ActiveOperation::Free => 0,
+            ActiveOperation::Compaction(_) | ActiveOperation::Command(..) => {
+                let is_compacting = matches!(self.operation, ActiveOperation::Compaction(_));
                 let mut all = self.waiting.iter().enumerate();
                 let (at, next) = all.find(|(_, waiting)| !command_kind::is_bash(&waiting.command))?;
-                let is_given_up = next.turn == Turn::GivenUp;
+                let is_given_up = next.turn == CommandTurn::GivenUp;
                 (is_given_up || command_kind::goes_beside(&next.command, is_compacting)).then_some(at)?
             }
-            Lane::Session(_) | Lane::ToCompact { .. } | Lane::ToCommand | Lane::HandOff | Lane::Short => return None,
+            ActiveOperation::Session(_)
+            | ActiveOperation::ToCompact { .. }
+            | ActiveOperation::ToCommand
+            | ActiveOperation::HandOff
+            | ActiveOperation::Short => return None,
         };
         // What takes a run's place waits until the one before has begun, and so does what stops it.
-        let waits =
-            |next: &Waiting| self.is_replacing && (next.turn == Turn::Again || command_kind::replaces(&next.command));
+        let waits = |next: &QueuedCommand| {
+            self.is_replacing && (next.turn == CommandTurn::Again || command_kind::replaces_run(&next.command))
+        };
         if self.waiting.get(at).is_some_and(waits) {
             return None;
         }
         self.waiting.remove(at)
     }
 
-    async fn line(&mut self, line: &DecodedLine) {
+    async fn handle_line(&mut self, line: &DecodedLine) {
         match self.dialect.hooks.decode(line) {
             Ok(GjcInboundFrame::Command { id, command }) => {
                 if command.lane() == gjc::CommandLane::Fast && !self.is_about_to_leave(&command) {
-                    self.handle(id, command).await;
+                    self.dispatch_command(id, command).await;
                 } else if self.waiting.len() >= LANE {
                     let problem = format!("too many commands are waiting (limit {LANE})");
-                    self.write(&OmpResponse::failure(id, command.name(), problem));
+                    self.write_frame(&OmpResponse::failure(id, command.name(), problem));
                 } else {
-                    self.waiting.push_back(Waiting::new(id, command));
+                    self.waiting.push_back(QueuedCommand::new(id, command));
                 }
             }
-            Ok(GjcInboundFrame::UiResponse { id, answer }) => self.answered(&id, &answer).await,
+            Ok(GjcInboundFrame::UiResponse { id, answer }) => self.handle_answer(&id, &answer).await,
             // What was not asked of the host is passed over.
             Ok(GjcInboundFrame::HostTool { id, answer }) => {
                 host::tool_answered(self, &id, answer).await;
@@ -225,7 +238,7 @@ impl Door {
             }
             Ok(GjcInboundFrame::Unknown { id, type_name }) => self.dialect.hooks.on_unknown(self, id, type_name).await,
             Ok(GjcInboundFrame::Resume { .. }) => {}
-            Err(response) => self.write(&response),
+            Err(response) => self.write_frame(&response),
         }
     }
 }

@@ -1,20 +1,20 @@
 //! The flags that hosts start the door with. Source: docs/protocol/omp.md, Starting.
 
-mod restricting;
-mod stage;
+mod restrictive_flags;
+mod stage_flag;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
 use countersign_core::policy::ApprovalMode;
 
-pub use self::stage::Stage;
+pub use self::stage_flag::StageFlag;
 
-use self::restricting::{listed, once, refused};
+use self::restrictive_flags::{parse_tools, refusal_for, set_once};
 use countersign_agent_dir::{AgentProduct, ProcessEnvironment};
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
+pub struct AdapterFlags {
     /// Whose door it is.
     pub product: AgentProduct,
     /// `--mode`.
@@ -68,7 +68,7 @@ pub struct Flags {
     /// `--insecure`, of gjc alone: the bridge does without TLS, on loopback.
     pub insecure: bool,
     /// `--stage`, of gjc alone (ours): the stage of a workflow that the first message starts.
-    pub stage: Option<Stage>,
+    pub stage: Option<StageFlag>,
     /// `--allow-home`.
     pub allow_home: bool,
     /// `--cwd`.
@@ -87,14 +87,14 @@ pub struct Flags {
     pub version: bool,
 }
 
-impl Flags {
+impl AdapterFlags {
     /// Whether the host shows the questions of tools as dialogs.
     pub fn shows_dialogs(&self) -> bool {
         matches!(self.mode.as_deref(), Some("rpc-ui" | "bridge"))
     }
 
     /// Returns the files of settings over the usual ones: those that `PI_CONFIG_FILES` names, then those of `--config`.
-    pub(super) fn overlays(&self, environment: &ProcessEnvironment) -> Vec<PathBuf> {
+    pub(super) fn config_overlays(&self, environment: &ProcessEnvironment) -> Vec<PathBuf> {
         let named = environment.get("PI_CONFIG_FILES").unwrap_or_default();
         let named = named.split(':').filter(|file| !file.is_empty()).map(PathBuf::from);
         named.chain(self.configs.iter().cloned()).collect()
@@ -103,7 +103,7 @@ impl Flags {
 
 /// A flag as somebody who looks for it is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct FlagHelp {
     /// Its name, without the dashes.
     pub name: &'static str,
     /// What its value is, if it takes one.
@@ -113,42 +113,45 @@ pub struct Listed {
 }
 
 /// The flags that mean something here, one spelling of each.
-pub const LISTED: [Listed; 27] = [
-    with("mode", "rpc|rpc-ui", "The protocol on standard input and output"),
-    with("provider", "PROVIDER", "The provider of the model"),
-    with("model", "MODEL", "The model: id, provider/id, or part of a name"),
-    with("models", "PATTERNS", "What cycle_model goes through"),
-    with("api-key", "KEY", "The key of the first model's provider"),
-    with("thinking", "LEVEL", "off, minimal, low, medium, high or xhigh"),
-    with("session-dir", "DIR", "Where session files go"),
-    flag("no-session", "Keep no session file"),
-    flag("continue", "Go on with the newest session of the working folder"),
-    with("resume", "SESSION", "Go on with a session: a file, or the beginning of an id"),
-    with("fork", "SESSION", "A new session with the conversation of another"),
-    with("approval-mode", "MODE", "What is approved each time: always-ask, write or yolo"),
-    flag("yolo", "The same as --approval-mode yolo"),
-    with("tools", "NAMES", "Which tools runs have"),
-    flag("no-tools", "Runs have no tools but those of the host (also --no-builtin-tools)"),
-    with("exclude-tools", "NAMES", "Which tools runs do not have"),
-    with("config", "FILE", "More settings, over those of config.yml"),
-    flag("no-context-files", "Read no AGENTS.md"),
-    flag("no-prompt-templates", "Read no files for slash commands"),
-    with("system-prompt", "TEXT", "The system prompt, or a file that holds it"),
-    with("append-system-prompt", "TEXT", "What is put behind the system prompt, or a file"),
-    with("permissions", "FILE", "The rules, in place of the agent directory's"),
-    flag("attach", "Live in the gateway that runs on this machine (--attach=DIR: in that with this data directory)"),
-    flag("allow-home", "Work in the home folder"),
-    with("cwd", "DIR", "The working folder"),
-    flag("no-merge-deltas", "An update for every piece that a provider sends"),
-    with("extension", "FILE", "Accepted and not run"),
+pub const FLAG_HELP: [FlagHelp; 27] = [
+    value_flag("mode", "rpc|rpc-ui", "The protocol on standard input and output"),
+    value_flag("provider", "PROVIDER", "The provider of the model"),
+    value_flag("model", "MODEL", "The model: id, provider/id, or part of a name"),
+    value_flag("models", "PATTERNS", "What cycle_model goes through"),
+    value_flag("api-key", "KEY", "The key of the first model's provider"),
+    value_flag("thinking", "LEVEL", "off, minimal, low, medium, high or xhigh"),
+    value_flag("session-dir", "DIR", "Where session files go"),
+    switch_flag("no-session", "Keep no session file"),
+    switch_flag("continue", "Go on with the newest session of the working folder"),
+    value_flag("resume", "SESSION", "Go on with a session: a file, or the beginning of an id"),
+    value_flag("fork", "SESSION", "A new session with the conversation of another"),
+    value_flag("approval-mode", "MODE", "What is approved each time: always-ask, write or yolo"),
+    switch_flag("yolo", "The same as --approval-mode yolo"),
+    value_flag("tools", "NAMES", "Which tools runs have"),
+    switch_flag("no-tools", "Runs have no tools but those of the host (also --no-builtin-tools)"),
+    value_flag("exclude-tools", "NAMES", "Which tools runs do not have"),
+    value_flag("config", "FILE", "More settings, over those of config.yml"),
+    switch_flag("no-context-files", "Read no AGENTS.md"),
+    switch_flag("no-prompt-templates", "Read no files for slash commands"),
+    value_flag("system-prompt", "TEXT", "The system prompt, or a file that holds it"),
+    value_flag("append-system-prompt", "TEXT", "What is put behind the system prompt, or a file"),
+    value_flag("permissions", "FILE", "The rules, in place of the agent directory's"),
+    switch_flag(
+        "attach",
+        "Live in the gateway that runs on this machine (--attach=DIR: in that with this data directory)",
+    ),
+    switch_flag("allow-home", "Work in the home folder"),
+    value_flag("cwd", "DIR", "The working folder"),
+    switch_flag("no-merge-deltas", "An update for every piece that a provider sends"),
+    value_flag("extension", "FILE", "Accepted and not run"),
 ];
 
-const fn with(name: &'static str, value: &'static str, help: &'static str) -> Listed {
-    Listed { name, value: Some(value), help }
+const fn value_flag(name: &'static str, value: &'static str, help: &'static str) -> FlagHelp {
+    FlagHelp { name, value: Some(value), help }
 }
 
-const fn flag(name: &'static str, help: &'static str) -> Listed {
-    Listed { name, value: None, help }
+const fn switch_flag(name: &'static str, help: &'static str) -> FlagHelp {
+    FlagHelp { name, value: None, help }
 }
 
 /// Flags that take a value which means nothing here.
@@ -156,7 +159,7 @@ const IGNORED_WITH_VALUE: [&str; 8] =
     ["--skills", "--plugin-dir", "--provider-session-id", "--smol", "--slow", "--plan", "--export", "--theme"];
 
 /// Flags that take a value which a host is told of.
-const TOLD_WITH_VALUE: [&str; 8] = [
+const REPORTED_WITH_VALUE: [&str; 8] = [
     "--add-dir",
     "--agent",
     "--alias",
@@ -184,13 +187,13 @@ const IGNORED: [&str; 12] = [
 ];
 
 /// The flags of the door as a table for a person.
-pub fn table() -> String {
-    let name = |listed: &Listed| match listed.value {
+pub fn help_table() -> String {
+    let name = |listed: &FlagHelp| match listed.value {
         Some(value) => format!("--{} {value}", listed.name),
         None => format!("--{}", listed.name),
     };
-    let width = LISTED.iter().map(|listed| name(listed).len()).max().unwrap_or_default();
-    LISTED.iter().map(|listed| format!("  {:width$}  {}\n", name(listed), listed.help)).collect()
+    let width = FLAG_HELP.iter().map(|listed| name(listed).len()).max().unwrap_or_default();
+    FLAG_HELP.iter().map(|listed| format!("  {:width$}  {}\n", name(listed), listed.help)).collect()
 }
 
 /// Reads the arguments behind `omp`.
@@ -198,7 +201,7 @@ pub fn table() -> String {
 /// # Errors
 /// The flag that lacks its value or has one that it cannot have; the one that restricts and is not enforced here; the one that
 /// was probably meant to restrict, by its letters or its words. Without it the session would have other rights than its host thinks.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<AdapterFlags, String> {
     parse_for(AgentProduct::Omp, arguments)
 }
 
@@ -206,11 +209,11 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, Strin
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
-    let mut flags = Flags { product, ..Flags::default() };
+pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = String>) -> Result<AdapterFlags, String> {
+    let mut flags = AdapterFlags { product, ..AdapterFlags::default() };
     let mut arguments = arguments.into_iter().peekable();
     while let Some(argument) = arguments.next() {
-        if restricting::is_message(&argument) {
+        if restrictive_flags::is_message(&argument) {
             continue;
         }
         let (name, mut inline) = match argument.split_once('=') {
@@ -220,17 +223,17 @@ pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = Stri
         let is_bare = inline.is_none() && arguments.peek().is_none_or(|next| next.starts_with('-'));
         // A flag that restricts is never taken for the value of another.
         let mut value = || {
-            let next = inline.take().or_else(|| arguments.next_if(|next| !restricting::is_flag(next)));
+            let next = inline.take().or_else(|| arguments.next_if(|next| !restrictive_flags::is_flag(next)));
             next.ok_or_else(|| format!("{name} needs a value"))
         };
         match name.as_str() {
             "--mode" => flags.mode = Some(value()?),
             "--provider" => flags.provider = Some(value()?),
             "--model" => flags.model = Some(value()?),
-            "--models" => flags.models = restricting::patterns(&name, &value()?)?,
+            "--models" => flags.models = restrictive_flags::parse_patterns(&name, &value()?)?,
             "--api-key" => flags.api_key = Some(value()?),
-            "--thinking" => flags.thinking = Some(restricting::level(value()?)?),
-            "--session-dir" => flags.session_dir = Some(restricting::folder(&name, value()?)?),
+            "--thinking" => flags.thinking = Some(restrictive_flags::parse_level(value()?)?),
+            "--session-dir" => flags.session_dir = Some(restrictive_flags::parse_folder(&name, value()?)?),
             "--no-session" => flags.no_session = true,
             "--continue" | "-c" => flags.continues = true,
             // Without a session: the newest one.
@@ -238,18 +241,20 @@ pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = Stri
             "--resume" | "-r" | "--session" => flags.resume = Some(value()?),
             "--fork" => flags.fork = Some(value()?),
             "--tools" | "-t" => {
-                once("--tools", &mut flags.tools, listed(&name, &value()?)?, |names| names.join(","))?;
+                set_once("--tools", &mut flags.tools, parse_tools(&name, &value()?)?, |names| names.join(","))?;
             }
             "--no-tools" | "-nt" | "--no-builtin-tools" | "-nbt" => flags.no_tools = true,
-            "--exclude-tools" | "-xt" => flags.excluded_tools.extend(restricting::excluded(&name, &value()?)?),
+            "--exclude-tools" | "-xt" => {
+                flags.excluded_tools.extend(restrictive_flags::parse_excluded(&name, &value()?)?)
+            }
             "--approval-mode" => {
-                let mode = restricting::mode(&value().unwrap_or_default())?;
-                once("--approval-mode", &mut flags.approval, mode, |mode| mode.name().to_owned())?;
+                let mode = restrictive_flags::parse_approval_mode(&value().unwrap_or_default())?;
+                set_once("--approval-mode", &mut flags.approval, mode, |mode| mode.name().to_owned())?;
             }
             "--yolo" | "--auto-approve" => {
-                once("--approval-mode", &mut flags.approval, ApprovalMode::Yolo, |mode| mode.name().to_owned())?;
+                set_once("--approval-mode", &mut flags.approval, ApprovalMode::Yolo, |mode| mode.name().to_owned())?;
             }
-            "--config" => flags.configs.push(restricting::file(&name, value()?)?),
+            "--config" => flags.configs.push(restrictive_flags::parse_file(&name, value()?)?),
             // Files of a project are read in any case.
             "--approve" | "-a" => {}
             "--no-context-files" | "-nc" => flags.no_context_files = true,
@@ -257,19 +262,19 @@ pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = Stri
             "--system-prompt" => flags.system_prompt = Some(value()?),
             "--append-system-prompt" => flags.append_system_prompt = Some(value()?),
             "--permissions" => {
-                let file = restricting::file(&name, value()?)?;
-                once("--permissions", &mut flags.permissions, file, |file| file.display().to_string())?;
+                let file = restrictive_flags::parse_file(&name, value()?)?;
+                set_once("--permissions", &mut flags.permissions, file, |file| file.display().to_string())?;
             }
             "--attach" => {
                 flags.attach = true;
                 flags.attach_to = inline.take().map(PathBuf::from);
             }
             "--allow-home" => flags.allow_home = true,
-            "--cwd" => flags.cwd = Some(restricting::folder(&name, value()?)?),
+            "--cwd" => flags.cwd = Some(restrictive_flags::parse_folder(&name, value()?)?),
             "--listen" if product == AgentProduct::Gjc => flags.listen = Some(value()?.into()),
             "--insecure" if product == AgentProduct::Gjc => flags.insecure = true,
             "--stage" if product == AgentProduct::Gjc => {
-                flags.stage = Some(Stage::read(&value()?).map_err(|problem| format!("--stage: {problem}"))?);
+                flags.stage = Some(StageFlag::from_name(&value()?).map_err(|problem| format!("--stage: {problem}"))?);
             }
             "--print" | "-p" if product == AgentProduct::Gjc => {}
             "--no-merge-deltas" => flags.no_merge = true,
@@ -279,14 +284,14 @@ pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = Stri
             }
             ignored if IGNORED.contains(&ignored) => drop(inline.take()),
             ignored if IGNORED_WITH_VALUE.contains(&ignored) => drop(value()?),
-            told if TOLD_WITH_VALUE.contains(&told) => {
+            reported if REPORTED_WITH_VALUE.contains(&reported) => {
                 value()?;
-                flags.unknown.push(told.to_owned());
+                flags.unknown.push(reported.to_owned());
             }
             "--help" | "-h" => flags.help = true,
             "--version" | "-v" => flags.version = true,
             other if other.starts_with('@') => flags.files.push(other.to_owned()),
-            other => match refused(other) {
+            other => match refusal_for(other) {
                 Some(problem) => return Err(problem),
                 None if other.starts_with('-') => {
                     inline = None;
@@ -302,7 +307,7 @@ pub fn parse_for(product: AgentProduct, arguments: impl IntoIterator<Item = Stri
     Ok(flags)
 }
 
-fn list(value: &str) -> Vec<String> {
+fn split_list(value: &str) -> Vec<String> {
     value.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
@@ -310,9 +315,9 @@ fn list(value: &str) -> Vec<String> {
 mod tests {
     use countersign_core::policy::ApprovalMode;
 
-    use super::{AgentProduct, Flags, LISTED, Stage, parse, parse_for};
+    use super::{AdapterFlags, AgentProduct, FLAG_HELP, StageFlag, parse, parse_for};
 
-    fn read(line: &str) -> Result<Flags, String> {
+    fn read(line: &str) -> Result<AdapterFlags, String> {
         parse(line.split_whitespace().map(str::to_owned))
     }
 
@@ -321,15 +326,19 @@ mod tests {
         for (line, want) in [
             (
                 "--mode rpc --model p/m",
-                Flags { mode: Some("rpc".into()), model: Some("p/m".into()), ..Flags::default() },
+                AdapterFlags { mode: Some("rpc".into()), model: Some("p/m".into()), ..AdapterFlags::default() },
             ),
             (
                 "--models=a,b --no-lsp --what",
-                Flags { models: vec!["a".into(), "b".into()], unknown: vec!["--what".into()], ..Flags::default() },
+                AdapterFlags {
+                    models: vec!["a".into(), "b".into()],
+                    unknown: vec!["--what".into()],
+                    ..AdapterFlags::default()
+                },
             ),
-            ("--skills x --continue hello", Flags { continues: true, ..Flags::default() }),
-            ("@file.txt", Flags { files: vec!["@file.txt".into()], ..Flags::default() }),
-            ("-e x.ts", Flags { not_run: vec!["-e x.ts".into()], ..Flags::default() }),
+            ("--skills x --continue hello", AdapterFlags { continues: true, ..AdapterFlags::default() }),
+            ("@file.txt", AdapterFlags { files: vec!["@file.txt".into()], ..AdapterFlags::default() }),
+            ("-e x.ts", AdapterFlags { not_run: vec!["-e x.ts".into()], ..AdapterFlags::default() }),
         ] {
             assert_eq!(read(line), Ok(want), "{line}");
         }
@@ -338,27 +347,33 @@ mod tests {
     #[test]
     fn flags_that_restrict_are_read_or_refused() {
         let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-        let read_and_find = Flags { tools: names(&["read", "find"]), ..Flags::default() };
+        let read_and_find = AdapterFlags { tools: names(&["read", "find"]), ..AdapterFlags::default() };
         for (line, want) in [
-            ("--approval-mode write", Flags { approval: Some(ApprovalMode::Write), ..Flags::default() }),
-            ("--approval-mode=always-ask", Flags { approval: Some(ApprovalMode::AlwaysAsk), ..Flags::default() }),
-            ("--approval-mode yolo --yolo", Flags { approval: Some(ApprovalMode::Yolo), ..Flags::default() }),
-            ("--auto-approve", Flags { approval: Some(ApprovalMode::Yolo), ..Flags::default() }),
+            ("--approval-mode write", AdapterFlags { approval: Some(ApprovalMode::Write), ..AdapterFlags::default() }),
+            (
+                "--approval-mode=always-ask",
+                AdapterFlags { approval: Some(ApprovalMode::AlwaysAsk), ..AdapterFlags::default() },
+            ),
+            (
+                "--approval-mode yolo --yolo",
+                AdapterFlags { approval: Some(ApprovalMode::Yolo), ..AdapterFlags::default() },
+            ),
+            ("--auto-approve", AdapterFlags { approval: Some(ApprovalMode::Yolo), ..AdapterFlags::default() }),
             ("--tools Read,glob", read_and_find.clone()),
             ("-t read,find --tools=read,glob", read_and_find),
-            ("--no-builtin-tools", Flags { no_tools: true, ..Flags::default() }),
-            ("-nbt", Flags { no_tools: true, ..Flags::default() }),
-            ("-nt", Flags { no_tools: true, ..Flags::default() }),
+            ("--no-builtin-tools", AdapterFlags { no_tools: true, ..AdapterFlags::default() }),
+            ("-nbt", AdapterFlags { no_tools: true, ..AdapterFlags::default() }),
+            ("-nt", AdapterFlags { no_tools: true, ..AdapterFlags::default() }),
             (
                 "--exclude-tools bash -xt write,bash",
-                Flags { excluded_tools: ["bash", "write"].map(str::to_owned).into(), ..Flags::default() },
+                AdapterFlags { excluded_tools: ["bash", "write"].map(str::to_owned).into(), ..AdapterFlags::default() },
             ),
             (
                 "--config a.yml --config=b.yml",
-                Flags { configs: vec!["a.yml".into(), "b.yml".into()], ..Flags::default() },
+                AdapterFlags { configs: vec!["a.yml".into(), "b.yml".into()], ..AdapterFlags::default() },
             ),
-            ("-nc -np", Flags { no_context_files: true, no_templates: true, ..Flags::default() }),
-            ("--no-themes --add-dir /x", Flags { unknown: vec!["--add-dir".into()], ..Flags::default() }),
+            ("-nc -np", AdapterFlags { no_context_files: true, no_templates: true, ..AdapterFlags::default() }),
+            ("--no-themes --add-dir /x", AdapterFlags { unknown: vec!["--add-dir".into()], ..AdapterFlags::default() }),
         ] {
             assert_eq!(read(line), Ok(want), "{line}");
         }
@@ -430,10 +445,10 @@ mod tests {
 
     #[test]
     fn a_short_flag_that_restricts_is_read_or_refused() {
-        let tools = Flags { tools: Some(vec!["read".into()]), ..Flags::default() };
-        let excluded = |names: &[&str]| Flags {
+        let tools = AdapterFlags { tools: Some(vec!["read".into()]), ..AdapterFlags::default() };
+        let excluded = |names: &[&str]| AdapterFlags {
             excluded_tools: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Flags::default()
+            ..AdapterFlags::default()
         };
         for (line, want) in [
             ("-t=read", tools.clone()),
@@ -442,7 +457,7 @@ mod tests {
             ("-xt=bash,write", excluded(&["bash", "write"])),
         ] {
             for product in [AgentProduct::Omp, AgentProduct::Gjc] {
-                let want = Flags { product, ..want.clone() };
+                let want = AdapterFlags { product, ..want.clone() };
                 assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Ok(want), "{line}");
             }
         }
@@ -493,7 +508,7 @@ mod tests {
             "\u{2013}allow a=b",
         ] {
             for product in [AgentProduct::Omp, AgentProduct::Gjc] {
-                let want = Flags { product, ..Flags::default() };
+                let want = AdapterFlags { product, ..AdapterFlags::default() };
                 assert_eq!(parse_for(product, [message.to_owned()]), Ok(want), "{message:?}");
             }
         }
@@ -606,7 +621,7 @@ mod tests {
     #[test]
     fn a_flag_that_adds_comfort_is_noted() {
         for flag in ["--output-format", "--no-color", "--disable-telemetry", "--masked", "--retool", "-s", "--x-y_zW"] {
-            let want = Flags { unknown: vec![flag.to_owned()], ..Flags::default() };
+            let want = AdapterFlags { unknown: vec![flag.to_owned()], ..AdapterFlags::default() };
             assert_eq!(read(&format!("{flag} value")), Ok(want), "{flag}");
         }
     }
@@ -635,9 +650,9 @@ mod tests {
 
     #[test]
     fn every_listed_flag_is_one_that_is_read() {
-        for listed in LISTED {
+        for listed in FLAG_HELP {
             let line = format!("--{} {}", listed.name, listed.value.unwrap_or_default());
-            assert_ne!(read(&line), Ok(Flags::default()), "{line}");
+            assert_ne!(read(&line), Ok(AdapterFlags::default()), "{line}");
             let alone = read(&format!("--{}", listed.name));
             assert_eq!(alone.is_err(), listed.value.is_some(), "{line}");
         }
@@ -646,16 +661,19 @@ mod tests {
     #[test]
     fn gjc_has_flags_of_its_own() {
         let gjc = |line: &str| parse_for(AgentProduct::Gjc, line.split_whitespace().map(str::to_owned));
-        let of = |flags: Flags| Ok(Flags { product: AgentProduct::Gjc, ..flags });
+        let of = |flags: AdapterFlags| Ok(AdapterFlags { product: AgentProduct::Gjc, ..flags });
         for (line, want) in [
-            ("-r --no-title", Flags { continues: true, ..Flags::default() }),
-            ("--session", Flags { continues: true, ..Flags::default() }),
-            ("--resume abc", Flags { resume: Some("abc".into()), ..Flags::default() }),
-            ("--mode bridge --insecure", Flags { mode: Some("bridge".into()), insecure: true, ..Flags::default() }),
-            ("--stage ralplan", Flags { stage: Some(Stage::Ralplan), ..Flags::default() }),
-            ("--stage=ultragoal", Flags { stage: Some(Stage::Ultragoal), ..Flags::default() }),
-            ("--listen s.sock -p", Flags { listen: Some("s.sock".into()), ..Flags::default() }),
-            ("--provider-session-id x -x", Flags { unknown: vec!["-x".into()], ..Flags::default() }),
+            ("-r --no-title", AdapterFlags { continues: true, ..AdapterFlags::default() }),
+            ("--session", AdapterFlags { continues: true, ..AdapterFlags::default() }),
+            ("--resume abc", AdapterFlags { resume: Some("abc".into()), ..AdapterFlags::default() }),
+            (
+                "--mode bridge --insecure",
+                AdapterFlags { mode: Some("bridge".into()), insecure: true, ..AdapterFlags::default() },
+            ),
+            ("--stage ralplan", AdapterFlags { stage: Some(StageFlag::Ralplan), ..AdapterFlags::default() }),
+            ("--stage=ultragoal", AdapterFlags { stage: Some(StageFlag::Ultragoal), ..AdapterFlags::default() }),
+            ("--listen s.sock -p", AdapterFlags { listen: Some("s.sock".into()), ..AdapterFlags::default() }),
+            ("--provider-session-id x -x", AdapterFlags { unknown: vec!["-x".into()], ..AdapterFlags::default() }),
         ] {
             assert_eq!(gjc(line), of(want), "{line}");
         }

@@ -41,7 +41,7 @@ impl LogFollower {
     }
 
     /// Has it take in what was released, and waits for its end.
-    pub(super) async fn finish(self) {
+    pub(super) async fn wait_finished(self) {
         drop(self.ends);
         let _ = self.task.await;
     }

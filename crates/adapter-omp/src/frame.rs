@@ -9,7 +9,7 @@ use countersign_protocol::{
 
 /// A frame of omp or of a dialect.
 #[derive(Clone, Copy, Debug)]
-pub enum Frame<'a> {
+pub enum OutgoingFrame<'a> {
     /// The first of all.
     Ready,
     /// The answer to a command.
@@ -37,33 +37,33 @@ pub enum Frame<'a> {
     Client(u64),
 }
 
-impl<'a> From<&'a OmpResponse> for Frame<'a> {
+impl<'a> From<&'a OmpResponse> for OutgoingFrame<'a> {
     fn from(response: &'a OmpResponse) -> Self {
         Self::Response(response)
     }
 }
 
-impl<'a> From<&'a OmpEvent> for Frame<'a> {
+impl<'a> From<&'a OmpEvent> for OutgoingFrame<'a> {
     fn from(event: &'a OmpEvent) -> Self {
         Self::Event(event)
     }
 }
 
-impl<'a> From<&'a PermissionFrame> for Frame<'a> {
+impl<'a> From<&'a PermissionFrame> for OutgoingFrame<'a> {
     fn from(permission: &'a PermissionFrame) -> Self {
         Self::Permission(permission)
     }
 }
 
-impl<'a> From<&'a UiRequest> for Frame<'a> {
+impl<'a> From<&'a UiRequest> for OutgoingFrame<'a> {
     fn from(dialog: &'a UiRequest) -> Self {
         Self::Dialog(dialog)
     }
 }
 
-impl Frame<'_> {
+impl OutgoingFrame<'_> {
     /// Encodes the frame as omp writes it; none for a frame that omp has not.
-    pub(crate) fn line(self) -> Option<Bytes> {
+    pub(crate) fn encode_line(self) -> Option<Bytes> {
         match self {
             Self::Ready => Some(encode_line(&OmpEvent::Ready)),
             Self::Response(response) => Some(encode_line(response)),

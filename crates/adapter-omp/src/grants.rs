@@ -25,7 +25,7 @@ const TRIED: Duration = Duration::from_millis(25);
 
 /// What the file says, and whether it says it well.
 #[derive(Debug, Default)]
-struct Read {
+struct GrantsFile {
     grants: Vec<Grant>,
     /// The lines that are worth keeping, each with its end.
     lines: Vec<u8>,
@@ -37,9 +37,9 @@ struct Read {
 ///
 /// # Errors
 /// What the system said, other than that there is no file.
-pub fn load(path: &Path) -> io::Result<Vec<Grant>> {
+pub fn load_grants(path: &Path) -> io::Result<Vec<Grant>> {
     let found = match regular::open_file(path, OpenOptions::new().read(true)) {
-        Ok(file) => read(file)?,
+        Ok(file) => read_grants(file)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -47,8 +47,8 @@ pub fn load(path: &Path) -> io::Result<Vec<Grant>> {
         return Ok(found.grants);
     }
     // Again under the lock, so that nothing which is added meanwhile is lost.
-    let healed = locked(path).and_then(|file| {
-        let found = read(&file)?;
+    let healed = open_locked(path).and_then(|file| {
+        let found = read_grants(&file)?;
         replace_file(path, &found.lines, FileAccess::Private)
     });
     if let Err(failed) = healed {
@@ -61,12 +61,12 @@ pub fn load(path: &Path) -> io::Result<Vec<Grant>> {
 ///
 /// # Errors
 /// What the system said, [`io::ErrorKind::WouldBlock`] if another process holds the file too long. The grant then holds for its session only.
-pub fn keep(path: &Path, grant: &Grant) -> io::Result<()> {
+pub fn save_grant(path: &Path, grant: &Grant) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    let mut file = locked(path)?;
-    if read(&file)?.grants.iter().any(|kept| kept.id == grant.id) {
+    let mut file = open_locked(path)?;
+    if read_grants(&file)?.grants.iter().any(|kept| kept.id == grant.id) {
         return Ok(());
     }
     let mut line = Vec::new();
@@ -91,7 +91,7 @@ fn ends_well(file: &mut File) -> io::Result<bool> {
 }
 
 /// The file at `path`, held alone. Another process may have put another file there while this one was waited for.
-fn locked(path: &Path) -> io::Result<File> {
+fn open_locked(path: &Path) -> io::Result<File> {
     let begun = Instant::now();
     loop {
         let file = regular::open_file(path, OpenOptions::new().read(true).append(true).create(true))?;
@@ -113,8 +113,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     same().is_ok_and(|(ours, there)| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
 }
 
-fn read(file: impl io::Read) -> io::Result<Read> {
-    let mut found = Read::default();
+fn read_grants(file: impl io::Read) -> io::Result<GrantsFile> {
+    let mut found = GrantsFile::default();
     let mut known = BTreeSet::new();
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
@@ -144,7 +144,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Grant, keep, load};
+    use super::{Grant, load_grants, save_grant};
 
     fn grant(number: u128) -> Grant {
         let id = format!("{:08x}-0000-7000-8000-000000000000", number);
@@ -159,12 +159,12 @@ mod tests {
     fn a_grant_is_kept_once_behind_whatever_a_crash_left() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("agent/grants.jsonl");
-        assert_eq!(load(&file).unwrap(), []);
-        keep(&file, &grant(1)).unwrap();
-        keep(&file, &grant(1)).unwrap();
+        assert_eq!(load_grants(&file).unwrap(), []);
+        save_grant(&file, &grant(1)).unwrap();
+        save_grant(&file, &grant(1)).unwrap();
         fs::write(&file, fs::read_to_string(&file).unwrap() + "{\"id\":\"torn").unwrap();
-        keep(&file, &grant(2)).unwrap();
-        assert_eq!(load(&file).unwrap(), [grant(1), grant(2)]);
+        save_grant(&file, &grant(2)).unwrap();
+        assert_eq!(load_grants(&file).unwrap(), [grant(1), grant(2)]);
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
     }
 
@@ -172,10 +172,10 @@ mod tests {
     fn a_file_that_says_things_twice_is_rewritten_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grants.jsonl");
-        keep(&file, &grant(1)).unwrap();
+        save_grant(&file, &grant(1)).unwrap();
         let line = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{}{{\"later\":1}}\n{line}", line.repeat(500))).unwrap();
-        assert_eq!(load(&file).unwrap(), [grant(1)]);
+        assert_eq!(load_grants(&file).unwrap(), [grant(1)]);
         assert_eq!(fs::read_to_string(&file).unwrap(), format!("{line}{{\"later\":1}}\n"));
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let pipe = folder.path().join("grants.jsonl");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         for file in [pipe.as_path(), std::path::Path::new("/dev/zero")] {
-            let kinds = (load(file).unwrap_err().kind(), keep(file, &grant(1)).unwrap_err().kind());
+            let kinds = (load_grants(file).unwrap_err().kind(), save_grant(file, &grant(1)).unwrap_err().kind());
             assert_eq!(kinds, (std::io::ErrorKind::InvalidInput, std::io::ErrorKind::InvalidInput), "{file:?}");
         }
     }
@@ -196,7 +196,7 @@ mod tests {
         let file = folder.path().join("grants.jsonl");
         let held = fs::File::create(&file).unwrap();
         held.lock().unwrap();
-        let failed = keep(&file, &grant(1)).unwrap_err();
+        let failed = save_grant(&file, &grant(1)).unwrap_err();
         assert_eq!(failed.kind(), std::io::ErrorKind::WouldBlock);
     }
 }

@@ -16,10 +16,10 @@ use countersign_protocol::{
 };
 
 use super::{
-    door::{Door, Lane, Switch, Then, Until},
-    refusal_text::problem,
-    seat::{Beginning, Seat, first_entries},
-    shelf::Shelf,
+    adapter::{ActiveOperation, AdapterCallback, OmpAdapter, SessionSwitch, WaitUntil},
+    open_session::{OpenSession, SessionStart, first_entries},
+    refusal_text::refusal_message,
+    session_store::SessionStore,
 };
 
 const NAME: &str = "handoff";
@@ -28,59 +28,59 @@ const NOTHING: &str = "Nothing to hand off (no messages yet)";
 /// What is told when the session ends meanwhile.
 const CLOSING: &str = "the session is closing";
 /// What the agent is asked for.
-const ASKED: &str = "Your work goes on in a new session that has seen nothing of this one. Write down everything that whoever takes \
+const HANDOFF_PROMPT: &str = "Your work goes on in a new session that has seen nothing of this one. Write down everything that whoever takes \
 over has to know: what was asked for, what is decided and why, what is done and how you know, what is left and in which order, the \
 files and commands that matter, and what went wrong and must not be tried again. Be exact with names, paths and numbers. Use no \
 tools; answer with that text alone.";
 
 /// What follows once the run that writes is told of.
-enum Next {
+enum HandoffStep {
     /// It goes on, and is looked at again after this.
-    After(Until),
+    After(WaitUntil),
     /// It has written this.
-    Begin(Box<Written>),
+    Begin(Box<HandoffSummary>),
 }
 
 /// What a summary of the work is found in.
-struct Written {
+struct HandoffSummary {
     content: Lsn,
     settings: Settings,
 }
 
 /// Has the agent write down where it stands and begins a session with that.
-pub(super) async fn hand_off(door: &mut Door, id: Option<OmpRequestId>, instructions: Option<String>) {
+pub(super) async fn hand_off(door: &mut OmpAdapter, id: Option<OmpRequestId>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
         // As of one whose run was stopped.
-        return door.write(&OmpResponse::success(id, NAME, &()));
+        return door.write_frame(&OmpResponse::success(id, NAME, &()));
     }
-    let Some(seat) = door.seat() else { return };
+    let Some(seat) = door.current_session() else { return };
     let session = seat.id.clone();
     let read =
         seat.requests.read_state(move |engine| Some(engine.state().session(&session)?.model_context().is_empty()));
     if !matches!(read.await, Some((Some(false), _))) {
-        return door.write(&OmpResponse::failure(id, NAME, NOTHING));
+        return door.write_frame(&OmpResponse::failure(id, NAME, NOTHING));
     }
-    let Some(seat) = door.seat() else { return };
-    if !door.teller.is_running() {
-        seat.workshop.release();
+    let Some(seat) = door.current_session() else { return };
+    if !door.encoder.is_running() {
+        seat.environment.release_halt();
     }
-    let prompt = EngineCommand::Session(seat.id.clone(), Command::HandOff { message: asked(instructions) });
-    door.lane = Lane::HandOff;
-    door.ask(prompt, move |door, replied| match replied {
-        Ok(_) => door.after(Until::RunEnded, Box::new(move |door| follow(door, id))),
+    let prompt = EngineCommand::Session(seat.id.clone(), Command::HandOff { message: handoff_prompt(instructions) });
+    door.operation = ActiveOperation::HandOff;
+    door.send_command(prompt, move |door, replied| match replied {
+        Ok(_) => door.run_after(WaitUntil::RunEnded, Box::new(move |door| follow_handoff(door, id))),
         Err(refused) => {
-            door.lane = Lane::Free;
-            door.write(&OmpResponse::failure(id, NAME, problem(&refused)));
+            door.operation = ActiveOperation::Free;
+            door.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused)));
         }
     })
     .await;
 }
 
-fn asked(instructions: Option<String>) -> MessageContent {
+fn handoff_prompt(instructions: Option<String>) -> MessageContent {
     let instructions = instructions.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let text = match instructions {
-        Some(more) => format!("{ASKED}\n\n{more}"),
-        None => ASKED.to_owned(),
+        Some(more) => format!("{HANDOFF_PROMPT}\n\n{more}"),
+        None => HANDOFF_PROMPT.to_owned(),
     };
     let tokens = estimate_tokens(text.len());
     let attribution = Some("agent".to_owned());
@@ -93,75 +93,81 @@ fn asked(instructions: Option<String>) -> MessageContent {
 }
 
 /// The run has ended: what it wrote begins the other session.
-fn follow(door: &mut Door, id: Option<OmpRequestId>) {
+fn follow_handoff(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     let Some(seat) = door.seat.as_ref().filter(|_| !door.is_closing) else {
-        door.lane = Lane::Free;
-        return door.write(&OmpResponse::failure(id, NAME, CLOSING));
+        door.operation = ActiveOperation::Free;
+        return door.write_frame(&OmpResponse::failure(id, NAME, CLOSING));
     };
     let (session, requests, contents) = (seat.id.clone(), seat.requests.clone(), seat.handle.contents().clone());
-    let (old, shelf) = (seat.path().map(PathBuf::from), door.shelf.clone());
-    door.later(async move {
+    let (old, session_store) = (seat.path().map(PathBuf::from), door.store.clone());
+    door.reply_in_order(async move {
         let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session)?;
             // A reply stands before the facts that it speaks of: the run may only begin.
             if session.run().is_some() {
-                return Some(Next::After(Until::RunEnded));
+                return Some(HandoffStep::After(WaitUntil::RunEnded));
             }
             // Behind a summary it goes on, or asks again what was too long.
             if session.active_compaction().is_some() {
-                return Some(Next::After(Until::CompactionEnded));
+                return Some(HandoffStep::After(WaitUntil::CompactionEnded));
             }
             let context = session.model_context();
             let newest = context.last()?.entry();
             let is_whole = matches!(newest.kind, SessionEntryKind::Assistant { stop: StopReason::Stop, .. });
-            let written = || Written { content: newest.content, settings: session.settings().clone() };
-            is_whole.then(|| Next::Begin(Box::new(written())))
+            let written = || HandoffSummary { content: newest.content, settings: session.settings().clone() };
+            is_whole.then(|| HandoffStep::Begin(Box::new(written())))
         });
         let (next, position) = read.await.unwrap_or((None, 0));
         let written = match next {
-            Some(Next::After(until)) => {
-                let then: Then = Box::new(move |door| door.after(until, Box::new(move |door| follow(door, id))));
+            Some(HandoffStep::After(until)) => {
+                let then: AdapterCallback =
+                    Box::new(move |door| door.run_after(until, Box::new(move |door| follow_handoff(door, id))));
                 return (position, then);
             }
-            Some(Next::Begin(written)) => Some(*written),
+            Some(HandoffStep::Begin(written)) => Some(*written),
             None => None,
         };
         let text = match &written {
             Some(written) => contents.get(&[written.content]).await.ok().and_then(|mut texts| texts.pop().flatten()),
             None => None,
         };
-        let text = text.and_then(|content| said_in(&content));
+        let text = text.and_then(|content| assistant_text(&content));
         let begun = match written.zip(text) {
-            Some((written, text)) => begin(&shelf, written.settings, old, text).await.map(Some),
+            Some((written, text)) => begin_successor(&session_store, written.settings, old, text).await.map(Some),
             // It was stopped, or said nothing.
             None => Ok(None),
         };
-        let then: Then = Box::new(move |door| {
-            door.lane = Lane::Free;
+        let then: AdapterCallback = Box::new(move |door| {
+            door.operation = ActiveOperation::Free;
             match begun {
                 Ok(Some((seat, handed))) => {
-                    door.lane = Lane::Session(Box::new(Switch::new(id, NAME, seat, RawJson::from_wire(&handed))));
+                    door.operation = ActiveOperation::Session(Box::new(SessionSwitch::new(
+                        id,
+                        NAME,
+                        seat,
+                        RawJson::from_wire(&handed),
+                    )));
                 }
-                Ok(None) => door.write(&OmpResponse::success(id, NAME, &())),
-                Err(problem) => door.write(&OmpResponse::failure(id, NAME, problem)),
+                Ok(None) => door.write_frame(&OmpResponse::success(id, NAME, &())),
+                Err(problem) => door.write_frame(&OmpResponse::failure(id, NAME, problem)),
             }
         });
         (position, then)
     });
 }
 
-fn said_in(content: &str) -> Option<String> {
+fn assistant_text(content: &str) -> Option<String> {
     let Ok(StoredMessage::Assistant(assistant)) = serde_json::from_str(content) else { return None };
     Some(text_of(&assistant.content).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// A session that begins with `text`, which is also kept beside the file of the one before, where that has one.
-async fn begin(
-    shelf: &Shelf,
+async fn begin_successor(
+    session_store: &SessionStore,
     settings: Settings,
     old: Option<PathBuf>,
     text: String,
-) -> Result<(Seat, HandoffResult), String> {
+) -> Result<(OpenSession, HandoffResult), String> {
     let saved = old.as_ref().map(|old| old.with_extension("handoff.md"));
     if let Some(path) = saved.clone() {
         let bytes = format!("{text}\n").into_bytes();
@@ -190,7 +196,7 @@ async fn begin(
         made_at: None,
     });
     let parent = old.map(|old| old.display().to_string());
-    let beginning = Beginning { path: None, parent, settings, entries };
-    let seat = Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())?;
+    let beginning = SessionStart { path: None, parent, settings, entries };
+    let seat = OpenSession::begin_new(session_store, beginning).await.map_err(|error| error.to_string())?;
     Ok((seat, HandoffResult { saved_path: saved.map(|path| path.display().to_string()) }))
 }

@@ -25,7 +25,7 @@ use countersign_runtime::{
 use serde_json::{Value, json};
 
 use crate::{
-    host_capabilities::{HostCapabilities, tools_of, unknown, uris_of},
+    host_capabilities::{HostCapabilities, tools_of, unknown_scheme, uris_of},
     image,
 };
 
@@ -33,25 +33,25 @@ use crate::{
 const STOPPED: usize = 256;
 
 /// What a host is told.
-pub(crate) enum Told {
+pub(crate) enum HostCallFrame {
     Tool(HostToolFrame),
     Uri(HostUriFrame),
 }
 
 /// What a host was asked for.
-enum Asked {
+enum HostCallKind {
     Tool,
     Uri { operation: UriOperation, url: String, is_immutable: bool },
 }
 
-struct Open {
+struct OpenHostCall {
     exchange: PeerExchange,
-    asked: Asked,
+    kind: HostCallKind,
 }
 
 /// What a client said of itself that it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Lends {
+struct HostOffers {
     tools: bool,
     uris: bool,
 }
@@ -64,16 +64,16 @@ pub(crate) struct HostCallTable {
     /// Whether nobody is there. Nothing is sent then: it would reach nobody, and might have.
     is_away: bool,
     /// What whoever is there lends: a client that lends nothing does not know what it would be asked.
-    lends: Lends,
+    offers: HostOffers,
     tools: Option<PeerLink>,
     uris: Option<PeerLink>,
-    open: BTreeMap<String, Open>,
+    open: BTreeMap<String, OpenHostCall>,
     ids: BTreeMap<CallId, String>,
     /// Oldest first.
-    stopped: VecDeque<(String, Open)>,
+    stopped: VecDeque<(String, OpenHostCall)>,
 }
 
-async fn next(link: &mut Option<PeerLink>) -> Option<PeerOrder> {
+async fn next_order(link: &mut Option<PeerLink>) -> Option<PeerOrder> {
     match link {
         Some(link) => link.next().await,
         None => None,
@@ -82,7 +82,7 @@ async fn next(link: &mut Option<PeerLink>) -> Option<PeerOrder> {
 
 impl HostCallTable {
     /// Has lines for whatever the host lends to `session`. Calls that wait for it begin.
-    pub(crate) async fn serve(&mut self, peers: &PeerRegistry, session: &SessionId, results: &CommandSource) {
+    pub(crate) async fn open_links(&mut self, peers: &PeerRegistry, session: &SessionId, results: &CommandSource) {
         if self.session.as_ref() != Some(session) {
             self.tools = None;
             self.uris = None;
@@ -91,26 +91,26 @@ impl HostCallTable {
         if self.is_away {
             return;
         }
-        if self.lends.tools && self.tools.is_none() {
+        if self.offers.tools && self.tools.is_none() {
             self.tools = Some(peers.open(tools_of(session), results.clone()).await);
         }
-        if self.lends.uris && self.uris.is_none() {
+        if self.offers.uris && self.uris.is_none() {
             self.uris = Some(peers.open(uris_of(session), results.clone()).await);
         }
     }
 
     /// Whoever is there lends tools, or takes them back: it knows of them.
-    pub(super) const fn lends_tools(&mut self) {
-        self.lends.tools = true;
+    pub(super) const fn offer_tools(&mut self) {
+        self.offers.tools = true;
     }
 
     /// The same of URIs.
-    pub(super) const fn lends_uris(&mut self) {
-        self.lends.uris = true;
+    pub(super) const fn offer_uris(&mut self) {
+        self.offers.uris = true;
     }
 
     /// Nobody is there yet: clients come and go.
-    pub(crate) const fn expect(&mut self) {
+    pub(crate) const fn expect_host(&mut self) {
         self.is_away = true;
     }
 
@@ -119,14 +119,14 @@ impl HostCallTable {
     /// *Cancellation*: a future that is dropped loses no order.
     pub(crate) async fn next(&mut self) -> PeerOrder {
         tokio::select! {
-            Some(order) = next(&mut self.tools) => order,
-            Some(order) = next(&mut self.uris) => order,
+            Some(order) = next_order(&mut self.tools) => order,
+            Some(order) = next_order(&mut self.uris) => order,
             else => std::future::pending().await,
         }
     }
 
     /// Lets go of everything: the host has gone, and what it has in hand ends as that says.
-    pub(crate) async fn left(&mut self) {
+    pub(crate) async fn host_left(&mut self) {
         let gone = std::mem::take(self);
         self.is_away = true;
         // Its calls end as they are dropped, and nothing more is started for it.
@@ -136,34 +136,36 @@ impl HostCallTable {
     }
 
     /// Another client is there in the place of whoever was. What was lent while nobody was there is lent by it.
-    pub(super) async fn arrived(&mut self) {
+    pub(super) async fn host_arrived(&mut self) {
         if !self.is_away {
-            self.left().await;
+            self.host_left().await;
         }
         self.is_away = false;
     }
 
     /// Takes an order. The frame that is to be written at once, if there is one.
-    pub(crate) fn take(&mut self, order: PeerOrder, lent: &HostCapabilities) -> Option<Told> {
+    pub(crate) fn take_order(&mut self, order: PeerOrder, capabilities: &HostCapabilities) -> Option<HostCallFrame> {
         match order {
-            PeerOrder::Do(errand) if errand.content.class == Some(Class::HostToolInvoke) => self.call(*errand, lent),
-            PeerOrder::Do(errand) => self.request(*errand, lent),
+            PeerOrder::Do(errand) if errand.content.class == Some(Class::HostToolInvoke) => {
+                self.call_tool(*errand, capabilities)
+            }
+            PeerOrder::Do(errand) => self.request_uri(*errand, capabilities),
             PeerOrder::Ask(errand) => {
                 errand.refuse("A host cannot say what became of a call that it had on an earlier connection.");
                 None
             }
-            PeerOrder::Stop(call) => self.stop(call),
+            PeerOrder::Stop(call) => self.stop_call(call),
         }
     }
 
-    fn call(&mut self, errand: PeerCall, lent: &HostCapabilities) -> Option<Told> {
+    fn call_tool(&mut self, errand: PeerCall, capabilities: &HostCapabilities) -> Option<HostCallFrame> {
         let tool = errand.content.tool.to_string();
-        if !lent.has_tool(&tool) {
+        if !capabilities.has_tool(&tool) {
             errand.refuse(format!("Tool {tool} not found: the host took it back"));
             return None;
         }
         let frame = HostToolFrame::HostToolCall {
-            id: fresh(),
+            id: fresh_id(),
             tool_call_id: errand.content.tool_call_id.to_string(),
             tool_name: tool.clone(),
             arguments: Value::Object(errand.content.arguments.clone()).into(),
@@ -174,18 +176,18 @@ impl HostCallTable {
             gone: host_tool::DISCONNECTED.to_owned(),
             silent: format!("Host tool \"{tool}\" did not answer in time. It may or may not have taken effect."),
         };
-        self.opened(id.clone(), errand.mark_sent(words)?, Asked::Tool);
-        Some(Told::Tool(frame))
+        self.insert_call(id.clone(), errand.mark_sent(words)?, HostCallKind::Tool);
+        Some(HostCallFrame::Tool(frame))
     }
 
-    fn request(&mut self, errand: PeerCall, lent: &HostCapabilities) -> Option<Told> {
+    fn request_uri(&mut self, errand: PeerCall, capabilities: &HostCapabilities) -> Option<HostCallFrame> {
         let class = errand.content.class.unwrap_or(Class::HostUriWrite);
         let operation = if class == Class::HostUriRead { UriOperation::Read } else { UriOperation::Write };
         let text = |member: &str| errand.content.arguments.get(member).and_then(Value::as_str).map(str::to_owned);
         let url = text("path").unwrap_or_default();
         let scheme = host_uri::normalize_url(&url).map(|(scheme, _)| scheme).unwrap_or_default();
-        let Some(known) = lent.scheme(&scheme) else {
-            errand.refuse(unknown(class, &url, &scheme));
+        let Some(known) = capabilities.find_scheme(&scheme) else {
+            errand.refuse(unknown_scheme(class, &url, &scheme));
             return None;
         };
         if operation == UriOperation::Write && !known.writable {
@@ -193,61 +195,67 @@ impl HostCallTable {
             return None;
         }
         let content = text("content").filter(|_| operation == UriOperation::Write);
-        let id = fresh();
+        let id = fresh_id();
         let words = PeerTexts {
             stopped: host_uri::aborted_text(operation, &url),
             gone: host_uri::DISCONNECTED.to_owned(),
             silent: format!("Host URI {} for {url} was not answered in time.", operation.name()),
         };
-        let asked = Asked::Uri { operation, url: url.clone(), is_immutable: known.immutable };
-        self.opened(id.clone(), errand.mark_sent(words)?, asked);
-        Some(Told::Uri(HostUriFrame::HostUriRequest { id, operation, url, content }))
+        let kind = HostCallKind::Uri { operation, url: url.clone(), is_immutable: known.immutable };
+        self.insert_call(id.clone(), errand.mark_sent(words)?, kind);
+        Some(HostCallFrame::Uri(HostUriFrame::HostUriRequest { id, operation, url, content }))
     }
 
-    fn opened(&mut self, id: String, exchange: PeerExchange, asked: Asked) {
+    fn insert_call(&mut self, id: String, exchange: PeerExchange, kind: HostCallKind) {
         self.ids.insert(exchange.call(), id.clone());
-        self.open.insert(id, Open { exchange, asked });
+        self.open.insert(id, OpenHostCall { exchange, kind });
     }
 
-    fn stop(&mut self, call: CallId) -> Option<Told> {
+    fn stop_call(&mut self, call: CallId) -> Option<HostCallFrame> {
         let target_id = self.ids.remove(&call)?;
         let open = self.open.remove(&target_id)?;
-        let told = match open.asked {
-            Asked::Tool => Told::Tool(HostToolFrame::HostToolCancel { id: fresh(), target_id: target_id.clone() }),
-            Asked::Uri { .. } => Told::Uri(HostUriFrame::HostUriCancel { id: fresh(), target_id: target_id.clone() }),
+        let frame = match open.kind {
+            HostCallKind::Tool => {
+                HostCallFrame::Tool(HostToolFrame::HostToolCancel { id: fresh_id(), target_id: target_id.clone() })
+            }
+            HostCallKind::Uri { .. } => {
+                HostCallFrame::Uri(HostUriFrame::HostUriCancel { id: fresh_id(), target_id: target_id.clone() })
+            }
         };
         if self.stopped.len() == STOPPED {
             self.stopped.pop_front();
         }
         self.stopped.push_back((target_id, open));
-        Some(told)
+        Some(frame)
     }
 
     /// Takes what a host says of a call of its tool. Whether it was asked for that: what it says of others is passed over.
     pub(crate) async fn tool_answered(&mut self, id: &str, answer: HostToolAnswer) -> bool {
-        let is_tool = |open: &Open| matches!(open.asked, Asked::Tool);
+        let is_tool = |open: &OpenHostCall| matches!(open.kind, HostCallKind::Tool);
         let output = match answer {
             HostToolAnswer::Update(output) => {
                 let open = self.open.get(id).filter(|open| is_tool(open));
                 if let Some(open) = open {
-                    open.exchange.send_update(of_wire(output));
+                    open.exchange.send_update(from_wire(output));
                 }
                 return open.is_some();
             }
-            HostToolAnswer::Done(output) => of_wire(output),
-            HostToolAnswer::Failed(text) => failed(text),
+            HostToolAnswer::Done(output) => from_wire(output),
+            HostToolAnswer::Failed(text) => failed_output(text),
         };
-        let Some(open) = self.ended(id, is_tool) else { return false };
+        let Some(open) = self.remove_call(id, is_tool) else { return false };
         open.exchange.end_with(output).await;
         true
     }
 
     /// Takes what a host says of a request at one of its URIs. Whether it was asked for that.
     pub(crate) async fn uri_answered(&mut self, id: &str, result: HostUriResult) -> bool {
-        let Some(open) = self.ended(id, |open| matches!(open.asked, Asked::Uri { .. })) else { return false };
-        let Asked::Uri { operation, url, is_immutable } = open.asked else { return false };
+        let Some(open) = self.remove_call(id, |open| matches!(open.kind, HostCallKind::Uri { .. })) else {
+            return false;
+        };
+        let HostCallKind::Uri { operation, url, is_immutable } = open.kind else { return false };
         let output = match (result.failure_text(operation, &url), operation) {
-            (Some(text), _) => failed(text),
+            (Some(text), _) => failed_output(text),
             (None, UriOperation::Read) => was_read(result, &url, is_immutable, open.exchange.content()),
             (None, UriOperation::Write) => was_written(&url, open.exchange.content()),
         };
@@ -255,7 +263,7 @@ impl HostCallTable {
         true
     }
 
-    fn ended(&mut self, id: &str, is_it: impl Fn(&Open) -> bool) -> Option<Open> {
+    fn remove_call(&mut self, id: &str, is_it: impl Fn(&OpenHostCall) -> bool) -> Option<OpenHostCall> {
         if self.open.get(id).is_some_and(&is_it) {
             let open = self.open.remove(id)?;
             self.ids.remove(&open.exchange.call());
@@ -267,22 +275,22 @@ impl HostCallTable {
 }
 
 /// A name for a frame.
-fn fresh() -> String {
+fn fresh_id() -> String {
     let mut bits = [0; 8];
     getrandom::fill(&mut bits).expect("the system has randomness: the session's id came from there");
     host_tool::frame_id(u64::from_be_bytes(bits))
 }
 
-fn failed(text: String) -> CallOutput {
+fn failed_output(text: String) -> CallOutput {
     CallOutput { is_error: true, ..CallOutput::from_text(text).with_details(json!({})) }
 }
 
 /// What a host gave back, as the model is told it. A block of a kind that models do not know is its JSON.
-fn of_wire(output: ToolOutput) -> CallOutput {
+fn from_wire(output: ToolOutput) -> CallOutput {
     let block = |block: OmpContentBlock| match block {
         OmpContentBlock::Text(text) => MessageBlock::from_text(text.text),
-        OmpContentBlock::Image(image) => match image::check(&image) {
-            Ok(()) if image::decoded(&image.data) <= image::LARGEST => {
+        OmpContentBlock::Image(image) => match image::check_image(&image) {
+            Ok(()) if image::decoded_len(&image.data) <= image::LARGEST => {
                 MessageBlock::Image(ImageBlock { data: image.data, mime_type: image.mime_type })
             }
             Ok(()) => MessageBlock::from_text(format!(
@@ -304,7 +312,7 @@ fn was_read(result: HostUriResult, url: &str, is_immutable: bool, content: &Call
     let text = result.content.unwrap_or_default();
     let mut output = match read::part_of(&text, content.arguments.clone(), url) {
         Ok(output) => output,
-        Err(failure) => return failed(failure.to_string()),
+        Err(failure) => return failed_output(failure.to_string()),
     };
     let kind = match result.content_type.unwrap_or_default() {
         ContentType::Plain => "text/plain",

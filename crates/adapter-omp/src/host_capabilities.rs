@@ -3,8 +3,8 @@
 //! The tools of a run follow it: what a host takes back is gone from the next request to the model. What was lent stays while
 //! the host is away; calls of it wait. It must not know which calls are open.
 
-mod addressed;
 mod host_tool;
+mod uri_tool;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +22,10 @@ use countersign_runtime::{
 };
 use parking_lot::Mutex;
 
-pub(super) use addressed::unknown;
+pub(super) use uri_tool::unknown_scheme;
 
-use addressed::Addressed;
-use host_tool::Lend;
+use host_tool::HostProvidedTool;
+use uri_tool::UriAwareTool;
 
 use countersign_agent_dir::restrictions::is_named;
 
@@ -35,20 +35,20 @@ pub(crate) struct HostCapabilities {
     /// Names and patterns of tools that no run has, those of hosts included.
     excluded: BTreeSet<String>,
     peers: PeerRegistry,
-    state: Mutex<State>,
+    state: Mutex<CapabilityState>,
 }
 
 #[derive(Default)]
-struct State {
+struct CapabilityState {
     /// In the order in which they were given, each with whether the model is told of it.
     tools: Vec<(Arc<HostTool>, bool)>,
-    schemes: Arc<Schemes>,
+    schemes: Arc<SchemeMap>,
     /// The tools of the session that asked last.
     made: Option<(SessionId, Arc<ToolRegistry>)>,
 }
 
 /// The schemes of a host by name.
-pub(crate) type Schemes = BTreeMap<String, HostScheme>;
+pub(crate) type SchemeMap = BTreeMap<String, HostScheme>;
 
 /// Who does the calls of host tools in a session.
 pub(super) fn tools_of(session: &SessionId) -> PeerId {
@@ -67,32 +67,33 @@ impl HostCapabilities {
     }
 
     /// Leaves out the tools of hosts that `excluded` names, in small letters.
-    pub(crate) fn without(self, excluded: BTreeSet<String>) -> Self {
+    pub(crate) fn excluding_tools(self, excluded: BTreeSet<String>) -> Self {
         Self { excluded, ..self }
     }
 
     /// The lines over which hosts are given work.
-    pub(crate) fn peers(&self) -> &PeerRegistry {
+    pub(crate) fn peer_registry(&self) -> &PeerRegistry {
         &self.peers
     }
 
     /// The tools of a session: the agent's own, then the host's.
-    pub(crate) fn registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
+    pub(crate) fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
         let mut state = self.state.lock();
         if let Some((_, made)) = state.made.as_ref().filter(|(of, _)| of == session) {
             return Arc::clone(made);
         }
-        let made = Arc::new(self.make(&state, session));
+        let made = Arc::new(self.build_registry(&state, session));
         state.made = Some((session.clone(), Arc::clone(&made)));
         made
     }
 
-    fn make(&self, state: &State, session: &SessionId) -> ToolRegistry {
+    fn build_registry(&self, state: &CapabilityState, session: &SessionId) -> ToolRegistry {
         let (tools, uris) = (tools_of(session), uris_of(session));
-        let own = self.own.tools().map(|tool| Addressed::around(tool, &state.schemes, &uris));
+        let own = self.own.tools().map(|tool| UriAwareTool::wrap_tool(tool, &state.schemes, &uris));
         let is_excluded = |name: &str| self.excluded.iter().any(|pattern| is_named(pattern, name));
         let active = state.tools.iter().filter(|(tool, is_active)| *is_active && !is_excluded(&tool.name));
-        let of_host = active.map(|(tool, _)| Arc::new(Lend::new(tool, tools.clone())) as Arc<dyn AgentTool>);
+        let of_host =
+            active.map(|(tool, _)| Arc::new(HostProvidedTool::new(tool, tools.clone())) as Arc<dyn AgentTool>);
         ToolRegistry::from_tools(own.chain(of_host).collect())
     }
 
@@ -127,13 +128,13 @@ impl HostCapabilities {
     }
 
     /// Whether the host has anything at all to be given calls of.
-    pub(super) fn has(&self) -> (bool, bool) {
+    pub(super) fn has_tools_and_schemes(&self) -> (bool, bool) {
         let state = self.state.lock();
         (!state.tools.is_empty(), !state.schemes.is_empty())
     }
 
     /// A scheme of the host.
-    pub(super) fn scheme(&self, name: &str) -> Option<HostScheme> {
+    pub(super) fn find_scheme(&self, name: &str) -> Option<HostScheme> {
         self.state.lock().schemes.get(name).cloned()
     }
 }
@@ -156,7 +157,7 @@ mod tests {
 
     use super::{HostCapabilities, tools_of, uris_of};
 
-    fn lent() -> HostCapabilities {
+    fn new_capabilities() -> HostCapabilities {
         HostCapabilities::new(Arc::new(ToolRegistry::standard()))
     }
 
@@ -164,19 +165,19 @@ mod tests {
         SessionId::new("s")
     }
 
-    fn tools(lent: &HostCapabilities, definitions: &[Value]) -> Result<Vec<String>, String> {
+    fn tools(capabilities: &HostCapabilities, definitions: &[Value]) -> Result<Vec<String>, String> {
         let definitions: Vec<RawJson> = definitions.iter().cloned().map(RawJson::from).collect();
         let tools = host_tool::read_tools(&definitions).map_err(|error| error.to_string())?;
-        lent.set_tools(tools).map_err(|error| error.to_string())
+        capabilities.set_tools(tools).map_err(|error| error.to_string())
     }
 
-    fn schemes(lent: &HostCapabilities, definitions: &[Value]) {
+    fn schemes(capabilities: &HostCapabilities, definitions: &[Value]) {
         let definitions: Vec<RawJson> = definitions.iter().cloned().map(RawJson::from).collect();
-        lent.set_schemes(host_uri::read_schemes(&definitions).unwrap());
+        capabilities.set_schemes(host_uri::read_schemes(&definitions).unwrap());
     }
 
-    fn of_host(lent: &HostCapabilities) -> Vec<String> {
-        let registry = lent.registry(&session());
+    fn of_host(capabilities: &HostCapabilities) -> Vec<String> {
+        let registry = capabilities.tool_registry(&session());
         registry.tool_specs().skip(9).map(|spec| spec.name.clone()).collect()
     }
 
@@ -186,40 +187,43 @@ mod tests {
 
     #[test]
     fn a_set_of_tools_takes_the_place_of_the_one_before() {
-        let lent = lent();
-        assert_eq!(tools(&lent, &[tool("b", false), tool("a", false)]), Ok(vec!["b".to_owned(), "a".to_owned()]));
-        assert_eq!(of_host(&lent), ["b", "a"]);
+        let capabilities = new_capabilities();
+        assert_eq!(
+            tools(&capabilities, &[tool("b", false), tool("a", false)]),
+            Ok(vec!["b".to_owned(), "a".to_owned()])
+        );
+        assert_eq!(of_host(&capabilities), ["b", "a"]);
         let conflict = Err("RPC host tool \"read\" conflicts with an existing tool".to_owned());
-        assert_eq!(tools(&lent, &[tool("c", false), tool("read", false)]), conflict);
-        assert_eq!(of_host(&lent), ["b", "a"]);
-        assert_eq!(tools(&lent, &[tool("c", false)]), Ok(vec!["c".to_owned()]));
-        assert_eq!(of_host(&lent), ["c"]);
+        assert_eq!(tools(&capabilities, &[tool("c", false), tool("read", false)]), conflict);
+        assert_eq!(of_host(&capabilities), ["b", "a"]);
+        assert_eq!(tools(&capabilities, &[tool("c", false)]), Ok(vec!["c".to_owned()]));
+        assert_eq!(of_host(&capabilities), ["c"]);
     }
 
     #[test]
     fn a_hidden_tool_is_there_and_not_shown_and_one_that_stays_is_as_it_was() {
-        let lent = lent();
-        tools(&lent, &[tool("shown", false), tool("hidden", true)]).unwrap();
-        assert_eq!((of_host(&lent), lent.has_tool("hidden")), (vec!["shown".to_owned()], true));
-        tools(&lent, &[tool("shown", true), tool("hidden", false), tool("new", false)]).unwrap();
-        assert_eq!(of_host(&lent), ["shown", "new"]);
+        let capabilities = new_capabilities();
+        tools(&capabilities, &[tool("shown", false), tool("hidden", true)]).unwrap();
+        assert_eq!((of_host(&capabilities), capabilities.has_tool("hidden")), (vec!["shown".to_owned()], true));
+        tools(&capabilities, &[tool("shown", true), tool("hidden", false), tool("new", false)]).unwrap();
+        assert_eq!(of_host(&capabilities), ["shown", "new"]);
     }
 
     #[test]
     fn a_tool_of_the_host_whose_name_is_excluded_is_not_shown() {
-        let lent = lent().without(["deploy", "x_*"].map(str::to_owned).into());
+        let capabilities = new_capabilities().excluding_tools(["deploy", "x_*"].map(str::to_owned).into());
         let names = ["Deploy", "x_1", "deploys"];
-        tools(&lent, &names.map(|name| tool(name, false))).unwrap();
-        assert_eq!(of_host(&lent), ["deploys"]);
+        tools(&capabilities, &names.map(|name| tool(name, false))).unwrap();
+        assert_eq!(of_host(&capabilities), ["deploys"]);
     }
 
     #[test]
     fn a_host_tool_that_is_a_shell_says_which_argument_is_a_line() {
-        let lent = lent();
+        let capabilities = new_capabilities();
         let schema = json!({"type": "object", "properties": {"command": {"type": "string"}}});
         let set = ["run_shell", "run"].map(|name| json!({"name": name, "description": "Runs.", "parameters": schema}));
-        tools(&lent, &set).unwrap();
-        let registry = lent.registry(&session());
+        tools(&capabilities, &set).unwrap();
+        let registry = capabilities.tool_registry(&session());
         let machine = ShellMachine::This;
         for (name, want) in [
             ("run_shell", ShellInput::Line { argument: "command".into(), machine }),
@@ -233,9 +237,9 @@ mod tests {
 
     #[test]
     fn a_call_of_a_host_tool_goes_to_the_host_and_fits_its_schema() {
-        let lent = lent();
-        tools(&lent, &[tool("look_up", false)]).unwrap();
-        let registry = lent.registry(&session());
+        let capabilities = new_capabilities();
+        tools(&capabilities, &[tool("look_up", false)]).unwrap();
+        let registry = capabilities.tool_registry(&session());
         let tool = registry.get("look_up").unwrap();
         assert_eq!(
             tool.check_arguments(&json!({})).unwrap_err().to_string(),
@@ -249,8 +253,8 @@ mod tests {
     }
 
     /// Where a call of one of the agent's own tools goes, with the path as it is decided.
-    fn goes(lent: &HostCapabilities, tool: &str, path: &str) -> Result<(CallRoute, String), String> {
-        let registry = lent.registry(&session());
+    fn goes(capabilities: &HostCapabilities, tool: &str, path: &str) -> Result<(CallRoute, String), String> {
+        let registry = capabilities.tool_registry(&session());
         let mut arguments = json!({ "path": path }).as_object().cloned().unwrap();
         let route = registry.get(tool).unwrap().route_call(&mut arguments).map_err(|failure| failure.to_string())?;
         Ok((route, arguments["path"].as_str().unwrap().to_owned()))
@@ -258,8 +262,8 @@ mod tests {
 
     #[test]
     fn what_is_read_and_written_at_a_uri_goes_to_the_host_and_never_to_the_disk() {
-        let lent = lent();
-        schemes(&lent, &[json!({"scheme": "db", "writable": true}), json!({"scheme": "ro"})]);
+        let capabilities = new_capabilities();
+        schemes(&capabilities, &[json!({"scheme": "db", "writable": true}), json!({"scheme": "ro"})]);
         let at = |class, path: &str| {
             Ok((
                 CallRoute::Peer(PeerRoute { peer: uris_of(&session()), class, shell: ShellInput::Nothing }),
@@ -281,15 +285,15 @@ mod tests {
             ("read", "./db://a", Ok((CallRoute::Here, "./db://a".to_owned()))),
             ("write", "db:a", Ok((CallRoute::Here, "db:a".to_owned()))),
         ] {
-            assert_eq!(goes(&lent, tool, path), want, "{tool} {path}");
+            assert_eq!(goes(&capabilities, tool, path), want, "{tool} {path}");
         }
-        schemes(&lent, &[]);
-        assert!(goes(&lent, "read", "db://a").is_err());
+        schemes(&capabilities, &[]);
+        assert!(goes(&capabilities, "read", "db://a").is_err());
     }
 
     #[test]
     fn an_edit_moves_no_file_to_a_uri() {
-        let registry = lent().registry(&session());
+        let registry = new_capabilities().tool_registry(&session());
         for member in ["rename", "move"] {
             let mut arguments = json!({"path": "f", member: "db://a"}).as_object().cloned().unwrap();
             assert!(registry.get("edit").unwrap().route_call(&mut arguments).is_err(), "{member}");
@@ -298,15 +302,15 @@ mod tests {
 
     #[test]
     fn the_model_is_told_of_schemes() {
-        let lent = lent();
+        let capabilities = new_capabilities();
         schemes(
-            &lent,
+            &capabilities,
             &[json!({"scheme": "db", "description": "The users", "writable": true}), json!({"scheme": "ro"})],
         );
-        let registry = lent.registry(&session());
-        let told = |tool: &str| registry.get(tool).unwrap().spec().description.clone();
-        assert!(told("read").ends_with(" The host has URIs that can be read: db:// (The users), ro://."));
-        assert!(told("write").ends_with(" The host has URIs that can be written: db:// (The users)."));
-        assert!(!told("edit").contains("db://"));
+        let registry = capabilities.tool_registry(&session());
+        let description = |tool: &str| registry.get(tool).unwrap().spec().description.clone();
+        assert!(description("read").ends_with(" The host has URIs that can be read: db:// (The users), ro://."));
+        assert!(description("write").ends_with(" The host has URIs that can be written: db:// (The users)."));
+        assert!(!description("edit").contains("db://"));
     }
 }

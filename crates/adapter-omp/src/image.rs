@@ -10,7 +10,7 @@ pub const LARGEST: usize = 20 << 20;
 ///
 /// # Errors
 /// What is wrong with it, with the name of the member.
-pub fn check(image: &ImageContent) -> Result<(), String> {
+pub fn check_image(image: &ImageContent) -> Result<(), String> {
     if image.data.is_empty() {
         return Err("data is empty".to_owned());
     }
@@ -38,6 +38,6 @@ pub fn check(image: &ImageContent) -> Result<(), String> {
 }
 
 /// How many bytes base64 stands for.
-pub fn decoded(base64: &str) -> usize {
+pub fn decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }

@@ -8,7 +8,7 @@ pub(crate) use countersign_runtime::model_ref;
 use countersign_runtime::models::{InputModality, ModelEntry, ThinkingLevel, ThinkingParameter};
 
 /// A model as a host sees it. Headers stay here: they may be keys.
-pub(crate) fn wire(entry: &ModelEntry) -> OmpModel {
+pub(crate) fn to_wire(entry: &ModelEntry) -> OmpModel {
     OmpModel {
         id: entry.id.clone(),
         name: entry.name.clone(),
@@ -48,22 +48,22 @@ pub(crate) fn wire(entry: &ModelEntry) -> OmpModel {
 }
 
 /// The level that a model gets for `wanted`: within its limits, none where it cannot think or the word is no level.
-pub(crate) fn level(entry: &ModelEntry, wanted: Option<&str>) -> Option<ThinkingLevel> {
-    let level = wanted.and_then(ThinkingLevel::parse).filter(|_| entry.reasoning)?;
-    let (least, most) = limits(entry);
+pub(crate) fn clamp_level(entry: &ModelEntry, requested: Option<&str>) -> Option<ThinkingLevel> {
+    let level = requested.and_then(ThinkingLevel::parse).filter(|_| entry.reasoning)?;
+    let (least, most) = level_limits(entry);
     Some(if level == ThinkingLevel::Off { level } else { level.min(most).max(least) })
 }
 
 /// The levels that a model goes through, off first.
-pub(crate) fn levels(entry: &ModelEntry) -> Vec<ThinkingLevel> {
+pub(crate) fn supported_levels(entry: &ModelEntry) -> Vec<ThinkingLevel> {
     let all =
         [ThinkingLevel::Minimal, ThinkingLevel::Low, ThinkingLevel::Medium, ThinkingLevel::High, ThinkingLevel::Xhigh];
-    let (least, most) = limits(entry);
+    let (least, most) = level_limits(entry);
     std::iter::once(ThinkingLevel::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()
 }
 
 /// The least and the most that a model thinks, where it does.
-fn limits(entry: &ModelEntry) -> (ThinkingLevel, ThinkingLevel) {
+fn level_limits(entry: &ModelEntry) -> (ThinkingLevel, ThinkingLevel) {
     entry
         .thinking
         .map_or((ThinkingLevel::Minimal, ThinkingLevel::High), |thinking| (thinking.min_level, thinking.max_level))
@@ -73,7 +73,7 @@ fn limits(entry: &ModelEntry) -> (ThinkingLevel, ThinkingLevel) {
 mod tests {
     use countersign_runtime::models::{ModelEntry, ThinkingLevel, ThinkingParameter, ThinkingSupport, demo};
 
-    use super::{level, levels};
+    use super::{clamp_level, supported_levels};
 
     #[test]
     fn a_level_that_is_set_is_one_of_those_that_are_gone_through() {
@@ -85,9 +85,9 @@ mod tests {
             thinking(ThinkingLevel::Minimal, ThinkingLevel::Xhigh),
         ] {
             let entry = ModelEntry { reasoning: true, thinking: limits, ..demo::model_entry() };
-            let levels = levels(&entry);
+            let levels = supported_levels(&entry);
             for word in ["off", "minimal", "low", "medium", "high", "xhigh"] {
-                assert!(levels.contains(&level(&entry, Some(word)).unwrap()), "{word} with {limits:?}");
+                assert!(levels.contains(&clamp_level(&entry, Some(word)).unwrap()), "{word} with {limits:?}");
             }
         }
     }

@@ -16,16 +16,16 @@ const BYTES: usize = 16 << 20;
 
 /// Nobody takes frames any more.
 #[derive(Debug)]
-pub(super) struct Gone;
+pub(super) struct OutputClosed;
 
 /// The frames that were not taken yet.
-pub(super) struct Outbox {
+pub(super) struct FrameOutbox {
     frames: VecDeque<Bytes>,
     bytes: usize,
     output: Sender<Bytes>,
 }
 
-impl Outbox {
+impl FrameOutbox {
     pub(super) fn new(output: Sender<Bytes>) -> Self {
         Self { frames: VecDeque::new(), bytes: 0, output }
     }
@@ -51,7 +51,7 @@ impl Outbox {
     }
 
     /// Hands on as much as there is room for, without waiting.
-    pub(super) fn push_out(&mut self) -> Result<(), Gone> {
+    pub(super) fn push_out(&mut self) -> Result<(), OutputClosed> {
         while let Some(frame) = self.frames.pop_front() {
             let length = frame.len();
             match self.output.try_send(frame) {
@@ -60,15 +60,15 @@ impl Outbox {
                     self.frames.push_front(frame);
                     return Ok(());
                 }
-                Err(TrySendError::Closed(_)) => return Err(Gone),
+                Err(TrySendError::Closed(_)) => return Err(OutputClosed),
             }
         }
         Ok(())
     }
 
     /// Waits for room for a frame and hands it on. Dropping the future loses nothing.
-    pub(super) async fn step(&mut self) -> Result<(), Gone> {
-        let permit = self.output.reserve().await.map_err(|_| Gone)?;
+    pub(super) async fn send_next(&mut self) -> Result<(), OutputClosed> {
+        let permit = self.output.reserve().await.map_err(|_| OutputClosed)?;
         if let Some(frame) = self.frames.pop_front() {
             self.bytes -= frame.len();
             permit.send(frame);
@@ -77,9 +77,9 @@ impl Outbox {
     }
 
     /// Hands on everything, waiting for room.
-    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+    pub(super) async fn flush(&mut self) -> Result<(), OutputClosed> {
         while !self.is_empty() {
-            self.step().await?;
+            self.send_next().await?;
         }
         Ok(())
     }
@@ -90,12 +90,12 @@ mod tests {
     use bytes::Bytes;
     use tokio::sync::mpsc;
 
-    use super::{DEAF, FRAMES, Outbox};
+    use super::{DEAF, FRAMES, FrameOutbox};
 
     #[tokio::test]
     async fn frames_leave_in_order_and_wait_when_nobody_takes_them() {
         let (output, mut taken) = mpsc::channel(2);
-        let mut outbox = Outbox::new(output);
+        let mut outbox = FrameOutbox::new(output);
         for number in 0..DEAF {
             assert_eq!((outbox.is_full(), outbox.is_overfull()), (number >= FRAMES, false));
             outbox.push(Bytes::from(number.to_string()));

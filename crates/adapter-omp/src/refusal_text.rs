@@ -14,7 +14,7 @@ pub(crate) const BUSY: &str =
     "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
 
 /// What a host reads of a refusal.
-pub fn problem(refused: &OwnerError) -> String {
+pub fn refusal_message(refused: &OwnerError) -> String {
     match refused {
         OwnerError::Refusal(CommandError::EmptyName) => "Session name cannot be empty".to_owned(),
         OwnerError::Refusal(CommandError::Prompt(countersign_core::session::PromptError::Busy(_))) => BUSY.to_owned(),

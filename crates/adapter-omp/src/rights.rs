@@ -8,10 +8,10 @@ use countersign_agent_dir::{
 use countersign_core::policy::ApprovalMode;
 use countersign_runtime::tools::ToolRegistry;
 
-use super::flags::Flags;
+use super::flags::AdapterFlags;
 
 /// Tells what restricts in an original and is not enforced here.
-pub(super) fn tell(
+pub(super) fn report_settings(
     folder: &AgentDir,
     environment: &ProcessEnvironment,
     settings: &AgentSettings,
@@ -28,26 +28,26 @@ pub(super) fn tell(
             ));
         }
     }
-    settings.restrictions.notices.iter().for_each(|told| notice(told));
+    settings.restrictions.notices.iter().for_each(|text| notice(text));
 }
 
 /// Returns the stricter of the approval modes that flags and settings ask for.
-pub(super) fn approval(flags: &Flags, settings: &AgentSettings, notice: &impl Fn(&str)) -> ApprovalMode {
+pub(super) fn approval_mode(flags: &AdapterFlags, settings: &AgentSettings, notice: &impl Fn(&str)) -> ApprovalMode {
     let set = settings.restrictions.approval;
-    let wanted = flags.approval.unwrap_or(set);
-    if wanted < set {
-        let (wanted, set) = (wanted.name(), set.name());
-        notice(&format!("--approval-mode {wanted} loosens nothing: tools.approvalMode is {set}"));
+    let requested = flags.approval.unwrap_or(set);
+    if requested < set {
+        let (requested_name, set) = (requested.name(), set.name());
+        notice(&format!("--approval-mode {requested_name} loosens nothing: tools.approvalMode is {set}"));
     }
-    wanted.max(set)
+    requested.max(set)
 }
 
 /// Returns the tools that flags and settings leave.
 ///
 /// # Errors
 /// A name of `--exclude-tools` that no tool has and that is a slip in one.
-pub(super) fn tools(
-    flags: &Flags,
+pub(super) fn allowed_tools(
+    flags: &AdapterFlags,
     settings: &AgentSettings,
     whole: &ToolRegistry,
     notice: &impl Fn(&str),
@@ -87,7 +87,7 @@ mod tests {
     use countersign_core::policy::ApprovalMode;
     use countersign_runtime::tools::ToolRegistry;
 
-    use super::{approval, tell, tools};
+    use super::{allowed_tools, approval_mode, report_settings};
     use crate::flags;
     use countersign_agent_dir::{AgentDir, AgentProduct, AgentSettings, ProcessEnvironment};
 
@@ -98,21 +98,21 @@ mod tests {
         let environment: ProcessEnvironment =
             [("PI_CODING_AGENT_DIR", agent), ("OMP_PROFILE", "work")].into_iter().collect();
         let folder = AgentDir::resolve(AgentProduct::Omp, &environment, root.path(), |_| false).unwrap();
-        let told = RefCell::new(Vec::new());
-        let notice = |line: &str| told.borrow_mut().push(line.replace(agent, "~"));
+        let notices = RefCell::new(Vec::new());
+        let notice = |line: &str| notices.borrow_mut().push(line.replace(agent, "~"));
         fs::write(root.path().join("settings.json"), "{}").unwrap();
-        tell(&folder, &environment, &AgentSettings::default(), &notice);
+        report_settings(&folder, &environment, &AgentSettings::default(), &notice);
         fs::write(folder.config_path(), "").unwrap();
-        tell(&folder, &environment, &AgentSettings::default(), &notice);
+        report_settings(&folder, &environment, &AgentSettings::default(), &notice);
         let profile =
             "OMP_PROFILE is set: there are no profiles here; PI_CODING_AGENT_DIR names the folder of settings";
         let other = "~/settings.json: it is not read; settings are in config.yml";
-        assert_eq!(told.take(), [other, profile, profile]);
+        assert_eq!(notices.take(), [other, profile, profile]);
     }
 
     #[test]
     fn the_stricter_of_flags_and_settings_counts() {
-        for (flags, set, want, is_told) in [
+        for (flags, set, want, is_noticed) in [
             (&[][..], ApprovalMode::Yolo, ApprovalMode::Yolo, false),
             (&["--approval-mode", "write"], ApprovalMode::Yolo, ApprovalMode::Write, false),
             (&["--approval-mode", "write"], ApprovalMode::AlwaysAsk, ApprovalMode::AlwaysAsk, true),
@@ -121,9 +121,9 @@ mod tests {
             let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
             let mut settings = AgentSettings::default();
             settings.restrictions.approval = set;
-            let told = RefCell::new(0);
-            let got = approval(&flags, &settings, &|_: &str| *told.borrow_mut() += 1);
-            assert_eq!((got, told.take() > 0), (want, is_told), "{flags:?}");
+            let notice_count = RefCell::new(0);
+            let got = approval_mode(&flags, &settings, &|_: &str| *notice_count.borrow_mut() += 1);
+            assert_eq!((got, notice_count.take() > 0), (want, is_noticed), "{flags:?}");
         }
     }
 
@@ -141,7 +141,7 @@ mod tests {
             let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
             let mut settings = AgentSettings::default();
             settings.restrictions.withheld = [withheld.to_owned()].into();
-            let left = tools(&flags, &settings, &ToolRegistry::standard(), &|_: &str| {}).unwrap();
+            let left = allowed_tools(&flags, &settings, &ToolRegistry::standard(), &|_: &str| {}).unwrap();
             let names: Vec<&str> = left.tool_specs().map(|spec| spec.name.as_str()).collect();
             assert_eq!(names, want, "{flags:?} {withheld}");
         }
@@ -149,19 +149,19 @@ mod tests {
 
     #[test]
     fn a_name_that_no_tool_has_is_told_or_a_slip() {
-        let told = RefCell::new(Vec::new());
+        let notices = RefCell::new(Vec::new());
         let of = |product, list: &str| {
             let flags = ["--exclude-tools", list].map(str::to_owned);
             let flags = flags::parse_for(product, flags).unwrap();
-            let notice = |line: &str| told.borrow_mut().push(line.to_owned());
-            tools(&flags, &AgentSettings::default(), &ToolRegistry::standard(), &notice).map(|_| ())
+            let notice = |line: &str| notices.borrow_mut().push(line.to_owned());
+            allowed_tools(&flags, &AgentSettings::default(), &ToolRegistry::standard(), &notice).map(|_| ())
         };
         for product in [AgentProduct::Omp, AgentProduct::Gjc] {
             let problem = of(product, "bsah").unwrap_err();
             assert!(problem.starts_with("--exclude-tools: there is no tool \"bsah\"; did you mean bash?"), "{problem}");
             for unknown in ["shell", "lsp", "x*"] {
                 of(product, unknown).unwrap();
-                let line = told.take().remove(0);
+                let line = notices.take().remove(0);
                 assert!(line.starts_with(&format!("--exclude-tools: no tool here fits {unknown:?}")), "{line}");
             }
         }

@@ -38,7 +38,7 @@ pub enum RulesError {
 
 /// The rules in force, and what a person should know about them.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct PreparedRules {
     pub rules: ActiveRules,
     pub warnings: Vec<String>,
 }
@@ -47,7 +47,7 @@ pub struct Loaded {
 const PROJECT: &str = ".countersign/permissions.yaml";
 
 /// Whose rules they are, and what lies around the calls that they judge.
-pub struct Place<'a> {
+pub struct RulesContext<'a> {
     /// Whose door it is.
     pub product: AgentProduct,
     /// The agent directory.
@@ -76,7 +76,7 @@ pub struct Place<'a> {
 ///
 /// # Errors
 /// [`RulesError`] for the first file that cannot be read.
-pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<RulesText>, RulesError> {
+pub fn read_rule_files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<RulesText>, RulesError> {
     let usual = folder.permissions_path();
     let main = named.map_or_else(|| usual.clone(), |named| cwd.join(named));
     let project = cwd.join(PROJECT);
@@ -96,10 +96,10 @@ pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<
 ///
 /// # Errors
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
-pub fn compile(files: &[RulesText], place: &Place<'_>) -> Result<Loaded, RulesError> {
+pub fn compile_rules(files: &[RulesText], place: &RulesContext<'_>) -> Result<PreparedRules, RulesError> {
     let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, ConfigErrors>>()?;
     let has_rules = sources.iter().any(|source| source.layer == RuleLayer::Main && has_any(source));
-    sources.extend(asking(place.asks, has_rules));
+    sources.extend(asking_source(place.asks, has_rules));
     // Settings name a tool in any letters, and their reader refuses slips.
     let of_files = sources.len();
     sources.extend(place.restrictions.rule_sources());
@@ -129,7 +129,7 @@ pub fn compile(files: &[RulesText], place: &Place<'_>) -> Result<Loaded, RulesEr
         sources[..of_files].iter().flat_map(|source| lint_rules(source, &tools, ToolCoverage::Some)).collect();
     let compiled = policy::compile_rules(sources).map_err(RulesError::Compile)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let Place {
+    let RulesContext {
         product,
         folder,
         cwd,
@@ -142,7 +142,7 @@ pub fn compile(files: &[RulesText], place: &Place<'_>) -> Result<Loaded, RulesEr
         restrictions: _,
         approval,
     } = *place;
-    let own = protected(records, folder, cwd, named, sessions);
+    let own = protected_paths(records, folder, cwd, named, sessions);
     let of_gateway = |of: fn(&PathContext) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
     let unreadable = paths::path_variants(folder.root().to_owned());
     let surroundings = PathContext {
@@ -155,7 +155,7 @@ pub fn compile(files: &[RulesText], place: &Place<'_>) -> Result<Loaded, RulesEr
         realm: gateway.map(|_| text(folder.root())),
         approval,
     };
-    Ok(Loaded {
+    Ok(PreparedRules {
         warnings: compiled
             .warnings()
             .iter()
@@ -193,7 +193,7 @@ fn has_any(source: &RuleSource) -> bool {
 }
 
 /// Defaults that ask about `tools`, behind those of every file. Where no file says anything, all else goes on unasked.
-fn asking(tools: &[&str], has_rules: bool) -> Option<RuleSource> {
+fn asking_source(tools: &[&str], has_rules: bool) -> Option<RuleSource> {
     let ask = |tool: &&str| Rule::new(format!("{tool}(*)"), RuleAction::Ask);
     let rest = (!has_rules).then(|| Rule::new("*".to_owned(), RuleAction::Allow));
     let rules = policy::RuleSet { defaults: tools.iter().map(ask).chain(rest).collect(), rules: Vec::new() };
@@ -201,7 +201,7 @@ fn asking(tools: &[&str], has_rules: bool) -> Option<RuleSource> {
 }
 
 /// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
-pub(crate) fn protected(
+pub(crate) fn protected_paths(
     records: &[&str],
     folder: &AgentDir,
     cwd: &Path,
@@ -222,7 +222,7 @@ pub(crate) fn protected(
 mod tests {
     use std::{path::Path, process::Command};
 
-    use super::{PROJECT, Place, compile, files, protected, unknown_doors};
+    use super::{PROJECT, RulesContext, compile_rules, protected_paths, read_rule_files, unknown_doors};
     use countersign_core::policy::{ApprovalMode, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
 
     use countersign_agent_dir::{AgentDir, AgentProduct, AgentSettings, ProcessEnvironment, Restrictions};
@@ -236,13 +236,13 @@ mod tests {
         let agent = root.join("agent").display().to_string();
         let environment: ProcessEnvironment = [("PI_CODING_AGENT_DIR", agent.as_str())].into_iter().collect();
         let folder = AgentDir::resolve(AgentProduct::Omp, &environment, &root, |_| false).unwrap();
-        let got = protected(&[], &folder, &root.join("work"), None, Some(Path::new("../kept")));
+        let got = protected_paths(&[], &folder, &root.join("work"), None, Some(Path::new("../kept")));
         let below = |top: &str| ["", "blobs", "sessions"].map(|name| root.join(top).join(name));
         let work = ["work/.countersign", "work/../kept"].map(|name| root.join(name));
         let mut want: Vec<_> = below("agent").into_iter().chain(below("real")).chain(work).collect();
         want.sort_unstable();
         assert_eq!(got, want);
-        let with_records = protected(&["records/audit"], &folder, &root.join("work"), None, None);
+        let with_records = protected_paths(&["records/audit"], &folder, &root.join("work"), None, None);
         assert!(with_records.contains(&root.join("work/records/audit")));
     }
 
@@ -255,9 +255,9 @@ mod tests {
             RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }
         };
         for door in ["OMP", "opm", "cli", ""] {
-            let told = unknown_doors(&source(door));
+            let warnings = unknown_doors(&source(door));
             let want = format!("permissions.yaml:7: there is no door \"{door}\", only agent-gate, ");
-            assert!(told.len() == 1 && told[0].starts_with(&want), "{told:?}");
+            assert!(warnings.len() == 1 && warnings[0].starts_with(&want), "{warnings:?}");
         }
         for door in ["omp", "gjc", "gsv", "o*", "*"] {
             assert!(unknown_doors(&source(door)).is_empty(), "{door}");
@@ -270,7 +270,7 @@ mod tests {
         let environment: ProcessEnvironment = [("HOME", "/nowhere")].into_iter().collect();
         let folder = AgentDir::resolve(AgentProduct::Omp, &environment, cwd.path(), |_| false).unwrap();
         let refused = |named| {
-            let error = files(&folder, cwd.path(), named).unwrap_err().to_string();
+            let error = read_rule_files(&folder, cwd.path(), named).unwrap_err().to_string();
             assert!(error.ends_with(": it is not a regular file"), "{error}");
         };
         refused(Some(Path::new("/dev/null")));
@@ -348,8 +348,8 @@ mod tests {
         let folder = AgentDir::resolve(AgentProduct::Omp, &environment, cwd.path(), |_| false).unwrap();
         let file = cwd.path().join("rules.yaml");
         std::fs::write(&file, text).unwrap();
-        let told = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
-        let place = Place {
+        let relative = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
+        let place = RulesContext {
             product: AgentProduct::Omp,
             asks: &[],
             records: &[],
@@ -362,9 +362,9 @@ mod tests {
             restrictions,
             approval: ApprovalMode::default(),
         };
-        match files(&folder, cwd.path(), Some(&file)).and_then(|files| compile(&files, &place)) {
-            Ok(loaded) => Ok(loaded.warnings.into_iter().map(told).collect()),
-            Err(error) => Err(told(error.to_string())),
+        match read_rule_files(&folder, cwd.path(), Some(&file)).and_then(|files| compile_rules(&files, &place)) {
+            Ok(loaded) => Ok(loaded.warnings.into_iter().map(relative).collect()),
+            Err(error) => Err(relative(error.to_string())),
         }
     }
 }

@@ -12,7 +12,7 @@ pub mod name;
 pub mod open;
 pub mod writer;
 
-pub use blobs::Blobs;
-pub use mark::Mark;
-pub use open::{OpenError, Opened, open};
-pub use writer::{Unanswered, WriteError, Writer};
+pub use blobs::BlobStore;
+pub use mark::FileMark;
+pub use open::{OpenedFile, SessionFileOpenError, open_file};
+pub use writer::{EntryWriter, SessionFileWriteError, UnansweredPolicy};

@@ -7,11 +7,11 @@ use countersign_runtime::models::ModelEntry;
 use super::models;
 
 /// Builds the settings of a new session: the user's, with the model and the level of thinking that were chosen.
-pub(super) fn build(
+pub(super) fn build_settings(
     settings: &agent_dir::AgentSettings,
     modes: &[String; 3],
     entry: &ModelEntry,
-    wanted: &str,
+    thinking_level: &str,
     reminders: u32,
 ) -> Settings {
     let compaction = &settings.compaction;
@@ -19,7 +19,7 @@ pub(super) fn build(
     let at_percent = compaction.threshold_percent.map(|percent| percent.clamp(1.0, 99.0) as u8);
     Settings {
         model: Some(models::model_ref(entry)),
-        thinking: models::level(entry, Some(wanted)).map(|level| level.as_str().to_owned()),
+        thinking: models::clamp_level(entry, Some(thinking_level)).map(|level| level.as_str().to_owned()),
         modes: queue_modes(modes),
         retry: RetryPolicy {
             enabled: settings.retry.enabled,

@@ -29,37 +29,35 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    asking,
-    counting::{EarlierEvents, counted, told_before},
-    dialect_options::DialectOptions,
-    door::{
-        Door, Output,
-        dialect::{Extension, ExtensionFactory},
+    adapter::{
+        FrameSender, OmpAdapter,
+        dialect::{ConfiguredDialect, ExtensionFactory},
     },
-    feed::{Feed, FromClients, Input},
-    flags::Flags,
-    held,
+    client_input::{ClientInput, InputSource, LineReceiver},
+    dialect_options::DialectOptions,
+    event_sequence::{EarlierEvents, initial_sequence, record_sequence},
+    flags::AdapterFlags,
     host_capabilities::HostCapabilities,
-    opening::open_seat,
-    rights, rules,
-    scoping::{initial, scope},
+    model_scope::{initial_model, scope_models},
+    question_settings, rights, rules, sandbox_settings,
+    select_session::open_session,
+    session_environment::{AdapterContext, edit_mode},
     session_listing::SessionListing,
     session_settings,
-    shelf::{Abroad, Shelf},
+    session_store::{AttachTarget, SessionStore},
     start_error::StartError,
-    working,
-    workshop::{Common, edit_mode},
+    working_dir,
 };
 use crate::session_file::name;
 
 /// How the program around the door is started again, for the children that run commands.
-pub struct Program {
+pub struct ProgramInfo {
     /// The binary.
     pub path: PathBuf,
 }
 
 /// What the door takes from the process and the machine around it. Whoever brings another time and other models drives it in process.
-pub struct Surroundings {
+pub struct ProcessContext {
     /// The variables that settings, keys and folders are read from. Commands of the agent inherit those of the process.
     pub environment: ProcessEnvironment,
     /// What starts the child that runs commands.
@@ -69,12 +67,12 @@ pub struct Surroundings {
     /// What reaches the models of every provider, the demo's apart.
     pub models: Arc<dyn LanguageModel>,
     /// The process that the host started.
-    pub process: Process,
+    pub process: LaunchEnvironment,
 }
 
 /// What a process has from whoever started it, beside its arguments.
 #[derive(Clone, Default)]
-pub struct Process {
+pub struct LaunchEnvironment {
     /// Its working folder.
     pub cwd: PathBuf,
     /// Its folder for temporary files.
@@ -83,35 +81,35 @@ pub struct Process {
     pub variables: Vec<(OsString, OsString)>,
 }
 
-impl Process {
+impl LaunchEnvironment {
     /// This one.
     ///
     /// # Errors
     /// What the system says of its working folder.
-    pub fn own() -> std::io::Result<Self> {
+    pub fn from_current() -> std::io::Result<Self> {
         let cwd = std::env::current_dir()?;
         Ok(Self { cwd, temporary: std::env::temp_dir(), variables: std::env::vars_os().collect() })
     }
 }
 
 /// What has a session live in a gateway.
-pub(super) struct Arrival {
-    pub(super) abroad: Abroad,
+pub(super) struct AttachRequest {
+    pub(super) attach_target: AttachTarget,
     pub(super) rules: Vec<RulesText>,
 }
 
-impl Surroundings {
+impl ProcessContext {
     /// Those of this process: its variables, the machine's clock, providers over HTTP.
     ///
     /// # Errors
     /// What the system says of the working folder.
-    pub fn of_process(program: &Program) -> std::io::Result<Self> {
+    pub fn from_process(program: &ProgramInfo) -> std::io::Result<Self> {
         Ok(Self {
             environment: ProcessEnvironment::of_process(),
             launcher: tools::exec::ExecLauncher::new(&program.path),
             clock: Clock::system(),
             models: Arc::new(ProviderClient::default()),
-            process: Process::own()?,
+            process: LaunchEnvironment::from_current()?,
         })
     }
 }
@@ -125,11 +123,11 @@ const MERGE: Duration = Duration::from_millis(50);
 /// # Errors
 /// [`StartError`], before anything was read or written.
 pub async fn start_in(
-    flags: Flags,
-    surroundings: Surroundings,
+    flags: AdapterFlags,
+    surroundings: ProcessContext,
     extend: ExtensionFactory,
-    input: Input,
-    output: Output,
+    input: LineReceiver,
+    output: FrameSender,
     notice: impl Fn(&str),
     stop: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
@@ -140,33 +138,33 @@ pub async fn start_in(
 ///
 /// # Errors
 /// [`StartError`], before anything was read or written.
-pub async fn open(
-    flags: Flags,
-    program: Program,
+pub async fn open_adapter(
+    flags: AdapterFlags,
+    program: ProgramInfo,
     extend: ExtensionFactory,
-    output: Output,
+    output: FrameSender,
     notice: impl Fn(&str),
-) -> Result<OpenDoor, StartError> {
-    let surroundings = Surroundings::of_process(&program).map_err(StartError::new)?;
+) -> Result<OpenAdapter, StartError> {
+    let surroundings = ProcessContext::from_process(&program).map_err(StartError::new)?;
     open_in(flags, surroundings, extend, None, output, notice).await
 }
 
 /// A door whose session is open.
-pub struct OpenDoor {
-    door: Door,
+pub struct OpenAdapter {
+    door: OmpAdapter,
     /// `provider/id`, as the session began.
     model: Option<String>,
     /// What processes before this one told of the session, where clients may ask for that.
-    past: Option<EarlierEvents>,
+    earlier_events: Option<EarlierEvents>,
 }
 
-impl OpenDoor {
+impl OpenAdapter {
     /// Runs it until the host has gone or `stop` is ready.
     ///
     /// # Errors
     /// [`StartError`] if the session's log ended before that.
-    pub async fn run(self, input: Input, stop: impl Future<Output = ()>) -> Result<(), StartError> {
-        self.door.run(Feed::Host(input), stop).await.map_err(StartError::new)
+    pub async fn run(self, input: LineReceiver, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        self.door.run(InputSource::Host(input), stop).await.map_err(StartError::new)
     }
 
     /// Runs it for clients that come and go until `stop` is ready.
@@ -175,14 +173,14 @@ impl OpenDoor {
     /// [`StartError`] if the session's log ended before that.
     pub async fn run_for(
         self,
-        clients: mpsc::Receiver<FromClients>,
+        clients: mpsc::Receiver<ClientInput>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), StartError> {
-        self.door.run(Feed::Clients(clients), stop).await.map_err(StartError::new)
+        self.door.run(InputSource::Clients(clients), stop).await.map_err(StartError::new)
     }
 
     /// The session that is open, and whichever is open after it.
-    pub fn current(&self) -> watch::Receiver<String> {
+    pub fn current_session(&self) -> watch::Receiver<String> {
         self.door.current.subscribe()
     }
 
@@ -192,39 +190,39 @@ impl OpenDoor {
     }
 
     /// What processes before this one told of the session.
-    pub fn past(&mut self) -> Option<EarlierEvents> {
-        self.past.take()
+    pub fn take_earlier_events(&mut self) -> Option<EarlierEvents> {
+        self.earlier_events.take()
     }
 
     /// Describes its session as other programs find it.
-    pub fn listing(&self) -> SessionListing {
+    pub fn session_listing(&self) -> SessionListing {
         SessionListing {
-            agent_dir: self.door.shelf.common.folder.clone(),
+            agent_dir: self.door.store.common.folder.clone(),
             record: SessionRecord {
                 session_id: self.door.current.borrow().clone(),
                 pid: std::process::id(),
                 transport: SessionTransport::Stdio,
-                cwd: self.door.shelf.cwd.display().to_string(),
+                cwd: self.door.store.cwd.display().to_string(),
                 model: self.model.clone(),
-                started_at: time::iso(self.door.shelf.common.clock.now()),
+                started_at: time::iso(self.door.store.common.clock.now()),
                 endpoint: None,
             },
-            current: self.current(),
+            current: self.current_session(),
         }
     }
 
     /// Whether lines of its host that are not UTF-8 are read as well as they can be.
     pub(crate) fn reads_lossy(&self) -> bool {
-        self.door.shelf.common.dialect.lossy_lines
+        self.door.store.common.dialect.lossy_lines
     }
 
     /// Lists its session where other programs look for it, until what is returned is dropped.
     pub fn list_session(&self) -> Option<Box<dyn Send>> {
-        self.door.dialect.hooks.list_session(self.listing())
+        self.door.dialect.hooks.list_session(self.session_listing())
     }
 
     /// Leaves without having been heard.
-    pub async fn leave(mut self) {
+    pub async fn leave_session(mut self) {
         // Nothing was said in it.
         if let Some(seat) = self.door.seat.take() {
             let _ = seat.close().await;
@@ -234,14 +232,14 @@ impl OpenDoor {
 
 /// Opens the door: from flags, files and the environment to a session, which `arrival` may have live in a gateway.
 pub(super) async fn open_in(
-    flags: Flags,
-    surroundings: Surroundings,
+    flags: AdapterFlags,
+    surroundings: ProcessContext,
     extend: ExtensionFactory,
-    arrival: Option<Arrival>,
-    output: Output,
+    request: Option<AttachRequest>,
+    output: FrameSender,
     notice: impl Fn(&str),
-) -> Result<OpenDoor, StartError> {
-    let Surroundings { mut environment, launcher, clock, models, process } = surroundings;
+) -> Result<OpenAdapter, StartError> {
+    let ProcessContext { mut environment, launcher, clock, models, process } = surroundings;
     let begun = clock.now();
     if let Some(file) = flags.files.first() {
         return Err(StartError::new(format!("{file}: files cannot be given on the command line in rpc mode")));
@@ -251,16 +249,16 @@ pub(super) async fn open_in(
     for unknown in flags.unknown.iter().filter(|_| flags.product == AgentProduct::Omp) {
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
     }
-    let Process { cwd, temporary, variables } = process;
-    let cwd = working::folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
+    let LaunchEnvironment { cwd, temporary, variables } = process;
+    let cwd = working_dir::working_folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
     let folder = AgentDir::resolve(flags.product, &environment, &cwd, Path::exists).map_err(StartError::new)?;
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
     }
-    let Extension { options, dialect } = extend(&flags, &environment);
-    let overlays = flags.overlays(&environment);
+    let ConfiguredDialect { options, dialect } = extend(&flags, &environment);
+    let overlays = flags.config_overlays(&environment);
     let mut settings = agent_dir::AgentSettings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
-    rights::tell(&folder, &environment, &settings, &notice);
+    rights::report_settings(&folder, &environment, &settings, &notice);
     if options.hosts_keep_tasks {
         settings.reset_for_hosts();
     }
@@ -270,24 +268,24 @@ pub(super) async fn open_in(
         return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
     }
     let named = flags.permissions.as_deref();
-    let (abroad, files) = match arrival {
-        Some(Arrival { abroad, rules }) => (Some(abroad), rules),
-        None => (None, rules::files(&folder, &cwd, named).map_err(StartError::new)?),
+    let (attach_target, files) = match request {
+        Some(AttachRequest { attach_target, rules }) => (Some(attach_target), rules),
+        None => (None, rules::read_rule_files(&folder, &cwd, named).map_err(StartError::new)?),
     };
-    let place = rules::Place {
+    let place = rules::RulesContext {
         product: flags.product,
         folder: &folder,
         cwd: &cwd,
         named,
         sessions: kept,
         temporary: &temporary,
-        gateway: abroad.as_ref().map(|abroad| &abroad.hall.around),
+        gateway: attach_target.as_ref().map(|attach_target| &attach_target.server.path_context),
         asks: options.asking_tools,
         records: options.record_folders,
         restrictions: &settings.restrictions,
-        approval: rights::approval(&flags, &settings, &notice),
+        approval: rights::approval_mode(&flags, &settings, &notice),
     };
-    let loaded = rules::compile(&files, &place).map_err(StartError::new)?;
+    let loaded = rules::compile_rules(&files, &place).map_err(StartError::new)?;
     for warning in &loaded.warnings {
         notice(warning);
     }
@@ -297,22 +295,23 @@ pub(super) async fn open_in(
     for problem in roster.problems() {
         notice(problem);
     }
-    let scoped = scope(&flags, &settings, &mut roster, &notice).map_err(StartError::new)?;
-    let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
+    let scoped = scope_models(&flags, &settings, &mut roster, &notice).map_err(StartError::new)?;
+    let choice = initial_model(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
-    let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
-    let denied = rules::protected(options.record_folders, &folder, &cwd, named, kept);
+    let of_gateway =
+        attach_target.iter().flat_map(|attach_target| &attach_target.server.path_context.protected).map(PathBuf::from);
+    let denied = rules::protected_paths(options.record_folders, &folder, &cwd, named, kept);
     let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
-    let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
-    let kit = Kit { launcher, sandbox, clock, models, variables, denied, dialect: options };
-    let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice)?);
+    let sandbox = sandbox_settings::build_sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
+    let kit = ContextParts { launcher, sandbox, clock, models, variables, denied, dialect: options };
+    let common = Arc::new(build_context(&flags, &settings, folder, roster, kit, &notice)?);
     // A file may bring tasks to a model that has no tool for them; its host may keep the list itself.
     let can_tick = options.hosts_keep_tasks || common.registry.tool_specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
-        || common.folder.sessions_dir().join(name::folder(&cwd, common.folder.home(), &temporary)),
+        || common.folder.sessions_dir().join(name::folder_name(&cwd, common.folder.home(), &temporary)),
         |dir| cwd.join(dir),
     );
-    let shelf = Shelf {
+    let session_store = SessionStore {
         common,
         rules: loaded.rules,
         folder: (!flags.no_session).then_some(sessions),
@@ -320,20 +319,21 @@ pub(super) async fn open_in(
         merge: if flags.no_merge { Duration::ZERO } else { MERGE },
         reminders: if can_tick && settings.todo_reminders.enabled { settings.todo_reminders.max } else { 0 },
         temporary,
-        abroad,
+        attach_target,
     };
     let modes = [settings.steering_mode.clone(), settings.follow_up_mode.clone(), settings.interrupt_mode.clone()];
-    let wanted = flags
+    let thinking_level = flags
         .thinking
         .clone()
         .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
-    let asking = asking::set(&settings, &options);
-    let session = session_settings::build(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
+    let asking = question_settings::question_settings(&settings, &options);
+    let session =
+        session_settings::build_settings(&settings, &modes, &choice.entry, &thinking_level, session_store.reminders);
     // A host that asked for no dialogs may have nobody who reads one: its setting bounds the wait.
     let retry = RetryPolicy { ask_beyond: flags.shows_dialogs(), ..session.retry };
     let session = Settings { asking, retry, ..session };
-    let seat = open_seat(&flags, &shelf, session, &choice).await?;
+    let seat = open_session(&flags, &session_store, session, &choice).await?;
     let session = seat.id.clone();
     let found = seat.requests.read_state(move |engine| {
         let settings = engine.state().session(&session)?.settings();
@@ -341,25 +341,25 @@ pub(super) async fn open_in(
         Some((settings.thinking.clone(), model, engine.state().session(&session)?.opened_at()))
     });
     let (level, model, opened) = found.await.and_then(|(found, _)| found).unwrap_or_default();
-    let wanted = level.unwrap_or(wanted);
-    let mut door = Door::new(shelf, seat, dialect, output);
+    let thinking_level = level.unwrap_or(thinking_level);
+    let mut door = OmpAdapter::new(session_store, seat, dialect, output);
     door.modes = modes;
     door.scoped = scoped;
-    door.wanted_level = Some(wanted);
+    door.requested_level = Some(thinking_level);
     if options.changing_clients {
-        door.desk.expect();
+        door.host_calls.expect_host();
     }
-    let mut past = None;
+    let mut earlier_events = None;
     if options.lasting_numbers {
-        let counted = counted(opened, begun, door.shelf.common.clock.now());
+        let counted = initial_sequence(opened, begun, door.store.common.clock.now());
         door.dialect.hooks.continue_sequence(&mut door, counted);
-        past = told_before(&mut door, counted).await.map_err(StartError::new)?;
+        earlier_events = record_sequence(&mut door, counted).await.map_err(StartError::new)?;
     }
-    Ok(OpenDoor { door, model, past })
+    Ok(OpenAdapter { door, model, earlier_events })
 }
 
 /// What sessions work with and the flags do not say.
-struct Kit {
+struct ContextParts {
     launcher: tools::exec::ExecLauncher,
     sandbox: Sandbox,
     clock: Clock,
@@ -370,29 +370,31 @@ struct Kit {
     dialect: DialectOptions,
 }
 
-fn common(
-    flags: &Flags,
+fn build_context(
+    flags: &AdapterFlags,
     settings: &agent_dir::AgentSettings,
     folder: AgentDir,
     roster: ModelRoster,
-    kit: Kit,
+    kit: ContextParts,
     notice: &impl Fn(&str),
-) -> Result<Common, StartError> {
+) -> Result<AdapterContext, StartError> {
     let mode = edit_mode(settings.edit_mode);
     let secrets = folder.secrets();
     let registry = ToolRegistry::with_edit(mode);
     let registry = if kit.dialect.workflow_tools { registry.with_workflow() } else { registry };
-    let registry = rights::tools(flags, settings, &registry, notice).map_err(StartError::new)?;
+    let registry = rights::allowed_tools(flags, settings, &registry, notice).map_err(StartError::new)?;
     let withheld = key_variables().chain([TOKEN_VARIABLE]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
     let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
     let interceptor = settings.restrictions.interceptor(|tool| registry.get(tool).is_some());
-    Ok(Common {
+    Ok(AdapterContext {
         product: flags.product,
         dialect: kit.dialect,
         roster: Mutex::new(roster),
         models: kit.models,
-        lent: Arc::new(HostCapabilities::new(Arc::clone(&registry)).without(flags.excluded_tools.clone())),
+        host_capabilities: Arc::new(
+            HostCapabilities::new(Arc::clone(&registry)).excluding_tools(flags.excluded_tools.clone()),
+        ),
         registry,
         environment: tools::CommandEnvironment::inherit_from(kit.variables, move |name| withheld.contains(name)),
         roots: AllowedRoots::whole_filesystem(kit.denied),

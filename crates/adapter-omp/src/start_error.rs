@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::seat_error::SeatError;
+use crate::open_session_error::OpenSessionError;
 
 /// Why the door did not open. The text is for a person.
 #[derive(Debug, thiserror::Error)]
@@ -19,15 +19,15 @@ impl StartError {
     }
 
     /// The data directory of the gateway that the session lives in, where that is why it did not open.
-    pub fn home(&self) -> Option<&Path> {
+    pub fn gateway_home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 }
 
-impl From<SeatError> for StartError {
-    fn from(error: SeatError) -> Self {
+impl From<OpenSessionError> for StartError {
+    fn from(error: OpenSessionError) -> Self {
         let home = match &error {
-            SeatError::Elsewhere { gateway, .. } => Some(gateway.clone()),
+            OpenSessionError::Elsewhere { gateway, .. } => Some(gateway.clone()),
             _ => None,
         };
         Self { home, ..Self::new(error) }

@@ -12,11 +12,11 @@ use countersign_runtime::{
     tools::{TodoList, todo},
 };
 
-use super::{entries, seat_error::SeatError, todos::kept};
+use super::{entries, open_session_error::OpenSessionError, todos::stored_phases};
 use crate::session_file;
 
 /// The list of tasks that a session begins with: it may be a branch of one that has tasks.
-pub(super) fn listed(beginning: &[ImportedEntry]) -> TodoList {
+pub(super) fn imported_todos(beginning: &[ImportedEntry]) -> TodoList {
     let may_list =
         |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ToolResult { .. } | SessionEntryKind::Other);
     let line = |imported: &ImportedEntry| {
@@ -33,35 +33,35 @@ pub(super) fn listed(beginning: &[ImportedEntry]) -> TodoList {
         };
         entries::to_file(&entry, &imported.message.content)
     };
-    list(beginning.iter().rev().filter(may_list).find_map(|imported| phases(&line(imported)?)))
+    todo_list(beginning.iter().rev().filter(may_list).find_map(|imported| entry_phases(&line(imported)?)))
 }
 
 /// The list of tasks as the conversation that ends with the last of `entries` has it: from a result of the model's, or from a person.
-pub(super) fn todos<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>) -> TodoList {
+pub(super) fn todos_on_path<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>) -> TodoList {
     let mut entries = entries.rev().peekable();
-    let mut wanted = entries.peek().map(|entry| entry.id.as_str());
+    let mut expected = entries.peek().map(|entry| entry.id.as_str());
     // What an entry follows stands before it. Others are of branches that were left.
     let on_path = entries.filter(|entry| {
-        let is_wanted = wanted == Some(entry.id.as_str());
-        if is_wanted {
-            wanted = entry.parent_id.as_deref();
+        let is_expected = expected == Some(entry.id.as_str());
+        if is_expected {
+            expected = entry.parent_id.as_deref();
         }
-        is_wanted
+        is_expected
     });
-    list(on_path.filter_map(phases).next())
+    todo_list(on_path.filter_map(entry_phases).next())
 }
 
-fn phases(entry: &FileEntry) -> Option<Vec<todo::TaskPhase>> {
-    match session_file::convert::of_entry(entry) {
+fn entry_phases(entry: &FileEntry) -> Option<Vec<todo::TaskPhase>> {
+    match session_file::convert::from_entry(entry) {
         Some((StoredMessage::ToolResult(result), _)) if result.tool_name == "todo_write" => {
             todo::TodoList::phases_of(&result.details?)
         }
         Some(_) => None,
-        None => kept(entry),
+        None => stored_phases(entry),
     }
 }
 
-fn list(phases: Option<Vec<todo::TaskPhase>>) -> TodoList {
+fn todo_list(phases: Option<Vec<todo::TaskPhase>>) -> TodoList {
     let todos = TodoList::default();
     if let Some(phases) = phases {
         todos.set(phases);
@@ -70,7 +70,11 @@ fn list(phases: Option<Vec<todo::TaskPhase>>) -> TodoList {
 }
 
 /// Says how many tasks of the list that came with a session are open: the agent is reminded of them.
-pub(super) async fn count_tasks(requests: &CommandSource, id: &SessionId, list: &TodoList) -> Result<(), SeatError> {
+pub(super) async fn count_tasks(
+    requests: &CommandSource,
+    id: &SessionId,
+    list: &TodoList,
+) -> Result<(), OpenSessionError> {
     let open = u32::try_from(list.open_count()).unwrap_or(u32::MAX);
     requests.send_command(Command::Session(id.clone(), session::Command::CountTasks { open })).await?;
     Ok(())

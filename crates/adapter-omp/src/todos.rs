@@ -19,7 +19,7 @@ use serde_json::json;
 const ENTRY: &str = "user_todo_edit";
 
 /// A phase as a host sees it.
-pub fn wire(phase: &todo::TaskPhase) -> TodoPhase {
+pub fn to_wire(phase: &todo::TaskPhase) -> TodoPhase {
     let task = |task: &todo::PhaseTask| TodoTask {
         id: Some(task.id.clone()),
         content: task.content.clone(),
@@ -35,14 +35,15 @@ pub fn wire(phase: &todo::TaskPhase) -> TodoPhase {
 }
 
 /// The phases with an id for each of them and their tasks: the one that was given, unless it is there already.
-pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::TaskPhase> {
+pub(crate) fn number_phases(phases: Vec<TodoPhase>) -> Vec<todo::TaskPhase> {
     let given = phases.iter().flat_map(|phase| phase.tasks.iter().map(|task| &task.id).chain([&phase.id]));
     let given: BTreeSet<String> = given.flatten().cloned().collect();
     let mut taken = BTreeSet::new();
-    let mut id_of = |wanted: Option<String>, word: &str| {
+    let mut id_of = |requested: Option<String>, word: &str| {
         let fresh = || (1..).map(|number: usize| format!("{word}-{number}"));
-        let wanted = wanted.filter(|id| !id.is_empty() && !taken.contains(id));
-        let id = wanted.or_else(|| fresh().find(|id| !taken.contains(id) && !given.contains(id))).unwrap_or_default();
+        let requested = requested.filter(|id| !id.is_empty() && !taken.contains(id));
+        let id =
+            requested.or_else(|| fresh().find(|id| !taken.contains(id) && !given.contains(id))).unwrap_or_default();
         taken.insert(id.clone());
         id
     };
@@ -67,7 +68,7 @@ pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::TaskPhase> {
 }
 
 /// The line of a session file that keeps `phases`. Its ids are those that it gets there.
-pub(crate) fn content(phases: &[todo::TaskPhase], now: Millis) -> MessageContent {
+pub(crate) fn entry_content(phases: &[todo::TaskPhase], now: Millis) -> MessageContent {
     let body = SessionEntryBody::Custom(CustomEntry {
         custom_type: ENTRY.to_owned(),
         data: Some(json!({ "phases": phases }).into()),
@@ -78,15 +79,15 @@ pub(crate) fn content(phases: &[todo::TaskPhase], now: Millis) -> MessageContent
 }
 
 /// The list that an entry of a session file keeps, if it is one of these.
-pub fn kept(entry: &SessionFileEntry) -> Option<Vec<todo::TaskPhase>> {
+pub fn stored_phases(entry: &SessionFileEntry) -> Option<Vec<todo::TaskPhase>> {
     let SessionEntryBody::Custom(custom) = &entry.body else { return None };
     let data = custom.data.as_ref().filter(|_| custom.custom_type == ENTRY)?;
     todo::TodoList::phases_of(&data.decode_as().ok()?)
 }
 
 /// The same, of the entry's content in the log.
-pub(crate) fn kept_in(content: &str) -> Option<Vec<todo::TaskPhase>> {
-    content.contains(ENTRY).then(|| SessionFileEntry::parse(content).ok()).flatten().as_ref().and_then(kept)
+pub(crate) fn stored_phases_in(content: &str) -> Option<Vec<todo::TaskPhase>> {
+    content.contains(ENTRY).then(|| SessionFileEntry::parse(content).ok()).flatten().as_ref().and_then(stored_phases)
 }
 
 #[cfg(test)]
@@ -95,7 +96,7 @@ mod tests {
     use countersign_protocol::gjc::state::TodoPhase;
     use serde_json::json;
 
-    use super::{content, kept_in, numbered, wire};
+    use super::{entry_content, number_phases, stored_phases_in, to_wire};
 
     #[test]
     fn a_list_that_was_set_is_read_back_from_its_entry() {
@@ -108,9 +109,9 @@ mod tests {
             { "id": "p", "name": "two", "tasks": [] },
         ]);
         let given: Vec<TodoPhase> = serde_json::from_value(given).unwrap();
-        let phases = numbered(given);
-        assert_eq!(kept_in(&content(&phases, Millis(0)).content), Some(phases.clone()));
-        let shown: Vec<TodoPhase> = phases.iter().map(wire).collect();
+        let phases = number_phases(given);
+        assert_eq!(stored_phases_in(&entry_content(&phases, Millis(0)).content), Some(phases.clone()));
+        let shown: Vec<TodoPhase> = phases.iter().map(to_wire).collect();
         assert_eq!(
             serde_json::to_value(shown).unwrap(),
             json!([

@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use countersign_adapter_omp::{Opening, attach::Handover};
+use countersign_adapter_omp::{AttachReply, attach::AttachParams};
 use countersign_gateway::control::{FILE, Request};
 
 use pending::Pending;
@@ -59,7 +59,7 @@ pub(crate) struct Pipe {
 }
 
 /// Hands a session to the gateway whose data directory is `folder`. What it says for people goes to `notice`.
-pub(crate) fn open(folder: &Path, handover: Handover, notice: impl Fn(&str)) -> Result<Pipe, Problem> {
+pub(crate) fn open(folder: &Path, handover: AttachParams, notice: impl Fn(&str)) -> Result<Pipe, Problem> {
     let refused = |problem: &dyn std::fmt::Display| Problem::Refused(format!("{}: {problem}", folder.display()));
     let mut stream = UnixStream::connect(folder.join(FILE)).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => Problem::NoGateway(folder.to_owned()),
@@ -78,9 +78,9 @@ pub(crate) fn open(folder: &Path, handover: Handover, notice: impl Fn(&str)) -> 
             Err(error) => return Err(refused(&error)),
         }
         match serde_json::from_str(&line) {
-            Ok(Opening::Notice(text)) => notice(&text),
-            Ok(Opening::Ok {}) => return Ok(Pipe { gateway: folder.to_owned(), stream, reading }),
-            Ok(Opening::Error(problem)) => return Err(Problem::Refused(problem)),
+            Ok(AttachReply::Notice(text)) => notice(&text),
+            Ok(AttachReply::Ok {}) => return Ok(Pipe { gateway: folder.to_owned(), stream, reading }),
+            Ok(AttachReply::Error(problem)) => return Err(Problem::Refused(problem)),
             Err(error) => return Err(refused(&format!("this is no answer: {error}"))),
         }
     }

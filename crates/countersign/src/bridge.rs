@@ -5,7 +5,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_gjc::{Bridge, Opener, Plain, Setup, Socket, Which};
 use countersign_adapter_omp as omp;
-use countersign_adapter_omp::flags::Flags;
+use countersign_adapter_omp::flags::AdapterFlags;
 use countersign_agent_dir::ProcessEnvironment;
 use countersign_tools::exec;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::{exit::notice, signals::asked_to_end};
 const FRAMES: usize = 64;
 
 /// Serves the bridge. `program` is this one.
-pub(crate) fn run(flags: Flags, program: PathBuf) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(flags: AdapterFlags, program: PathBuf) -> anyhow::Result<ExitCode> {
     let plain = if flags.insecure { Plain::OnLoopback } else { Plain::Refused };
     let setup = Setup::read(&ProcessEnvironment::of_process(), plain)?;
     served(async {
@@ -31,11 +31,13 @@ pub(crate) fn run(flags: Flags, program: PathBuf) -> anyhow::Result<ExitCode> {
 }
 
 /// Serves the socket at `path`. `program` is this one.
-pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::Result<ExitCode> {
+pub(crate) fn listen(flags: AdapterFlags, path: PathBuf, program: PathBuf) -> anyhow::Result<ExitCode> {
     served(async {
         let socket = Socket::open(path, nix::unistd::geteuid().as_raw())?;
         let (output, frames) = mpsc::channel(FRAMES);
-        let door = Box::pin(omp::open(flags, omp::Program { path: program }, gjc::extension, output, notice)).await?;
+        let door =
+            Box::pin(omp::open_adapter(flags, omp::ProgramInfo { path: program }, gjc::extension, output, notice))
+                .await?;
         Box::pin(socket.run(door, frames, asked_to_end())).await?;
         Ok(())
     })
@@ -55,15 +57,15 @@ fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<E
 }
 
 /// Opens the sessions of the bridge: the first as the flags say, others as they are asked for, else alike.
-fn opener(flags: Flags, program: PathBuf) -> Opener {
+fn opener(flags: AdapterFlags, program: PathBuf) -> Opener {
     Box::new(move |which, output| {
         let first = flags.clone();
         let flags = match which {
             Which::First => first,
-            Which::New => Flags { continues: false, resume: None, fork: None, ..first },
-            Which::Resumed(id) => Flags { continues: false, resume: Some(id), fork: None, ..first },
+            Which::New => AdapterFlags { continues: false, resume: None, fork: None, ..first },
+            Which::Resumed(id) => AdapterFlags { continues: false, resume: Some(id), fork: None, ..first },
         };
-        let program = omp::Program { path: program.clone() };
-        Box::pin(omp::open(flags, program, gjc::extension, output, |line: &str| tracing::info!("{line}")))
+        let program = omp::ProgramInfo { path: program.clone() };
+        Box::pin(omp::open_adapter(flags, program, gjc::extension, output, |line: &str| tracing::info!("{line}")))
     })
 }

@@ -303,7 +303,7 @@ enum ScopeName {
 
 /// The flags of a stdio door for `countersign help omp`.
 fn flags_of(product: AgentProduct) -> String {
-    format!("Flags of `{}`:\n{}\n{}", product.name(), flags::table(), crate::stdio::flags_are(product))
+    format!("Flags of `{}`:\n{}\n{}", product.name(), flags::help_table(), crate::stdio::flags_are(product))
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -477,7 +477,7 @@ mod tests {
         // Lines break where the terminal ends.
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let help = words(&command.find_subcommand_mut("omp").unwrap().render_help().to_string());
-        for listed in flags::LISTED {
+        for listed in flags::FLAG_HELP {
             let is_there = help.contains(&format!("--{} ", listed.name)) && help.contains(&words(listed.help));
             assert!(is_there, "{}", listed.name);
         }
@@ -518,7 +518,7 @@ mod tests {
     fn commands_and_flags_keep_their_names() {
         let mut lines = Vec::new();
         surface("countersign", &Cli::command(), &mut lines);
-        let listed = flags::LISTED.iter().map(|listed| format!("countersign omp|gjc --{}", listed.name));
+        let listed = flags::FLAG_HELP.iter().map(|listed| format!("countersign omp|gjc --{}", listed.name));
         lines.extend(listed);
         let text = lines.join("\n") + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -76,8 +76,8 @@ pub(crate) fn run(product: AgentProduct, arguments: Vec<String>) -> ExitCode {
         return fail(&format!("what commands leave behind cannot be taken in: {error}"));
     }
     match place(&flags, &arguments) {
-        Ok(Place::Gateway(pipe)) => pipe.run(omp::told, unanswered),
-        Ok(Place::Own) => own(flags, arguments, omp::Program { path }),
+        Ok(Place::Gateway(pipe)) => pipe.run(omp::error_notice, unanswered),
+        Ok(Place::Own) => own(flags, arguments, omp::ProgramInfo { path }),
         Err(problem) => fail(&problem),
     }
 }
@@ -101,9 +101,10 @@ enum Place {
 }
 
 /// Finds the place of the session, as flags and settings say.
-fn place(flags: &omp::flags::Flags, arguments: &[String]) -> Result<Place, String> {
-    let process = omp::Process::own().map_err(|error| format!("the working folder is not known: {error}"))?;
-    let plan = omp::plan(flags, &process).map_err(|error| error.to_string())?;
+fn place(flags: &omp::flags::AdapterFlags, arguments: &[String]) -> Result<Place, String> {
+    let process =
+        omp::LaunchEnvironment::from_current().map_err(|error| format!("the working folder is not known: {error}"))?;
+    let plan = omp::attach_plan(flags, &process).map_err(|error| error.to_string())?;
     let is_must = match plan.when {
         AttachMode::Never => return Ok(Place::Own),
         AttachMode::Auto => false,
@@ -123,19 +124,19 @@ fn place(flags: &omp::flags::Flags, arguments: &[String]) -> Result<Place, Strin
 
 /// Hands the session to the gateway with this data directory.
 fn enter(
-    flags: &omp::flags::Flags,
+    flags: &omp::flags::AdapterFlags,
     arguments: &[String],
     folder: &std::path::Path,
     moves: bool,
 ) -> Result<Pipe, attach::Problem> {
     let refused = |problem: &dyn std::fmt::Display| attach::Problem::Refused(problem.to_string());
-    let process = omp::Process::own().map_err(|error| refused(&error))?;
-    let handover = omp::handover(flags, arguments.to_vec(), process, moves).map_err(|error| refused(&error))?;
+    let process = omp::LaunchEnvironment::from_current().map_err(|error| refused(&error))?;
+    let handover = omp::attach_params(flags, arguments.to_vec(), process, moves).map_err(|error| refused(&error))?;
     attach::open(folder, handover, notice)
 }
 
 /// Runs the door here. A session that turns out to live in a gateway is opened there.
-fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) -> ExitCode {
+fn own(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::ProgramInfo) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_stack_size(crate::STACK)
@@ -148,13 +149,13 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     runtime.spawn(exec::reap());
     let product = flags.product;
     let (output, frames) = mpsc::channel(FRAMES);
-    let door = match runtime.block_on(omp::open(flags.clone(), program, gjc::extension, output, notice)) {
+    let door = match runtime.block_on(omp::open_adapter(flags.clone(), program, gjc::extension, output, notice)) {
         Ok(door) => door,
         Err(error) => {
             // Its own log may say so, and nothing else; it is not opened twice.
-            let entered = error.home().map(|home| enter(&flags, &arguments, home, true));
+            let entered = error.gateway_home().map(|home| enter(&flags, &arguments, home, true));
             return match entered {
-                Some(Ok(pipe)) => pipe.run(omp::told, unanswered),
+                Some(Ok(pipe)) => pipe.run(omp::error_notice, unanswered),
                 Some(Err(attach::Problem::Refused(problem))) => fail(&problem),
                 Some(Err(attach::Problem::NoGateway(_))) | None => fail(&error.to_string()),
             };
@@ -162,7 +163,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     };
     let listed = (product == AgentProduct::Gjc).then(|| {
         let _within = runtime.enter();
-        Presence::of(door.listing(), SessionTransport::Stdio, None)
+        Presence::of(door.session_listing(), SessionTransport::Stdio, None)
     });
     let (lines, input) = mpsc::channel(WAITING);
     let (gone, has_gone) = tokio::sync::oneshot::channel();
@@ -200,7 +201,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
 }
 
 fn unanswered(request: &attach::Unanswered, problem: &str) -> Option<bytes::Bytes> {
-    omp::unanswered(&request.id, &request.command, problem)
+    omp::failure_response(&request.id, &request.command, problem)
 }
 
 /// What `countersign omp --help` prints, and that of the other door.
@@ -210,7 +211,7 @@ fn help(product: AgentProduct) -> String {
         "countersign {} {name}: run a coding agent for a host that speaks JSON lines over stdio\n\n\
          Usage: countersign {name} --mode rpc [FLAGS]\n\nFlags:\n{}\n{}\n",
         env!("CARGO_PKG_VERSION"),
-        omp::flags::table(),
+        omp::flags::help_table(),
         flags_are(product)
     )
 }

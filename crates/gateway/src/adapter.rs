@@ -103,8 +103,8 @@ impl StdioRules for Stdio {
 
     // Those of the working folder are among them, and what settings take away.
     fn load_rules(&self, named: Option<&Path>) -> Result<LoadedRules, RulesLoadError> {
-        let files = session_rules::files(&self.folder, &self.cwd, named).map_err(refused)?;
-        let place = session_rules::Place {
+        let files = session_rules::read_rule_files(&self.folder, &self.cwd, named).map_err(refused)?;
+        let place = session_rules::RulesContext {
             product: self.product,
             folder: &self.folder,
             cwd: &self.cwd,
@@ -120,7 +120,8 @@ impl StdioRules for Stdio {
             restrictions: &self.settings.restrictions,
             approval: self.settings.restrictions.approval,
         };
-        let session_rules::Loaded { rules, warnings } = session_rules::compile(&files, &place).map_err(refused)?;
+        let session_rules::PreparedRules { rules, warnings } =
+            session_rules::compile_rules(&files, &place).map_err(refused)?;
         let (mut cases, mut count) = (Vec::new(), 0);
         for file in &files {
             let mut read = file.parse()?;

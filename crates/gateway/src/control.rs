@@ -6,7 +6,7 @@ mod socket;
 
 use std::time::Duration;
 
-use countersign_adapter_omp::attach::Handover;
+use countersign_adapter_omp::attach::AttachParams;
 use countersign_core::{
     engine::{CommandError, Engine, EngineReply, ResidencyScope as Held},
     gate::{self, AnswerError, ApprovalScope, GateReply},
@@ -71,7 +71,7 @@ pub enum Request {
     /// The ids of the sessions that wait for their hosts.
     WaitingForHosts,
     /// Takes in the session of a host; the connection is its line from then on.
-    Attach(Box<Handover>),
+    Attach(Box<AttachParams>),
     /// What the program logs; with a level what it logs from now on.
     LogLevel {
         /// That level.

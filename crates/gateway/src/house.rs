@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_gsv as gsv;
-use countersign_adapter_omp::attach::Guests;
+use countersign_adapter_omp::attach::AttachedSessions;
 use countersign_config::{self as config, Config, ServiceAuthConfig};
 use countersign_conversations::{
     chats::{Models, Workrooms},
@@ -37,7 +37,7 @@ pub(super) struct House {
     calls: Calls,
     models: Arc<Models>,
     rooms: Arc<Workrooms>,
-    guests: Arc<Guests>,
+    guests: Arc<AttachedSessions>,
     wings: Arc<gsv::Wings>,
 }
 
@@ -47,7 +47,7 @@ impl House {
         config: &Config,
         models: Arc<Models>,
         rooms: Arc<Workrooms>,
-        guests: Arc<Guests>,
+        guests: Arc<AttachedSessions>,
         wings: Arc<gsv::Wings>,
     ) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
@@ -59,7 +59,7 @@ impl House {
 
 impl RunEnvironment for House {
     fn hosted_environment(&self, session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
-        self.guests.of(session)
+        self.guests.environment_for(session)
     }
 
     fn environment_for(&self, session: &SessionId, run: Option<RunId>) -> EnvironmentFor {

@@ -11,7 +11,7 @@ use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
 
 use countersign_adapter_agent_gate::Door;
 use countersign_adapter_gsv::{self as gsv, GsvContext};
-use countersign_adapter_omp::attach::{Furniture, Guests, Hall};
+use countersign_adapter_omp::attach::{AttachOptions, AttachServer, AttachedSessions};
 use countersign_config::{Config, OnShutdown, logging::LogLevels};
 use countersign_conversations::{
     chats::{Chats, Models, Workrooms},
@@ -86,7 +86,7 @@ pub struct Realm {
     handle: OwnerHandle,
     agents: Arc<Door>,
     peers: Arc<gsv::Door>,
-    hall: Arc<Hall>,
+    hall: Arc<AttachServer>,
     rooms: Arc<Workrooms>,
     rulebook: Arc<RulesFile>,
     telegram: Option<TelegramMessenger>,
@@ -113,7 +113,7 @@ impl Realm {
         let models = Arc::new(Models::of(&config));
         let sandbox = checkup::sandbox(&config);
         let rooms = Arc::new(Workrooms::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
-        let guests = Arc::new(Guests::default());
+        let guests = Arc::new(AttachedSessions::default());
         let wings = Arc::new(gsv::Wings::default());
         let house = House::new(
             Arc::clone(&services),
@@ -136,15 +136,15 @@ impl Realm {
         let handle = OwnerHandle::open(log, options).await?;
         let traces = collector.follow(&handle).await;
         let agents = Door::open(handle.clone(), clock.clone(), agents).await?;
-        let furniture = Furniture {
+        let furniture = AttachOptions {
             handle: handle.clone(),
-            guests,
+            sessions: guests,
             clock: clock.clone(),
             program,
-            around,
+            path_context: around,
             folder: config.storage.folder.clone(),
         };
-        let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
+        let hall = AttachServer::open(furniture).await.ok_or(ServeError::Lost)?;
         let in_folder = |problem| ServeError::of_io(&config.storage.folder.display().to_string(), problem);
         let open_connections = OpenConnections::default();
         let attached = Arc::clone(&open_connections.attached);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use countersign_adapter_omp::FromClients;
+use countersign_adapter_omp::ClientInput;
 use countersign_protocol::{
     RawJson,
     gjc::{
@@ -40,7 +40,7 @@ pub(super) struct Ended;
 
 /// A session behind the bridge.
 pub(super) struct Conversation {
-    lines: mpsc::Sender<FromClients>,
+    lines: mpsc::Sender<ClientInput>,
     /// The session that is current.
     current: watch::Receiver<String>,
     /// Every session that was.
@@ -66,7 +66,7 @@ struct Asked {
 
 impl Conversation {
     /// Of a door that takes `lines`, and has the session `current`.
-    pub(super) fn new(lines: mpsc::Sender<FromClients>, current: watch::Receiver<String>) -> Arc<Self> {
+    pub(super) fn new(lines: mpsc::Sender<ClientInput>, current: watch::Receiver<String>) -> Arc<Self> {
         let known = vec![current.borrow().clone()];
         Arc::new(Self {
             lines,
@@ -249,7 +249,7 @@ impl Conversation {
         if self.window.is_over() {
             return Err(Ended);
         }
-        self.lines.send(FromClients::Line(DecodedLine::Text(line))).await.map_err(|_| Ended)
+        self.lines.send(ClientInput::Line(DecodedLine::Text(line))).await.map_err(|_| Ended)
     }
 
     /// Takes what is asked under `id`.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use countersign_adapter_omp::FromClients;
+use countersign_adapter_omp::ClientInput;
 use countersign_protocol::gjc::bridge::REPLAY_WINDOW;
 use tokio::sync::{mpsc, watch};
 
@@ -20,16 +20,16 @@ pub(super) struct Present {
 }
 
 /// Tells the door who is there, until nobody can change that any more or the door has ended.
-pub(super) async fn tell(mut present: watch::Receiver<Present>, door: mpsc::Sender<FromClients>) {
+pub(super) async fn tell(mut present: watch::Receiver<Present>, door: mpsc::Sender<ClientInput>) {
     let mut told = Present::default();
     loop {
         let now = *present.borrow_and_update();
         let words = match (now.is_here, now.number == told.number) {
             (true, false) => {
-                let back = now.is_back.then_some(FromClients::Resumed);
-                [Some(FromClients::Arrived(now.number)), back]
+                let back = now.is_back.then_some(ClientInput::Resumed);
+                [Some(ClientInput::Arrived(now.number)), back]
             }
-            (false, _) if told.is_here => [Some(FromClients::Left), None],
+            (false, _) if told.is_here => [Some(ClientInput::Left), None],
             (true, true) | (false, _) => [None, None],
         };
         for word in words.into_iter().flatten() {

@@ -28,7 +28,7 @@ const TOKEN: &str = "the token";
 /// The bridge in front of a door that the test speaks for.
 struct Stage {
     house: Arc<House>,
-    lines: mpsc::Receiver<FromClients>,
+    lines: mpsc::Receiver<ClientInput>,
     frames: mpsc::Sender<Bytes>,
     session: watch::Sender<String>,
 }
@@ -102,7 +102,7 @@ impl Stage {
     /// What the door was told next.
     async fn told(&mut self) -> Value {
         match self.lines.recv().await.unwrap() {
-            FromClients::Line(DecodedLine::Text(line)) => serde_json::from_str(&line).unwrap(),
+            ClientInput::Line(DecodedLine::Text(line)) => serde_json::from_str(&line).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -142,7 +142,7 @@ impl Following {
     }
 }
 
-type Ends = (mpsc::Receiver<FromClients>, mpsc::Sender<Bytes>, watch::Sender<String>);
+type Ends = (mpsc::Receiver<ClientInput>, mpsc::Sender<Bytes>, watch::Sender<String>);
 
 /// Puts another session into the house.
 fn join(house: &Arc<House>, session: &str) -> Ends {

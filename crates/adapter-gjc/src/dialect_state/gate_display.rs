@@ -1,6 +1,6 @@
 //! How a host is shown gates: by what it said of itself, and by the mode that it entered.
 
-use countersign_adapter_omp::flags::Stage;
+use countersign_adapter_omp::flags::StageFlag;
 use countersign_core::gate::Gate;
 
 use crate::{gate_form::Options, voice::Reasons};
@@ -15,7 +15,7 @@ pub(crate) struct HostOptions {
     /// How it reads of the end of a run that used up its budget.
     pub(crate) reasons: Reasons,
     /// The stage that its first message starts.
-    pub stage: Option<Stage>,
+    pub stage: Option<StageFlag>,
 }
 
 /// How a door shows gates.
@@ -40,7 +40,7 @@ impl GateDisplay {
     }
 
     /// The stage that the next message of the host starts.
-    pub(crate) const fn opening_stage(&self) -> Option<Stage> {
+    pub(crate) const fn opening_stage(&self) -> Option<StageFlag> {
         self.host.stage
     }
 

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use bytes::Bytes;
-use countersign_adapter_omp::FromClients;
+use countersign_adapter_omp::ClientInput;
 use countersign_protocol::{
     encode_line,
     gjc::{self, GjcInboundFrame},
@@ -35,7 +35,7 @@ struct Place {
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite,
     said: &Said,
-    lines: &mpsc::Sender<FromClients>,
+    lines: &mpsc::Sender<ClientInput>,
 ) -> io::Result<()> {
     let (mut reading, mut writing) = tokio::io::split(stream);
     let place = Place { line: said.lines.last(), event: said.events.last() };
@@ -103,26 +103,26 @@ fn asks(line: &DecodedLine) -> Option<u64> {
 }
 
 /// Tells the door that whoever was there before is there again.
-async fn take_up(lines: &mpsc::Sender<FromClients>) -> io::Result<()> {
-    lines.send(FromClients::Resumed).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+async fn take_up(lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
+    lines.send(ClientInput::Resumed).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
 /// Hands a line to the door.
-async fn hand_on(line: DecodedLine, said: &Said, lines: &mpsc::Sender<FromClients>) -> io::Result<()> {
+async fn hand_on(line: DecodedLine, said: &Said, lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
     if let DecodedLine::Text(text) = &line
         && text.contains("extension_ui_response")
         && let Ok(GjcInboundFrame::UiResponse { id, .. }) = gjc::parse_line(text)
     {
         said.ends(&id);
     }
-    lines.send(FromClients::Line(line)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    lines.send(ClientInput::Line(line)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
 async fn read(
     mut reading: impl AsyncRead + Unpin,
     mut input: Input,
     said: &Said,
-    lines: &mpsc::Sender<FromClients>,
+    lines: &mpsc::Sender<ClientInput>,
     missed: mpsc::Sender<u64>,
 ) -> io::Result<()> {
     while let Some(line) = input.next(&mut reading).await? {
@@ -210,7 +210,7 @@ mod tests {
 
     use super::{Said, serve};
     use crate::window::Window;
-    use countersign_adapter_omp::FromClients;
+    use countersign_adapter_omp::ClientInput;
 
     struct Client {
         line: BufReader<DuplexStream>,
@@ -240,7 +240,7 @@ mod tests {
         })
     }
 
-    fn connect(said: &Arc<Said>) -> (Client, mpsc::Receiver<FromClients>) {
+    fn connect(said: &Arc<Said>) -> (Client, mpsc::Receiver<ClientInput>) {
         let (client, server) = duplex(1 << 16);
         let (lines, input) = mpsc::channel(8);
         let said = Arc::clone(said);
@@ -288,10 +288,10 @@ mod tests {
         client.says(json!({"type": "resume", "last_seq": 42})).await;
         assert_eq!(seqs(&mut client).await, [43, 44, 45]);
         client.says(json!({"type": "abort", "id": "1"})).await;
-        assert!(matches!(input.recv().await, Some(FromClients::Resumed)));
+        assert!(matches!(input.recv().await, Some(ClientInput::Resumed)));
         let next = input.recv().await;
         assert!(
-            matches!(next, Some(FromClients::Line(DecodedLine::Text(line))) if line.contains("abort")),
+            matches!(next, Some(ClientInput::Line(DecodedLine::Text(line))) if line.contains("abort")),
             "it is no command"
         );
         // Somebody may ask later, too, and as far back as is kept.

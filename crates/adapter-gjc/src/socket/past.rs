@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use countersign_adapter_omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames};
+use countersign_adapter_omp::{EarlierEvents, EventEncoder, KEPT_EVENTS, OutgoingFrame, for_each_frame};
 use countersign_core::{
     engine::{Event as Happened, Fact, FactMeta, RecordedFact},
     id::{Lsn, SessionId},
@@ -133,7 +133,7 @@ impl Past {
 /// The telling of a log, as far as it has been read.
 #[derive(Default)]
 struct Telling {
-    teller: Teller,
+    teller: EventEncoder,
     kept: VecDeque<(Lsn, Kept)>,
     rests: Vec<(u64, Lsn)>,
     is_cut: bool,
@@ -177,16 +177,18 @@ impl Telling {
         let fact = Fact { event, session: stored.session.clone(), content: None };
         let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
         let mut events = Vec::new();
-        self.teller.fact(&RecordedFact { fact, meta }, content, &mut events);
+        self.teller.encode_fact(&RecordedFact { fact, meta }, content, &mut events);
         arrange(&mut events);
-        frames(&events, |frame| {
+        for_each_frame(&events, |frame| {
             let kept = match frame {
-                Frame::Event(omp::OmpEvent::AgentSettled) => return,
-                Frame::Event(event) => match self.breach.take_if(|_| matches!(event, omp::OmpEvent::AgentEnd { .. })) {
-                    Some(error) => Kept::Broken(event.clone(), error),
-                    None => Kept::Event(event.clone()),
-                },
-                Frame::Pause { messages } => Kept::Pause(messages.to_vec()),
+                OutgoingFrame::Event(omp::OmpEvent::AgentSettled) => return,
+                OutgoingFrame::Event(event) => {
+                    match self.breach.take_if(|_| matches!(event, omp::OmpEvent::AgentEnd { .. })) {
+                        Some(error) => Kept::Broken(event.clone(), error),
+                        None => Kept::Event(event.clone()),
+                    }
+                }
+                OutgoingFrame::Pause { messages } => Kept::Pause(messages.to_vec()),
                 _ => return,
             };
             self.kept.push_back((stored.lsn, kept));
@@ -207,11 +209,11 @@ impl Telling {
         let mut bytes = 0;
         for (lsn, kept) in kept {
             let line = match &kept {
-                Kept::Event(event) => voice.line(Frame::Event(event)),
-                Kept::Pause(messages) => voice.line(Frame::Pause { messages }),
+                Kept::Event(event) => voice.line(OutgoingFrame::Event(event)),
+                Kept::Pause(messages) => voice.line(OutgoingFrame::Pause { messages }),
                 Kept::Broken(event, error) => {
                     voice.breached(error.clone());
-                    voice.line(Frame::Event(event))
+                    voice.line(OutgoingFrame::Event(event))
                 }
             };
             let Some(line) = line else { continue };

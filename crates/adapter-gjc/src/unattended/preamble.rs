@@ -2,7 +2,7 @@
 //!
 //! It must not know what a budget allows.
 
-use countersign_adapter_omp::Door;
+use countersign_adapter_omp::OmpAdapter;
 use countersign_core::{
     engine::Command as EngineCommand,
     message::estimate_tokens,
@@ -12,8 +12,8 @@ use countersign_core::{
 use countersign_runtime::RunEnvironment as _;
 
 /// Estimates what the model is told first and what its tools take, and has the session know.
-pub(super) async fn measure(door: &mut Door) {
-    let Some(seat) = door.seat() else { return };
+pub(super) async fn measure(door: &mut OmpAdapter) {
+    let Some(seat) = door.current_session() else { return };
     let session = seat.id.clone();
     let read = seat.requests.read_state(move |engine| {
         let session = engine.state().session(&session)?;
@@ -21,9 +21,9 @@ pub(super) async fn measure(door: &mut Door) {
         Some((session.cwd().to_owned(), own, session.settings().preamble))
     });
     let Some((Some((cwd, own, known)), _)) = read.await else { return };
-    let registry = seat.workshop.tool_registry(&seat.id);
+    let registry = seat.environment.tool_registry(&seat.id);
     let specs: Vec<&ToolSpec> = registry.tool_specs().collect();
-    let told = seat.workshop.system_prompt(&seat.id, &cwd, &specs).len().saturating_add(own);
+    let told = seat.environment.system_prompt(&seat.id, &cwd, &specs).len().saturating_add(own);
     let tools = specs.iter().map(|spec| spec.name.len() + spec.description.len() + spec.schema.to_string().len());
     let tokens = estimate_tokens(told.saturating_add(tools.sum()));
     if tokens == known {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// The gateway that has a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Home {
+pub struct SessionHome {
     /// The session.
     pub session: String,
     /// The data directory of the gateway.
@@ -25,7 +25,7 @@ pub struct Home {
 }
 
 /// The folder of an agent directory in which logs lie, and the files that name those that lie elsewhere.
-pub fn folder(root: &Path) -> PathBuf {
+pub fn countersign_folder(root: &Path) -> PathBuf {
     root.join("countersign")
 }
 
@@ -37,50 +37,51 @@ pub(crate) fn is_plain(id: &SessionId) -> bool {
 }
 
 /// The name of a session's files, without what tells them apart.
-pub(crate) fn stem(id: &SessionId) -> String {
+pub(crate) fn file_stem(id: &SessionId) -> String {
     if is_plain(id) { id.to_string() } else { Digest::hash_bytes(id.as_str().as_bytes()).to_string() }
 }
 
 /// The log of a session that has one of its own.
 pub(crate) fn own_log(root: &Path, id: &SessionId) -> PathBuf {
-    folder(root).join(format!("{}.db", stem(id)))
+    countersign_folder(root).join(format!("{}.db", file_stem(id)))
 }
 
-fn path(root: &Path, id: &SessionId) -> PathBuf {
-    folder(root).join(format!("{}.home", stem(id)))
+fn home_path(root: &Path, id: &SessionId) -> PathBuf {
+    countersign_folder(root).join(format!("{}.home", file_stem(id)))
 }
 
 /// Where a session of the agent directory `root` lives, if not in a log of its own.
 ///
 /// # Errors
 /// What the system says; a file that says nothing is an error too, for the session may well live elsewhere.
-pub fn read(root: &Path, id: &SessionId) -> io::Result<Option<Home>> {
-    read_at(&path(root, id))
+pub fn read_home(root: &Path, id: &SessionId) -> io::Result<Option<SessionHome>> {
+    read_at(&home_path(root, id))
 }
 
 /// What the file at `path` says.
-pub(crate) fn read_at(path: &Path) -> io::Result<Option<Home>> {
+pub(crate) fn read_at(path: &Path) -> io::Result<Option<SessionHome>> {
     let bytes = match regular::read_bytes(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(named(path, &error)),
+        Err(error) => return Err(error_with_path(path, &error)),
     };
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| named(path, &error))
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| error_with_path(path, &error))
 }
 
 /// Writes where a session lives.
-pub fn write(root: &Path, id: &SessionId, home: &Home) -> io::Result<()> {
-    let path = path(root, id);
+pub fn write_home(root: &Path, id: &SessionId, home: &SessionHome) -> io::Result<()> {
+    let path = home_path(root, id);
     let text = serde_json::to_string(home)?;
-    replace_file(&path, format!("{text}\n").as_bytes(), FileAccess::Private).map_err(|error| named(&path, &error))
+    replace_file(&path, format!("{text}\n").as_bytes(), FileAccess::Private)
+        .map_err(|error| error_with_path(&path, &error))
 }
 
 /// Takes that back: the session was never anything.
-pub fn forget(root: &Path, id: &SessionId) {
-    let _ = std::fs::remove_file(path(root, id));
+pub fn remove_home(root: &Path, id: &SessionId) {
+    let _ = std::fs::remove_file(home_path(root, id));
 }
 
-fn named(path: &Path, error: &dyn std::error::Error) -> io::Error {
+fn error_with_path(path: &Path, error: &dyn std::error::Error) -> io::Error {
     io::Error::other(format!("{}: {error}", path.display()))
 }
 
@@ -88,20 +89,20 @@ fn named(path: &Path, error: &dyn std::error::Error) -> io::Error {
 mod tests {
     use countersign_core::id::SessionId;
 
-    use super::{Home, forget, read, write};
+    use super::{SessionHome, read_home, remove_home, write_home};
 
     #[test]
     fn a_home_reads_back_and_one_that_says_nothing_is_no_absence() {
         let root = tempfile::tempdir().unwrap();
         for id in ["abc", "a/../b", "agent:pi"].map(SessionId::new) {
-            let home = Home { session: id.to_string(), gateway: "/data".into(), file: "/s/a.jsonl".into() };
-            assert_eq!(read(root.path(), &id).unwrap(), None);
-            write(root.path(), &id, &home).unwrap();
-            assert_eq!(read(root.path(), &id).unwrap(), Some(home));
-            forget(root.path(), &id);
-            assert_eq!(read(root.path(), &id).unwrap(), None);
+            let home = SessionHome { session: id.to_string(), gateway: "/data".into(), file: "/s/a.jsonl".into() };
+            assert_eq!(read_home(root.path(), &id).unwrap(), None);
+            write_home(root.path(), &id, &home).unwrap();
+            assert_eq!(read_home(root.path(), &id).unwrap(), Some(home));
+            remove_home(root.path(), &id);
+            assert_eq!(read_home(root.path(), &id).unwrap(), None);
         }
         std::fs::write(root.path().join("countersign/torn.home"), "{").unwrap();
-        assert!(read(root.path(), &SessionId::new("torn")).is_err());
+        assert!(read_home(root.path(), &SessionId::new("torn")).is_err());
     }
 }

@@ -21,22 +21,22 @@ use countersign_protocol::{
 use countersign_runtime::ContentCache;
 
 use crate::{
-    door::{Door, Then},
+    adapter::{AdapterCallback, OmpAdapter},
     entries, models, todos,
 };
 
 /// Reads something of the session in the order of the other answers, then fetches the content that it names, then answers.
-async fn read<T: Send + 'static>(
-    door: &mut Door,
+async fn answer_from_session<T: Send + 'static>(
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: &'static str,
     what: impl FnOnce(&Session) -> (T, Vec<Lsn>) + Send + 'static,
     answer: impl FnOnce(T, Vec<Option<Arc<str>>>) -> RawJson + Send + 'static,
 ) {
-    let Some(seat) = door.seat() else { return };
+    let Some(seat) = door.current_session() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents: ContentCache = seat.handle.contents().clone();
-    door.later(async move {
+    door.reply_in_order(async move {
         let read = requests.read_state(move |engine| engine.state().session(&session).map(what)).await;
         let (position, answer) = match read {
             Some((Some((value, lsns)), position)) => match contents.get(&lsns).await {
@@ -45,9 +45,9 @@ async fn read<T: Send + 'static>(
             },
             _ => (0, Err("the session is closed".to_owned())),
         };
-        let then: Then = Box::new(move |door| match answer {
-            Ok(data) => door.write(&OmpResponse::success(id, name, &data)),
-            Err(problem) => door.write(&OmpResponse::failure(id, name, problem)),
+        let then: AdapterCallback = Box::new(move |door| match answer {
+            Ok(data) => door.write_frame(&OmpResponse::success(id, name, &data)),
+            Err(problem) => door.write_frame(&OmpResponse::failure(id, name, problem)),
         });
         (position, then)
     });
@@ -59,47 +59,47 @@ fn goes_on_by_itself(session: &Session) -> bool {
 }
 
 /// What a session is right now.
-pub struct Told {
+pub struct StateReply {
     /// As omp has it.
     pub state: RpcSessionState,
     /// How many tokens its context takes, of how many that the model has.
     pub context: Option<(u64, u64)>,
 }
 
-pub(super) async fn state(door: &mut Door, id: Option<OmpRequestId>) {
-    tell_state(door, id, |door, told| RawJson::from_wire(&extended(door, told))).await;
+pub(super) async fn get_state(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    reply_with_state(door, id, |door, snapshot| RawJson::from_wire(&extended_state(door, snapshot))).await;
 }
 
 /// The state with what clients of later versions read.
-fn extended(door: &Door, told: Told) -> ExtendedState {
-    let todo_phases = door.seat().map(|seat| seat.workshop.todos().get()).unwrap_or_default();
+fn extended_state(door: &OmpAdapter, snapshot: StateReply) -> ExtendedState {
+    let todo_phases = door.current_session().map(|seat| seat.environment.todo_list().get()).unwrap_or_default();
     ExtendedState {
-        todo_phases: todo_phases.iter().map(todos::wire).collect(),
-        context_usage: told.context.map(|(tokens, window)| usage(tokens, window)),
-        pending_message_count: told.state.queued_message_count,
+        todo_phases: todo_phases.iter().map(todos::to_wire).collect(),
+        context_usage: snapshot.context.map(|(tokens, window)| context_usage(tokens, window)),
+        pending_message_count: snapshot.state.queued_message_count,
         fast_mode_enabled: false,
         fast_mode_active: false,
-        shared: told.state,
+        shared: snapshot.state,
     }
 }
 
 /// How full a context is.
 #[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
-pub fn usage(tokens: u64, window: u64) -> ContextUsage {
+pub fn context_usage(tokens: u64, window: u64) -> ContextUsage {
     let percent = (window > 0).then(|| JsNumber(tokens as f64 / window as f64 * 100.0));
     ContextUsage { tokens: Some(tokens), context_window: window, percent, source: None }
 }
 
 /// Answers `get_state` with what `data` makes of the session's state.
-pub async fn tell_state(
-    door: &mut Door,
+pub async fn reply_with_state(
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
-    data: impl FnOnce(&mut Door, Told) -> RawJson + Send + 'static,
+    data: impl FnOnce(&mut OmpAdapter, StateReply) -> RawJson + Send + 'static,
 ) {
-    let Some(seat) = door.seat() else { return };
+    let Some(seat) = door.current_session() else { return };
     let (session_id, requests) = (seat.id.clone(), seat.requests.clone());
     let path = seat.path().map(|path| path.display().to_string());
-    door.later(async move {
+    door.reply_in_order(async move {
         let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session_id)?;
             let settings = session.settings();
@@ -118,16 +118,16 @@ pub async fn tell_state(
             ))
         });
         let Some((Some(read), position)) = read.await else {
-            let then: Then =
-                Box::new(move |door| door.write(&OmpResponse::failure(id, "get_state", "the session is closed")));
+            let then: AdapterCallback =
+                Box::new(move |door| door.write_frame(&OmpResponse::failure(id, "get_state", "the session is closed")));
             return (0, then);
         };
         let (model, thinking, is_streaming, is_compacting, name, auto, messages, queued, session_id, context) = read;
-        let then: Then = Box::new(move |door| {
-            let entry = model.and_then(|model| door.shelf.common.entry(&model.provider, &model.id));
+        let then: AdapterCallback = Box::new(move |door| {
+            let entry = model.and_then(|model| door.store.common.model_entry(&model.provider, &model.id));
             let [steering, follow_up, interrupt] = door.modes.clone();
             let state = RpcSessionState {
-                model: entry.as_ref().map(models::wire),
+                model: entry.as_ref().map(models::to_wire),
                 thinking_level: thinking,
                 is_streaming,
                 is_compacting,
@@ -141,22 +141,22 @@ pub async fn tell_state(
                 message_count: messages,
                 queued_message_count: queued,
             };
-            let data = data(door, Told { state, context });
-            door.write(&OmpResponse::success(id, "get_state", &data));
+            let data = data(door, StateReply { state, context });
+            door.write_frame(&OmpResponse::success(id, "get_state", &data));
         });
         (position, then)
     });
 }
 
 /// The entries of the context, without their text.
-fn context(session: &Session) -> (Vec<SessionEntry>, Vec<Lsn>) {
+fn context_entries(session: &Session) -> (Vec<SessionEntry>, Vec<Lsn>) {
     let entries: Vec<SessionEntry> = session.model_context().iter().map(|piece| piece.entry().clone()).collect();
     let lsns = entries.iter().map(|entry| entry.content).collect();
     (entries, lsns)
 }
 
-pub(super) async fn messages(door: &mut Door, id: Option<OmpRequestId>) {
-    read(door, id, "get_messages", context, move |entries, texts| {
+pub(super) async fn get_messages(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    answer_from_session(door, id, "get_messages", context_entries, move |entries, texts| {
         let messages: Vec<RawJson> =
             entries.iter().zip(texts).filter_map(|(entry, text)| entries::to_wire(entry, &text?)).collect();
         RawJson::from_wire(&ContextMessages { messages })
@@ -164,14 +164,14 @@ pub(super) async fn messages(door: &mut Door, id: Option<OmpRequestId>) {
     .await;
 }
 
-pub(super) async fn branch_messages(door: &mut Door, id: Option<OmpRequestId>, name: &'static str) {
+pub(super) async fn branch_messages(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: &'static str) {
     let users = |session: &Session| {
         let entries: Vec<SessionEntry> =
             session.entries().iter().filter(|entry| entry.kind == SessionEntryKind::User).cloned().collect();
         let lsns = entries.iter().map(|entry| entry.content).collect();
         (entries, lsns)
     };
-    read(door, id, name, users, move |entries, texts| {
+    answer_from_session(door, id, name, users, move |entries, texts| {
         let messages = entries
             .iter()
             .zip(texts)
@@ -188,13 +188,13 @@ pub(super) async fn branch_messages(door: &mut Door, id: Option<OmpRequestId>, n
 /// The text of a user message's content.
 pub(super) fn user_text(content: &str) -> Option<String> {
     match serde_json::from_str(content) {
-        Ok(StoredMessage::User(said)) => Some(text_of(&said.content)),
+        Ok(StoredMessage::User(message)) => Some(text_of(&message.content)),
         _ => None,
     }
 }
 
-pub(super) async fn last_text(door: &mut Door, id: Option<OmpRequestId>) {
-    read(door, id, "get_last_assistant_text", context, move |entries, texts| {
+pub(super) async fn last_text(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    answer_from_session(door, id, "get_last_assistant_text", context_entries, move |entries, texts| {
         let text = entries.iter().zip(texts).rev().find_map(|(entry, text)| {
             if !matches!(entry.kind, SessionEntryKind::Assistant { .. }) {
                 return None;
@@ -209,10 +209,10 @@ pub(super) async fn last_text(door: &mut Door, id: Option<OmpRequestId>) {
     .await;
 }
 
-pub(super) async fn stats(door: &mut Door, id: Option<OmpRequestId>) {
-    let Some(seat) = door.seat() else { return };
+pub(super) async fn get_session_stats(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    let Some(seat) = door.current_session() else { return };
     let (session_id, path) = (seat.id.to_string(), seat.path().map(|path| path.display().to_string()));
-    read(door, id, "get_session_stats", context, move |entries, texts| {
+    answer_from_session(door, id, "get_session_stats", context_entries, move |entries, texts| {
         let mut stats = SessionStats { session_file: path, session_id, ..SessionStats::default() };
         let mut cost = 0.0;
         for (_, text) in entries.iter().zip(texts) {

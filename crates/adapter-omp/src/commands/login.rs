@@ -5,11 +5,11 @@ use countersign_protocol::{
     omp::{OmpRequestId, OmpResponse},
 };
 
-use crate::door::Door;
+use crate::adapter::OmpAdapter;
 
 /// Lists the providers that keys are known of. Nobody can log in here: keys are in the environment and in files.
-pub(super) fn login_providers(door: &mut Door, id: Option<OmpRequestId>) {
-    let roster = door.shelf.common.roster.lock();
+pub(super) fn login_providers(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    let roster = door.store.common.roster.lock();
     let provider = |name: String| LoginProvider {
         authenticated: roster.credential(&name).is_some(),
         available: false,
@@ -18,17 +18,17 @@ pub(super) fn login_providers(door: &mut Door, id: Option<OmpRequestId>) {
     };
     let providers = roster.provider_names().into_iter().map(provider).collect();
     drop(roster);
-    door.write(&OmpResponse::success(id, "get_login_providers", &LoginProviders { providers }));
+    door.write_frame(&OmpResponse::success(id, "get_login_providers", &LoginProviders { providers }));
 }
 
 /// Says where the key of a provider belongs.
-pub(super) fn login(door: &mut Door, id: Option<OmpRequestId>, provider: String) {
-    let is_known = door.shelf.common.roster.lock().provider_names().contains(&provider);
+pub(super) fn login_to_provider(door: &mut OmpAdapter, id: Option<OmpRequestId>, provider: String) {
+    let is_known = door.store.common.roster.lock().provider_names().contains(&provider);
     let problem = if is_known {
-        let models = door.shelf.common.folder.models_paths()[0].display().to_string();
+        let models = door.store.common.folder.models_paths()[0].display().to_string();
         format!("{provider} takes a key and no login: set its variable in the environment, or apiKey in {models}")
     } else {
         format!("Unknown OAuth provider: {provider}")
     };
-    door.write(&OmpResponse::failure(id, "login", problem));
+    door.write_frame(&OmpResponse::failure(id, "login", problem));
 }

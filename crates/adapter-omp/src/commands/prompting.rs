@@ -23,11 +23,11 @@ use countersign_runtime::{
 };
 use serde_json::{Value, json};
 
-use super::{acknowledge, not_sent, settings::current, stop_all};
+use super::{not_sent, settings::current_model, stop_all, write_ack};
 use crate::{
-    door::{Door, Then},
+    adapter::{AdapterCallback, OmpAdapter},
     image,
-    refusal_text::{ABORTED, problem},
+    refusal_text::{ABORTED, refusal_message},
 };
 
 /// How much of a file that is mentioned is shown, in bytes.
@@ -47,61 +47,61 @@ const TEXT: usize = 16 << 20;
 /// How many images one message may have.
 const IMAGES: usize = 64;
 
-pub(super) async fn prompt(
-    door: &mut Door,
+pub(super) async fn submit_prompt(
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     text: String,
     images: Vec<ImageContent>,
     behavior: Option<StreamingBehavior>,
 ) {
     if std::mem::take(&mut door.is_given_up) {
-        return door.write(&OmpResponse::failure(id, "prompt", ABORTED));
+        return door.write_frame(&OmpResponse::failure(id, "prompt", ABORTED));
     }
     let when_busy = match behavior {
         None => WhenBusy::Refuse,
         Some(StreamingBehavior::Steer) => WhenBusy::Steer,
         Some(StreamingBehavior::FollowUp) => WhenBusy::FollowUp,
     };
-    submit(door, id, "prompt", text, images, when_busy).await;
+    send_prompt(door, id, "prompt", text, images, when_busy).await;
 }
 
 pub(super) async fn abort_and_prompt(
-    door: &mut Door,
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     text: String,
     images: Vec<ImageContent>,
 ) {
     if std::mem::take(&mut door.is_given_up) {
-        return door.write(&OmpResponse::failure(id, "abort_and_prompt", ABORTED));
+        return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", ABORTED));
     }
-    if let Err(problem) = check(&text, &images) {
-        return door.write(&OmpResponse::failure(id, "abort_and_prompt", problem));
+    if let Err(problem) = check_limits(&text, &images) {
+        return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", problem));
     }
-    let text = meant(text, door).await;
-    let said = said(&text, &images);
-    let with = mentions(&text, door).await;
+    let text = expand_message(text, door).await;
+    let message = user_message(&text, &images);
+    let with = read_mentions(&text, door).await;
     door.is_replacing = true;
     stop_all(
         door,
         Box::new(move |door, stopped| {
             door.is_replacing = false;
             if let Err(refused) = stopped {
-                return door.write(&OmpResponse::failure(id, "abort_and_prompt", problem(&refused)));
+                return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", refusal_message(&refused)));
             }
-            let Some(seat) = door.seat() else { return };
-            seat.workshop.release();
-            let command = Command::Prompt { message: said, with, when_busy: WhenBusy::Refuse };
+            let Some(seat) = door.current_session() else { return };
+            seat.environment.release_halt();
+            let command = Command::Prompt { message, with, when_busy: WhenBusy::Refuse };
             let Some(replied) = seat.requests.try_submit_command(EngineCommand::Session(seat.id.clone(), command))
             else {
-                return door.write(&OmpResponse::failure(id, "abort_and_prompt", not_sent(door)));
+                return door.write_frame(&OmpResponse::failure(id, "abort_and_prompt", not_sent(door)));
             };
             door.is_replacing = true;
-            door.later(async move {
+            door.reply_in_order(async move {
                 let replied = replied.await.unwrap_or(Err(OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
-                let then: Then = Box::new(move |door| {
+                let then: AdapterCallback = Box::new(move |door| {
                     door.is_replacing = false;
-                    acknowledge(door, id, "abort_and_prompt", replied.map(|reply| reply.outcome));
+                    write_ack(door, id, "abort_and_prompt", replied.map(|reply| reply.outcome));
                 });
                 (position, then)
             });
@@ -110,89 +110,99 @@ pub(super) async fn abort_and_prompt(
     .await;
 }
 
-async fn submit(
-    door: &mut Door,
+async fn send_prompt(
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: &'static str,
     text: String,
     images: Vec<ImageContent>,
     when_busy: WhenBusy,
 ) {
-    if let Err(problem) = check(&text, &images) {
-        return door.write(&OmpResponse::failure(id, name, problem));
+    if let Err(problem) = check_limits(&text, &images) {
+        return door.write_frame(&OmpResponse::failure(id, name, problem));
     }
-    let text = meant(text, door).await;
+    let text = expand_message(text, door).await;
     let finished = finished_tasks(door);
-    let with = mentions(&text, door).await;
-    let Some(seat) = door.seat() else { return };
-    if !door.teller.is_running() {
-        seat.workshop.release();
+    let with = read_mentions(&text, door).await;
+    let Some(seat) = door.current_session() else { return };
+    if !door.encoder.is_running() {
+        seat.environment.release_halt();
     }
-    let command = Command::Prompt { message: said(&text, &images), with, when_busy };
+    let command = Command::Prompt { message: user_message(&text, &images), with, when_busy };
     let command = EngineCommand::Session(seat.id.clone(), command);
-    door.ask(command, move |door, replied| match replied {
+    door.send_command(command, move |door, replied| match replied {
         Ok(outcome) => {
-            door.write(&OmpResponse::ack(id, name));
+            door.write_frame(&OmpResponse::ack(id, name));
             if matches!(outcome, EngineReply::Started(_))
                 && let Some((todos, list)) = finished
                 && todos.get() == list
             {
                 todos.set(Vec::new());
-                if let Some(seat) = door.seat() {
-                    seat.told_tasks.set(Vec::new());
+                if let Some(seat) = door.current_session() {
+                    seat.sent_tasks.set(Vec::new());
                 }
-                door.write(&OmpEvent::TodoAutoClear);
+                door.write_frame(&OmpEvent::TodoAutoClear);
             }
         }
-        Err(refused) => door.write(&OmpResponse::failure(id, name, problem(&refused))),
+        Err(refused) => door.write_frame(&OmpResponse::failure(id, name, refusal_message(&refused))),
     })
     .await;
 }
 
 /// The list of tasks, if all of them are done: it goes when the next prompt starts.
-fn finished_tasks(door: &Door) -> Option<(TodoList, Vec<todo::TaskPhase>)> {
-    let todos = door.seat().filter(|_| !door.teller.is_running())?.workshop.todos().clone();
+fn finished_tasks(door: &OmpAdapter) -> Option<(TodoList, Vec<todo::TaskPhase>)> {
+    let todos = door.current_session().filter(|_| !door.encoder.is_running())?.environment.todo_list().clone();
     let list = todos.get();
     (!list.is_empty() && todos.open_count() == 0).then_some((todos, list))
 }
 
-pub(super) async fn steer(door: &mut Door, id: Option<OmpRequestId>, text: String, images: Vec<ImageContent>) {
-    queue(door, id, "steer", MessageQueue::Steering, text, &images).await;
+pub(super) async fn queue_steering(
+    door: &mut OmpAdapter,
+    id: Option<OmpRequestId>,
+    text: String,
+    images: Vec<ImageContent>,
+) {
+    queue_message(door, id, "steer", MessageQueue::Steering, text, &images).await;
 }
 
-pub(super) async fn follow_up(door: &mut Door, id: Option<OmpRequestId>, text: String, images: Vec<ImageContent>) {
-    queue(door, id, "follow_up", MessageQueue::FollowUp, text, &images).await;
+pub(super) async fn follow_up(
+    door: &mut OmpAdapter,
+    id: Option<OmpRequestId>,
+    text: String,
+    images: Vec<ImageContent>,
+) {
+    queue_message(door, id, "follow_up", MessageQueue::FollowUp, text, &images).await;
 }
 
-async fn queue(
-    door: &mut Door,
+async fn queue_message(
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: &'static str,
     queue: MessageQueue,
     text: String,
     images: &[ImageContent],
 ) {
-    if let Err(problem) = check(&text, images) {
-        return door.write(&OmpResponse::failure(id, name, problem));
+    if let Err(problem) = check_limits(&text, images) {
+        return door.write_frame(&OmpResponse::failure(id, name, problem));
     }
-    let text = meant(text, door).await;
-    let Some(seat) = door.seat() else { return };
-    let command = Command::Queue { queue, message: said(&text, images) };
+    let text = expand_message(text, door).await;
+    let Some(seat) = door.current_session() else { return };
+    let command = Command::Queue { queue, message: user_message(&text, images) };
     let command = EngineCommand::Session(seat.id.clone(), command);
-    door.ask(command, move |door, replied| acknowledge(door, id, name, replied)).await;
+    door.send_command(command, move |door, replied| write_ack(door, id, name, replied)).await;
 }
 
 /// What a text stands for: a file's content, if it names one as `/name`, or what the dialect makes of it.
-async fn meant(text: String, door: &mut Door) -> String {
+async fn expand_message(text: String, door: &mut OmpAdapter) -> String {
     let hooks = door.dialect.hooks;
     let text = hooks.on_prompt(door, text);
     if !text.starts_with('/') {
         return text;
     }
-    let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
+    let (common, cwd) = (Arc::clone(&door.store.common), door.store.cwd.clone());
     let expanded = if common.reads_templates {
-        let said = text.clone();
-        let expand = move || slash::expand(&said, &common.folder, &cwd, &prompt::Disk);
+        let prompt_text = text.clone();
+        let expand = move || slash::expand(&prompt_text, &common.folder, &cwd, &prompt::Disk);
         tokio::task::spawn_blocking(expand).await.ok().flatten()
     } else {
         None
@@ -204,7 +214,7 @@ async fn meant(text: String, door: &mut Door) -> String {
 }
 
 /// Whether a message is small enough to be kept, shown and sent again with every turn.
-fn check(text: &str, images: &[ImageContent]) -> Result<(), String> {
+fn check_limits(text: &str, images: &[ImageContent]) -> Result<(), String> {
     if text.len() > TEXT {
         return Err(format!("Message too long: {} bytes of text (limit {TEXT})", text.len()));
     }
@@ -212,16 +222,16 @@ fn check(text: &str, images: &[ImageContent]) -> Result<(), String> {
         return Err(format!("Too many images: {} (limit {IMAGES})", images.len()));
     }
     let most = image::LARGEST;
-    match images.iter().map(|image| image::decoded(&image.data)).enumerate().find(|(_, size)| *size > most) {
+    match images.iter().map(|image| image::decoded_len(&image.data)).enumerate().find(|(_, size)| *size > most) {
         Some((index, size)) => Err(format!("Image too large: images[{index}] has {size} bytes (limit {most})")),
         None => images.iter().enumerate().try_for_each(|(index, image)| {
-            image::check(image).map_err(|problem| format!("Invalid image: images[{index}].{problem}"))
+            image::check_image(image).map_err(|problem| format!("Invalid image: images[{index}].{problem}"))
         }),
     }
 }
 
 /// A message as content: the text, then the images.
-fn said(text: &str, images: &[ImageContent]) -> MessageContent {
+fn user_message(text: &str, images: &[ImageContent]) -> MessageContent {
     let images = images
         .iter()
         .map(|image| MessageBlock::Image(ImageBlock { data: image.data.clone(), mime_type: image.mime_type.clone() }));
@@ -234,18 +244,18 @@ fn said(text: &str, images: &[ImageContent]) -> MessageContent {
 }
 
 /// The files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
-async fn mentions(text: &str, door: &mut Door) -> Vec<(SessionEntryKind, MessageContent)> {
-    let names: Vec<String> = mentioned(text).map(str::to_owned).collect();
+async fn read_mentions(text: &str, door: &mut OmpAdapter) -> Vec<(SessionEntryKind, MessageContent)> {
+    let names: Vec<String> = mentioned_names(text).map(str::to_owned).collect();
     if names.is_empty() {
         return Vec::new();
     }
-    let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
-    let sees =
-        !common.block_images && current(door).await.is_some_and(|entry| entry.input.contains(&InputModality::Image));
+    let (common, cwd) = (Arc::clone(&door.store.common), door.store.cwd.clone());
+    let sees = !common.block_images
+        && current_model(door).await.is_some_and(|entry| entry.input.contains(&InputModality::Image));
     let read = move || {
         let boundary = common.roots.boundary();
-        let mut left = Left { text: MENTIONED_IN_ALL, images: if sees { MENTIONED_IMAGES } else { 0 } };
-        names.iter().filter_map(|name| file(name, &boundary, &cwd, &mut left)).collect::<Vec<_>>()
+        let mut left = MentionBudget { text: MENTIONED_IN_ALL, images: if sees { MENTIONED_IMAGES } else { 0 } };
+        names.iter().filter_map(|name| read_mention(name, &boundary, &cwd, &mut left)).collect::<Vec<_>>()
     };
     let files = tokio::task::spawn_blocking(read).await.unwrap_or_default();
     if files.is_empty() {
@@ -260,19 +270,19 @@ async fn mentions(text: &str, door: &mut Door) -> Vec<(SessionEntryKind, Message
 }
 
 /// How many bytes of files that are mentioned may still be shown.
-struct Left {
+struct MentionBudget {
     text: usize,
     images: usize,
 }
 
-fn mentioned(text: &str) -> impl Iterator<Item = &str> {
+fn mentioned_names(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
     let names = words.map(|word| word.trim_end_matches([',', '.', ';', ':', '!', '?', ')', '"', '\'']));
     names.filter(|name| !name.is_empty())
 }
 
 /// A file that is mentioned. What tools may not read is not read for a mention either.
-fn file(name: &str, boundary: &PathBoundary, cwd: &Path, left: &mut Left) -> Option<Value> {
+fn read_mention(name: &str, boundary: &PathBoundary, cwd: &Path, left: &mut MentionBudget) -> Option<Value> {
     let place = boundary.resolve_path(cwd, Path::new(name)).ok()?;
     let mut file = disk::open_file(&place).ok()?;
     let found = file.metadata().ok()?;
@@ -283,17 +293,17 @@ fn file(name: &str, boundary: &PathBoundary, cwd: &Path, left: &mut Left) -> Opt
     file.by_ref().take(SAMPLE).read_to_end(&mut sample).ok()?;
     let whole = io::Cursor::new(sample.clone()).chain(file);
     if let Some(mime_type) = read::image_type(&sample).filter(|_| found.len() <= left.images as u64) {
-        let shown = image(name, mime_type, whole, left.images).ok()?;
+        let shown = read_image(name, mime_type, whole, left.images).ok()?;
         left.images -= usize::try_from(found.len()).unwrap_or(left.images).min(left.images);
         return Some(shown);
     }
-    let shown = shown(name, whole, found.len(), MENTIONED.min(left.text)).ok()?;
+    let shown = read_text(name, whole, found.len(), MENTIONED.min(left.text)).ok()?;
     left.text -= shown["content"].as_str().map_or(0, str::len);
     Some(shown)
 }
 
 /// An image as it is shown.
-fn image(name: &str, mime_type: &str, file: impl Read, most: usize) -> io::Result<Value> {
+fn read_image(name: &str, mime_type: &str, file: impl Read, most: usize) -> io::Result<Value> {
     let mut bytes = Vec::new();
     file.take(most as u64).read_to_end(&mut bytes)?;
     let image = json!({ "type": "image", "data": STANDARD.encode(&bytes), "mimeType": mime_type });
@@ -301,7 +311,7 @@ fn image(name: &str, mime_type: &str, file: impl Read, most: usize) -> io::Resul
 }
 
 /// A file as it is shown if it has at most `most` bytes. One that is made on the fly says that it has none.
-fn shown(name: &str, file: impl Read, size: u64, most: usize) -> io::Result<Value> {
+fn read_text(name: &str, file: impl Read, size: u64, most: usize) -> io::Result<Value> {
     let mut bytes = Vec::new();
     if size <= most as u64 {
         file.take(most as u64 + 1).read_to_end(&mut bytes)?;
@@ -328,15 +338,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        IMAGES, Left, MENTIONED, TEXT, check, file,
-        image::{LARGEST as IMAGE, decoded},
-        mentioned, shown,
+        IMAGES, MENTIONED, MentionBudget, TEXT, check_limits,
+        image::{LARGEST as IMAGE, decoded_len},
+        mentioned_names, read_mention, read_text,
     };
 
     #[test]
     fn base64_is_counted_as_the_bytes_it_stands_for() {
         for (base64, want) in [("", 0), ("YQ==", 1), ("YWI=", 2), ("YWJj", 3), ("YWJjZA", 4)] {
-            assert_eq!(decoded(base64), want, "{base64}");
+            assert_eq!(decoded_len(base64), want, "{base64}");
         }
     }
 
@@ -354,9 +364,9 @@ mod tests {
             (vec![image(largest)], Ok(())),
             (vec![image(3), image(largest + 3)], Err("Image too large: images[1] has 20971521 bytes (limit 20971520)")),
         ] {
-            assert_eq!(check("", &images), want.map_err(str::to_owned));
+            assert_eq!(check_limits("", &images), want.map_err(str::to_owned));
         }
-        assert_eq!(check(&"x".repeat(TEXT), &[]), Ok(()));
+        assert_eq!(check_limits(&"x".repeat(TEXT), &[]), Ok(()));
     }
 
     #[test]
@@ -385,13 +395,13 @@ mod tests {
         ] {
             let good = image("YQ==", "image/png");
             let want = want.map_err(|problem| format!("Invalid image: images[1].{problem}"));
-            assert_eq!(check("", &[good, image(data, mime_type)]), want, "{data} {mime_type}");
+            assert_eq!(check_limits("", &[good, image(data, mime_type)]), want, "{data} {mime_type}");
         }
     }
 
     #[test]
     fn a_mention_is_a_word_behind_an_at_sign() {
-        let names: Vec<&str> = mentioned("see @a.rs, (@b) @ and x@y: @\"c d\" @../e!").collect();
+        let names: Vec<&str> = mentioned_names("see @a.rs, (@b) @ and x@y: @\"c d\" @../e!").collect();
         assert_eq!(names, ["a.rs", "\"c", "../e"]);
     }
 
@@ -419,8 +429,8 @@ mod tests {
             ("own", MENTIONED, None),
             ("absent", MENTIONED, None),
         ] {
-            let mut left = Left { text: most, images: 0 };
-            let got = file(name, &boundary, folder.path(), &mut left);
+            let mut left = MentionBudget { text: most, images: 0 };
+            let got = read_mention(name, &boundary, folder.path(), &mut left);
             let content = got.as_ref().and_then(|got| got["content"].as_str()).map_or(0, str::len);
             assert_eq!((got, most - left.text), (want, content), "{name}");
         }
@@ -429,16 +439,16 @@ mod tests {
         let picture = json!({ "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" });
         let seen = json!({ "path": "p.png", "content": "", "byteSize": 8, "image": picture });
         for (images, want) in [(8, &seen), (7, &left_out("p.png", 8, "binary"))] {
-            let mut left = Left { text: MENTIONED, images };
-            assert_eq!(file("p.png", &boundary, folder.path(), &mut left).as_ref(), Some(want), "{images}");
+            let mut left = MentionBudget { text: MENTIONED, images };
+            assert_eq!(read_mention("p.png", &boundary, folder.path(), &mut left).as_ref(), Some(want), "{images}");
         }
-        assert_eq!(file("a", &boundary, Path::new("/"), &mut Left { text: 9, images: 0 }), None);
+        assert_eq!(read_mention("a", &boundary, Path::new("/"), &mut MentionBudget { text: 9, images: 0 }), None);
     }
 
     #[test]
     fn a_file_that_says_it_is_empty_is_read_to_the_limit_at_most() {
-        let got = shown("x", io::repeat(b'x'), 0, 9).unwrap();
+        let got = read_text("x", io::repeat(b'x'), 0, 9).unwrap();
         assert_eq!((&got["skippedReason"], &got["content"]), (&Value::from("tooLarge"), &Value::from("")));
-        assert_eq!(shown("x", &b"made"[..], 0, 9).unwrap()["content"], "made");
+        assert_eq!(read_text("x", &b"made"[..], 0, 9).unwrap()["content"], "made");
     }
 }

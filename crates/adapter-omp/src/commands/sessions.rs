@@ -28,16 +28,16 @@ use countersign_protocol::{
 use countersign_runtime::tools::AllowedRoots;
 use countersign_view::{Lines, escape, export};
 
-use super::{acknowledge, conversation::user_text, not_sent, stop_run};
+use super::{conversation::user_text, not_sent, stop_run, write_ack};
 use crate::{
-    contract_transfer::carry,
-    door::{Door, Lane, Switch, Then},
+    adapter::{ActiveOperation, AdapterCallback, OmpAdapter, SessionSwitch},
+    contract_transfer::transfer_contract,
     host,
-    keeper::Keeper,
-    opening,
-    refusal_text::{CANCELLED, problem},
-    seat::{Beginning, Seat, first_entries},
-    seat_error::SeatError,
+    open_session::{OpenSession, SessionStart, first_entries},
+    open_session_error::OpenSessionError,
+    refusal_text::{CANCELLED, refusal_message},
+    select_session,
+    session_file_writer::SessionFileWriter,
 };
 
 /// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
@@ -47,43 +47,43 @@ const NAMED: Duration = Duration::from_secs(5);
 const CLOSED: &str = "the session is closed";
 
 /// Summarises what is old. A run is stopped first, and no more is told of it.
-pub(super) async fn compact(door: &mut Door, id: Option<OmpRequestId>, instructions: Option<String>) {
+pub(super) async fn start_compaction(door: &mut OmpAdapter, id: Option<OmpRequestId>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
-        return door.write(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
+        return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
     }
-    door.teller.detach();
-    door.lane = Lane::ToCompact { is_given_up: false };
+    door.encoder.detach();
+    door.operation = ActiveOperation::ToCompact { is_given_up: false };
     stop_run(
         door,
         Box::new(move |door, stopped| {
-            let lane = std::mem::replace(&mut door.lane, Lane::Free);
+            let lane = std::mem::replace(&mut door.operation, ActiveOperation::Free);
             if let Err(refused) = stopped {
-                door.teller.attach();
-                return door.write(&door.dialect.hooks.broken_off(id, "compact", problem(&refused)));
+                door.encoder.attach();
+                return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", refusal_message(&refused)));
             }
-            if matches!(lane, Lane::ToCompact { is_given_up: true }) {
-                return door.write(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
+            if matches!(lane, ActiveOperation::ToCompact { is_given_up: true }) {
+                return door.write_frame(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
             }
-            let Some(seat) = door.seat() else { return };
-            seat.workshop.release();
+            let Some(seat) = door.current_session() else { return };
+            seat.environment.release_halt();
             let compact = Command::Compact { instructions: instructions.map(Into::into) };
             let Some(replied) = seat.requests.try_submit_command(EngineCommand::Session(seat.id.clone(), compact))
             else {
-                return door.write(&OmpResponse::failure(id, "compact", not_sent(door)));
+                return door.write_frame(&OmpResponse::failure(id, "compact", not_sent(door)));
             };
-            door.lane = Lane::ToCompact { is_given_up: false };
-            door.later(async move {
+            door.operation = ActiveOperation::ToCompact { is_given_up: false };
+            door.reply_in_order(async move {
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
-                let then: Then = Box::new(move |door| match replied.map(|reply| reply.outcome) {
-                    Ok(EngineReply::Compacting { .. }) => door.lane = Lane::Compaction(id),
+                let then: AdapterCallback = Box::new(move |door| match replied.map(|reply| reply.outcome) {
+                    Ok(EngineReply::Compacting { .. }) => door.operation = ActiveOperation::Compaction(id),
                     Ok(_) => {
-                        door.lane = Lane::Free;
-                        door.write(&OmpResponse::failure(id, "compact", "the compaction was not begun"));
+                        door.operation = ActiveOperation::Free;
+                        door.write_frame(&OmpResponse::failure(id, "compact", "the compaction was not begun"));
                     }
                     Err(refused) => {
-                        door.lane = Lane::Free;
-                        door.write(&door.dialect.hooks.broken_off(id, "compact", problem(&refused)));
+                        door.operation = ActiveOperation::Free;
+                        door.write_frame(&door.dialect.hooks.broken_off(id, "compact", refusal_message(&refused)));
                     }
                 });
                 (position, then)
@@ -93,42 +93,42 @@ pub(super) async fn compact(door: &mut Door, id: Option<OmpRequestId>, instructi
     .await;
 }
 
-pub(super) async fn new_session(door: &mut Door, id: Option<OmpRequestId>, parent: Option<String>) {
-    let settings = settings(door).await;
-    let opened = begin(door, None, parent, settings, Vec::new()).await;
+pub(super) async fn new_session(door: &mut OmpAdapter, id: Option<OmpRequestId>, parent: Option<String>) {
+    let settings = current_settings(door).await;
+    let opened = begin_session(door, None, parent, settings, Vec::new()).await;
     leave_silently(door, id, "new_session", opened).await;
 }
 
 /// The session that is open already, from its beginning: what works in it is stopped, nothing waits to be said, and what comes
 /// behind is said to it as it is then.
-async fn reload(door: &mut Door, id: Option<OmpRequestId>) {
+async fn reload_session(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     const NAME: &str = "switch_session";
-    door.teller.detach();
-    door.lane = Lane::Short;
+    door.encoder.detach();
+    door.operation = ActiveOperation::Short;
     stop_run(
         door,
         Box::new(move |door, stopped| {
-            door.lane = Lane::Free;
+            door.operation = ActiveOperation::Free;
             if let Err(refused) = stopped {
-                door.teller.attach();
-                return door.write(&OmpResponse::failure(id, NAME, problem(&refused)));
+                door.encoder.attach();
+                return door.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused)));
             }
-            let Some(seat) = door.seat() else { return };
+            let Some(seat) = door.current_session() else { return };
             let clear = EngineCommand::Session(seat.id.clone(), Command::Clear);
             let Some(replied) = seat.requests.try_submit_command(clear) else {
-                return door.write(&OmpResponse::failure(id, NAME, not_sent(door)));
+                return door.write_frame(&OmpResponse::failure(id, NAME, not_sent(door)));
             };
-            door.lane = Lane::Short;
-            door.later(async move {
+            door.operation = ActiveOperation::Short;
+            door.reply_in_order(async move {
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::OwnerError::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let answer = match replied {
                     Ok(_) => OmpResponse::success(id, NAME, &SessionSwitchResult { cancelled: false }),
-                    Err(refused) => OmpResponse::failure(id, NAME, problem(&refused)),
+                    Err(refused) => OmpResponse::failure(id, NAME, refusal_message(&refused)),
                 };
-                let then: Then = Box::new(move |door| {
-                    door.lane = Lane::Free;
-                    door.write(&answer);
+                let then: AdapterCallback = Box::new(move |door| {
+                    door.operation = ActiveOperation::Free;
+                    door.write_frame(&answer);
                 });
                 (position, then)
             });
@@ -137,10 +137,10 @@ async fn reload(door: &mut Door, id: Option<OmpRequestId>) {
     .await;
 }
 
-pub(super) async fn switch_session(door: &mut Door, id: Option<OmpRequestId>, path: String) {
-    let path = door.shelf.cwd.join(paths::expand_home(&path, door.shelf.common.folder.home()));
-    if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
-        return reload(door, id).await;
+pub(super) async fn switch_session(door: &mut OmpAdapter, id: Option<OmpRequestId>, path: String) {
+    let path = door.store.cwd.join(paths::expand_home(&path, door.store.common.folder.home()));
+    if door.current_session().and_then(OpenSession::path).is_some_and(|own| is_same_file(own, &path)) {
+        return reload_session(door, id).await;
     }
     let opened = match may_open(door, &path) {
         Ok(()) => open_file(door, path).await,
@@ -150,12 +150,12 @@ pub(super) async fn switch_session(door: &mut Door, id: Option<OmpRequestId>, pa
 }
 
 /// Goes on in a new session from before a message. `name` is the command that asks for it.
-pub(super) async fn branch(door: &mut Door, id: Option<OmpRequestId>, name: &'static str, entry: String) {
-    let Some(seat) = door.seat() else { return };
+pub(super) async fn branch_session(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: &'static str, entry: String) {
+    let Some(seat) = door.current_session() else { return };
     let (session, entry) = (seat.id.clone(), EntryId::new(entry));
-    let wanted = entry.clone();
+    let target = entry.clone();
     let read = seat.requests.read_state(move |engine| {
-        let entry = engine.state().session(&session)?.entry(&wanted)?;
+        let entry = engine.state().session(&session)?.entry(&target)?;
         (entry.kind == SessionEntryKind::User).then_some(())
     });
     let opened = match read.await {
@@ -166,27 +166,30 @@ pub(super) async fn branch(door: &mut Door, id: Option<OmpRequestId>, name: &'st
         // A host expects that the run it branches from is told to its end.
         Ok((seat, text)) => {
             let data = RawJson::from_wire(&BranchResult { text, cancelled: false });
-            leave(door, Switch::new(id, name, seat, data)).await;
+            leave_session(door, SessionSwitch::new(id, name, seat, data)).await;
         }
-        Err(problem) => door.write(&door.dialect.hooks.broken_off(id, name, problem)),
+        Err(problem) => door.write_frame(&door.dialect.hooks.broken_off(id, name, problem)),
     }
 }
 
 /// Goes on in a new session with the whole conversation of this one.
-pub(super) async fn clone(door: &mut Door, id: Option<OmpRequestId>) {
+pub(super) async fn clone_session(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
     const NAME: &str = "clone";
-    match cloned(door).await {
+    match open_clone(door).await {
         Ok(seat) => {
-            leave(door, Switch::new(id, NAME, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })))
-                .await
+            leave_session(
+                door,
+                SessionSwitch::new(id, NAME, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })),
+            )
+            .await
         }
-        Err(problem) => door.write(&OmpResponse::failure(id, NAME, problem)),
+        Err(problem) => door.write_frame(&OmpResponse::failure(id, NAME, problem)),
     }
 }
 
-async fn cloned(door: &mut Door) -> Result<Seat, String> {
-    let settings = settings(door).await;
-    let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
+async fn open_clone(door: &mut OmpAdapter) -> Result<OpenSession, String> {
+    let settings = current_settings(door).await;
+    let Some(old) = door.current_session() else { return Err(CLOSED.to_owned()) };
     let session = old.id.clone();
     let read = old.requests.read_state(move |engine| {
         let path = engine.state().session(&session)?.path_entries();
@@ -196,80 +199,79 @@ async fn cloned(door: &mut Door) -> Result<Seat, String> {
     let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
     let texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
     let parent = old.path().map(|path| path.display().to_string());
-    begin(door, None, parent, settings, imported(path, texts)).await
+    begin_session(door, None, parent, settings, imported_entries(path, texts)).await
 }
 
 /// Entries of one session as another begins with them; none if there is no message among them.
-fn imported(path: Vec<SessionEntry>, texts: Vec<Option<Arc<str>>>) -> Vec<ImportedEntry> {
+fn imported_entries(path: Vec<SessionEntry>, texts: Vec<Option<Arc<str>>>) -> Vec<ImportedEntry> {
     if !path.iter().any(|entry| entry.kind.is_message()) {
         return Vec::new();
     }
     let entries = path.into_iter().zip(texts).filter_map(|(entry, text)| {
-        let said = MessageContent { content: text?, tokens: entry.tokens };
-        Some(ImportedEntry {
-            id: entry.id,
-            parent: entry.parent,
-            kind: entry.kind,
-            message: said,
-            made_at: Some(entry.at),
-        })
+        let message = MessageContent { content: text?, tokens: entry.tokens };
+        Some(ImportedEntry { id: entry.id, parent: entry.parent, kind: entry.kind, message, made_at: Some(entry.at) })
     });
     entries.collect()
 }
 
 /// Leaves for a session, telling nothing more of what works in the one before. If it could not be opened nothing is stopped.
 async fn leave_silently(
-    door: &mut Door,
+    door: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     command: &'static str,
-    opened: Result<Seat, String>,
+    opened: Result<OpenSession, String>,
 ) {
     match opened {
         Ok(seat) => {
-            door.teller.detach();
-            leave(door, Switch::new(id, command, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })))
-                .await;
+            door.encoder.detach();
+            leave_session(
+                door,
+                SessionSwitch::new(id, command, seat, RawJson::from_wire(&SessionSwitchResult { cancelled: false })),
+            )
+            .await;
         }
-        Err(problem) => door.write(&OmpResponse::failure(id, command, problem)),
+        Err(problem) => door.write_frame(&OmpResponse::failure(id, command, problem)),
     }
 }
 
 /// Stops what works in the session and has the other one take its place.
-async fn leave(door: &mut Door, switch: Switch) {
+async fn leave_session(door: &mut OmpAdapter, switch: SessionSwitch) {
     let switch = Box::new(switch);
-    door.lane = Lane::Short;
+    door.operation = ActiveOperation::Short;
     // What the log could not be told of is stopped when the session is closed.
-    stop_run(door, Box::new(move |door, _| door.lane = Lane::Session(switch))).await;
+    stop_run(door, Box::new(move |door, _| door.operation = ActiveOperation::Session(switch))).await;
 }
 
 /// Puts the other session in the place of the old one.
-pub(crate) async fn switch(door: &mut Door) {
-    let Lane::Session(switch) = std::mem::replace(&mut door.lane, Lane::Free) else { return };
-    let Switch { id, command, seat, data } = *switch;
-    let carried = match door.seat() {
-        Some(old) => carry(old, &seat).await,
+pub(crate) async fn finish_switch(door: &mut OmpAdapter) {
+    let ActiveOperation::Session(switch) = std::mem::replace(&mut door.operation, ActiveOperation::Free) else {
+        return;
+    };
+    let SessionSwitch { id, command, seat, data } = *switch;
+    let carried = match door.current_session() {
+        Some(old) => transfer_contract(old, &seat).await,
         None => Ok(()),
     };
     if let Err(problem) = carried {
         // Nothing was said in it.
         let _ = seat.close().await;
-        door.teller.attach();
-        return door.write(&OmpResponse::failure(id, command, problem));
+        door.encoder.attach();
+        return door.write_frame(&OmpResponse::failure(id, command, problem));
     }
     if let Some(old) = door.seat.replace(seat)
         && let Err(unwritten) = old.close().await
     {
-        door.notify(unwritten.to_string(), NotifyType::Warning);
+        door.notify_host(unwritten.to_string(), NotifyType::Warning);
     }
-    door.teller = door.teller.successor();
-    door.write(&OmpResponse::success(id, command, &data));
-    door.ended();
-    door.take_up().await;
-    host::serve(door).await;
+    door.encoder = door.encoder.successor_encoder();
+    door.write_frame(&OmpResponse::success(id, command, &data));
+    door.run_waiters();
+    door.resume_session().await;
+    host::serve_calls(door).await;
 }
 
 /// Whether a session may be open at `path`: one that is there, or a new one in a folder where sessions lie.
-fn may_open(door: &Door, path: &Path) -> Result<(), String> {
+fn may_open(door: &OmpAdapter, path: &Path) -> Result<(), String> {
     if path.exists() {
         return Ok(());
     }
@@ -280,70 +282,73 @@ fn may_open(door: &Door, path: &Path) -> Result<(), String> {
         return refused();
     }
     let is = |ours: &Path| paths::resolve_path(ours).is_some_and(|ours| ours == folder);
-    let sessions = paths::resolve_path(&door.shelf.common.folder.sessions_dir());
+    let sessions = paths::resolve_path(&door.store.common.folder.sessions_dir());
     let is_below = sessions.is_some() && folder.parent() == sessions.as_deref();
-    let is_ours = door.shelf.folder.as_deref().is_some_and(is) || is_below || is(&door.shelf.cwd);
+    let is_ours = door.store.folder.as_deref().is_some_and(is) || is_below || is(&door.store.cwd);
     if is_ours { Ok(()) } else { refused() }
 }
 
-async fn settings(door: &mut Door) -> Settings {
-    match door.seat() {
+async fn current_settings(door: &mut OmpAdapter) -> Settings {
+    match door.current_session() {
         Some(seat) => settings_of(seat).await.unwrap_or_default(),
         None => Settings::default(),
     }
 }
 
-async fn settings_of(seat: &Seat) -> Option<Settings> {
+async fn settings_of(seat: &OpenSession) -> Option<Settings> {
     let session = seat.id.clone();
     let read =
         seat.requests.read_state(move |engine| engine.state().session(&session).map(|one| one.settings().clone()));
     read.await?.0
 }
 
-async fn begin(
-    door: &mut Door,
+async fn begin_session(
+    door: &mut OmpAdapter,
     path: Option<PathBuf>,
     parent: Option<String>,
     settings: Settings,
     entries: Vec<ImportedEntry>,
-) -> Result<Seat, String> {
+) -> Result<OpenSession, String> {
     door.grants_written().await;
     let entries = if entries.is_empty() { first_entries(&settings) } else { entries };
-    let beginning = Beginning { path, parent, settings, entries };
-    Seat::begin(&door.shelf, beginning).await.map_err(|error| error.to_string())
+    let beginning = SessionStart { path, parent, settings, entries };
+    OpenSession::begin_new(&door.store, beginning).await.map_err(|error| error.to_string())
 }
 
-async fn open_file(door: &mut Door, path: PathBuf) -> Result<Seat, String> {
+async fn open_file(door: &mut OmpAdapter, path: PathBuf) -> Result<OpenSession, String> {
     door.grants_written().await;
-    let settings = settings(door).await;
-    let shelf = door.shelf.clone();
+    let settings = current_settings(door).await;
+    let session_store = door.store.clone();
     let fallback = settings.clone();
-    let opened = Seat::reopen(&door.shelf, &path, |_, notes| opening::restored(&shelf, settings, notes)).await;
+    let opened = OpenSession::reopen_file(&door.store, &path, |_, notes| {
+        select_session::restored_settings(&session_store, settings, notes)
+    })
+    .await;
     let opened = match opened {
-        Err(SeatError::Copy(copy)) => {
-            return opening::fork_of(&door.shelf, copy, fallback).await.map_err(|error| error.to_string());
+        Err(OpenSessionError::Copy(copy)) => {
+            return select_session::fork_opened(&door.store, copy, fallback).await.map_err(|error| error.to_string());
         }
         opened => opened.map_err(|error| error.to_string())?,
     };
     match opened {
         Some(seat) => Ok(seat),
-        None => begin(door, Some(path), None, fallback, Vec::new()).await,
+        None => begin_session(door, Some(path), None, fallback, Vec::new()).await,
     }
 }
 
-fn same(left: &Path, right: &Path) -> bool {
+fn is_same_file(left: &Path, right: &Path) -> bool {
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     whole(left) == whole(right)
 }
 
 /// A new session with everything before a message of a person, whose text the host gets to edit.
-async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String), String> {
-    let settings = settings(door).await;
-    let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
-    let (session, wanted) = (old.id.clone(), entry.clone());
+async fn branch_from(door: &mut OmpAdapter, entry: &EntryId) -> Result<(OpenSession, String), String> {
+    let settings = current_settings(door).await;
+    let Some(old) = door.current_session() else { return Err(CLOSED.to_owned()) };
+    let (session, target) = (old.id.clone(), entry.clone());
     let read = old.requests.read_state(move |engine| {
         let session = engine.state().session(&session)?;
-        let chosen = session.entry(&wanted)?.clone();
+        let chosen = session.entry(&target)?.clone();
         let mut path: Vec<SessionEntry> = Vec::new();
         let mut at = chosen.parent.as_ref().and_then(|parent| session.entry(parent));
         while let Some(entry) = at {
@@ -361,21 +366,21 @@ async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String),
     let mut texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
     let text = texts.pop().flatten().and_then(|text| user_text(&text)).unwrap_or_default();
     let parent = old.path().map(|path| path.display().to_string());
-    let seat = begin(door, None, parent, settings, imported(path, texts)).await?;
+    let seat = begin_session(door, None, parent, settings, imported_entries(path, texts)).await?;
     Ok((seat, text))
 }
 
-pub(super) async fn set_name(door: &mut Door, id: Option<OmpRequestId>, name: String) {
-    let Some(seat) = door.seat() else { return };
+pub(super) async fn set_name(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: String) {
+    let Some(seat) = door.current_session() else { return };
     // A name is one line, and shown in terminals.
     let name = escape(name.trim(), Lines::One).into_owned();
-    let (names, requests) = (seat.keeper.as_ref().map(Keeper::names), seat.requests.clone());
+    let (names, requests) = (seat.file_writer.as_ref().map(SessionFileWriter::name_positions), seat.requests.clone());
     let command = EngineCommand::Session(seat.id.clone(), Command::Name { name });
-    door.ask(command, move |door, replied| {
+    door.send_command(command, move |door, replied| {
         let Some(mut names) = names.filter(|_| replied.is_ok()) else {
-            return acknowledge(door, id, "set_session_name", replied);
+            return write_ack(door, id, "set_session_name", replied);
         };
-        door.aside(async move {
+        door.reply_unordered(async move {
             // Whoever opens the file next takes the name that stands in it for the newest. A keeper that has ended, or has nothing
             // more to hear of, writes nothing any more.
             let written = async {
@@ -383,30 +388,30 @@ pub(super) async fn set_name(door: &mut Door, id: Option<OmpRequestId>, name: St
                 names.wait_for(|before| *before >= behind).await.ok().map(|_| behind)
             };
             let position = tokio::time::timeout(NAMED, written).await.ok().flatten().unwrap_or(0);
-            let then: Then = Box::new(move |door| acknowledge(door, id, "set_session_name", replied));
+            let then: AdapterCallback = Box::new(move |door| write_ack(door, id, "set_session_name", replied));
             (position, then)
         });
     })
     .await;
 }
 
-pub(super) async fn export_html(door: &mut Door, id: Option<OmpRequestId>, path: Option<String>) {
-    let Some(seat) = door.seat() else { return };
+pub(super) async fn export_html(door: &mut OmpAdapter, id: Option<OmpRequestId>, path: Option<String>) {
+    let Some(seat) = door.current_session() else { return };
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents = seat.handle.contents().clone();
     let stem = seat.path().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-    let product = door.shelf.common.product.name();
+    let product = door.store.common.product.name();
     let shown =
         path.unwrap_or_else(|| format!("{product}-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
-    let target = Target {
-        given: paths::expand_home(&shown, door.shelf.common.folder.home()).display().to_string(),
-        cwd: door.shelf.cwd.clone(),
-        roots: door.shelf.common.roots.clone(),
+    let target = ExportTarget {
+        given: paths::expand_home(&shown, door.store.common.folder.home()).display().to_string(),
+        cwd: door.store.cwd.clone(),
+        roots: door.store.common.roots.clone(),
         own: seat.path().map(Path::to_owned),
     };
-    let now = door.shelf.common.clock.now();
+    let now = door.store.common.clock.now();
     let turns = std::sync::Arc::clone(&door.pages);
-    door.aside(async move {
+    door.reply_unordered(async move {
         let _turn = turns.acquire().await.ok();
         let read = requests.read_state(move |engine| {
             let session = engine.state().session(&session)?;
@@ -423,19 +428,21 @@ pub(super) async fn export_html(door: &mut Door, id: Option<OmpRequestId>, path:
             Some((header, entries))
         });
         let (position, answer) = match read.await {
-            Some((Some((header, entries)), position)) => (position, page(&contents, header, entries, target).await),
+            Some((Some((header, entries)), position)) => {
+                (position, export_page(&contents, header, entries, target).await)
+            }
             _ => (0, Err("the session is closed".to_owned())),
         };
-        let then: Then = Box::new(move |door| match answer {
-            Ok(()) => door.write(&OmpResponse::success(id, "export_html", &ExportedHtml { path: shown })),
-            Err(problem) => door.write(&OmpResponse::failure(id, "export_html", problem)),
+        let then: AdapterCallback = Box::new(move |door| match answer {
+            Ok(()) => door.write_frame(&OmpResponse::success(id, "export_html", &ExportedHtml { path: shown })),
+            Err(problem) => door.write_frame(&OmpResponse::failure(id, "export_html", problem)),
         });
         (position, then)
     });
 }
 
 /// Where a page is to be.
-struct Target {
+struct ExportTarget {
     given: String,
     cwd: PathBuf,
     roots: AllowedRoots,
@@ -443,9 +450,9 @@ struct Target {
     own: Option<PathBuf>,
 }
 
-impl Target {
+impl ExportTarget {
     /// Writes the page, but not over anything that tools may not touch, over a device, or over the session itself.
-    fn write(&self, html: &str) -> Result<(), String> {
+    fn write_page(&self, html: &str) -> Result<(), String> {
         let place = self.roots.resolve_path(&self.cwd, Path::new(&self.given)).map_err(|error| error.to_string())?;
         let real = |path: &Path| AllowedRoots::whole_filesystem([]).resolve_path(&self.cwd, path).ok();
         if self.own.as_deref().and_then(real).is_some_and(|own| own.path() == place.path()) {
@@ -456,11 +463,11 @@ impl Target {
     }
 }
 
-async fn page(
+async fn export_page(
     contents: &countersign_runtime::ContentCache,
     header: export::Header,
     entries: Vec<SessionEntry>,
-    target: Target,
+    target: ExportTarget,
 ) -> Result<(), String> {
     let lsns: Vec<_> = entries.iter().map(|entry| entry.content).collect();
     let texts = contents.get(&lsns).await.map_err(|error| error.to_string())?;
@@ -470,7 +477,7 @@ async fn page(
         .filter_map(|(entry, text)| Some((serde_json::from_str(&text?).ok()?, entry.at)))
         .collect();
     let html = export::export_html(&header, &messages);
-    tokio::task::spawn_blocking(move || target.write(&html)).await.map_err(|error| error.to_string())?
+    tokio::task::spawn_blocking(move || target.write_page(&html)).await.map_err(|error| error.to_string())?
 }
 
 #[cfg(test)]
@@ -483,7 +490,7 @@ mod tests {
 
     use countersign_runtime::tools::AllowedRoots;
 
-    use super::Target;
+    use super::ExportTarget;
 
     #[test]
     fn a_page_takes_the_place_of_nothing_but_plain_files_that_tools_may_touch() {
@@ -507,13 +514,13 @@ mod tests {
             ("own.jsonl", Some("own.jsonl is the file of this session")),
             ("./session", Some("./session is the file of this session")),
         ] {
-            let target = Target {
+            let target = ExportTarget {
                 given: given.to_owned(),
                 cwd: folder.path().to_owned(),
                 roots: AllowedRoots::whole_filesystem([at("own")]),
                 own: Some(at("own.jsonl")),
             };
-            match (target.write("page"), want) {
+            match (target.write_page("page"), want) {
                 (Ok(()), None) => {
                     assert_eq!(fs::read_to_string(at(given)).unwrap(), "page", "{given}");
                 }

@@ -21,7 +21,7 @@ const WORDS: &str = "Enter your response:";
 
 /// A question with what can be chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct QuestionDialog<'a> {
     text: &'a str,
     choices: &'a [GateChoice],
     is_multi: bool,
@@ -32,14 +32,14 @@ pub(crate) struct Question<'a> {
 
 /// How far a person has come with a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Draft {
+pub(crate) struct AnswerDraft {
     /// The choices so far, as indices.
     chosen: BTreeSet<usize>,
     /// Whether words of one's own are asked for.
     is_in_words: bool,
 }
 
-impl Draft {
+impl AnswerDraft {
     /// Whether its dialog has no time-out of its own and must be taken away when the question is over.
     pub(super) const fn is_in_words(&self) -> bool {
         self.is_in_words
@@ -48,24 +48,24 @@ impl Draft {
 
 /// What follows from an answer to a dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum DialogStep {
     /// The gate is answered.
     Answer(GateReply),
     /// The same gate is shown again.
-    Ask(Draft),
+    Ask(AnswerDraft),
 }
 
 /// What a line of a dialog stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum DialogOption {
     Choice(usize),
     Done,
     Other,
 }
 
-impl<'a> Question<'a> {
+impl<'a> QuestionDialog<'a> {
     /// The question of a gate of this kind; `None` for an approval.
-    pub(super) fn of(kind: Kind, request: &'a GateRequest) -> Option<Self> {
+    pub(super) fn for_gate(kind: Kind, request: &'a GateRequest) -> Option<Self> {
         request.question().map(|question| Self {
             text: question.text,
             choices: question.choices,
@@ -77,55 +77,59 @@ impl<'a> Question<'a> {
     }
 
     /// The dialog that follows `draft`.
-    pub(super) fn method(&self, draft: &Draft, timeout: Option<u64>) -> UiMethod {
+    pub(super) fn dialog_method(&self, draft: &AnswerDraft, timeout: Option<u64>) -> UiMethod {
         if draft.is_in_words {
             return UiMethod::Editor { title: WORDS.to_owned(), prefill: None, prompt_style: Some(true) };
         }
-        let title = self.title();
+        let title = self.dialog_title();
         if self.choices.is_empty() {
             return UiMethod::Input { title, placeholder: None, timeout };
         }
-        let options = self.lines(draft).into_iter().map(|(shown, _)| shown).collect();
+        let options = self.dialog_options(draft).into_iter().map(|(shown, _)| shown).collect();
         UiMethod::Select { title, options, timeout }
     }
 
     /// What an answer to the dialog of `draft` means.
-    pub(super) fn step(&self, draft: &Draft, answer: &UiAnswer) -> Step {
+    pub(super) fn next_step(&self, draft: &AnswerDraft, answer: &UiAnswer) -> DialogStep {
         let value = match answer {
             UiAnswer::Value(value) => value,
             // No question is a yes or no: such an answer has no value.
-            UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => return Step::Answer(GateReply::Decline),
+            UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => return DialogStep::Answer(GateReply::Decline),
         };
         let is_from_list = !draft.is_in_words && !self.choices.is_empty();
-        match is_from_list.then(|| self.line(draft, value)).flatten() {
-            Some(Line::Choice(index)) if self.is_multi => {
+        match is_from_list.then(|| self.find_option(draft, value)).flatten() {
+            Some(DialogOption::Choice(index)) if self.is_multi => {
                 let mut chosen = draft.chosen.clone();
                 if !chosen.remove(&index) {
                     chosen.insert(index);
                 }
-                Step::Ask(Draft { chosen, is_in_words: false })
+                DialogStep::Ask(AnswerDraft { chosen, is_in_words: false })
             }
             // Which changes are wanted has to be said.
-            Some(Line::Choice(index)) if self.kind == Kind::Plan && self.choices[index].label == gate::CHANGE => {
-                Step::Ask(Draft { chosen: BTreeSet::from([index]), is_in_words: true })
+            Some(DialogOption::Choice(index))
+                if self.kind == Kind::Plan && self.choices[index].label == gate::CHANGE =>
+            {
+                DialogStep::Ask(AnswerDraft { chosen: BTreeSet::from([index]), is_in_words: true })
             }
-            Some(Line::Choice(index)) => Step::Answer(self.said(&BTreeSet::from([index]), None)),
-            Some(Line::Done) => Step::Answer(self.said(&draft.chosen, None)),
-            Some(Line::Other) => Step::Ask(Draft { chosen: draft.chosen.clone(), is_in_words: true }),
+            Some(DialogOption::Choice(index)) => DialogStep::Answer(self.chosen_answer(&BTreeSet::from([index]), None)),
+            Some(DialogOption::Done) => DialogStep::Answer(self.chosen_answer(&draft.chosen, None)),
+            Some(DialogOption::Other) => {
+                DialogStep::Ask(AnswerDraft { chosen: draft.chosen.clone(), is_in_words: true })
+            }
             // Nothing was said, or nothing is chosen to be done with: the same question again, with what was chosen.
             None if value.trim().is_empty() || value == DONE => {
-                Step::Ask(Draft { chosen: draft.chosen.clone(), is_in_words: false })
+                DialogStep::Ask(AnswerDraft { chosen: draft.chosen.clone(), is_in_words: false })
             }
-            None => Step::Answer(self.said(&draft.chosen, Some(value))),
+            None => DialogStep::Answer(self.chosen_answer(&draft.chosen, Some(value))),
         }
     }
 
-    fn said(&self, chosen: &BTreeSet<usize>, words: Option<&str>) -> GateReply {
+    fn chosen_answer(&self, chosen: &BTreeSet<usize>, words: Option<&str>) -> GateReply {
         let labels = chosen.iter().filter_map(|index| self.choices.get(*index)).map(|choice| choice.label.clone());
         GateReply::Say(labels.chain(words.map(str::to_owned)).collect())
     }
 
-    fn title(&self) -> String {
+    fn dialog_title(&self) -> String {
         let is_plain = !self.text.contains('\n')
             && !self.text.starts_with("The agent")
             && !self.choices.iter().any(|choice| APPROVAL_WORDS.contains(&choice.label.trim()));
@@ -134,10 +138,10 @@ impl<'a> Question<'a> {
     }
 
     /// The lines of a dialog, each with what it stands for.
-    fn lines(&self, draft: &Draft) -> Vec<(String, Line)> {
+    fn dialog_options(&self, draft: &AnswerDraft) -> Vec<(String, DialogOption)> {
         let labels: Vec<String> =
             self.choices.iter().map(|choice| escape(&choice.label, Lines::One).into_owned()).collect();
-        let mut lines: Vec<(String, Line)> = Vec::with_capacity(labels.len() + 2);
+        let mut lines: Vec<(String, DialogOption)> = Vec::with_capacity(labels.len() + 2);
         for (index, label) in labels.iter().enumerate() {
             let mark = match (self.is_multi, draft.chosen.contains(&index)) {
                 (false, _) => "",
@@ -148,22 +152,22 @@ impl<'a> Question<'a> {
             // Two lines that look alike could not be told apart in an answer.
             let label =
                 if self.recommended == Some(index) && !labels.contains(&recommended) { &recommended } else { label };
-            lines.push((format!("{mark}{label}"), Line::Choice(index)));
+            lines.push((format!("{mark}{label}"), DialogOption::Choice(index)));
         }
         if self.is_multi && !draft.chosen.is_empty() {
-            lines.push((DONE.to_owned(), Line::Done));
+            lines.push((DONE.to_owned(), DialogOption::Done));
         }
         if self.takes_own_words && (self.is_multi || !labels.iter().any(|label| label == OTHER)) {
-            lines.push((OTHER.to_owned(), Line::Other));
+            lines.push((OTHER.to_owned(), DialogOption::Other));
         }
         lines
     }
 
     /// The line that was chosen. Programs also answer with a bare label.
-    fn line(&self, draft: &Draft, value: &str) -> Option<Line> {
-        let shown = self.lines(draft).into_iter().find(|(shown, _)| shown == value).map(|(_, line)| line);
+    fn find_option(&self, draft: &AnswerDraft, value: &str) -> Option<DialogOption> {
+        let shown = self.dialog_options(draft).into_iter().find(|(shown, _)| shown == value).map(|(_, line)| line);
         let label = || self.choices.iter().position(|choice| escape(&choice.label, Lines::One) == value);
-        shown.or_else(|| label().map(Line::Choice))
+        shown.or_else(|| label().map(DialogOption::Choice))
     }
 }
 
@@ -173,7 +177,7 @@ mod tests {
     use countersign_protocol::omp::{UiAnswer, UiMethod};
     use countersign_view::GateRequest;
 
-    use super::{Draft, Question, Step};
+    use super::{AnswerDraft, DialogStep, QuestionDialog};
 
     fn content(labels: &[&str], multi: bool, recommended: Option<usize>) -> GateRequest {
         let choices = labels.iter().map(|label| GateChoice { label: (*label).to_owned() }).collect();
@@ -183,16 +187,16 @@ mod tests {
     }
 
     /// The dialogs that `values` lead through, in a few words each, and what is said in the end.
-    fn told(content: &GateRequest, values: &[&str]) -> Vec<String> {
-        told_of(Kind::Question, content, values)
+    fn question_transcript(content: &GateRequest, values: &[&str]) -> Vec<String> {
+        transcript_of(Kind::Question, content, values)
     }
 
-    fn told_of(kind: Kind, content: &GateRequest, values: &[&str]) -> Vec<String> {
-        let question = Question::of(kind, content).unwrap();
-        let mut draft = Draft::default();
-        let mut told = Vec::new();
+    fn transcript_of(kind: Kind, content: &GateRequest, values: &[&str]) -> Vec<String> {
+        let question = QuestionDialog::for_gate(kind, content).unwrap();
+        let mut draft = AnswerDraft::default();
+        let mut transcript = Vec::new();
         for value in values {
-            told.push(match question.method(&draft, None) {
+            transcript.push(match question.dialog_method(&draft, None) {
                 UiMethod::Select { options, .. } => options.join("|"),
                 UiMethod::Input { title, .. } | UiMethod::Editor { title, .. } => title,
                 other => panic!("{other:?}"),
@@ -202,13 +206,13 @@ mod tests {
                 "confirm" => UiAnswer::Confirmed(true),
                 value => UiAnswer::Value(value.to_owned()),
             };
-            match question.step(&draft, &answer) {
-                Step::Ask(next) => draft = next,
-                Step::Answer(GateReply::Say(said)) => told.push(format!("= {}", said.join(" + "))),
-                Step::Answer(answer) => told.push(format!("= {answer:?}")),
+            match question.next_step(&draft, &answer) {
+                DialogStep::Ask(next) => draft = next,
+                DialogStep::Answer(GateReply::Say(parts)) => transcript.push(format!("= {}", parts.join(" + "))),
+                DialogStep::Answer(answer) => transcript.push(format!("= {answer:?}")),
             }
         }
-        told
+        transcript
     }
 
     #[test]
@@ -225,7 +229,7 @@ mod tests {
             (&["cancel"], vec![list, "= Decline"]),
             (&["confirm"], vec![list, "= Decline"]),
         ] {
-            assert_eq!(told(&content, values), want, "{values:?}");
+            assert_eq!(question_transcript(&content, values), want, "{values:?}");
         }
     }
 
@@ -242,7 +246,7 @@ mod tests {
             (&["☐ b, c", "Other (type your own)", "d"], vec![none, second, "Enter your response:", "= b, c + d"]),
             (&["☐ b, c", "cancel"], vec![none, second, "= Decline"]),
         ] {
-            assert_eq!(told(&content, values), want, "{values:?}");
+            assert_eq!(question_transcript(&content, values), want, "{values:?}");
         }
     }
 
@@ -255,7 +259,7 @@ mod tests {
             ("A (Recommended)", "= A (Recommended)"),
             ("Other (type your own)", "= Other (type your own)"),
         ] {
-            assert_eq!(told(&like, &[value]), [list, want], "{value}");
+            assert_eq!(question_transcript(&like, &[value]), [list, want], "{value}");
         }
     }
 
@@ -270,12 +274,15 @@ mod tests {
             (&["request-changes", " ", "reject"], vec![list, words, list, "= reject"]),
             (&["Other (type your own)", "why?"], vec![list, words, "= why?"]),
         ] {
-            assert_eq!(told_of(Kind::Plan, &plan, values), want, "{values:?}");
+            assert_eq!(transcript_of(Kind::Plan, &plan, values), want, "{values:?}");
         }
     }
 
     #[test]
     fn a_question_without_choices_is_asked_again_until_something_is_said() {
-        assert_eq!(told(&content(&[], true, None), &["", "because, of it"]), ["Which?", "Which?", "= because, of it"]);
+        assert_eq!(
+            question_transcript(&content(&[], true, None), &["", "because, of it"]),
+            ["Which?", "Which?", "= because, of it"]
+        );
     }
 }

@@ -15,14 +15,14 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 /// One tool.
-pub(super) struct Lend {
+pub(super) struct HostProvidedTool {
     spec: ToolSpec,
     /// Of the arguments, as the host wrote it.
     schema: Value,
     peer: PeerId,
 }
 
-impl Lend {
+impl HostProvidedTool {
     pub(super) fn new(tool: &Arc<HostTool>, peer: PeerId) -> Self {
         // It was read when the set was taken. A schema that cannot be read fits nothing.
         let schema: Value = tool.parameters.decode_as().unwrap_or(Value::Bool(false));
@@ -45,7 +45,7 @@ impl Lend {
     }
 }
 
-impl AgentTool for Lend {
+impl AgentTool for HostProvidedTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

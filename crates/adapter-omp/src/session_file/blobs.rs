@@ -27,25 +27,25 @@ const NOTICE: &str = "\n\n[The rest of this text was too long for the session fi
 
 /// The folder of blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blobs(PathBuf);
+pub struct BlobStore(PathBuf);
 
-impl Blobs {
+impl BlobStore {
     /// Uses `folder`, which is made when the first blob is.
     pub const fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
 
     /// The base64 behind a reference. `None` if `data` is none, or the blob is not there or not what its name says.
-    pub fn resolve(&self, data: &str) -> Option<String> {
+    pub fn resolve_data(&self, data: &str) -> Option<String> {
         let digest: Digest = data.strip_prefix(PREFIX)?.parse().ok()?;
         let bytes = regular::read_bytes(&self.0.join(digest.to_string()), LARGEST).ok()?;
         (Digest::hash_bytes(&bytes) == digest).then(|| STANDARD.encode(bytes))
     }
 
     /// Puts the images of `message` back in place of their references. One that is lost becomes a text that says so.
-    pub fn inline(&self, message: &mut StoredMessage) {
+    pub fn inline_images(&self, message: &mut StoredMessage) {
         let content = match message {
-            StoredMessage::User(said) | StoredMessage::Developer(said) => &mut said.content,
+            StoredMessage::User(user_message) | StoredMessage::Developer(user_message) => &mut user_message.content,
             StoredMessage::Assistant(assistant) => &mut assistant.content,
             StoredMessage::ToolResult(result) => &mut result.content,
             StoredMessage::Custom(custom) => &mut custom.content,
@@ -61,7 +61,7 @@ impl Blobs {
             if let MessageBlock::Image(image) = block
                 && image.data.starts_with(PREFIX)
             {
-                match self.resolve(&image.data) {
+                match self.resolve_data(&image.data) {
                     Some(data) => image.data = data,
                     None => *block = MessageBlock::from_text("[An image that is no longer there]"),
                 }
@@ -70,8 +70,8 @@ impl Blobs {
     }
 
     fn inline_json(&self, value: &mut Value) {
-        walk(value, &mut |object| {
-            if let Some(data) = object.get("data").and_then(Value::as_str).and_then(|data| self.resolve(data)) {
+        walk_images(value, &mut |object| {
+            if let Some(data) = object.get("data").and_then(Value::as_str).and_then(|data| self.resolve_data(data)) {
                 object.insert("data".to_owned(), data.into());
             }
         });
@@ -82,26 +82,26 @@ impl Blobs {
     ///
     /// # Errors
     /// Whatever the file system says; `line` is then not to be written.
-    pub fn externalise(&self, line: &mut Value) -> io::Result<()> {
+    pub fn externalise_images(&self, line: &mut Value) -> io::Result<()> {
         let mut failed = Ok(());
-        walk(line, &mut |object| {
+        walk_images(line, &mut |object| {
             let bytes = object
                 .get("data")
                 .and_then(Value::as_str)
                 .filter(|data| data.len() >= LEAST && !data.starts_with(PREFIX))
                 .and_then(|data| STANDARD.decode(data).ok());
             if let Some(bytes) = bytes.filter(|_| failed.is_ok()) {
-                match self.put(&bytes) {
+                match self.put_blob(&bytes) {
                     Ok(digest) => drop(object.insert("data".to_owned(), format!("{PREFIX}{digest}").into())),
                     Err(error) => failed = Err(error),
                 }
             }
         });
-        cut(line);
+        cut_texts(line);
         failed
     }
 
-    fn put(&self, bytes: &[u8]) -> io::Result<Digest> {
+    fn put_blob(&self, bytes: &[u8]) -> io::Result<Digest> {
         let digest = Digest::hash_bytes(bytes);
         let path = self.0.join(digest.to_string());
         if !is_whole(&path, bytes.len()) {
@@ -112,7 +112,7 @@ impl Blobs {
 }
 
 /// Whether a line of so many bytes could hold something for [`Blobs::externalise`].
-pub(super) fn concerns(line: &[u8]) -> bool {
+pub(super) fn may_need_blobs(line: &[u8]) -> bool {
     line.len() > LONGEST || (line.len() >= LEAST && line.windows(7).any(|window| window == b"\"image\""))
 }
 
@@ -121,7 +121,7 @@ fn is_whole(path: &Path, length: usize) -> bool {
 }
 
 /// Calls `visit` with every image object in `value`.
-fn walk(value: &mut Value, visit: &mut dyn FnMut(&mut serde_json::Map<String, Value>)) {
+fn walk_images(value: &mut Value, visit: &mut dyn FnMut(&mut serde_json::Map<String, Value>)) {
     match value {
         Value::Object(members) => {
             if members.get("type").is_some_and(|kind| kind == "image")
@@ -129,9 +129,9 @@ fn walk(value: &mut Value, visit: &mut dyn FnMut(&mut serde_json::Map<String, Va
             {
                 visit(members);
             }
-            members.values_mut().for_each(|member| walk(member, visit));
+            members.values_mut().for_each(|member| walk_images(member, visit));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, visit)),
+        Value::Array(items) => items.iter_mut().for_each(|item| walk_images(item, visit)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -139,7 +139,7 @@ fn walk(value: &mut Value, visit: &mut dyn FnMut(&mut serde_json::Map<String, Va
 /// Members that are useless if they are cut: data of images and of sealed thinking, and what a provider wants back.
 const UNCUT: [&str; 2] = ["data", "providerPayload"];
 
-fn cut(value: &mut Value) {
+fn cut_texts(value: &mut Value) {
     match value {
         Value::String(text) => {
             // Characters are at most as many as bytes.
@@ -155,9 +155,9 @@ fn cut(value: &mut Value) {
             members
                 .iter_mut()
                 .filter(|(name, _)| !name.ends_with("Signature") && !UNCUT.contains(&name.as_str()))
-                .for_each(|(_, member)| cut(member));
+                .for_each(|(_, member)| cut_texts(member));
         }
-        Value::Array(items) => items.iter_mut().for_each(cut),
+        Value::Array(items) => items.iter_mut().for_each(cut_texts),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -171,18 +171,18 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Blobs, LONGEST, NOTICE};
+    use super::{BlobStore, LONGEST, NOTICE};
 
     #[test]
     fn long_images_go_into_blobs_and_come_back() {
         let folder = tempfile::tempdir().unwrap();
-        let blobs = Blobs::new(folder.path().join("blobs"));
+        let blobs = BlobStore::new(folder.path().join("blobs"));
         let bytes = vec![7; 800];
         let long = STANDARD.encode(&bytes);
         let reference = format!("blob:sha256:{}", Digest::hash_bytes(&bytes));
         let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
         let mut line = json!({"message": {"content": [image(&long), image("aGk="), {"type": "other", "data": long}], "details": {"deep": [image(&long)]}}});
-        blobs.externalise(&mut line).unwrap();
+        blobs.externalise_images(&mut line).unwrap();
         let want = json!({"message": {"content": [image(&reference), image("aGk="), {"type": "other", "data": long}], "details": {"deep": [image(&reference)]}}});
         assert_eq!(line, want);
         assert_eq!(std::fs::read(folder.path().join("blobs").join(&reference[12..])).unwrap(), bytes);
@@ -194,7 +194,7 @@ mod tests {
             content: vec![image(&reference), image(&lost)],
             ..InputMessage::default()
         });
-        blobs.inline(&mut message);
+        blobs.inline_images(&mut message);
         let want = vec![image(&long), MessageBlock::from_text("[An image that is no longer there]")];
         assert_eq!(message, StoredMessage::User(InputMessage { content: want, ..InputMessage::default() }));
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_reference_never_leads_elsewhere_and_a_changed_blob_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let blobs = Blobs::new(folder.path().to_owned());
+        let blobs = BlobStore::new(folder.path().to_owned());
         let name = Digest::hash_bytes(b"right").to_string();
         std::fs::write(folder.path().join(&name), "wrong").unwrap();
         std::fs::write(folder.path().join("secret"), "x").unwrap();
@@ -212,15 +212,15 @@ mod tests {
             "blob:sha256:../x".to_owned(),
             "aGk=".to_owned(),
         ] {
-            assert_eq!(blobs.resolve(&data), None, "{data}");
+            assert_eq!(blobs.resolve_data(&data), None, "{data}");
         }
     }
 
     #[test]
     fn texts_that_are_too_long_are_cut_with_a_notice() {
-        let blobs = Blobs::new("/nowhere".into());
+        let blobs = BlobStore::new("/nowhere".into());
         let mut line = json!({"a": "ß".repeat(LONGEST + 1), "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9), "providerPayload": {"x": ["s".repeat(LONGEST + 9)]}});
-        blobs.externalise(&mut line).unwrap();
+        blobs.externalise_images(&mut line).unwrap();
         let want = json!({"a": "ß".repeat(LONGEST) + NOTICE, "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9), "providerPayload": {"x": ["s".repeat(LONGEST + 9)]}});
         assert!(line == want);
     }

@@ -18,7 +18,7 @@ use countersign_runtime::models::ThinkingLevel;
 use countersign_view::time::millis;
 use serde_json::{Map, Value};
 
-type Members = Map<String, Value>;
+type JsonMembers = Map<String, Value>;
 
 /// The member of a message of the log that holds, of the message it came from, what it cannot say itself.
 const ORIGINAL: &str = "$wire";
@@ -31,19 +31,20 @@ pub(crate) const INHERIT: &str = "inherit";
 /// Plain text becomes a block, code that was run becomes a command, and a role that we do not know becomes a message
 /// that nobody is shown.
 pub fn from_wire(message: &AgentMessage) -> (StoredMessage, Option<Millis>) {
-    let Ok(Value::Object(mut wire)) = serde_json::to_value(message) else { return (opaque(Value::Null), None) };
+    let Ok(Value::Object(mut wire)) = serde_json::to_value(message) else { return (opaque_message(Value::Null), None) };
     let at = wire.shift_remove("timestamp").and_then(|at| at.as_u64()).map(Millis);
-    let mut converted = understood(&wire).unwrap_or_else(|| opaque(Value::Object(wire.clone())));
-    let back = members(&converted);
-    let lost: Members = wire
+    let mut converted = parse_message(&wire).unwrap_or_else(|| opaque_message(Value::Object(wire.clone())));
+    let back = to_members(&converted);
+    let lost: JsonMembers = wire
         .iter()
-        .filter(|(name, value)| back.get(*name).is_none_or(|same| !equal(same, value)))
+        .filter(|(name, value)| back.get(*name).is_none_or(|same| !values_equal(same, value)))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    if !lost.is_empty() && *extra(&mut converted) != [(ORIGINAL.to_owned(), Value::Object(wire.clone()))].into() {
+    if !lost.is_empty() && *extra_members(&mut converted) != [(ORIGINAL.to_owned(), Value::Object(wire.clone()))].into()
+    {
         // A role of its own is kept whole.
         let original = if lost.contains_key("role") { wire } else { lost };
-        extra(&mut converted).insert(ORIGINAL.to_owned(), Value::Object(original));
+        extra_members(&mut converted).insert(ORIGINAL.to_owned(), Value::Object(original));
     }
     (converted, at)
 }
@@ -51,8 +52,8 @@ pub fn from_wire(message: &AgentMessage) -> (StoredMessage, Option<Millis>) {
 /// The message for a session file or the wire.
 pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
     let mut plain = message.clone();
-    let original = extra(&mut plain).remove(ORIGINAL);
-    let mut wire = members(&plain);
+    let original = extra_members(&mut plain).remove(ORIGINAL);
+    let mut wire = to_members(&plain);
     if let Some(Value::Object(original)) = original {
         let candidate = if original.contains_key("role") {
             original
@@ -60,8 +61,8 @@ pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
             wire.iter().chain(&original).map(|(name, value)| (name.clone(), value.clone())).collect()
         };
         // What was changed since must not come back.
-        let mut same = understood(&candidate).unwrap_or_else(|| opaque(Value::Object(candidate.clone())));
-        extra(&mut same).remove(ORIGINAL);
+        let mut same = parse_message(&candidate).unwrap_or_else(|| opaque_message(Value::Object(candidate.clone())));
+        extra_members(&mut same).remove(ORIGINAL);
         if same == plain {
             wire = candidate;
         }
@@ -78,7 +79,7 @@ pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
 }
 
 /// The message that an entry of a session file stands for in the context; `None` where it stands for none.
-pub fn of_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Millis>)> {
+pub fn from_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Millis>)> {
     let at = millis(&entry.timestamp);
     match &entry.body {
         SessionEntryBody::Message(body) => {
@@ -88,7 +89,7 @@ pub fn of_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Milli
         SessionEntryBody::CustomMessage(body) => {
             let mut members = serde_json::to_value(body).ok()?;
             members["role"] = "custom".into();
-            Some((understood(members.as_object()?)?, at))
+            Some((parse_message(members.as_object()?)?, at))
         }
         SessionEntryBody::Compaction(body) => {
             let mut summary = SummaryMessage {
@@ -145,7 +146,7 @@ pub(super) fn is_not_understood(entry: &SessionFileEntry) -> bool {
     match &entry.body {
         SessionEntryBody::Message(body) => match &body.message {
             AgentMessage::Other(_) => match serde_json::to_value(&body.message) {
-                Ok(Value::Object(wire)) => understood(&wire).is_none(),
+                Ok(Value::Object(wire)) => parse_message(&wire).is_none(),
                 Ok(_) | Err(_) => true,
             },
             _ => false,
@@ -165,7 +166,7 @@ pub(super) fn is_not_understood(entry: &SessionFileEntry) -> bool {
 
 /// Reads the members of a message as far as the log has a place for them. `None` if it is of a role or form that it has
 /// none for.
-fn understood(wire: &Members) -> Option<StoredMessage> {
+fn parse_message(wire: &JsonMembers) -> Option<StoredMessage> {
     let mut wire = wire.clone();
     match wire.get("role")?.as_str()? {
         "hookMessage" => drop(wire.insert("role".to_owned(), "custom".into())),
@@ -202,9 +203,9 @@ fn understood(wire: &Members) -> Option<StoredMessage> {
 }
 
 /// Puts in what an assistant's message may lack: it used nothing, it was done, and nobody knows who wrote it.
-fn complete_assistant(wire: &mut Members) {
+fn complete_assistant(wire: &mut JsonMembers) {
     if wire.get("usage").is_none_or(Value::is_null) {
-        wire.insert("usage".to_owned(), Value::Object(Members::new()));
+        wire.insert("usage".to_owned(), Value::Object(JsonMembers::new()));
     }
     for (name, usual) in [("api", ""), ("provider", ""), ("model", ""), ("stopReason", "stop")] {
         if wire.get(name).is_none_or(Value::is_null) {
@@ -218,7 +219,7 @@ fn is_block(block: &Value) -> bool {
 }
 
 /// A message that we cannot say: kept whole, shown to nobody, without content.
-fn opaque(wire: Value) -> StoredMessage {
+fn opaque_message(wire: Value) -> StoredMessage {
     let role = wire.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
     let extra = if wire.is_null() { ExtraFields::new() } else { [(ORIGINAL.to_owned(), wire)].into() };
     StoredMessage::Custom(ExtensionMessage {
@@ -230,31 +231,31 @@ fn opaque(wire: Value) -> StoredMessage {
     })
 }
 
-fn members(message: &StoredMessage) -> Members {
+fn to_members(message: &StoredMessage) -> JsonMembers {
     match serde_json::to_value(message) {
         Ok(Value::Object(members)) => members,
-        Ok(_) | Err(_) => Members::new(),
+        Ok(_) | Err(_) => JsonMembers::new(),
     }
 }
 
 /// Whether two values say the same: `0` and `0.0` do.
-fn equal(left: &Value, right: &Value) -> bool {
+fn values_equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| values_equal(left, right))
         }
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
-                && left.iter().all(|(name, value)| right.get(name).is_some_and(|other| equal(value, other)))
+                && left.iter().all(|(name, value)| right.get(name).is_some_and(|other| values_equal(value, other)))
         }
         _ => left == right,
     }
 }
 
-fn extra(message: &mut StoredMessage) -> &mut ExtraFields {
+fn extra_members(message: &mut StoredMessage) -> &mut ExtraFields {
     match message {
-        StoredMessage::User(said) | StoredMessage::Developer(said) => &mut said.extra,
+        StoredMessage::User(user_message) | StoredMessage::Developer(user_message) => &mut user_message.extra,
         StoredMessage::Assistant(assistant) => &mut assistant.extra,
         StoredMessage::ToolResult(result) => &mut result.extra,
         StoredMessage::BashExecution(execution) => &mut execution.extra,
@@ -334,7 +335,9 @@ mod tests {
     #[test]
     fn text_becomes_blocks_and_code_becomes_a_command() {
         let convert = |at: usize| from_wire(&wire(&every_kind()[at])).0;
-        assert!(matches!(convert(0), StoredMessage::User(said) if said.content == [MessageBlock::from_text("plain")]));
+        assert!(
+            matches!(convert(0), StoredMessage::User(user_message) if user_message.content == [MessageBlock::from_text("plain")])
+        );
         assert!(
             matches!(convert(7), StoredMessage::BashExecution(run) if run.command == "1+1" && run.exit_code == Some(0))
         );

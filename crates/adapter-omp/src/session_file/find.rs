@@ -17,7 +17,7 @@ const LONGEST: u64 = 1 << 20;
 
 /// A session file and its header.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundSession {
     /// Where it is.
     pub path: PathBuf,
     /// What the file begins with.
@@ -25,26 +25,26 @@ pub struct Found {
 }
 
 /// Reads the header of the file at `path`. `None` if it is no session's.
-pub fn header(path: &Path) -> Option<SessionHeader> {
+pub fn read_header(path: &Path) -> Option<SessionHeader> {
     let file = regular::open_file(path, OpenOptions::new().read(true)).ok()?;
     SessionHeader::parse(&mut BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok))
 }
 
 /// The session in `folder` that was written to last.
-pub fn newest(folder: &Path) -> Option<Found> {
-    by_age(folder).into_iter().find_map(|path| header(&path).map(|header| Found { path, header }))
+pub fn newest_session(folder: &Path) -> Option<FoundSession> {
+    by_age(folder).into_iter().find_map(|path| read_header(&path).map(|header| FoundSession { path, header }))
 }
 
 /// The session that `wanted` names: a path, or the beginning of an id, looked for in `folder` first and then in the
 /// other folders of `sessions`. Where several fit, the one that was written to last.
 ///
 /// A path that leads nowhere gives `None`: the caller decides whether a session may begin there.
-pub fn named(wanted: &str, cwd: &Path, folder: &Path, sessions: Option<&Path>) -> Option<Found> {
-    if is_path(wanted) {
-        let path = cwd.join(wanted);
-        return header(&path).map(|header| Found { path, header });
+pub fn find_session(target: &str, cwd: &Path, folder: &Path, sessions: Option<&Path>) -> Option<FoundSession> {
+    if is_path(target) {
+        let path = cwd.join(target);
+        return read_header(&path).map(|header| FoundSession { path, header });
     }
-    if wanted.is_empty() {
+    if target.is_empty() {
         return None;
     }
     let mut folders = vec![folder.to_owned()];
@@ -55,14 +55,14 @@ pub fn named(wanted: &str, cwd: &Path, folder: &Path, sessions: Option<&Path>) -
     folders.iter().flat_map(|folder| by_age(folder)).find_map(|path| {
         // The name tells the id nearly always; the header is read only where it may fit.
         let id = path.file_stem()?.to_string_lossy().split_once('_').map(|(_, id)| id.to_owned())?;
-        let header = id.to_lowercase().starts_with(&wanted.to_lowercase()).then(|| header(&path)).flatten()?;
-        Some(Found { path, header })
+        let header = id.to_lowercase().starts_with(&target.to_lowercase()).then(|| read_header(&path)).flatten()?;
+        Some(FoundSession { path, header })
     })
 }
 
 /// Whether `wanted` names a file rather than an id.
-pub fn is_path(wanted: &str) -> bool {
-    wanted.contains(['/', '\\']) || Path::new(wanted).extension().is_some_and(|extension| extension == "jsonl")
+pub fn is_path(target: &str) -> bool {
+    target.contains(['/', '\\']) || Path::new(target).extension().is_some_and(|extension| extension == "jsonl")
 }
 
 /// The session files of `folder`, the one written to last first.
@@ -88,7 +88,7 @@ mod tests {
         time::{Duration, SystemTime},
     };
 
-    use super::{named, newest};
+    use super::{find_session, newest_session};
 
     fn put(path: &Path, id: &str, minutes_old: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -113,9 +113,9 @@ mod tests {
         fs::write(here.join("2026-01-04T00-00-00-000Z_dd55.jsonl"), "nothing\n").unwrap();
         fs::write(here.join("notes.txt"), "{\"type\":\"session\",\"id\":\"x\"}\n").unwrap();
 
-        assert_eq!(newest(&here).unwrap().header.id, "aa11");
-        assert_eq!(newest(&sessions.join("absent")), None);
-        for (wanted, want) in [
+        assert_eq!(newest_session(&here).unwrap().header.id, "aa11");
+        assert_eq!(newest_session(&sessions.join("absent")), None);
+        for (target, want) in [
             ("aa", Some("aa11")),
             ("AA2", Some("aa22")),
             ("bb33", Some("bb33")),
@@ -127,9 +127,9 @@ mod tests {
             ("", None),
             ("absent.jsonl", None),
         ] {
-            let found = named(wanted, &cwd, &here, Some(&sessions)).map(|found| found.header.id);
-            assert_eq!(found.as_deref(), want, "{wanted}");
+            let found = find_session(target, &cwd, &here, Some(&sessions)).map(|found| found.header.id);
+            assert_eq!(found.as_deref(), want, "{target}");
         }
-        assert_eq!(named("bb33", &cwd, &here, None), None);
+        assert_eq!(find_session("bb33", &cwd, &here, None), None);
     }
 }

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 /// What a file was after a write: how long, and the digest of all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct FileMark {
     /// Bytes.
     pub length: u64,
     /// SHA-256 of them.
     pub digest: Digest,
 }
 
-impl Mark {
+impl FileMark {
     /// The mark of a file that holds `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         Self { length: bytes.len() as u64, digest: Digest::hash_bytes(bytes) }
     }
 }

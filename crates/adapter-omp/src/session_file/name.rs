@@ -11,28 +11,28 @@ use countersign_view::time::iso;
 ///
 /// In the home folder it is `-` and the path from there, in the temporary folder `-tmp-` and the rest, elsewhere the
 /// whole path between two `--`. Separators and colons become `-`.
-pub fn folder(cwd: &Path, home: &Path, temporary: &Path) -> String {
+pub fn folder_name(cwd: &Path, home: &Path, temporary: &Path) -> String {
     if let Ok(rest) = cwd.strip_prefix(home) {
-        return format!("-{}", joined(rest));
+        return format!("-{}", joined_path(rest));
     }
     if let Ok(rest) = cwd.strip_prefix(temporary) {
-        let rest = joined(rest);
+        let rest = joined_path(rest);
         return if rest.is_empty() { "-tmp".to_owned() } else { format!("-tmp-{rest}") };
     }
-    whole(cwd)
+    absolute_name(cwd)
 }
 
 /// The name by which older versions called the folder, wherever it is.
-pub fn whole(cwd: &Path) -> String {
-    format!("--{}--", joined(cwd))
+pub fn absolute_name(cwd: &Path) -> String {
+    format!("--{}--", joined_path(cwd))
 }
 
-fn joined(path: &Path) -> String {
+fn joined_path(path: &Path) -> String {
     path.to_string_lossy().trim_start_matches(['/', '\\']).replace(['/', '\\', ':'], "-")
 }
 
 /// The file of a session that begins at `at`.
-pub fn file(folder: &Path, at: Millis, id: &SessionId) -> PathBuf {
+pub fn file_path(folder: &Path, at: Millis, id: &SessionId) -> PathBuf {
     // An id that came from elsewhere must not name another folder.
     let id: String = id.as_str().chars().map(|letter| if "/\\:\0".contains(letter) { '-' } else { letter }).collect();
     folder.join(format!("{}_{id}.jsonl", iso(at).replace([':', '.'], "-")))
@@ -42,7 +42,7 @@ pub fn file(folder: &Path, at: Millis, id: &SessionId) -> PathBuf {
 mod tests {
     use std::path::Path;
 
-    use super::{Millis, SessionId, file, folder, whole};
+    use super::{Millis, SessionId, absolute_name, file_path, folder_name};
 
     #[test]
     fn a_folder_is_named_after_the_working_directory() {
@@ -55,14 +55,14 @@ mod tests {
             ("/srv/a:b", "--srv-a-b--"),
             ("/", "----"),
         ] {
-            assert_eq!(folder(Path::new(cwd), Path::new("/home/ana"), Path::new("/tmp")), want, "{cwd}");
+            assert_eq!(folder_name(Path::new(cwd), Path::new("/home/ana"), Path::new("/tmp")), want, "{cwd}");
         }
-        assert_eq!(whole(Path::new("/home/ana/x")), "--home-ana-x--");
+        assert_eq!(absolute_name(Path::new("/home/ana/x")), "--home-ana-x--");
     }
 
     #[test]
     fn a_file_is_named_after_its_time_and_id() {
-        let name = |id: &str| file(Path::new("/s"), Millis(1_770_091_506_789), &SessionId::new(id));
+        let name = |id: &str| file_path(Path::new("/s"), Millis(1_770_091_506_789), &SessionId::new(id));
         assert_eq!(name("0123456789abcdef"), Path::new("/s/2026-02-03T04-05-06-789Z_0123456789abcdef.jsonl"));
         assert_eq!(name("../../x"), Path::new("/s/2026-02-03T04-05-06-789Z_..-..-x.jsonl"));
     }

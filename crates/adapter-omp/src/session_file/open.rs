@@ -15,7 +15,7 @@ use countersign_protocol::omp::session_file::{
 use countersign_runtime::tools::regular;
 use countersign_view::time::iso;
 
-use super::{convert, mark::Mark};
+use super::{convert, mark::FileMark};
 
 /// The largest file that is read, in bytes.
 pub(super) const LARGEST: u64 = 1 << 30;
@@ -25,19 +25,19 @@ const LONGEST_ID: usize = 1024;
 
 /// A file as it was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opened {
+pub struct OpenedFile {
     /// Where it is.
     pub path: PathBuf,
     /// What it says, brought up to date.
     pub file: SessionFile,
     /// What is on disk.
-    pub mark: Mark,
+    pub mark: FileMark,
     /// How much of it is whole lines, in bytes: all but a last line that was cut off in the middle.
     pub whole: u64,
-    content: Content,
+    content: FileBytes,
 }
 
-impl Opened {
+impl OpenedFile {
     /// The digest of the first `length` bytes of the file as it was read. `None` if it has not as many.
     pub fn digest_of_prefix(&self, length: u64) -> Option<Digest> {
         if length == self.mark.length {
@@ -47,7 +47,7 @@ impl Opened {
     }
 
     /// Says what of the file was left out or moved, for whoever continues it. `None` if it was read as it stands.
-    pub fn damage(&self) -> Option<String> {
+    pub fn damage_report(&self) -> Option<String> {
         // A last line that was cut off is completed from the log, as after any crash.
         let is_cut = self.whole < self.mark.length;
         let lines = match self.file.unreadable.saturating_sub(usize::from(is_cut)) {
@@ -87,9 +87,9 @@ impl Opened {
 }
 
 #[derive(Clone, PartialEq)]
-struct Content(Bytes);
+struct FileBytes(Bytes);
 
-impl fmt::Debug for Content {
+impl fmt::Debug for FileBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
@@ -97,7 +97,7 @@ impl fmt::Debug for Content {
 
 /// Why a file was not opened. It is untouched.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum SessionFileOpenError {
     /// It cannot be read.
     #[error("{path}: {source}", path = .path.display())]
     Io {
@@ -122,22 +122,22 @@ pub enum OpenError {
 ///
 /// # Errors
 /// [`OpenError`], with the file untouched.
-pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
+pub fn open_file(path: &Path) -> Result<Option<OpenedFile>, SessionFileOpenError> {
     let bytes = match regular::read_bytes(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(source) => {
             return match source.kind() {
                 io::ErrorKind::NotFound => Ok(None),
-                io::ErrorKind::InvalidInput => Err(OpenError::NotASession(path.to_owned())),
-                io::ErrorKind::FileTooLarge => Err(OpenError::TooLarge(path.to_owned())),
-                _ => Err(OpenError::Io { path: path.to_owned(), source }),
+                io::ErrorKind::InvalidInput => Err(SessionFileOpenError::NotASession(path.to_owned())),
+                io::ErrorKind::FileTooLarge => Err(SessionFileOpenError::TooLarge(path.to_owned())),
+                _ => Err(SessionFileOpenError::Io { path: path.to_owned(), source }),
             };
         }
     };
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let (mark, whole) = (Mark::of(&bytes), whole(&bytes));
+    let (mark, whole) = (FileMark::from_bytes(&bytes), whole_length(&bytes));
     let mut count = 0_u64;
     let fresh = || {
         count += 1;
@@ -145,16 +145,17 @@ pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
         hex::encode(&id.as_bytes()[..4])
     };
     let file = read_session_file(&String::from_utf8_lossy(&bytes), fresh)
-        .map_err(|_| OpenError::NotASession(path.to_owned()))?;
-    let of_entries = file.entries.iter().flat_map(|entry| [Some(&entry.id), entry.parent_id.as_ref(), kept(entry)]);
+        .map_err(|_| SessionFileOpenError::NotASession(path.to_owned()))?;
+    let of_entries =
+        file.entries.iter().flat_map(|entry| [Some(&entry.id), entry.parent_id.as_ref(), first_kept_id(entry)]);
     if of_entries.flatten().chain([&file.header.id]).any(|id| id.len() > LONGEST_ID) {
-        return Err(OpenError::LongId(path.to_owned()));
+        return Err(SessionFileOpenError::LongId(path.to_owned()));
     }
-    Ok(Some(Opened { path: path.to_owned(), file, mark, whole, content: Content(bytes.into()) }))
+    Ok(Some(OpenedFile { path: path.to_owned(), file, mark, whole, content: FileBytes(bytes.into()) }))
 }
 
 /// The entry that a summary keeps as the oldest one.
-const fn kept(entry: &SessionFileEntry) -> Option<&String> {
+const fn first_kept_id(entry: &SessionFileEntry) -> Option<&String> {
     match &entry.body {
         SessionEntryBody::Compaction(body) => Some(&body.first_kept_entry_id),
         _ => None,
@@ -162,7 +163,7 @@ const fn kept(entry: &SessionFileEntry) -> Option<&String> {
 }
 
 /// A last line without a line end counts if nothing of it is missing.
-fn whole(bytes: &[u8]) -> u64 {
+fn whole_length(bytes: &[u8]) -> u64 {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let last = bytes[end..].trim_ascii();
     let is_whole = last.is_empty() || serde_json::from_slice::<serde::de::IgnoredAny>(last).is_ok();
@@ -170,7 +171,7 @@ fn whole(bytes: &[u8]) -> u64 {
 }
 
 /// The first line of a new session.
-pub fn header(id: &SessionId, at: Millis, cwd: &Path, parent: Option<String>) -> SessionHeader {
+pub fn new_header(id: &SessionId, at: Millis, cwd: &Path, parent: Option<String>) -> SessionHeader {
     SessionHeader {
         version: VERSION,
         id: id.as_str().to_owned(),

@@ -22,11 +22,11 @@ use countersign_view::time::iso;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Blobs, Mark, blobs::concerns, open::LARGEST};
+use super::{BlobStore, FileMark, blobs::may_need_blobs, open::LARGEST};
 
 /// Why nothing was written. What was to be written is kept and can be tried again.
 #[derive(Debug, thiserror::Error)]
-pub enum WriteError {
+pub enum SessionFileWriteError {
     /// The file is not as we left it: read it and import what is new.
     #[error("{path} was changed by somebody else", path = .0.display())]
     Changed(PathBuf),
@@ -45,21 +45,21 @@ pub enum WriteError {
 
 /// The one who writes a session file.
 #[derive(Debug)]
-pub struct Writer {
+pub struct EntryWriter {
     path: PathBuf,
-    blobs: Blobs,
+    blobs: BlobStore,
     header: SessionHeader,
     /// Lines that are not in the file yet, the header's not among them.
     waiting: Vec<Vec<u8>>,
-    file: State,
-    unanswered: Unanswered,
+    file: FileState,
+    unanswered: UnansweredPolicy,
     /// Whether something waits that somebody said or did, and not only which model there is.
     is_worth_a_file: bool,
 }
 
 /// The fate of a session that ends before a model has answered in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum UnansweredPolicy {
     /// There is no file of it.
     #[default]
     Left,
@@ -68,7 +68,7 @@ pub enum Unanswered {
 }
 
 #[derive(Debug)]
-enum State {
+enum FileState {
     /// No model has answered: there is no file.
     Held,
     /// The next flush makes the file.
@@ -77,16 +77,16 @@ enum State {
     There { length: u64, hash: Sha256 },
 }
 
-impl Writer {
+impl EntryWriter {
     /// Begins a session at `path`. Nothing is on disk before a model has answered and [`Self::flush`] is called.
-    pub const fn new(path: PathBuf, header: SessionHeader, blobs: Blobs) -> Self {
+    pub const fn new(path: PathBuf, header: SessionHeader, blobs: BlobStore) -> Self {
         Self {
             path,
             blobs,
             header,
             waiting: Vec::new(),
-            file: State::Held,
-            unanswered: Unanswered::Left,
+            file: FileState::Held,
+            unanswered: UnansweredPolicy::Left,
             is_worth_a_file: false,
         }
     }
@@ -96,12 +96,17 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::Io`]; [`WriteError::Changed`] if the file is shorter.
-    pub fn resume(path: PathBuf, header: SessionHeader, blobs: Blobs, keep: u64) -> Result<Self, WriteError> {
-        let failed = |source| WriteError::Io { path: path.clone(), source };
+    pub fn resume(
+        path: PathBuf,
+        header: SessionHeader,
+        blobs: BlobStore,
+        keep: u64,
+    ) -> Result<Self, SessionFileWriteError> {
+        let failed = |source| SessionFileWriteError::Io { path: path.clone(), source };
         let mut bytes = regular::read_bytes(&path, LARGEST).map_err(failed)?;
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         if bytes.len() < keep {
-            return Err(WriteError::Changed(path));
+            return Err(SessionFileWriteError::Changed(path));
         }
         if bytes.len() > keep {
             bytes.truncate(keep);
@@ -113,30 +118,30 @@ impl Writer {
             let mut file = regular::open_file(&path, OpenOptions::new().append(true)).map_err(failed)?;
             file.write_all(b"\n").map_err(failed)?;
         }
-        let file = State::There { length: bytes.len() as u64, hash: Sha256::new_with_prefix(&bytes) };
+        let file = FileState::There { length: bytes.len() as u64, hash: Sha256::new_with_prefix(&bytes) };
         Ok(Self {
             path,
             blobs,
             header,
             waiting: Vec::new(),
             file,
-            unanswered: Unanswered::Left,
+            unanswered: UnansweredPolicy::Left,
             is_worth_a_file: false,
         })
     }
 
     /// The same, for a session of which this becomes if no model ever answers.
     #[must_use]
-    pub fn when_unanswered(self, unanswered: Unanswered) -> Self {
+    pub fn when_unanswered(self, unanswered: UnansweredPolicy) -> Self {
         Self { unanswered, ..self }
     }
 
     /// Notes that the session ends. True if the next flush makes a file that there would not be otherwise.
     pub fn close(&mut self) -> bool {
         let is_worth = self.is_worth_a_file || self.header.title.is_some();
-        let makes = matches!(self.file, State::Held) && self.unanswered == Unanswered::Written && is_worth;
+        let makes = matches!(self.file, FileState::Held) && self.unanswered == UnansweredPolicy::Written && is_worth;
         if makes {
-            self.file = State::Due;
+            self.file = FileState::Due;
         }
         makes
     }
@@ -152,11 +157,11 @@ impl Writer {
     }
 
     /// What the file is now; `None` while there is none.
-    pub fn mark(&self) -> Option<Mark> {
+    pub fn current_mark(&self) -> Option<FileMark> {
         match &self.file {
-            State::Held | State::Due => None,
-            State::There { length, hash } => {
-                Some(Mark { length: *length, digest: Digest::from_bytes(hash.clone().finalize().into()) })
+            FileState::Held | FileState::Due => None,
+            FileState::There { length, hash } => {
+                Some(FileMark { length: *length, digest: Digest::from_bytes(hash.clone().finalize().into()) })
             }
         }
     }
@@ -166,12 +171,12 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::Io`] if an image of it cannot be put beside; it is then not added.
-    pub fn push(&mut self, entry: &SessionFileEntry) -> Result<(), WriteError> {
-        let line = self.line(entry)?;
+    pub fn push(&mut self, entry: &SessionFileEntry) -> Result<(), SessionFileWriteError> {
+        let line = self.encode_entry(entry)?;
         self.waiting.push(line);
         self.is_worth_a_file |= !is_setting(entry);
-        if matches!(self.file, State::Held) && is_answer(entry) {
-            self.file = State::Due;
+        if matches!(self.file, FileState::Held) && is_answer(entry) {
+            self.file = FileState::Due;
         }
         Ok(())
     }
@@ -184,40 +189,40 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError`]; what waits still waits.
-    pub fn flush(&mut self) -> Result<Vec<Mark>, WriteError> {
-        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+    pub fn flush(&mut self) -> Result<Vec<FileMark>, SessionFileWriteError> {
+        let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
         match &self.file {
-            State::Held => return Ok(Vec::new()),
-            State::Due => {
+            FileState::Held => return Ok(Vec::new()),
+            FileState::Due => {
                 if std::fs::metadata(&self.path).is_ok_and(|file| file.len() > 0) {
-                    return Err(WriteError::Exists(self.path.clone()));
+                    return Err(SessionFileWriteError::Exists(self.path.clone()));
                 }
                 let mut all = vec![self.header.encode()];
                 all.extend(self.waiting.iter().cloned());
                 replace_file(&self.path, &all.concat(), FileAccess::Private).map_err(failed)?;
-                let (marks, file) = marked(0, Sha256::new(), &all);
+                let (marks, file) = marks_after(0, Sha256::new(), &all);
                 self.file = file;
                 self.waiting.clear();
                 return Ok(marks);
             }
-            State::There { .. } if self.waiting.is_empty() => return Ok(Vec::new()),
-            State::There { .. } => {}
+            FileState::There { .. } if self.waiting.is_empty() => return Ok(Vec::new()),
+            FileState::There { .. } => {}
         }
-        let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
+        let FileState::There { length, hash } = &self.file else { return Ok(Vec::new()) };
         let mut file =
             regular::open_file(&self.path, OpenOptions::new().append(true)).map_err(|source| match source.kind() {
-                io::ErrorKind::NotFound => WriteError::Changed(self.path.clone()),
+                io::ErrorKind::NotFound => SessionFileWriteError::Changed(self.path.clone()),
                 _ => failed(source),
             })?;
         if file.metadata().map_err(failed)?.len() != *length {
-            return Err(WriteError::Changed(self.path.clone()));
+            return Err(SessionFileWriteError::Changed(self.path.clone()));
         }
         if let Err(source) = file.write_all(&self.waiting.concat()) {
             // Half a line must not stay before the next try.
             let _ = file.set_len(*length);
             return Err(failed(source));
         }
-        let (marks, file) = marked(*length, hash.clone(), &self.waiting);
+        let (marks, file) = marks_after(*length, hash.clone(), &self.waiting);
         self.file = file;
         self.waiting.clear();
         Ok(marks)
@@ -228,7 +233,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError`]; the file then has its old name, and the writer too.
-    pub fn set_title(&mut self, title: Option<String>, at: Millis) -> Result<Vec<Mark>, WriteError> {
+    pub fn set_title(&mut self, title: Option<String>, at: Millis) -> Result<Vec<FileMark>, SessionFileWriteError> {
         let old = self.header.clone();
         self.header.set_title(title, &iso(at));
         let written = self.rewrite_header();
@@ -238,17 +243,19 @@ impl Writer {
         written
     }
 
-    fn rewrite_header(&mut self) -> Result<Vec<Mark>, WriteError> {
-        let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
-        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+    fn rewrite_header(&mut self) -> Result<Vec<FileMark>, SessionFileWriteError> {
+        let FileState::There { length, hash } = &self.file else { return Ok(Vec::new()) };
+        let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
         let bytes = match regular::read_bytes(&self.path, LARGEST) {
-            Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Err(WriteError::Changed(self.path.clone())),
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
+                return Err(SessionFileWriteError::Changed(self.path.clone()));
+            }
             read => read.map_err(failed)?,
         };
         let ours =
             bytes.len() as u64 == *length && Digest::hash_bytes(&bytes).as_bytes()[..] == hash.clone().finalize()[..];
         if !ours {
-            return Err(WriteError::Changed(self.path.clone()));
+            return Err(SessionFileWriteError::Changed(self.path.clone()));
         }
         let mut lines: Vec<Vec<u8>> = bytes
             .split_inclusive(|byte| *byte == b'\n')
@@ -259,7 +266,7 @@ impl Writer {
         let beginning = 1 + usize::from(self.header.title_line.is_some());
         lines.splice(..beginning.min(lines.len()), [self.header.encode()]);
         replace_file(&self.path, &lines.concat(), FileAccess::Private).map_err(failed)?;
-        let (marks, file) = marked(0, Sha256::new(), &lines);
+        let (marks, file) = marks_after(0, Sha256::new(), &lines);
         self.file = file;
         Ok(marks)
     }
@@ -268,27 +275,27 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::Io`]; the file is then as it was.
-    pub fn rewrite(&mut self, entries: &[SessionFileEntry]) -> Result<Vec<Mark>, WriteError> {
+    pub fn rewrite_entries(&mut self, entries: &[SessionFileEntry]) -> Result<Vec<FileMark>, SessionFileWriteError> {
         let mut lines = vec![self.header.encode()];
         for entry in entries {
-            lines.push(self.line(entry)?);
+            lines.push(self.encode_entry(entry)?);
         }
-        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+        let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
         replace_file(&self.path, &lines.concat(), FileAccess::Private).map_err(failed)?;
         self.waiting.clear();
-        let (marks, file) = marked(0, Sha256::new(), &lines);
+        let (marks, file) = marks_after(0, Sha256::new(), &lines);
         self.file = file;
         Ok(marks)
     }
 
-    fn line(&self, entry: &SessionFileEntry) -> Result<Vec<u8>, WriteError> {
+    fn encode_entry(&self, entry: &SessionFileEntry) -> Result<Vec<u8>, SessionFileWriteError> {
         let line = encode_line(entry).to_vec();
-        if !concerns(&line) {
+        if !may_need_blobs(&line) {
             return Ok(line);
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(&line) else { return Ok(line) };
-        let failed = |source| WriteError::Io { path: self.path.clone(), source };
-        self.blobs.externalise(&mut value).map_err(failed)?;
+        let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
+        self.blobs.externalise_images(&mut value).map_err(failed)?;
         Ok(encode_line(&value).to_vec())
     }
 }
@@ -309,14 +316,14 @@ fn is_answer(entry: &SessionFileEntry) -> bool {
     matches!(&entry.body, SessionEntryBody::Message(message) if matches!(message.message, AgentMessage::Assistant(_)))
 }
 
-fn marked(mut length: u64, mut hash: Sha256, lines: &[Vec<u8>]) -> (Vec<Mark>, State) {
+fn marks_after(mut length: u64, mut hash: Sha256, lines: &[Vec<u8>]) -> (Vec<FileMark>, FileState) {
     let mut marks = Vec::with_capacity(lines.len());
     for line in lines {
         length += line.len() as u64;
         hash.update(line);
-        marks.push(Mark { length, digest: Digest::from_bytes(hash.clone().finalize().into()) });
+        marks.push(FileMark { length, digest: Digest::from_bytes(hash.clone().finalize().into()) });
     }
-    (marks, State::There { length, hash })
+    (marks, FileState::There { length, hash })
 }
 
 #[cfg(test)]

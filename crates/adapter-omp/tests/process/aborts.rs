@@ -77,8 +77,8 @@ fn abort_and_prompt_is_answered_between_the_two_runs() {
     host.event(from, "message_update");
     host.done(json!({ "type": "abort_and_prompt", "message": "instead" }));
     let frames = host.settled(from);
-    let told = shape(&frames);
-    assert!(told.contains("turn_end agent_end abort_and_prompt agent_start turn_start +user"), "{told}");
+    let sequence = shape(&frames);
+    assert!(sequence.contains("turn_end agent_end abort_and_prompt agent_start turn_start +user"), "{sequence}");
     assert_eq!(host.said(), ["go", "old", "instead", "new"]);
     host.done(json!({ "type": "abort_and_prompt", "message": "from idle" }));
     host.wait(0, "the run", |frame| frame["type"] == "agent_end" && text_of(&frame["messages"][0]) == "from idle");

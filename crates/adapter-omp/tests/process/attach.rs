@@ -62,8 +62,8 @@ fn a_gate_survives_the_gateway_and_its_session_goes_on() {
     let refused = &end.frames[end.frames.len() - 2];
     assert_eq!((&refused["id"], &refused["success"]), (&json!(unanswered.id), &json!(false)), "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("has gone"), "{refused}");
-    let told = end.frames.last().unwrap();
-    assert_eq!((&told["method"], &told["notifyType"]), (&json!("notify"), &json!("error")), "{told}");
+    let notice = end.frames.last().unwrap();
+    assert_eq!((&notice["method"], &notice["notifyType"]), (&json!("notify"), &json!("error")), "{notice}");
     assert!(end.stderr.contains("has gone. The session is whole"), "{}", end.stderr);
 
     let _gateway = attached.start_gateway();
@@ -159,11 +159,14 @@ fn a_session_whose_home_cannot_be_reached_does_not_open_elsewhere() {
     host.close_cleanly();
     assert_eq!(gateway.stop().code, Some(0));
 
-    let told = attached.refuse_host(&["--resume", &id]);
+    let refusal = attached.refuse_host(&["--resume", &id]);
     let data = attached.gateway.data().display().to_string();
-    assert!(told.contains(&format!("session {id} lives in the gateway with the data directory {data}")), "{told}");
-    let told = attached.refuse_host(&[&attached.attach_flag(), "--resume", &id]);
-    assert!(told.contains(&format!("--attach: no gateway runs with the data directory {data}")), "{told}");
+    assert!(
+        refusal.contains(&format!("session {id} lives in the gateway with the data directory {data}")),
+        "{refusal}"
+    );
+    let refusal = attached.refuse_host(&[&attached.attach_flag(), "--resume", &id]);
+    assert!(refusal.contains(&format!("--attach: no gateway runs with the data directory {data}")), "{refusal}");
     let mut fork = attached.host.start(&["--fork", &id]);
     assert_eq!(fork.said(), ["go", "first"]);
     assert_ne!(session_id(&mut fork), id);
@@ -178,8 +181,8 @@ fn a_session_has_one_host() {
     attached.host.provider.script([say("first")]);
     host.turn("go");
     let id = session_id(&mut host);
-    let told = attached.refuse_host(&[&attached.attach_flag(), "--resume", &id]);
-    assert!(told.contains(&format!("session {id} is open in another host, process {}", host.id())), "{told}");
+    let refusal = attached.refuse_host(&[&attached.attach_flag(), "--resume", &id]);
+    assert!(refusal.contains(&format!("session {id} is open in another host, process {}", host.id())), "{refusal}");
     attached.host.provider.script([say("second")]);
     host.turn("on");
     host.close_cleanly();
@@ -209,11 +212,11 @@ fn what_an_attached_host_says_is_said_by_nobody_else() {
             "{path}"
         );
     }
-    let told = http.get(&format!("/api/session?session_id={id}")).json();
+    let detail = http.get(&format!("/api/session?session_id={id}")).json();
     let listed = http.get("/api/sessions").json();
-    assert_eq!((&told["session"]["read_only"], &listed["sessions"][0]["read_only"]), (&json!(true), &json!(true)));
+    assert_eq!((&detail["session"]["read_only"], &listed["sessions"][0]["read_only"]), (&json!(true), &json!(true)));
     assert_eq!(host.state()["sessionName"], named);
-    let stream = told["session"]["active_stream_id"].as_str().unwrap();
+    let stream = detail["session"]["active_stream_id"].as_str().unwrap();
     let stopped = http.get(&format!("/api/chat/cancel?stream_id={stream}")).json();
     assert_eq!(stopped["cancelled"], true, "a person may always stop what works: {stopped}");
     host.settled(0);
@@ -241,11 +244,11 @@ fn a_host_that_may_attach_does_so_while_a_gateway_runs() {
     assert_eq!(turn(), (1, 1), "with one it lives there");
     gateway.kill();
     config("always");
-    let told = attached.refuse_host(&[]);
-    assert!(told.contains("no gateway runs with the data directory"), "{told}");
+    let refusal = attached.refuse_host(&[]);
+    assert!(refusal.contains("no gateway runs with the data directory"), "{refusal}");
     config("sometimes");
-    let told = attached.refuse_host(&[]);
-    assert!(told.contains("countersign.attach: expected auto, always or never"), "{told}");
+    let refusal = attached.refuse_host(&[]);
+    assert!(refusal.contains("countersign.attach: expected auto, always or never"), "{refusal}");
 }
 
 #[test]
@@ -258,8 +261,8 @@ fn a_session_moves_with_its_conversation_and_from_rest_only() {
     let id = session_id(&mut host);
     attached.ask_about(&mut host, "touch ran");
     host.close_cleanly();
-    let told = attached.refuse_host(&[&attached.attach_flag(), "--resume", &id]);
-    assert!(told.contains("waits for an answer in its own log and cannot move"), "{told}");
+    let refusal = attached.refuse_host(&[&attached.attach_flag(), "--resume", &id]);
+    assert!(refusal.contains("waits for an answer in its own log and cannot move"), "{refusal}");
 
     let mut host = attached.host.start(&["--resume", &id]);
     attached.host.provider.script([say("done")]);
@@ -299,10 +302,13 @@ fn rules_and_environment_are_those_of_the_hosts_process() {
     attached.host.provider.script([Reply::new(calls), say("done")]);
     let frames = host.turn("go");
     let ends = of_type(&frames, "tool_execution_end");
-    let [denied, told] = [0, 1].map(|at| message_text(&ends[at]["result"]));
+    let [denied, output] = [0, 1].map(|at| message_text(&ends[at]["result"]));
     assert!(denied.contains("Denied by policy") && attached.host.get("ran").is_none(), "{denied}");
     let work = attached.host.work.display().to_string();
-    assert!(told.starts_with("kept\n") && told.trim_end().ends_with(&work) && !told.contains("sk-hidden"), "{told}");
+    assert!(
+        output.starts_with("kept\n") && output.trim_end().ends_with(&work) && !output.contains("sk-hidden"),
+        "{output}"
+    );
     let gate = attached.gateway.data().join("countersign.db").display().to_string();
     attached.host.provider.script([Reply::new(vec![call("m", "read", &json!({ "path": gate }))]), say("done")]);
     let frames = host.turn("and the gateway's own files?");
@@ -324,8 +330,8 @@ fn commands_of_an_agent_do_not_reach_the_gateway() {
     attached.host.provider.script([Reply::new(vec![bash("k", &command)]), say("done")]);
     let frames = host.turn("go");
     let end = of_type(&frames, "tool_execution_end").remove(0);
-    let said = message_text(&end["result"]);
-    assert!(said.contains("This comes from a command of an agent, which may not decide"), "{said}");
+    let output = message_text(&end["result"]);
+    assert!(output.contains("This comes from a command of an agent, which may not decide"), "{output}");
     host.close_cleanly();
 }
 

@@ -21,11 +21,11 @@ fn a_line_that_is_no_command_is_answered_and_the_next_one_works() {
     let deep = format!("{}\n", "[".repeat(100_000));
     for line in [&b"{bad\n"[..], b"null\n", b"[1]\n", b"\"text\"\n", b"\xff\xfe{\n", b"{\"a\":\n", deep.as_bytes()] {
         let answer = first_answer(&mut host, line);
-        let said = String::from_utf8_lossy(&line[..line.len().min(20)]).into_owned();
+        let label = String::from_utf8_lossy(&line[..line.len().min(20)]).into_owned();
         assert_eq!(
             (&answer["command"], &answer["success"], answer.get("id")),
             (&json!("parse"), &json!(false), None),
-            "{said}"
+            "{label}"
         );
         assert!(answer["error"].as_str().unwrap().starts_with("Failed to parse command: "), "{answer}");
         host.state();

@@ -23,8 +23,8 @@ fn each_names_the_problem_and_leaves_the_session_usable() {
     let nameless = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
     let place = HostFixture::with_config(ONCE);
     let mut host = place.start(&[]);
-    type Make<'a> = Box<dyn Fn() -> Reply + 'a>;
-    let cases: [(&str, Make<'_>, &str); 6] = [
+    type MakeReply<'a> = Box<dyn Fn() -> Reply + 'a>;
+    let cases: [(&str, MakeReply<'_>, &str); 6] = [
         ("an error page", Box::new(|| page(502)), "Bad Gateway"),
         ("a page in place of a stream", Box::new(|| page(200)), "text/html"),
         ("half an event", Box::new(|| raw("data: {\"id\":\"c\",\"obj")), "malformed"),

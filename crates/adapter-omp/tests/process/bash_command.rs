@@ -113,7 +113,11 @@ fn a_cut_output_names_the_file_that_has_it_whole_to_the_host_and_to_the_model() 
     let path = long["artifactId"].as_str().unwrap();
     assert_eq!(std::fs::read_to_string(path).unwrap(), whole);
     host.turn("next");
-    let asked = place.provider.last().text();
-    assert!(asked.contains("The output was cut") && asked.contains(path), "{}", &asked[asked.len() - 400..]);
+    let request_text = place.provider.last().text();
+    assert!(
+        request_text.contains("The output was cut") && request_text.contains(path),
+        "{}",
+        &request_text[request_text.len() - 400..]
+    );
     std::fs::remove_file(path).unwrap();
 }

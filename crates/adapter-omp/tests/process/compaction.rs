@@ -44,8 +44,8 @@ fn a_compaction_by_hand_replaces_what_is_old() {
     }
     assert_eq!(host.refused(json!({ "type": "compact" })), "Failed to parse command: Already compacted");
     host.turn("on");
-    let asked = place.provider.last().text();
-    assert!(asked.contains("the summary") && !asked.contains("message 0"));
+    let request_text = place.provider.last().text();
+    assert!(request_text.contains("the summary") && !request_text.contains("message 0"));
     host.close_cleanly();
     assert_eq!(place.resume().messages()[0]["role"], "compactionSummary");
 }
@@ -145,10 +145,10 @@ fn past_the_threshold_the_session_compacts_itself_and_goes_on() {
     talk(&mut host, 3);
     place.provider.script([say("big").counting(2000)]);
     let frames = host.turn(&"more ".repeat(50));
-    let told = shape(&frames);
+    let sequence = shape(&frames);
     let text = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
     let rest = format!("auto_compaction_start auto_compaction_end agent_start turn_start +developer -developer {text}");
-    assert_eq!(told, format!("prompt agent_start turn_start +user -user {text} {rest}"));
+    assert_eq!(sequence, format!("prompt agent_start turn_start +user -user {text} {rest}"));
     let start = of_type(&frames, "auto_compaction_start").remove(0);
     assert_eq!((&start["reason"], &start["action"]), (&json!("threshold"), &json!("context-full")));
     let end = of_type(&frames, "auto_compaction_end").remove(0);
@@ -169,9 +169,9 @@ fn what_is_too_long_for_the_provider_is_compacted_and_asked_again() {
         assert_eq!(of_type(&frames, "auto_retry_start").len(), 0);
         assert_eq!(of_type(&frames, "auto_compaction_start")[0]["reason"], "overflow");
         assert_eq!(of_type(&frames, "auto_compaction_end")[0]["willRetry"], true);
-        let told = shape(&frames);
+        let sequence = shape(&frames);
         let again = "agent_end auto_compaction_start auto_compaction_end agent_start turn_start +assistant";
-        assert!(told.contains(again), "{told}");
+        assert!(sequence.contains(again), "{sequence}");
         assert_eq!(host.said().last().unwrap(), "ok");
     }
 }
@@ -202,8 +202,8 @@ fn what_was_said_with_an_image_is_in_the_summary() {
     talk(&mut host, 3);
     let count = place.provider.count();
     host.done(json!({ "type": "compact" }));
-    let asked = place.provider.asked(count).text();
-    assert!(asked.contains("the port is 8123") && asked.contains("(and an image)"), "{asked}");
+    let request_text = place.provider.asked(count).text();
+    assert!(request_text.contains("the port is 8123") && request_text.contains("(and an image)"), "{request_text}");
     assert_eq!(place.provider.count(), count + 1);
 }
 
@@ -214,12 +214,12 @@ fn a_turn_whose_beginning_is_too_long_is_summed_up_in_parts() {
     let count = |at: usize| Reply::new(vec![bash(&format!("k{at}"), "seq 1 60")]);
     place.provider.script([count(1), count(2), count(3), say("counted")]);
     host.turn(&"go ".repeat(20_000));
-    let asked = place.provider.count();
+    let request_count = place.provider.count();
     let long = || refuse(400, "prompt is too long: 300000 tokens");
     place.provider.script([long(), say("The first half"), say("The second half")]);
     let result = host.done(json!({ "type": "compact", "customInstructions": "look at the ports" }));
     for at in 0..3 {
-        assert!(place.provider.asked(asked + at).text().contains("look at the ports"), "{at}");
+        assert!(place.provider.asked(request_count + at).text().contains("look at the ports"), "{at}");
     }
     let summary = result["summary"].as_str().unwrap();
     assert!(summary.starts_with("**Turn Context"), "{summary}");

@@ -53,9 +53,9 @@ fn while_a_command_runs_it_dies_and_its_outcome_is_unknown() {
     wait_dead(&pid);
     let mut again = place.resume();
     go_on(&mut again, &place);
-    let asked = place.provider.last();
-    assert!(asked.result("k1").unwrap().contains("Outcome unknown"), "{asked:?}");
-    assert!(asked.result("k2").unwrap().contains("Not run"), "{asked:?}");
+    let request = place.provider.last();
+    assert!(request.result("k1").unwrap().contains("Outcome unknown"), "{request:?}");
+    assert!(request.result("k2").unwrap().contains("Not run"), "{request:?}");
     assert_eq!((place.get("count").unwrap().as_str(), place.get("never")), ("ran\n", None));
 }
 
@@ -193,9 +193,9 @@ fn at_any_moment_no_call_runs_twice_and_the_file_holds_the_conversation() {
         host = place.resume();
         place.provider.script([say("back")]);
         host.turn(&format!("after {round}"));
-        let asked = place.provider.last();
-        assert!(asked.is_paired(), "{round}");
-        assert!(asked.text().contains(&format!("round {round}")));
+        let request = place.provider.last();
+        assert!(request.is_paired(), "{round}");
+        assert!(request.text().contains(&format!("round {round}")));
     }
     let log = place.get("log").unwrap_or_default();
     let mut ran: Vec<&str> = log.lines().collect();

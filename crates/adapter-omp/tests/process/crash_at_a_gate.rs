@@ -52,9 +52,9 @@ fn a_gate_that_waits_is_shown_again_and_the_run_goes_on() {
 
 #[test]
 fn a_gate_that_waits_outlives_every_way_to_end() {
-    type Way = fn(RpcHost);
+    type StopHost = fn(RpcHost);
     for (case, end) in [
-        ("kill", (|host| host.kill()) as Way),
+        ("kill", (|host| host.kill()) as StopHost),
         ("eof", |host| host.close_cleanly()),
         ("term", |mut host| {
             host.signal(Signal::SIGTERM);

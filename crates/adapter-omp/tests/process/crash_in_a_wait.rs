@@ -14,9 +14,11 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// No attempt is silent, and nobody is asked about a wait.
-const TOLD: &str = "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 0 }\n";
+const NOTICE_CONFIG: &str =
+    "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 0 }\n";
 /// The same, and people are asked about each wait of a minute.
-const ASKED: &str = "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 60 }\n";
+const ASKING_CONFIG: &str =
+    "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 60 }\n";
 /// What a host is told that takes up a run in a wait, up to where it hears of the end.
 const TAKEN_UP: &str = "ready agent_start agent_end auto_retry_start extension_ui_request";
 
@@ -43,8 +45,8 @@ fn second() {
 }
 
 fn notice(host: &RpcHost, from: usize) -> String {
-    let told = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
-    told["message"].as_str().unwrap().to_owned()
+    let notification = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
+    notification["message"].as_str().unwrap().to_owned()
 }
 
 /// Checks what a host is told of a wait of 100 seconds that it takes up; the failure before was the first.
@@ -76,23 +78,23 @@ fn go_on_with_another_model(host: &mut RpcHost, place: &HostFixture) {
 
 #[test]
 fn a_wait_that_was_told_outlives_every_way_to_end() {
-    type Way = fn(RpcHost);
+    type EndHost = fn(RpcHost);
     for (case, end) in [
-        ("kill", (|host| host.kill()) as Way),
+        ("kill", (|host| host.kill()) as EndHost),
         ("eof", |host| host.close_cleanly()),
         ("term", |mut host| {
             host.signal(Signal::SIGTERM);
             assert_eq!(host.wait_end().code, Some(0));
         }),
     ] {
-        let place = HostFixture::with_config(TOLD);
+        let place = HostFixture::with_config(NOTICE_CONFIG);
         let (host, from) = begun(&place, vec![limited("100")]);
-        let told = notice(&host, from);
+        let notice_text = notice(&host, from);
         end(host);
         // And once more: the process that took it up ends as well.
         let mut again = place.resume();
         check_taken_up(&mut again);
-        assert_eq!(notice(&again, 0), told, "{case}");
+        assert_eq!(notice(&again, 0), notice_text, "{case}");
         end(again);
         let mut again = place.resume();
         check_taken_up(&mut again);
@@ -103,7 +105,7 @@ fn a_wait_that_was_told_outlives_every_way_to_end() {
 
 #[test]
 fn a_death_behind_each_step_of_a_wait_sends_nothing_twice() {
-    let place = HostFixture::with_config(TOLD);
+    let place = HostFixture::with_config(NOTICE_CONFIG);
     let (host, _) = begun(&place, vec![limited("4"), limited("1"), Reply::new(vec![Part::Hang]), say("not asked for")]);
     host.kill();
     // The wait is taken up, or has ended meanwhile: the second attempt is made once, and begins another wait.
@@ -124,7 +126,7 @@ fn a_death_behind_each_step_of_a_wait_sends_nothing_twice() {
 
 #[test]
 fn a_wait_that_is_over_when_its_session_is_opened_is_not_waited_for_again() {
-    let place = HostFixture::with_config(TOLD);
+    let place = HostFixture::with_config(NOTICE_CONFIG);
     let (host, _) = begun(&place, vec![limited("1"), say("fine")]);
     host.kill();
     second();
@@ -137,7 +139,7 @@ fn a_wait_that_is_over_when_its_session_is_opened_is_not_waited_for_again() {
 
 #[test]
 fn what_was_answered_about_a_wait_is_told_with_its_end() {
-    let place = HostFixture::with_config(ASKED);
+    let place = HostFixture::with_config(ASKING_CONFIG);
     let (mut host, from) = begun(&place, vec![limited("100")]);
     let dialog = host.dialog(from);
     assert!(dialog["options"][0].as_str().unwrap().starts_with("Wait until "), "{dialog}");
@@ -146,18 +148,18 @@ fn what_was_answered_about_a_wait_is_told_with_its_end() {
     host.kill();
     let mut again = place.resume();
     check_taken_up(&mut again);
-    let told = notice(&again, 0);
-    assert!(told.starts_with("The model did not answer; the next attempt is at 20"), "{told}");
+    let notice_text = notice(&again, 0);
+    assert!(notice_text.starts_with("The model did not answer; the next attempt is at 20"), "{notice_text}");
     go_on_with_another_model(&mut again, &place);
 }
 
 #[test]
 fn a_wait_that_is_taken_up_can_be_stopped() {
     for (config, command, error) in [
-        (TOLD, Some("abort_retry"), "Retry cancelled"),
-        (TOLD, Some("abort"), "Retry cancelled"),
-        (ASKED, Some("abort"), "Retry cancelled"),
-        (ASKED, None, "429 rate limit: slow down"),
+        (NOTICE_CONFIG, Some("abort_retry"), "Retry cancelled"),
+        (NOTICE_CONFIG, Some("abort"), "Retry cancelled"),
+        (ASKING_CONFIG, Some("abort"), "Retry cancelled"),
+        (ASKING_CONFIG, None, "429 rate limit: slow down"),
     ] {
         let place = HostFixture::with_config(config);
         let (host, from) = begun(&place, vec![limited("100")]);
@@ -186,7 +188,7 @@ fn a_wait_that_is_taken_up_can_be_stopped() {
 #[test]
 fn a_wait_in_a_gateway_outlives_it_and_waits_for_its_host() {
     let fixture = AttachFixture::with("");
-    fs::write(fixture.host.agent.join("config.yml"), TOLD).unwrap();
+    fs::write(fixture.host.agent.join("config.yml"), NOTICE_CONFIG).unwrap();
     let gateway = fixture.start_gateway();
     let mut host = fixture.start_host(&[]);
     fixture.host.provider.script([limited("1"), say("fine")]);

@@ -72,17 +72,17 @@ fn a_message_that_was_edited_is_what_it_says_now_and_its_id_stays() {
         edit(&path, from, to);
         let edited = lines(&path);
         let mut again = place.resume();
-        let said = again.said();
-        assert_eq!(said, texts(&edited), "{to}");
+        let messages = again.said();
+        assert_eq!(messages, texts(&edited), "{to}");
         let users = again.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
-        assert_eq!([&users[0]["text"], &users[1]["text"]], [&said[0], "two"]);
+        assert_eq!([&users[0]["text"], &users[1]["text"]], [&messages[0], "two"]);
         again.close_cleanly();
         assert_eq!((lines(&path), lines(&path).iter().map(|line| line["id"].clone()).collect()), (edited, ids));
     }
     let mut last = place.resume();
     last.turn("three");
-    let asked = place.provider.last().text();
-    assert!(asked.contains("fine") && !asked.contains("longer"), "{asked}");
+    let request_text = place.provider.last().text();
+    assert!(request_text.contains("fine") && !request_text.contains("longer"), "{request_text}");
     check_chain(&lines_with(&path, "three"));
     log(&place);
 }
@@ -174,8 +174,8 @@ fn a_gate_whose_message_is_still_there_is_shown_again_after_an_edit() {
     again.reply(&shown, json!({ "value": "Allow once" }));
     again.settled(0);
     assert_eq!(place.get("count").unwrap(), "ran\n");
-    let asked = place.provider.last();
-    assert!(asked.is_paired() && asked.text().contains("dos") && !asked.text().contains("two"));
+    let request = place.provider.last();
+    assert!(request.is_paired() && request.text().contains("dos") && !request.text().contains("two"));
     check_chain(&lines_with(&path, "after it"));
 }
 
@@ -227,8 +227,8 @@ fn a_line_behind_a_message_that_waits_leaves_its_gate_in_force() {
     assert_eq!((&shown["title"], again.said().last().unwrap().as_str()), (&dialog["title"], "put behind"));
     again.reply(&shown, json!({ "value": "Allow once" }));
     again.settled(0);
-    let asked = place.provider.last();
-    assert!(asked.is_paired() && asked.text().contains("put behind"), "{asked:?}");
+    let request = place.provider.last();
+    assert!(request.is_paired() && request.text().contains("put behind"), "{request:?}");
     assert_eq!(place.get("count").unwrap(), "ran\n");
     check_chain(&lines_with(&path, "after it"));
 }

@@ -65,8 +65,8 @@ fn the_first_form_gets_ids_and_keeps_its_compaction() {
     assert_eq!(host.said()[1..], ["two", "r2", "three", "r3"]);
     check_chain(&lines_with(path.as_ref(), "r3"));
     host.turn("four");
-    let asked = place.provider.last().text();
-    assert!(asked.contains("in short") && !asked.contains("long gone"));
+    let request_text = place.provider.last().text();
+    assert!(request_text.contains("in short") && !request_text.contains("long gone"));
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn the_second_form_is_brought_up_to_date_and_unknown_lines_stay() {
         "",
     );
     host.turn("two");
-    let asked = place.provider.last().text();
+    let request_text = place.provider.last().text();
     for text in ["from a hook", "of a branch", "custom text"] {
-        assert!(asked.contains(text), "{text}");
+        assert!(request_text.contains(text), "{text}");
     }
     let lines = lines_with(path.as_ref(), "two");
     check_chain(&lines);
@@ -129,10 +129,13 @@ fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
     }
     let (mut host, path) = open(&place, &lines, "{\"type\":\"message\",\"id\":\"torn");
     host.turn("two");
-    let asked = place.provider.last();
-    let text = asked.text();
+    let request = place.provider.last();
+    let text = request.text();
     assert!(
-        asked.is_paired() && text.contains("listed") && text.contains("of q") && !text.contains("kept from the model"),
+        request.is_paired()
+            && text.contains("listed")
+            && text.contains("of q")
+            && !text.contains("kept from the model"),
         "{text}"
     );
     let after = lines_with(path.as_ref(), "two");

@@ -69,7 +69,7 @@ fn an_answer_that_is_not_recorded_is_asked_for_again() {
     let lost = host.mark();
     host.reply(&dialog.unwrap(), answer.clone());
     let notice = host.wait(lost, "a notice", |frame| {
-        frame["message"].as_str().is_some_and(|told| told.starts_with("The answer does not count"))
+        frame["message"].as_str().is_some_and(|text| text.starts_with("The answer does not count"))
     });
     assert_eq!((&notice["method"], place.get("ran")), (&json!("notify"), None));
     std::fs::rename(&away, &log).unwrap();
@@ -212,11 +212,11 @@ fn several_calls_wait_at_once_and_are_answered_in_any_order() {
     host.reply(&second, json!({ "value": "Allow once" }));
     host.reply(&first, json!({ "value": "Deny" }));
     host.settled(from);
-    let asked = place.provider.last();
+    let request = place.provider.last();
     assert!(
-        asked.is_paired()
-            && asked.result("k2").unwrap().contains("of y")
-            && !asked.result("k1").unwrap().contains("of x")
+        request.is_paired()
+            && request.result("k2").unwrap().contains("of y")
+            && !request.result("k1").unwrap().contains("of x")
     );
 }
 

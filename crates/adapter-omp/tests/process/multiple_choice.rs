@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 /// Begins a session, then has the model ask which of a, b and c are wanted. Gives the first dialog.
-fn asked(host: &mut RpcHost, place: &HostFixture) -> Value {
+fn first_dialog(host: &mut RpcHost, place: &HostFixture) -> Value {
     host.turn("one");
     let labels = json!([{ "label": "a" }, { "label": "b" }, { "label": "c" }]);
     let question = json!({ "id": "q", "question": "Which?", "options": labels, "multi": true, "recommended": 1 });
@@ -18,14 +18,14 @@ fn asked(host: &mut RpcHost, place: &HostFixture) -> Value {
 }
 
 /// Answers a dialog and gives the next one.
-fn next(host: &mut RpcHost, dialog: &Value, value: &str) -> Value {
+fn next_dialog(host: &mut RpcHost, dialog: &Value, value: &str) -> Value {
     let from = host.mark();
     host.reply(dialog, json!({ "value": value }));
     host.dialog(from)
 }
 
 /// Answers the last dialog and gives what was said, once the run has ended.
-fn said(host: &mut RpcHost, dialog: &Value, answer: Value) -> Value {
+fn final_answer(host: &mut RpcHost, dialog: &Value, answer: Value) -> Value {
     let from = host.mark();
     host.reply(dialog, answer);
     let frames = host.settled(from);
@@ -36,19 +36,22 @@ fn said(host: &mut RpcHost, dialog: &Value, answer: Value) -> Value {
 fn several_are_chosen_one_dialog_after_the_other() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let first = asked(&mut host, &place);
+    let first = first_dialog(&mut host, &place);
     assert_eq!(first["options"], json!(["☐ a", "☐ b (Recommended)", "☐ c", "Other (type your own)"]));
-    let second = next(&mut host, &first, "☐ c");
+    let second = next_dialog(&mut host, &first, "☐ c");
     assert_eq!(
         second["options"],
         json!(["☐ a", "☐ b (Recommended)", "☑ c", "Done selecting", "Other (type your own)"])
     );
-    let third = next(&mut host, &second, "☐ b (Recommended)");
+    let third = next_dialog(&mut host, &second, "☐ b (Recommended)");
     let ids = [&first, &second, &third].map(|dialog| dialog["id"].clone());
     assert!(ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
     assert!(third["timeout"].as_u64() > Some(0));
     assert_eq!(roles(&host.messages()), ["user", "assistant", "user", "assistant"]);
-    assert_eq!(said(&mut host, &third, json!({ "value": "Done selecting" }))["selectedOptions"], json!(["b", "c"]));
+    assert_eq!(
+        final_answer(&mut host, &third, json!({ "value": "Done selecting" }))["selectedOptions"],
+        json!(["b", "c"])
+    );
     host.close_cleanly();
 }
 
@@ -56,12 +59,12 @@ fn several_are_chosen_one_dialog_after_the_other() {
 fn words_of_ones_own_come_beside_what_was_chosen() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let first = asked(&mut host, &place);
-    let second = next(&mut host, &first, "☐ a");
-    let editor = next(&mut host, &second, "Other (type your own)");
+    let first = first_dialog(&mut host, &place);
+    let second = next_dialog(&mut host, &first, "☐ a");
+    let editor = next_dialog(&mut host, &second, "Other (type your own)");
     assert_eq!((&editor["method"], &editor["promptStyle"]), (&json!("editor"), &json!(true)));
-    let said = said(&mut host, &editor, json!({ "value": "d, or e" }));
-    assert_eq!((&said["selectedOptions"], &said["customInput"]), (&json!(["a"]), &json!("d, or e")));
+    let answer = final_answer(&mut host, &editor, json!({ "value": "d, or e" }));
+    assert_eq!((&answer["selectedOptions"], &answer["customInput"]), (&json!(["a"]), &json!("d, or e")));
     host.close_cleanly();
 }
 
@@ -69,9 +72,9 @@ fn words_of_ones_own_come_beside_what_was_chosen() {
 fn cancelling_a_later_dialog_declines_the_question() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let first = asked(&mut host, &place);
-    let second = next(&mut host, &first, "☐ a");
-    assert_eq!(said(&mut host, &second, json!({ "cancelled": true }))["selectedOptions"], json!([]));
+    let first = first_dialog(&mut host, &place);
+    let second = next_dialog(&mut host, &first, "☐ a");
+    assert_eq!(final_answer(&mut host, &second, json!({ "cancelled": true }))["selectedOptions"], json!([]));
     assert!(place.provider.last().result("k").unwrap().contains("did not want to answer"));
 }
 
@@ -79,8 +82,8 @@ fn cancelling_a_later_dialog_declines_the_question() {
 fn an_editor_that_nobody_needs_any_more_is_taken_away() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let first = asked(&mut host, &place);
-    let editor = next(&mut host, &first, "Other (type your own)");
+    let first = first_dialog(&mut host, &place);
+    let editor = next_dialog(&mut host, &first, "Other (type your own)");
     let from = host.mark();
     host.done(json!({ "type": "abort" }));
     let cancel = host.dialog(from);
@@ -92,12 +95,15 @@ fn an_editor_that_nobody_needs_any_more_is_taken_away() {
 fn a_question_begins_anew_in_the_next_process() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    let first = asked(&mut host, &place);
-    next(&mut host, &first, "☐ a");
+    let first = first_dialog(&mut host, &place);
+    next_dialog(&mut host, &first, "☐ a");
     host.kill();
     let mut again = place.resume();
     let shown = again.dialog(0);
     assert_eq!(shown["options"], first["options"]);
-    let second = next(&mut again, &shown, "☐ c");
-    assert_eq!(said(&mut again, &second, json!({ "value": "Done selecting" }))["selectedOptions"], json!(["c"]));
+    let second = next_dialog(&mut again, &shown, "☐ c");
+    assert_eq!(
+        final_answer(&mut again, &second, json!({ "value": "Done selecting" }))["selectedOptions"],
+        json!(["c"])
+    );
 }

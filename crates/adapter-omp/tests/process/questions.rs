@@ -35,8 +35,8 @@ fn each_question_is_a_dialog_and_the_answers_are_one_result() {
     let end = of_type(&frames, "tool_execution_end").remove(0);
     let results = end["result"]["details"]["results"].clone();
     assert_eq!([&results[0]["selectedOptions"], &results[1]["customInput"]], [&json!(["B"]), &json!("because")]);
-    let told = place.provider.last().result("k").unwrap();
-    assert!(told.contains('B') && told.contains("because"), "{told}");
+    let result = place.provider.last().result("k").unwrap();
+    assert!(result.contains('B') && result.contains("because"), "{result}");
     host.close_cleanly();
 }
 

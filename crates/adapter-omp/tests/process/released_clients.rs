@@ -189,13 +189,13 @@ fn slash_commands_are_listed_as_each_client_reads_them() {
     host.close_cleanly();
 }
 
-fn lend(host: &mut RpcHost, name: &str, is_hidden: bool) -> Value {
+fn offer_tool(host: &mut RpcHost, name: &str, is_hidden: bool) -> Value {
     let tool =
         json!({ "name": name, "description": "Looks up", "parameters": { "type": "object" }, "hidden": is_hidden });
     host.command(json!({ "type": "set_host_tools", "tools": [tool] }))
 }
 
-fn wanted(host: &RpcHost, from: Mark) -> Value {
+fn host_tool_call(host: &RpcHost, from: Mark) -> Value {
     host.wait(from, "host_tool_call", |frame| frame["type"] == "host_tool_call")
 }
 
@@ -203,31 +203,34 @@ fn wanted(host: &RpcHost, from: Mark) -> Value {
 fn a_host_does_the_calls_of_its_tools() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);
-    assert_eq!(lend(&mut host, "look_up", false)["data"], json!({ "toolNames": ["look_up"] }));
-    let conflict = lend(&mut host, "read", false);
+    assert_eq!(offer_tool(&mut host, "look_up", false)["data"], json!({ "toolNames": ["look_up"] }));
+    let conflict = offer_tool(&mut host, "read", false);
     assert!(conflict["error"].as_str().unwrap().contains("conflicts with an existing tool"), "{conflict}");
     place.provider.script([Reply::new(vec![call("k", "look_up", &json!({ "id": 1 }))]), say("done")]);
     let from = host.prompt("go");
-    let asked = wanted(&host, from);
+    let tool_call = host_tool_call(&host, from);
     assert_eq!(
-        (&asked["toolName"], &asked["toolCallId"], &asked["arguments"]["id"]),
+        (&tool_call["toolName"], &tool_call["toolCallId"], &tool_call["arguments"]["id"]),
         (&json!("look_up"), &json!("k"), &json!(1))
     );
     let content = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
     host.write(format!(
         "{}\n",
-        json!({ "type": "host_tool_update", "id": asked["id"], "partialResult": content("half") })
+        json!({ "type": "host_tool_update", "id": tool_call["id"], "partialResult": content("half") })
     ));
     host.event(from, "tool_execution_update");
-    host.write(format!("{}\n", json!({ "type": "host_tool_result", "id": asked["id"], "result": content("row 1") })));
+    host.write(format!(
+        "{}\n",
+        json!({ "type": "host_tool_result", "id": tool_call["id"], "result": content("row 1") })
+    ));
     host.settled(from);
     assert_eq!(place.provider.last().result("k").as_deref(), Some("row 1"));
     // A call that is stopped is taken back.
     place.provider.script([Reply::new(vec![call("l", "look_up", &json!({ "id": 2 }))])]);
     let from = host.prompt("again");
-    let asked = wanted(&host, from);
+    let tool_call = host_tool_call(&host, from);
     host.done(json!({ "type": "abort" }));
-    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], asked["id"]);
+    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], tool_call["id"]);
     host.close_cleanly();
 }
 
@@ -235,7 +238,7 @@ fn a_host_does_the_calls_of_its_tools() {
 fn an_approval_mode_asks_about_tools_of_the_host() {
     let place = HostFixture::new();
     let mut host = place.start(&["--no-tools", "--approval-mode", "write"]);
-    lend(&mut host, "look_up", false);
+    offer_tool(&mut host, "look_up", false);
     place.provider.script([Reply::new(vec![call("k", "look_up", &json!({}))]), say("done")]);
     let from = host.prompt("go");
     let dialog = host.dialog(from);
@@ -256,9 +259,9 @@ fn a_host_answers_for_what_lies_behind_its_uris() {
     let write = call("w", "write", &json!({ "path": "ro://users/1", "content": "x" }));
     place.provider.script([Reply::new(vec![read]), Reply::new(vec![write]), say("done")]);
     let from = host.prompt("go");
-    let asked = host.event(from, "host_uri_request");
-    assert_eq!((&asked["operation"], &asked["url"]), (&json!("read"), &json!("db://users/1")));
-    host.write(format!("{}\n", json!({ "type": "host_uri_result", "id": asked["id"], "content": "Ana" })));
+    let uri_request = host.event(from, "host_uri_request");
+    assert_eq!((&uri_request["operation"], &uri_request["url"]), (&json!("read"), &json!("db://users/1")));
+    host.write(format!("{}\n", json!({ "type": "host_uri_result", "id": uri_request["id"], "content": "Ana" })));
     host.settled(from);
     let last = place.provider.last();
     assert!(last.result("r").unwrap().contains("Ana"));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const BOOK: &str = include_str!("../../../../docs/protocol/omp.md");
 
 /// What follows from a restriction.
-enum Want {
+enum ExpectedEffect {
     /// The call is asked about, as a `confirm`, and does not run by itself.
     Asks(Part),
     /// The call is denied without a question.
@@ -22,7 +22,7 @@ enum Want {
     /// The start is refused with these words.
     Refused(&'static str),
     /// It is told with these words, and nothing else changes.
-    Told(&'static str),
+    Reported(&'static str),
     /// The model reads none of this.
     Unread(&'static str),
     /// A command is refused with these words.
@@ -31,15 +31,15 @@ enum Want {
     Elsewhere(#[allow(dead_code, reason = "for whoever reads the table")] &'static str),
 }
 
-use Want::{Asks, Denied, Elsewhere, Offered, Refused, RefusedCommand, Told, Unread};
+use ExpectedEffect::{Asks, Denied, Elsewhere, Offered, Refused, RefusedCommand, Reported, Unread};
 
-impl Want {
+impl ExpectedEffect {
     /// The word of the book for it.
     fn word(&self) -> &'static str {
         match self {
             Asks(_) | Denied(_) | Offered(..) | Unread(_) | Elsewhere(_) => "enforced",
             Refused(_) | RefusedCommand(..) => "refused",
-            Told(_) => "told",
+            Reported(_) => "told",
         }
     }
 }
@@ -55,7 +55,7 @@ fn touch() -> Part {
 }
 
 /// Each field, the settings and the flags of a start with it, and what is wanted.
-fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
+fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedEffect)> {
     vec![
         ("--approval-mode", "", &["--approval-mode", "write"], Asks(touch())),
         ("--approval-mode", "", &["--approval-mode=always-ask"], Asks(touch())),
@@ -63,7 +63,7 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
         ("--approval-mode", "", &["--approval-mode=write"], Asks(bash("k", "ls"))),
         ("--permissions", "", &["--permissions", "../none.yaml"], Refused("none.yaml: there is no such file")),
         ("--tools", "", &["--tools", "read,glob"], Offered(&OURS, &["read", "find"])),
-        ("--tools", "", &["--tools=read,lsp"], Told("--tools: there is no tool \"lsp\" here; the tools are read,")),
+        ("--tools", "", &["--tools=read,lsp"], Reported("--tools: there is no tool \"lsp\" here; the tools are read,")),
         ("--tools", "", &["-t=read"], Offered(&OURS, &["read"])),
         ("--tools", "", &["-tread"], Refused("-tread is not a flag of this door: write -t NAMES")),
         ("--tools", "", &["\u{2014}tools", "read"], Refused("which is no hyphen: write --tools")),
@@ -91,7 +91,12 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
             Offered(&OURS, &["read", "grep", "find", "ls", "todo_write", "ask"]),
         ),
         ("--exclude-tools", "", &["--exclude-tools", "bsah"], Refused("did you mean bash?")),
-        ("--exclude-tools", "", &["--exclude-tools", "shell"], Told("--exclude-tools: no tool here fits \"shell\"")),
+        (
+            "--exclude-tools",
+            "",
+            &["--exclude-tools", "shell"],
+            Reported("--exclude-tools: no tool here fits \"shell\""),
+        ),
         ("--max-time", "", &["--max-time", "5m"], Refused("--max-time: the time of a session has no limit here")),
         ("--profile", "", &["--profile=work"], Refused("--profile: there are no profiles here")),
         ("--no-approve", "", &["--no-approve"], Refused("--no-approve: files of the project are read here")),
@@ -101,7 +106,7 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
             &["--sandbox", "read-only"],
             Refused("--sandbox is not a flag of this door, and its name says that it restricts: use --tools"),
         ),
-        ("--extension", "", &["-e", "gate.ts"], Told("-e gate.ts: JavaScript extensions and hooks are not run")),
+        ("--extension", "", &["-e", "gate.ts"], Reported("-e gate.ts: JavaScript extensions and hooks are not run")),
         ("tools.approvalMode", "tools: { approvalMode: write }", &["--yolo"], Asks(touch())),
         ("tools.approvalMode", "tools: { approvalMode: never }", &[], Refused("expected always-ask, write or yolo")),
         ("tools.approval", "tools: { approval: { bash: prompt } }", &[], Elsewhere("restrictions::")),
@@ -150,9 +155,14 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
             "disabledTools",
             "disabledTools: [bash]",
             &[],
-            Told("disabledTools is no setting of this door and was ignored"),
+            Reported("disabledTools is no setting of this door and was ignored"),
         ),
-        ("disabledTools", "tools: { bash: false }", &[], Told("tools.bash is no setting of this door and was ignored")),
+        (
+            "disabledTools",
+            "tools: { bash: false }",
+            &[],
+            Reported("tools.bash is no setting of this door and was ignored"),
+        ),
         (
             "excludeFromContext",
             "",
@@ -172,7 +182,7 @@ fn host(place: &HostFixture, flags: &[&str]) -> RpcHost {
     RpcHost::spawn(RpcHost::command_of(place, &[&usual[..], flags].concat()))
 }
 
-fn check(field: &str, config: &str, flags: &[&str], want: Want) {
+fn check(field: &str, config: &str, flags: &[&str], want: ExpectedEffect) {
     let place = HostFixture::with_config(config);
     place.put("../more.yml", "tools: { approvalMode: always-ask }\n");
     place.put("AGENTS.md", "Answer in Latin");
@@ -191,7 +201,7 @@ fn check(field: &str, config: &str, flags: &[&str], want: Want) {
         return;
     }
     host.event(0, "ready");
-    let told = if let Told(words) = want { Some(words) } else { None };
+    let reported_text = if let Reported(words) = want { Some(words) } else { None };
     match want {
         Asks(part) => {
             place.provider.script([Reply::new(vec![part]), say("done")]);
@@ -222,11 +232,11 @@ fn check(field: &str, config: &str, flags: &[&str], want: Want) {
         RefusedCommand(command, words) => {
             assert!(host.refused(command).contains(words), "{at}");
         }
-        Told(_) | Elsewhere(_) | Refused(_) => {}
+        Reported(_) | Elsewhere(_) | Refused(_) => {}
     }
     let end = host.close();
     assert_eq!(end.code, Some(0), "{at}: {end:?}");
-    if let Some(words) = told {
+    if let Some(words) = reported_text {
         assert!(end.stderr.contains(words), "{at}: {}", end.stderr);
     }
 }
@@ -285,12 +295,12 @@ fn an_approval_mode_asks_again_after_an_answer_and_leaves_the_commands_of_the_ho
 fn help_names_what_hosts_probe_for() {
     let place = HostFixture::new();
     for flag in ["--help", "-h"] {
-        let told = place.command().args(["omp", flag]).output().unwrap();
-        let told = String::from_utf8(told.stdout).unwrap();
-        for wanted in
+        let output = place.command().args(["omp", flag]).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        for expected in
             ["rpc-ui", "--approval-mode", "--config", "--tools", "--no-tools", "--no-builtin-tools", "--exclude-tools"]
         {
-            assert!(told.contains(wanted), "{flag} names no {wanted}: {told}");
+            assert!(help.contains(expected), "{flag} names no {expected}: {help}");
         }
     }
 }

@@ -74,16 +74,16 @@ fn check_order(frames: &[Value]) -> Vec<Value> {
             "message_start" | "message_end" | "message_update" => assert!(in_turn, "{frame} out of a turn"),
             "turn_end" => {
                 assert!(std::mem::replace(&mut in_turn, false) && running.is_empty(), "{frame} out of place");
-                let told: Vec<Value> =
+                let result_ids: Vec<Value> =
                     frame["toolResults"].as_array().unwrap().iter().map(|it| it["toolCallId"].clone()).collect();
-                assert!(told.ends_with(&results), "{told:?} do not end with {results:?}");
+                assert!(result_ids.ends_with(&results), "{result_ids:?} do not end with {results:?}");
                 let calls = frame["message"]["content"].as_array().unwrap();
-                let mut wanted: Vec<&Value> =
+                let mut call_ids: Vec<&Value> =
                     calls.iter().filter(|block| block["type"] == "toolCall").map(|block| &block["id"]).collect();
-                wanted.sort_unstable_by_key(|id| id.to_string());
-                let mut told: Vec<&Value> = told.iter().collect();
-                told.sort_unstable_by_key(|id| id.to_string());
-                assert_eq!(told, wanted, "the results of the turn are not those of its calls");
+                call_ids.sort_unstable_by_key(|id| id.to_string());
+                let mut sorted_results: Vec<&Value> = result_ids.iter().collect();
+                sorted_results.sort_unstable_by_key(|id| id.to_string());
+                assert_eq!(sorted_results, call_ids, "the results of the turn are not those of its calls");
                 results.clear();
             }
             "agent_end" => {

@@ -46,8 +46,8 @@ fn a_failure_before_the_answer_is_tried_again_in_silence() {
         host.done(json!({ "type": "set_auto_retry", "enabled": false }));
         place.provider.script([reply, say("Recovered")]);
         let frames = host.turn("go");
-        let said = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
-        assert_eq!(shape(&frames), format!("prompt agent_start turn_start +user -user {said}"), "{case}");
+        let assistant_frames = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
+        assert_eq!(shape(&frames), format!("prompt agent_start turn_start +user -user {assistant_frames}"), "{case}");
         assert_eq!((host.said(), place.provider.count()), (vec!["go".to_owned(), "Recovered".to_owned()], 2), "{case}");
         host.close_cleanly();
     }
@@ -160,8 +160,8 @@ fn an_abort_ends_the_wait_too() {
     place.provider.script([refuse(503, "overloaded")]);
     let from = host.prompt("go");
     host.event(from, "auto_retry_start");
-    let told = host.wait(from, "the end of the wait", |frame| frame["method"] == "notify");
-    let message = told["message"].as_str().unwrap();
+    let notice = host.wait(from, "the end of the wait", |frame| frame["method"] == "notify");
+    let message = notice["message"].as_str().unwrap();
     assert!(message.starts_with("The model did not answer; the next attempt is at 20"), "{message}");
     let from = host.mark();
     host.done(json!({ "type": "abort" }));

@@ -89,18 +89,22 @@ fn calls_are_told_one_after_the_other_and_go_back_paired_on_both_wires() {
             say("done"),
         ]);
         let frames = host.turn("go");
-        let told = "+assistant text_start text_delta text_end toolcall_start toolcall_delta toolcall_end \
+        let assistant_frames = "+assistant text_start text_delta text_end toolcall_start toolcall_delta toolcall_end \
                     toolcall_start toolcall_delta toolcall_end -assistant";
         let ran = "+k1 -k1 +toolResult -toolResult +k2 -k2 +toolResult -toolResult turn_end";
-        assert_eq!(shape(&frames), format!("prompt {USER} {told} {ran} turn_start {TEXT} agent_end"), "{model}");
+        assert_eq!(
+            shape(&frames),
+            format!("prompt {USER} {assistant_frames} {ran} turn_start {TEXT} agent_end"),
+            "{model}"
+        );
         let turns = of_type(&frames, "turn_end");
         assert_eq!(turns[0]["toolResults"].as_array().unwrap().len(), 2);
         let ends = of_type(&frames, "tool_execution_end");
         assert_eq!([&ends[0]["isError"], &ends[1]["isError"]], [&json!(false), &json!(true)]);
-        let asked = place.provider.last();
-        assert!(asked.is_paired(), "{model}");
-        assert_eq!(asked.result("k1").unwrap(), "one\n");
-        assert!(asked.result("k2").unwrap().contains('3'));
+        let request = place.provider.last();
+        assert!(request.is_paired(), "{model}");
+        assert_eq!(request.result("k1").unwrap(), "one\n");
+        assert!(request.result("k2").unwrap().contains('3'));
     }
 }
 
@@ -114,10 +118,10 @@ fn a_bad_call_is_an_error_result_and_the_run_goes_on() {
     place.provider.script([Reply::new(calls), say("done")]);
     let frames = host.turn("go");
     assert!(of_type(&frames, "tool_execution_end").iter().all(|end| end["isError"] == true));
-    let asked = place.provider.last();
-    assert!(asked.is_paired());
-    assert!(asked.result("unknown").unwrap().contains("Tool frobnicate not found"));
-    assert!(asked.result("missing").unwrap().contains("path"));
+    let request = place.provider.last();
+    assert!(request.is_paired());
+    assert!(request.result("unknown").unwrap().contains("Tool frobnicate not found"));
+    assert!(request.result("missing").unwrap().contains("path"));
     assert_eq!(text_of(host.messages().last().unwrap()), "done");
 }
 

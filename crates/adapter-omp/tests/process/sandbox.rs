@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const CONFIG: &str = "countersign: { sandbox: { temporary: [], network: off } }\n";
 
 /// Has the model want `part` and gives what it was told of it.
-fn told(place: &HostFixture, part: Part, answer: Option<&Value>) -> String {
+fn call_result(place: &HostFixture, part: Part, answer: Option<&Value>) -> String {
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![part]), say("done")]);
     let from = host.prompt("go");
@@ -34,26 +34,26 @@ fn a_command_is_held_and_asks_for_exactly_what_it_needs() {
     let place = HostFixture::with_config(CONFIG);
     let outside = place.home.join("made");
     let command = format!("echo a >{}", outside.display());
-    let said = told(&place, bash("k", &command), None);
+    let result = call_result(&place, bash("k", &command), None);
     if let Some(lacks) = sandbox_gap() {
-        assert!(said.contains("no command is run here") && said.contains(&lacks), "{said}");
+        assert!(result.contains("no command is run here") && result.contains(&lacks), "{result}");
         assert!(!outside.exists());
         return;
     }
-    assert!(said.contains("Permission denied") && said.contains("call again with needs"), "{said}");
+    assert!(result.contains("Permission denied") && result.contains("call again with needs"), "{result}");
     assert!(!outside.exists());
     // What is known of the text of a command does not matter: the kernel knows the file.
     let hidden =
         format!("d={}; echo a >$d/age''nt/planted; cat $d/agent/*.yml", place.agent.parent().unwrap().display());
-    told(&place, bash("k", &hidden), None);
+    call_result(&place, bash("k", &hidden), None);
     assert!(!place.agent.join("planted").exists());
 
     let needs = json!({ "command": command, "needs": { "write": [place.home] } });
-    told(&place, call("k", "bash", &needs), Some(&json!({ "confirmed": false })));
+    call_result(&place, call("k", "bash", &needs), Some(&json!({ "confirmed": false })));
     assert!(!outside.exists());
-    told(&place, call("k", "bash", &needs), Some(&json!({ "confirmed": true })));
+    call_result(&place, call("k", "bash", &needs), Some(&json!({ "confirmed": true })));
     assert!(outside.exists());
-    let again = told(&place, bash("k", &format!("echo b >>{}", outside.display())), None);
+    let again = call_result(&place, bash("k", &format!("echo b >>{}", outside.display())), None);
     assert!(again.contains("Permission denied"), "{again}");
 }
 
@@ -94,8 +94,8 @@ fn the_host_is_asked_for_another_machine_while_the_command_waits() {
         host.reply(&dialog, json!({ "confirmed": confirmed }));
         host.settled(from);
         host.close_cleanly();
-        let said = place.provider.last().result("k").unwrap();
-        assert!(said.contains(want), "{said}");
+        let result = place.provider.last().result("k").unwrap();
+        assert!(result.contains(want), "{result}");
     }
 }
 
@@ -119,17 +119,17 @@ fn a_question_whose_command_has_ended_is_taken_away_from_the_host() {
     assert_eq!((&taken["type"], &taken["targetId"]), (&"extension_ui_request".into(), &dialog["id"]), "{taken}");
     host.settled(from);
     host.close_cleanly();
-    let said = place.provider.last().result("k").unwrap();
-    assert!(said.contains("over") && said.contains("gave up before a person had answered"), "{said}");
+    let result = place.provider.last().result("k").unwrap();
+    assert!(result.contains("over") && result.contains("gave up before a person had answered"), "{result}");
 }
 
 #[test]
 fn files_are_changed_where_commands_may_change_them() {
     let place = HostFixture::with_config(CONFIG);
     for (path, is_made) in [(place.work.join("made"), true), (place.home.join("made"), false)] {
-        let said = told(&place, call("k", "write", &json!({ "path": path, "content": "a" })), None);
-        assert_eq!(path.exists(), is_made, "{said}");
-        assert_eq!(said.contains("the sandbox lets tools write"), !is_made, "{said}");
+        let result = call_result(&place, call("k", "write", &json!({ "path": path, "content": "a" })), None);
+        assert_eq!(path.exists(), is_made, "{result}");
+        assert_eq!(result.contains("the sandbox lets tools write"), !is_made, "{result}");
     }
 }
 
@@ -137,7 +137,10 @@ fn files_are_changed_where_commands_may_change_them() {
 fn without_the_setting_commands_have_the_rights_of_the_user() {
     let place = HostFixture::new();
     let outside = place.home.join("made");
-    let said =
-        told(&place, bash("k", &format!("echo a >{}; grep NoNewPrivs: /proc/self/status", outside.display())), None);
-    assert!(outside.exists() && said.contains("NoNewPrivs:\t0"), "{said}");
+    let result = call_result(
+        &place,
+        bash("k", &format!("echo a >{}; grep NoNewPrivs: /proc/self/status", outside.display())),
+        None,
+    );
+    assert!(outside.exists() && result.contains("NoNewPrivs:\t0"), "{result}");
 }

@@ -33,8 +33,9 @@ fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
     let mut host = place.start(&[]);
     host.turn("one");
     let old = host.state()["sessionId"].take();
-    let asked = ["new_session", "get_state", "get_messages", "get_session_stats"].map(|kind| json!({ "type": kind }));
-    let [_, state, messages, stats] = asked.map(|command| host.ask(command));
+    let commands =
+        ["new_session", "get_state", "get_messages", "get_session_stats"].map(|kind| json!({ "type": kind }));
+    let [_, state, messages, stats] = commands.map(|command| host.ask(command));
     let state = host.answer(&state)["data"].take();
     assert_ne!(state["sessionId"], old);
     assert_eq!(host.answer(&messages)["data"]["messages"], json!([]));

@@ -12,8 +12,8 @@ fn commands_without_a_time_out_end_after_that_of_the_settings() {
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![bash("k", "sleep 300")]), say("done")]);
     host.turn("go");
-    let told = place.provider.last().result("k").unwrap();
-    assert!(told.contains("Command timed out after 0.3 seconds"), "{told}");
+    let call_result = place.provider.last().result("k").unwrap();
+    assert!(call_result.contains("Command timed out after 0.3 seconds"), "{call_result}");
     let result = host.done(json!({ "type": "bash", "command": "sleep 300" }));
     assert_eq!((result.get("exitCode"), &result["cancelled"]), (None, &json!(false)));
     host.close_cleanly();
@@ -29,10 +29,10 @@ fn images_are_kept_from_the_model_where_the_settings_say_so() {
             let from = host.mark();
             host.done(json!({ "type": "prompt", "message": "look", "images": [image] }));
             host.settled(from);
-            let asked = place.provider.last().text();
-            assert_eq!(asked.contains("iVBORw0KGgo="), is_sent, "{model} {config}");
+            let request_text = place.provider.last().text();
+            assert_eq!(request_text.contains("iVBORw0KGgo="), is_sent, "{model} {config}");
             let words = "an image was here; the setting images.blockImages keeps images from models";
-            assert_eq!(asked.contains(words), !is_sent, "{model} {config}");
+            assert_eq!(request_text.contains(words), !is_sent, "{model} {config}");
             // The host still sees what it sent.
             assert_eq!(host.messages()[0]["content"][1], image);
             host.close_cleanly();

@@ -66,13 +66,13 @@ fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
     let held = most_memory(child.id()) - before;
 
     let mut frames: Vec<Value> = Vec::new();
-    let mut told = 0;
+    let mut byte_count = 0;
     while frames.last().is_none_or(|frame| frame["type"] != "agent_settled") {
         let line = lines.next().unwrap();
-        told += line.len();
+        byte_count += line.len();
         frames.push(serde_json::from_str(&line).unwrap());
     }
-    assert!(held < told / 4 * 3, "{held} bytes were held for {told}");
+    assert!(held < byte_count / 4 * 3, "{held} bytes were held for {byte_count}");
     let ids = |kind: &str| -> Vec<String> {
         of_type(&frames, kind).iter().map(|frame| frame["toolCallId"].as_str().unwrap().to_owned()).collect()
     };

@@ -58,8 +58,8 @@ fn a_steer_while_idle_waits_for_the_next_prompt() {
     let mut host = place.start(&[]);
     host.done(json!({ "type": "steer", "message": "early" }));
     assert_eq!((&host.state()["queuedMessageCount"], place.provider.count()), (&json!(1), 0));
-    let told = shape(&host.turn("go"));
-    assert!(told.starts_with("prompt agent_start turn_start +user -user +user -user +assistant"), "{told}");
+    let sequence = shape(&host.turn("go"));
+    assert!(sequence.starts_with("prompt agent_start turn_start +user -user +user -user +assistant"), "{sequence}");
     assert_eq!(host.said(), ["go", "early", "ok"]);
 }
 

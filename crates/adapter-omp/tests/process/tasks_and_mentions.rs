@@ -145,8 +145,8 @@ fn a_file_that_is_mentioned_comes_right_behind_the_message() {
     let mut host = place.start(&[]);
     place.put("notes.txt", "what it says\n");
     place.put("picture.bin", [0xff, 0, 0xfe]);
-    let told = shape(&host.turn("see @notes.txt, @picture.bin and @nowhere.txt"));
-    assert!(told.contains("+user -user +fileMention -fileMention +assistant"), "{told}");
+    let sequence = shape(&host.turn("see @notes.txt, @picture.bin and @nowhere.txt"));
+    assert!(sequence.contains("+user -user +fileMention -fileMention +assistant"), "{sequence}");
     let files = host.messages()[1]["files"].clone();
     assert_eq!(files[0], json!({ "path": "notes.txt", "content": "what it says\n", "lineCount": 1, "byteSize": 13 }));
     assert_eq!((&files[1]["path"], &files[1]["skippedReason"]), (&json!("picture.bin"), &json!("binary")));
@@ -210,15 +210,15 @@ fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
     let system = place.provider.last().messages()[0].to_string();
     assert!(system.contains("always be brief") && system.contains("and be kind"));
     let end = host.close();
-    let told =
+    let warnings =
         ["--weird", "--flag"].map(|flag| format!("countersign: {flag} is not a flag of this door and was ignored\n"));
-    assert_eq!((end.code, end.stderr, end.junk.len()), (Some(0), told.concat(), 0));
+    assert_eq!((end.code, end.stderr, end.junk.len()), (Some(0), warnings.concat(), 0));
     let mut bare = place.start(&["--no-tools", "--system-prompt", "only this"]);
     bare.turn("go");
-    let asked = place.provider.last();
+    let request = place.provider.last();
     assert!(
-        asked.messages()[0].to_string().contains("only this")
-            && asked.body["tools"].as_array().is_none_or(Vec::is_empty)
+        request.messages()[0].to_string().contains("only this")
+            && request.body["tools"].as_array().is_none_or(Vec::is_empty)
     );
 }
 

@@ -15,8 +15,8 @@ fn a_command_that_breaks_off_is_not_called_a_failure_and_not_run_again() {
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![bash("k", BREAKS_OFF)]), say("done")]);
     let frames = host.turn("go");
-    let told = place.provider.last().result("k").unwrap();
-    assert!(told.contains("Outcome unknown"), "{told}");
+    let result = place.provider.last().result("k").unwrap();
+    assert!(result.contains("Outcome unknown"), "{result}");
     assert_eq!(of_type(&frames, "tool_execution_end")[0]["isError"], true);
     assert_eq!(place.get("count").unwrap(), "ran\n");
     host.close();

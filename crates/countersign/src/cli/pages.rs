@@ -12,7 +12,7 @@ use super::Cli;
 /// The whole command line, with the flags of the doors, which it hands on unread.
 fn whole() -> clap::Command {
     let with_flags = |door: clap::Command| {
-        door.args(flags::LISTED.map(|listed| {
+        door.args(flags::FLAG_HELP.map(|listed| {
             let flag = Arg::new(listed.name).long(listed.name).help(listed.help);
             if let Some(value) = listed.value { flag.value_name(value) } else { flag.action(ArgAction::SetTrue) }
         }))
@@ -57,7 +57,7 @@ mod tests {
     fn each_shell_completes_every_subcommand_and_flag() {
         let mut wanted = names(&Cli::command());
         assert!(wanted.iter().any(|name| name == "verify") && wanted.iter().any(|name| name == "keep"));
-        wanted.extend(flags::LISTED.iter().map(|listed| listed.name.to_owned()));
+        wanted.extend(flags::FLAG_HELP.iter().map(|listed| listed.name.to_owned()));
         for shell in Shell::value_variants() {
             let script = String::from_utf8(completions(*shell)).unwrap();
             for name in &wanted {
@@ -78,6 +78,6 @@ mod tests {
         }
         assert!(page("countersign.1").contains("countersign"));
         assert!(page("countersign-audit-verify.1").contains("head"));
-        assert!(page("countersign-omp.1").contains(flags::LISTED[0].name));
+        assert!(page("countersign-omp.1").contains(flags::FLAG_HELP[0].name));
     }
 }

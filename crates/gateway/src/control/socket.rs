@@ -10,7 +10,7 @@ use std::{
 };
 
 use countersign_adapter_gjc as gjc;
-use countersign_adapter_omp::{attach::Hall, serve_attached};
+use countersign_adapter_omp::{attach::AttachServer, serve_attached};
 use countersign_config::logging::LogLevels;
 use countersign_core::{
     engine::{Event, RecordedFact},
@@ -106,7 +106,7 @@ impl Control {
     /// What the system says.
     pub fn open(
         owned: Owned,
-        hall: Arc<Hall>,
+        hall: Arc<AttachServer>,
         others: Vec<u32>,
         levels: Arc<LogLevels>,
         attached: Arc<Gauge>,
@@ -214,7 +214,7 @@ struct Caller {
 
 async fn serve(
     stream: UnixStream,
-    hall: &Arc<Hall>,
+    hall: &Arc<AttachServer>,
     levels: &LogLevels,
     caller: &Caller,
     attached: &Arc<Gauge>,

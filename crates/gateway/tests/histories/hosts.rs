@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use countersign_adapter_omp::{Process, attach::Handover, flags, handover};
+use countersign_adapter_omp::{LaunchEnvironment, attach::AttachParams, attach_params, flags};
 use countersign_agent_dir::AgentProduct;
 use countersign_gateway::control::{FILE, Request};
 use serde_json::{Value, json};
@@ -45,16 +45,16 @@ impl Host {
     }
 
     /// What its process hands over.
-    fn handover(&self) -> Handover {
+    fn handover(&self) -> AttachParams {
         let (agent, variable) =
             if self.is_gjc() { ("gjc", "GJC_CODING_AGENT_DIR") } else { ("agent", "PI_CODING_AGENT_DIR") };
         let arguments = ["--mode", "rpc", "--model", "local/small", "--continue"].map(str::to_owned).to_vec();
         let variables: [(OsString, OsString); 2] =
             [("HOME".into(), self.world.folder("home").into()), (variable.into(), self.world.folder(agent).into())];
         let work = self.world.folder("work");
-        let process = Process { cwd: work.clone(), temporary: work, variables: variables.to_vec() };
+        let process = LaunchEnvironment { cwd: work.clone(), temporary: work, variables: variables.to_vec() };
         let flags = flags::parse_for(self.product, arguments.clone()).unwrap();
-        handover(&flags, arguments, process, false).unwrap()
+        attach_params(&flags, arguments, process, false).unwrap()
     }
 
     /// Comes to its session where it is not there.

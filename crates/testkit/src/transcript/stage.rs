@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_omp as omp;
-use countersign_adapter_omp::{StartError, Surroundings};
+use countersign_adapter_omp::{ProcessContext, StartError};
 use countersign_agent_dir::AgentProduct;
 use countersign_core::time::Millis;
 use countersign_models::scripted::ScriptedModel;
@@ -152,12 +152,12 @@ impl Stage {
                 AgentProduct::Gjc => "GJC_CODING_AGENT_DIR",
             };
             let variables = [("HOME", root.join("home")), (agent, root.join("agent"))];
-            let surroundings = Surroundings {
+            let surroundings = ProcessContext {
                 environment: variables.iter().map(|(name, path)| (*name, path.display().to_string())).collect(),
                 launcher,
                 clock: Clock::starting_at(now),
                 models: Arc::new(model),
-                process: omp::Process::own().unwrap_or_default(),
+                process: omp::LaunchEnvironment::from_current().unwrap_or_default(),
             };
             Box::pin(omp::start_in(
                 flags,

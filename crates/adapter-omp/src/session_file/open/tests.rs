@@ -12,8 +12,8 @@ use countersign_core::{
 };
 use countersign_protocol::omp::session_file::{FileForm, SessionEntryBody};
 
-use super::{OpenError, Opened, open};
-use crate::session_file::{Blobs, Mark, Writer, convert};
+use super::{OpenedFile, SessionFileOpenError, open_file};
+use crate::session_file::{BlobStore, EntryWriter, FileMark, convert};
 
 const V1: &str = include_str!("fixtures/v1.jsonl");
 const V2: &str = include_str!("fixtures/v2.jsonl");
@@ -21,9 +21,9 @@ const V3: &str = include_str!("fixtures/v3.jsonl");
 /// Ids that come twice, lead elsewhere as paths, hide or are empty; parents that go round in circles or are not there.
 const HOSTILE: &str = include_str!("fixtures/hostile.jsonl");
 
-struct Place(tempfile::TempDir);
+struct SessionFileFixture(tempfile::TempDir);
 
-impl Place {
+impl SessionFileFixture {
     fn with(text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("s.jsonl"), text).unwrap();
@@ -35,26 +35,26 @@ impl Place {
         self.0.path().join("s.jsonl")
     }
 
-    fn blobs(&self) -> Blobs {
-        Blobs::new(self.0.path().join("blobs"))
+    fn blobs(&self) -> BlobStore {
+        BlobStore::new(self.0.path().join("blobs"))
     }
 
-    fn open(&self) -> Opened {
-        open(&self.file()).unwrap().unwrap()
+    fn open(&self) -> OpenedFile {
+        open_file(&self.file()).unwrap().unwrap()
     }
 }
 
-fn tree(opened: &Opened) -> Vec<(String, String)> {
+fn tree(opened: &OpenedFile) -> Vec<(String, String)> {
     let entries = opened.file.entries.iter();
     entries.map(|entry| (entry.id.clone(), entry.parent_id.clone().unwrap_or_default())).collect()
 }
 
-fn kinds(opened: &Opened) -> Vec<&'static str> {
+fn kinds(opened: &OpenedFile) -> Vec<&'static str> {
     opened
         .file
         .entries
         .iter()
-        .map(|entry| match convert::of_entry(entry) {
+        .map(|entry| match convert::from_entry(entry) {
             None => "-",
             Some((message, _)) => match message {
                 StoredMessage::User(_) => "user",
@@ -73,7 +73,7 @@ fn kinds(opened: &Opened) -> Vec<&'static str> {
 
 #[test]
 fn version_1_becomes_a_tree_of_one_branch() {
-    let opened = Place::with(V1).open();
+    let opened = SessionFileFixture::with(V1).open();
     assert_eq!((opened.file.form, opened.file.header.version, opened.file.unreadable), (FileForm::Older, 3, 0));
     assert_eq!(kinds(&opened), ["user", "assistant", "result", "custom", "compaction", "user"]);
     let tree = tree(&opened);
@@ -84,7 +84,7 @@ fn version_1_becomes_a_tree_of_one_branch() {
 
 #[test]
 fn version_2_keeps_its_ids() {
-    let opened = Place::with(V2).open();
+    let opened = SessionFileFixture::with(V2).open();
     assert_eq!(opened.file.form, FileForm::Older);
     assert_eq!(kinds(&opened), ["-", "custom", "user"]);
     assert_eq!(tree(&opened)[2], ("aa000003".to_owned(), "aa000002".to_owned()));
@@ -92,10 +92,10 @@ fn version_2_keeps_its_ids() {
 
 #[test]
 fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
-    let place = Place::with(V3);
+    let place = SessionFileFixture::with(V3);
     let opened = place.open();
     assert_eq!((opened.file.form, opened.file.unreadable), (FileForm::Current, 3));
-    assert_eq!(opened.mark, Mark::of(V3.as_bytes()));
+    assert_eq!(opened.mark, FileMark::from_bytes(V3.as_bytes()));
     assert_eq!(
         kinds(&opened),
         [
@@ -118,16 +118,16 @@ fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
     assert_eq!(tree(&opened)[6], ("00000007".to_owned(), "00000005".to_owned()));
 
     fs::write(place.0.path().join("blobs/").join(&image(&opened)["blob:sha256:".len()..]), "an image").unwrap();
-    let (mut message, at) = convert::of_entry(&opened.file.entries[2]).unwrap();
-    place.blobs().inline(&mut message);
+    let (mut message, at) = convert::from_entry(&opened.file.entries[2]).unwrap();
+    place.blobs().inline_images(&mut message);
     assert_eq!(at, Some(Millis(1_770_091_507_000)));
-    let StoredMessage::User(said) = message else { panic!("a user's message") };
-    assert!(matches!(&said.content[1], MessageBlock::Image(image) if image.data == "YW4gaW1hZ2U="));
+    let StoredMessage::User(user_message) = message else { panic!("a user's message") };
+    assert!(matches!(&user_message.content[1], MessageBlock::Image(image) if image.data == "YW4gaW1hZ2U="));
 }
 
-fn image(opened: &Opened) -> String {
-    match convert::of_entry(&opened.file.entries[2]) {
-        Some((StoredMessage::User(said), _)) => match &said.content[1] {
+fn image(opened: &OpenedFile) -> String {
+    match convert::from_entry(&opened.file.entries[2]) {
+        Some((StoredMessage::User(user_message), _)) => match &user_message.content[1] {
             MessageBlock::Image(image) => image.data.clone(),
             other => panic!("{other:?}"),
         },
@@ -138,11 +138,11 @@ fn image(opened: &Opened) -> String {
 #[test]
 fn an_older_file_that_is_written_again_reads_the_same() {
     for text in [V1, V2, V3, HOSTILE] {
-        let place = Place::with(text);
+        let place = SessionFileFixture::with(text);
         let opened = place.open();
         let header = opened.file.header.clone();
-        let mut writer = Writer::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
-        let marks = writer.rewrite(&opened.file.entries).unwrap();
+        let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
+        let marks = writer.rewrite_entries(&opened.file.entries).unwrap();
         let again = place.open();
         assert_eq!((again.file.form, again.file.unreadable), (FileForm::Current, 0));
         assert_eq!(Some(&again.mark), marks.last());
@@ -156,23 +156,23 @@ fn what_is_no_session_is_refused_untouched_and_an_empty_file_is_free() {
     for (text, free) in
         [("", true), ("\n \n", true), ("hello\n", false), ("{\"type\":\"label\"}\n", false), ("\u{0}", false)]
     {
-        let place = Place::with(text);
-        match open(&place.file()) {
+        let place = SessionFileFixture::with(text);
+        match open_file(&place.file()) {
             Ok(None) => assert!(free, "{text:?}"),
-            Err(OpenError::NotASession(path)) => assert!(!free && path == place.file(), "{text:?}"),
+            Err(SessionFileOpenError::NotASession(path)) => assert!(!free && path == place.file(), "{text:?}"),
             other => panic!("{text:?}: {other:?}"),
         }
         assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
     }
-    assert!(open(&Place::with("").0.path().join("absent")).unwrap().is_none());
+    assert!(open_file(&SessionFileFixture::with("").0.path().join("absent")).unwrap().is_none());
 }
 
 #[test]
 fn ids_and_parents_are_kept_as_they_are_written_however_odd_unless_they_come_twice() {
-    let opened = Place::with(HOSTILE).open();
-    let said: Vec<serde_json::Value> = HOSTILE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let opened = SessionFileFixture::with(HOSTILE).open();
+    let records: Vec<serde_json::Value> = HOSTILE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let mut want: Vec<_> = said[1..].iter().map(|line| (text(&line["id"]), text(&line["parentId"]))).collect();
+    let mut want: Vec<_> = records[1..].iter().map(|line| (text(&line["id"]), text(&line["parentId"]))).collect();
     let got = tree(&opened);
     for at in [1, 2] {
         want[at].0.clone_from(&got[at].0);
@@ -189,17 +189,17 @@ fn ids_and_parents_are_kept_as_they_are_written_however_odd_unless_they_come_twi
     assert_eq!(got, want);
     let ids: std::collections::BTreeSet<_> = got.iter().map(|(id, _)| id).collect();
     assert_eq!((ids.len(), opened.file.form, opened.file.unreadable), (got.len(), FileForm::Older, 0));
-    assert_eq!(tree(&Place::with(HOSTILE).open()), got);
-    assert_eq!(opened.file.header.id, text(&said[0]["id"]));
+    assert_eq!(tree(&SessionFileFixture::with(HOSTILE).open()), got);
+    assert_eq!(opened.file.header.id, text(&records[0]["id"]));
     assert_eq!(kinds(&opened).iter().filter(|kind| **kind == "user").count(), 14);
 }
 
 #[test]
 fn an_id_that_is_too_long_is_refused() {
     let header = |length: usize| format!("{{\"type\":\"session\",\"version\":3,\"id\":\"{}\"}}\n", "x".repeat(length));
-    assert!(Place::with(&header(1024)).open().file.entries.is_empty());
-    let place = Place::with(&header(1025));
-    assert!(matches!(open(&place.file()), Err(OpenError::LongId(path)) if path == place.file()));
+    assert!(SessionFileFixture::with(&header(1024)).open().file.entries.is_empty());
+    let place = SessionFileFixture::with(&header(1025));
+    assert!(matches!(open_file(&place.file()), Err(SessionFileOpenError::LongId(path)) if path == place.file()));
 }
 
 #[test]
@@ -208,26 +208,26 @@ fn the_entries_of_a_beginning_are_counted_where_that_can_be_told() {
     let line = "{\"type\":\"label\",\"id\":\"a\",\"parentId\":null,\"timestamp\":\"\",\"targetId\":\"x\"}";
     let other = line.replace("\"a\"", "\"b\"");
     let text = format!("{header}\n{line}\n \n{other}\n");
-    let opened = Place::with(&text).open();
+    let opened = SessionFileFixture::with(&text).open();
     let ends = [0, header.len() + 1, header.len() + line.len() + 2, text.len(), text.len() + 1];
     assert_eq!(ends.map(|end| opened.entries_within(end as u64)), [Some(0), Some(0), Some(1), Some(2), None]);
-    assert_eq!(Place::with(&format!("{text}nothing\n")).open().entries_within(0), None);
+    assert_eq!(SessionFileFixture::with(&format!("{text}nothing\n")).open().entries_within(0), None);
 }
 
 #[test]
 fn what_is_no_regular_file_or_too_large_is_refused_at_once() {
-    let place = Place::with("");
+    let place = SessionFileFixture::with("");
     let at = |name: &str| place.0.path().join(name);
     assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
     symlink("/dev/zero", at("zero")).unwrap();
     symlink("/dev/null", at("null")).unwrap();
     File::create(at("large")).unwrap().set_len((1 << 30) + 1).unwrap();
     for name in ["null", "pipe", "zero", "blobs"] {
-        let got = open(&at(name));
-        assert!(matches!(&got, Err(OpenError::NotASession(path)) if *path == at(name)), "{name}: {got:?}");
+        let got = open_file(&at(name));
+        assert!(matches!(&got, Err(SessionFileOpenError::NotASession(path)) if *path == at(name)), "{name}: {got:?}");
     }
-    let got = open(&at("large"));
-    assert!(matches!(&got, Err(OpenError::TooLarge(path)) if *path == at("large")), "{got:?}");
+    let got = open_file(&at("large"));
+    assert!(matches!(&got, Err(SessionFileOpenError::TooLarge(path)) if *path == at("large")), "{got:?}");
 }
 
 #[test]
@@ -245,13 +245,13 @@ fn a_last_line_counts_as_whole_unless_something_of_it_is_missing() {
     ] {
         let text = format!("{header}{tail}");
         let end = if counts { text.len() } else { text.rfind('\n').unwrap() + 1 };
-        assert_eq!(Place::with(&text).open().whole, end as u64, "{tail:?}");
+        assert_eq!(SessionFileFixture::with(&text).open().whole, end as u64, "{tail:?}");
     }
 }
 
 #[test]
 fn the_digest_of_every_beginning_is_known_without_the_file() {
-    let place = Place::with(V3);
+    let place = SessionFileFixture::with(V3);
     let opened = place.open();
     fs::remove_file(place.file()).unwrap();
     for length in [0, 1, V3.len() - 1, V3.len()] {
@@ -323,9 +323,9 @@ fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
         ),
     ] {
         let lines: Vec<String> = [HEADER.to_owned(), first.clone()].into_iter().chain(lines).collect();
-        let place = Place::with(&(lines.join("\n") + "\n"));
-        let said = format!("session file {} is damaged: ", place.file().display());
-        assert_eq!(place.open().damage(), want.map(|want| said + want), "{case}");
+        let place = SessionFileFixture::with(&(lines.join("\n") + "\n"));
+        let prefix = format!("session file {} is damaged: ", place.file().display());
+        assert_eq!(place.open().damage_report(), want.map(|want| prefix + want), "{case}");
     }
 }
 
@@ -336,7 +336,7 @@ fn what_released_programs_write_is_told_as_no_damage_and_other_forms_of_the_same
     let model = |members: &str| format!(r#""type":"model_change",{members}"#);
     let message = |members: &str| format!(r#""type":"message","message":{{{members},"timestamp":1}}"#);
     let other = str::to_owned;
-    for (is_told, body) in [
+    for (is_damage, body) in [
         (false, level(r#""off""#)),
         (false, level(r#""minimal""#)),
         (false, level(r#""low""#)),
@@ -432,33 +432,33 @@ fn what_released_programs_write_is_told_as_no_damage_and_other_forms_of_the_same
         (false, other(r#""type":"reset_boundary""#)),
     ] {
         let line = format!(r#"{{{body},"id":"a","parentId":null,"timestamp":""}}"#);
-        let opened = Place::with(&format!("{HEADER}\n{line}\n")).open();
-        assert_eq!((opened.file.entries.len(), opened.damage().is_some()), (1, is_told), "{line}");
+        let opened = SessionFileFixture::with(&format!("{HEADER}\n{line}\n")).open();
+        assert_eq!((opened.file.entries.len(), opened.damage_report().is_some()), (1, is_damage), "{line}");
     }
 }
 
 #[test]
 fn entries_that_say_nothing_of_a_parent_are_in_one_row() {
     let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
-    let said = |id: &str, rest: &str| format!(r#"{{"type":"message","id":"{id}","timestamp":"",{rest}}}"#);
+    let message_line = |id: &str, rest: &str| format!(r#"{{"type":"message","id":"{id}","timestamp":"",{rest}}}"#);
     let lines = [
         header.to_owned(),
-        said("a", r#""message":{"role":"user","content":"1","timestamp":1}"#),
-        said("b", r#""message":{"role":"assistant","content":[{"type":"text","text":"2"}]}"#),
+        message_line("a", r#""message":{"role":"user","content":"1","timestamp":1}"#),
+        message_line("b", r#""message":{"role":"assistant","content":[{"type":"text","text":"2"}]}"#),
         r#"{"type":"later","id":"c"}"#.to_owned(),
-        said("d", r#""message":{"role":"user","content":"3","timestamp":3}"#),
-        said("e", r#""parentId":"b","message":{"role":"user","content":"4","timestamp":4}"#),
-        said("f", r#""parentId":null,"message":{"role":"user","content":"5","timestamp":5}"#),
+        message_line("d", r#""message":{"role":"user","content":"3","timestamp":3}"#),
+        message_line("e", r#""parentId":"b","message":{"role":"user","content":"4","timestamp":4}"#),
+        message_line("f", r#""parentId":null,"message":{"role":"user","content":"5","timestamp":5}"#),
     ];
-    let place = Place::with(&(lines.join("\n") + "\n"));
+    let place = SessionFileFixture::with(&(lines.join("\n") + "\n"));
     let opened = place.open();
     let want = [("a", ""), ("b", "a"), ("c", "b"), ("d", "c"), ("e", "b"), ("f", "")];
     assert_eq!(tree(&opened), want.map(|(id, parent)| (id.to_owned(), parent.to_owned())));
     assert_eq!(kinds(&opened), ["user", "assistant", "-", "user", "user", "user"]);
-    assert_eq!((opened.damage(), opened.file.form), (None, FileForm::Older));
+    assert_eq!((opened.damage_report(), opened.file.form), (None, FileForm::Older));
     let header = opened.file.header.clone();
-    let mut writer = Writer::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
-    writer.rewrite(&opened.file.entries).unwrap();
+    let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
+    writer.rewrite_entries(&opened.file.entries).unwrap();
     let again = place.open();
     assert_eq!((tree(&again), again.file.form), (tree(&opened), FileForm::Current));
 }

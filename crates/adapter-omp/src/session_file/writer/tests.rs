@@ -4,7 +4,7 @@ use countersign_core::{id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::SessionFileEntry;
 use serde_json::{Value, json};
 
-use super::{Blobs, Mark, Unanswered, WriteError, Writer};
+use super::{BlobStore, EntryWriter, FileMark, SessionFileWriteError, UnansweredPolicy};
 use crate::session_file::open;
 
 fn entry(id: &str, role: &str, text: &str) -> SessionFileEntry {
@@ -23,9 +23,9 @@ fn entry(id: &str, role: &str, text: &str) -> SessionFileEntry {
     .unwrap()
 }
 
-struct Place(tempfile::TempDir);
+struct WriterFixture(tempfile::TempDir);
 
-impl Place {
+impl WriterFixture {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -34,13 +34,13 @@ impl Place {
         self.0.path().join("sessions/s.jsonl")
     }
 
-    fn blobs(&self) -> Blobs {
-        Blobs::new(self.0.path().join("blobs"))
+    fn blobs(&self) -> BlobStore {
+        BlobStore::new(self.0.path().join("blobs"))
     }
 
-    fn writer(&self) -> Writer {
-        let header = open::header(&SessionId::new("s"), Millis(0), self.0.path(), None);
-        Writer::new(self.file(), header, self.blobs())
+    fn writer(&self) -> EntryWriter {
+        let header = open::new_header(&SessionId::new("s"), Millis(0), self.0.path(), None);
+        EntryWriter::new(self.file(), header, self.blobs())
     }
 
     fn text(&self) -> String {
@@ -48,11 +48,11 @@ impl Place {
     }
 
     fn ids(&self) -> Vec<String> {
-        open::open(&self.file()).unwrap().unwrap().file.entries.into_iter().map(|entry| entry.id).collect()
+        open::open_file(&self.file()).unwrap().unwrap().file.entries.into_iter().map(|entry| entry.id).collect()
     }
 }
 
-fn answered(place: &Place) -> (Writer, Vec<Mark>) {
+fn answered(place: &WriterFixture) -> (EntryWriter, Vec<FileMark>) {
     let mut writer = place.writer();
     writer.push(&entry("1", "user", "hi")).unwrap();
     writer.push(&entry("2", "assistant", "ho")).unwrap();
@@ -62,7 +62,7 @@ fn answered(place: &Place) -> (Writer, Vec<Mark>) {
 
 #[test]
 fn a_file_appears_with_the_first_answer_and_holds_all_that_was_before() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let mut writer = place.writer();
     writer.push(&entry("1", "user", "hi")).unwrap();
     assert_eq!(writer.flush().unwrap(), []);
@@ -74,7 +74,7 @@ fn a_file_appears_with_the_first_answer_and_holds_all_that_was_before() {
     writer.push(&entry("3", "user", "again")).unwrap();
     marks.extend(writer.flush().unwrap());
     assert_eq!(place.ids(), ["1", "2", "3"]);
-    assert_eq!(marks.last(), Some(&Mark::of(place.text().as_bytes())));
+    assert_eq!(marks.last(), Some(&FileMark::from_bytes(place.text().as_bytes())));
     assert_eq!(writer.flush().unwrap(), []);
 }
 
@@ -84,25 +84,28 @@ fn a_session_without_an_answer_has_its_file_at_its_end_where_it_is_to_have_one()
         let line = json!({"type": "model_change", "id": "m", "parentId": null, "timestamp": "", "model": "p/m"});
         SessionFileEntry::parse(&line.to_string()).unwrap()
     };
-    for (unanswered, title, said, want) in [
-        (Unanswered::Written, Some("a name"), false, true),
-        (Unanswered::Written, None, true, true),
-        (Unanswered::Written, None, false, false),
-        (Unanswered::Left, Some("a name"), true, false),
+    for (unanswered, title, has_message, want) in [
+        (UnansweredPolicy::Written, Some("a name"), false, true),
+        (UnansweredPolicy::Written, None, true, true),
+        (UnansweredPolicy::Written, None, false, false),
+        (UnansweredPolicy::Left, Some("a name"), true, false),
     ] {
-        let place = Place::new();
+        let place = WriterFixture::new();
         let mut writer = place.writer().when_unanswered(unanswered);
         writer.push(&setting()).unwrap();
-        if said {
+        if has_message {
             writer.push(&entry("1", "user", "hi")).unwrap();
         }
         writer.set_title(title.map(str::to_owned), Millis(0)).unwrap();
         assert_eq!(writer.flush().unwrap(), [], "not before its end");
-        assert_eq!(writer.close(), want, "{unanswered:?} {title:?} {said}");
+        assert_eq!(writer.close(), want, "{unanswered:?} {title:?} {has_message}");
         writer.flush().unwrap();
-        assert_eq!(place.file().exists(), want, "{unanswered:?} {title:?} {said}");
+        assert_eq!(place.file().exists(), want, "{unanswered:?} {title:?} {has_message}");
         if want {
-            assert_eq!((place.ids().len(), place.text().contains("a name")), (1 + usize::from(said), title.is_some()));
+            assert_eq!(
+                (place.ids().len(), place.text().contains("a name")),
+                (1 + usize::from(has_message), title.is_some())
+            );
         }
         assert!(!writer.close(), "once");
     }
@@ -110,7 +113,7 @@ fn a_session_without_an_answer_has_its_file_at_its_end_where_it_is_to_have_one()
 
 #[test]
 fn after_a_crash_the_rest_is_written_again() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let (mut writer, mut marks) = answered(&place);
     writer.push(&entry("3", "user", "x")).unwrap();
     writer.push(&entry("4", "assistant", "y")).unwrap();
@@ -118,40 +121,41 @@ fn after_a_crash_the_rest_is_written_again() {
     let whole = place.text();
     for cut in usize::try_from(marks[2].length).unwrap()..whole.len() {
         fs::write(place.file(), &whole[..cut]).unwrap();
-        let opened = open::open(&place.file()).unwrap().unwrap();
-        let mut writer = Writer::resume(place.file(), writer.header().clone(), place.blobs(), opened.whole).unwrap();
+        let opened = open::open_file(&place.file()).unwrap().unwrap();
+        let mut writer =
+            EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), opened.whole).unwrap();
         for (id, role, text) in &[("3", "user", "x"), ("4", "assistant", "y")][opened.file.entries.len() - 2..] {
             writer.push(&entry(id, role, text)).unwrap();
         }
         writer.flush().unwrap();
-        assert_eq!((place.text(), writer.mark()), (whole.clone(), marks.last().copied()), "cut at {cut}");
+        assert_eq!((place.text(), writer.current_mark()), (whole.clone(), marks.last().copied()), "cut at {cut}");
     }
 }
 
 #[test]
 fn nothing_is_written_into_what_somebody_else_changed() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let (mut writer, _) = answered(&place);
     let mut text = place.text();
     text.push_str("{\"type\":\"label\",\"id\":\"x\",\"targetId\":\"1\"}\n");
     fs::write(place.file(), &text).unwrap();
     writer.push(&entry("3", "user", "x")).unwrap();
-    assert!(matches!(writer.flush(), Err(WriteError::Changed(_))));
-    assert!(matches!(writer.set_title(Some("t".to_owned()), Millis(0)), Err(WriteError::Changed(_))));
+    assert!(matches!(writer.flush(), Err(SessionFileWriteError::Changed(_))));
+    assert!(matches!(writer.set_title(Some("t".to_owned()), Millis(0)), Err(SessionFileWriteError::Changed(_))));
     assert_eq!((place.text(), writer.header().title.clone()), (text, None));
     fs::remove_file(place.file()).unwrap();
-    assert!(matches!(writer.flush(), Err(WriteError::Changed(_))));
+    assert!(matches!(writer.flush(), Err(SessionFileWriteError::Changed(_))));
 
     fs::write(place.file(), "mine\n").unwrap();
     let mut second = place.writer();
     second.push(&entry("2", "assistant", "ho")).unwrap();
-    assert!(matches!(second.flush(), Err(WriteError::Exists(_))));
+    assert!(matches!(second.flush(), Err(SessionFileWriteError::Exists(_))));
     assert_eq!(place.text(), "mine\n");
 }
 
 #[test]
 fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let pipe = || assert!(Command::new("mkfifo").arg(place.file()).status().unwrap().success());
     let (mut writer, _) = answered(&place);
     fs::remove_file(place.file()).unwrap();
@@ -159,7 +163,7 @@ fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
     writer.push(&entry("3", "user", "x")).unwrap();
     let mut second = place.writer();
     second.push(&entry("2", "assistant", "ho")).unwrap();
-    let resumed = Writer::resume(place.file(), writer.header().clone(), place.blobs(), 0).map(drop);
+    let resumed = EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), 0).map(drop);
     for failed in [
         writer.flush().map(drop),
         writer.set_title(Some("t".to_owned()), Millis(0)).map(drop),
@@ -174,7 +178,7 @@ fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
 
 #[test]
 fn a_new_name_replaces_the_first_line_alone() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let mut early = place.writer();
     assert_eq!(early.set_title(Some("early".to_owned()), Millis(0)).unwrap(), []);
     assert!(!place.file().exists());
@@ -184,14 +188,14 @@ fn a_new_name_replaces_the_first_line_alone() {
     let mut marks = writer.set_title(Some("new \"name\"".to_owned()), Millis(0)).unwrap();
     let after = place.text();
     assert_eq!(after.split_once('\n').unwrap().1, before.split_once('\n').unwrap().1);
-    assert_eq!(open::open(&place.file()).unwrap().unwrap().file.header.title.as_deref(), Some("new \"name\""));
+    assert_eq!(open::open_file(&place.file()).unwrap().unwrap().file.header.title.as_deref(), Some("new \"name\""));
     writer.push(&entry("3", "user", "x")).unwrap();
     marks.extend(writer.flush().unwrap());
-    assert_eq!(marks.last(), Some(&Mark::of(place.text().as_bytes())));
+    assert_eq!(marks.last(), Some(&FileMark::from_bytes(place.text().as_bytes())));
 }
 
 /// A file as omp 18 begins it: the title line, then the header.
-fn titled(place: &Place, title: &str) -> String {
+fn titled(place: &WriterFixture, title: &str) -> String {
     let (writer, _) = answered(place);
     let mut members =
         json!({"type": "title", "v": 1, "title": title, "updatedAt": "2026-05-01T10:00:00.000Z", "pad": ""});
@@ -204,13 +208,13 @@ fn titled(place: &Place, title: &str) -> String {
 
 #[test]
 fn a_new_name_replaces_that_of_the_title_line_as_well() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let before = titled(&place, "old");
-    let opened = open::open(&place.file()).unwrap().unwrap();
+    let opened = open::open_file(&place.file()).unwrap().unwrap();
     assert_eq!(opened.file.header.title.as_deref(), Some("old"));
-    assert_eq!((opened.entries_within(opened.whole), opened.damage()), (Some(2), None));
+    assert_eq!((opened.entries_within(opened.whole), opened.damage_report()), (Some(2), None));
     let header = opened.file.header;
-    let mut writer = Writer::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
+    let mut writer = EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
     writer.push(&entry("3", "user", "x")).unwrap();
     writer.flush().unwrap();
     assert!(place.text().starts_with(&before));
@@ -223,45 +227,45 @@ fn a_new_name_replaces_that_of_the_title_line_as_well() {
         let first: Value = serde_json::from_str(first).unwrap();
         assert!(name.starts_with(first["title"].as_str().unwrap()), "{first}");
         assert_eq!(rest.lines().count(), 4);
-        assert_eq!(marks.last(), Some(&Mark::of(after.as_bytes())));
+        assert_eq!(marks.last(), Some(&FileMark::from_bytes(after.as_bytes())));
         assert_eq!(marks.len(), 4, "one for the beginning, one for each entry");
     }
-    let opened = open::open(&place.file()).unwrap().unwrap();
+    let opened = open::open_file(&place.file()).unwrap().unwrap();
     assert!(opened.file.header.title.is_some_and(|title| title.starts_with("long ") && title.len() < 200));
 
-    let marks = writer.rewrite(&[entry("2", "assistant", "ho")]).unwrap();
+    let marks = writer.rewrite_entries(&[entry("2", "assistant", "ho")]).unwrap();
     let after = place.text();
     assert!(after.starts_with(r#"{"type":"title","v":1,"title":"long "#) && after.lines().count() == 3, "{after}");
-    assert_eq!(marks.last(), Some(&Mark::of(after.as_bytes())));
+    assert_eq!(marks.last(), Some(&FileMark::from_bytes(after.as_bytes())));
 }
 
 #[test]
 fn a_name_that_cannot_be_written_changes_no_title_line() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     titled(&place, "old");
-    let opened = open::open(&place.file()).unwrap().unwrap();
+    let opened = open::open_file(&place.file()).unwrap().unwrap();
     let header = opened.file.header;
-    let mut writer = Writer::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
+    let mut writer = EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
     let elsewhere = place.text().replace("\"old\"", "\"two\"");
     fs::write(place.file(), &elsewhere).unwrap();
-    assert!(matches!(writer.set_title(Some("three".to_owned()), Millis(0)), Err(WriteError::Changed(_))));
+    assert!(matches!(writer.set_title(Some("three".to_owned()), Millis(0)), Err(SessionFileWriteError::Changed(_))));
     assert_eq!((writer.header(), place.text()), (&header, elsewhere));
 }
 
 #[test]
 fn a_rewrite_holds_only_what_it_was_given() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let (mut writer, _) = answered(&place);
     writer.push(&entry("3", "user", "dropped")).unwrap();
-    let marks = writer.rewrite(&[entry("2", "assistant", "ho")]).unwrap();
+    let marks = writer.rewrite_entries(&[entry("2", "assistant", "ho")]).unwrap();
     assert_eq!(writer.flush().unwrap(), []);
     assert_eq!(place.ids(), ["2"]);
-    assert_eq!(marks.last(), Some(&Mark::of(place.text().as_bytes())));
+    assert_eq!(marks.last(), Some(&FileMark::from_bytes(place.text().as_bytes())));
 }
 
 #[test]
 fn a_long_image_is_a_reference_in_the_file() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let mut writer = place.writer();
     let image = json!({"type": "image", "data": "QUFB".repeat(400), "mimeType": "image/png"});
     let line = json!({"type": "message", "id": "1", "parentId": null, "timestamp": "", "message": {"role": "user", "content": [image], "timestamp": 1}});
@@ -274,14 +278,15 @@ fn a_long_image_is_a_reference_in_the_file() {
 
 #[test]
 fn a_file_without_its_last_line_end_is_continued_on_a_new_line() {
-    let place = Place::new();
+    let place = WriterFixture::new();
     let (writer, _) = answered(&place);
     let text = place.text().trim_end().to_owned();
     fs::write(place.file(), &text).unwrap();
-    let mut resumed = Writer::resume(place.file(), writer.header().clone(), place.blobs(), text.len() as u64).unwrap();
-    assert_eq!(resumed.mark(), Some(Mark::of(place.text().as_bytes())));
+    let mut resumed =
+        EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), text.len() as u64).unwrap();
+    assert_eq!(resumed.current_mark(), Some(FileMark::from_bytes(place.text().as_bytes())));
     resumed.push(&entry("3", "user", "x")).unwrap();
     resumed.flush().unwrap();
-    assert_eq!(resumed.mark(), Some(Mark::of(place.text().as_bytes())));
+    assert_eq!(resumed.current_mark(), Some(FileMark::from_bytes(place.text().as_bytes())));
     assert_eq!(place.ids(), ["1", "2", "3"]);
 }

@@ -1,0 +1,214 @@
+//! Gates shown as dialogs, and the answers that come back.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    engine::{Command as EngineCommand, CommandError, Engine},
+    gate::{self, AnswerError, Gate},
+    id::{GateId, PrincipalId},
+};
+use countersign_protocol::{
+    gjc::bridge::PermissionFrame,
+    omp::{self, ui::NotifyType},
+};
+use countersign_runtime::OwnerError;
+use countersign_view::{GateRequest, Lines, escape, gate_request::RequestKind};
+use tokio::time::sleep;
+
+use super::{AdapterCallback, OmpAdapter};
+use crate::{
+    dialogs::{self, AnswerDraft, DialogStep, OpenDialog},
+    event_encoder::{UnfinishedRun, is_interrupted},
+};
+
+/// How long the log has before an answer that it did not take is asked for again.
+const BEFORE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Told where the last process ended while a run worked, and nothing goes on by itself.
+const INTERRUPTED_RUN: &str = "The last process ended while a run worked, and the run stands: the next prompt goes on with it. What \
+                      its last calls came to is in the conversation.";
+
+/// A gate that waits, what it asks, and what is around it.
+type PendingGate = (Gate, GateRequest, GateContext);
+
+/// What is around a gate.
+struct GateContext {
+    /// The folder of its session.
+    cwd: String,
+    /// The id that its call has for the model.
+    tool_call: Option<Arc<str>>,
+}
+
+fn pending_gate(engine: &Engine, gate: GateId) -> Option<PendingGate> {
+    let found = engine.state().gate(gate).filter(|gate| gate.is_pending())?.clone();
+    let request = GateRequest::at_hand(engine, gate)?;
+    let cwd = found.session().and_then(|session| engine.state().session(session)).map(|session| session.cwd());
+    let cwd = cwd.unwrap_or_default().to_owned();
+    let call = found.call().and_then(|call| engine.admitted().call_content(call));
+    let tool_call = call.map(|call| Arc::clone(&call.tool_call_id));
+    Some((found, request, GateContext { cwd, tool_call }))
+}
+
+/// Whether an answer is lost that may count another time.
+const fn is_not_recorded(refused: &OwnerError) -> bool {
+    match refused {
+        OwnerError::NotRecorded(_) | OwnerError::Unsure(_) | OwnerError::Unreadable(_) | OwnerError::Panicked => true,
+        OwnerError::Refusal(_) | OwnerError::TooLarge | OwnerError::Closed => false,
+    }
+}
+
+impl OmpAdapter {
+    /// Takes up what another process left: a run that waits, and the gates that it waits for. What goes on by itself starts behind
+    /// that, so that the host hears all of it.
+    pub(crate) async fn resume_session(&mut self) {
+        self.report_state().await;
+        if let Some(seat) = &self.seat {
+            seat.handle.start_work().await;
+        }
+    }
+
+    async fn report_state(&mut self) {
+        self.dialogs.clear();
+        self.report_damage();
+        self.dialect.hooks.on_open(self).await;
+        let Some(seat) = &self.seat else { return };
+        let id = seat.id.clone();
+        let read = seat.requests.read_state(move |engine| {
+            let Some(left) = UnfinishedRun::from_engine(engine, &id) else { return Err(is_interrupted(engine, &id)) };
+            let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&id));
+            let gates: Vec<_> = gates.filter_map(|gate| pending_gate(engine, gate.id())).collect();
+            Ok((left, gates))
+        });
+        let Some((found, position)) = read.await else { return };
+        // What was released until then is in what was read.
+        self.pass_over(position).await;
+        let (left, gates) = match found {
+            Ok(found) => found,
+            Err(stands) => {
+                // Hosts of omp expect nothing before their first prompt.
+                if stands && self.store.common.dialect.reminders {
+                    self.notify_host(INTERRUPTED_RUN.to_owned(), NotifyType::Warning);
+                }
+                return;
+            }
+        };
+        let contents = match &self.seat {
+            Some(seat) => seat.handle.contents().get(&left.content_lsns()).await,
+            None => return,
+        };
+        let contents = contents.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what a run has said so far cannot be read");
+            Vec::new()
+        });
+        let mut frames = Vec::new();
+        let next_attempt = left.next_attempt();
+        self.encoder.resume_run(left, contents, self.store.common.clock.now(), &mut frames);
+        self.write_events(frames);
+        if let Some(until) = next_attempt {
+            self.report_next_attempt(until);
+        }
+        for waiting in gates {
+            self.open_dialog(waiting, AnswerDraft::default());
+        }
+    }
+
+    /// Shows a gate that was just opened.
+    pub(crate) async fn show_gate(&mut self, id: GateId) {
+        let Some(seat) = &self.seat else { return };
+        if let Some((Some(found), _)) = seat.requests.read_state(move |engine| pending_gate(engine, id)).await {
+            self.open_dialog(found, AnswerDraft::default());
+        }
+    }
+
+    /// Reminds a host that expects it of a gate that still waits: as what it was shown, or in a notice beside its dialog.
+    pub(crate) async fn remind_gate(&mut self, id: GateId) {
+        let Some(seat) = self.seat.as_ref().filter(|_| self.store.common.dialect.reminders) else { return };
+        let Some((Some((gate, request, _)), _)) =
+            seat.requests.read_state(move |engine| pending_gate(engine, id)).await
+        else {
+            return;
+        };
+        if !self.dialect.hooks.on_gate_shown(self, &gate, &request) {
+            let what = escape(request.headline(), Lines::One).into_owned();
+            self.notify_host(format!("An answer is still waited for: {what}"), NotifyType::Warning);
+        }
+    }
+
+    /// Shows a gate, a question with what was chosen so far.
+    fn open_dialog(&mut self, (gate, request, GateContext { cwd, tool_call }): PendingGate, draft: AnswerDraft) {
+        if self.dialect.hooks.on_gate_shown(self, &gate, &request) {
+            return;
+        }
+        let may_pass = match request.kind() {
+            RequestKind::GoOn(_) => gate.call().is_some(),
+            // The wait that it is about may end in other ways.
+            RequestKind::Question(_) => gate.call().is_none(),
+            RequestKind::Call(_) => false,
+        };
+        if let Some(call) = tool_call
+            && let Some(payload) = self.dialect.hooks.permission_request(self, &call, &request, gate.scopes())
+        {
+            let Some(id) = self.dialogs.open(OpenDialog { gate: gate.id(), draft, may_pass }) else { return };
+            return self.write_frame(&PermissionFrame { id, payload });
+        }
+        let now = self.store.common.clock.now();
+        let Some(method) = dialogs::dialog_method(&gate, &request, &draft, &cwd, now) else { return };
+        let Some(id) = self.dialogs.open(OpenDialog { gate: gate.id(), draft, may_pass }) else { return };
+        self.write_frame(&omp::UiRequest { id, method });
+    }
+
+    /// An answer to a dialog. One that nobody waits for is ignored; one that does not count, or could not be recorded, has the gate
+    /// shown again.
+    pub(crate) async fn handle_answer(&mut self, id: &str, answer: &omp::UiAnswer) {
+        let Some((OpenDialog { gate, draft, .. }, seat)) = self.dialogs.take_dialog(id).zip(self.seat.as_ref()) else {
+            return;
+        };
+        let read = seat.requests.read_state(move |engine| pending_gate(engine, gate));
+        let Some((Some(found), _)) = read.await else { return };
+        let permission = self.dialect.hooks.permission_answer(self, answer, &found.1, found.0.scopes());
+        let of_dialog = || dialogs::answer_step(answer, found.0.kind(), &found.1, &draft, found.0.scopes());
+        let answer = match permission.map_or_else(of_dialog, DialogStep::Answer) {
+            DialogStep::Answer(answer) => answer,
+            DialogStep::Ask(draft) => return self.open_dialog(found, draft),
+        };
+        let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new("host"), key: None };
+        let replied = seat.answers.submit_command(EngineCommand::Gate(answer)).await;
+        self.reply_in_order(async move {
+            let refused = replied.await.unwrap_or(Err(OwnerError::Closed)).err();
+            let not_recorded = refused.as_ref().filter(|refused| is_not_recorded(refused)).map(OwnerError::to_string);
+            let then: AdapterCallback = Box::new(move |door| {
+                match (refused, not_recorded) {
+                    (Some(OwnerError::Refusal(CommandError::Answer(AnswerError::NotOffered { .. }))), _) => {
+                        door.show_again(gate, Duration::ZERO);
+                    }
+                    (_, Some(why)) => {
+                        let text = format!("The answer does not count, and will be asked for again: {why}");
+                        door.notify_host(text, NotifyType::Error);
+                        // Whoever answers by itself would be asked again and again until the log takes something.
+                        door.show_again(gate, BEFORE_AGAIN);
+                    }
+                    _ => {}
+                }
+            });
+            (0, then)
+        });
+    }
+
+    /// Shows a gate once more if it still waits: after a while, and as soon as the log can be written.
+    fn show_again(&mut self, gate: GateId, after: Duration) {
+        let Some((session, requests)) = self.seat.as_ref().map(|seat| (seat.id.clone(), seat.requests.clone())) else {
+            return;
+        };
+        self.show_later(async move {
+            sleep(after).await;
+            let (found, position) =
+                requests.read_state(move |engine| pending_gate(engine, gate)).await.unwrap_or((None, 0));
+            let then: AdapterCallback = Box::new(move |door| {
+                if let Some(found) = found.filter(|_| door.current_session().is_some_and(|seat| seat.id == session)) {
+                    door.open_dialog(found, AnswerDraft::default());
+                }
+            });
+            (position, then)
+        });
+    }
+}

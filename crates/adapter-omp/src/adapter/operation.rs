@@ -1,0 +1,60 @@
+//! The lane of commands that are done one after the other, and what it waits for.
+
+use countersign_core::id::CallId;
+use countersign_protocol::{RawJson, omp::OmpRequestId};
+
+use crate::open_session::OpenSession;
+
+/// A command that takes long: the ordered lane waits for it.
+pub(crate) enum ActiveOperation {
+    Free,
+    /// Until what works is stopped, so that a compaction can begin: if nobody has said meanwhile that it is not to.
+    ToCompact {
+        is_given_up: bool,
+    },
+    /// Until a person's command has begun.
+    ToCommand,
+    /// Until work is handed over, up to where the session gives way.
+    HandOff,
+    /// Until a compaction has ended; its answer is due to this id.
+    Compaction(Option<OmpRequestId>),
+    /// Until a person's command has ended; its answer is due to this id.
+    Command(CallId, Option<OmpRequestId>),
+    /// Until the session has given way to another one, which is open.
+    Session(Box<SessionSwitch>),
+    /// Until something short is done.
+    Short,
+}
+
+/// What somebody waits for, beside the lane; while somebody does, the lane is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitUntil {
+    RunEnded,
+    CompactionEnded,
+}
+
+/// Another session, open already, that is to take the place of the one before.
+pub(crate) struct SessionSwitch {
+    pub(crate) id: Option<OmpRequestId>,
+    pub(crate) command: &'static str,
+    pub(crate) seat: OpenSession,
+    /// What the command is answered once it is there.
+    pub(crate) data: RawJson,
+}
+
+impl SessionSwitch {
+    /// A session that is open, and the answer to the command that asked for it.
+    pub(crate) const fn new(id: Option<OmpRequestId>, command: &'static str, seat: OpenSession, data: RawJson) -> Self {
+        Self { id, command, seat, data }
+    }
+
+    /// What it was asked for by.
+    pub(crate) const fn command_name(&self) -> &'static str {
+        self.command
+    }
+
+    /// Gives up: the command with its id, and the session that nobody wants.
+    pub(crate) fn into_parts(self) -> (Option<OmpRequestId>, &'static str, OpenSession) {
+        (self.id, self.command, self.seat)
+    }
+}

@@ -1,0 +1,62 @@
+//! The grants that outlive sessions, brought into the session that opens.
+//!
+//! It must not write the file: what an answer granted is added where it is told.
+
+use std::collections::BTreeSet;
+
+use countersign_core::{
+    engine::Command,
+    id::PrincipalId,
+    policy::{Grant, GrantId, GrantReach},
+};
+use countersign_runtime::CommandSource;
+
+use super::{grants, open_session_error::OpenSessionError, session_store::SessionStore};
+
+/// How many grants are adopted at once.
+const GRANTS: usize = 256;
+
+/// Brings the grants of a session in step with the file of those that outlive sessions: what is there holds, what a person took out of it does not.
+pub(super) async fn import_grants(
+    session_store: &SessionStore,
+    requests: &CommandSource,
+) -> Result<(), OpenSessionError> {
+    if session_store.folder.is_none() {
+        return Ok(());
+    }
+    // In a gateway the grants of an agent directory are one realm among others.
+    let realm = session_store.attach_target.as_ref().and_then(|_| session_store.rules.path_context.realm.clone());
+    let scope = realm.map_or(GrantReach::Always, GrantReach::Realm);
+    if let Some(attach_target) = &session_store.attach_target {
+        let (_, position) = requests.read_state(|_| ()).await.ok_or(OpenSessionError::Closed)?;
+        // What was given a moment ago is in the file before it is asked what is not.
+        if !attach_target.server.grant_writer.wait_for_position(position).await {
+            return Err(OpenSessionError::Closed);
+        }
+    }
+    let path = session_store.common.folder.grants_path();
+    let read = tokio::task::spawn_blocking(move || grants::load_grants(&path)).await;
+    let kept = match read.map_err(std::io::Error::other).flatten() {
+        Ok(kept) => kept,
+        Err(failed) => {
+            tracing::warn!(error = %failed, "the grants that outlive sessions cannot be read; those of this session stay as they are");
+            return Ok(());
+        }
+    };
+    let ids: BTreeSet<GrantId> = kept.iter().map(|grant| grant.id).collect();
+    let of = scope.clone();
+    let read = requests.read_state(move |engine| {
+        let grants = engine.state().policy().grants().iter();
+        let gone = grants.filter(|grant| grant.scope == of && !ids.contains(&grant.id));
+        gone.map(|grant| grant.id).collect::<Vec<_>>()
+    });
+    let (gone, _) = read.await.ok_or(OpenSessionError::Closed)?;
+    for grant in gone {
+        requests.send_command(Command::Revoke { grant, by: PrincipalId::new("host") }).await?;
+    }
+    for some in kept.chunks(GRANTS) {
+        let some = some.iter().map(|grant| Grant { scope: scope.clone(), ..grant.clone() });
+        requests.send_command(Command::Adopt(some.collect())).await?;
+    }
+    Ok(())
+}

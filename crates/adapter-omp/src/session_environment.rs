@@ -1,0 +1,265 @@
+//! What runs of a session work with: models, tools, prompts.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use countersign_agent_dir::{AgentDir, AgentProduct, ModelRoster, keys::ProviderCredential, settings};
+use countersign_conversations::prompt::{self, compaction::CompactionPrompts};
+use countersign_core::{id::SessionId, session::ModelRef, tool::ToolSpec};
+use countersign_runtime::{
+    Clock, PeerRegistry, ResolvedModel, RunEnvironment, SilentRetries, SummaryPrompts, model_ref,
+    models::{
+        self, FailureKind, InputModality, LanguageModel, MessagePart, ModelApi, ModelEntry, ModelEvent, ModelFailure,
+        ModelRequest, demo,
+    },
+    tools::{
+        self, AllowedRoots, CommandEnvironment, CommandInterceptor, EditFormat, GatewaySecrets, Sandbox, SessionShell,
+        TodoList, ToolContext, ToolRegistry,
+    },
+};
+use futures_util::{
+    StreamExt as _, future,
+    stream::{self, BoxStream},
+};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{dialect_options::DialectOptions, host_capabilities::HostCapabilities};
+
+/// What all sessions of one process share.
+pub struct AdapterContext {
+    /// Whose hosts it works for.
+    pub product: AgentProduct,
+    pub folder: AgentDir,
+    /// Properties of the dialect of its hosts.
+    pub dialect: DialectOptions,
+    pub(crate) roster: Mutex<ModelRoster>,
+    pub models: Arc<dyn LanguageModel>,
+    pub registry: Arc<ToolRegistry>,
+    /// What the host lends beside that.
+    pub(crate) host_capabilities: Arc<HostCapabilities>,
+    pub environment: CommandEnvironment,
+    pub(crate) roots: AllowedRoots,
+    pub launcher: tools::exec::ExecLauncher,
+    pub sandbox: Sandbox,
+    /// What commands may be given by name.
+    pub secrets: GatewaySecrets,
+    pub system_prompt: Option<String>,
+    pub(crate) append_system_prompt: Option<String>,
+    /// Whether instructions are read from `AGENTS.md` and its kin.
+    pub(crate) reads_context_files: bool,
+    /// Whether files stand for slash commands.
+    pub(crate) reads_templates: bool,
+    pub clock: Clock,
+    pub(crate) bash_timeout: Duration,
+    /// The longest that a command of the agent may take.
+    pub(crate) bash_longest: Option<Duration>,
+    /// Which of them are blocked in favour of a tool.
+    pub(crate) interceptor: CommandInterceptor,
+    /// The form of `edit`, by which `read` marks lines.
+    pub(crate) edit_mode: EditFormat,
+    /// Whether images stay here, whatever a model takes.
+    pub(crate) block_images: bool,
+    /// How long a provider may send nothing of an answer.
+    pub(crate) silence: Duration,
+    /// Attempts before the host is told of a failure.
+    pub(crate) silent_retries: SilentRetries,
+}
+
+/// What one session works with.
+pub struct SessionEnvironment {
+    common: Arc<AdapterContext>,
+    shells: SessionShell,
+    todos: TodoList,
+    artifacts: Option<PathBuf>,
+    /// Stops what works, and what is begun from then on, where the log cannot be told to.
+    abort_token: Mutex<CancellationToken>,
+}
+
+impl SessionEnvironment {
+    pub fn new(common: Arc<AdapterContext>, todos: TodoList, artifacts: Option<PathBuf>) -> Self {
+        let shells = SessionShell::with_sandbox(common.launcher.clone(), common.sandbox.clone());
+        Self { common, shells, todos, artifacts, abort_token: Mutex::default() }
+    }
+
+    /// What works for a session in place of `before`, whose work goes on: in the same shell, with the same list of tasks.
+    pub fn continue_from(before: &Self, common: Arc<AdapterContext>) -> Self {
+        Self {
+            common,
+            shells: before.shells.clone(),
+            todos: before.todos.clone(),
+            artifacts: before.artifacts.clone(),
+            abort_token: Mutex::new(before.abort_token.lock().clone()),
+        }
+    }
+
+    pub fn todo_list(&self) -> &TodoList {
+        &self.todos
+    }
+
+    /// Stops the requests and commands of a run, now and until [`Workshop::release`].
+    pub(crate) fn halt_models(&self) {
+        self.abort_token.lock().cancel();
+    }
+
+    /// Lets runs work again.
+    pub fn release_halt(&self) {
+        let mut abort_token = self.abort_token.lock();
+        if abort_token.is_cancelled() {
+            *abort_token = CancellationToken::new();
+        }
+    }
+
+    /// Ends the session's shell, with everything that it started.
+    pub async fn close(&self) {
+        self.shells.close().await;
+    }
+}
+
+impl AdapterContext {
+    /// A model of the catalogue that can be asked.
+    pub fn model_entry(&self, provider: &str, id: &str) -> Option<ModelEntry> {
+        if provider == demo::PROVIDER && id == demo::MODEL {
+            return Some(demo::model_entry());
+        }
+        self.roster.lock().exact_model(provider, id).cloned()
+    }
+}
+
+/// Returns the form of edits that a setting names.
+pub(super) const fn edit_mode(mode: settings::EditToolMode) -> EditFormat {
+    match mode {
+        settings::EditToolMode::Replace => EditFormat::Replace,
+        settings::EditToolMode::Hashline => EditFormat::Hashline,
+        settings::EditToolMode::Patch => EditFormat::Patch,
+    }
+}
+
+/// A model whose answers end when the brake is pulled.
+struct AbortableModel {
+    inner: Arc<dyn LanguageModel>,
+    abort_token: CancellationToken,
+    /// Whether a setting keeps images from it.
+    blocks_images: bool,
+}
+
+/// Sent in place of an image where a setting keeps it.
+const BLOCKED_IMAGE: &str = "(an image was here; the setting images.blockImages keeps images from models)";
+
+/// Puts words in place of the images of a conversation.
+fn without_images(messages: &mut [models::RequestMessage]) {
+    for message in messages {
+        use models::RequestMessage::{Developer, ToolResult, User};
+        let (User(parts) | Developer(parts) | ToolResult { parts, .. }) = message else {
+            continue;
+        };
+        for part in parts {
+            if matches!(part, MessagePart::Image { .. }) {
+                *part = MessagePart::Text { text: BLOCKED_IMAGE.to_owned(), signature: None };
+            }
+        }
+    }
+}
+
+impl LanguageModel for AbortableModel {
+    fn stream(&self, mut request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
+        if self.blocks_images {
+            without_images(&mut request.messages);
+        }
+        let abort_token = self.abort_token.clone();
+        let answer = self.inner.stream(request).take_until(abort_token.clone().cancelled_owned());
+        // A failure that is not repeated ends the run, whenever it can be recorded.
+        let ending = stream::once(async move {
+            abort_token.is_cancelled().then(|| Err(ModelFailure::new(FailureKind::Refused, "Request was aborted")))
+        });
+        answer.chain(ending.filter_map(future::ready)).boxed()
+    }
+}
+
+impl RunEnvironment for SessionEnvironment {
+    fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
+        let mut entry = self
+            .common
+            .model_entry(&model.provider, &model.id)
+            .ok_or_else(|| format!("Model not found: {}/{}", model.provider, model.id))?;
+        if self.common.block_images {
+            // Tools need not read images that are not sent.
+            entry.input.retain(|taken| *taken != InputModality::Image);
+        }
+        let braked = |inner| {
+            Arc::new(AbortableModel {
+                inner,
+                abort_token: self.abort_token.lock().clone(),
+                blocks_images: self.common.block_images,
+            })
+        };
+        if entry.api == ModelApi::Demo {
+            return Ok(ResolvedModel { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::DemoModel)) });
+        }
+        let key = match self.common.roster.lock().credential(&model.provider) {
+            Some(ProviderCredential::Key(key)) => Some(key),
+            Some(ProviderCredential::Keyless) => None,
+            None => return Err(format!("No API key found for {}", model.provider)),
+        };
+        Ok(ResolvedModel { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
+    }
+
+    fn usable_models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+        self.common.roster.lock().available_models().into_iter().map(model_ref).collect()
+    }
+
+    fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
+        self.common.host_capabilities.tool_registry(session)
+    }
+
+    fn silence_timeout(&self) -> Duration {
+        self.common.silence
+    }
+
+    fn silent_retries(&self) -> SilentRetries {
+        self.common.silent_retries
+    }
+
+    fn peer_registry(&self) -> PeerRegistry {
+        self.common.host_capabilities.peer_registry().clone()
+    }
+
+    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String {
+        let tools: Vec<ToolSpec> = tools.iter().map(|spec| (*spec).clone()).collect();
+        let facts = prompt::Facts {
+            folder: &self.common.folder,
+            cwd: cwd.as_ref(),
+            now: self.common.clock.now(),
+            tools: &tools,
+            replace: self.common.system_prompt.as_deref(),
+            append: self.common.append_system_prompt.as_deref(),
+            reads_context_files: self.common.reads_context_files,
+        };
+        let prompt = prompt::build(&facts, &prompt::Disk);
+        for notice in &prompt.notices {
+            tracing::warn!("{notice}");
+        }
+        prompt.text
+    }
+
+    fn tool_context(&self, _: &SessionId, cwd: &str) -> ToolContext {
+        let mut context = ToolContext::new(
+            PathBuf::from(cwd),
+            self.common.roots.clone(),
+            self.common.environment.clone(),
+            self.shells.clone(),
+        );
+        context.todos = self.todos.clone();
+        context.secrets = self.common.secrets.clone();
+        context.artifacts.clone_from(&self.artifacts);
+        context.bash_timeout = self.common.bash_timeout;
+        context.bash_longest = self.common.bash_longest.unwrap_or(context.bash_longest);
+        context.interceptor = self.common.interceptor.clone();
+        context.edit_mode = self.common.edit_mode;
+        context.halt = self.abort_token.lock().clone();
+        context
+    }
+
+    fn summary_prompts(&self) -> &dyn SummaryPrompts {
+        &CompactionPrompts
+    }
+}
