@@ -8,8 +8,8 @@ mod firing;
 mod heartbeats;
 mod history;
 mod jobs;
-mod spoken;
-mod telling;
+mod notify;
+mod schedule_input;
 
 use std::sync::{
     Arc,
@@ -25,48 +25,53 @@ use countersign_runtime::{DueFiring, InboxLane, OwnerError};
 use tokio::sync::watch;
 
 use super::{
-    Door,
-    answer::{Answer, missing},
-    peer::Peer,
+    GsvAdapter,
+    method_result::{MethodResult, unsupported_method},
+    peer::ConnectedPeer,
 };
 
-pub use history::History;
-pub(super) use spoken::in_wire_form;
+pub use history::JobRunsView;
+pub(super) use schedule_input::in_wire_form;
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
+pub(super) async fn handle_request(
+    door: &Arc<GsvAdapter>,
+    peer: &Arc<ConnectedPeer>,
+    method: Method,
+    request: GsvRequest,
+) -> MethodResult {
     match request {
-        GsvRequest::CronStatus => jobs::status(door).await,
-        GsvRequest::CronList(list) => jobs::list(door, list).await,
-        GsvRequest::CronAdd(create) => jobs::add(door, *create).await,
-        GsvRequest::CronUpdate(update) => jobs::update(door, *update).await,
-        GsvRequest::CronRemove(remove) => jobs::remove(door, remove).await,
-        GsvRequest::CronRun(run) => jobs::run(door, peer, run).await,
-        GsvRequest::CronRuns(runs) => jobs::runs(door, runs).await,
-        GsvRequest::HeartbeatStatus => heartbeats::status(door).await,
-        GsvRequest::HeartbeatStart => heartbeats::start(door).await,
-        GsvRequest::HeartbeatTrigger(trigger) => heartbeats::trigger(door, &trigger.agent).await,
-        _ => Err(missing(method)),
+        GsvRequest::CronStatus => jobs::cron_status(door).await,
+        GsvRequest::CronList(list) => jobs::cron_list(door, list).await,
+        GsvRequest::CronAdd(create) => jobs::cron_add(door, *create).await,
+        GsvRequest::CronUpdate(update) => jobs::cron_update(door, *update).await,
+        GsvRequest::CronRemove(remove) => jobs::cron_remove(door, remove).await,
+        GsvRequest::CronRun(run) => jobs::cron_run(door, peer, run).await,
+        GsvRequest::CronRuns(runs) => jobs::cron_runs(door, runs).await,
+        GsvRequest::HeartbeatStatus => heartbeats::heartbeat_status(door).await,
+        GsvRequest::HeartbeatStart => heartbeats::start_heartbeats(door).await,
+        GsvRequest::HeartbeatTrigger(trigger) => heartbeats::trigger_heartbeat(door, &trigger.agent).await,
+        _ => Err(unsupported_method(method)),
     }
 }
 
 /// Answers what an agent asks for. It does not wait for runs: they may wait for its own to end.
-pub(super) async fn of_agent(door: &Arc<Door>, method: Method, request: GsvRequest) -> Answer {
+pub(super) async fn handle_agent_request(door: &Arc<GsvAdapter>, method: Method, request: GsvRequest) -> MethodResult {
     match request {
-        GsvRequest::CronStatus => jobs::status(door).await,
-        GsvRequest::CronList(list) => jobs::list(door, list).await,
-        GsvRequest::CronAdd(create) => jobs::add(door, *create).await,
-        GsvRequest::CronUpdate(update) => jobs::update(door, *update).await,
-        GsvRequest::CronRemove(remove) => jobs::remove(door, remove).await,
-        GsvRequest::CronRun(run) => jobs::begin(door, run).await,
-        GsvRequest::CronRuns(runs) => jobs::runs(door, runs).await,
-        _ => Err(missing(method)),
+        GsvRequest::CronStatus => jobs::cron_status(door).await,
+        GsvRequest::CronList(list) => jobs::cron_list(door, list).await,
+        GsvRequest::CronAdd(create) => jobs::cron_add(door, *create).await,
+        GsvRequest::CronUpdate(update) => jobs::cron_update(door, *update).await,
+        GsvRequest::CronRemove(remove) => jobs::cron_remove(door, remove).await,
+        GsvRequest::CronRun(run) => jobs::start_jobs(door, run).await,
+        GsvRequest::CronRuns(runs) => jobs::cron_runs(door, runs).await,
+        _ => Err(unsupported_method(method)),
     }
 }
 
 /// What the door has in hand of jobs and heartbeats.
 #[derive(Default)]
-pub(super) struct Automation {
+pub(super) struct AutomationState {
     /// Whether heartbeats were planned since this process began.
     is_beating: AtomicBool,
     /// One job is changed at a time: a change is made of what was there.
@@ -76,32 +81,32 @@ pub(super) struct Automation {
 }
 
 /// Where the door is rung for firings. They wait until it is open.
-pub(super) struct Bell(watch::Sender<Option<Arc<Door>>>);
+pub(super) struct FiringDispatcher(watch::Sender<Option<Arc<GsvAdapter>>>);
 
-impl Default for Bell {
+impl Default for FiringDispatcher {
     fn default() -> Self {
         Self(watch::Sender::new(None))
     }
 }
 
-impl Bell {
+impl FiringDispatcher {
     /// Whoever rings is heard from now on.
-    pub(super) fn open(&self, door: &Arc<Door>) {
+    pub(super) fn open(&self, door: &Arc<GsvAdapter>) {
         self.0.send_replace(Some(Arc::clone(door)));
     }
 
     /// Sees to a firing.
-    pub(super) async fn ring(&self, fired: &DueFiring) -> schedule::Command {
+    pub(super) async fn dispatch_firing(&self, fired: &DueFiring) -> schedule::Command {
         let mut opened = self.0.subscribe();
         let door = opened.wait_for(Option::is_some).await.ok().and_then(|door| door.clone());
         let Some(door) = door else { return std::future::pending().await };
-        firing::see_to(&door, fired).await
+        firing::handle_firing(&door, fired).await
     }
 }
 
 /// Brings the settings into force that concern jobs and heartbeats, now and whenever they change. `None` if the gateway
 /// closes.
-pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+pub(super) async fn follow_settings(door: &Arc<GsvAdapter>) -> Option<()> {
     let of_settings = |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
     let mut changes = door.context.handle.follow_facts(of_settings).await?;
     bring_settings(door).await.ok()?;
@@ -117,7 +122,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     Some(())
 }
 
-async fn bring_settings(door: &Arc<Door>) -> Result<(), GsvError> {
+async fn bring_settings(door: &Arc<GsvAdapter>) -> Result<(), GsvError> {
     let tree = door.settings.tree();
     let usual = JobLimits::default();
     let count = |name: &str| tree["cron"][name].as_u64().and_then(|count| u32::try_from(count).ok());
@@ -126,11 +131,11 @@ async fn bring_settings(door: &Arc<Door>) -> Result<(), GsvError> {
         most: count("maxJobs").unwrap_or(usual.most),
         at_once: count("maxConcurrentRuns").unwrap_or(usual.at_once).max(1),
         remembered: count("maxRunsPerJobHistory").unwrap_or(usual.remembered).max(1),
-        zone: door.settings.zone(),
+        zone: door.settings.user_zone(),
     };
-    ask(door, schedule::Command::Limit(limits)).await?;
+    send_command(door, schedule::Command::Limit(limits)).await?;
     if heartbeats::are_planned(door).await? {
-        heartbeats::plan(door, ReplanMode::Changes).await?;
+        heartbeats::plan_heartbeats(door, ReplanMode::Changes).await?;
     }
     Ok(())
 }
@@ -141,11 +146,11 @@ fn fact_of_schedule(recorded: &Arc<RecordedFact>) -> Option<Arc<RecordedFact>> {
 }
 
 /// Somebody connected: from the first on, agents have heartbeats.
-pub(super) fn connected(door: &Arc<Door>) {
+pub(super) fn on_peer_connected(door: &Arc<GsvAdapter>) {
     if !door.automation.is_beating.swap(true, Ordering::Relaxed) {
         let door = Arc::clone(door);
         tokio::spawn(async move {
-            if heartbeats::plan(&door, ReplanMode::Changes).await.is_err() {
+            if heartbeats::plan_heartbeats(&door, ReplanMode::Changes).await.is_err() {
                 // The next who connects tries again.
                 door.automation.is_beating.store(false, Ordering::Relaxed);
             }
@@ -157,32 +162,34 @@ pub(super) fn connected(door: &Arc<Door>) {
 ///
 /// # Errors
 /// 500 with why it was refused.
-async fn ask(door: &Door, command: schedule::Command) -> Result<EngineReply, GsvError> {
-    let asked = door.context.handle.source(InboxLane::Request).send_command(Command::Schedule(command)).await;
-    asked.map(|reply| reply.outcome).map_err(|refused| fault(&refused))
+async fn send_command(door: &GsvAdapter, command: schedule::Command) -> Result<EngineReply, GsvError> {
+    let result = door.context.handle.source(InboxLane::Request).send_command(Command::Schedule(command)).await;
+    result.map(|reply| reply.outcome).map_err(|refused| schedule_error(&refused))
 }
 
 /// What an answer says of a refusal.
-fn fault(refused: &OwnerError) -> GsvError {
+fn schedule_error(refused: &OwnerError) -> GsvError {
     use countersign_protocol::gsv::cron;
     match refused {
         OwnerError::Refusal(CommandError::Schedule(refusal)) => match refusal {
             schedule::ScheduleError::NoJob(job) => cron::unknown_job(job.as_str()),
             schedule::ScheduleError::TooMany(most) => cron::too_many(usize::try_from(*most).unwrap_or(usize::MAX)),
-            schedule::ScheduleError::Never => failed("schedule is never due"),
-            schedule::ScheduleError::Busy(job) => failed(format!("Cron job is running: {job}")),
-            schedule::ScheduleError::Full(most) => failed(format!("Too many cron jobs are running (at most {most})")),
-            schedule::ScheduleError::Exists(_) => failed(refusal.to_string()),
+            schedule::ScheduleError::Never => job_error("schedule is never due"),
+            schedule::ScheduleError::Busy(job) => job_error(format!("Cron job is running: {job}")),
+            schedule::ScheduleError::Full(most) => {
+                job_error(format!("Too many cron jobs are running (at most {most})"))
+            }
+            schedule::ScheduleError::Exists(_) => job_error(refusal.to_string()),
         },
-        refused => failed(refused.to_string()),
+        refused => job_error(refused.to_string()),
     }
 }
 
 /// An error as the original numbers those of jobs.
-fn failed(message: impl Into<String>) -> GsvError {
+fn job_error(message: impl Into<String>) -> GsvError {
     GsvError::new(code::FAILED, message)
 }
 
-fn closing() -> GsvError {
-    failed("the gateway is closing")
+fn gateway_closing() -> GsvError {
+    job_error("the gateway is closing")
 }

@@ -2,15 +2,15 @@
 
 mod access;
 mod accounts;
-mod asks;
-mod carrier;
-pub(super) mod enclosed;
+mod addresses;
+pub(super) mod attachments;
+mod gate_prompts;
 mod inbound;
 pub(super) mod media;
+mod outbound;
 mod pairing;
-mod places;
-mod post;
 mod telegram;
+mod transport;
 pub mod webhook;
 
 use std::{
@@ -34,20 +34,20 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
-    Door,
-    answer::{Answer, missing},
-    chat::Moment,
-    peer::Peer,
+    GsvAdapter,
+    chat::CardMoment,
+    method_result::{MethodResult, unsupported_method},
+    peer::ConnectedPeer,
 };
 
-pub(super) use accounts::shown;
-pub use enclosed::LETTERS;
-pub(super) use places::{kind, peer};
-pub(super) use telegram::join as join_telegram;
+pub(super) use accounts::account_overview;
+pub(super) use addresses::{chat_kind, chat_peer};
+pub use attachments::LETTERS;
+pub(super) use telegram::join_messenger as join_telegram;
 
 /// What the door holds of chat networks beside the record.
 #[derive(Default)]
-pub(super) struct Networks {
+pub(super) struct ChannelState {
     /// Since when accounts are connected that connect by themselves.
     connected: Mutex<BTreeMap<ChannelAccount, Millis>>,
     /// The letter of an account that was sent and never answered for, and how often.
@@ -55,7 +55,7 @@ pub(super) struct Networks {
     /// The messenger, if there is one.
     telegram: OnceLock<Arc<dyn ChannelTransport>>,
     /// Requests to others over HTTP.
-    webhook: webhook::Sender,
+    webhook: webhook::WebhookSender,
     /// One after the other is let in: lists are read before they are written.
     finishing: tokio::sync::Mutex<()>,
     /// Accounts to look at again, each once however often it was said, and that there are some.
@@ -63,31 +63,31 @@ pub(super) struct Networks {
     rung: Notify,
 }
 
-impl Networks {
+impl ChannelState {
     /// The accounts of which that was said, once there are some.
-    async fn kicked(&self) -> BTreeSet<ChannelAccount> {
+    async fn woken_accounts(&self) -> BTreeSet<ChannelAccount> {
         self.rung.notified().await;
         std::mem::take(&mut *self.kicked.lock())
     }
 
     /// Something can be carried to an account now that could not a moment ago.
-    fn kick(&self, account: ChannelAccount) {
+    fn wake_account(&self, account: ChannelAccount) {
         self.kicked.lock().insert(account);
         self.rung.notify_one();
     }
 }
 
 /// Follows the record for chat networks. `None` if the gateway closes.
-pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    asks::follow(door).await?;
-    post::follow(door).await?;
-    enclosed::sweep(door).await
+pub(super) async fn follow_channels(door: &Arc<GsvAdapter>) -> Option<()> {
+    gate_prompts::follow_gates(door).await?;
+    outbound::start_delivery(door).await?;
+    attachments::sweep_files(door).await
 }
 
 /// The account that a peer is, if it is one.
-fn account_of(peer: &Peer) -> Option<ChannelAccount> {
+fn account_of(peer: &ConnectedPeer) -> Option<ChannelAccount> {
     match &peer.connect.peer {
-        connect::PeerDetails::Channel { channel, account } => Some(places::account(channel, account)),
+        connect::PeerDetails::Channel { channel, account } => Some(addresses::channel_account(channel, account)),
         connect::PeerDetails::Client | connect::PeerDetails::Node { .. } => None,
     }
 }
@@ -96,53 +96,53 @@ fn account_of(peer: &Peer) -> Option<ChannelAccount> {
 ///
 /// # Errors
 /// 503 if it cannot be.
-pub(super) async fn came(door: &Arc<Door>, peer: &Peer) -> Result<(), GsvError> {
+pub(super) async fn channel_connected(door: &Arc<GsvAdapter>, peer: &ConnectedPeer) -> Result<(), GsvError> {
     let Some(account) = account_of(peer) else { return Ok(()) };
     let met = Command::Channel(Network::Meet(account.clone()));
-    let asked = door.context.handle.source(InboxLane::Request).send_command(met).await;
-    asked.map_err(|refused| GsvError::new(code::UNAVAILABLE, refused.to_string()))?;
+    let result = door.context.handle.source(InboxLane::Request).send_command(met).await;
+    result.map_err(|refused| GsvError::new(code::UNAVAILABLE, refused.to_string()))?;
     door.networks.connected.lock().insert(account.clone(), door.context.clock.now());
-    door.networks.kick(account);
+    door.networks.wake_account(account);
     Ok(())
 }
 
 /// An account went, and no newer connection of it is there.
-pub(super) fn went(door: &Arc<Door>, peer: &Peer) {
+pub(super) fn channel_disconnected(door: &Arc<GsvAdapter>, peer: &ConnectedPeer) {
     if let Some(account) = account_of(peer) {
         door.networks.connected.lock().remove(&account);
     }
 }
 
 /// What an answer says that failed.
-fn failed(why: impl std::fmt::Display) -> GsvError {
+fn channel_error(why: impl std::fmt::Display) -> GsvError {
     GsvError::new(code::FAILED, why.to_string())
 }
 
 /// Answers a request of this group that came at this moment.
-pub(super) async fn answer(
-    door: &Arc<Door>,
-    peer: &Arc<Peer>,
+pub(super) async fn handle_request(
+    door: &Arc<GsvAdapter>,
+    peer: &Arc<ConnectedPeer>,
     method: Method,
     request: GsvRequest,
-    came: Moment,
-) -> Answer {
+    came: CardMoment,
+) -> MethodResult {
     match request {
         GsvRequest::ChannelInbound(inbound) => {
-            if account_of(peer) != Some(places::account(&inbound.channel, &inbound.account)) {
+            if account_of(peer) != Some(addresses::channel_account(&inbound.channel, &inbound.account)) {
                 let message = "Channel not authorized for this account";
                 return Err(GsvError::new(code::FORBIDDEN, message));
             }
-            Ok(RawJson::from_wire(&inbound::take(door, *inbound, came).await?))
+            Ok(RawJson::from_wire(&inbound::handle_inbound(door, *inbound, came).await?))
         }
-        GsvRequest::ChannelsList => accounts::list(door).await,
-        GsvRequest::ChannelStart(asked) => accounts::start(door, asked).await,
-        GsvRequest::ChannelStop(asked) => accounts::stop(door, asked).await,
-        GsvRequest::ChannelStatus(asked) => accounts::status(door, asked).await,
-        GsvRequest::ChannelLogin(asked) => accounts::login(door, asked).await,
-        GsvRequest::ChannelLogout(asked) => accounts::logout(door, asked).await,
-        GsvRequest::PairList => pairing::list(door).await,
-        GsvRequest::PairApprove(wanted) => pairing::approve(door, &wanted, peer.principal()).await,
-        GsvRequest::PairReject(wanted) => pairing::reject(door, &wanted, peer.principal()).await,
-        _ => Err(missing(method)),
+        GsvRequest::ChannelsList => accounts::list_channels(door).await,
+        GsvRequest::ChannelStart(params) => accounts::start_account(door, params).await,
+        GsvRequest::ChannelStop(params) => accounts::stop_account(door, params).await,
+        GsvRequest::ChannelStatus(params) => accounts::account_status(door, params).await,
+        GsvRequest::ChannelLogin(params) => accounts::log_in(door, params).await,
+        GsvRequest::ChannelLogout(params) => accounts::log_out(door, params).await,
+        GsvRequest::PairList => pairing::list_pairings(door).await,
+        GsvRequest::PairApprove(params) => pairing::approve_sender(door, &params, peer.principal_id()).await,
+        GsvRequest::PairReject(params) => pairing::reject_sender(door, &params, peer.principal_id()).await,
+        _ => Err(unsupported_method(method)),
     }
 }

@@ -4,15 +4,15 @@ mod answering;
 mod archive;
 mod card;
 mod cards;
+mod chat_broadcaster;
 mod commands;
-mod desk;
-mod lives;
 pub(super) mod memory;
 mod messages;
 mod methods;
-mod seen;
 mod send;
-mod teller;
+mod session_lifecycle;
+mod session_locks;
+mod session_snapshot;
 mod trimming;
 
 use std::sync::Arc;
@@ -20,46 +20,46 @@ use std::sync::Arc;
 use countersign_protocol::gsv::{GsvRequest, Method};
 
 use super::{
-    Door,
-    answer::{Answer, missing},
-    peer::Peer,
+    GsvAdapter,
+    method_result::{MethodResult, unsupported_method},
+    peer::ConnectedPeer,
 };
 
-pub(super) use lives::DOOR;
+pub(super) use session_lifecycle::ADAPTER_NAME;
 
 pub(super) use super::registry::session_of;
-pub(super) use card::{asking, resolved};
-pub(super) use cards::{Cards, Moment, in_chat};
-pub(super) use desk::Desks;
-pub use memory::Memories;
+pub(super) use card::{prompt_text, resolution_text};
+pub(super) use cards::{CardMoment, ShownCards, in_chat};
+pub use memory::MemoriesView;
+pub(super) use session_locks::SessionLocks;
 
-pub(super) use lives::{canonical, media_folder};
-pub(super) use lives::{open_for_job, prepare};
+pub(super) use chat_broadcaster::follow_sessions;
 pub(super) use methods::last_messages;
-pub(super) use seen::CHAT;
-pub(super) use send::said;
-pub(super) use send::{Speaker, Spoken, has_answered, say_more, say_only};
-pub(super) use teller::follow;
-pub(super) use trimming::Trimmed;
+pub(super) use send::user_message;
+pub(super) use send::{MessageAuthor, MessageInput, has_answered, send_input, send_plain_message};
+pub(super) use session_lifecycle::{canonical_key, media_folder};
+pub(super) use session_lifecycle::{open_for_job, prepare_session};
+pub(super) use session_snapshot::CHAT;
+pub(super) use trimming::TrimmedArchives;
 
 /// Answers a request of this group that came at this moment.
-pub(super) async fn answer(
-    door: &Arc<Door>,
-    peer: &Arc<Peer>,
+pub(super) async fn handle_request(
+    door: &Arc<GsvAdapter>,
+    peer: &Arc<ConnectedPeer>,
     method: Method,
     request: GsvRequest,
-    came: Moment,
-) -> Answer {
+    came: CardMoment,
+) -> MethodResult {
     match request {
-        GsvRequest::ChatSend(send) => send::from_client(door, peer, send, came).await,
-        GsvRequest::SessionsList(list) => methods::list(door, list).await,
-        GsvRequest::SessionGet(of) => methods::get(door, peer, of).await,
-        GsvRequest::SessionStats(of) => methods::stats(door, peer, of).await,
-        GsvRequest::SessionHistory(of) => methods::history(door, peer, of).await,
-        GsvRequest::SessionPreview(preview) => methods::preview(door, peer, preview).await,
-        GsvRequest::SessionPatch(patch) => methods::patch(door, peer, patch).await,
-        GsvRequest::SessionReset(of) => methods::reset(door, peer, of).await,
-        GsvRequest::SessionCompact(compact) => methods::compact(door, peer, compact).await,
-        _ => Err(missing(method)),
+        GsvRequest::ChatSend(send) => send::send_from_client(door, peer, send, came).await,
+        GsvRequest::SessionsList(list) => methods::list_sessions(door, list).await,
+        GsvRequest::SessionGet(of) => methods::get_session(door, peer, of).await,
+        GsvRequest::SessionStats(of) => methods::session_stats(door, peer, of).await,
+        GsvRequest::SessionHistory(of) => methods::session_history(door, peer, of).await,
+        GsvRequest::SessionPreview(preview) => methods::preview_session(door, peer, preview).await,
+        GsvRequest::SessionPatch(patch) => methods::patch_session(door, peer, patch).await,
+        GsvRequest::SessionReset(of) => methods::reset_session(door, peer, of).await,
+        GsvRequest::SessionCompact(compact) => methods::compact_session(door, peer, compact).await,
+        _ => Err(unsupported_method(method)),
     }
 }

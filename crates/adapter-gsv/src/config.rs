@@ -11,13 +11,18 @@ use countersign_protocol::{
 };
 
 use super::{
-    Door,
-    answer::{Answer, missing},
-    peer::Peer,
+    GsvAdapter,
+    method_result::{MethodResult, unsupported_method},
+    peer::ConnectedPeer,
 };
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
+pub(super) async fn handle_request(
+    door: &Arc<GsvAdapter>,
+    peer: &Arc<ConnectedPeer>,
+    method: Method,
+    request: GsvRequest,
+) -> MethodResult {
     match request {
         GsvRequest::ConfigGet(get) => Ok(RawJson::from_wire(&get_masked(&door.settings.tree(), get.path.as_ref()))),
         GsvRequest::ConfigSet(set) => {
@@ -27,11 +32,11 @@ pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, r
             let work = tokio::spawn(async move {
                 // Who showed the one of before has shown nothing that counts. Whoever changed it knows the new one.
                 let close = || door.roster.close_others(&peer, close::UNAUTHORIZED, close::UNAUTHORIZED_REASON);
-                door.settings.set(&door.context, peer.principal(), &set, close).await
+                door.settings.set_value(&door.context, peer.principal_id(), &set, close).await
             });
             work.await.map_err(|error| GsvError::new(code::FAILED, error.to_string()))??;
             Ok(RawJson::from_wire(&done))
         }
-        _ => Err(missing(method)),
+        _ => Err(unsupported_method(method)),
     }
 }

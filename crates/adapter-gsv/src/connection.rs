@@ -24,12 +24,12 @@ use tokio::{
 };
 
 use super::{
-    Door, automation, channels, dispatch,
-    load::{Held, Load, Size},
-    nodes,
-    outbox::{Outbox, Post, Posts, outbox},
-    peer::Peer,
-    told::Told,
+    GsvAdapter, automation,
+    broadcast_event::BroadcastEvent,
+    channels, dispatch, nodes,
+    outbox::{ConnectionOutbox, OutboxItem, OutboxReceiver, new_outbox},
+    peer::ConnectedPeer,
+    request_load::{OpenRequests, RequestPermit, RequestSize},
 };
 
 /// How long a peer has to connect.
@@ -44,42 +44,47 @@ const STUCK: Duration = Duration::from_secs(40);
 const LIMITED: &str = "Unauthorized: too many wrong tokens from this address, try again in a minute";
 
 /// Why a connection ends.
-enum End {
+enum DisconnectReason {
     /// The peer went.
     Gone,
     /// We close it, with this code and reason.
     Close(u16, String),
 }
 
-impl End {
+impl DisconnectReason {
     fn close(code: u16, reason: &str) -> Self {
         Self::Close(code, reason.to_owned())
     }
 }
 
 /// A request on its way to its answer.
-type Work = BoxFuture<'static, (Utf8Bytes, Held)>;
+type RequestFuture = BoxFuture<'static, (Utf8Bytes, RequestPermit)>;
 
 /// Serves a peer. What it costs while nothing happens is little: what is needed for a moment only is not part of this future,
 /// and the socket is where it does not count once for each that hands it on.
-pub(super) async fn serve(door: Arc<Door>, mut socket: Box<WebSocket>, guest: ConnectionInfo, word: Option<String>) {
+pub(super) async fn serve_peer(
+    door: Arc<GsvAdapter>,
+    mut socket: Box<WebSocket>,
+    guest: ConnectionInfo,
+    word: Option<String>,
+) {
     let shown = {
-        let handshake = Box::pin(handshake(&door, &mut socket, (&guest, word)));
+        let handshake = Box::pin(perform_handshake(&door, &mut socket, (&guest, word)));
         tokio::select! {
             shown = handshake => shown,
-            () = guest.place.wait_revoked() => Err(End::close(close::RESTART, "too many connections")),
+            () = guest.place.wait_revoked() => Err(DisconnectReason::close(close::RESTART, "too many connections")),
         }
     };
     let end = match shown {
-        Ok(_) if !guest.place.mark_authenticated() => End::close(close::RESTART, "too many connections"),
-        Ok((id, connect)) => return Box::new(Connection::new(&door, connect, socket, &guest)).run(id).await,
+        Ok(_) if !guest.place.mark_authenticated() => DisconnectReason::close(close::RESTART, "too many connections"),
+        Ok((id, connect)) => return Box::new(GsvConnection::new(&door, connect, socket, &guest)).run(id).await,
         Err(end) => end,
     };
-    Box::pin(say_goodbye(&mut socket, &end)).await;
+    Box::pin(send_close(&mut socket, &end)).await;
 }
 
-async fn say_goodbye(socket: &mut WebSocket, end: &End) {
-    if let End::Close(code, reason) = end {
+async fn send_close(socket: &mut WebSocket, end: &DisconnectReason) {
+    if let DisconnectReason::Close(code, reason) = end {
         let frame = CloseFrame { code: *code, reason: reason.as_str().into() };
         let closing = async {
             if socket.send(Message::Close(Some(frame))).await.is_ok() {
@@ -98,22 +103,22 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
 }
 
 /// Whether somebody may come as this. What a node or a network says would be heard in its name; a client is looked at when it acts.
-async fn may_come(door: &Door, mode: PeerMode, (guest, word): (&ConnectionInfo, Option<&str>)) -> bool {
+async fn may_come(door: &GsvAdapter, mode: PeerMode, (guest, word): (&ConnectionInfo, Option<&str>)) -> bool {
     match mode {
         PeerMode::Client => true,
         // It lets nobody of its user look into it, but for root.
-        PeerMode::Node if word.is_some_and(|word| door.greeter.gave(word)) => true,
+        PeerMode::Node if word.is_some_and(|word| door.local_node_auth.redeem_word(word)) => true,
         PeerMode::Node | PeerMode::Channel => guest.peer.may_decide().await,
     }
 }
 
 /// What somebody connects as, who may.
-async fn admitted(
-    door: &Door,
+async fn check_connect(
+    door: &GsvAdapter,
     (guest, word): (&ConnectionInfo, Option<&str>),
     params: Option<&RawJson>,
 ) -> Result<ConnectingPeer, GsvError> {
-    let read = || ConnectingPeer::from_params(params, |token| door.trusts(token, guest.from.ip()));
+    let read = || ConnectingPeer::from_params(params, |token| door.trusts_token(token, guest.from.ip()));
     let connect = read()?;
     if connect.mode() == PeerMode::Client {
         return Ok(connect);
@@ -126,41 +131,41 @@ async fn admitted(
 }
 
 /// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
-async fn handshake(
-    door: &Arc<Door>,
+async fn perform_handshake(
+    door: &Arc<GsvAdapter>,
     socket: &mut WebSocket,
     (guest, word): (&ConnectionInfo, Option<String>),
-) -> Result<(GsvRequestId, ConnectingPeer), End> {
+) -> Result<(GsvRequestId, ConnectingPeer), DisconnectReason> {
     let from = guest.from.ip();
     let mut closing = door.closing.subscribe();
     let until = Instant::now() + HANDSHAKE;
     loop {
         let text = tokio::select! {
             text = timeout_at(until, next_text(socket)) => text,
-            () = closed(&mut closing) => return Err(End::close(close::RESTART, "restarting")),
+            () = wait_closing(&mut closing) => return Err(DisconnectReason::close(close::RESTART, "restarting")),
         };
-        let text = text.unwrap_or_else(|_| Err(End::close(close::LATE, "no connect in time")))?;
+        let text = text.unwrap_or_else(|_| Err(DisconnectReason::close(close::LATE, "no connect in time")))?;
         // Read, it takes many times the room, and nobody knows yet whose it is.
         if text.len() > LARGEST_FIRST {
             let why = format!("a frame before connect is larger than {} MiB", LARGEST_FIRST >> 20);
-            return Err(End::Close(close::TOO_LARGE, why));
+            return Err(DisconnectReason::Close(close::TOO_LARGE, why));
         }
-        let told = match wire::receive_frame(&text) {
+        let response = match wire::receive_frame(&text) {
             GsvInboundFrame::Request { id, method, params } => match method::dispatch_method(&method, None) {
                 Err(fault) => frame::encode_error(&id, &fault),
-                Ok(_) => match admitted(door, (guest, word.as_deref()), params.as_ref()).await {
+                Ok(_) => match check_connect(door, (guest, word.as_deref()), params.as_ref()).await {
                     Ok(connect) => return Ok((id, connect)),
                     Err(fault) => {
                         let is_over = fault.code == code::UNAUTHORIZED;
                         let is_limited = is_over && door.is_limited(from);
                         let fault = if is_limited { GsvError::new(fault.code, LIMITED) } else { fault };
-                        let told = frame::encode_error(&id, &fault);
+                        let refusal = frame::encode_error(&id, &fault);
                         if is_over {
                             // It is told why before it is closed: its user would only see a line that broke.
-                            let _ = timeout(STUCK, socket.send(Message::Text(told.into()))).await;
-                            return Err(End::close(close::UNAUTHORIZED, close::UNAUTHORIZED_REASON));
+                            let _ = timeout(STUCK, socket.send(Message::Text(refusal.into()))).await;
+                            return Err(DisconnectReason::close(close::UNAUTHORIZED, close::UNAUTHORIZED_REASON));
                         }
-                        told
+                        refusal
                     }
                 },
             },
@@ -169,55 +174,55 @@ async fn handshake(
                 continue;
             }
         };
-        match timeout_at(until, socket.send(Message::Text(told.into()))).await {
+        match timeout_at(until, socket.send(Message::Text(response.into()))).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => return Err(End::Gone),
+            Ok(Err(_)) | Err(_) => return Err(DisconnectReason::Gone),
         }
     }
 }
 
 /// Waits until the door closes.
-async fn closed(closing: &mut watch::Receiver<bool>) {
+async fn wait_closing(closing: &mut watch::Receiver<bool>) {
     // An error means that the door is gone.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
 /// The next frame with text in it. Binary ones are passed over.
-async fn next_text(socket: &mut WebSocket) -> Result<Utf8Bytes, End> {
+async fn next_text(socket: &mut WebSocket) -> Result<Utf8Bytes, DisconnectReason> {
     loop {
         match socket.recv().await {
             Some(Ok(Message::Text(text))) => return Ok(text),
             Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
-            Some(Err(error)) => return Err(broken(&error)),
+            Some(Ok(Message::Close(_))) | None => return Err(DisconnectReason::Gone),
+            Some(Err(error)) => return Err(socket_error(&error)),
         }
     }
 }
 
-fn broken(error: &axum::Error) -> End {
+fn socket_error(error: &axum::Error) -> DisconnectReason {
     // The library has no other way to tell a frame that is too large from a line that broke.
     let is_too_large = error.to_string().contains("too long") || error.to_string().contains("too large");
     if is_too_large {
-        End::Close(close::TOO_LARGE, format!("a frame is larger than {} MiB", LARGEST_FRAME >> 20))
+        DisconnectReason::Close(close::TOO_LARGE, format!("a frame is larger than {} MiB", LARGEST_FRAME >> 20))
     } else {
-        End::Gone
+        DisconnectReason::Gone
     }
 }
 
 /// A connection of a peer that is known.
-struct Connection<'a> {
-    door: &'a Arc<Door>,
-    peer: Arc<Peer>,
+struct GsvConnection<'a> {
+    door: &'a Arc<GsvAdapter>,
+    peer: Arc<ConnectedPeer>,
     socket: Box<WebSocket>,
-    outbox: Outbox,
-    posts: Posts,
+    outbox: ConnectionOutbox,
+    posts: OutboxReceiver,
     /// Events of chats, for clients.
-    chats: Option<broadcast::Receiver<Arc<Told>>>,
+    chats: Option<broadcast::Receiver<Arc<BroadcastEvent>>>,
     /// What is answered at once is done one by one, in the order in which it was asked for, by a task of its own: what was
     /// asked for is done whether or not the peer stays, and a peer that does not read holds up nobody else.
-    lane: Option<mpsc::UnboundedSender<Work>>,
+    lane: Option<mpsc::UnboundedSender<RequestFuture>>,
     /// The requests that are not answered yet.
-    load: Load,
+    load: OpenRequests,
     /// Before that the peer is sent no event.
     listens_at: Instant,
     /// Who waits for the answer to which ping, in the order in which they were sent.
@@ -225,12 +230,12 @@ struct Connection<'a> {
     pings: u64,
 }
 
-impl<'a> Connection<'a> {
-    fn new(door: &'a Arc<Door>, connect: ConnectingPeer, socket: Box<WebSocket>, guest: &ConnectionInfo) -> Self {
-        let (outbox, posts) = outbox();
+impl<'a> GsvConnection<'a> {
+    fn new(door: &'a Arc<GsvAdapter>, connect: ConnectingPeer, socket: Box<WebSocket>, guest: &ConnectionInfo) -> Self {
+        let (outbox, posts) = new_outbox();
         let connect_mode = connect.mode();
-        let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox.clone()));
-        let chats = (connect_mode == PeerMode::Client).then(|| door.told.subscribe());
+        let peer = Arc::new(ConnectedPeer::new(door.roster.next_number(), connect, guest.peer.clone(), outbox.clone()));
+        let chats = (connect_mode == PeerMode::Client).then(|| door.events.subscribe());
         Self {
             door,
             peer,
@@ -239,7 +244,7 @@ impl<'a> Connection<'a> {
             posts,
             chats,
             lane: None,
-            load: Load::default(),
+            load: OpenRequests::default(),
             listens_at: Instant::now(),
             proofs: VecDeque::new(),
             pings: 0,
@@ -247,88 +252,88 @@ impl<'a> Connection<'a> {
     }
 
     /// How long the peer is sent no event.
-    fn pause(&self) -> Duration {
+    fn event_pause(&self) -> Duration {
         Duration::from_millis(if self.peer.mode() == PeerMode::Node { NODE_PAUSE_MS } else { 0 })
     }
 
     async fn run(mut self: Box<Self>, id: GsvRequestId) {
-        let _listener = self.peer.connect.deltas.then(|| Listener::new(self.door));
-        let end = match Box::pin(self.enter(id)).await {
-            Ok(()) => self.work().await,
+        let _listener = self.peer.connect.deltas.then(|| DeltaListener::new(self.door));
+        let end = match Box::pin(self.register_peer(id)).await {
+            Ok(()) => self.run_loop().await,
             Err(end) => end,
         };
-        Box::pin(self.leave(end)).await;
+        Box::pin(self.unregister_peer(end)).await;
     }
 
     /// Gives the peer its place, and tells it so.
-    async fn enter(&mut self, id: GsvRequestId) -> Result<(), End> {
+    async fn register_peer(&mut self, id: GsvRequestId) -> Result<(), DisconnectReason> {
         let connection = connection_id();
         let hello = HelloOk::new(env!("CARGO_PKG_VERSION"), &connection);
         let keeps_journal = matches!(self.peer.connect.peer, wire::connect::PeerDetails::Node { journal: Some(_), .. });
         let hello = frame::encode_response(&id, &if keeps_journal { hello.with_resume() } else { hello });
-        self.door.roster.enter(&self.peer);
-        automation::connected(self.door);
-        nodes::enter(self.door, &self.peer).await;
+        self.door.roster.add_peer(&self.peer);
+        automation::on_peer_connected(self.door);
+        nodes::connect_node(self.door, &self.peer).await;
         // What was waited for counts towards the pause, as its peer did not listen.
-        self.listens_at = Instant::now() + self.pause();
-        if let Err(fault) = channels::came(self.door, &self.peer).await {
-            let _ = self.refuse(&id, &fault).await;
-            return Err(End::close(close::TRY_AGAIN, "the channel cannot be kept"));
+        self.listens_at = Instant::now() + self.event_pause();
+        if let Err(fault) = channels::channel_connected(self.door, &self.peer).await {
+            let _ = self.send_refusal(&id, &fault).await;
+            return Err(DisconnectReason::close(close::TRY_AGAIN, "the channel cannot be kept"));
         }
-        self.send(hello.into()).await
+        self.send_frame(hello.into()).await
     }
 
     /// Takes the peer's place back, and says why.
-    async fn leave(&mut self, end: End) {
-        self.outbox.over();
-        if self.door.roster.leave(&self.peer) {
-            channels::went(self.door, &self.peer);
+    async fn unregister_peer(&mut self, end: DisconnectReason) {
+        self.outbox.shut_down();
+        if self.door.roster.remove_peer(&self.peer) {
+            channels::channel_disconnected(self.door, &self.peer);
         }
-        nodes::leave(self.door, &self.peer).await;
-        say_goodbye(&mut self.socket, &end).await;
+        nodes::disconnect_node(self.door, &self.peer).await;
+        send_close(&mut self.socket, &end).await;
     }
 
-    async fn work(&mut self) -> End {
+    async fn run_loop(&mut self) -> DisconnectReason {
         let mut closing = self.door.closing.subscribe();
         let mut pulse = KeepAlive::with_period(ALIVE);
         loop {
             let done = tokio::select! {
-                () = closed(&mut closing) => return End::close(close::RESTART, "restarting"),
+                () = wait_closing(&mut closing) => return DisconnectReason::close(close::RESTART, "restarting"),
                 post = next_post(&mut self.posts, self.listens_at) => match post {
-                    Post::Frame(frame) => self.send(frame).await,
-                    Post::Proof(proof) => {
+                    OutboxItem::Frame(frame) => self.send_frame(frame).await,
+                    OutboxItem::Proof(proof) => {
                         self.pings += 1;
                         self.proofs.push_back((self.pings, proof));
                         let number = self.pings.to_be_bytes();
-                        self.write(Message::Ping(axum::body::Bytes::copy_from_slice(&number))).await
+                        self.write_message(Message::Ping(axum::body::Bytes::copy_from_slice(&number))).await
                     }
-                    Post::Close(code, reason) => return End::Close(code, reason),
+                    OutboxItem::Close(code, reason) => return DisconnectReason::Close(code, reason),
                 },
-                told = next_told(&mut self.chats) => match told {
-                    Some(told) if told.is_delta() && !self.peer.connect.deltas => Ok(()),
-                    Some(told) => {
-                        let spelling = self.peer.spelling(told.session_key());
-                        self.send(told.frame(&spelling)).await
+                event = next_event(&mut self.chats) => match event {
+                    Some(event) if event.is_delta() && !self.peer.connect.deltas => Ok(()),
+                    Some(event) => {
+                        let spelling = self.peer.key_spelling(event.session_key());
+                        self.send_frame(event.frame_for(&spelling)).await
                     }
-                    None => return End::close(close::TRY_AGAIN, "too many events wait to be read"),
+                    None => return DisconnectReason::close(close::TRY_AGAIN, "too many events wait to be read"),
                 },
                 is_alive = pulse.next_probe() => {
                     if !is_alive {
-                        return End::Gone;
+                        return DisconnectReason::Gone;
                     }
-                    self.write(Message::Ping(axum::body::Bytes::new())).await
+                    self.write_message(Message::Ping(axum::body::Bytes::new())).await
                 }
                 message = self.socket.recv() => {
                     pulse.note_activity();
                     match message {
-                        Some(Ok(Message::Text(text))) => self.frame(&text).await,
+                        Some(Ok(Message::Text(text))) => self.handle_frame(&text).await,
                         Some(Ok(Message::Pong(payload))) => {
-                            self.proved(&payload);
+                            self.confirm_proofs(&payload);
                             Ok(())
                         }
                         Some(Ok(Message::Binary(_) | Message::Ping(_))) => Ok(()),
-                        Some(Ok(Message::Close(_))) | None => return End::Gone,
-                        Some(Err(error)) => return broken(&error),
+                        Some(Ok(Message::Close(_))) | None => return DisconnectReason::Gone,
+                        Some(Err(error)) => return socket_error(&error),
                     }
                 }
             };
@@ -339,7 +344,7 @@ impl<'a> Connection<'a> {
     }
 
     /// A ping was answered, and with it every one before.
-    fn proved(&mut self, payload: &[u8]) {
+    fn confirm_proofs(&mut self, payload: &[u8]) {
         let Ok(number) = payload.try_into().map(u64::from_be_bytes) else { return };
         while self.proofs.front().is_some_and(|(sent, _)| *sent <= number) {
             if let Some((_, proof)) = self.proofs.pop_front() {
@@ -349,29 +354,33 @@ impl<'a> Connection<'a> {
         }
     }
 
-    fn send(&mut self, frame: Utf8Bytes) -> impl Future<Output = Result<(), End>> {
-        self.write(Message::Text(frame))
+    fn send_frame(&mut self, frame: Utf8Bytes) -> impl Future<Output = Result<(), DisconnectReason>> {
+        self.write_message(Message::Text(frame))
     }
 
     /// Most of the time nothing is being sent, so what that needs is made for each.
-    fn write(&mut self, message: Message) -> impl Future<Output = Result<(), End>> {
+    fn write_message(&mut self, message: Message) -> impl Future<Output = Result<(), DisconnectReason>> {
         let sending = Box::pin(timeout(STUCK, self.socket.send(message)));
-        async move { if let Ok(Ok(())) = sending.await { Ok(()) } else { Err(End::Gone) } }
+        async move { if let Ok(Ok(())) = sending.await { Ok(()) } else { Err(DisconnectReason::Gone) } }
     }
 
-    fn refuse(&mut self, id: &GsvRequestId, fault: &GsvError) -> impl Future<Output = Result<(), End>> {
-        self.send(frame::encode_error(id, fault).into())
+    fn send_refusal(
+        &mut self,
+        id: &GsvRequestId,
+        fault: &GsvError,
+    ) -> impl Future<Output = Result<(), DisconnectReason>> {
+        self.send_frame(frame::encode_error(id, fault).into())
     }
 
-    async fn frame(&mut self, text: &str) -> Result<(), End> {
-        match self.take(text)? {
-            Some((id, fault)) => self.refuse(&id, &fault).await,
+    async fn handle_frame(&mut self, text: &str) -> Result<(), DisconnectReason> {
+        match self.start_request(text)? {
+            Some((id, fault)) => self.send_refusal(&id, &fault).await,
             None => Ok(()),
         }
     }
 
     /// Has done what a frame asks for. What is said instead, and to which request, if it is refused.
-    fn take(&mut self, text: &str) -> Result<Option<(GsvRequestId, GsvError)>, End> {
+    fn start_request(&mut self, text: &str) -> Result<Option<(GsvRequestId, GsvError)>, DisconnectReason> {
         let (id, method, params) = match wire::receive_frame(text) {
             GsvInboundFrame::Request { id, method, params } => (id, method, params),
             GsvInboundFrame::Malformed { id, fault } => return Ok(Some((id, fault))),
@@ -384,8 +393,8 @@ impl<'a> Connection<'a> {
             method => {
                 // A result is passed on as it was written.
                 let is_passed_on = method == Method::ToolResult;
-                let size = if is_passed_on { Size::of_text(text) } else { Size::of_values(text) };
-                let held = self.load.take(size)?;
+                let size = if is_passed_on { RequestSize::for_text(text) } else { RequestSize::for_values(text) };
+                let held = self.load.take_permit(size)?;
                 Ok((method, GsvRequest::from_params(method, params.as_ref()), held))
             }
         });
@@ -397,8 +406,10 @@ impl<'a> Connection<'a> {
         };
         let (door, peer) = (Arc::clone(self.door), Arc::clone(&self.peer));
         let answering = match request {
-            Ok(request) => dispatch::answer(door, peer, method, request, self.door.cards.now()).left_future(),
-            Err(fault) => nodes::refuse(door, peer, method, params, fault).right_future(),
+            Ok(request) => {
+                dispatch::dispatch_request(door, peer, method, request, self.door.cards.current_moment()).left_future()
+            }
+            Err(fault) => nodes::refuse_result(door, peer, method, params, fault).right_future(),
         };
         let work = async move {
             let answer = match answering.await {
@@ -414,50 +425,50 @@ impl<'a> Connection<'a> {
             tokio::spawn(async move {
                 let (answer, _held) = tokio::select! {
                     answer = work => answer,
-                    () = outbox.gone(), if only_tells => return,
+                    () = outbox.wait_closed(), if only_tells => return,
                 };
                 outbox.send_in_turn(answer).await;
             });
         } else {
-            let lane = self.lane.get_or_insert_with(|| lane(self.outbox.clone()));
+            let lane = self.lane.get_or_insert_with(|| start_lane(self.outbox.clone()));
             // It ends only by a fault of ours; then no request would ever be answered.
-            lane.send(work.boxed()).map_err(|_| End::Gone)?;
+            lane.send(work.boxed()).map_err(|_| DisconnectReason::Gone)?;
         }
         Ok(None)
     }
 }
 
 /// Starts what does requests one after the other, to the last of them.
-fn lane(outbox: Outbox) -> mpsc::UnboundedSender<Work> {
-    let (lane, mut works) = mpsc::unbounded_channel::<Work>();
+fn start_lane(outbox: ConnectionOutbox) -> mpsc::UnboundedSender<RequestFuture> {
+    let (lane, mut works) = mpsc::unbounded_channel::<RequestFuture>();
     tokio::spawn(async move {
         while let Some(work) = works.recv().await {
             let (answer, _held) = work.await;
             // A peer that is gone needs no answer.
-            let _ = outbox.send(answer);
+            let _ = outbox.send_frame(answer);
         }
     });
     lane
 }
 
 /// A client that wants to hear what is said while it is said.
-struct Listener(Arc<Door>);
+struct DeltaListener(Arc<GsvAdapter>);
 
-impl Listener {
-    fn new(door: &Arc<Door>) -> Self {
+impl DeltaListener {
+    fn new(door: &Arc<GsvAdapter>) -> Self {
         door.listeners.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(door))
     }
 }
 
-impl Drop for Listener {
+impl Drop for DeltaListener {
     fn drop(&mut self) {
         self.0.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// The next of what waits, and none of it before the peer listens.
-async fn next_post(posts: &mut Posts, listens_at: Instant) -> Post {
+async fn next_post(posts: &mut OutboxReceiver, listens_at: Instant) -> OutboxItem {
     if Instant::now() < listens_at {
         // Most of the time nobody waits for that.
         Box::pin(tokio::time::sleep_until(listens_at)).await;
@@ -466,7 +477,7 @@ async fn next_post(posts: &mut Posts, listens_at: Instant) -> Post {
 }
 
 /// The next event of a chat. `None` if some were missed. Never, for those who get none.
-async fn next_told(chats: &mut Option<broadcast::Receiver<Arc<Told>>>) -> Option<Arc<Told>> {
+async fn next_event(chats: &mut Option<broadcast::Receiver<Arc<BroadcastEvent>>>) -> Option<Arc<BroadcastEvent>> {
     match chats {
         // The door holds the other end for as long as it serves anybody.
         Some(chats) => chats.recv().await.ok(),
@@ -481,7 +492,7 @@ fn connection_id() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::serve;
+    use super::serve_peer;
 
     fn size_of_future<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
@@ -489,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_a_connection_needs_for_a_moment_only_is_not_kept_for_as_long_as_it_lasts() {
-        let size = size_of_future(serve);
+        let size = size_of_future(serve_peer);
         assert!(size <= 2560, "{size} bytes");
     }
 }

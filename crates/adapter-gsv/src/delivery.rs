@@ -11,11 +11,11 @@ use countersign_core::{
 };
 use countersign_runtime::{InboxLane, OwnerError};
 
-use super::{Door, registry::session_of};
+use super::{GsvAdapter, registry::session_of};
 
 /// To whom something is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum DeliveryTarget {
     /// Whoever last spoke with the agent.
     Last,
     /// A chat of a network.
@@ -34,11 +34,11 @@ pub(super) enum Target {
 
 /// Something to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Delivery<'a> {
+pub(super) struct DeliveryRequest<'a> {
     /// The agent that says it.
     pub(super) agent: &'a str,
     /// To whom.
-    pub(super) to: Target,
+    pub(super) to: DeliveryTarget,
     /// What.
     pub(super) text: &'a str,
     /// The canonical key of the session that it comes from.
@@ -53,7 +53,7 @@ pub(super) struct Delivery<'a> {
 
 /// Why something is not said.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Undelivered {
+pub(super) enum DeliveryError {
     /// Nobody has spoken with the agent yet.
     #[error("nobody has spoken with {0} in a chat network yet")]
     Nobody(String),
@@ -69,7 +69,7 @@ pub(super) enum Undelivered {
 }
 
 /// Who last spoke with an agent, and when.
-pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(ChatAddress, Millis)> {
+pub(super) async fn last_active(door: &Arc<GsvAdapter>, agent: &str) -> Option<(ChatAddress, Millis)> {
     let agent = agent.to_owned();
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| {
@@ -82,12 +82,15 @@ pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(ChatAd
 ///
 /// # Errors
 /// [`Undelivered`], and then nothing is said.
-pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<ChatAddress, Undelivered> {
+pub(super) async fn deliver_text(
+    door: &Arc<GsvAdapter>,
+    delivery: DeliveryRequest<'_>,
+) -> Result<ChatAddress, DeliveryError> {
     let text = delivery.text.trim_end();
     if text.trim().is_empty() && delivery.media.is_none() {
-        return Err(Undelivered::Blank);
+        return Err(DeliveryError::Blank);
     }
-    let to = address(door, delivery.agent, delivery.to).await?;
+    let to = resolve_address(door, delivery.agent, delivery.to).await?;
     let message = OutboundRequest {
         to: to.clone(),
         text: text.into(),
@@ -96,7 +99,7 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
         key: delivery.key,
         media: delivery.media,
     };
-    send(door, message).await?;
+    enqueue_message(door, message).await?;
     Ok(to)
 }
 
@@ -104,22 +107,26 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
 ///
 /// # Errors
 /// [`Undelivered`], and then nothing is.
-pub(super) async fn send(door: &Arc<Door>, message: OutboundRequest) -> Result<bool, Undelivered> {
+pub(super) async fn enqueue_message(door: &Arc<GsvAdapter>, message: OutboundRequest) -> Result<bool, DeliveryError> {
     let command = Command::Channel(channel::Command::Send(Box::new(message)));
     match door.context.handle.source(InboxLane::Result).send_command(command).await {
         Ok(reply) => Ok(reply.outcome != EngineReply::Repeated),
         Err(OwnerError::Refusal(CommandError::Channel(channel::ChannelError::Unknown { network, .. }))) => {
-            Err(Undelivered::Unknown(network))
+            Err(DeliveryError::Unknown(network))
         }
-        Err(refused) => Err(Undelivered::Failed(refused.to_string())),
+        Err(refused) => Err(DeliveryError::Failed(refused.to_string())),
     }
 }
 
-async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<ChatAddress, Undelivered> {
+async fn resolve_address(
+    door: &Arc<GsvAdapter>,
+    agent: &str,
+    target: DeliveryTarget,
+) -> Result<ChatAddress, DeliveryError> {
     let last = last_active(door, agent).await.map(|(address, _)| address);
     let (channel, chat, kind, account) = match target {
-        Target::Last => return last.ok_or_else(|| Undelivered::Nobody(agent.to_owned())),
-        Target::Chat { channel, to, kind, account } => (channel, to, kind, account),
+        DeliveryTarget::Last => return last.ok_or_else(|| DeliveryError::Nobody(agent.to_owned())),
+        DeliveryTarget::Chat { channel, to, kind, account } => (channel, to, kind, account),
     };
     let name = match (account, last.filter(|last| last.account.network == channel)) {
         (Some(account), _) => account,

@@ -9,16 +9,19 @@ use countersign_protocol::gsv::{
 };
 use tokio::time::timeout;
 
-use super::{Door, answer::Answer, automation, channels, chat, config, nodes, peer::Peer, skills, workspace};
+use super::{
+    GsvAdapter, automation, channels, chat, config, method_result::MethodResult, nodes, peer::ConnectedPeer, skills,
+    workspace,
+};
 
 /// Answers one request of a peer that may make it, which came at this moment.
-pub(super) async fn answer(
-    door: Arc<Door>,
-    peer: Arc<Peer>,
+pub(super) async fn dispatch_request(
+    door: Arc<GsvAdapter>,
+    peer: Arc<ConnectedPeer>,
     method: Method,
     request: GsvRequest,
-    came: chat::Moment,
-) -> Answer {
+    came: chat::CardMoment,
+) -> MethodResult {
     let row = method.table_row();
     let acts = matches!(row.scope, MethodScope::Chat | MethodScope::Admin | MethodScope::Channel);
     if acts && !peer.end.may_decide().await {
@@ -30,14 +33,20 @@ pub(super) async fn answer(
         // Those know themselves how long they may take.
         MethodDeadline::AtOnce | MethodDeadline::FromRequest | MethodDeadline::Run => None,
     };
-    let work = route(&door, &peer, method, request, came);
+    let work = route_request(&door, &peer, method, request, came);
     match within {
         Some(within) => timeout(within, work).await.unwrap_or_else(|_| Err(GsvError::timed_out())),
         None => work.await,
     }
 }
 
-async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvRequest, came: chat::Moment) -> Answer {
+async fn route_request(
+    door: &Arc<GsvAdapter>,
+    peer: &Arc<ConnectedPeer>,
+    method: Method,
+    request: GsvRequest,
+    came: chat::CardMoment,
+) -> MethodResult {
     match request {
         GsvRequest::ChatSend(_)
         | GsvRequest::SessionsList(_)
@@ -47,7 +56,7 @@ async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvR
         | GsvRequest::SessionPatch(_)
         | GsvRequest::SessionCompact(_)
         | GsvRequest::SessionHistory(_)
-        | GsvRequest::SessionPreview(_) => chat::answer(door, peer, method, request, came).await,
+        | GsvRequest::SessionPreview(_) => chat::handle_request(door, peer, method, request, came).await,
         GsvRequest::ToolsList
         | GsvRequest::ToolInvoke(_)
         | GsvRequest::ToolResult(_)
@@ -55,7 +64,7 @@ async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvR
         | GsvRequest::NodeProbeResult(_)
         | GsvRequest::NodeExecEvent(_)
         | GsvRequest::LogsGet(_)
-        | GsvRequest::LogsResult(_) => nodes::answer(door, peer, method, request).await,
+        | GsvRequest::LogsResult(_) => nodes::handle_request(door, peer, method, request).await,
         GsvRequest::ChannelsList
         | GsvRequest::ChannelInbound(_)
         | GsvRequest::ChannelStart(_)
@@ -65,7 +74,7 @@ async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvR
         | GsvRequest::ChannelLogout(_)
         | GsvRequest::PairList
         | GsvRequest::PairApprove(_)
-        | GsvRequest::PairReject(_) => channels::answer(door, peer, method, request, came).await,
+        | GsvRequest::PairReject(_) => channels::handle_request(door, peer, method, request, came).await,
         GsvRequest::HeartbeatStatus
         | GsvRequest::HeartbeatStart
         | GsvRequest::HeartbeatTrigger(_)
@@ -75,12 +84,16 @@ async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: GsvR
         | GsvRequest::CronUpdate(_)
         | GsvRequest::CronRemove(_)
         | GsvRequest::CronRun(_)
-        | GsvRequest::CronRuns(_) => automation::answer(door, peer, method, request).await,
+        | GsvRequest::CronRuns(_) => automation::handle_request(door, peer, method, request).await,
         GsvRequest::WorkspaceList(_)
         | GsvRequest::WorkspaceRead(_)
         | GsvRequest::WorkspaceWrite(_)
-        | GsvRequest::WorkspaceDelete(_) => workspace::answer(door, peer, method, request).await,
-        GsvRequest::SkillsStatus(_) | GsvRequest::SkillsUpdate(_) => skills::answer(door, peer, method, request).await,
-        GsvRequest::ConfigGet(_) | GsvRequest::ConfigSet(_) => config::answer(door, peer, method, request).await,
+        | GsvRequest::WorkspaceDelete(_) => workspace::handle_request(door, peer, method, request).await,
+        GsvRequest::SkillsStatus(_) | GsvRequest::SkillsUpdate(_) => {
+            skills::handle_request(door, peer, method, request).await
+        }
+        GsvRequest::ConfigGet(_) | GsvRequest::ConfigSet(_) => {
+            config::handle_request(door, peer, method, request).await
+        }
     }
 }

@@ -19,7 +19,7 @@ const UNREAD: &str = "too much waits to be read";
 
 /// What is sent.
 #[derive(Debug)]
-pub(super) enum Post {
+pub(super) enum OutboxItem {
     /// A frame.
     Frame(Utf8Bytes),
     /// A question that the other end answers behind everything that was sent before: whoever waits is told when it has.
@@ -30,8 +30,8 @@ pub(super) enum Post {
 
 /// Both ends of it. Nothing is kept ready for what does not wait: most connections have nothing to hear most of the time.
 #[derive(Default)]
-struct Shared {
-    line: Mutex<Line>,
+struct OutboxShared {
+    line: Mutex<OutboxQueue>,
     arrived: Notify,
     /// Told when something was taken.
     room: Notify,
@@ -40,8 +40,8 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Line {
-    posts: VecDeque<Post>,
+struct OutboxQueue {
+    posts: VecDeque<OutboxItem>,
     /// How large the frames among them are together, in bytes.
     bytes: usize,
     /// The same of frames that wait for room.
@@ -51,12 +51,12 @@ struct Line {
 }
 
 /// A frame that waits for room, until this is dropped.
-struct Turn<'a> {
-    line: &'a Mutex<Line>,
+struct RoomWait<'a> {
+    line: &'a Mutex<OutboxQueue>,
     size: usize,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for RoomWait<'_> {
     fn drop(&mut self) {
         self.line.lock().in_turn -= self.size;
     }
@@ -64,29 +64,29 @@ impl Drop for Turn<'_> {
 
 /// Where frames for a connection are put. Whoever puts one never waits.
 #[derive(Clone)]
-pub(super) struct Outbox(Arc<Shared>);
+pub(super) struct ConnectionOutbox(Arc<OutboxShared>);
 
 /// The connection's end of it.
-pub(super) struct Posts(Arc<Shared>);
+pub(super) struct OutboxReceiver(Arc<OutboxShared>);
 
 /// Makes both ends.
-pub(super) fn outbox() -> (Outbox, Posts) {
-    let shared = Arc::new(Shared::default());
-    (Outbox(Arc::clone(&shared)), Posts(shared))
+pub(super) fn new_outbox() -> (ConnectionOutbox, OutboxReceiver) {
+    let shared = Arc::new(OutboxShared::default());
+    (ConnectionOutbox(Arc::clone(&shared)), OutboxReceiver(shared))
 }
 
-impl Outbox {
+impl ConnectionOutbox {
     /// Puts a frame behind what waits. A connection for which too much does is closed: it does not read. False if it is
     /// gone, or goes.
-    pub(super) fn send(&self, frame: Utf8Bytes) -> bool {
-        self.put(|line| {
+    pub(super) fn send_frame(&self, frame: Utf8Bytes) -> bool {
+        self.put_item(|line| {
             let bytes = line.bytes + frame.as_str().len();
             if bytes > MOST {
-                line.end(close::TRY_AGAIN, UNREAD);
+                line.push_close(close::TRY_AGAIN, UNREAD);
                 return false;
             }
             line.bytes = bytes;
-            line.posts.push_back(Post::Frame(frame));
+            line.posts.push_back(OutboxItem::Frame(frame));
             true
         })
     }
@@ -95,7 +95,7 @@ impl Outbox {
     /// for that, the connection is closed. False if it goes first.
     pub(super) async fn send_in_turn(&self, frame: Utf8Bytes) -> bool {
         let size = frame.as_str().len();
-        let mut turn: Option<Turn<'_>> = None;
+        let mut turn: Option<RoomWait<'_>> = None;
         loop {
             let mut room = std::pin::pin!(self.0.room.notified());
             // What is taken from here on is heard of.
@@ -105,27 +105,27 @@ impl Outbox {
                 let has_room = line.is_over || line.bytes == 0 || line.bytes + size <= MOST / 2;
                 if !has_room && turn.is_none() {
                     if line.in_turn + size > MOST_IN_TURN {
-                        line.end(close::TRY_AGAIN, UNREAD);
+                        line.push_close(close::TRY_AGAIN, UNREAD);
                         drop(line);
                         self.0.arrived.notify_one();
                         self.0.room.notify_waiters();
                         return false;
                     }
                     line.in_turn += size;
-                    turn = Some(Turn { line: &self.0.line, size });
+                    turn = Some(RoomWait { line: &self.0.line, size });
                 }
                 has_room
             };
             if has_room {
                 drop(turn);
-                return self.send(frame);
+                return self.send_frame(frame);
             }
             room.await;
         }
     }
 
     /// Waits until nobody takes what is put here.
-    pub(super) async fn gone(&self) {
+    pub(super) async fn wait_closed(&self) {
         let mut over = std::pin::pin!(self.0.over.notified());
         over.as_mut().enable();
         if self.is_read() {
@@ -134,10 +134,10 @@ impl Outbox {
     }
 
     /// Waits until the other end has everything that was put here before. False if the connection goes first.
-    pub(super) async fn proof(&self) -> bool {
+    pub(super) async fn prove_delivery(&self) -> bool {
         let (proof, proved) = oneshot::channel();
-        let is_put = self.put(|line| {
-            line.posts.push_back(Post::Proof(proof));
+        let is_put = self.put_item(|line| {
+            line.posts.push_back(OutboxItem::Proof(proof));
             true
         });
         is_put && proved.await.is_ok()
@@ -145,14 +145,14 @@ impl Outbox {
 
     /// Closes the connection behind what waits.
     pub(super) fn close(&self, code: u16, reason: &str) {
-        self.put(|line| {
-            line.end(code, reason);
+        self.put_item(|line| {
+            line.push_close(code, reason);
             true
         });
     }
 
     /// Nobody takes any more of what is put here.
-    pub(super) fn over(&self) {
+    pub(super) fn shut_down(&self) {
         {
             let mut line = self.0.line.lock();
             line.is_over = true;
@@ -169,7 +169,7 @@ impl Outbox {
     }
 
     /// Puts something into a line that still goes on. One that is over needs no end.
-    fn put(&self, put: impl FnOnce(&mut Line) -> bool) -> bool {
+    fn put_item(&self, put: impl FnOnce(&mut OutboxQueue) -> bool) -> bool {
         let is_put = {
             let mut line = self.0.line.lock();
             !line.is_over && put(&mut line)
@@ -179,11 +179,11 @@ impl Outbox {
     }
 }
 
-impl Posts {
+impl OutboxReceiver {
     /// The next of them. Nothing is lost if this is given up.
-    pub(super) async fn next(&mut self) -> Post {
+    pub(super) async fn next(&mut self) -> OutboxItem {
         loop {
-            let taken = self.0.line.lock().take();
+            let taken = self.0.line.lock().take_item();
             if let Some(post) = taken {
                 self.0.room.notify_waiters();
                 return post;
@@ -193,16 +193,16 @@ impl Posts {
     }
 }
 
-impl Line {
+impl OutboxQueue {
     /// The connection ends behind what waits, and takes nothing more.
-    fn end(&mut self, code: u16, reason: &str) {
-        self.posts.push_back(Post::Close(code, reason.to_owned()));
+    fn push_close(&mut self, code: u16, reason: &str) {
+        self.posts.push_back(OutboxItem::Close(code, reason.to_owned()));
         self.is_over = true;
     }
 
-    fn take(&mut self) -> Option<Post> {
+    fn take_item(&mut self) -> Option<OutboxItem> {
         let post = self.posts.pop_front()?;
-        if let Post::Frame(frame) = &post {
+        if let OutboxItem::Frame(frame) = &post {
             self.bytes -= frame.as_str().len();
         }
         if self.posts.is_empty() && self.posts.capacity() > KEPT {
@@ -213,39 +213,39 @@ impl Line {
     }
 }
 
-impl Drop for Posts {
+impl Drop for OutboxReceiver {
     fn drop(&mut self) {
-        Outbox(Arc::clone(&self.0)).over();
+        ConnectionOutbox(Arc::clone(&self.0)).shut_down();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, MOST_IN_TURN, Post, Utf8Bytes, outbox};
+    use super::{MOST, MOST_IN_TURN, OutboxItem, Utf8Bytes, new_outbox};
 
     #[tokio::test]
     async fn whoever_does_not_read_is_closed_and_costs_no_more() {
-        let (outbox, mut posts) = outbox();
+        let (outbox, mut posts) = new_outbox();
         let frame = "x".repeat(MOST / 2);
-        assert!(outbox.send(frame.as_str().into()) && outbox.send(frame.as_str().into()));
-        assert!(!outbox.send("one more".into()));
+        assert!(outbox.send_frame(frame.as_str().into()) && outbox.send_frame(frame.as_str().into()));
+        assert!(!outbox.send_frame("one more".into()));
         for _ in 0..2 {
-            assert!(matches!(posts.next().await, Post::Frame(_)));
+            assert!(matches!(posts.next().await, OutboxItem::Frame(_)));
         }
         let end = posts.next().await;
-        assert!(matches!(&end, Post::Close(1013, why) if why == "too much waits to be read"), "{end:?}");
+        assert!(matches!(&end, OutboxItem::Close(1013, why) if why == "too much waits to be read"), "{end:?}");
     }
 
     #[tokio::test]
     async fn what_waits_for_room_is_bounded_too() {
-        let (outbox, mut posts) = outbox();
+        let (outbox, mut posts) = new_outbox();
         let frame = Utf8Bytes::from("x".repeat(MOST / 2));
         assert!(outbox.send_in_turn(frame.clone()).await);
         let mut first = Box::pin(outbox.send_in_turn(frame.clone()));
         let mut second = Box::pin(outbox.send_in_turn(frame.clone()));
         assert!(futures_util::poll!(&mut first).is_pending() && futures_util::poll!(&mut second).is_pending());
         drop(second);
-        assert!(matches!(posts.next().await, Post::Frame(_)));
+        assert!(matches!(posts.next().await, OutboxItem::Frame(_)));
         assert!(first.await, "what was given up counts no more");
         let mut waiting: Vec<_> =
             (0..MOST_IN_TURN / frame.as_str().len()).map(|_| Box::pin(outbox.send_in_turn(frame.clone()))).collect();
@@ -256,42 +256,42 @@ mod tests {
         for next in waiting {
             assert!(!next.await);
         }
-        assert!(matches!(posts.next().await, Post::Frame(_)));
+        assert!(matches!(posts.next().await, OutboxItem::Frame(_)));
         let end = posts.next().await;
-        assert!(matches!(&end, Post::Close(1013, why) if why == "too much waits to be read"), "{end:?}");
+        assert!(matches!(&end, OutboxItem::Close(1013, why) if why == "too much waits to be read"), "{end:?}");
     }
 
     #[tokio::test]
     async fn what_is_put_while_somebody_waits_comes_and_what_nobody_takes_any_more_is_said_to() {
-        let (outbox, mut posts) = outbox();
+        let (outbox, mut posts) = new_outbox();
         let mut next = Box::pin(posts.next());
         assert!(futures_util::poll!(&mut next).is_pending());
-        assert!(outbox.send("one".into()));
-        assert!(matches!(next.await, Post::Frame(frame) if frame.as_str() == "one"));
+        assert!(outbox.send_frame("one".into()));
+        assert!(matches!(next.await, OutboxItem::Frame(frame) if frame.as_str() == "one"));
         // Who gives up waiting takes nothing along.
         let mut given_up = Box::pin(posts.next());
         assert!(futures_util::poll!(&mut given_up).is_pending());
-        assert!(outbox.send("two".into()));
+        assert!(outbox.send_frame("two".into()));
         drop(given_up);
-        assert!(matches!(posts.next().await, Post::Frame(frame) if frame.as_str() == "two"));
-        let mut proof = std::pin::pin!(outbox.proof());
+        assert!(matches!(posts.next().await, OutboxItem::Frame(frame) if frame.as_str() == "two"));
+        let mut proof = std::pin::pin!(outbox.prove_delivery());
         assert!(futures_util::poll!(&mut proof).is_pending());
         drop(posts);
         assert!(!proof.await, "whoever waits hears that the connection is gone");
-        assert!(!outbox.send("late".into()) && !outbox.proof().await);
+        assert!(!outbox.send_frame("late".into()) && !outbox.prove_delivery().await);
     }
 
     #[tokio::test]
     async fn whoever_waits_for_its_turn_has_it_when_there_is_room_or_nobody_reads() {
-        let (outbox, mut posts) = outbox();
+        let (outbox, mut posts) = new_outbox();
         let large = "x".repeat(MOST / 2 + 1);
         assert!(outbox.send_in_turn(large.as_str().into()).await, "one may be as large as it is");
         let mut next = Box::pin(outbox.send_in_turn(large.as_str().into()));
         let mut last = Box::pin(outbox.send_in_turn("last".into()));
         assert!(futures_util::poll!(&mut next).is_pending() && futures_util::poll!(&mut last).is_pending());
-        assert!(matches!(posts.next().await, Post::Frame(_)));
+        assert!(matches!(posts.next().await, OutboxItem::Frame(_)));
         assert!(next.await);
-        let mut gone = std::pin::pin!(outbox.gone());
+        let mut gone = std::pin::pin!(outbox.wait_closed());
         assert!(futures_util::poll!(&mut last).is_pending() && futures_util::poll!(&mut gone).is_pending());
         drop(posts);
         assert!(!last.await);

@@ -15,14 +15,14 @@ use countersign_protocol::{
 };
 use parking_lot::Mutex;
 
-use super::outbox::Outbox;
+use super::outbox::ConnectionOutbox;
 
 /// How long a peer may take to say that it has something.
 const PROOF: Duration = Duration::from_secs(40);
 
 /// What is known of something that was sent to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(super) enum DeliveryProof {
     /// The peer has it.
     Has,
     /// Its connection went before it said so.
@@ -32,7 +32,7 @@ pub(super) enum Proof {
 }
 
 /// One connection of a peer. Another connection of the same peer is another one.
-pub(super) struct Peer {
+pub(super) struct ConnectedPeer {
     /// Told apart from every other connection of this process.
     pub(super) number: u64,
     /// What it said of itself.
@@ -40,11 +40,16 @@ pub(super) struct Peer {
     /// Who sits at the other end.
     pub(super) end: listen::peer::TcpPeer,
     keys: Mutex<RawKeys>,
-    outbox: Outbox,
+    outbox: ConnectionOutbox,
 }
 
-impl Peer {
-    pub(super) fn new(number: u64, connect: ConnectingPeer, end: listen::peer::TcpPeer, outbox: Outbox) -> Self {
+impl ConnectedPeer {
+    pub(super) fn new(
+        number: u64,
+        connect: ConnectingPeer,
+        end: listen::peer::TcpPeer,
+        outbox: ConnectionOutbox,
+    ) -> Self {
         Self { number, connect, end, keys: Mutex::default(), outbox }
     }
 
@@ -54,37 +59,37 @@ impl Peer {
     }
 
     /// Who it is in the record.
-    pub(super) fn principal(&self) -> PrincipalId {
+    pub(super) fn principal_id(&self) -> PrincipalId {
         PrincipalId::new(format!("{}:{}", self.mode().name(), self.connect.id))
     }
 
     /// Notes how it writes the key of a session, for the events to come.
-    pub(super) fn wrote(&self, canonical: &str, raw: &str) {
+    pub(super) fn note_spelling(&self, canonical: &str, raw: &str) {
         self.keys.lock().remember_key(canonical, raw);
     }
 
     /// How it writes the key of a session.
-    pub(super) fn spelling(&self, canonical: &str) -> String {
+    pub(super) fn key_spelling(&self, canonical: &str) -> String {
         self.keys.lock().raw_key(canonical).to_owned()
     }
 
     /// Puts an event for this connection alone behind what waits for it. False if it is gone.
-    pub(super) fn tell(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> bool {
-        self.outbox.send(Utf8Bytes::from(frame::encode_event(event, payload, None)))
+    pub(super) fn send_event(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> bool {
+        self.outbox.send_frame(Utf8Bytes::from(frame::encode_event(event, payload, None)))
     }
 
     /// Puts an event for this connection behind what waits for it, and waits until the other end has it. A connection
     /// that says nothing for long is closed.
-    pub(super) async fn prove(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> Proof {
-        if !self.tell(event, payload) {
-            return Proof::Gone;
+    pub(super) async fn send_proved(&self, event: &str, payload: &(impl WireValue + ?Sized)) -> DeliveryProof {
+        if !self.send_event(event, payload) {
+            return DeliveryProof::Gone;
         }
-        match tokio::time::timeout(PROOF, self.outbox.proof()).await {
-            Ok(true) => Proof::Has,
-            Ok(false) => Proof::Gone,
+        match tokio::time::timeout(PROOF, self.outbox.prove_delivery()).await {
+            Ok(true) => DeliveryProof::Has,
+            Ok(false) => DeliveryProof::Gone,
             Err(_) => {
                 self.close(close::TRY_AGAIN, "pings are not answered");
-                Proof::Silent
+                DeliveryProof::Silent
             }
         }
     }
@@ -95,8 +100,8 @@ impl Peer {
     }
 
     /// Waits until it is gone.
-    pub(super) async fn gone(&self) {
-        self.outbox.gone().await;
+    pub(super) async fn wait_gone(&self) {
+        self.outbox.wait_closed().await;
     }
 
     /// Closes it.

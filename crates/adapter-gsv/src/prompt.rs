@@ -9,7 +9,7 @@ use countersign_core::{id::RunId, schedule::Zone, time::Millis, tool::ToolSpec};
 use countersign_protocol::gsv::workspace::WorkspacePath;
 use parking_lot::Mutex;
 
-use super::{skills::Offered, workspace::Folder};
+use super::{skills::OfferedSkill, workspace::AgentFolder};
 
 const BASE: &str = include_str!("prompt/base.md");
 const STYLE: &str = include_str!("prompt/style.md");
@@ -28,7 +28,7 @@ const MOST_SKILLS: usize = 200;
 
 /// Which of an agent's files are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Occasion {
+pub(super) enum PromptOccasion {
     /// The agent's main session: what it remembers too.
     Main,
     /// It was woken by itself: what it is to look after.
@@ -39,22 +39,22 @@ pub(super) enum Occasion {
 
 /// An agent's files as they were when a run began, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Files {
+pub(super) struct AgentFiles {
     first_run: Option<String>,
     /// In the order in which they are told, each with its name. Those of tools and heartbeats stand behind.
-    told: Vec<(String, String)>,
+    ordered: Vec<(String, String)>,
     tools: Option<String>,
     heartbeat: Option<String>,
 }
 
-impl Files {
+impl AgentFiles {
     /// Reads those that are told on an occasion. What cannot be read is not told.
-    pub(super) fn read(folder: &Folder, occasion: Occasion, now: Millis, zone: Zone) -> Self {
+    pub(super) fn read_files(folder: &AgentFolder, occasion: PromptOccasion, now: Millis, zone: Zone) -> Self {
         let mut left = LONGEST_FILES;
         let mut read = |name: &str| {
-            let text = folder.read(&WorkspacePath::from_text(name).ok()?).ok()?.text;
+            let text = folder.read_text(&WorkspacePath::from_text(name).ok()?).ok()?.text;
             let text = text.trim();
-            let kept = cut(text, LONGEST_FILE.min(left));
+            let kept = truncate_text(text, LONGEST_FILE.min(left));
             left -= kept.len();
             let rest =
                 if kept.len() < text.len() { "\n[The rest of this file is left out: it is too long.]" } else { "" };
@@ -63,19 +63,19 @@ impl Files {
         // What counts most is read first, in case they are too long together.
         let first_run = read("BOOTSTRAP.md");
         let mut names: Vec<String> = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md"].map(str::to_owned).to_vec();
-        if occasion == Occasion::Main {
+        if occasion == PromptOccasion::Main {
             names.push("MEMORY.md".to_owned());
         }
         let days = [1, 0].map(|ago| zone.date_before(now, ago));
         names.extend(days.into_iter().flatten().map(|day| format!("memory/{day}.md")));
-        let told = names.into_iter().filter_map(|name| read(&name).map(|text| (name, text))).collect();
+        let texts = names.into_iter().filter_map(|name| read(&name).map(|text| (name, text))).collect();
         let tools = read("TOOLS.md");
-        let heartbeat = (occasion == Occasion::Heartbeat).then(|| read("HEARTBEAT.md")).flatten();
-        Self { first_run, told, tools, heartbeat }
+        let heartbeat = (occasion == PromptOccasion::Heartbeat).then(|| read("HEARTBEAT.md")).flatten();
+        Self { first_run, ordered: texts, tools, heartbeat }
     }
 }
 
-fn cut(text: &str, limit: usize) -> &str {
+fn truncate_text(text: &str, limit: usize) -> &str {
     let mut end = text.len().min(limit);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -84,7 +84,7 @@ fn cut(text: &str, limit: usize) -> &str {
 }
 
 /// Everything that a prompt is made of.
-pub(super) struct Facts<'a> {
+pub(super) struct PromptInput<'a> {
     /// What people set in place of the usual beginning.
     pub(super) own: Option<&'a str>,
     /// The agent.
@@ -94,9 +94,9 @@ pub(super) struct Facts<'a> {
     /// The tools that it has.
     pub(super) tools: &'a [&'a ToolSpec],
     /// Its files.
-    pub(super) files: &'a Files,
+    pub(super) files: &'a AgentFiles,
     /// The skills that it can use.
-    pub(super) skills: &'a [Offered],
+    pub(super) skills: &'a [OfferedSkill],
     /// The time; only its day is told, so that what was told stays the same.
     pub(super) now: Millis,
     /// The clock that its people live by.
@@ -104,11 +104,11 @@ pub(super) struct Facts<'a> {
 }
 
 /// Writes the prompt.
-pub(super) fn build(facts: &Facts<'_>) -> String {
+pub(super) fn build_prompt(facts: &PromptInput<'_>) -> String {
     let file = |name: &str, text: &str| format!("# {name}\n\n{text}");
     let mut sections = vec![
         facts.own.unwrap_or(BASE).to_owned(),
-        tools(facts.tools),
+        tools_section(facts.tools),
         STYLE.to_owned(),
         APPROVALS.to_owned(),
         WORKSPACE.to_owned(),
@@ -116,13 +116,13 @@ pub(super) fn build(facts: &Facts<'_>) -> String {
     if let Some(text) = &facts.files.first_run {
         sections.push(format!("{}\n\n{text}", FIRST_RUN.trim()));
     }
-    sections.extend(facts.files.told.iter().map(|(name, text)| file(name, text)));
+    sections.extend(facts.files.ordered.iter().map(|(name, text)| file(name, text)));
     sections.extend(facts.files.tools.iter().map(|text| file("TOOLS.md", text)));
     match &facts.files.heartbeat {
         Some(text) => sections.push(format!("{}\n\nHEARTBEAT.md:\n\n{text}", HEARTBEAT.trim())),
         None => sections.push(HEARTBEAT.to_owned()),
     }
-    sections.extend(skills(facts.skills));
+    sections.extend(skills_section(facts.skills));
     let day = facts.zone.date_before(facts.now, 0).unwrap_or_default();
     sections
         .push(format!("# Here and now\n\nAgent: {}\nSession: {}\nDay: {day} ({})", facts.agent, facts.key, facts.zone));
@@ -130,7 +130,7 @@ pub(super) fn build(facts: &Facts<'_>) -> String {
     sections.join(RULE)
 }
 
-fn tools(specs: &[&ToolSpec]) -> String {
+fn tools_section(specs: &[&ToolSpec]) -> String {
     if specs.is_empty() {
         return "# Tools\n\nYou have no tools in this session.".to_owned();
     }
@@ -142,7 +142,7 @@ fn tools(specs: &[&ToolSpec]) -> String {
     text
 }
 
-fn skills(offered: &[Offered]) -> Option<String> {
+fn skills_section(offered: &[OfferedSkill]) -> Option<String> {
     if offered.is_empty() {
         return None;
     }
@@ -156,14 +156,14 @@ fn skills(offered: &[Offered]) -> Option<String> {
 
 /// Files of the runs that work, each as it began with them.
 #[derive(Default)]
-pub(super) struct Reading(Mutex<BTreeMap<RunId, Arc<Files>>>);
+pub(super) struct RunFiles(Mutex<BTreeMap<RunId, Arc<AgentFiles>>>);
 
 /// How many runs' files are remembered. Those of more are read again for each request.
 const MOST_RUNS: usize = 256;
 
-impl Reading {
+impl RunFiles {
     /// The files with which a run began; `read` reads them if it begins now.
-    pub(super) fn of(&self, run: Option<RunId>, read: impl FnOnce() -> Files) -> Arc<Files> {
+    pub(super) fn files_for(&self, run: Option<RunId>, read: impl FnOnce() -> AgentFiles) -> Arc<AgentFiles> {
         let Some(run) = run else { return Arc::new(read()) };
         if let Some(files) = self.0.lock().get(&run) {
             return Arc::clone(files);
@@ -177,7 +177,7 @@ impl Reading {
     }
 
     /// Lets go of those of a run that has ended.
-    pub(super) fn ended(&self, run: RunId) {
+    pub(super) fn forget_run(&self, run: RunId) {
         self.0.lock().remove(&run);
     }
 }
@@ -188,20 +188,20 @@ mod tests {
 
     use countersign_core::{schedule::Zone, time::Millis};
 
-    use super::{Facts, Files, Occasion, RULE, build};
-    use crate::{skills::Offered, workspace::Folder};
+    use super::{AgentFiles, PromptInput, PromptOccasion, RULE, build_prompt};
+    use crate::{skills::OfferedSkill, workspace::AgentFolder};
 
     /// 2026-01-31, an hour before midnight in London and after it in Berlin.
     const LATE: Millis = Millis(1_769_900_400_000);
 
-    fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, Folder) {
+    fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, AgentFolder) {
         let agents = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = agents.path().join("a").join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let folder = Folder::of(agents.path(), "a");
+        let folder = AgentFolder::for_agent(agents.path(), "a");
         (agents, folder)
     }
 
@@ -210,14 +210,14 @@ mod tests {
         sections.map(|line| line.trim_start_matches("# ")).collect()
     }
 
-    fn built(files: &Files, zone: Zone) -> String {
-        let skills = [Offered {
+    fn built(files: &AgentFiles, zone: Zone) -> String {
+        let skills = [OfferedSkill {
             name: "tea".to_owned(),
             description: "Makes tea".to_owned(),
             path: "skills/tea/SKILL.md".to_owned(),
             hosts: vec!["kitchen".to_owned()],
         }];
-        let facts = Facts {
+        let facts = PromptInput {
             own: Some("You are Tom."),
             agent: "a",
             key: "k",
@@ -227,7 +227,7 @@ mod tests {
             now: LATE,
             zone,
         };
-        build(&facts)
+        build_prompt(&facts)
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         let all: Vec<(&str, &str)> = names.iter().chain(&days).map(|name| (*name, *name)).collect();
         let (_kept, folder) = folder(&all);
         let berlin: Zone = "Europe/Berlin".parse().unwrap();
-        let told = |occasion, zone| built(&Files::read(&folder, occasion, LATE, zone), zone);
+        let prompt_for = |occasion, zone| built(&AgentFiles::read_files(&folder, occasion, LATE, zone), zone);
         let usual = [
             "You are Tom.",
             "Tools",
@@ -253,23 +253,23 @@ mod tests {
         ];
         let last = ["TOOLS.md", "Heartbeats", "Skills", "Here and now"];
         let with = |between: &[&'static str]| [&usual[..], between, &last].concat();
-        let main = told(Occasion::Main, Zone::UTC);
+        let main = prompt_for(PromptOccasion::Main, Zone::UTC);
         assert_eq!(headings(&main), with(&["MEMORY.md", "memory/2026-01-30.md", "memory/2026-01-31.md"]));
         assert!(main.contains("- tea (on kitchen): Makes tea [skills/tea/SKILL.md]"), "{main}");
         assert!(!main.contains("HEARTBEAT.md:"));
-        let abroad = told(Occasion::Other, berlin);
+        let abroad = prompt_for(PromptOccasion::Other, berlin);
         assert_eq!(headings(&abroad), with(&["memory/2026-01-31.md", "memory/2026-02-01.md"]));
         assert!(abroad.ends_with("Day: 2026-02-01 (Europe/Berlin)"), "{abroad}");
-        assert!(told(Occasion::Heartbeat, Zone::UTC).contains("HEARTBEAT.md:\n\nHEARTBEAT.md"));
+        assert!(prompt_for(PromptOccasion::Heartbeat, Zone::UTC).contains("HEARTBEAT.md:\n\nHEARTBEAT.md"));
     }
 
     #[test]
     fn a_file_that_is_too_long_is_cut_and_says_so_and_an_empty_one_is_not_told() {
         let long = "ü".repeat(40_000);
         let (_kept, folder) = folder(&[("SOUL.md", &long), ("USER.md", " \n")]);
-        let files = Files::read(&folder, Occasion::Other, LATE, Zone::UTC);
-        assert_eq!(files.told.len(), 1);
-        assert!(files.told[0].1.ends_with("üü\n[The rest of this file is left out: it is too long.]"));
-        assert!(files.told[0].1.len() < 66_000);
+        let files = AgentFiles::read_files(&folder, PromptOccasion::Other, LATE, Zone::UTC);
+        assert_eq!(files.ordered.len(), 1);
+        assert!(files.ordered[0].1.ends_with("üü\n[The rest of this file is left out: it is too long.]"));
+        assert!(files.ordered[0].1.len() < 66_000);
     }
 }

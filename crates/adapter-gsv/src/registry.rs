@@ -30,7 +30,7 @@ pub(super) fn key_of(session: &SessionId) -> Option<&str> {
 
 /// What the register says of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Row {
+pub(super) struct SessionRow {
     /// Its canonical key.
     #[serde(skip)]
     pub(super) key: String,
@@ -49,18 +49,18 @@ pub(super) struct Row {
     pub(super) output: u64,
 }
 
-impl Row {
+impl SessionRow {
     /// What it took since it last began anew.
-    pub(super) fn tokens(&self) -> SessionTokens {
+    pub(super) fn token_counts(&self) -> SessionTokens {
         SessionTokens { input: self.input, output: self.output, total: self.input + self.output }
     }
 }
 
 /// The view.
 #[derive(Debug)]
-pub struct Registry;
+pub struct SessionRegistryView;
 
-impl LogView for Registry {
+impl LogView for SessionRegistryView {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -75,9 +75,9 @@ impl LogView for Registry {
             return;
         }
         let Ok(Event::Session(event)) = Event::decode(&record.kind, record.version, &record.facts) else { return };
-        let known = rows.get(key).and_then(|bytes| serde_json::from_slice::<Row>(&bytes).ok());
+        let known = rows.get(key).and_then(|bytes| serde_json::from_slice::<SessionRow>(&bytes).ok());
         let mut row = known.unwrap_or_default();
-        if row.tell(&event, content, record.at)
+        if row.apply_event(&event, content, record.at)
             && let Ok(bytes) = serde_json::to_vec(&row)
         {
             rows.put_row(key, &bytes);
@@ -87,23 +87,23 @@ impl LogView for Registry {
 
 /// As much of an answer as is counted.
 #[derive(Deserialize)]
-struct Counted {
+struct CountedAnswer {
     #[serde(default)]
-    usage: Used,
+    usage: CountedUsage,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Used {
+struct CountedUsage {
     input: u64,
     output: u64,
     cache_read: u64,
     cache_write: u64,
 }
 
-impl Row {
+impl SessionRow {
     /// Whether the event says anything to the register.
-    fn tell(&mut self, event: &session::Event, content: Option<&str>, at: Millis) -> bool {
+    fn apply_event(&mut self, event: &session::Event, content: Option<&str>, at: Millis) -> bool {
         match event {
             // Its content lies in an earlier record if it waited: this is its turn, and nothing that is said now.
             session::Event::Entry { kind: SessionEntryKind::User, content_at: Some(_), .. } => self.last_at = at.0,
@@ -114,7 +114,7 @@ impl Row {
                 self.last_at = at.0;
             }
             session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, .. } => {
-                let counted = content.and_then(|content| serde_json::from_str::<Counted>(content).ok());
+                let counted = content.and_then(|content| serde_json::from_str::<CountedAnswer>(content).ok());
                 let used = counted.map(|counted| counted.usage).unwrap_or_default();
                 self.input += used.input + used.cache_read + used.cache_write;
                 self.output += used.output;
@@ -133,22 +133,22 @@ impl Row {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn row(log: &AnyLog, key: &str) -> Result<Row, LogReadError> {
+pub(super) async fn session_row(log: &AnyLog, key: &str) -> Result<SessionRow, LogReadError> {
     let page = log.read_view(Partition::ZERO, NAME, key, None, 1).await?;
-    Ok(page.into_iter().find(|(found, _)| found == key).map(read).unwrap_or_default())
+    Ok(page.into_iter().find(|(found, _)| found == key).map(decode_row).unwrap_or_default())
 }
 
 /// Every session that was spoken in, the last active first.
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn list(log: &AnyLog) -> Result<Vec<Row>, LogReadError> {
+pub(super) async fn list_sessions(log: &AnyLog) -> Result<Vec<SessionRow>, LogReadError> {
     let (mut rows, mut after) = (Vec::new(), None::<String>);
     loop {
         let page = log.read_view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
         let is_last = page.len() < PAGE;
         after = page.last().map(|(key, _)| key.clone());
-        rows.extend(page.into_iter().map(read).filter(|row| row.created_at.is_some()));
+        rows.extend(page.into_iter().map(decode_row).filter(|row| row.created_at.is_some()));
         if is_last {
             break;
         }
@@ -157,6 +157,6 @@ pub(super) async fn list(log: &AnyLog) -> Result<Vec<Row>, LogReadError> {
     Ok(rows)
 }
 
-fn read((key, bytes): (String, bytes::Bytes)) -> Row {
-    Row { key, ..serde_json::from_slice(&bytes).unwrap_or_default() }
+fn decode_row((key, bytes): (String, bytes::Bytes)) -> SessionRow {
+    SessionRow { key, ..serde_json::from_slice(&bytes).unwrap_or_default() }
 }

@@ -14,11 +14,11 @@ use countersign_protocol::gsv::{
 };
 use parking_lot::Mutex;
 
-use super::peer::Peer;
+use super::peer::ConnectedPeer;
 
 /// A place that one connection has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Seat {
+pub(super) enum PeerSlot {
     /// A client, by its id.
     Client(String),
     /// A node, by its id.
@@ -32,9 +32,9 @@ pub(super) enum Seat {
     },
 }
 
-impl Seat {
+impl PeerSlot {
     /// The place of whoever connects so.
-    pub(super) fn of(connect: &ConnectingPeer) -> Self {
+    pub(super) fn for_connect(connect: &ConnectingPeer) -> Self {
         match &connect.peer {
             Kind::Client => Self::Client(connect.id.clone()),
             Kind::Node { .. } => Self::Node(connect.id.clone()),
@@ -45,20 +45,20 @@ impl Seat {
 
 /// Everybody who is connected.
 #[derive(Default)]
-pub(super) struct Roster {
-    seats: Mutex<BTreeMap<Seat, Arc<Peer>>>,
+pub(super) struct PeerRoster {
+    seats: Mutex<BTreeMap<PeerSlot, Arc<ConnectedPeer>>>,
     numbers: AtomicU64,
 }
 
-impl Roster {
+impl PeerRoster {
     /// A number that no connection has had.
-    pub(super) fn number(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Gives a peer its place. Whoever had it is told why it is closed, and given back.
-    pub(super) fn enter(&self, peer: &Arc<Peer>) -> Option<Arc<Peer>> {
-        let before = self.seats.lock().insert(Seat::of(&peer.connect), Arc::clone(peer));
+    pub(super) fn add_peer(&self, peer: &Arc<ConnectedPeer>) -> Option<Arc<ConnectedPeer>> {
+        let before = self.seats.lock().insert(PeerSlot::for_connect(&peer.connect), Arc::clone(peer));
         if let Some(before) = &before {
             before.close(close::NORMAL, &ConnectingPeer::replaced_reason(peer.mode()));
         }
@@ -66,36 +66,36 @@ impl Roster {
     }
 
     /// Has every connection but that of `peer` closed.
-    pub(super) fn close_others(&self, peer: &Peer, code: u16, reason: &str) {
+    pub(super) fn close_others(&self, peer: &ConnectedPeer, code: u16, reason: &str) {
         let others = self.seats.lock();
         others.values().filter(|other| other.number != peer.number).for_each(|other| other.close(code, reason));
     }
 
     /// Whether a peer has its place.
-    pub(super) fn is_seated(&self, peer: &Peer) -> bool {
-        self.seats.lock().get(&Seat::of(&peer.connect)).is_some_and(|seated| seated.number == peer.number)
+    pub(super) fn is_seated(&self, peer: &ConnectedPeer) -> bool {
+        self.seats.lock().get(&PeerSlot::for_connect(&peer.connect)).is_some_and(|seated| seated.number == peer.number)
     }
 
     /// The node with this id.
-    pub(super) fn node(&self, id: &str) -> Option<Arc<Peer>> {
-        self.seats.lock().get(&Seat::Node(id.to_owned())).cloned()
+    pub(super) fn find_node(&self, id: &str) -> Option<Arc<ConnectedPeer>> {
+        self.seats.lock().get(&PeerSlot::Node(id.to_owned())).cloned()
     }
 
     /// All nodes, by id.
-    pub(super) fn nodes(&self) -> Vec<Arc<Peer>> {
+    pub(super) fn all_nodes(&self) -> Vec<Arc<ConnectedPeer>> {
         let seats = self.seats.lock();
-        seats.iter().filter(|(seat, _)| matches!(seat, Seat::Node(_))).map(|(_, peer)| Arc::clone(peer)).collect()
+        seats.iter().filter(|(seat, _)| matches!(seat, PeerSlot::Node(_))).map(|(_, peer)| Arc::clone(peer)).collect()
     }
 
     /// The connection of an account, if there is one.
-    pub(super) fn channel(&self, channel: &str, account: &str) -> Option<Arc<Peer>> {
-        let seat = Seat::Channel { channel: channel.to_owned(), account: account.to_owned() };
+    pub(super) fn find_channel(&self, channel: &str, account: &str) -> Option<Arc<ConnectedPeer>> {
+        let seat = PeerSlot::Channel { channel: channel.to_owned(), account: account.to_owned() };
         self.seats.lock().get(&seat).map(Arc::clone)
     }
 
     /// Takes a peer's place back. False if a newer connection has it.
-    pub(super) fn leave(&self, peer: &Peer) -> bool {
-        let (mut seats, seat) = (self.seats.lock(), Seat::of(&peer.connect));
+    pub(super) fn remove_peer(&self, peer: &ConnectedPeer) -> bool {
+        let (mut seats, seat) = (self.seats.lock(), PeerSlot::for_connect(&peer.connect));
         let is_its = seats.get(&seat).is_some_and(|seated| seated.number == peer.number);
         if is_its {
             seats.remove(&seat);

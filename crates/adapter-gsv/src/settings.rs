@@ -31,7 +31,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::GsvContext;
 
-use secrets::Secrets;
+use secrets::SecretsFile;
 
 pub(crate) use secrets::SecretsError;
 
@@ -39,15 +39,15 @@ pub(crate) use secrets::SecretsError;
 const AWAY: Duration = Duration::from_secs(5);
 
 /// The settings that are in force.
-pub(super) struct Settings {
+pub(super) struct GsvSettings {
     /// What counts where nothing is set: the defaults, and what the configuration says.
     base: Value,
     /// `clients.token` of the configuration; `auth.token` goes before it.
     token: Option<SecretString>,
     /// Whether the door is for this machine only as long as nobody has to show anything.
     is_loopback: bool,
-    secrets: Arc<Secrets>,
-    now: ArcSwap<Now>,
+    secrets: Arc<SecretsFile>,
+    now: ArcSwap<CurrentSettings>,
     /// Who reads the record last brings it into force last.
     reading: tokio::sync::Mutex<()>,
     /// One change at a time: each is looked at with those before it in force.
@@ -56,7 +56,7 @@ pub(super) struct Settings {
 
 /// What was set by now.
 #[derive(Default)]
-struct Now {
+struct CurrentSettings {
     set: State,
     tree: Arc<Value>,
     secrets: BTreeMap<SettingsPath, SecretString>,
@@ -68,7 +68,7 @@ fn path_of(text: &str) -> Option<SettingsPath> {
 }
 
 /// A token that nobody has.
-fn nobodys() -> SecretString {
+fn random_token() -> SecretString {
     let two = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
     two.map(|one| one.simple().to_string()).concat().into()
 }
@@ -76,23 +76,23 @@ fn nobodys() -> SecretString {
 /// The path of the token that peers have to show.
 const TOKEN: &str = "auth.token";
 
-impl Settings {
+impl GsvSettings {
     /// Those of a gateway with this configuration, before anybody has set anything: [`Settings::refresh`] has to follow.
     ///
     /// # Errors
     /// If secrets that were set before cannot be read.
-    pub(super) fn of(config: &Config) -> Result<Self, SecretsError> {
+    pub(super) fn from_config(config: &Config) -> Result<Self, SecretsError> {
         let mut base = default_settings();
         if let Some(model) = &config.model {
             base["model"]["provider"] = model.provider.as_str().into();
             base["model"]["id"] = model.id.as_str().into();
         }
-        let now = Now { tree: Arc::new(base.clone()), ..Now::default() };
+        let now = CurrentSettings { tree: Arc::new(base.clone()), ..CurrentSettings::default() };
         Ok(Self {
             base,
             token: config.clients.clone(),
             is_loopback: config.gateway.is_loopback(),
-            secrets: Arc::new(Secrets::open(&config.storage.folder)?),
+            secrets: Arc::new(SecretsFile::open(&config.storage.folder)?),
             now: ArcSwap::from_pointee(now),
             reading: tokio::sync::Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -105,15 +105,15 @@ impl Settings {
     }
 
     /// A secret that was set, such as `apiKeys.anthropic`.
-    pub(super) fn secret(&self, path: &str) -> Option<SecretString> {
+    pub(super) fn secret_at(&self, path: &str) -> Option<SecretString> {
         self.now.load().secrets.get(&path_of(path)?).cloned()
     }
 
     /// What peers have to show. `None` if any token or none will do.
-    pub(super) fn token(&self) -> Option<SecretString> {
+    pub(super) fn peer_token(&self) -> Option<SecretString> {
         let is_set = self.tree()["auth"]["token"].is_string();
         // One that was set and is not at hand any more opens nothing.
-        let set = is_set.then(|| self.secret(TOKEN).unwrap_or_else(nobodys));
+        let set = is_set.then(|| self.secret_at(TOKEN).unwrap_or_else(random_token));
         set.or_else(|| self.token.clone())
     }
 
@@ -122,7 +122,7 @@ impl Settings {
     ///
     /// # Errors
     /// 400 for a setting that there is not and a value that it cannot have; 500 if it was not recorded.
-    pub(super) async fn set(
+    pub(super) async fn set_value(
         &self,
         context: &GsvContext,
         by: PrincipalId,
@@ -137,22 +137,23 @@ impl Settings {
             Some((SettingsPath::from_names(path.names().iter().cloned())?, secret))
         };
         let secrets: Vec<(SettingsPath, String)> = secrets.into_iter().filter_map(own).collect();
-        self.check(&path, value.as_ref(), &secrets)?;
-        let before = self.token();
+        self.check_change(&path, value.as_ref(), &secrets)?;
+        let before = self.peer_token();
         let failed = |why: &dyn std::fmt::Display| GsvError::new(code::FAILED, why.to_string());
         let file = Arc::clone(&self.secrets);
-        let kept = tokio::task::spawn_blocking(move || file.keep(secrets)).await.map_err(|error| failed(&error))?;
+        let kept =
+            tokio::task::spawn_blocking(move || file.keep_secrets(secrets)).await.map_err(|error| failed(&error))?;
         let kept = kept.map_err(|error| failed(&error))?;
         let command = settings::Command::Set { by, path, value, secrets: kept };
-        let asked = context.handle.source(InboxLane::Request).send_command(Command::Settings(command)).await;
+        let result = context.handle.source(InboxLane::Request).send_command(Command::Settings(command)).await;
         // Also if it is not known whether it was recorded: the record says what counts.
         self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
         let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
-        if shown(self.token()) != shown(before) {
+        if shown(self.peer_token()) != shown(before) {
             on_other_token();
         }
-        self.forget().await;
-        match asked {
+        self.forget_unused().await;
+        match result {
             Ok(_) => Ok(()),
             Err(OwnerError::Refusal(refusal)) => Err(GsvError::bad_request(refusal.to_string())),
             Err(refused) => Err(failed(&refused)),
@@ -163,7 +164,7 @@ impl Settings {
     ///
     /// # Errors
     /// 500 if it was not recorded.
-    pub(super) async fn add(
+    pub(super) async fn add_item(
         &self,
         context: &GsvContext,
         by: PrincipalId,
@@ -185,7 +186,7 @@ impl Settings {
     }
 
     /// Decides whether a change leaves settings that a gateway can work with.
-    fn check(
+    fn check_change(
         &self,
         path: &SettingsPath,
         value: Option<&Value>,
@@ -195,7 +196,7 @@ impl Settings {
         let by = PrincipalId::new("nobody");
         let mut next = self.now.load().set.clone();
         next.apply_event(&settings::Event::Set { by, path: path.clone(), value: value.cloned(), secrets });
-        let tree = self.merged(&next);
+        let tree = self.merged_tree(&next);
         let is_open = tree["auth"]["token"].is_null() && self.token.is_none();
         if is_open && !self.is_loopback {
             let what = "without a token nobody may connect from another machine, and this gateway serves them";
@@ -221,7 +222,7 @@ impl Settings {
     }
 
     /// What people set over what counts otherwise.
-    fn merged(&self, set: &State) -> Value {
+    fn merged_tree(&self, set: &State) -> Value {
         let mut over = Value::Object(set.tree().clone());
         for (path, _) in set.secrets() {
             if let Ok(path) = wire::SettingPath::from_text(&path.to_string()) {
@@ -242,13 +243,13 @@ impl Settings {
             }
             Some((path.clone(), secret?))
         });
-        let now = Now { secrets: secrets.collect(), tree: Arc::new(self.merged(&set)), set };
+        let now = CurrentSettings { secrets: secrets.collect(), tree: Arc::new(self.merged_tree(&set)), set };
         self.now.store(Arc::new(now));
         Some(())
     }
 
     /// Takes secrets out of their file that the record does not name any more. Not while one is on its way into the record.
-    async fn forget(&self) {
+    async fn forget_unused(&self) {
         let set: BTreeMap<SettingsPath, Known> =
             self.now.load().set.secrets().map(|(path, digest)| (path.clone(), digest)).collect();
         let file = Arc::clone(&self.secrets);
@@ -260,12 +261,12 @@ impl Settings {
     }
 
     /// Brings what was set into force, and follows what is set by others than [`Settings::set`]. `None` if the gateway closes.
-    pub(super) async fn follow(self: &Arc<Self>, handle: &OwnerHandle) -> Option<()> {
+    pub(super) async fn follow_changes(self: &Arc<Self>, handle: &OwnerHandle) -> Option<()> {
         let of_settings =
             |recorded: &Arc<RecordedFact>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
         let mut changes = handle.follow_facts(of_settings).await?;
         self.refresh(handle).await?;
-        self.forget().await;
+        self.forget_unused().await;
         let (settings, handle) = (Arc::clone(self), handle.clone());
         tokio::spawn(async move {
             while let Some(()) = changes.next().await {
@@ -278,15 +279,15 @@ impl Settings {
     }
 
     /// Whether a peer may connect that shows this token, or none.
-    pub(super) fn trusts(&self, shown: Option<&str>) -> bool {
-        let Some(token) = self.token() else { return true };
+    pub(super) fn trusts_token(&self, shown: Option<&str>) -> bool {
+        let Some(token) = self.peer_token() else { return true };
         let digest = |text: &str| -> [u8; 32] { Sha256::digest(text.as_bytes()).into() };
         let is_it = digest(token.expose_secret()).ct_eq(&digest(shown.unwrap_or_default()));
         bool::from(is_it) && shown.is_some()
     }
 
     /// The agent that is meant where none is named.
-    pub(super) fn agent(&self) -> String {
+    pub(super) fn default_agent(&self) -> String {
         let tree = self.tree();
         let listed = tree["agents"]["list"].as_array().into_iter().flatten();
         let chosen = listed.clone().find(|agent| agent["default"] == true).or_else(|| listed.clone().next());
@@ -294,7 +295,7 @@ impl Settings {
     }
 
     /// How keys of sessions are made.
-    pub(super) fn keys(&self) -> SessionKeyScheme {
+    pub(super) fn key_scheme(&self) -> SessionKeyScheme {
         let tree = self.tree();
         let session = &tree["session"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -303,7 +304,7 @@ impl Settings {
             .map(|(name, ids)| (name.clone(), ids.as_array().into_iter().flatten().filter_map(text).collect()))
             .collect();
         SessionKeyScheme {
-            agent: self.agent(),
+            agent: self.default_agent(),
             main_key: text(&session["mainKey"]).unwrap_or_else(|| "main".to_owned()),
             scope: session["dmScope"].as_str().and_then(DmScope::from_name).unwrap_or_default(),
             identities,
@@ -311,25 +312,25 @@ impl Settings {
     }
 
     /// How long a model may say nothing.
-    pub(super) fn silence(&self) -> Duration {
+    pub(super) fn silence_timeout(&self) -> Duration {
         Duration::from_millis(self.tree()["timeouts"]["llmMs"].as_u64().unwrap_or(300_000))
     }
 
     /// The zone of the clock that people live by.
-    pub(super) fn zone(&self) -> Zone {
+    pub(super) fn user_zone(&self) -> Zone {
         self.tree()["userTimezone"].as_str().and_then(|name| name.parse().ok()).unwrap_or(Zone::UTC)
     }
 
     /// The model of sessions that have none of their own.
-    pub(super) fn model(&self) -> ModelSelector {
+    pub(super) fn default_model(&self) -> ModelSelector {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let model = &self.tree()["model"];
         ModelSelector { provider: text(&model["provider"]), id: text(&model["id"]) }
     }
 
     /// The model of an agent's sessions that have none of their own.
-    pub(super) fn model_of(&self, agent: &str) -> ModelSelector {
-        let usual = self.model();
+    pub(super) fn agent_model(&self, agent: &str) -> ModelSelector {
+        let usual = self.default_model();
         let tree = self.tree();
         let listed = tree["agents"]["list"].as_array().into_iter().flatten();
         let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
@@ -342,7 +343,7 @@ impl Settings {
     }
 
     /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.
-    pub(super) fn reference(&self, context: &GsvContext, model: &ModelSelector) -> ModelRef {
+    pub(super) fn model_ref(&self, context: &GsvContext, model: &ModelSelector) -> ModelRef {
         let found = context.chats.models().known(&model.provider, &model.id);
         found.unwrap_or_else(|| ModelRef {
             provider: model.provider.clone(),
@@ -354,7 +355,7 @@ impl Settings {
     }
 
     /// When new sessions begin anew by themselves.
-    pub(super) fn renewal(&self) -> RenewalSettings {
+    pub(super) fn default_renewal(&self) -> RenewalSettings {
         let tree = self.tree();
         let policy = &tree["session"]["defaultResetPolicy"];
         let mode = match policy["mode"].as_str() {
@@ -368,7 +369,7 @@ impl Settings {
     }
 
     /// What is set for a session of an agent that is opened.
-    pub(super) fn of_session(&self, context: &GsvContext, agent: &str) -> SessionSettings {
+    pub(super) fn session_settings(&self, context: &GsvContext, agent: &str) -> SessionSettings {
         let tree = self.tree();
         let compaction = &tree["compaction"];
         let usual = SessionSettings::default();
@@ -381,12 +382,12 @@ impl Settings {
         SessionSettings {
             // A client is told of a failure after all attempts: their waits take seven seconds together.
             retry: RetryPolicy { max: 3, base: Duration::from_secs(1), ..context.config.retry_policy() },
-            model: Some(self.reference(context, &self.model_of(agent))),
+            model: Some(self.model_ref(context, &self.agent_model(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,
             approval_timeout: context.config.approval_timeout,
             clarify_timeout: context.config.clarify_timeout,
-            profile: SessionProfile { renewal: Some(self.renewal()), ..SessionProfile::default() },
+            profile: SessionProfile { renewal: Some(self.default_renewal()), ..SessionProfile::default() },
             sums: CompactionTiming::BeforeRuns,
             peer_timeout: AWAY,
             ..usual

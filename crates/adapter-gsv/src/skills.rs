@@ -1,7 +1,7 @@
 //! Skills of agents, and where they can be used. Source: docs/protocol/gsv.md, Skills.
 
+mod catalogue;
 mod file;
-mod shelf;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -16,18 +16,18 @@ use countersign_protocol::{
 use serde_json::Value;
 
 use super::{
-    Door,
-    answer::{Answer, missing},
-    nodes::{self, Anew},
-    peer::Peer,
-    workspace::Folder,
+    GsvAdapter,
+    method_result::{MethodResult, unsupported_method},
+    nodes::{self, ProbeScope},
+    peer::ConnectedPeer,
+    workspace::AgentFolder,
 };
 
-use shelf::{Skill, all};
+use catalogue::{AgentSkill, list_skills};
 
 /// A skill that an agent can use, as it is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Offered {
+pub(super) struct OfferedSkill {
     /// What it is called.
     pub(super) name: String,
     /// What it is for.
@@ -39,38 +39,48 @@ pub(super) struct Offered {
 }
 
 /// The skills that an agent can use now. It reads files.
-pub(super) fn offered(door: &Door, folder: &Folder, agent: &str) -> Vec<Offered> {
+pub(super) fn offered_skills(door: &GsvAdapter, folder: &AgentFolder, agent: &str) -> Vec<OfferedSkill> {
     let settings = door.settings.tree();
-    let hosts = hosts(&nodes::known(door));
-    let offer = |skill: Skill| {
-        let told = skill.eligibility(&hosts, &settings);
-        let hosts = if skill.requirements().is_some() { told.hosts } else { Vec::new() };
-        told.eligible.then_some(Offered { name: skill.name, description: skill.description, path: skill.path, hosts })
+    let hosts = skill_hosts(&nodes::known(door));
+    let offer = |skill: AgentSkill| {
+        let eligibility = skill.check_eligibility(&hosts, &settings);
+        let hosts = if skill.requirements().is_some() { eligibility.hosts } else { Vec::new() };
+        eligibility.eligible.then_some(OfferedSkill {
+            name: skill.name,
+            description: skill.description,
+            path: skill.path,
+            hosts,
+        })
     };
-    all(folder, agent, &settings).into_iter().filter_map(offer).collect()
+    list_skills(folder, agent, &settings).into_iter().filter_map(offer).collect()
 }
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
+pub(super) async fn handle_request(
+    door: &Arc<GsvAdapter>,
+    _: &Arc<ConnectedPeer>,
+    method: Method,
+    request: GsvRequest,
+) -> MethodResult {
     match request {
-        GsvRequest::SkillsStatus(of) => Ok(RawJson::from_wire(&status(door, &of.agent).await?)),
-        GsvRequest::SkillsUpdate(wanted) => update(door, &wanted).await,
-        _ => Err(missing(method)),
+        GsvRequest::SkillsStatus(of) => Ok(RawJson::from_wire(&skills_status(door, &of.agent).await?)),
+        GsvRequest::SkillsUpdate(params) => update_skills(door, &params).await,
+        _ => Err(unsupported_method(method)),
     }
 }
 
-async fn shelf(door: &Arc<Door>, agent: &str) -> Result<(Vec<Skill>, Arc<Value>), GsvError> {
+async fn load_skills(door: &Arc<GsvAdapter>, agent: &str) -> Result<(Vec<AgentSkill>, Arc<Value>), GsvError> {
     let settings = door.settings.tree();
     let (agent, tree) = (agent_id(agent), Arc::clone(&settings));
-    let folder = Folder::of(&door.context.config.agents_dir, &agent);
-    let read = tokio::task::spawn_blocking(move || all(&folder, &agent, &tree)).await;
+    let folder = AgentFolder::for_agent(&door.context.config.agents_dir, &agent);
+    let read = tokio::task::spawn_blocking(move || list_skills(&folder, &agent, &tree)).await;
     let skills = read.map_err(|error| GsvError::new(code::FAILED, error.to_string()))?;
     Ok((skills, settings))
 }
 
 /// The programs that skills of any agent need: of those in the settings, and of those that have a folder.
-pub(super) async fn all_required(door: &Arc<Door>) -> BTreeSet<String> {
-    let (settings, own) = (door.settings.tree(), door.settings.agent());
+pub(super) async fn all_required(door: &Arc<GsvAdapter>) -> BTreeSet<String> {
+    let (settings, own) = (door.settings.tree(), door.settings.default_agent());
     let agents_dir = door.context.config.agents_dir.clone();
     let read = move || {
         let listed = settings["agents"]["list"].as_array().into_iter().flatten();
@@ -79,18 +89,20 @@ pub(super) async fn all_required(door: &Arc<Door>) -> BTreeSet<String> {
         let folders = folders.filter_map(|folder| folder.file_name().into_string().ok());
         let agents: BTreeSet<String> =
             listed.chain(folders.filter(|name| agent_id(name) == *name)).chain([own]).collect();
-        let of_agent = |agent: &String| required(&all(&Folder::of(&agents_dir, agent), agent, &settings));
+        let of_agent = |agent: &String| {
+            required_programs(&list_skills(&AgentFolder::for_agent(&agents_dir, agent), agent, &settings))
+        };
         agents.iter().flat_map(of_agent).collect()
     };
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-fn required(skills: &[Skill]) -> BTreeSet<String> {
-    let needs = skills.iter().filter_map(Skill::requirements);
+fn required_programs(skills: &[AgentSkill]) -> BTreeSet<String> {
+    let needs = skills.iter().filter_map(AgentSkill::requirements);
     needs.flat_map(|needs| needs.bins.iter().chain(&needs.any_bins).cloned()).collect()
 }
 
-fn hosts(nodes: &[SkillNode]) -> Vec<SkillHost> {
+fn skill_hosts(nodes: &[SkillNode]) -> Vec<SkillHost> {
     let machine = |node: &SkillNode| SkillHost {
         node: node.node_id.clone(),
         role: node.host_role,
@@ -103,35 +115,35 @@ fn hosts(nodes: &[SkillNode]) -> Vec<SkillHost> {
 }
 
 /// Asks nodes which of the programs they have that skills need, and waits for what they say.
-async fn update(door: &Arc<Door>, wanted: &SkillsUpdateParams) -> Answer {
-    let (skills, _) = shelf(door, &wanted.agent).await?;
-    let bins = required(&skills);
-    let anew = if wanted.force { Anew::All } else { Anew::Stale };
-    let asked = nodes::probe(door, &bins, anew, Duration::from_millis(wanted.timeout_ms)).await;
+async fn update_skills(door: &Arc<GsvAdapter>, params: &SkillsUpdateParams) -> MethodResult {
+    let (skills, _) = load_skills(door, &params.agent).await?;
+    let bins = required_programs(&skills);
+    let anew = if params.force { ProbeScope::All } else { ProbeScope::Stale };
+    let probed = nodes::probe_nodes(door, &bins, anew, Duration::from_millis(params.timeout_ms)).await;
     Ok(RawJson::from_wire(&SkillsUpdateResult {
-        status: status(door, &wanted.agent).await?,
-        updated_node_count: asked.updated,
-        skipped_node_ids: asked.skipped,
-        errors: asked.errors,
+        status: skills_status(door, &params.agent).await?,
+        updated_node_count: probed.updated,
+        skipped_node_ids: probed.skipped,
+        errors: probed.errors,
     }))
 }
 
-async fn status(door: &Arc<Door>, agent: &str) -> Result<SkillsStatusResult, GsvError> {
-    let (skills, settings) = shelf(door, agent).await?;
+async fn skills_status(door: &Arc<GsvAdapter>, agent: &str) -> Result<SkillsStatusResult, GsvError> {
+    let (skills, settings) = load_skills(door, agent).await?;
     let nodes = nodes::known(door);
-    let hosts = hosts(&nodes);
-    let required_bins = required(&skills).into_iter().collect();
-    let entry = |skill: Skill| {
-        let told = skill.eligibility(&hosts, &settings);
+    let hosts = skill_hosts(&nodes);
+    let required_bins = required_programs(&skills).into_iter().collect();
+    let entry = |skill: AgentSkill| {
+        let eligibility = skill.check_eligibility(&hosts, &settings);
         SkillEntry {
             requirements: skill.requirements().cloned(),
             name: skill.name,
             description: skill.description,
             location: skill.location,
             always: skill.always,
-            eligible: told.eligible,
-            eligible_hosts: told.hosts,
-            reasons: told.reasons,
+            eligible: eligibility.eligible,
+            eligible_hosts: eligibility.hosts,
+            reasons: eligibility.reasons,
         }
     };
     let skills = skills.into_iter().map(entry).collect();

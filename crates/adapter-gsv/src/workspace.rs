@@ -14,57 +14,62 @@ use countersign_protocol::{
 };
 
 use super::{
-    Door,
-    answer::{Answer, missing},
-    peer::Peer,
+    GsvAdapter,
+    method_result::{MethodResult, unsupported_method},
+    peer::ConnectedPeer,
 };
 
-pub(super) use folder::{Folder, Found, Listing, WorkspaceError};
+pub(super) use folder::{AgentFolder, WorkspaceError, WorkspaceFile, WorkspaceListing};
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: GsvRequest) -> Answer {
+pub(super) async fn handle_request(
+    door: &Arc<GsvAdapter>,
+    _: &Arc<ConnectedPeer>,
+    method: Method,
+    request: GsvRequest,
+) -> MethodResult {
     match request {
         GsvRequest::WorkspaceList(list) => {
-            let folder = of(door, list.agent.as_deref());
-            let Listing { files, directories } = work(move || folder.list(&list.path)).await?;
+            let folder = folder_of(door, list.agent.as_deref());
+            let WorkspaceListing { files, directories } = run_blocking(move || folder.list_entries(&list.path)).await?;
             Ok(RawJson::from_wire(&WorkspaceListResult { path: list.echo, files, directories }))
         }
         GsvRequest::WorkspaceRead(file) => {
-            let folder = of(door, file.agent.as_deref());
-            let Found { text, size, modified } = work(move || folder.read(&file.path)).await?;
+            let folder = folder_of(door, file.agent.as_deref());
+            let WorkspaceFile { text, size, modified } = run_blocking(move || folder.read_text(&file.path)).await?;
             let last_modified = modified.map(|at| at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true));
             Ok(RawJson::from_wire(&WorkspaceReadResult { path: file.echo, content: text, size, last_modified }))
         }
         GsvRequest::WorkspaceWrite(write) => {
-            let folder = of(door, write.file.agent.as_deref());
+            let folder = folder_of(door, write.file.agent.as_deref());
             let size = write.content.chars().count();
-            work(move || folder.write(&write.file.path, &write.content)).await?;
+            run_blocking(move || folder.write_text(&write.file.path, &write.content)).await?;
             Ok(RawJson::from_wire(&WorkspaceWriteResult { path: write.file.echo, size, written: true }))
         }
         GsvRequest::WorkspaceDelete(file) => {
-            let folder = of(door, file.agent.as_deref());
-            work(move || folder.remove(&file.path)).await?;
+            let folder = folder_of(door, file.agent.as_deref());
+            run_blocking(move || folder.remove_file(&file.path)).await?;
             Ok(RawJson::from_wire(&WorkspaceDeleteResult { path: file.echo, deleted: true }))
         }
-        _ => Err(missing(method)),
+        _ => Err(unsupported_method(method)),
     }
 }
 
 /// The folder of an agent, or of the usual one.
-pub(super) fn of(door: &Door, agent: Option<&str>) -> Folder {
-    let agent = agent.map_or_else(|| door.settings.agent(), agent_id);
-    Folder::of(&door.context.config.agents_dir, &agent)
+pub(super) fn folder_of(door: &GsvAdapter, agent: Option<&str>) -> AgentFolder {
+    let agent = agent.map_or_else(|| door.settings.default_agent(), agent_id);
+    AgentFolder::for_agent(&door.context.config.agents_dir, &agent)
 }
 
 /// Works with files where that may block.
-async fn work<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
 ) -> Result<T, GsvError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| GsvError::new(code::FAILED, error.to_string()))?.map_err(|error| fault(&error))
+    done.map_err(|error| GsvError::new(code::FAILED, error.to_string()))?.map_err(|error| to_gsv_error(&error))
 }
 
-fn fault(error: &WorkspaceError) -> GsvError {
+fn to_gsv_error(error: &WorkspaceError) -> GsvError {
     match error {
         WorkspaceError::Missing(path) => GsvError::no_file(path),
         WorkspaceError::TooLarge { .. } | WorkspaceError::NotAFile(_) => GsvError::bad_request(error.to_string()),

@@ -32,7 +32,7 @@ impl RunTools for GsvTools {
     }
 
     fn node_call(&self, tool: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails> {
-        gsv::supposed(tool, arguments)
+        gsv::assumed_call(tool, arguments)
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct House {
     models: Arc<Models>,
     rooms: Arc<Workrooms>,
     guests: Arc<AttachedSessions>,
-    wings: Arc<gsv::Wings>,
+    wings: Arc<gsv::GsvEnvironments>,
 }
 
 impl House {
@@ -48,7 +48,7 @@ impl House {
         models: Arc<Models>,
         rooms: Arc<Workrooms>,
         guests: Arc<AttachedSessions>,
-        wings: Arc<gsv::Wings>,
+        wings: Arc<gsv::GsvEnvironments>,
     ) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
         let calls =
@@ -63,7 +63,7 @@ impl RunEnvironment for House {
     }
 
     fn environment_for(&self, session: &SessionId, run: Option<RunId>) -> EnvironmentFor {
-        self.wings.of(session, run)
+        self.wings.environment_for(session, run)
     }
 
     fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
@@ -87,7 +87,7 @@ impl RunEnvironment for House {
     }
 
     fn fire_job<'a>(&'a self, fired: &'a DueFiring) -> BoxFuture<'a, schedule::Command> {
-        self.wings.fire(fired).boxed()
+        self.wings.fire_job(fired).boxed()
     }
 
     fn call_service<'a>(

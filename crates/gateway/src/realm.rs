@@ -85,7 +85,7 @@ pub struct Realm {
     url: String,
     handle: OwnerHandle,
     agents: Arc<Door>,
-    peers: Arc<gsv::Door>,
+    peers: Arc<gsv::GsvAdapter>,
     hall: Arc<AttachServer>,
     rooms: Arc<Workrooms>,
     rulebook: Arc<RulesFile>,
@@ -114,7 +114,7 @@ impl Realm {
         let sandbox = checkup::sandbox(&config);
         let rooms = Arc::new(Workrooms::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
         let guests = Arc::new(AttachedSessions::default());
-        let wings = Arc::new(gsv::Wings::default());
+        let wings = Arc::new(gsv::GsvEnvironments::default());
         let house = House::new(
             Arc::clone(&services),
             &config,
@@ -181,12 +181,13 @@ impl Realm {
             chats: Arc::clone(&chats),
             telegram: reporter.clone(),
         });
-        let peers = gsv::Door::open(&gsv, address.bound.port(), &wings, &rooms).await.map_err(|error| match error {
-            gsv::OpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
-            gsv::OpenError::Closing => ServeError::Lost,
-        })?;
+        let peers =
+            gsv::GsvAdapter::open(&gsv, address.bound.port(), &wings, &rooms).await.map_err(|error| match error {
+                gsv::GsvOpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
+                gsv::GsvOpenError::Closing => ServeError::Lost,
+            })?;
         if let Some(telegram) = &telegram {
-            peers.join(telegram, &ear).await;
+            peers.join_messenger(telegram, &ear).await;
         }
         let parts = RouteParts {
             handle: handle.clone(),
@@ -352,12 +353,12 @@ impl std::fmt::Debug for Realm {
 fn views() -> Vec<Arc<dyn LogView>> {
     vec![
         Arc::new(SessionIndex),
-        Arc::new(gsv::Registry),
-        Arc::new(gsv::Memories),
-        Arc::new(gsv::NodeRegister),
-        Arc::new(gsv::Executions),
-        Arc::new(gsv::NodeCalls),
-        Arc::new(gsv::History),
+        Arc::new(gsv::SessionRegistryView),
+        Arc::new(gsv::MemoriesView),
+        Arc::new(gsv::NodeRegistryView),
+        Arc::new(gsv::ExecutionsView),
+        Arc::new(gsv::StartedCallsView),
+        Arc::new(gsv::JobRunsView),
     ]
 }
 

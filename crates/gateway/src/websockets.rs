@@ -25,7 +25,7 @@ const PEERS: &str = "/ws";
 /// Hands a WebSocket to its adapter: it is an agent's whatever path it names but one; the rest is for others.
 pub(super) async fn serve(
     agents: Arc<agent_gate::Door>,
-    peers: Arc<peers::Door>,
+    peers: Arc<peers::GsvAdapter>,
     open_connections: OpenConnections,
     WebSocketRequest { request, guest, is_own_page }: WebSocketRequest,
 ) -> Response {
@@ -54,7 +54,7 @@ pub(super) async fn serve(
             .max_frame_size(gsv::LARGEST_FRAME)
             .read_buffer_size(GSV_BUFFER)
             .on_upgrade(move |socket| {
-                let serving = door.serve(socket, guest, word);
+                let serving = door.serve_socket(socket, guest, word);
                 async move {
                     let _open = open_connections.gsv.increment_guard();
                     serving.await;

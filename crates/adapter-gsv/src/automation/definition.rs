@@ -11,14 +11,14 @@ use countersign_protocol::gsv::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{super::Door, failed};
+use super::{super::GsvAdapter, job_error};
 
 /// How much may be said of a job, in bytes.
 const LONGEST: usize = 256 * 1024;
 
 /// What a job does and what it is called, in the words of the wire.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Definition {
+pub(super) struct JobDefinition {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
@@ -28,9 +28,9 @@ pub(super) struct Definition {
     pub(super) delete_after_run: Option<bool>,
 }
 
-impl Definition {
+impl JobDefinition {
     /// The content of its record.
-    pub(super) fn content(&self) -> std::sync::Arc<str> {
+    pub(super) fn record_content(&self) -> std::sync::Arc<str> {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
@@ -38,23 +38,23 @@ impl Definition {
     ///
     /// # Errors
     /// 500 for a schedule that cannot be, or a model that is none.
-    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool) -> Result<JobPlan, GsvError> {
-        if self.content().len() > LONGEST {
-            return Err(failed(format!("a cron job has at most {LONGEST} bytes")));
+    pub(super) fn to_plan(&self, door: &GsvAdapter, agent: String, enabled: bool) -> Result<JobPlan, GsvError> {
+        if self.record_content().len() > LONGEST {
+            return Err(job_error(format!("a cron job has at most {LONGEST} bytes")));
         }
         if let CronSpec::Task(task) = &self.spec
             && let Some(model) = task.model.as_ref().filter(|model| ModelSelector::from_text(model, "any").is_none())
         {
-            return Err(failed(ModelSelector::invalid_message(model)));
+            return Err(job_error(ModelSelector::invalid_message(model)));
         }
-        let (schedule, follows_house) = schedule(&self.schedule, door.settings.zone())?;
+        let (schedule, follows_house) = engine_schedule(&self.schedule, door.settings.user_zone())?;
         let afterwards = if self.delete_after_run == Some(true) { AfterRun::Goes } else { AfterRun::Stays };
         Ok(JobPlan { agent, kind: JobKind::Job, schedule, follows_house, enabled, afterwards })
     }
 }
 
 /// A schedule of the wire as the engine reads it, and whether its zone is that of the house.
-fn schedule(schedule: &cron::CronSchedule, house: Zone) -> Result<(JobSchedule, bool), GsvError> {
+fn engine_schedule(schedule: &cron::CronSchedule, house: Zone) -> Result<(JobSchedule, bool), GsvError> {
     match schedule {
         cron::CronSchedule::At { at_ms } => Ok((JobSchedule::At { at: Millis(*at_ms) }, false)),
         cron::CronSchedule::Every { every_ms, anchor_ms } => {
@@ -62,12 +62,13 @@ fn schedule(schedule: &cron::CronSchedule, house: Zone) -> Result<(JobSchedule, 
                 Some(anchor) => JobSchedule::every(*every_ms, Millis(*anchor)),
                 None => JobSchedule::every_from_now(*every_ms),
             };
-            every.map(|every| (every, false)).map_err(|error| failed(format!("schedule.everyMs: {error}")))
+            every.map(|every| (every, false)).map_err(|error| job_error(format!("schedule.everyMs: {error}")))
         }
         cron::CronSchedule::Cron { expr, tz } => {
-            let expression: CronExpression = expr.parse().map_err(|error| failed(format!("schedule.expr: {error}")))?;
+            let expression: CronExpression =
+                expr.parse().map_err(|error| job_error(format!("schedule.expr: {error}")))?;
             let zone = tz.as_deref().map(str::parse::<Zone>).transpose();
-            let zone = zone.map_err(|error| failed(format!("schedule.tz: {error}")))?;
+            let zone = zone.map_err(|error| job_error(format!("schedule.tz: {error}")))?;
             Ok((JobSchedule::Cron { expression, zone: zone.unwrap_or(house) }, zone.is_none()))
         }
     }

@@ -25,10 +25,10 @@ use countersign_runtime::{DueFiring, models::EMPTY_ANSWER};
 use countersign_view::{Lines, escape};
 
 use super::{
-    super::{Door, chat},
-    definition::Definition,
+    super::{GsvAdapter, chat},
+    definition::JobDefinition,
     heartbeats,
-    telling::{self, Telling},
+    notify::{self, NotifyTarget},
 };
 
 /// How long a run may take that says nothing of it, in milliseconds.
@@ -37,78 +37,78 @@ const LONGEST: u64 = 60 * 60 * 1000;
 const SUMMARY: usize = 2000;
 
 /// Sees to what a firing needs. What went wrong on the way is its end.
-pub(super) async fn see_to(door: &Arc<Door>, fired: &DueFiring) -> schedule::Command {
+pub(super) async fn handle_firing(door: &Arc<GsvAdapter>, fired: &DueFiring) -> schedule::Command {
     let (kind, step) = (fired.job.plan().kind, fired.step);
     let seen = match (kind, step) {
-        (JobKind::Job, FiringStep::Say) => say(door, fired).await,
-        (JobKind::Heartbeat, FiringStep::Say) => heartbeats::say(door, fired).await,
-        (JobKind::Job, FiringStep::Tell) => tell(door, fired).await,
-        (JobKind::Heartbeat, FiringStep::Tell) => heartbeats::tell(door, fired).await,
+        (JobKind::Job, FiringStep::Say) => job_message(door, fired).await,
+        (JobKind::Heartbeat, FiringStep::Say) => heartbeats::heartbeat_message(door, fired).await,
+        (JobKind::Job, FiringStep::Tell) => report_job(door, fired).await,
+        (JobKind::Heartbeat, FiringStep::Tell) => heartbeats::report_heartbeat(door, fired).await,
     };
     match seen {
         Ok(seen) => seen,
         // What cannot be begun is told like what failed.
-        Err(error) if (kind, step) == (JobKind::Job, FiringStep::Say) => failed(door, fired, error, None).await,
+        Err(error) if (kind, step) == (JobKind::Job, FiringStep::Say) => fail_firing(door, fired, error, None).await,
         Err(error) => fired.failed_command(error),
     }
 }
 
 /// What a job is, by its record.
-async fn definition(door: &Door, fired: &DueFiring) -> Result<Definition, String> {
-    let text = read(door, fired.job.content_lsn()).await?.ok_or("what it does cannot be read any more")?;
+async fn read_definition(door: &GsvAdapter, fired: &DueFiring) -> Result<JobDefinition, String> {
+    let text = read_content(door, fired.job.content_lsn()).await?.ok_or("what it does cannot be read any more")?;
     serde_json::from_str(&text).map_err(|error| format!("what it does cannot be read: {error}"))
 }
 
 /// The content of a record, if it is still there.
-pub(super) async fn read(door: &Door, place: Lsn) -> Result<Option<Arc<str>>, String> {
+pub(super) async fn read_content(door: &GsvAdapter, place: Lsn) -> Result<Option<Arc<str>>, String> {
     let texts = door.context.handle.contents().get(&[place]).await.map_err(|error| error.to_string())?;
     Ok(texts.into_iter().next().flatten())
 }
 
-async fn say(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
-    let Definition { spec, name, .. } = definition(door, fired).await?;
+async fn job_message(door: &Arc<GsvAdapter>, fired: &DueFiring) -> Result<schedule::Command, String> {
+    let JobDefinition { spec, name, .. } = read_definition(door, fired).await?;
     let agent = &fired.job.plan().agent;
     Ok(match spec {
         CronSpec::SystemEvent { text } => {
-            let key = door.settings.keys().main_session_key(agent);
-            let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
-            let marks = RunMetadata { terms: terms(fired, None), ..RunMetadata::default() };
-            let text = format!("{text}{}", note(door, fired, &name, telling::of_last()).await);
-            message(fired, session, &text, marks, ConversationMode::GoesOn)
+            let key = door.settings.key_scheme().main_session_key(agent);
+            let session = chat::prepare_session(door, &key).await.map_err(|fault| fault.message)?;
+            let marks = RunMetadata { terms: contract_terms(fired, None), ..RunMetadata::default() };
+            let text = format!("{text}{}", delivery_note(door, fired, &name, notify::last_chat()).await);
+            say_command(fired, session, &text, marks, ConversationMode::GoesOn)
         }
         CronSpec::Task(task) => {
             let key = SessionKeyScheme::job_session_key(agent, fired.job.id().as_str());
             let session = chat::open_for_job(door, &key).await.map_err(|fault| fault.message)?;
             let text = text_of_task(door, fired, &name, &task).await;
-            let usual = door.settings.model_of(agent);
+            let usual = door.settings.agent_model(agent);
             let model = match &task.model {
                 Some(model) => ModelSelector::from_text(model, &usual.provider)
                     .ok_or_else(|| ModelSelector::invalid_message(model))?,
                 None => usual,
             };
             let marks = RunMetadata {
-                model: Some(door.settings.reference(&door.context, &model)),
+                model: Some(door.settings.model_ref(&door.context, &model)),
                 thinking: task.thinking.map(|level| level.display_name().to_owned()),
-                terms: terms(fired, task.timeout_seconds.map(|seconds| seconds.saturating_mul(1000))),
+                terms: contract_terms(fired, task.timeout_seconds.map(|seconds| seconds.saturating_mul(1000))),
                 ..RunMetadata::default()
             };
-            message(fired, session, &text, marks, ConversationMode::BeginsAnew)
+            say_command(fired, session, &text, marks, ConversationMode::BeginsAnew)
         }
     })
 }
 
-async fn text_of_task(door: &Arc<Door>, fired: &DueFiring, name: &str, task: &CronTask) -> String {
-    let time = door.settings.zone().full_time(door.context.clock.wall_time());
-    let note = match telling::of_task(task) {
-        Some(telling) => note(door, fired, name, telling).await,
+async fn text_of_task(door: &Arc<GsvAdapter>, fired: &DueFiring, name: &str, task: &CronTask) -> String {
+    let time = door.settings.user_zone().full_time(door.context.clock.wall_time());
+    let note = match notify::task_target(task) {
+        Some(telling) => delivery_note(door, fired, name, telling).await,
         None => String::new(),
     };
     format!("[cron · {time}] {}{note}", task.message)
 }
 
 /// The note that an answer is delivered without the model's doing, where it reaches somebody.
-async fn note(door: &Arc<Door>, fired: &DueFiring, name: &str, telling: Telling) -> String {
-    if telling.reaches(door, &fired.job.plan().agent).await {
+async fn delivery_note(door: &Arc<GsvAdapter>, fired: &DueFiring, name: &str, telling: NotifyTarget) -> String {
+    if telling.reaches_anybody(door, &fired.job.plan().agent).await {
         format!("\n\n(What you answer is delivered by itself, as the outcome of the job \"{name}\".)")
     } else {
         String::new()
@@ -116,7 +116,7 @@ async fn note(door: &Arc<Door>, fired: &DueFiring, name: &str, telling: Telling)
 }
 
 /// The command that says a message, under a name that is the same after a restart.
-pub(super) fn message(
+pub(super) fn say_command(
     fired: &DueFiring,
     session: SessionId,
     text: &str,
@@ -130,13 +130,14 @@ pub(super) fn message(
     };
     let reference = Some(format!("{}-{number}", fired.job.id()));
     let marks = Box::new(RunMetadata { reference, ..marks });
-    let message = schedule::FiringMessage { session, message: chat::said(text, Vec::new()), marks, conversation };
+    let message =
+        schedule::FiringMessage { session, message: chat::user_message(text, Vec::new()), marks, conversation };
     schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
 }
 
 /// The contract of a scheduled run: it may do what rules let it, and has so much time. What rules ask about is asked, and is
 /// refused if nobody answers.
-pub(super) fn terms(fired: &DueFiring, within: Option<u64>) -> Option<Box<ContractTerms>> {
+pub(super) fn contract_terms(fired: &DueFiring, within: Option<u64>) -> Option<Box<ContractTerms>> {
     let actor = match fired.job.plan().kind {
         JobKind::Job => format!("cron:{}", fired.job.id()),
         JobKind::Heartbeat => fired.job.id().to_string(),
@@ -146,48 +147,55 @@ pub(super) fn terms(fired: &DueFiring, within: Option<u64>) -> Option<Box<Contra
     Some(Box::new(ContractTerms { actor, may, budget, on_breach: BreachResponse::End, renegotiable: false }))
 }
 
-async fn tell(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
-    let (over, said) = outcome(door, fired).await?;
-    let (text, problem) = came_to(&over, said.as_ref());
-    let summary = text.as_deref().map(short);
+async fn report_job(door: &Arc<GsvAdapter>, fired: &DueFiring) -> Result<schedule::Command, String> {
+    let (over, answer) = run_outcome(door, fired).await?;
+    let (text, problem) = answer_and_problem(&over, answer.as_ref());
+    let summary = text.as_deref().map(shorten_text);
     if let Some(problem) = problem {
-        return Ok(failed(door, fired, problem, summary).await);
+        return Ok(fail_firing(door, fired, problem, summary).await);
     }
-    let Definition { spec, .. } = definition(door, fired).await?;
-    let Some(telling) = telling::of_spec(&spec) else { return Ok(ends(fired, FiringStatus::Ok, false, None, summary)) };
-    let told = say_to(door, fired, &over.session, telling, text.as_deref().unwrap_or_default()).await;
-    Ok(match told {
-        Ok(told) => ends(fired, FiringStatus::Ok, told, None, summary),
+    let JobDefinition { spec, .. } = read_definition(door, fired).await?;
+    let Some(telling) = notify::spec_target(&spec) else {
+        return Ok(end_command(fired, FiringStatus::Ok, false, None, summary));
+    };
+    let delivery = deliver_report(door, fired, &over.session, telling, text.as_deref().unwrap_or_default()).await;
+    Ok(match delivery {
+        Ok(was_sent) => end_command(fired, FiringStatus::Ok, was_sent, None, summary),
         Err(problem) => {
             let is_good = matches!(spec, CronSpec::Task(CronTask { best_effort_deliver: Some(true), .. }));
             let status = if is_good { FiringStatus::Ok } else { FiringStatus::Failed };
-            ends(fired, status, false, Some(format!("delivery failed: {problem}")), summary)
+            end_command(fired, status, false, Some(format!("delivery failed: {problem}")), summary)
         }
     })
 }
 
 /// The end of a firing that failed. Whoever is told of its outcome is told of that: nobody else would wonder. What they were told
 /// last they are not told again within a day, and what a person stopped they know.
-async fn failed(door: &Arc<Door>, fired: &DueFiring, problem: String, summary: Option<String>) -> schedule::Command {
-    let told = match definition(door, fired).await {
-        Ok(Definition { spec, name, .. }) if problem != CANCELLED => {
-            let text = format!("The job \"{}\" failed: {}", escape(&name, Lines::One), short(&problem));
-            match telling::of_spec(&spec) {
+async fn fail_firing(
+    door: &Arc<GsvAdapter>,
+    fired: &DueFiring,
+    problem: String,
+    summary: Option<String>,
+) -> schedule::Command {
+    let report = match read_definition(door, fired).await {
+        Ok(JobDefinition { spec, name, .. }) if problem != CANCELLED => {
+            let text = format!("The job \"{}\" failed: {}", escape(&name, Lines::One), shorten_text(&problem));
+            match notify::spec_target(&spec) {
                 Some(telling) => tell_failure(door, fired, telling, text).await,
                 None => None,
             }
         }
         Ok(_) | Err(_) => None,
     };
-    let is_told = told.is_some();
-    ends(fired, FiringStatus::Failed, is_told, Some(problem), told.or(summary))
+    let is_reported = report.is_some();
+    end_command(fired, FiringStatus::Failed, is_reported, Some(problem), report.or(summary))
 }
 
 /// Tells people that something failed; what they were told, if they were.
 pub(super) async fn tell_failure(
-    door: &Arc<Door>,
+    door: &Arc<GsvAdapter>,
     fired: &DueFiring,
-    telling: Telling,
+    telling: NotifyTarget,
     text: String,
 ) -> Option<String> {
     if is_repeated(door, fired, &text).await {
@@ -199,8 +207,8 @@ pub(super) async fn tell_failure(
             chat::session_of(&SessionKeyScheme::job_session_key(&fired.job.plan().agent, fired.job.id().as_str()))
         }
     };
-    match say_to(door, fired, &session, telling, &text).await {
-        Ok(told) => told.then_some(text),
+    match deliver_report(door, fired, &session, telling, &text).await {
+        Ok(was_sent) => was_sent.then_some(text),
         Err(problem) => {
             tracing::warn!(job = %fired.job.id(), problem, "nobody is told that a job failed");
             None
@@ -209,15 +217,15 @@ pub(super) async fn tell_failure(
 }
 
 /// Whether people were told the same a short while ago.
-async fn is_repeated(door: &Door, fired: &DueFiring, text: &str) -> bool {
+async fn is_repeated(door: &GsvAdapter, fired: &DueFiring, text: &str) -> bool {
     let Some((at, place)) = fired.job.last_report() else { return false };
     let is_recent = door.context.clock.now().since(at) < REPEATED_AFTER;
-    is_recent && words(door, place).await.as_deref() == Some(text)
+    is_recent && last_report(door, place).await.as_deref() == Some(text)
 }
 
 /// What people were told, by the record that says that they were.
-pub(super) async fn words(door: &Door, place: Lsn) -> Option<String> {
-    let text = read(door, place).await.ok().flatten()?;
+pub(super) async fn last_report(door: &GsvAdapter, place: Lsn) -> Option<String> {
+    let text = read_content(door, place).await.ok().flatten()?;
     serde_json::from_str::<FiringOutcome>(&text).ok()?.summary
 }
 
@@ -225,35 +233,41 @@ pub(super) async fn words(door: &Door, place: Lsn) -> Option<String> {
 ///
 /// # Errors
 /// Why those could not be told who were to be.
-pub(super) async fn say_to(
-    door: &Arc<Door>,
+pub(super) async fn deliver_report(
+    door: &Arc<GsvAdapter>,
     fired: &DueFiring,
     session: &SessionId,
-    telling: Telling,
+    telling: NotifyTarget,
     text: &str,
 ) -> Result<bool, String> {
     // A heartbeat that was taken out and comes back counts from 1 again, and is not what was told before.
     let key = format!("{}-{}-{}", fired.job.id(), fired.firing.number, fired.firing.at.0);
-    telling.say(door, &fired.job.plan().agent, session, text, key).await
+    telling.send_text(door, &fired.job.plan().agent, session, text, key).await
 }
 
 /// What the run of a firing came to, and its last words.
-pub(super) async fn outcome(door: &Door, fired: &DueFiring) -> Result<(FinishedRun, Option<AssistantReply>), String> {
+pub(super) async fn run_outcome(
+    door: &GsvAdapter,
+    fired: &DueFiring,
+) -> Result<(FinishedRun, Option<AssistantReply>), String> {
     let FiringStage::Over(over) = &fired.firing.stage else { return Err("it is not over".to_owned()) };
     let text = match over.words {
-        Some(words) => read(door, words).await?,
+        Some(words) => read_content(door, words).await?,
         None => None,
     };
-    let said = text.and_then(|text| match serde_json::from_str(&text) {
-        Ok(StoredMessage::Assistant(said)) => Some(said),
+    let answer = text.and_then(|text| match serde_json::from_str(&text) {
+        Ok(StoredMessage::Assistant(answer)) => Some(answer),
         _ => None,
     });
-    Ok((over.clone(), said))
+    Ok((over.clone(), answer))
 }
 
 /// What was said, and what went wrong.
-pub(super) fn came_to(over: &FinishedRun, said: Option<&AssistantReply>) -> (Option<String>, Option<String>) {
-    let text = said.map(|said| text_of(&said.content)).filter(|text| !text.trim().is_empty());
+pub(super) fn answer_and_problem(
+    over: &FinishedRun,
+    answer: Option<&AssistantReply>,
+) -> (Option<String>, Option<String>) {
+    let text = answer.map(|message| text_of(&message.content)).filter(|text| !text.trim().is_empty());
     let problem = match (&over.breach, over.end) {
         (Some(breach), _) if breach.metric == LedgerMetric::WallTime => {
             Some(format!("timed out after {} s", breach.limit / 1000))
@@ -264,7 +278,7 @@ pub(super) fn came_to(over: &FinishedRun, said: Option<&AssistantReply>) -> (Opt
         (None, Some(RunOutcome::Aborted | RunOutcome::RetryCancelled)) => Some(CANCELLED.to_owned()),
         (None, None) => Some("its message was taken back before it began".to_owned()),
         (None, Some(RunOutcome::Failed | RunOutcome::Overflowed)) => {
-            let why = said.and_then(|said| said.error_message.clone());
+            let why = answer.and_then(|message| message.error_message.clone());
             if why.as_ref().is_some_and(|why| why.starts_with(EMPTY_ANSWER)) {
                 return (text, Some(EMPTY_RESPONSE.to_owned()));
             }
@@ -276,19 +290,19 @@ pub(super) fn came_to(over: &FinishedRun, said: Option<&AssistantReply>) -> (Opt
 }
 
 /// The command that ends a firing.
-pub(super) fn ends(
+pub(super) fn end_command(
     fired: &DueFiring,
     status: FiringStatus,
-    told: bool,
+    was_sent: bool,
     error: Option<String>,
     summary: Option<String>,
 ) -> schedule::Command {
-    let ending = FiringResult { status, reported: told, outcome: FiringOutcome { error, summary } };
+    let ending = FiringResult { status, reported: was_sent, outcome: FiringOutcome { error, summary } };
     schedule::Command::End { firing: fired.id(), ending }
 }
 
 /// So much of a text as lists have of it.
-pub(super) fn short(text: &str) -> String {
+pub(super) fn shorten_text(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(SUMMARY) {
         Some((at, _)) => format!("{}…", &text[..at]),

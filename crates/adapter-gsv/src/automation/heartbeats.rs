@@ -30,13 +30,14 @@ use serde_json::Value;
 
 use super::{
     super::{
-        Door,
-        answer::Answer,
-        chat, registry,
+        GsvAdapter, chat,
+        method_result::MethodResult,
+        registry,
         workspace::{self, WorkspaceError},
     },
-    ask, closing, fact_of_schedule, firing,
-    telling::Telling,
+    fact_of_schedule, firing, gateway_closing,
+    notify::NotifyTarget,
+    send_command,
 };
 
 /// How a job is called that is a heartbeat.
@@ -52,16 +53,16 @@ const PROMPT: &str = "Look at your list HEARTBEAT.md, which follows, and do what
 
 /// The heartbeat of one agent, as the settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rules {
+struct HeartbeatRules {
     /// Milliseconds. Absent: never by itself.
     every: Option<u64>,
     prompt: String,
-    target: Target,
+    target: HeartbeatTarget,
     hours: Option<ActiveHours>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+enum HeartbeatTarget {
     Nobody,
     Last,
     Channel(String),
@@ -71,8 +72,8 @@ fn job_of(agent: &str) -> JobId {
     JobId::new(format!("{NAMED}{agent}"))
 }
 
-impl Rules {
-    fn of(tree: &Value, agent: &str, house: Zone) -> Self {
+impl HeartbeatRules {
+    fn from_tree(tree: &Value, agent: &str, house: Zone) -> Self {
         let listed = tree["agents"]["list"].as_array().into_iter().flatten();
         let mut own = listed.filter(|listed| listed["id"].as_str().map(agent_id).as_deref() == Some(agent));
         let own = own.next().map_or(&Value::Null, |agent| &agent["heartbeat"]);
@@ -88,70 +89,74 @@ impl Rules {
             every: every.and_then(|every| u64::try_from(every.as_millis()).ok()).filter(|every| *every > 0),
             prompt: text("prompt").filter(|prompt| !prompt.trim().is_empty()).unwrap_or(PROMPT).to_owned(),
             target: match text("target").unwrap_or("last") {
-                "none" => Target::Nobody,
-                "last" => Target::Last,
-                channel => Target::Channel(channel.to_owned()),
+                "none" => HeartbeatTarget::Nobody,
+                "last" => HeartbeatTarget::Last,
+                channel => HeartbeatTarget::Channel(channel.to_owned()),
             },
             hours,
         }
     }
 
-    fn here(door: &Door, agent: &str) -> Self {
-        Self::of(&door.settings.tree(), agent, door.settings.zone())
+    fn for_agent(door: &GsvAdapter, agent: &str) -> Self {
+        Self::from_tree(&door.settings.tree(), agent, door.settings.user_zone())
     }
 }
 
 /// Every agent that there is: the one that is meant where none is named, and those of the settings.
-fn agents(door: &Door) -> BTreeSet<String> {
+fn all_agents(door: &GsvAdapter) -> BTreeSet<String> {
     let tree = door.settings.tree();
     let listed = tree["agents"]["list"].as_array().into_iter().flatten();
-    listed.filter_map(|agent| agent["id"].as_str().map(agent_id)).chain([door.settings.agent()]).collect()
+    listed.filter_map(|agent| agent["id"].as_str().map(agent_id)).chain([door.settings.default_agent()]).collect()
 }
 
 /// Plans the heartbeats of all agents.
 ///
 /// # Errors
 /// 500 if that was not recorded.
-pub(super) async fn plan(door: &Arc<Door>, replan: ReplanMode) -> Result<(), GsvError> {
+pub(super) async fn plan_heartbeats(door: &Arc<GsvAdapter>, replan: ReplanMode) -> Result<(), GsvError> {
     let _turn = door.automation.planning.lock().await;
-    let beat = |agent: String| HeartbeatPlan { job: job_of(&agent), every: Rules::here(door, &agent).every, agent };
-    let beats = agents(door).into_iter().map(beat).collect();
-    ask(door, schedule::Command::Beats { beats, replan }).await.map(drop)
+    let beat = |agent: String| HeartbeatPlan {
+        job: job_of(&agent),
+        every: HeartbeatRules::for_agent(door, &agent).every,
+        agent,
+    };
+    let beats = all_agents(door).into_iter().map(beat).collect();
+    send_command(door, schedule::Command::Beats { beats, replan }).await.map(drop)
 }
 
 /// Whether heartbeats were ever planned.
 ///
 /// # Errors
 /// 500 if the gateway closes.
-pub(super) async fn are_planned(door: &Arc<Door>) -> Result<bool, GsvError> {
+pub(super) async fn are_planned(door: &Arc<GsvAdapter>) -> Result<bool, GsvError> {
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).next().is_some());
-    Ok(read.await.ok_or_else(closing)?.0)
+    Ok(read.await.ok_or_else(gateway_closing)?.0)
 }
 
-pub(super) async fn status(door: &Arc<Door>) -> Answer {
-    Ok(RawJson::from_wire(&heartbeat::HeartbeatStatusResult { message: None, agents: states(door).await? }))
+pub(super) async fn heartbeat_status(door: &Arc<GsvAdapter>) -> MethodResult {
+    Ok(RawJson::from_wire(&heartbeat::HeartbeatStatusResult { message: None, agents: heartbeat_states(door).await? }))
 }
 
-pub(super) async fn start(door: &Arc<Door>) -> Answer {
-    plan(door, ReplanMode::All).await?;
+pub(super) async fn start_heartbeats(door: &Arc<GsvAdapter>) -> MethodResult {
+    plan_heartbeats(door, ReplanMode::All).await?;
     Ok(RawJson::from_wire(&heartbeat::HeartbeatStatusResult {
         message: Some(STARTED.to_owned()),
-        agents: states(door).await?,
+        agents: heartbeat_states(door).await?,
     }))
 }
 
-async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, AgentHeartbeat>, GsvError> {
+async fn heartbeat_states(door: &Arc<GsvAdapter>) -> Result<BTreeMap<String, AgentHeartbeat>, GsvError> {
     let source = door.context.handle.source(InboxLane::Request);
     let read =
         source.read_state(|engine| engine.state().schedule().jobs(JobKind::Heartbeat).cloned().collect::<Vec<Job>>());
-    let (jobs, _) = read.await.ok_or_else(closing)?;
+    let (jobs, _) = read.await.ok_or_else(gateway_closing)?;
     let mut states = BTreeMap::new();
-    for agent in agents(door) {
+    for agent in all_agents(door) {
         let job = jobs.iter().find(|job| *job.id() == job_of(&agent));
-        let told = job.and_then(Job::last_report);
-        let text = match told {
-            Some((_, place)) => firing::words(door, place).await,
+        let last_sent = job.and_then(Job::last_report);
+        let text = match last_sent {
+            Some((_, place)) => firing::last_report(door, place).await,
             None => None,
         };
         let state = AgentHeartbeat {
@@ -159,22 +164,22 @@ async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, AgentHeartbeat>, Gs
             next_heartbeat_at: job.and_then(Job::next).map(|next| next.0),
             last_heartbeat_at: job.and_then(Job::last_firing).map(|last| last.at.0),
             last_heartbeat_text: text,
-            last_heartbeat_sent_at: told.map(|(at, _)| at.0),
-            last_active: super::telling::last_active(door, &agent).await,
+            last_heartbeat_sent_at: last_sent.map(|(at, _)| at.0),
+            last_active: super::notify::last_active(door, &agent).await,
         };
         states.insert(agent, state);
     }
     Ok(states)
 }
 
-pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
+pub(super) async fn trigger_heartbeat(door: &Arc<GsvAdapter>, agent: &str) -> MethodResult {
     let agent = agent_id(agent);
-    if !agents(door).contains(&agent) {
+    if !all_agents(door).contains(&agent) {
         return Ok(RawJson::from_wire(&HeartbeatTriggerResult::failed(&agent, "there is no such agent")));
     }
     // Settings may be newer than what is planned by them.
-    plan(door, ReplanMode::Changes).await?;
-    let triggered = match fire(door, &agent).await {
+    plan_heartbeats(door, ReplanMode::Changes).await?;
+    let triggered = match fire_now(door, &agent).await {
         Ok(None) => HeartbeatTriggerResult::started_in(&agent, &SessionKeyScheme::heartbeat_session_key(&agent)),
         Ok(Some((FiringStatus::Skipped, reason))) => HeartbeatTriggerResult::skipped(&agent, &reason),
         Ok(Some((FiringStatus::Ok | FiringStatus::Failed, error))) => HeartbeatTriggerResult::failed(&agent, &error),
@@ -184,15 +189,17 @@ pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
 }
 
 /// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
-async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(FiringStatus, String)>, GsvError> {
-    let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(closing)?;
-    let EngineReply::Fired(fired) = ask(door, schedule::Command::Fire(JobSelector::Now(job_of(agent)))).await? else {
+async fn fire_now(door: &Arc<GsvAdapter>, agent: &str) -> Result<Option<(FiringStatus, String)>, GsvError> {
+    let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(gateway_closing)?;
+    let EngineReply::Fired(fired) =
+        send_command(door, schedule::Command::Fire(JobSelector::Now(job_of(agent)))).await?
+    else {
         return Ok(None);
     };
     let is_it = |firing: &FiringId| fired.contains(firing);
     let mut has_fired = false;
     loop {
-        let recorded = facts.next().await.ok_or_else(closing)?;
+        let recorded = facts.next().await.ok_or_else(gateway_closing)?;
         match &recorded.fact.event {
             Event::Schedule(schedule::Event::MessageSent { firing }) if is_it(firing) => return Ok(None),
             Event::Schedule(schedule::Event::Ended { firing, status, .. }) if is_it(firing) => {
@@ -216,28 +223,31 @@ async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(FiringStatus, Str
 ///
 /// # Errors
 /// What went wrong.
-pub(super) async fn say(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
+pub(super) async fn heartbeat_message(door: &Arc<GsvAdapter>, fired: &DueFiring) -> Result<schedule::Command, String> {
     let agent = &fired.job.plan().agent;
-    let rules = Rules::here(door, agent);
-    let list = list(door, agent).await?;
+    let rules = HeartbeatRules::for_agent(door, agent);
+    let list = read_list(door, agent).await?;
     if fired.firing.cause == FiringCause::Due
-        && let Some(skip) = skip(door, fired, &rules, list.as_deref()).await?
+        && let Some(skip) = check_skip(door, fired, &rules, list.as_deref()).await?
     {
-        return Ok(firing::ends(fired, FiringStatus::Skipped, false, Some(reason(skip).to_owned()), None));
+        return Ok(firing::end_command(fired, FiringStatus::Skipped, false, Some(skip_reason(skip).to_owned()), None));
     }
     let key = SessionKeyScheme::heartbeat_session_key(agent);
-    let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
-    let time = door.settings.zone().full_time(door.context.clock.wall_time());
+    let session = chat::prepare_session(door, &key).await.map_err(|fault| fault.message)?;
+    let time = door.settings.user_zone().full_time(door.context.clock.wall_time());
     let list = list.map_or_else(|| format!("({LIST} is not there.)"), |list| format!("{LIST}:\n\n{}", list.trim()));
     let text = format!("[heartbeat · {time}] {}\n\n{list}", rules.prompt);
-    let model = door.settings.reference(&door.context, &door.settings.model_of(agent));
-    let marks =
-        RunMetadata { model: Some(model), terms: firing::terms(fired, Some(LONGEST)), ..RunMetadata::default() };
-    Ok(firing::message(fired, session, &text, marks, ConversationMode::GoesOn))
+    let model = door.settings.model_ref(&door.context, &door.settings.agent_model(agent));
+    let marks = RunMetadata {
+        model: Some(model),
+        terms: firing::contract_terms(fired, Some(LONGEST)),
+        ..RunMetadata::default()
+    };
+    Ok(firing::say_command(fired, session, &text, marks, ConversationMode::GoesOn))
 }
 
 /// A reason in the words of the wire.
-const fn reason(skip: SkipReason) -> &'static str {
+const fn skip_reason(skip: SkipReason) -> &'static str {
     match skip {
         SkipReason::OutsideActiveHours => "outside_active_hours",
         SkipReason::NoHeartbeatFile => "no_heartbeat_file",
@@ -247,10 +257,10 @@ const fn reason(skip: SkipReason) -> &'static str {
 }
 
 /// Why there is no heartbeat now, if there is none.
-async fn skip(
-    door: &Arc<Door>,
+async fn check_skip(
+    door: &Arc<GsvAdapter>,
     fired: &DueFiring,
-    rules: &Rules,
+    rules: &HeartbeatRules,
     list: Option<&str>,
 ) -> Result<Option<SkipReason>, String> {
     if rules.hours.is_some_and(|hours| !hours.contains_time(door.context.clock.wall_time())) {
@@ -265,8 +275,8 @@ async fn skip(
 }
 
 /// Whether a run works in the session in which somebody last spoke with the agent.
-async fn is_busy(door: &Arc<Door>, agent: &str) -> Result<bool, String> {
-    let rows = registry::list(door.context.handle.log()).await.map_err(|error| error.to_string())?;
+async fn is_busy(door: &Arc<GsvAdapter>, agent: &str) -> Result<bool, String> {
+    let rows = registry::list_sessions(door.context.handle.log()).await.map_err(|error| error.to_string())?;
     let is_its = |key: &str| agent_of(key).map(agent_id).as_deref() == Some(agent);
     let is_ours = |key: &str| key.split(':').nth(2).is_some_and(|part| part == "cron" || part == "heartbeat");
     let spoken = rows.iter().filter(|row| is_its(&row.key) && !is_ours(&row.key));
@@ -280,10 +290,10 @@ async fn is_busy(door: &Arc<Door>, agent: &str) -> Result<bool, String> {
 }
 
 /// The list of an agent, if it has one.
-async fn list(door: &Arc<Door>, agent: &str) -> Result<Option<String>, String> {
+async fn read_list(door: &Arc<GsvAdapter>, agent: &str) -> Result<Option<String>, String> {
     let (folder, path) =
-        (workspace::of(door, Some(agent)), WorkspacePath::from_text(LIST).map_err(|fault| fault.message)?);
-    let read = tokio::task::spawn_blocking(move || folder.read(&path)).await;
+        (workspace::folder_of(door, Some(agent)), WorkspacePath::from_text(LIST).map_err(|fault| fault.message)?);
+    let read = tokio::task::spawn_blocking(move || folder.read_text(&path)).await;
     match read.map_err(|error| error.to_string())? {
         Ok(found) => Ok(Some(found.text)),
         Err(WorkspaceError::Missing(_)) => Ok(None),
@@ -292,52 +302,52 @@ async fn list(door: &Arc<Door>, agent: &str) -> Result<Option<String>, String> {
 }
 
 /// Who is told what a heartbeat came to. `None` if nobody is.
-fn to_tell(door: &Door, fired: &DueFiring) -> Option<Telling> {
-    let channel = match Rules::here(door, &fired.job.plan().agent).target {
-        Target::Nobody => return None,
-        Target::Last => None,
-        Target::Channel(channel) => Some(channel),
+fn notify_target(door: &GsvAdapter, fired: &DueFiring) -> Option<NotifyTarget> {
+    let channel = match HeartbeatRules::for_agent(door, &fired.job.plan().agent).target {
+        HeartbeatTarget::Nobody => return None,
+        HeartbeatTarget::Last => None,
+        HeartbeatTarget::Channel(channel) => Some(channel),
     };
-    let is_wanted = channel.is_some();
-    Some(Telling { channel, to: None, is_wanted })
+    let is_required = channel.is_some();
+    Some(NotifyTarget { channel, to: None, is_required })
 }
 
 /// Tells people what the agent said, unless it is nothing, or what they heard a short while ago.
 ///
 /// # Errors
 /// What went wrong.
-pub(super) async fn tell(door: &Arc<Door>, fired: &DueFiring) -> Result<schedule::Command, String> {
-    let (over, said) = firing::outcome(door, fired).await?;
-    let (text, problem) = firing::came_to(&over, said.as_ref());
+pub(super) async fn report_heartbeat(door: &Arc<GsvAdapter>, fired: &DueFiring) -> Result<schedule::Command, String> {
+    let (over, answer) = firing::run_outcome(door, fired).await?;
+    let (text, problem) = firing::answer_and_problem(&over, answer.as_ref());
     if let Some(problem) = problem {
-        let told = match to_tell(door, fired) {
+        let report = match notify_target(door, fired) {
             Some(telling) if problem != CANCELLED => {
-                let text = format!("The heartbeat failed: {}", firing::short(&problem));
+                let text = format!("The heartbeat failed: {}", firing::shorten_text(&problem));
                 firing::tell_failure(door, fired, telling, text).await
             }
             Some(_) | None => None,
         };
-        return Ok(firing::ends(fired, FiringStatus::Failed, told.is_some(), Some(problem), told));
+        return Ok(firing::end_command(fired, FiringStatus::Failed, report.is_some(), Some(problem), report));
     }
     let last = match fired.job.last_report() {
-        Some((at, place)) => firing::words(door, place).await.map(|text| (text, at)),
+        Some((at, place)) => firing::last_report(door, place).await.map(|text| (text, at)),
         None => None,
     };
     let last = last.as_ref().map(|(text, at)| (text.as_str(), *at));
     let text = match heartbeat_report(&text.unwrap_or_default(), last, door.context.clock.now()) {
         HeartbeatReport::Say(text) => text,
         HeartbeatReport::Nothing | HeartbeatReport::Repeated => {
-            return Ok(firing::ends(fired, FiringStatus::Ok, false, None, None));
+            return Ok(firing::end_command(fired, FiringStatus::Ok, false, None, None));
         }
     };
-    let Some(telling) = to_tell(door, fired) else {
-        return Ok(firing::ends(fired, FiringStatus::Ok, false, None, Some(text)));
+    let Some(telling) = notify_target(door, fired) else {
+        return Ok(firing::end_command(fired, FiringStatus::Ok, false, None, Some(text)));
     };
-    Ok(match firing::say_to(door, fired, &over.session, telling, &text).await {
-        Ok(told) => firing::ends(fired, FiringStatus::Ok, told, None, Some(text)),
+    Ok(match firing::deliver_report(door, fired, &over.session, telling, &text).await {
+        Ok(was_sent) => firing::end_command(fired, FiringStatus::Ok, was_sent, None, Some(text)),
         Err(problem) => {
             let problem = format!("delivery failed: {problem}");
-            firing::ends(fired, FiringStatus::Failed, false, Some(problem), Some(text))
+            firing::end_command(fired, FiringStatus::Failed, false, Some(problem), Some(text))
         }
     })
 }
@@ -347,7 +357,7 @@ mod tests {
     use countersign_core::schedule::{ActiveHours, Zone};
     use serde_json::json;
 
-    use super::{PROMPT, Rules, Target};
+    use super::{HeartbeatRules, HeartbeatTarget, PROMPT};
 
     #[test]
     fn what_an_agent_has_of_its_own_goes_before_what_all_have() {
@@ -362,22 +372,23 @@ mod tests {
         } });
         let hours = |start, end, zone: &str| ActiveHours::new(start, end, zone.parse().unwrap()).ok();
         let day = hours("08:00", "23:00", "UTC");
-        let rules = |every, prompt: &str, target, hours| Rules { every, prompt: prompt.to_owned(), target, hours };
+        let rules =
+            |every, prompt: &str, target, hours| HeartbeatRules { every, prompt: prompt.to_owned(), target, hours };
         for (agent, want) in [
-            ("main", rules(Some(1_800_000), PROMPT, Target::Last, day)),
-            ("other", rules(Some(1_800_000), PROMPT, Target::Last, day)),
+            ("main", rules(Some(1_800_000), PROMPT, HeartbeatTarget::Last, day)),
+            ("other", rules(Some(1_800_000), PROMPT, HeartbeatTarget::Last, day)),
             (
                 "night",
                 rules(
                     Some(5_400_000),
                     "look",
-                    Target::Channel("wx".to_owned()),
+                    HeartbeatTarget::Channel("wx".to_owned()),
                     hours("22:00", "23:00", "Europe/Berlin"),
                 ),
             ),
-            ("off", rules(None, PROMPT, Target::Nobody, day)),
+            ("off", rules(None, PROMPT, HeartbeatTarget::Nobody, day)),
         ] {
-            assert_eq!(Rules::of(&tree, agent, Zone::UTC), want, "{agent}");
+            assert_eq!(HeartbeatRules::from_tree(&tree, agent, Zone::UTC), want, "{agent}");
         }
     }
 }

@@ -20,10 +20,10 @@ const COUNTS: &str = "count";
 
 /// The view.
 #[derive(Debug)]
-pub struct History;
+pub struct JobRunsView;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Counts {
+struct RunCounts {
     /// The number of the last.
     last: u64,
     /// How many rows there are.
@@ -31,7 +31,7 @@ struct Counts {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Row {
+struct JobRunRow {
     number: u64,
     job: String,
     /// When it fired, in milliseconds.
@@ -43,20 +43,20 @@ struct Row {
 }
 
 /// Rows come in the order of their keys, and the newest is to come first.
-fn of_all(number: u64) -> String {
+fn all_runs_key(number: u64) -> String {
     format!("a/{:020}", u64::MAX - number)
 }
 
-fn of_job(job: &str, number: u64) -> String {
+fn job_runs_key(job: &str, number: u64) -> String {
     format!("j/{job}/{:020}", u64::MAX - number)
 }
 
 /// Where the numbers of the rows of a job stand.
-fn numbers(job: &str) -> String {
+fn numbers_key(job: &str) -> String {
     format!("n/{job}")
 }
 
-impl LogView for History {
+impl LogView for JobRunsView {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -82,10 +82,10 @@ impl LogView for History {
         else {
             return;
         };
-        let mut counts: Counts = get(rows, COUNTS).unwrap_or_default();
+        let mut counts: RunCounts = get_json(rows, COUNTS).unwrap_or_default();
         counts.last += 1;
         counts.kept += 1;
-        let row = Row {
+        let row = JobRunRow {
             number: counts.last,
             job: firing.job.as_str().to_owned(),
             at: fired_at.0,
@@ -94,44 +94,44 @@ impl LogView for History {
             next: next.map(|next| next.0),
             outcome: content.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
         };
-        put(rows, &of_all(row.number), &row);
-        put(rows, &of_job(&row.job, row.number), &row);
-        let mut of_this: Vec<u64> = get(rows, &numbers(&row.job)).unwrap_or_default();
+        put_json(rows, &all_runs_key(row.number), &row);
+        put_json(rows, &job_runs_key(&row.job, row.number), &row);
+        let mut of_this: Vec<u64> = get_json(rows, &numbers_key(&row.job)).unwrap_or_default();
         of_this.push(row.number);
         let most = usize::try_from(remembered).unwrap_or(usize::MAX);
         let old: Vec<u64> = of_this.drain(..of_this.len().saturating_sub(most)).collect();
-        put(rows, &numbers(&row.job), &of_this);
+        put_json(rows, &numbers_key(&row.job), &of_this);
         for number in old {
-            rows.delete_row(&of_all(number));
-            rows.delete_row(&of_job(&row.job, number));
+            rows.delete_row(&all_runs_key(number));
+            rows.delete_row(&job_runs_key(&row.job, number));
             counts.kept -= 1;
         }
         forget_oldest(rows, &mut counts);
-        put(rows, COUNTS, &counts);
+        put_json(rows, COUNTS, &counts);
     }
 }
 
 /// Of more rows than there may be the oldest goes. Numbers leave no gap, so it is known which that is.
-fn forget_oldest(rows: &mut dyn ViewRows, counts: &mut Counts) {
+fn forget_oldest(rows: &mut dyn ViewRows, counts: &mut RunCounts) {
     let Some(oldest) = counts.last.checked_sub(MOST).filter(|oldest| *oldest > 0) else { return };
-    let Some(row) = get::<Row>(rows, &of_all(oldest)) else { return };
-    rows.delete_row(&of_all(oldest));
-    rows.delete_row(&of_job(&row.job, oldest));
+    let Some(row) = get_json::<JobRunRow>(rows, &all_runs_key(oldest)) else { return };
+    rows.delete_row(&all_runs_key(oldest));
+    rows.delete_row(&job_runs_key(&row.job, oldest));
     counts.kept -= 1;
-    let mut of_job: Vec<u64> = get(rows, &numbers(&row.job)).unwrap_or_default();
+    let mut of_job: Vec<u64> = get_json(rows, &numbers_key(&row.job)).unwrap_or_default();
     of_job.retain(|number| *number != oldest);
     if of_job.is_empty() {
-        rows.delete_row(&numbers(&row.job));
+        rows.delete_row(&numbers_key(&row.job));
     } else {
-        put(rows, &numbers(&row.job), &of_job);
+        put_json(rows, &numbers_key(&row.job), &of_job);
     }
 }
 
-fn get<T: DeserializeOwned>(rows: &mut dyn ViewRows, key: &str) -> Option<T> {
+fn get_json<T: DeserializeOwned>(rows: &mut dyn ViewRows, key: &str) -> Option<T> {
     rows.get(key).and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
-fn put<T: Serialize>(rows: &mut dyn ViewRows, key: &str, value: &T) {
+fn put_json<T: Serialize>(rows: &mut dyn ViewRows, key: &str, value: &T) {
     if let Ok(bytes) = serde_json::to_vec(value) {
         rows.put_row(key, &bytes);
     }
@@ -141,41 +141,41 @@ fn put<T: Serialize>(rows: &mut dyn ViewRows, key: &str, value: &T) {
 ///
 /// # Errors
 /// What the log says.
-pub(super) async fn runs(
+pub(super) async fn job_runs(
     log: &AnyLog,
     job: Option<&str>,
     page: PageParams,
 ) -> Result<cron::CronRunsResult, LogReadError> {
     let count = match job {
-        Some(job) => one::<Vec<u64>>(log, &numbers(job)).await?.map_or(0, |of_job| of_job.len()),
-        None => {
-            one::<Counts>(log, COUNTS).await?.map_or(0, |counts| usize::try_from(counts.kept).unwrap_or(usize::MAX))
-        }
+        Some(job) => read_one::<Vec<u64>>(log, &numbers_key(job)).await?.map_or(0, |of_job| of_job.len()),
+        None => read_one::<RunCounts>(log, COUNTS)
+            .await?
+            .map_or(0, |counts| usize::try_from(counts.kept).unwrap_or(usize::MAX)),
     };
     let prefix = job.map_or_else(|| "a/".to_owned(), |job| format!("j/{job}/"));
     let (mut found, mut after) = (Vec::new(), None::<String>);
-    let wanted = page.offset.saturating_add(page.limit).min(count);
-    while found.len() < wanted {
+    let needed = page.offset.saturating_add(page.limit).min(count);
+    while found.len() < needed {
         let rows =
-            log.read_view(Partition::ZERO, NAME, &prefix, after.as_deref(), PAGE.min(wanted - found.len())).await?;
+            log.read_view(Partition::ZERO, NAME, &prefix, after.as_deref(), PAGE.min(needed - found.len())).await?;
         let Some((last, _)) = rows.last() else { break };
         after = Some(last.clone());
-        found.extend(rows.into_iter().filter_map(|(_, bytes)| serde_json::from_slice::<Row>(&bytes).ok()));
+        found.extend(rows.into_iter().filter_map(|(_, bytes)| serde_json::from_slice::<JobRunRow>(&bytes).ok()));
     }
-    let runs = page.select_rows(found).into_iter().map(past).collect();
+    let runs = page.select_rows(found).into_iter().map(past_run).collect();
     Ok(cron::CronRunsResult { runs, count })
 }
 
-async fn one<T: DeserializeOwned>(log: &AnyLog, key: &str) -> Result<Option<T>, LogReadError> {
+async fn read_one<T: DeserializeOwned>(log: &AnyLog, key: &str) -> Result<Option<T>, LogReadError> {
     let rows = log.read_view(Partition::ZERO, NAME, key, None, 1).await?;
     let row = rows.into_iter().find(|(found, _)| found == key);
     Ok(row.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok()))
 }
 
-fn past(row: Row) -> cron::PastRun {
+fn past_run(row: JobRunRow) -> cron::PastRun {
     let result = cron::JobRunResult {
         job_id: row.job,
-        status: status(row.status),
+        status: wire_status(row.status),
         error: row.outcome.error,
         summary: row.outcome.summary,
         duration_ms: Some(row.took),
@@ -185,7 +185,7 @@ fn past(row: Row) -> cron::PastRun {
 }
 
 /// A status in the word of the wire.
-pub(super) const fn status(status: FiringStatus) -> cron::CronRunStatus {
+pub(super) const fn wire_status(status: FiringStatus) -> cron::CronRunStatus {
     match status {
         FiringStatus::Ok => cron::CronRunStatus::Ok,
         FiringStatus::Failed => cron::CronRunStatus::Error,
@@ -207,12 +207,12 @@ mod tests {
     };
     use countersign_runtime::store::{LogView as _, StoredRecord, ViewRows};
 
-    use super::{COUNTS, Counts, History, get, numbers};
+    use super::{COUNTS, JobRunsView, RunCounts, get_json, numbers_key};
 
     #[derive(Default)]
-    struct Table(BTreeMap<String, Bytes>);
+    struct MapRows(BTreeMap<String, Bytes>);
 
-    impl ViewRows for Table {
+    impl ViewRows for MapRows {
         fn get(&mut self, key: &str) -> Option<Bytes> {
             self.0.get(key).cloned()
         }
@@ -258,14 +258,14 @@ mod tests {
 
     #[test]
     fn of_each_job_the_newest_are_kept_and_the_number_of_all_is_true() {
-        let mut rows = Table::default();
+        let mut rows = MapRows::default();
         for number in 1..=5 {
-            History.fold_record(&ended("a", number, 2), None, &mut rows);
-            History.fold_record(&ended("b", number, 3), None, &mut rows);
+            JobRunsView.fold_record(&ended("a", number, 2), None, &mut rows);
+            JobRunsView.fold_record(&ended("b", number, 3), None, &mut rows);
         }
-        let kept = |rows: &mut Table, job| get::<Vec<u64>>(rows, &numbers(job));
+        let kept = |rows: &mut MapRows, job| get_json::<Vec<u64>>(rows, &numbers_key(job));
         assert_eq!((kept(&mut rows, "a"), kept(&mut rows, "b")), (Some(vec![7, 9]), Some(vec![6, 8, 10])));
-        let counts: Counts = get(&mut rows, COUNTS).unwrap();
+        let counts: RunCounts = get_json(&mut rows, COUNTS).unwrap();
         assert_eq!(
             (counts.last, counts.kept, rows.scan_prefix("a/").len(), rows.scan_prefix("j/").len()),
             (10, 5, 5, 5)

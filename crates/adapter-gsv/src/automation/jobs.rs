@@ -19,13 +19,12 @@ use countersign_runtime::{FactFollower, InboxLane, OwnerError};
 use uuid::Uuid;
 
 use super::{
-    super::{Door, answer::Answer, peer::Peer},
-    ask, closing,
-    definition::Definition,
-    fact_of_schedule, failed, fault, history,
+    super::{GsvAdapter, method_result::MethodResult, peer::ConnectedPeer},
+    definition::JobDefinition,
+    fact_of_schedule, gateway_closing, history, job_error, schedule_error, send_command,
 };
 
-pub(super) async fn status(door: &Arc<Door>) -> Answer {
+pub(super) async fn cron_status(door: &Arc<GsvAdapter>) -> MethodResult {
     let now = door.context.clock.now();
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| {
@@ -42,48 +41,51 @@ pub(super) async fn status(door: &Arc<Door>) -> Answer {
             max_concurrent_runs: small(limits.at_once),
         }
     });
-    Ok(RawJson::from_wire(&read.await.ok_or_else(closing)?.0))
+    Ok(RawJson::from_wire(&read.await.ok_or_else(gateway_closing)?.0))
 }
 
-pub(super) async fn list(door: &Arc<Door>, list: cron::CronListParams) -> Answer {
-    Ok(RawJson::from_wire(&listed(door, list).await?))
+pub(super) async fn cron_list(door: &Arc<GsvAdapter>, list: cron::CronListParams) -> MethodResult {
+    Ok(RawJson::from_wire(&list_jobs(door, list).await?))
 }
 
 /// Jobs, those that are due first at first.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn listed(door: &Arc<Door>, list: cron::CronListParams) -> Result<cron::CronListResult, GsvError> {
+pub(super) async fn list_jobs(
+    door: &Arc<GsvAdapter>,
+    list: cron::CronListParams,
+) -> Result<cron::CronListResult, GsvError> {
     let source = door.context.handle.source(InboxLane::Request);
     let agent = list.agent.as_deref().map(key::agent_id);
     let (page, is_all) = (list.page, list.include_disabled);
     let read = source.read_state(move |engine| {
         let jobs = engine.state().schedule().jobs(JobKind::Job);
-        let is_wanted = |job: &&Job| {
+        let is_selected = |job: &&Job| {
             let plan = job.plan();
             agent.as_ref().is_none_or(|agent| plan.agent == *agent) && (is_all || plan.enabled)
         };
-        let mut jobs: Vec<&Job> = jobs.filter(is_wanted).collect();
+        let mut jobs: Vec<&Job> = jobs.filter(is_selected).collect();
         jobs.sort_by_key(|job| (Reverse(job.next().map(Reverse)), job.created_at(), job.id().clone()));
         let count = jobs.len();
         (page.select_rows(jobs).into_iter().cloned().collect::<Vec<Job>>(), count)
     });
-    let ((jobs, count), _) = read.await.ok_or_else(closing)?;
-    Ok(cron::CronListResult { jobs: shown(door, jobs).await?, count })
+    let ((jobs, count), _) = read.await.ok_or_else(gateway_closing)?;
+    Ok(cron::CronListResult { jobs: to_wire_jobs(door, jobs).await?, count })
 }
 
 /// Jobs in the words of the wire.
-async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::CronJob>, GsvError> {
+async fn to_wire_jobs(door: &Arc<GsvAdapter>, jobs: Vec<Job>) -> Result<Vec<cron::CronJob>, GsvError> {
     let places = jobs.iter().flat_map(|job| [Some(job.content_lsn()), job.last_firing().map(|last| last.record)]);
     let places: Vec<Lsn> = places.flatten().collect();
-    let texts = door.context.handle.contents().get(&places).await.map_err(|error| failed(error.to_string()))?;
+    let texts = door.context.handle.contents().get(&places).await.map_err(|error| job_error(error.to_string()))?;
     let texts: BTreeMap<Lsn, Arc<str>> =
         places.into_iter().zip(texts).filter_map(|(place, text)| Some((place, text?))).collect();
-    Ok(jobs.iter().filter_map(|job| wire(job, &texts)).collect())
+    Ok(jobs.iter().filter_map(|job| to_wire_job(job, &texts)).collect())
 }
 
-fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::CronJob> {
-    let definition: Definition = serde_json::from_str(texts.get(&job.content_lsn())?).ok()?;
+fn to_wire_job(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::CronJob> {
+    let definition: JobDefinition = serde_json::from_str(texts.get(&job.content_lsn())?).ok()?;
     let last = job.last_firing();
     let outcome = last.and_then(|last| serde_json::from_str::<FiringOutcome>(texts.get(&last.record)?).ok());
     Some(cron::CronJob {
@@ -101,7 +103,7 @@ fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::CronJob> {
             next_run_at_ms: job.next().map(|next| next.0),
             running_at_ms: job.firing().map(|firing| firing.at.0),
             last_run_at_ms: last.map(|last| last.at.0),
-            last_status: last.map(|last| history::status(last.status)),
+            last_status: last.map(|last| history::wire_status(last.status)),
             last_error: outcome.and_then(|outcome| outcome.error),
             last_duration_ms: last.map(|last| u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX)),
         },
@@ -109,64 +111,67 @@ fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::CronJob> {
 }
 
 /// One job of [`Kind::Job`].
-async fn find(door: &Arc<Door>, id: &str) -> Result<Job, GsvError> {
+async fn find_job(door: &Arc<GsvAdapter>, id: &str) -> Result<Job, GsvError> {
     let job = JobId::new(id);
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| engine.state().schedule().job(&job).cloned());
-    let (found, _) = read.await.ok_or_else(closing)?;
+    let (found, _) = read.await.ok_or_else(gateway_closing)?;
     found.filter(|job| job.plan().kind == JobKind::Job).ok_or_else(|| cron::unknown_job(id))
 }
 
-async fn saved(door: &Arc<Door>, id: &str) -> Result<cron::CronSaveResult, GsvError> {
-    let job = shown(door, vec![find(door, id).await?]).await?.pop();
-    Ok(cron::CronSaveResult { ok: true, job: job.ok_or_else(|| failed(format!("Cron job cannot be read: {id}")))? })
+async fn saved_job(door: &Arc<GsvAdapter>, id: &str) -> Result<cron::CronSaveResult, GsvError> {
+    let job = to_wire_jobs(door, vec![find_job(door, id).await?]).await?.pop();
+    Ok(cron::CronSaveResult { ok: true, job: job.ok_or_else(|| job_error(format!("Cron job cannot be read: {id}")))? })
 }
 
-pub(super) async fn add(door: &Arc<Door>, create: cron::CronAddParams) -> Answer {
-    Ok(RawJson::from_wire(&added(door, create).await?))
+pub(super) async fn cron_add(door: &Arc<GsvAdapter>, create: cron::CronAddParams) -> MethodResult {
+    Ok(RawJson::from_wire(&add_job(door, create).await?))
 }
 
 /// Plans a job.
 ///
 /// # Errors
 /// 500 with why it cannot be.
-pub(super) async fn added(door: &Arc<Door>, create: cron::CronAddParams) -> Result<cron::CronSaveResult, GsvError> {
-    let agent = create.agent.as_deref().map_or_else(|| door.settings.agent(), key::agent_id);
-    let definition = Definition {
+pub(super) async fn add_job(
+    door: &Arc<GsvAdapter>,
+    create: cron::CronAddParams,
+) -> Result<cron::CronSaveResult, GsvError> {
+    let agent = create.agent.as_deref().map_or_else(|| door.settings.default_agent(), key::agent_id);
+    let definition = JobDefinition {
         name: create.name,
         description: create.description,
         schedule: create.schedule,
         spec: create.spec,
         delete_after_run: create.delete_after_run,
     };
-    let plan = definition.plan(door, agent, create.enabled)?;
+    let plan = definition.to_plan(door, agent, create.enabled)?;
     let id = Uuid::new_v4().to_string();
-    let (job, plan, content) = (JobId::new(id.as_str()), Box::new(plan), definition.content());
-    ask(door, schedule::Command::Add { job, plan, content }).await?;
-    saved(door, &id).await
+    let (job, plan, content) = (JobId::new(id.as_str()), Box::new(plan), definition.record_content());
+    send_command(door, schedule::Command::Add { job, plan, content }).await?;
+    saved_job(door, &id).await
 }
 
-pub(super) async fn update(door: &Arc<Door>, update: cron::CronUpdateParams) -> Answer {
-    Ok(RawJson::from_wire(&updated(door, update).await?))
+pub(super) async fn cron_update(door: &Arc<GsvAdapter>, update: cron::CronUpdateParams) -> MethodResult {
+    Ok(RawJson::from_wire(&update_job(door, update).await?))
 }
 
 /// Plans a job otherwise. What the patch leaves out stays.
 ///
 /// # Errors
 /// 500 with why it cannot be.
-pub(super) async fn updated(
-    door: &Arc<Door>,
+pub(super) async fn update_job(
+    door: &Arc<GsvAdapter>,
     update: cron::CronUpdateParams,
 ) -> Result<cron::CronSaveResult, GsvError> {
     let _turn = door.automation.changing.lock().await;
-    let job = find(door, &update.id).await?;
+    let job = find_job(door, &update.id).await?;
     let text =
-        door.context.handle.contents().get(&[job.content_lsn()]).await.map_err(|error| failed(error.to_string()))?;
+        door.context.handle.contents().get(&[job.content_lsn()]).await.map_err(|error| job_error(error.to_string()))?;
     let text = text.into_iter().next().flatten();
-    let before = text.and_then(|text| serde_json::from_str::<Definition>(&text).ok());
-    let before = before.ok_or_else(|| failed(format!("Cron job cannot be read: {}", update.id)))?;
+    let before = text.and_then(|text| serde_json::from_str::<JobDefinition>(&text).ok());
+    let before = before.ok_or_else(|| job_error(format!("Cron job cannot be read: {}", update.id)))?;
     let is_planned_anew = update.schedule.is_some();
-    let definition = Definition {
+    let definition = JobDefinition {
         name: update.name.unwrap_or(before.name),
         description: update.description.or(before.description),
         schedule: update.schedule.unwrap_or(before.schedule),
@@ -178,57 +183,61 @@ pub(super) async fn updated(
     };
     let agent = update.agent.as_deref().map_or_else(|| job.plan().agent.clone(), key::agent_id);
     let enabled = update.enabled.unwrap_or_else(|| job.plan().enabled);
-    let mut plan = definition.plan(door, agent, enabled)?;
+    let mut plan = definition.to_plan(door, agent, enabled)?;
     if !is_planned_anew {
         // Steps go on from where they were counted.
         plan.schedule = job.plan().schedule.clone();
         plan.follows_house = job.plan().follows_house;
     }
-    let (plan, content) = (Box::new(plan), definition.content());
-    ask(door, schedule::Command::Change { job: job.id().clone(), plan, content }).await?;
-    saved(door, &update.id).await
+    let (plan, content) = (Box::new(plan), definition.record_content());
+    send_command(door, schedule::Command::Change { job: job.id().clone(), plan, content }).await?;
+    saved_job(door, &update.id).await
 }
 
-pub(super) async fn remove(door: &Arc<Door>, remove: cron::CronRemoveParams) -> Answer {
-    Ok(RawJson::from_wire(&removed(door, &remove.id).await?))
+pub(super) async fn cron_remove(door: &Arc<GsvAdapter>, remove: cron::CronRemoveParams) -> MethodResult {
+    Ok(RawJson::from_wire(&remove_job(door, &remove.id).await?))
 }
 
 /// Plans a job no more.
 ///
 /// # Errors
 /// 500 if that was not recorded.
-pub(super) async fn removed(door: &Arc<Door>, id: &str) -> Result<cron::CronRemoveResult, GsvError> {
-    let Ok(job) = find(door, id).await else { return Ok(cron::CronRemoveResult { ok: true, removed: false }) };
-    let reply = ask(door, schedule::Command::Remove { job: job.id().clone() }).await?;
+pub(super) async fn remove_job(door: &Arc<GsvAdapter>, id: &str) -> Result<cron::CronRemoveResult, GsvError> {
+    let Ok(job) = find_job(door, id).await else { return Ok(cron::CronRemoveResult { ok: true, removed: false }) };
+    let reply = send_command(door, schedule::Command::Remove { job: job.id().clone() }).await?;
     Ok(cron::CronRemoveResult { ok: true, removed: reply == EngineReply::Done })
 }
 
-pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::CronRunParams) -> Answer {
-    Ok(RawJson::from_wire(&ran(door, peer, run).await?))
+pub(super) async fn cron_run(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, run: cron::CronRunParams) -> MethodResult {
+    Ok(RawJson::from_wire(&run_jobs(door, peer, run).await?))
 }
 
 /// Has jobs run, and waits for their ends. Whoever asked may go away: what was begun goes on.
 ///
 /// # Errors
 /// 500 with why none did, 503 where whoever asked has gone.
-async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::CronRunParams) -> Result<cron::CronRunResult, GsvError> {
-    let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(closing)?;
-    let fired = match fire(door, &run).await? {
+async fn run_jobs(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    run: cron::CronRunParams,
+) -> Result<cron::CronRunResult, GsvError> {
+    let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(gateway_closing)?;
+    let fired = match fire_jobs(door, &run).await? {
         Ok(fired) => fired,
         Err(skipped) => return Ok(cron::CronRunResult { ok: true, ran: 0, results: vec![skipped] }),
     };
     let mut results = BTreeMap::new();
-    let mut spoke = begun(door, fired.clone()).await?;
+    let mut spoke = begun_firings(door, fired.clone()).await?;
     while results.len() < fired.len() {
         let (over, result) = tokio::select! {
             biased;
-            end = next_end(&mut facts, &mut spoke) => end.ok_or_else(closing)?,
-            () = peer.gone() => return Err(GsvError::new(code::UNAVAILABLE, "the connection is gone")),
+            end = next_end(&mut facts, &mut spoke) => end.ok_or_else(gateway_closing)?,
+            () = peer.wait_gone() => return Err(GsvError::new(code::UNAVAILABLE, "the connection is gone")),
         };
         // An earlier run of the same job may end meanwhile.
         let is_over = |fired: &&FiringId| match &over {
-            Over::Firing(firing) => *fired == firing,
-            Over::Job(job) => fired.job == *job && !spoke.contains(*fired),
+            EndedWork::Firing(firing) => *fired == firing,
+            EndedWork::Job(job) => fired.job == *job && !spoke.contains(*fired),
         };
         if let Some(firing) = fired.iter().find(is_over) {
             results.entry(firing.clone()).or_insert(result);
@@ -240,14 +249,14 @@ async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::CronRunParams) -> Result<
 }
 
 /// Has jobs run, or says that the one that is meant runs already.
-async fn fire(
-    door: &Arc<Door>,
+async fn fire_jobs(
+    door: &Arc<GsvAdapter>,
     run: &cron::CronRunParams,
 ) -> Result<Result<Vec<FiringId>, cron::JobRunResult>, GsvError> {
     let which = match run {
         cron::CronRunParams::Due => JobSelector::Due,
-        cron::CronRunParams::IfDue(id) => JobSelector::IfDue(find(door, id).await?.id().clone()),
-        cron::CronRunParams::Force(id) => JobSelector::Now(find(door, id).await?.id().clone()),
+        cron::CronRunParams::IfDue(id) => JobSelector::IfDue(find_job(door, id).await?.id().clone()),
+        cron::CronRunParams::Force(id) => JobSelector::Now(find_job(door, id).await?.id().clone()),
     };
     let source = door.context.handle.source(InboxLane::Request);
     match source.send_command(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
@@ -255,26 +264,26 @@ async fn fire(
         Ok(_) => Ok(Ok(Vec::new())),
         Err(OwnerError::Refusal(CommandError::Schedule(schedule::ScheduleError::Busy(job)))) => {
             let error = Some("it is running already".to_owned());
-            Ok(Err(result(&job, cron::CronRunStatus::Skipped, error, None)))
+            Ok(Err(run_result(&job, cron::CronRunStatus::Skipped, error, None)))
         }
-        Err(refused) => Err(fault(&refused)),
+        Err(refused) => Err(schedule_error(&refused)),
     }
 }
 
 /// Those of these firings that have begun already: of one that its own time began, that was said before anybody listened.
-async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringId>, GsvError> {
+async fn begun_firings(door: &Arc<GsvAdapter>, fired: Vec<FiringId>) -> Result<HashSet<FiringId>, GsvError> {
     let look = move |engine: &Engine| {
         let state = engine.state().schedule();
         let has_begun = |id: &FiringId| state.firing(id).is_some_and(|(_, firing)| firing.stage != FiringStage::Due);
         fired.into_iter().filter(has_begun).collect()
     };
     let read = door.context.handle.source(InboxLane::Request).read_state(look).await;
-    read.map(|(begun, _)| begun).ok_or_else(closing)
+    read.map(|(begun, _)| begun).ok_or_else(gateway_closing)
 }
 
 /// Has jobs run, and says which will.
-pub(super) async fn begin(door: &Arc<Door>, run: cron::CronRunParams) -> Answer {
-    let begun = match fire(door, &run).await? {
+pub(super) async fn start_jobs(door: &Arc<GsvAdapter>, run: cron::CronRunParams) -> MethodResult {
+    let begun = match fire_jobs(door, &run).await? {
         Ok(fired) => serde_json::json!({ "ok": true, "started": fired.iter().map(|it| &it.job).collect::<Vec<_>>() }),
         Err(skipped) => serde_json::json!({ "ok": true, "started": [], "skipped": skipped }),
     };
@@ -282,7 +291,7 @@ pub(super) async fn begin(door: &Arc<Door>, run: cron::CronRunParams) -> Answer 
 }
 
 /// What has ended.
-enum Over {
+enum EndedWork {
     Firing(FiringId),
     /// With every firing of it that had not begun.
     Job(JobId),
@@ -292,7 +301,7 @@ enum Over {
 async fn next_end(
     facts: &mut FactFollower<Arc<RecordedFact>>,
     spoke: &mut HashSet<FiringId>,
-) -> Option<(Over, cron::JobRunResult)> {
+) -> Option<(EndedWork, cron::JobRunResult)> {
     loop {
         let recorded = facts.next().await?;
         let Event::Schedule(event) = &recorded.fact.event else { continue };
@@ -301,20 +310,20 @@ async fn next_end(
                 let content = recorded.fact.content.as_deref();
                 let outcome =
                     content.and_then(|text| serde_json::from_str::<FiringOutcome>(text).ok()).unwrap_or_default();
-                let status = history::status(*status);
+                let status = history::wire_status(*status);
                 let result = cron::JobRunResult {
                     duration_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
                     next_run_at_ms: next.map(|next| next.0),
-                    ..result(&firing.job, status, outcome.error, outcome.summary)
+                    ..run_result(&firing.job, status, outcome.error, outcome.summary)
                 };
-                return Some((Over::Firing(firing.clone()), result));
+                return Some((EndedWork::Firing(firing.clone()), result));
             }
             schedule::Event::MessageSent { firing } => {
                 spoke.insert(firing.clone());
             }
             schedule::Event::Removed { job } => {
                 let error = Some("it was removed".to_owned());
-                return Some((Over::Job(job.clone()), result(job, cron::CronRunStatus::Skipped, error, None)));
+                return Some((EndedWork::Job(job.clone()), run_result(job, cron::CronRunStatus::Skipped, error, None)));
             }
             schedule::Event::Limited(_)
             | schedule::Event::Clocked { .. }
@@ -326,7 +335,7 @@ async fn next_end(
     }
 }
 
-fn result(
+fn run_result(
     job: &JobId,
     status: cron::CronRunStatus,
     error: Option<String>,
@@ -336,15 +345,18 @@ fn result(
     cron::JobRunResult { job_id, status, error, summary, duration_ms: None, next_run_at_ms: None }
 }
 
-pub(super) async fn runs(door: &Arc<Door>, runs: cron::CronRunsParams) -> Answer {
-    Ok(RawJson::from_wire(&past(door, &runs).await?))
+pub(super) async fn cron_runs(door: &Arc<GsvAdapter>, runs: cron::CronRunsParams) -> MethodResult {
+    Ok(RawJson::from_wire(&past_runs(door, &runs).await?))
 }
 
 /// The runs that were.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn past(door: &Arc<Door>, runs: &cron::CronRunsParams) -> Result<cron::CronRunsResult, GsvError> {
-    let found = history::runs(door.context.handle.log(), runs.job.as_deref(), runs.page).await;
-    found.map_err(|error| failed(error.to_string()))
+pub(super) async fn past_runs(
+    door: &Arc<GsvAdapter>,
+    runs: &cron::CronRunsParams,
+) -> Result<cron::CronRunsResult, GsvError> {
+    let found = history::job_runs(door.context.handle.log(), runs.job.as_deref(), runs.page).await;
+    found.map_err(|error| job_error(error.to_string()))
 }

@@ -6,13 +6,13 @@ use countersign_protocol::gsv::channel::{ChannelInboundParams, SenderAccess, Sen
 use serde_json::Value;
 
 use super::{
-    super::Door,
-    places::{self, TELEGRAM},
+    super::GsvAdapter,
+    addresses::{self, TELEGRAM},
 };
 
 /// What the settings call a network. One that connects as `WhatsApp` is the one that is set as `whatsapp`: else a capital
 /// letter would open what was closed.
-pub(super) fn set_as<'a>(tree: &'a Value, network: &'a str) -> &'a str {
+pub(super) fn configured_name<'a>(tree: &'a Value, network: &'a str) -> &'a str {
     let networks = tree["channels"].as_object();
     if networks.is_some_and(|networks| networks.contains_key(network)) {
         return network;
@@ -25,9 +25,9 @@ pub(super) fn set_as<'a>(tree: &'a Value, network: &'a str) -> &'a str {
 ///
 /// A network without settings is open: what connects to it showed a token, or signed. In Telegram anybody can write to a
 /// bot, so there only those may who may decide, until the settings say otherwise.
-pub(super) fn of(door: &Arc<Door>, inbound: &ChannelInboundParams) -> SenderAccess {
+pub(super) fn check_sender(door: &Arc<GsvAdapter>, inbound: &ChannelInboundParams) -> SenderAccess {
     let tree = door.settings.tree();
-    let network = &tree["channels"][set_as(&tree, &inbound.channel)];
+    let network = &tree["channels"][configured_name(&tree, &inbound.channel)];
     let is_telegram = inbound.channel == TELEGRAM;
     let otherwise = if is_telegram { SenderPolicy::Allowlist } else { SenderPolicy::Open };
     let policy = match network["dmPolicy"].as_str() {
@@ -39,7 +39,7 @@ pub(super) fn of(door: &Arc<Door>, inbound: &ChannelInboundParams) -> SenderAcce
     let mut allowed: Vec<String> = listed.filter_map(|entry| entry.as_str().map(str::to_owned)).collect();
     if is_telegram {
         let may_decide = door.context.config.telegram.iter().flat_map(|telegram| &telegram.allowed_users);
-        allowed.extend(may_decide.filter(|user| user.to_string() == places::sender(inbound)).map(i64::to_string));
+        allowed.extend(may_decide.filter(|user| user.to_string() == addresses::sender_id(inbound)).map(i64::to_string));
     }
     sender_access(policy, &allowed, &inbound.peer, inbound.sender.as_ref())
 }
@@ -48,7 +48,7 @@ pub(super) fn of(door: &Arc<Door>, inbound: &ChannelInboundParams) -> SenderAcce
 mod tests {
     use serde_json::json;
 
-    use super::set_as;
+    use super::configured_name;
 
     #[test]
     fn a_network_is_found_however_it_spells_itself() {
@@ -56,8 +56,8 @@ mod tests {
         let table =
             [("whatsapp", "whatsapp"), ("WhatsApp", "whatsapp"), ("wx", "wx"), ("Wx", "Wx"), ("other", "other")];
         for (connects, is_set_as) in table {
-            assert_eq!(set_as(&tree, connects), is_set_as, "{connects}");
+            assert_eq!(configured_name(&tree, connects), is_set_as, "{connects}");
         }
-        assert_eq!(set_as(&json!({}), "wx"), "wx");
+        assert_eq!(configured_name(&json!({}), "wx"), "wx");
     }
 }

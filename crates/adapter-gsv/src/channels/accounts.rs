@@ -23,24 +23,23 @@ use countersign_view::connected;
 use serde_json::json;
 
 use super::{
-    super::{Door, answer::Answer},
-    failed,
-    places::{self, TELEGRAM, WEBHOOK},
-    webhook,
+    super::{GsvAdapter, method_result::MethodResult},
+    addresses::{self, TELEGRAM, WEBHOOK},
+    channel_error, webhook,
 };
 
 /// Networks whose drivers the original had, and this gateway has not.
 const LEFT_OUT: [&str; 2] = ["whatsapp", "discord"];
 
-async fn known(door: &Arc<Door>) -> Result<Vec<KnownAccount>, GsvError> {
+async fn known_accounts(door: &Arc<GsvAdapter>) -> Result<Vec<KnownAccount>, GsvError> {
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| engine.state().channels().accounts().cloned().collect::<Vec<_>>()).await;
-    read.map(|(known, _)| known).ok_or_else(|| failed("the gateway is closing"))
+    read.map(|(known, _)| known).ok_or_else(|| channel_error("the gateway is closing"))
 }
 
-pub(super) async fn list(door: &Arc<Door>) -> Answer {
+pub(super) async fn list_channels(door: &Arc<GsvAdapter>) -> MethodResult {
     let connected = door.networks.connected.lock().clone();
-    let entries = known(door).await?.into_iter().map(|known| ChannelEntry {
+    let entries = known_accounts(door).await?.into_iter().map(|known| ChannelEntry {
         connected_at: connected.get(&known.account).copied().unwrap_or(known.since).0,
         channel: known.account.network,
         account_id: known.account.name,
@@ -51,7 +50,7 @@ pub(super) async fn list(door: &Arc<Door>) -> Answer {
 }
 
 /// What a network is to this gateway.
-enum Driver {
+enum ChannelDriver {
     Telegram,
     Webhook,
     /// It connects by itself.
@@ -60,15 +59,15 @@ enum Driver {
     LeftOut(Vec<KnownAccount>),
 }
 
-async fn driver(door: &Arc<Door>, channel: &str) -> Result<Driver, GsvError> {
-    let mut of = known(door).await?;
+async fn driver_for(door: &Arc<GsvAdapter>, channel: &str) -> Result<ChannelDriver, GsvError> {
+    let mut of = known_accounts(door).await?;
     of.retain(|known| known.account.network == channel);
     match channel {
-        TELEGRAM => Ok(Driver::Telegram),
-        WEBHOOK => Ok(Driver::Webhook),
-        _ if LEFT_OUT.contains(&channel) && of.is_empty() => Ok(Driver::LeftOut(of)),
+        TELEGRAM => Ok(ChannelDriver::Telegram),
+        WEBHOOK => Ok(ChannelDriver::Webhook),
+        _ if LEFT_OUT.contains(&channel) && of.is_empty() => Ok(ChannelDriver::LeftOut(of)),
         _ if of.is_empty() => Err(GsvError::unknown_channel(channel)),
-        _ => Ok(Driver::Socket(of)),
+        _ => Ok(ChannelDriver::Socket(of)),
     }
 }
 
@@ -78,12 +77,12 @@ fn left_out(channel: &str) -> GsvError {
     ))
 }
 
-fn done(channel: String, account_id: String, message: Option<String>) -> RawJson {
+fn account_result(channel: String, account_id: String, message: Option<String>) -> RawJson {
     RawJson::from_wire(&ChannelAccountResult { ok: true, channel, account_id, qr_data_url: None, message })
 }
 
 /// The account that is meant: the one that is named, the only one, or the default one.
-fn meant(of: &[KnownAccount], named: Option<String>) -> Option<Named> {
+fn select_account(of: &[KnownAccount], named: Option<String>) -> Option<Named> {
     let known = match (&named, of) {
         (None, [only]) => Some(only),
         (named, of) => {
@@ -99,41 +98,41 @@ fn no_account(channel: &str, account: Option<&str>) -> GsvError {
     GsvError::bad_request(format!("{channel} has no account {account} here; name one that channel.status lists"))
 }
 
-pub(super) async fn start(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
-    let ChannelAccountParams { channel, account, config, .. } = asked;
-    match driver(door, &channel).await? {
-        Driver::LeftOut(_) => Err(left_out(&channel)),
-        Driver::Telegram | Driver::Webhook if !config.is_empty() => {
+pub(super) async fn start_account(door: &Arc<GsvAdapter>, params: ChannelAccountParams) -> MethodResult {
+    let ChannelAccountParams { channel, account, config, .. } = params;
+    match driver_for(door, &channel).await? {
+        ChannelDriver::LeftOut(_) => Err(left_out(&channel)),
+        ChannelDriver::Telegram | ChannelDriver::Webhook if !config.is_empty() => {
             let message = format!("{channel} is set up in the configuration and by config.set, not by channel.start");
             Err(GsvError::bad_request(message))
         }
-        Driver::Telegram => {
+        ChannelDriver::Telegram => {
             let carrier = door.networks.telegram.get();
             let Some(_) = carrier else { return Err(GsvError::bad_request("messenger.telegram is not configured")) };
             only_default(&channel, account.as_deref())?;
-            meet(door, places::account(&channel, ChannelAccountParams::DEFAULT)).await?;
-            Ok(done(channel, ChannelAccountParams::DEFAULT.to_owned(), None))
+            record_account(door, addresses::channel_account(&channel, ChannelAccountParams::DEFAULT)).await?;
+            Ok(account_result(channel, ChannelAccountParams::DEFAULT.to_owned(), None))
         }
-        Driver::Webhook => {
+        ChannelDriver::Webhook => {
             let account = account.unwrap_or_else(|| ChannelAccountParams::DEFAULT.to_owned());
-            webhook::Settings::of(door, &account).map_err(GsvError::bad_request)?;
-            meet(door, places::account(&channel, &account)).await?;
-            Ok(done(channel, account, None))
+            webhook::WebhookSettings::for_account(door, &account).map_err(GsvError::bad_request)?;
+            record_account(door, addresses::channel_account(&channel, &account)).await?;
+            Ok(account_result(channel, account, None))
         }
-        Driver::Socket(_) if !config.is_empty() => {
+        ChannelDriver::Socket(_) if !config.is_empty() => {
             let message = format!(
                 "{channel} connects by itself: set channels.{channel} by config.set, not by config of channel.start"
             );
             Err(GsvError::bad_request(message))
         }
-        Driver::Socket(of) => {
+        ChannelDriver::Socket(of) => {
             let named = account.clone();
-            let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
+            let account = select_account(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
             if !door.networks.connected.lock().contains_key(&account) {
                 let message = format!("{} connects by itself, and is not connected now", account.network);
                 return Err(GsvError::bad_request(message));
             }
-            Ok(done(channel, account.name, None))
+            Ok(account_result(channel, account.name, None))
         }
     }
 }
@@ -145,77 +144,81 @@ fn only_default(channel: &str, account: Option<&str>) -> Result<(), GsvError> {
     }
 }
 
-async fn meet(door: &Arc<Door>, account: Named) -> Result<(), GsvError> {
+async fn record_account(door: &Arc<GsvAdapter>, account: Named) -> Result<(), GsvError> {
     let met = Command::Channel(Network::Meet(account));
-    door.context.handle.source(InboxLane::Request).send_command(met).await.map(drop).map_err(failed)
+    door.context.handle.source(InboxLane::Request).send_command(met).await.map(drop).map_err(channel_error)
 }
 
-pub(super) async fn stop(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
-    let ChannelAccountParams { channel, account, .. } = asked;
-    match driver(door, &channel).await? {
-        Driver::LeftOut(_) => Err(left_out(&channel)),
-        Driver::Telegram => Err(GsvError::bad_request(
+pub(super) async fn stop_account(door: &Arc<GsvAdapter>, params: ChannelAccountParams) -> MethodResult {
+    let ChannelAccountParams { channel, account, .. } = params;
+    match driver_for(door, &channel).await? {
+        ChannelDriver::LeftOut(_) => Err(left_out(&channel)),
+        ChannelDriver::Telegram => Err(GsvError::bad_request(
             "telegram is part of the gateway: take messenger.telegram out of the configuration, or set channels.telegram.dmPolicy",
         )),
-        Driver::Webhook => Err(GsvError::bad_request(
+        ChannelDriver::Webhook => Err(GsvError::bad_request(
             "webhook is on as long as channels.webhook has a secret: take that out by config.set",
         )),
-        Driver::Socket(of) => {
+        ChannelDriver::Socket(of) => {
             let named = account.clone();
-            let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
-            disconnect(door, &account, "Stopped");
-            Ok(done(channel, account.name, None))
+            let account = select_account(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
+            disconnect_account(door, &account, "Stopped");
+            Ok(account_result(channel, account.name, None))
         }
     }
 }
 
-fn disconnect(door: &Arc<Door>, account: &Named, why: &str) {
-    if let Some(peer) = door.roster.channel(&account.network, &account.name) {
+fn disconnect_account(door: &Arc<GsvAdapter>, account: &Named, why: &str) {
+    if let Some(peer) = door.roster.find_channel(&account.network, &account.name) {
         peer.close(close::NORMAL, why);
     }
 }
 
-pub(super) async fn login(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
-    let channel = asked.channel;
-    Err(match driver(door, &channel).await? {
-        Driver::LeftOut(_) => left_out(&channel),
-        Driver::Telegram => {
+pub(super) async fn log_in(door: &Arc<GsvAdapter>, params: ChannelAccountParams) -> MethodResult {
+    let channel = params.channel;
+    Err(match driver_for(door, &channel).await? {
+        ChannelDriver::LeftOut(_) => left_out(&channel),
+        ChannelDriver::Telegram => {
             GsvError::bad_request("telegram is logged in by messenger.telegram.token of the configuration")
         }
-        Driver::Webhook => GsvError::bad_request("webhook is logged in by channels.webhook.secret, set by config.set"),
-        Driver::Socket(_) => GsvError::bad_request(format!("{channel} does not support login: it connects by itself")),
+        ChannelDriver::Webhook => {
+            GsvError::bad_request("webhook is logged in by channels.webhook.secret, set by config.set")
+        }
+        ChannelDriver::Socket(_) => {
+            GsvError::bad_request(format!("{channel} does not support login: it connects by itself"))
+        }
     })
 }
 
-pub(super) async fn logout(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
-    let ChannelAccountParams { channel, account, .. } = asked;
-    let of = match driver(door, &channel).await? {
-        Driver::LeftOut(_) => return Err(left_out(&channel)),
-        Driver::Telegram => {
+pub(super) async fn log_out(door: &Arc<GsvAdapter>, params: ChannelAccountParams) -> MethodResult {
+    let ChannelAccountParams { channel, account, .. } = params;
+    let of = match driver_for(door, &channel).await? {
+        ChannelDriver::LeftOut(_) => return Err(left_out(&channel)),
+        ChannelDriver::Telegram => {
             let message = "telegram is logged in by messenger.telegram.token of the configuration: take it out there";
             return Err(GsvError::bad_request(message));
         }
-        Driver::Webhook => {
-            let mut of = known(door).await?;
+        ChannelDriver::Webhook => {
+            let mut of = known_accounts(door).await?;
             of.retain(|known| known.account.network == channel);
             of
         }
-        Driver::Socket(of) => of,
+        ChannelDriver::Socket(of) => of,
     };
     let named = account.clone();
-    let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
-    disconnect(door, &account, "Logged out");
+    let account = select_account(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
+    disconnect_account(door, &account, "Logged out");
     let forget = Command::Channel(Network::Forget(account.clone()));
-    door.context.handle.source(InboxLane::Request).send_command(forget).await.map_err(failed)?;
-    Ok(done(channel, account.name, None))
+    door.context.handle.source(InboxLane::Request).send_command(forget).await.map_err(channel_error)?;
+    Ok(account_result(channel, account.name, None))
 }
 
-pub(super) async fn status(door: &Arc<Door>, asked: ChannelAccountParams) -> Answer {
-    let ChannelAccountParams { channel, account, .. } = asked;
-    let accounts = match driver(door, &channel).await? {
-        Driver::LeftOut(of) | Driver::Socket(of) => sockets(door, of),
-        Driver::Telegram => telegram(door).await?,
-        Driver::Webhook => webhooks(door).await?,
+pub(super) async fn account_status(door: &Arc<GsvAdapter>, params: ChannelAccountParams) -> MethodResult {
+    let ChannelAccountParams { channel, account, .. } = params;
+    let accounts = match driver_for(door, &channel).await? {
+        ChannelDriver::LeftOut(of) | ChannelDriver::Socket(of) => socket_statuses(door, of),
+        ChannelDriver::Telegram => telegram_status(door).await?,
+        ChannelDriver::Webhook => webhook_statuses(door).await?,
     };
     let is_meant = |status: &AccountStatus| account.as_ref().is_none_or(|account| status.account_id == *account);
     let accounts = accounts.into_iter().filter(is_meant).collect();
@@ -223,7 +226,7 @@ pub(super) async fn status(door: &Arc<Door>, asked: ChannelAccountParams) -> Ans
 }
 
 /// Accounts that connect by themselves.
-fn sockets(door: &Door, of: Vec<KnownAccount>) -> Vec<AccountStatus> {
+fn socket_statuses(door: &GsvAdapter, of: Vec<KnownAccount>) -> Vec<AccountStatus> {
     let connected = door.networks.connected.lock().clone();
     let status = |known: KnownAccount| {
         let is_connected = connected.contains_key(&known.account);
@@ -239,7 +242,7 @@ fn sockets(door: &Door, of: Vec<KnownAccount>) -> Vec<AccountStatus> {
 }
 
 /// Every account as pages show it, by network. Telegram is the messenger's. `None` if the gateway closes.
-pub(crate) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
+pub(crate) async fn account_overview(door: &Arc<GsvAdapter>) -> Option<Vec<connected::Account>> {
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
         let state = engine.state().channels();
@@ -256,9 +259,10 @@ pub(crate) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
     }
     let mut all = Vec::new();
     for (network, of) in networks {
-        let of = if network == WEBHOOK { webhooks(door).await.ok()? } else { sockets(door, of) };
+        let of = if network == WEBHOOK { webhook_statuses(door).await.ok()? } else { socket_statuses(door, of) };
         all.extend(of.into_iter().map(|status| connected::Account {
-            waiting: waiting.get(&places::account(&network, &status.account_id)).copied().unwrap_or_default(),
+            waiting:
+                waiting.get(&addresses::channel_account(&network, &status.account_id)).copied().unwrap_or_default(),
             network: network.clone(),
             name: status.account_id,
             is_connected: status.connected,
@@ -270,37 +274,37 @@ pub(crate) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
 }
 
 /// When something last came through each account of a network.
-async fn heard(door: &Arc<Door>, network: &str) -> Result<BTreeMap<String, Option<u64>>, GsvError> {
-    let mut of = known(door).await?;
+async fn last_message_times(door: &Arc<GsvAdapter>, network: &str) -> Result<BTreeMap<String, Option<u64>>, GsvError> {
+    let mut of = known_accounts(door).await?;
     of.retain(|known| known.account.network == network);
     Ok(of.into_iter().map(|known| (known.account.name, known.last_heard.map(|at| at.0))).collect())
 }
 
-async fn telegram(door: &Arc<Door>) -> Result<Vec<AccountStatus>, GsvError> {
+async fn telegram_status(door: &Arc<GsvAdapter>) -> Result<Vec<AccountStatus>, GsvError> {
     let Some(report) = door.context.telegram.as_ref().map(|report| report()) else { return Ok(Vec::new()) };
     let is_well = report.is_well();
-    let heard = heard(door, TELEGRAM).await?;
+    let times = last_message_times(door, TELEGRAM).await?;
     Ok(vec![AccountStatus {
         account_id: ChannelAccountParams::DEFAULT.to_owned(),
         connected: is_well,
         authenticated: is_well,
         error: report.failed.map(|(_, why)| why).filter(|_| !is_well),
         extra: None,
-        last_activity: heard.get(ChannelAccountParams::DEFAULT).copied().flatten(),
+        last_activity: times.get(ChannelAccountParams::DEFAULT).copied().flatten(),
     }])
 }
 
-async fn webhooks(door: &Arc<Door>) -> Result<Vec<AccountStatus>, GsvError> {
-    let heard = heard(door, WEBHOOK).await?;
-    let names = webhook::Settings::names(door).into_iter().chain(heard.keys().cloned());
+async fn webhook_statuses(door: &Arc<GsvAdapter>) -> Result<Vec<AccountStatus>, GsvError> {
+    let times = last_message_times(door, WEBHOOK).await?;
+    let names = webhook::WebhookSettings::account_names(door).into_iter().chain(times.keys().cloned());
     let names: std::collections::BTreeSet<String> = names.collect();
     let status = |name: String| {
-        let settings = webhook::Settings::of(door, &name);
+        let settings = webhook::WebhookSettings::for_account(door, &name);
         let is_set = settings.is_ok();
         let url = settings.as_ref().ok().and_then(|settings| settings.url.clone());
-        let extra = json!({ "inbound": webhook::path(&name), "outbound": url });
+        let extra = json!({ "inbound": webhook::account_path(&name), "outbound": url });
         AccountStatus {
-            last_activity: heard.get(&name).copied().flatten(),
+            last_activity: times.get(&name).copied().flatten(),
             account_id: name,
             connected: is_set,
             authenticated: is_set,

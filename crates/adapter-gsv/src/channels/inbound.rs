@@ -18,11 +18,11 @@ use serde_json::Value;
 
 use super::{
     super::{
-        Door,
-        chat::{Moment, Speaker, Spoken, has_answered, say_more},
+        GsvAdapter,
+        chat::{CardMoment, MessageAuthor, MessageInput, has_answered, send_input},
         delivery,
     },
-    access, pairing, places,
+    access, addresses, pairing,
 };
 
 /// What a chat is told of a command that was done by a process that died before it said so.
@@ -32,35 +32,35 @@ const DONE_BEFORE: &str = "This was done, and the gateway was restarted before i
 ///
 /// # Errors
 /// 400 for what is no message, 500 if it was not recorded: then it may come again.
-pub(super) async fn take(
-    door: &Arc<Door>,
+pub(super) async fn handle_inbound(
+    door: &Arc<GsvAdapter>,
     inbound: ChannelInboundParams,
-    came: Moment,
+    came: CardMoment,
 ) -> Result<ChannelInboundResult, GsvError> {
     if inbound.text.trim().is_empty() && inbound.media.is_empty() {
         return Err(GsvError::bad_request("message.text or message.media required"));
     }
-    let from = places::address(&inbound);
-    match access::of(door, &inbound) {
+    let from = addresses::chat_address(&inbound);
+    match access::check_sender(door, &inbound) {
         SenderAccess::Allowed => {}
         SenderAccess::Blocked => {
             return Ok(ChannelInboundResult::Blocked { reason: "Sender is not on the allowlist".to_owned() });
         }
-        SenderAccess::Pairing => return pairing::knock(door, &inbound, from).await,
+        SenderAccess::Pairing => return pairing::request_pairing(door, &inbound, from).await,
     }
     let tree = door.settings.tree();
-    let agent = agent(&tree, &inbound).unwrap_or_else(|| door.settings.agent());
-    let key = door.settings.keys().chat_session_key(&agent, &inbound.channel, &inbound.account, &inbound.peer);
-    let run = inbound.message_id.as_ref().map(|id| run_of(&from, id));
+    let agent = bound_agent(&tree, &inbound).unwrap_or_else(|| door.settings.default_agent());
+    let key = door.settings.key_scheme().chat_session_key(&agent, &inbound.channel, &inbound.account, &inbound.peer);
+    let run = inbound.message_id.as_ref().map(|id| run_name(&from, id));
     let origin = MessageOrigin {
-        by: places::principal(&inbound.channel, places::sender(&inbound)),
+        by: addresses::sender_principal(&inbound.channel, addresses::sender_id(&inbound)),
         from: from.clone(),
         message: inbound.message_id.clone(),
     };
     let by = origin.by.clone();
-    let speaker = Speaker { by, origin: Some(Box::new(origin)), style: ReplyStyle::Marked, came };
+    let speaker = MessageAuthor { by, origin: Some(Box::new(origin)), style: ReplyStyle::Marked, came };
     if let Some(run) = &run
-        && is_heard(door, &from, inbound.message_id.as_deref()).await?
+        && is_received(door, &from, inbound.message_id.as_deref()).await?
     {
         let is_answer = has_answered(door, &key, &speaker).await?;
         let begun = || ChannelInboundResult::Started {
@@ -68,20 +68,20 @@ pub(super) async fn take(
             run_id: run.clone(),
             directives: Directives::default(),
         };
-        let taken = if is_answer { begun() } else { none_begun(door, &inbound, &key).unwrap_or_else(begun) };
+        let taken = if is_answer { begun() } else { repeated_result(door, &inbound, &key).unwrap_or_else(begun) };
         // What it came to was said to the chat, unless the process died in between.
         match &taken {
-            ChannelInboundResult::Command { .. } => reply(door, &inbound, from, DONE_BEFORE).await?,
-            ChannelInboundResult::DirectiveOnly { response: Some(told), .. } => {
-                reply(door, &inbound, from, told).await?
+            ChannelInboundResult::Command { .. } => send_reply(door, &inbound, from, DONE_BEFORE).await?,
+            ChannelInboundResult::DirectiveOnly { response: Some(reply_text), .. } => {
+                send_reply(door, &inbound, from, reply_text).await?
             }
             _ => {}
         }
         return Ok(taken);
     }
-    let spoken = Spoken { text: &inbound.text, before: before(door, &inbound), media: &inbound.media };
-    let sent = say_more(door, &key, spoken, run, &speaker).await?;
-    let (taken, told) = match sent {
+    let spoken = MessageInput { text: &inbound.text, before: message_prefix(door, &inbound), media: &inbound.media };
+    let sent = send_input(door, &key, spoken, run, &speaker).await?;
+    let (taken, reply_text) = match sent {
         ChatSendResult::Started { run_id, directives, .. } => {
             (ChannelInboundResult::Started { session_key: key, run_id, directives }, None)
         }
@@ -93,41 +93,50 @@ pub(super) async fn take(
             (ChannelInboundResult::DirectiveOnly { session_key: key, response: response.clone() }, response)
         }
     };
-    if let Some(text) = told {
-        reply(door, &inbound, from, &text).await?;
+    if let Some(text) = reply_text {
+        send_reply(door, &inbound, from, &text).await?;
     }
     Ok(taken)
 }
 
 /// Says something to the chat that a message came from, once for each message that has an id.
-async fn reply(door: &Arc<Door>, inbound: &ChannelInboundParams, to: ChatAddress, text: &str) -> Result<(), GsvError> {
+async fn send_reply(
+    door: &Arc<GsvAdapter>,
+    inbound: &ChannelInboundParams,
+    to: ChatAddress,
+    text: &str,
+) -> Result<(), GsvError> {
     if text.trim().is_empty() {
         return Ok(());
     }
-    let key = inbound.message_id.as_ref().map(|id| format!("reply:{}", run_of(&to, id)));
+    let key = inbound.message_id.as_ref().map(|id| format!("reply:{}", run_name(&to, id)));
     let reply_to = inbound.message_id.clone();
     let message = OutboundRequest { to, text: text.into(), session: None, reply_to, key, media: None };
-    delivery::send(door, message).await.map(drop).map_err(super::failed)
+    delivery::enqueue_message(door, message).await.map(drop).map_err(super::channel_error)
 }
 
 /// What the run is called that a message begins: the same for the same message, whoever asks.
-fn run_of(from: &ChatAddress, message: &str) -> String {
+fn run_name(from: &ChatAddress, message: &str) -> String {
     let named = serde_json::json!([from, message]).to_string();
     let digest = Digest::hash_bytes(named.as_bytes()).to_string();
     let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
     format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
 }
 
-async fn is_heard(door: &Arc<Door>, from: &ChatAddress, id: Option<&str>) -> Result<bool, GsvError> {
+async fn is_received(door: &Arc<GsvAdapter>, from: &ChatAddress, id: Option<&str>) -> Result<bool, GsvError> {
     let Some(id) = id.map(str::to_owned) else { return Ok(false) };
     let account = from.account.clone();
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| engine.state().channels().was_received(&account, &id)).await;
-    read.map(|(heard, _)| heard).ok_or_else(|| super::failed("the gateway is closing"))
+    read.map(|(received, _)| received).ok_or_else(|| super::channel_error("the gateway is closing"))
 }
 
 /// What is answered to a message that came before, began no run and answered nothing, as far as its words tell.
-fn none_begun(door: &Door, inbound: &ChannelInboundParams, session_key: &str) -> Option<ChannelInboundResult> {
+fn repeated_result(
+    door: &GsvAdapter,
+    inbound: &ChannelInboundParams,
+    session_key: &str,
+) -> Option<ChannelInboundResult> {
     let text = inbound.text.trim_start();
     let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     let answers = || ["approve", "deny"].into_iter().find(|name| word.strip_prefix('/') == Some(*name));
@@ -136,23 +145,23 @@ fn none_begun(door: &Door, inbound: &ChannelInboundParams, session_key: &str) ->
         let response = "This message was answered before.".to_owned();
         return Some(ChannelInboundResult::Command { session_key, command, response });
     }
-    let parsed = directive::parse_directives(text, &door.settings.model().provider);
+    let parsed = directive::parse_directives(text, &door.settings.default_model().provider);
     (parsed.is_all() && inbound.media.is_empty())
         .then(|| ChannelInboundResult::DirectiveOnly { session_key, response: parsed.acknowledgement() })
 }
 
 /// The agent that a message is for, where something binds it to one: the first that fits.
-fn agent(tree: &Value, inbound: &ChannelInboundParams) -> Option<String> {
-    let is = |wanted: &Value, given: &str| wanted.is_null() || wanted.as_str() == Some(given);
+fn bound_agent(tree: &Value, inbound: &ChannelInboundParams) -> Option<String> {
+    let is = |expected: &Value, given: &str| expected.is_null() || expected.as_str() == Some(given);
     // A network may spell its name with other capitals than the settings do.
-    let is_network = |wanted: &Value| {
-        wanted.is_null() || wanted.as_str().is_some_and(|wanted| wanted.eq_ignore_ascii_case(&inbound.channel))
+    let is_network = |expected: &Value| {
+        expected.is_null() || expected.as_str().is_some_and(|name| name.eq_ignore_ascii_case(&inbound.channel))
     };
-    let fits = |wanted: &Value| {
-        is_network(&wanted["channel"])
-            && is(&wanted["accountId"], &inbound.account)
-            && is(&wanted["peer"]["kind"], inbound.peer.kind.name())
-            && is(&wanted["peer"]["id"], &inbound.peer.id)
+    let fits = |pattern: &Value| {
+        is_network(&pattern["channel"])
+            && is(&pattern["accountId"], &inbound.account)
+            && is(&pattern["peer"]["kind"], inbound.peer.kind.name())
+            && is(&pattern["peer"]["id"], &inbound.peer.id)
     };
     let mut bindings = tree["agents"]["bindings"].as_array().into_iter().flatten();
     // What fits everything is written without what it fits.
@@ -161,8 +170,8 @@ fn agent(tree: &Value, inbound: &ChannelInboundParams) -> Option<String> {
 }
 
 /// What stands before a message, so that the model knows where it came from, when, and from whom where several speak.
-fn before(door: &Door, inbound: &ChannelInboundParams) -> String {
-    let time = clock(door);
+fn message_prefix(door: &GsvAdapter, inbound: &ChannelInboundParams) -> String {
+    let time = clock_time(door);
     let who = match (&inbound.sender, inbound.peer.kind) {
         (_, PeerKind::Dm) | (None, _) => None,
         (Some(sender), PeerKind::Group | PeerKind::Channel | PeerKind::Thread) => {
@@ -174,8 +183,8 @@ fn before(door: &Door, inbound: &ChannelInboundParams) -> String {
 }
 
 /// The time of day where people live, such as `3:05 PM CET`.
-fn clock(door: &Door) -> String {
-    door.settings.zone().time_of_day(door.context.clock.wall_time())
+fn clock_time(door: &GsvAdapter) -> String {
+    door.settings.user_zone().time_of_day(door.context.clock.wall_time())
 }
 
 #[cfg(test)]
@@ -183,8 +192,8 @@ mod tests {
     use countersign_protocol::gsv::channel::{ChannelInboundParams, ChatPeer, PeerKind};
     use serde_json::json;
 
-    use super::{agent, run_of};
-    use crate::channels::places;
+    use super::{bound_agent, run_name};
+    use crate::channels::addresses;
 
     fn inbound(channel: &str, account: &str, kind: PeerKind, id: &str) -> ChannelInboundParams {
         ChannelInboundParams {
@@ -214,16 +223,16 @@ mod tests {
             ("another kind", inbound("wx", "a", PeerKind::Dm, "g1"), Some("rest")),
             ("another network", inbound("tg", "office", PeerKind::Dm, "g1"), None),
         ] {
-            assert_eq!(agent(&tree, &message).as_deref(), want, "{case}");
+            assert_eq!(bound_agent(&tree, &message).as_deref(), want, "{case}");
         }
     }
 
     #[test]
     fn a_message_begins_a_run_of_the_same_name_whoever_asks() {
-        let here = places::address(&inbound("wx", "a", PeerKind::Dm, "p"));
-        let there = places::address(&inbound("wx", "b", PeerKind::Dm, "p"));
-        assert_eq!(run_of(&here, "m"), run_of(&here, "m"));
-        assert_ne!(run_of(&here, "m"), run_of(&there, "m"));
-        assert_ne!(run_of(&here, "m"), run_of(&here, "n"));
+        let here = addresses::chat_address(&inbound("wx", "a", PeerKind::Dm, "p"));
+        let there = addresses::chat_address(&inbound("wx", "b", PeerKind::Dm, "p"));
+        assert_eq!(run_name(&here, "m"), run_name(&here, "m"));
+        assert_ne!(run_name(&here, "m"), run_name(&there, "m"));
+        assert_ne!(run_name(&here, "m"), run_name(&here, "n"));
     }
 }

@@ -9,7 +9,7 @@ use countersign_protocol::gsv::{
 };
 use countersign_view::{Lines, escape};
 
-use super::super::{Door, chat::media_folder};
+use super::super::{GsvAdapter, chat::media_folder};
 
 /// Pictures that models can be shown.
 const PICTURES: [(&str, &str); 4] =
@@ -41,10 +41,14 @@ pub(super) fn type_of(name: &str) -> &'static str {
 /// # Errors
 /// 400 for what is no base64 or too large, 500 if it could not be written. What was written before stays until the session
 /// begins anew.
-pub(crate) async fn keep(door: &Door, key: &str, media: &[MediaAttachment]) -> Result<Vec<MessageBlock>, GsvError> {
+pub(crate) async fn store_media(
+    door: &GsvAdapter,
+    key: &str,
+    media: &[MediaAttachment],
+) -> Result<Vec<MessageBlock>, GsvError> {
     let mut blocks = Vec::with_capacity(media.len());
     for (place, item) in media.iter().enumerate() {
-        let (picture, noted) = one(door, key, place, item).await?;
+        let (picture, noted) = store_one(door, key, place, item).await?;
         blocks.push(picture.map_or_else(|| MessageBlock::from_text(noted), MessageBlock::Image));
     }
     Ok(blocks)
@@ -54,23 +58,27 @@ pub(crate) async fn keep(door: &Door, key: &str, media: &[MediaAttachment]) -> R
 ///
 /// # Errors
 /// As there.
-pub(crate) async fn keep_for_words(door: &Door, key: &str, media: &[MediaAttachment]) -> Result<Vec<String>, GsvError> {
+pub(crate) async fn store_media_as_text(
+    door: &GsvAdapter,
+    key: &str,
+    media: &[MediaAttachment],
+) -> Result<Vec<String>, GsvError> {
     let mut words = Vec::with_capacity(media.len());
     for (place, item) in media.iter().enumerate() {
-        words.push(one(door, key, place, item).await?.1);
+        words.push(store_one(door, key, place, item).await?.1);
     }
     Ok(words)
 }
 
 /// Puts an attachment into the store: the picture, if the model can be shown it, and what it can be told of it.
-async fn one(
-    door: &Door,
+async fn store_one(
+    door: &GsvAdapter,
     key: &str,
     place: usize,
     item: &MediaAttachment,
 ) -> Result<(Option<ImageBlock>, String), GsvError> {
     let mime = item.mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let Some(data) = &item.data else { return Ok((None, noted(item, item.url.as_deref()))) };
+    let Some(data) = &item.data else { return Ok((None, media_note(item, item.url.as_deref()))) };
     let within = format!("message.media[{place}]");
     let bytes =
         STANDARD.decode(data.trim()).map_err(|_| GsvError::bad_request(format!("{within}.data is no base64")))?;
@@ -87,14 +95,14 @@ async fn one(
     let name = format!("{}/{}.{ending}", media_folder(key), uuid::Uuid::new_v4());
     let store = objects::ObjectStore::for_data_dir(&door.context.config.storage.folder);
     let put = store.put_object(name.clone(), bytes).await;
-    put.map_err(|error| super::failed(format!("{within} could not be stored: {error}")))?;
+    put.map_err(|error| super::channel_error(format!("{within} could not be stored: {error}")))?;
     let picture =
         picture.map(|(mime, _)| ImageBlock { data: objects::object_reference(&name), mime_type: (*mime).to_owned() });
-    Ok((picture, noted(item, Some(&name))))
+    Ok((picture, media_note(item, Some(&name))))
 }
 
 /// What the model is told of something that it cannot be shown.
-fn noted(item: &MediaAttachment, at: Option<&str>) -> String {
+fn media_note(item: &MediaAttachment, at: Option<&str>) -> String {
     let what = match item.kind {
         MediaKind::Image => "Image",
         MediaKind::Audio => "Audio",
@@ -105,8 +113,8 @@ fn noted(item: &MediaAttachment, at: Option<&str>) -> String {
     let name = item.filename.as_deref().map_or_else(String::new, |name| format!(" {}", line(name)));
     let at = at.map_or_else(String::new, |at| format!(" at {}", line(at)));
     let mut text = format!("[{what}{name} ({}){at}]", line(&item.mime_type));
-    if let Some(said) = item.transcription.as_deref().filter(|said| !said.trim().is_empty()) {
-        text.push_str(&format!("\nTranscript: {}", escape(said, Lines::Many)));
+    if let Some(transcript) = item.transcription.as_deref().filter(|transcript| !transcript.trim().is_empty()) {
+        text.push_str(&format!("\nTranscript: {}", escape(transcript, Lines::Many)));
     }
     text
 }

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    super::{Door, answer::Answer as Answered, delivery},
-    access, failed, places,
+    super::{GsvAdapter, delivery, method_result::MethodResult as Answered},
+    access, addresses, channel_error,
 };
 
 /// Under which a gate is kept until all that follows from it is done.
@@ -41,7 +41,7 @@ const WELCOME: &str = "You were let in. What do you have to say?";
 /// What is kept of somebody who knocks.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct About {
+struct PairingSubject {
     from: ChatAddress,
     sender_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,8 +50,8 @@ struct About {
     first_message: Option<String>,
 }
 
-impl About {
-    fn read(request: &GateRequest) -> Option<Self> {
+impl PairingSubject {
+    fn from_request(request: &GateRequest) -> Option<Self> {
         serde_json::from_value(Value::Object(request.go_on()?.about.clone())).ok()
     }
 }
@@ -60,12 +60,12 @@ impl About {
 ///
 /// # Errors
 /// 503 if too many wait already, 500 if it was not recorded.
-pub(super) async fn knock(
-    door: &Arc<Door>,
+pub(super) async fn request_pairing(
+    door: &Arc<GsvAdapter>,
     inbound: &ChannelInboundParams,
     from: ChatAddress,
 ) -> Result<ChannelInboundResult, GsvError> {
-    let sender = phone_number(places::sender(inbound));
+    let sender = phone_number(addresses::sender_id(inbound));
     let line = |text: &str| escape(text, Lines::One).into_owned();
     let name = name_of(inbound);
     let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
@@ -76,8 +76,12 @@ pub(super) async fn knock(
         None => line(&sender),
     };
     let channel = line(&inbound.channel);
-    let about =
-        About { from: from.clone(), sender_id: sender.clone(), sender_name: name, first_message: first.clone() };
+    let about = PairingSubject {
+        from: from.clone(),
+        sender_id: sender.clone(),
+        sender_name: name,
+        first_message: first.clone(),
+    };
     let about = match serde_json::to_value(about) {
         Ok(Value::Object(about)) => about,
         _ => Map::new(),
@@ -99,7 +103,7 @@ pub(super) async fn knock(
         Err(Unasked::Refusal(Refused::Channel(refusal @ ChannelError::Crowded(_)))) => {
             Err(GsvError::new(code::UNAVAILABLE, refusal.to_string()))
         }
-        Err(refused) => Err(failed(refused)),
+        Err(refused) => Err(channel_error(refused)),
     }
 }
 
@@ -118,28 +122,28 @@ fn name_of(inbound: &ChannelInboundParams) -> Option<String> {
 }
 
 /// Somebody who waits.
-struct Waiting {
+struct WaitingSender {
     gate: GateId,
     since: u64,
-    about: About,
+    about: PairingSubject,
 }
 
-fn waiting(engine: &Engine) -> Vec<Waiting> {
+fn waiting_senders(engine: &Engine) -> Vec<WaitingSender> {
     let gates = engine.state().pending_gates().filter(|gate| gate.kind() == Kind::Pairing);
     let look = |gate: &Gate| {
-        let about = About::read(&GateRequest::at_hand(engine, gate.id())?)?;
-        Some(Waiting { gate: gate.id(), since: gate.opened_at().0, about })
+        let about = PairingSubject::from_request(&GateRequest::at_hand(engine, gate.id())?)?;
+        Some(WaitingSender { gate: gate.id(), since: gate.opened_at().0, about })
     };
     gates.filter_map(look).collect()
 }
 
-async fn everybody(door: &Arc<Door>) -> Result<Vec<Waiting>, GsvError> {
-    let read = door.context.handle.source(InboxLane::Request).read_state(waiting).await;
-    read.map(|(waiting, _)| waiting).ok_or_else(|| failed("the gateway is closing"))
+async fn read_waiting(door: &Arc<GsvAdapter>) -> Result<Vec<WaitingSender>, GsvError> {
+    let read = door.context.handle.source(InboxLane::Request).read_state(waiting_senders).await;
+    read.map(|(waiting, _)| waiting).ok_or_else(|| channel_error("the gateway is closing"))
 }
 
-pub(super) async fn list(door: &Arc<Door>) -> Answered {
-    let listed = everybody(door).await?.into_iter().map(|Waiting { since, about, .. }| {
+pub(super) async fn list_pairings(door: &Arc<GsvAdapter>) -> Answered {
+    let listed = read_waiting(door).await?.into_iter().map(|WaitingSender { since, about, .. }| {
         let channel = about.from.account.network;
         let pending = PendingPairing {
             channel: channel.clone(),
@@ -154,32 +158,33 @@ pub(super) async fn list(door: &Arc<Door>) -> Answered {
 }
 
 /// Whoever is decided about, once that is recorded.
-async fn decide(
-    door: &Arc<Door>,
+async fn decide_pairing(
+    door: &Arc<GsvAdapter>,
     decide: &PairDecisionParams,
     answer: GateReply,
     by: PrincipalId,
-) -> Result<About, GsvError> {
-    let wanted = pairing_key(&decide.channel, &decide.sender_id);
-    let is_meant =
-        |waiting: &Waiting| pairing_key(&waiting.about.from.account.network, &waiting.about.sender_id) == wanted;
-    let found = everybody(door).await?.into_iter().find(is_meant);
-    let Some(Waiting { gate, about, .. }) = found else { return Err(GsvError::no_pairing(&wanted)) };
+) -> Result<PairingSubject, GsvError> {
+    let requested_key = pairing_key(&decide.channel, &decide.sender_id);
+    let is_meant = |waiting: &WaitingSender| {
+        pairing_key(&waiting.about.from.account.network, &waiting.about.sender_id) == requested_key
+    };
+    let found = read_waiting(door).await?.into_iter().find(is_meant);
+    let Some(WaitingSender { gate, about, .. }) = found else { return Err(GsvError::no_pairing(&requested_key)) };
     let answer = gate::Command::Answer { gate, answer, by, key: None };
     match door.context.handle.source(InboxLane::Result).send_command(Command::Gate(answer)).await {
         Ok(_) => {}
         // Somebody else was first.
         Err(Unasked::Refusal(Refused::Answer(gate::AnswerError::AlreadyResolved { .. }))) => {
-            return Err(GsvError::no_pairing(&wanted));
+            return Err(GsvError::no_pairing(&requested_key));
         }
-        Err(refused) => return Err(failed(refused)),
+        Err(refused) => return Err(channel_error(refused)),
     }
-    finish(door, gate).await?;
+    finish_pairing(door, gate).await?;
     Ok(about)
 }
 
-pub(super) async fn approve(door: &Arc<Door>, wanted: &PairDecisionParams, by: PrincipalId) -> Answered {
-    let about = decide(door, wanted, GateReply::Allow(ApprovalScope::Once), by).await?;
+pub(super) async fn approve_sender(door: &Arc<GsvAdapter>, params: &PairDecisionParams, by: PrincipalId) -> Answered {
+    let about = decide_pairing(door, params, GateReply::Allow(ApprovalScope::Once), by).await?;
     Ok(RawJson::from_wire(&PairApproveResult {
         approved: true,
         sender_id: about.sender_id,
@@ -187,60 +192,60 @@ pub(super) async fn approve(door: &Arc<Door>, wanted: &PairDecisionParams, by: P
     }))
 }
 
-pub(super) async fn reject(door: &Arc<Door>, wanted: &PairDecisionParams, by: PrincipalId) -> Answered {
-    let about = decide(door, wanted, GateReply::Deny { reason: None }, by).await?;
+pub(super) async fn reject_sender(door: &Arc<GsvAdapter>, params: &PairDecisionParams, by: PrincipalId) -> Answered {
+    let about = decide_pairing(door, params, GateReply::Deny { reason: None }, by).await?;
     Ok(RawJson::from_wire(&PairRejectResult { rejected: true, sender_id: about.sender_id }))
 }
 
 /// A gate that was decided and of which not all is done.
-struct Decided {
+struct DecidedPairing {
     content: Lsn,
     is_in: bool,
     by: Option<PrincipalId>,
     reference: String,
 }
 
-fn decided(gate: &Gate) -> Option<Decided> {
+fn decided_pairing(gate: &Gate) -> Option<DecidedPairing> {
     let open = gate.shown_surfaces().iter().find(|showing| showing.surface == SURFACE && !showing.is_final)?;
     let is_in = matches!(gate.resolution()?, GateResolution::Allowed { .. });
     let reference = open.reference.clone();
-    Some(Decided { content: gate.content_lsn(), is_in, by: gate.resolved_by().cloned(), reference })
+    Some(DecidedPairing { content: gate.content_lsn(), is_in, by: gate.resolved_by().cloned(), reference })
 }
 
 /// Does what follows from a decision: whoever was let in is put on the list of their network, and told.
 ///
 /// # Errors
 /// 500 if something was not recorded. It is done again from where it stands, by whoever asks next.
-pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), GsvError> {
+pub(super) async fn finish_pairing(door: &Arc<GsvAdapter>, id: GateId) -> Result<(), GsvError> {
     let _turn = door.networks.finishing.lock().await;
     let source = door.context.handle.source(InboxLane::Result);
-    let read = source.read_of(At::Gate(id), move |engine| engine.state().gate(id).and_then(decided)).await;
-    let (decided, _) = read.ok_or_else(|| failed("the gateway is closing"))?;
+    let read = source.read_of(At::Gate(id), move |engine| engine.state().gate(id).and_then(decided_pairing)).await;
+    let (decided, _) = read.ok_or_else(|| channel_error("the gateway is closing"))?;
     let Some(decided) = decided else { return Ok(()) };
     if decided.is_in {
-        let texts = door.context.handle.contents().get(&[decided.content]).await.map_err(failed)?;
+        let texts = door.context.handle.contents().get(&[decided.content]).await.map_err(channel_error)?;
         let text = texts.into_iter().next().flatten();
         let request = text.and_then(|text| GateRequest::from_record(&text));
-        if let Some(about) = request.as_ref().and_then(About::read) {
+        if let Some(about) = request.as_ref().and_then(PairingSubject::from_request) {
             let by = decided.by.unwrap_or_else(|| PrincipalId::new("system"));
             let tree = door.settings.tree();
-            let network = access::set_as(&tree, &about.from.account.network);
-            door.settings.add(&door.context, by, &["channels", network, "allowFrom"], &about.sender_id).await?;
-            welcome(door, id, about.from).await;
+            let network = access::configured_name(&tree, &about.from.account.network);
+            door.settings.add_item(&door.context, by, &["channels", network, "allowFrom"], &about.sender_id).await?;
+            send_welcome(door, id, about.from).await;
         }
     }
     let updated = gate::Command::Updated { gate: id, surface: SURFACE.to_owned(), reference: decided.reference };
-    source.send_command(Command::Gate(updated)).await.map(drop).map_err(failed)
+    source.send_command(Command::Gate(updated)).await.map(drop).map_err(channel_error)
 }
 
-async fn welcome(door: &Arc<Door>, gate: GateId, to: ChatAddress) {
+async fn send_welcome(door: &Arc<GsvAdapter>, gate: GateId, to: ChatAddress) {
     if to.kind != AddressKind::Dm {
         // A group need not hear who may speak in it.
         return;
     }
     let key = Some(format!("welcome:{gate}"));
     let message = OutboundRequest { to, text: WELCOME.into(), session: None, reply_to: None, key, media: None };
-    if let Err(problem) = delivery::send(door, message).await {
+    if let Err(problem) = delivery::enqueue_message(door, message).await {
         tracing::warn!(%gate, %problem, "nobody is told that they were let in");
     }
 }

@@ -19,14 +19,15 @@ use countersign_telegram::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
-    super::{Door, delivery},
-    access, inbound,
-    places::{self, TELEGRAM},
+    super::{GsvAdapter, delivery},
+    access,
+    addresses::{self, TELEGRAM},
+    inbound,
 };
 
 /// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.
-pub(crate) async fn join(door: &Arc<Door>, talk: Arc<ChatSender>, ear: &InboundHook) {
-    let account = places::account(TELEGRAM, ChannelAccountParams::DEFAULT);
+pub(crate) async fn join_messenger(door: &Arc<GsvAdapter>, talk: Arc<ChatSender>, ear: &InboundHook) {
+    let account = addresses::channel_account(TELEGRAM, ChannelAccountParams::DEFAULT);
     let met = Command::Channel(Network::Meet(account.clone()));
     if let Err(problem) = door.context.handle.source(InboxLane::Request).send_command(met).await {
         // It is known with the first message that comes.
@@ -34,23 +35,23 @@ pub(crate) async fn join(door: &Arc<Door>, talk: Arc<ChatSender>, ear: &InboundH
     }
     // A gateway has one messenger.
     let _ = door.networks.telegram.set(Arc::clone(&talk) as Arc<dyn ChannelTransport>);
-    door.networks.kick(account);
-    ear.open(Arc::new(Listener { door: Arc::clone(door), talk }));
+    door.networks.wake_account(account);
+    ear.open(Arc::new(TelegramListener { door: Arc::clone(door), talk }));
 }
 
-struct Listener {
-    door: Arc<Door>,
+struct TelegramListener {
+    door: Arc<GsvAdapter>,
     talk: Arc<ChatSender>,
 }
 
-impl InboundHandler for Listener {
+impl InboundHandler for TelegramListener {
     fn handle_message(&self, written: IncomingChatMessage) -> BoxFuture<'_, UpdateFlow> {
-        self.take(written).boxed()
+        self.process_message(written).boxed()
     }
 }
 
-impl Listener {
-    async fn take(&self, written: IncomingChatMessage) -> UpdateFlow {
+impl TelegramListener {
+    async fn process_message(&self, written: IncomingChatMessage) -> UpdateFlow {
         let kind = match written.chat_type {
             ChatType::Private => PeerKind::Dm,
             ChatType::Group => PeerKind::Group,
@@ -69,12 +70,12 @@ impl Listener {
             media: Vec::new(),
             was_mentioned: None,
         };
-        let came = self.door.cards.now();
-        let may_speak = access::of(&self.door, &inbound) == SenderAccess::Allowed;
+        let came = self.door.cards.current_moment();
+        let may_speak = access::check_sender(&self.door, &inbound) == SenderAccess::Allowed;
         if may_speak {
-            match self.media(&files).await {
+            match self.fetch_media(&files).await {
                 Ok(media) => inbound.media = media,
-                Err(why) => return self.tell(&inbound, &why).await,
+                Err(why) => return self.send_refusal(&inbound, &why).await,
             }
         }
         let says_nothing = inbound.text.trim().is_empty();
@@ -82,7 +83,7 @@ impl Listener {
             let why = format!(
                 "A {other} is nothing that can be taken here. Words, pictures, recordings, videos and files are."
             );
-            return self.tell(&inbound, &why).await;
+            return self.send_refusal(&inbound, &why).await;
         }
         if says_nothing && !may_speak {
             // Nobody fetches anything for whoever may not speak; that they want to is asked about all the same.
@@ -90,7 +91,7 @@ impl Listener {
             inbound.text = format!("(a {what})");
         }
         let there = ChannelInboundParams { media: Vec::new(), ..inbound.clone() };
-        match inbound::take(&self.door, inbound, came).await {
+        match inbound::handle_inbound(&self.door, inbound, came).await {
             Ok(_) => UpdateFlow::Next,
             // What cannot be said cannot be said however often it comes; what was not recorded can.
             Err(fault) => {
@@ -98,7 +99,7 @@ impl Listener {
                 if fault.retryable == Some(true) {
                     return UpdateFlow::Again;
                 }
-                self.tell(&there, &format!("This message was not taken: {}", fault.message)).await
+                self.send_refusal(&there, &format!("This message was not taken: {}", fault.message)).await
             }
         }
     }
@@ -107,7 +108,7 @@ impl Listener {
     ///
     /// # Errors
     /// In words for whoever sent it, why it cannot be taken.
-    async fn media(&self, files: &[AttachedFile]) -> Result<Vec<MediaAttachment>, String> {
+    async fn fetch_media(&self, files: &[AttachedFile]) -> Result<Vec<MediaAttachment>, String> {
         let mut media = Vec::with_capacity(files.len());
         for file in files {
             let bytes = self.talk.fetch_file(file).await;
@@ -132,11 +133,11 @@ impl Listener {
     }
 
     /// Tells whoever wrote a message why it is not taken, once for each message.
-    async fn tell(&self, inbound: &ChannelInboundParams, why: &str) -> UpdateFlow {
-        let (to, reply_to) = (places::address(inbound), inbound.message_id.clone());
+    async fn send_refusal(&self, inbound: &ChannelInboundParams, why: &str) -> UpdateFlow {
+        let (to, reply_to) = (addresses::chat_address(inbound), inbound.message_id.clone());
         let key = reply_to.as_ref().map(|id| format!("untaken:{TELEGRAM}:{id}"));
-        let told = OutboundRequest { to, text: why.into(), session: None, reply_to, key, media: None };
-        if let Err(problem) = delivery::send(&self.door, told).await {
+        let message = OutboundRequest { to, text: why.into(), session: None, reply_to, key, media: None };
+        if let Err(problem) = delivery::enqueue_message(&self.door, message).await {
             tracing::warn!(%problem, "whoever wrote a message is not told that it was not taken");
         }
         UpdateFlow::Next

@@ -42,9 +42,9 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use super::{
-    super::Door,
-    carrier, failed, inbound,
-    places::{self, WEBHOOK},
+    super::GsvAdapter,
+    addresses::{self, WEBHOOK},
+    channel_error, inbound, transport,
 };
 
 /// Where requests come in.
@@ -63,24 +63,24 @@ const SLOWEST: u64 = 256 * 1024;
 const ANSWER: usize = 64 * 1024;
 
 /// The path at which an account takes requests.
-pub(super) fn path(account: &str) -> String {
+pub(super) fn account_path(account: &str) -> String {
     if account == ChannelAccountParams::DEFAULT { PATH.to_owned() } else { format!("{PATH}/{account}") }
 }
 
 /// What is set for an account.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct WebhookSettings {
     /// Where what is said to its chats is posted. None if it only takes messages.
     pub(super) url: Option<String>,
     secret: SecretString,
 }
 
-impl Settings {
+impl WebhookSettings {
     /// What is set for an account.
     ///
     /// # Errors
     /// In words, what is missing.
-    pub(super) fn of(door: &Door, account: &str) -> Result<Self, String> {
+    pub(super) fn for_account(door: &GsvAdapter, account: &str) -> Result<Self, String> {
         let at = if account == ChannelAccountParams::DEFAULT {
             "channels.webhook".to_owned()
         } else {
@@ -88,13 +88,13 @@ impl Settings {
         };
         let tree = door.settings.tree();
         let set = at.split('.').fold(&*tree, |tree, name| &tree[name]);
-        let secret = door.settings.secret(&format!("{at}.secret"));
+        let secret = door.settings.secret_at(&format!("{at}.secret"));
         let secret = secret.ok_or_else(|| format!("{at}.secret is not set"))?;
         Ok(Self { url: set["url"].as_str().map(str::to_owned), secret })
     }
 
     /// The accounts that are set up.
-    pub(super) fn names(door: &Door) -> Vec<String> {
+    pub(super) fn account_names(door: &GsvAdapter) -> Vec<String> {
         let tree = door.settings.tree();
         let set = &tree["channels"]["webhook"];
         let named = set["accounts"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
@@ -104,22 +104,26 @@ impl Settings {
 }
 
 /// The routes at which requests come in.
-pub fn routes(door: &Arc<Door>) -> Router {
+pub fn webhook_routes(door: &Arc<GsvAdapter>) -> Router {
     Router::new()
         .route(PATH, post(at_default))
         .route("/channels/webhook/{account}", post(at_account))
         .with_state(Arc::clone(door))
 }
 
-async fn at_default(State(door): State<Arc<Door>>, request: HttpRequest) -> Response {
-    answer(take(&door, ChannelAccountParams::DEFAULT, request).await)
+async fn at_default(State(door): State<Arc<GsvAdapter>>, request: HttpRequest) -> Response {
+    to_response(handle_request(&door, ChannelAccountParams::DEFAULT, request).await)
 }
 
-async fn at_account(State(door): State<Arc<Door>>, Path(account): Path<String>, request: HttpRequest) -> Response {
-    answer(take(&door, &account, request).await)
+async fn at_account(
+    State(door): State<Arc<GsvAdapter>>,
+    Path(account): Path<String>,
+    request: HttpRequest,
+) -> Response {
+    to_response(handle_request(&door, &account, request).await)
 }
 
-fn answer(taken: Result<RawJson, GsvError>) -> Response {
+fn to_response(taken: Result<RawJson, GsvError>) -> Response {
     let (status, body) = match taken {
         Ok(taken) => (StatusCode::OK, taken),
         Err(fault) => {
@@ -131,20 +135,20 @@ fn answer(taken: Result<RawJson, GsvError>) -> Response {
 }
 
 /// A message that came as a request.
-async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<RawJson, GsvError> {
-    let came = door.cards.now();
+async fn handle_request(door: &Arc<GsvAdapter>, account: &str, request: HttpRequest) -> Result<RawJson, GsvError> {
+    let came = door.cards.current_moment();
     let (head, body) = request.into_parts();
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (id, timestamp, signature) = (header(sign::ID), header(sign::TIMESTAMP), header(sign::SIGNATURE));
     // Whether there is such an account is told to nobody who cannot sign.
     let unsigned = || GsvError::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
-    let settings = Settings::of(door, account).map_err(|_| unsigned())?;
+    let settings = WebhookSettings::for_account(door, account).map_err(|_| unsigned())?;
     // What cannot have been signed is not read.
-    if !sign::may_be(id, timestamp, signature, door.context.clock.wall_time()) {
+    if !sign::may_be_signed(id, timestamp, signature, door.context.clock.wall_time()) {
         return Err(unsigned());
     }
-    let body = read(&door.networks.webhook, &head.headers, body).await?;
-    let signed = sign::Signed { id, timestamp, signature, body: &body };
+    let body = read_body(&door.networks.webhook, &head.headers, body).await?;
+    let signed = sign::SignedRequest { id, timestamp, signature, body: &body };
     if !signed.is_by(&settings.secret, door.context.clock.wall_time()) {
         return Err(unsigned());
     }
@@ -156,11 +160,11 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<R
     if is_agents {
         return Err(GsvError::new(code::FORBIDDEN, peer::REFUSED));
     }
-    Ok(RawJson::from_wire(&inbound::take(door, message(&body, account, id)?, came).await?))
+    Ok(RawJson::from_wire(&inbound::handle_inbound(door, parse_message(&body, account, id)?, came).await?))
 }
 
 /// The message of an account that a body is, under the id that was signed with it.
-fn message(body: &[u8], account: &str, id: &str) -> Result<ChannelInboundParams, GsvError> {
+fn parse_message(body: &[u8], account: &str, id: &str) -> Result<ChannelInboundParams, GsvError> {
     let mut params: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|error| GsvError::bad_request(format!("the body is no JSON object: {error}")))?;
     params.insert("channel".to_owned(), WEBHOOK.into());
@@ -168,7 +172,7 @@ fn message(body: &[u8], account: &str, id: &str) -> Result<ChannelInboundParams,
     let params = RawJson::from_wire(&params);
     let GsvRequest::ChannelInbound(mut message) = GsvRequest::from_params(Method::ChannelInbound, Some(&params))?
     else {
-        return Err(failed("this is no message"));
+        return Err(channel_error("this is no message"));
     };
     // What is signed counts once, whatever the message calls itself.
     message.message_id = Some(id.to_owned());
@@ -176,7 +180,7 @@ fn message(body: &[u8], account: &str, id: &str) -> Result<ChannelInboundParams,
 }
 
 /// Reads a body of which it is not known yet who sent it.
-async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes, GsvError> {
+async fn read_body(sender: &WebhookSender, headers: &HeaderMap, body: Body) -> Result<Bytes, GsvError> {
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let is_large = length.is_none_or(|length| length > SMALL);
     let most = if is_large { LARGEST_FRAME } else { SMALL };
@@ -201,19 +205,19 @@ async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes,
 }
 
 /// What is used for all requests, in and out.
-pub(super) struct Sender {
+pub(super) struct WebhookSender {
     client: OnceLock<Client>,
     large: Semaphore,
 }
 
-impl Default for Sender {
+impl Default for WebhookSender {
     fn default() -> Self {
         Self { client: OnceLock::new(), large: Semaphore::new(LARGE_AT_ONCE) }
     }
 }
 
-impl Sender {
-    fn client(&self) -> Result<&Client, String> {
+impl WebhookSender {
+    fn http_client(&self) -> Result<&Client, String> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -228,9 +232,9 @@ impl Sender {
     }
 
     /// Posts a letter. Its id is the same however often it comes, so that whoever takes it can tell.
-    pub(super) async fn carry(&self, door: &Door, letter: &OutboundDelivery) -> DeliveryOutcome {
+    pub(super) async fn post_letter(&self, door: &GsvAdapter, letter: &OutboundDelivery) -> DeliveryOutcome {
         let to = &letter.owed.to;
-        let settings = match Settings::of(door, &to.account.name) {
+        let settings = match WebhookSettings::for_account(door, &to.account.name) {
             Ok(settings) => settings,
             Err(why) => return DeliveryOutcome::Refused(why),
         };
@@ -251,17 +255,17 @@ impl Sender {
         let outbound = ChannelOutboundEvent {
             channel: WEBHOOK,
             account_id: &to.account.name,
-            peer: &places::peer(to),
-            session_key: &carrier::key(letter.owed.session.as_deref()),
+            peer: &addresses::chat_peer(to),
+            session_key: &transport::session_key(letter.owed.session.as_deref()),
             message,
         };
         let body = RawJson::from_wire(&outbound).as_text().to_owned();
         let id = letter.owed.id.to_string();
         let now = door.context.clock.wall_time();
-        let Some(signature) = sign::sign(&settings.secret, &id, now, body.as_bytes()) else {
+        let Some(signature) = sign::sign_body(&settings.secret, &id, now, body.as_bytes()) else {
             return DeliveryOutcome::Refused("the secret that is set cannot be used".to_owned());
         };
-        let client = match self.client() {
+        let client = match self.http_client() {
             Ok(client) => client,
             Err(problem) => {
                 tracing::warn!(%problem, "nothing can be posted");
@@ -273,15 +277,15 @@ impl Sender {
             .timeout(PATIENCE + Duration::from_secs(body.len() as u64 / SLOWEST))
             .header(CONTENT_TYPE, "application/json")
             .header(sign::ID, id)
-            .header(sign::TIMESTAMP, sign::seconds(now))
+            .header(sign::TIMESTAMP, sign::unix_seconds(now))
             .header(sign::SIGNATURE, signature)
             .body(body);
         match request.send().await {
             Ok(mut response) => {
                 let status = response.status();
                 let wait = response.headers().get("retry-after").and_then(|wait| wait.to_str().ok()?.parse().ok());
-                drain(&mut response).await;
-                come_of(status.as_u16(), wait)
+                drain_response(&mut response).await;
+                status_outcome(status.as_u16(), wait)
             }
             Err(error) => {
                 tracing::info!(error = %error.without_url(), "a post came to nothing");
@@ -292,7 +296,7 @@ impl Sender {
 }
 
 /// Reads what is left of an answer, so that the connection can be used again.
-async fn drain(response: &mut reqwest::Response) {
+async fn drain_response(response: &mut reqwest::Response) {
     let mut read = 0;
     while let Ok(Some(chunk)) = response.chunk().await {
         read += chunk.len();
@@ -303,7 +307,7 @@ async fn drain(response: &mut reqwest::Response) {
 }
 
 /// What a status means for a letter. A redirect is not followed: it would take the words elsewhere.
-fn come_of(status: u16, wait: Option<u64>) -> DeliveryOutcome {
+fn status_outcome(status: u16, wait: Option<u64>) -> DeliveryOutcome {
     match status {
         200..=299 => DeliveryOutcome::Delivered,
         408 | 425 | 429 | 500..=599 => DeliveryOutcome::Later(wait.map(Duration::from_secs)),
@@ -315,7 +319,7 @@ fn come_of(status: u16, wait: Option<u64>) -> DeliveryOutcome {
 mod tests {
     use std::time::Duration;
 
-    use super::{DeliveryOutcome, come_of};
+    use super::{DeliveryOutcome, status_outcome};
 
     #[test]
     fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
@@ -328,7 +332,7 @@ mod tests {
             (429, Some(7), DeliveryOutcome::Later(Some(Duration::from_secs(7)))),
             (503, None, DeliveryOutcome::Later(None)),
         ] {
-            assert_eq!(come_of(status, wait), want, "{status}");
+            assert_eq!(status_outcome(status, wait), want, "{status}");
         }
     }
 }

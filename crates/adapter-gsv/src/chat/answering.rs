@@ -16,28 +16,28 @@ use countersign_protocol::gsv::{
 use countersign_runtime::{InboxLane, OwnerError};
 
 use super::{
-    super::{Door, channels::media, registry::session_of},
-    card::{resolved, token},
+    super::{GsvAdapter, channels::media, registry::session_of},
+    card::{gate_token, resolution_text},
     cards::in_chat,
-    seen::{Asked, Seen},
-    send::{Speaker, Spoken},
+    send::{MessageAuthor, MessageInput},
+    session_snapshot::{SessionGate, SessionSnapshot},
 };
 
 /// What a message is told that is none, or came too late.
-fn told(command: &'static str, response: impl Into<String>) -> Option<ChatSendResult> {
+fn command_reply(command: &'static str, response: impl Into<String>) -> Option<ChatSendResult> {
     Some(ChatSendResult::Command { command, response: Some(response.into()), error: None })
 }
 
-fn wrong(command: &'static str, error: impl Into<String>) -> Option<ChatSendResult> {
+fn command_error(command: &'static str, error: impl Into<String>) -> Option<ChatSendResult> {
     Some(ChatSendResult::Command { command, response: None, error: Some(error.into()) })
 }
 
 /// What is said to a message that comes while something else is awaited.
-pub(super) fn awaited(asked: &Asked, speaker: &Speaker) -> String {
-    if !speaker.may_answer(asked) {
+pub(super) fn awaiting_text(gate: &SessionGate, speaker: &MessageAuthor) -> String {
+    if !speaker.may_answer(gate) {
         return "Somebody else's answer is awaited first. This message waits behind it.".to_owned();
     }
-    let token = token(asked.gate);
+    let token = gate_token(gate.id);
     format!("An answer to {token} is awaited first: `yes`, `no`, or `/stop`. This message waits behind it.")
 }
 
@@ -45,42 +45,42 @@ pub(super) fn awaited(asked: &Asked, speaker: &Speaker) -> String {
 ///
 /// # Errors
 /// As those of [`media::keep_for_words()`]: then it answers nothing, and may come again.
-pub(super) async fn answer(
-    door: &Arc<Door>,
-    seen: &Seen,
-    spoken: &Spoken<'_>,
+pub(super) async fn try_answer(
+    door: &Arc<GsvAdapter>,
+    seen: &SessionSnapshot,
+    spoken: &MessageInput<'_>,
     run: &str,
-    speaker: &Speaker,
+    speaker: &MessageAuthor,
 ) -> Result<Option<ChatSendResult>, GsvError> {
     let session = session_of(&seen.key);
     let place = if speaker.origin.is_some() { in_chat(&session) } else { session };
-    let is_shown = |asked: &Asked| door.cards.was_shown(&place, asked.gate, speaker.came);
-    let for_speaker = seen.waiting.as_ref().filter(|asked| speaker.may_answer(asked));
+    let is_shown = |gate: &SessionGate| door.cards.was_shown(&place, gate.id, speaker.came);
+    let for_speaker = seen.waiting.as_ref().filter(|gate| speaker.may_answer(gate));
     // What was said before a question was asked does not answer it.
-    if let Some(asked) = for_speaker.filter(|asked| asked.is_question && is_shown(asked)) {
-        let more = media::keep_for_words(door, &seen.key, spoken.media).await?;
-        let said =
+    if let Some(gate) = for_speaker.filter(|gate| gate.is_question && is_shown(gate)) {
+        let more = media::store_media_as_text(door, &seen.key, spoken.media).await?;
+        let texts =
             Some(spoken.text).filter(|text| !text.trim().is_empty()).into_iter().chain(more.iter().map(String::as_str));
-        let said = said.collect::<Vec<_>>().join("\n");
-        return Ok(decide(door, asked, GateReply::Say(vec![said]), "answer", run, speaker).await);
+        let text = texts.collect::<Vec<_>>().join("\n");
+        return Ok(send_answer(door, gate, GateReply::Say(vec![text]), "answer", run, speaker).await);
     }
-    Ok(at_a_gate(door, seen, spoken.text, run, speaker, is_shown).await)
+    Ok(answer_gate(door, seen, spoken.text, run, speaker, is_shown).await)
 }
 
 /// The same where no question waits.
-async fn at_a_gate(
-    door: &Arc<Door>,
-    seen: &Seen,
+async fn answer_gate(
+    door: &Arc<GsvAdapter>,
+    seen: &SessionSnapshot,
     text: &str,
     run: &str,
-    speaker: &Speaker,
-    is_shown: impl Fn(&Asked) -> bool,
+    speaker: &MessageAuthor,
+    is_shown: impl Fn(&SessionGate) -> bool,
 ) -> Option<ChatSendResult> {
-    let for_speaker = seen.waiting.as_ref().filter(|asked| speaker.may_answer(asked));
-    let waiting = for_speaker.filter(|asked| !asked.is_question);
-    let waiting = waiting.map(|asked| (token(asked.gate), is_shown(asked)));
-    let decided = seen.decided.as_ref().filter(|asked| speaker.may_answer(asked));
-    let decided = decided.and_then(|asked| Some((token(asked.gate), asked.decided.as_ref()?, asked.run)));
+    let for_speaker = seen.waiting.as_ref().filter(|gate| speaker.may_answer(gate));
+    let waiting = for_speaker.filter(|gate| !gate.is_question);
+    let waiting = waiting.map(|gate| (gate_token(gate.id), is_shown(gate)));
+    let decided = seen.decided.as_ref().filter(|gate| speaker.may_answer(gate));
+    let decided = decided.and_then(|gate| Some((gate_token(gate.id), gate.decided.as_ref()?, gate.run)));
     let now = door.context.clock.now();
     let situation = ReplyContext {
         waiting: waiting.as_ref().map(|(token, is_shown)| WaitingGate { token, is_shown: *is_shown }),
@@ -108,10 +108,11 @@ async fn at_a_gate(
     let command = if is_denial { "deny" } else { "approve" };
     match reply_parser::parse_reply(text, situation) {
         ReplyIntent::Message => None,
-        ReplyIntent::Late | ReplyIntent::NotShown if is_repeated => Some(started(run)),
-        ReplyIntent::Answer(_) if is_repeated && !names_it => {
-            wrong(command, format!("The run is called so already, so this may be an answer that came twice.{hint}"))
-        }
+        ReplyIntent::Late | ReplyIntent::NotShown if is_repeated => Some(started_reply(run)),
+        ReplyIntent::Answer(_) if is_repeated && !names_it => command_error(
+            command,
+            format!("The run is called so already, so this may be an answer that came twice.{hint}"),
+        ),
         ReplyIntent::Answer(words) => {
             let command = if matches!(words, ReplyAnswer::Deny { .. }) { "deny" } else { "approve" };
             let answer = match words {
@@ -120,52 +121,54 @@ async fn at_a_gate(
                 ReplyAnswer::Allow(AllowReach::Always) => GateReply::Allow(ApprovalScope::Always),
                 ReplyAnswer::Deny { reason } => GateReply::Deny { reason },
             };
-            decide(door, for_speaker?, answer, command, run, speaker).await
+            send_answer(door, for_speaker?, answer, command, run, speaker).await
         }
         ReplyIntent::Late => {
             let (_, outcome, _) = decided?;
-            told(command, format!("Too late: {}{hint}", outcome.text))
+            command_reply(command, format!("Too late: {}{hint}", outcome.text))
         }
         ReplyIntent::NotShown => {
-            wrong(command, format!("What waits was not asked about yet when this was said.{hint}"))
+            command_error(command, format!("What waits was not asked about yet when this was said.{hint}"))
         }
-        ReplyIntent::NothingWaits if seen.waiting.is_some() => wrong(command, "That is for somebody else to answer."),
-        ReplyIntent::NothingWaits => wrong(command, "Nothing waits for an answer."),
+        ReplyIntent::NothingWaits if seen.waiting.is_some() => {
+            command_error(command, "That is for somebody else to answer.")
+        }
+        ReplyIntent::NothingWaits => command_error(command, "Nothing waits for an answer."),
         ReplyIntent::OtherToken(token) => {
             let waits = shown.map_or_else(String::new, |(waiting, _)| format!(" {waiting} does."));
-            wrong(command, format!("{token} does not wait for an answer.{waits}"))
+            command_error(command, format!("{token} does not wait for an answer.{waits}"))
         }
         ReplyIntent::Unclear(rest) => {
-            wrong(command, format!("Not understood: {rest}. Usage: /approve [#token] [once|session|always]"))
+            command_error(command, format!("Not understood: {rest}. Usage: /approve [#token] [once|session|always]"))
         }
     }
 }
 
 /// What is said to an answer that counts.
-fn started(run: &str) -> ChatSendResult {
+fn started_reply(run: &str) -> ChatSendResult {
     ChatSendResult::Started { run_id: run.to_owned(), queued: false, directives: Directives::default() }
 }
 
-async fn decide(
-    door: &Arc<Door>,
-    asked: &Asked,
+async fn send_answer(
+    door: &Arc<GsvAdapter>,
+    gate: &SessionGate,
     answer: GateReply,
     command: &'static str,
     run: &str,
-    speaker: &Speaker,
+    speaker: &MessageAuthor,
 ) -> Option<ChatSendResult> {
     let source = door.context.handle.source(InboxLane::Result);
-    let (by, reference, key) = (speaker.by.clone(), run.to_owned(), speaker.key());
-    let answer = gate::Command::AnswerAs { gate: asked.gate, answer, by, reference, key };
+    let (by, reference, key) = (speaker.by.clone(), run.to_owned(), speaker.answer_key());
+    let answer = gate::Command::AnswerAs { gate: gate.id, answer, by, reference, key };
     let answered = source.send_command(Command::Gate(answer)).await;
     match answered.map(|reply| reply.outcome) {
         Ok(EngineReply::Voted { have, need }) => {
-            told(command, format!("Your approval of {} counts: {have} of {need}.", token(asked.gate)))
+            command_reply(command, format!("Your approval of {} counts: {have} of {need}.", gate_token(gate.id)))
         }
-        Ok(_) => Some(started(run)),
+        Ok(_) => Some(started_reply(run)),
         Err(OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by }))) => {
-            told(command, format!("Too late: {}", resolved(gate, &resolution, by.as_ref())))
+            command_reply(command, format!("Too late: {}", resolution_text(gate, &resolution, by.as_ref())))
         }
-        Err(refused) => wrong(command, failure_text(&refused.to_string())),
+        Err(refused) => command_error(command, failure_text(&refused.to_string())),
     }
 }

@@ -10,24 +10,25 @@ use countersign_protocol::{
 use flate2::{Compression, write::GzEncoder};
 
 use super::{
-    super::Door,
+    super::GsvAdapter,
     messages,
-    seen::{Line, unreadable},
+    session_snapshot::{MessageRef, read_error},
 };
 
 /// The messages of these lines, in order. What was redacted is left out.
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<GsvMessage>, GsvError> {
+pub(super) async fn read_messages(door: &Arc<GsvAdapter>, lines: &[MessageRef]) -> Result<Vec<GsvMessage>, GsvError> {
     let contents: Vec<_> = lines.iter().map(|line| line.content).collect();
-    let texts = door.context.handle.contents().get(&contents).await.map_err(unreadable)?;
-    let said = texts.iter().zip(lines).filter_map(|(text, line)| messages::wire(text.as_deref()?, line.at));
-    Ok(messages::in_order(said.collect()))
+    let texts = door.context.handle.contents().get(&contents).await.map_err(read_error)?;
+    let wire_messages =
+        texts.iter().zip(lines).filter_map(|(text, line)| messages::to_wire_message(text.as_deref()?, line.at));
+    Ok(messages::in_order(wire_messages.collect()))
 }
 
 /// Takes an archive away that was put there for something that came to nothing.
-pub(super) async fn discard(door: &Arc<Door>, name: &str) {
+pub(super) async fn discard_archive(door: &Arc<GsvAdapter>, name: &str) {
     ObjectStore::for_data_dir(&door.context.config.storage.folder)
         .discard_objects(vec![name.to_owned(), note_name(name)])
         .await;
@@ -41,8 +42,8 @@ fn note_name(name: &str) -> String {
 ///
 /// # Errors
 /// 500 if they could not be written.
-pub(super) async fn put(
-    door: &Arc<Door>,
+pub(super) async fn store_archive(
+    door: &Arc<GsvAdapter>,
     name: String,
     messages: Vec<GsvMessage>,
     note: ArchiveNote,
@@ -54,8 +55,8 @@ pub(super) async fn put(
         }
         packed.finish()
     };
-    let failed = |error: std::io::Error| unreadable(format!("{name}: {error}"));
-    let packed = tokio::task::spawn_blocking(pack).await.map_err(unreadable)?.map_err(failed)?;
+    let failed = |error: std::io::Error| read_error(format!("{name}: {error}"));
+    let packed = tokio::task::spawn_blocking(pack).await.map_err(read_error)?.map_err(failed)?;
     let store = ObjectStore::for_data_dir(&door.context.config.storage.folder);
     store.put_object(name.clone(), packed).await.map_err(failed)?;
     store.put_object(note_name(&name), RawJson::from_wire(&note).as_text().as_bytes().to_vec()).await.map_err(failed)

@@ -12,7 +12,7 @@ use countersign_view::{
 };
 
 /// The token of a gate: `#` and the end of its id, which is its random part.
-pub(super) fn token(gate: GateId) -> String {
+pub(super) fn gate_token(gate: GateId) -> String {
     let id = gate.to_string();
     format!("#{}", id.get(id.len().saturating_sub(6)..).unwrap_or_default())
 }
@@ -23,20 +23,26 @@ fn machine_of(tool: &str) -> Option<&str> {
 }
 
 /// What is said when a gate waits. `more` is how many wait behind it.
-pub(crate) fn asking(gate: GateId, request: &GateRequest, scopes: &[ApprovalScope], cwd: &str, more: usize) -> String {
-    let token = token(gate);
+pub(crate) fn prompt_text(
+    gate: GateId,
+    request: &GateRequest,
+    scopes: &[ApprovalScope],
+    cwd: &str,
+    more: usize,
+) -> String {
+    let token = gate_token(gate);
     let mut text = match request.kind() {
         RequestKind::Call(call) => {
-            let asked = Asked::of_agent(call, cwd, &[]);
-            let card = match machine_of(asked.tool) {
+            let prompt = Asked::of_agent(call, cwd, &[]);
+            let card = match machine_of(prompt.tool) {
                 // What runs on another machine begins in a folder there, which the gateway does not know.
                 Some(node) => {
-                    let mut card = GateCard::new(&Asked { cwd: None, ..asked });
+                    let mut card = GateCard::new(&Asked { cwd: None, ..prompt });
                     card.sections
                         .push(Section { label: "on node".to_owned(), text: escape(node, Lines::One).into_owned() });
                     card
                 }
-                None => GateCard::new(&asked),
+                None => GateCard::new(&prompt),
             };
             let shown = format!("{}:\n{}", card.title, card.text());
             let longer = scopes.iter().filter_map(|scope| match scope {
@@ -66,8 +72,8 @@ pub(crate) fn asking(gate: GateId, request: &GateRequest, scopes: &[ApprovalScop
             text
         }
         RequestKind::GoOn(go_on) => {
-            let asked = go_on.prompt();
-            format!("Approval needed {token}\n{asked}\nAnswer `yes` or `no`.")
+            let prompt = go_on.prompt();
+            format!("Approval needed {token}\n{prompt}\nAnswer `yes` or `no`.")
         }
     };
     if more > 0 {
@@ -77,16 +83,16 @@ pub(crate) fn asking(gate: GateId, request: &GateRequest, scopes: &[ApprovalScop
 }
 
 /// Who decided a gate, and how, for whoever comes later.
-pub(super) fn decided(gate: &Gate) -> String {
+pub(super) fn decision_text(gate: &Gate) -> String {
     match gate.resolution() {
-        Some(resolution) => resolved(gate.id(), resolution, gate.resolved_by()),
-        None => format!("{} is not decided yet.", token(gate.id())),
+        Some(resolution) => resolution_text(gate.id(), resolution, gate.resolved_by()),
+        None => format!("{} is not decided yet.", gate_token(gate.id())),
     }
 }
 
 /// The same of a gate that was just decided.
-pub(crate) fn resolved(gate: GateId, resolution: &GateResolution, by: Option<&PrincipalId>) -> String {
-    let token = token(gate);
+pub(crate) fn resolution_text(gate: GateId, resolution: &GateResolution, by: Option<&PrincipalId>) -> String {
+    let token = gate_token(gate);
     let by = by.map_or_else(String::new, |by| format!(" by {}", escape(by.as_str(), Lines::One)));
     match resolution {
         GateResolution::Allowed { scope: ApprovalScope::Once } => format!("{token} was allowed{by}."),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 /// A moment between two cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct CardMoment(u64);
 
 /// The place of a session's cards in the chat network that its run began in: what clients are told is not yet told there.
 pub(crate) fn in_chat(session: &SessionId) -> SessionId {
@@ -19,31 +19,31 @@ pub(crate) fn in_chat(session: &SessionId) -> SessionId {
 
 /// The cards that are shown: of each session the one that is asked about.
 #[derive(Default)]
-pub(crate) struct Cards {
-    told: AtomicU64,
-    shown: Mutex<BTreeMap<SessionId, (GateId, Moment)>>,
+pub(crate) struct ShownCards {
+    sent_count: AtomicU64,
+    shown: Mutex<BTreeMap<SessionId, (GateId, CardMoment)>>,
 }
 
-impl Cards {
+impl ShownCards {
     /// Now: behind every card that was told.
-    pub(crate) fn now(&self) -> Moment {
-        Moment(self.told.load(Ordering::SeqCst))
+    pub(crate) fn current_moment(&self) -> CardMoment {
+        CardMoment(self.sent_count.load(Ordering::SeqCst))
     }
 
     /// Notes that the card of a gate is told. What came in before is no answer to it.
-    pub(crate) fn tell(&self, session: &SessionId, gate: GateId) {
+    pub(crate) fn note_shown(&self, session: &SessionId, gate: GateId) {
         let mut shown = self.shown.lock();
-        let at = Moment(self.told.fetch_add(1, Ordering::SeqCst) + 1);
+        let at = CardMoment(self.sent_count.fetch_add(1, Ordering::SeqCst) + 1);
         shown.insert(session.clone(), (gate, at));
     }
 
     /// Notes that nothing is asked about in a session any more.
-    pub(crate) fn clear(&self, session: &SessionId) {
+    pub(crate) fn clear_card(&self, session: &SessionId) {
         self.shown.lock().remove(session);
     }
 
     /// Whether the card of a gate was told before something came in.
-    pub(super) fn was_shown(&self, session: &SessionId, gate: GateId, came: Moment) -> bool {
+    pub(super) fn was_shown(&self, session: &SessionId, gate: GateId, came: CardMoment) -> bool {
         self.shown.lock().get(session).is_some_and(|(shown, at)| *shown == gate && *at <= came)
     }
 }
@@ -53,21 +53,21 @@ mod tests {
     use countersign_core::id::{GateId, SessionId};
     use uuid::Uuid;
 
-    use super::Cards;
+    use super::ShownCards;
 
     #[test]
     fn what_came_before_a_card_was_told_is_no_answer_to_it() {
-        let (cards, here, other) = (Cards::default(), SessionId::new("here"), SessionId::new("other"));
+        let (cards, here, other) = (ShownCards::default(), SessionId::new("here"), SessionId::new("other"));
         let (first, second) = (GateId::new(Uuid::from_u128(1)), GateId::new(Uuid::from_u128(2)));
-        let early = cards.now();
-        cards.tell(&here, first);
-        let between = cards.now();
+        let early = cards.current_moment();
+        cards.note_shown(&here, first);
+        let between = cards.current_moment();
         assert!(!cards.was_shown(&here, first, early) && cards.was_shown(&here, first, between));
         assert!(!cards.was_shown(&here, second, between) && !cards.was_shown(&other, first, between));
-        cards.tell(&here, second);
-        assert!(!cards.was_shown(&here, second, between) && cards.was_shown(&here, second, cards.now()));
-        assert!(!cards.was_shown(&here, first, cards.now()), "it is not asked about any more");
-        cards.clear(&here);
-        assert!(!cards.was_shown(&here, second, cards.now()));
+        cards.note_shown(&here, second);
+        assert!(!cards.was_shown(&here, second, between) && cards.was_shown(&here, second, cards.current_moment()));
+        assert!(!cards.was_shown(&here, first, cards.current_moment()), "it is not asked about any more");
+        cards.clear_card(&here);
+        assert!(!cards.was_shown(&here, second, cards.current_moment()));
     }
 }

@@ -20,12 +20,12 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::{
-        Door,
+        GsvAdapter,
         registry::{key_of, session_of},
         workspace,
     },
-    archive, lives,
-    seen::{Whole, before, see},
+    archive, session_lifecycle,
+    session_snapshot::{SessionDetail, messages_before, read_session},
 };
 
 const SYSTEM: &str = "You keep the notes of an agent that talks with people over a long time. You are given a part of a conversation \
@@ -46,13 +46,13 @@ const MOST: usize = 1000;
 const LONGEST: usize = 16 << 10;
 
 /// Whether what should be remembered is written down.
-pub(crate) fn is_wanted(door: &Door) -> bool {
+pub(crate) fn is_enabled(door: &GsvAdapter) -> bool {
     door.settings.tree()["compaction"]["extractMemories"].as_bool().unwrap_or(true)
 }
 
 /// What is to be remembered of a conversation that begins anew: it stands beside the record of that.
 #[derive(Serialize, Deserialize)]
-struct Owed {
+struct OwedMemory {
     /// Its first message. Notes are marked with it, so that they are not there twice.
     begun: EntryId,
     /// Where its messages lie, in order.
@@ -62,19 +62,19 @@ struct Owed {
 }
 
 /// What is owed to a conversation that is put away, if it is to be remembered.
-pub(super) fn owed(door: &Door, seen: &Whole) -> Option<Arc<str>> {
-    let begun = seen.lines.first().filter(|_| is_wanted(door))?.id.clone();
+pub(super) fn owed_memory(door: &GsvAdapter, seen: &SessionDetail) -> Option<Arc<str>> {
+    let begun = seen.lines.first().filter(|_| is_enabled(door))?.id.clone();
     let contents = seen.lines.iter().map(|line| line.content).collect();
     let model = seen.model.as_ref().map(|model| (model.provider.clone(), model.id.clone()));
-    serde_json::to_string(&Owed { begun, contents, model }).ok().map(Arc::from)
+    serde_json::to_string(&OwedMemory { begun, contents, model }).ok().map(Arc::from)
 }
 
 /// The conversations that were put away and of which nothing is remembered yet, by the record that says so: one row each with
 /// the session's key.
 #[derive(Debug)]
-pub struct Memories;
+pub struct MemoriesView;
 
-impl LogView for Memories {
+impl LogView for MemoriesView {
     fn name(&self) -> &'static str {
         VIEW
     }
@@ -109,33 +109,34 @@ fn row_of(renewed: Lsn) -> String {
 
 /// Has models write down what should be remembered of conversations that were put away, also of those that an earlier process did
 /// not come to. Whoever begins anew does not wait for it. `None` if the gateway closes.
-pub(crate) async fn follow(door: &Arc<Door>) -> Option<()> {
+pub(crate) async fn follow_renewals(door: &Arc<GsvAdapter>) -> Option<()> {
     let renewal = |recorded: &Arc<RecordedFact>| {
         let is_renewal = matches!(recorded.fact.event, Event::Session(session::Event::Renewed));
         (is_renewal && recorded.fact.content.is_some()).then_some(())
     };
     let mut renewals = door.context.handle.follow_facts(renewal).await?;
-    let mut desk = Desk { door: Arc::clone(door), begun: BTreeSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)) };
+    let mut desk =
+        MemoryWriter { door: Arc::clone(door), begun: BTreeSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)) };
     tokio::spawn(async move {
-        desk.look().await;
+        desk.start_owed().await;
         while let Some(()) = renewals.next().await {
-            desk.look().await;
+            desk.start_owed().await;
         }
     });
     Some(())
 }
 
 /// What is written down now.
-struct Desk {
-    door: Arc<Door>,
+struct MemoryWriter {
+    door: Arc<GsvAdapter>,
     /// The rows that were begun with.
     begun: BTreeSet<String>,
     room: Arc<Semaphore>,
 }
 
-impl Desk {
+impl MemoryWriter {
     /// Begins with whatever is owed and was not begun.
-    async fn look(&mut self) {
+    async fn start_owed(&mut self) {
         let log = self.door.context.handle.log();
         let rows = match log.read_view(Partition::ZERO, VIEW, "", None, MOST).await {
             Ok(rows) => rows,
@@ -153,12 +154,12 @@ impl Desk {
             let (door, room) = (Arc::clone(&self.door), Arc::clone(&self.room));
             tokio::spawn(async move {
                 let Ok(_place) = room.acquire().await else { return };
-                if let Err(problem) = noted(&door, &key, renewed).await {
+                if let Err(problem) = note_conversation(&door, &key, renewed).await {
                     tracing::warn!(key, problem, "nothing of a conversation that was put away could be remembered");
                 }
                 // All of it is in the archive, whatever came of this.
                 let done = Command::Session(session_of(&key), session::Command::Remembered { renewed });
-                if let Err(fault) = lives::ask(&door, done).await {
+                if let Err(fault) = session_lifecycle::send_command(&door, done).await {
                     tracing::warn!(key, problem = fault.message, "it is not recorded what is remembered");
                 }
             });
@@ -166,45 +167,48 @@ impl Desk {
     }
 }
 
-async fn read(door: &Door, contents: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, String> {
+async fn read_contents(door: &GsvAdapter, contents: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, String> {
     door.context.handle.contents().get(contents).await.map_err(|error| error.to_string())
 }
 
-async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> {
-    let owed = read(door, &[renewed]).await?.into_iter().next().flatten();
-    let Some(Owed { begun, contents, model }) = owed.and_then(|owed| serde_json::from_str(&owed).ok()) else {
+async fn note_conversation(door: &Arc<GsvAdapter>, key: &str, renewed: Lsn) -> Result<(), String> {
+    let owed = read_contents(door, &[renewed]).await?.into_iter().next().flatten();
+    let Some(OwedMemory { begun, contents, model }) = owed.and_then(|owed| serde_json::from_str(&owed).ok()) else {
         return Err("what was owed cannot be read any more".to_owned());
     };
-    let texts = read(door, &contents).await?;
+    let texts = read_contents(door, &contents).await?;
     let messages: Vec<StoredMessage> =
         texts.iter().filter_map(|text| serde_json::from_str(text.as_deref()?).ok()).collect();
     let settings = &door.settings;
-    let agent = key::agent_of(key).map_or_else(|| settings.agent(), key::agent_id);
-    let model = model.map_or_else(|| settings.model_of(&agent), |(provider, id)| ModelSelector { provider, id });
-    let model = settings.reference(&door.context, &model);
-    let secret = settings.secret(&format!("apiKeys.{}", model.provider));
+    let agent = key::agent_of(key).map_or_else(|| settings.default_agent(), key::agent_id);
+    let model = model.map_or_else(|| settings.agent_model(&agent), |(provider, id)| ModelSelector { provider, id });
+    let model = settings.model_ref(&door.context, &model);
+    let secret = settings.secret_at(&format!("apiKeys.{}", model.provider));
     let chosen = door.context.chats.models().choose_with(&model, secret).map_err(|unasked| unasked.to_string())?;
-    let retry = settings.of_session(&door.context, &agent).retry;
+    let retry = settings.session_settings(&door.context, &agent).retry;
     let meters = door.context.handle.metrics();
-    let text = note_down(&chosen, &messages, |part| request(part, &[]), retry, settings.silence(), meters).await?;
-    remember(door, &agent, &begun, &text).await;
+    let text =
+        note_down(&chosen, &messages, |part| memory_request(part, &[]), retry, settings.silence_timeout(), meters)
+            .await?;
+    append_notes(door, &agent, &begun, &text).await;
     Ok(())
 }
 
 /// Asks what should be remembered of messages.
-pub(crate) fn request(history: &[StoredMessage], turn: &[StoredMessage]) -> countersign_runtime::MemoryRequest {
+pub(crate) fn memory_request(history: &[StoredMessage], turn: &[StoredMessage]) -> countersign_runtime::MemoryRequest {
     let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise);
     let request = format!("{}\n{REQUEST}", parts.collect::<String>());
     countersign_runtime::MemoryRequest { system: SYSTEM.to_owned(), request }
 }
 
 /// Puts what the model wrote into the agent's notes of the day.
-pub(crate) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId, text: &str) {
+pub(crate) async fn append_notes(door: &Arc<GsvAdapter>, agent: &str, first_kept: &EntryId, text: &str) {
     let is_something = |line: &&str| !line.trim().trim_end_matches('.').eq_ignore_ascii_case(NOTHING);
     // A long conversation was read in parts, and there may be nothing in some of them.
     let text = text.trim().lines().filter(is_something).collect::<Vec<_>>().join("\n");
     let text = text.trim();
-    let Some(day) = door.settings.zone().date_before(door.context.clock.wall_time(), 0).filter(|_| !text.is_empty())
+    let Some(day) =
+        door.settings.user_zone().date_before(door.context.clock.wall_time(), 0).filter(|_| !text.is_empty())
     else {
         return;
     };
@@ -213,8 +217,8 @@ pub(crate) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId
     let mark = format!("<!-- {first_kept} -->");
     let end = (0..=text.len().min(LONGEST)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     let addition = format!("{mark}\n{}\n", &text[..end]);
-    let folder = workspace::of(door, Some(agent));
-    let kept = tokio::task::spawn_blocking(move || folder.append(&path, &addition, &mark)).await;
+    let folder = workspace::folder_of(door, Some(agent));
+    let kept = tokio::task::spawn_blocking(move || folder.append_text(&path, &addition, &mark)).await;
     if let Ok(Err(error)) = kept {
         tracing::warn!(%error, agent, "what should be remembered was not written");
     }
@@ -224,15 +228,15 @@ pub(crate) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId
 ///
 /// # Errors
 /// Why they could not be put there.
-pub(crate) async fn put_away(door: &Arc<Door>, key: &str, first_kept: &EntryId) -> Result<(), String> {
-    let said = |fault: countersign_protocol::gsv::GsvError| fault.message;
-    let lines = before(door, key, first_kept.clone()).await.map_err(said)?;
+pub(crate) async fn archive_before(door: &Arc<GsvAdapter>, key: &str, first_kept: &EntryId) -> Result<(), String> {
+    let to_message = |fault: countersign_protocol::gsv::GsvError| fault.message;
+    let lines = messages_before(door, key, first_kept.clone()).await.map_err(to_message)?;
     if lines.is_empty() {
         return Ok(());
     }
-    let seen = see(door, key).await.map_err(said)?;
-    let messages = archive::messages(door, &lines).await.map_err(said)?;
-    let name = wire::archive_part(&lives::agent(door, &seen), &seen.id, door.context.clock.now().0);
-    let note = lives::note(door, &seen, messages.len());
-    archive::put(door, name, messages, note).await.map_err(said)
+    let seen = read_session(door, key).await.map_err(to_message)?;
+    let messages = archive::read_messages(door, &lines).await.map_err(to_message)?;
+    let name = wire::archive_part(&session_lifecycle::session_agent(door, &seen), &seen.id, door.context.clock.now().0);
+    let note = session_lifecycle::archive_note(door, &seen, messages.len());
+    archive::store_archive(door, name, messages, note).await.map_err(to_message)
 }

@@ -10,13 +10,13 @@ use countersign_protocol::gsv::message::{
 };
 
 /// A message as it is shown, made at `at`. `None` for what is no message of a conversation.
-pub(super) fn wire(content: &str, at: Millis) -> Option<GsvMessage> {
+pub(super) fn to_wire_message(content: &str, at: Millis) -> Option<GsvMessage> {
     let timestamp = at.0;
     Some(match serde_json::from_str::<message::StoredMessage>(content).ok()? {
-        message::StoredMessage::User(said) | message::StoredMessage::Developer(said) => {
-            GsvMessage::User { content: user(&said.content), timestamp }
+        message::StoredMessage::User(user_message) | message::StoredMessage::Developer(user_message) => {
+            GsvMessage::User { content: user_content(&user_message.content), timestamp }
         }
-        message::StoredMessage::Assistant(said) => assistant(&said, at),
+        message::StoredMessage::Assistant(answer) => assistant_message(&answer, at),
         message::StoredMessage::ToolResult(result) => GsvMessage::ToolResult {
             content: vec![TextPart { text: message::text_of(&result.content) }],
             tool_call_id: result.tool_call_id,
@@ -27,14 +27,16 @@ pub(super) fn wire(content: &str, at: Millis) -> Option<GsvMessage> {
         message::StoredMessage::CompactionSummary(summary) | message::StoredMessage::BranchSummary(summary) => {
             GsvMessage::User { content: UserContent::Text(summary.summary), timestamp }
         }
-        message::StoredMessage::Custom(custom) => GsvMessage::User { content: user(&custom.content), timestamp },
+        message::StoredMessage::Custom(custom) => {
+            GsvMessage::User { content: user_content(&custom.content), timestamp }
+        }
         message::StoredMessage::BashExecution(_) | message::StoredMessage::FileMention(_) => return None,
     })
 }
 
 /// What the model said.
-pub(super) fn assistant(said: &message::AssistantReply, at: Millis) -> GsvMessage {
-    let parts = said.content.iter().filter_map(|block| match block {
+pub(super) fn assistant_message(answer: &message::AssistantReply, at: Millis) -> GsvMessage {
+    let parts = answer.content.iter().filter_map(|block| match block {
         MessageBlock::Text(text) => Some(AssistantPart::Text { text: text.text.clone() }),
         MessageBlock::Thinking(thought) => Some(AssistantPart::Thinking { thinking: thought.thinking.clone() }),
         MessageBlock::ToolCall(call) => Some(AssistantPart::ToolCall {
@@ -44,20 +46,20 @@ pub(super) fn assistant(said: &message::AssistantReply, at: Millis) -> GsvMessag
         }),
         MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) => None,
     });
-    let input = said.usage.input + said.usage.cache_read + said.usage.cache_write;
-    let usage = MessageUsage { input, output: said.usage.output, total_tokens: input + said.usage.output };
-    let stop = serde_json::to_value(said.stop_reason).ok();
+    let input = answer.usage.input + answer.usage.cache_read + answer.usage.cache_write;
+    let usage = MessageUsage { input, output: answer.usage.output, total_tokens: input + answer.usage.output };
+    let stop = serde_json::to_value(answer.stop_reason).ok();
     GsvMessage::Assistant {
         content: parts.collect(),
         usage: Some(usage),
         stop_reason: stop.and_then(|stop| stop.as_str().map(str::to_owned)),
-        error_message: said.error_message.clone(),
+        error_message: answer.error_message.clone(),
         timestamp: at.0,
     }
 }
 
 /// The command line shows texts only, so text alone is no list of parts.
-fn user(content: &[MessageBlock]) -> UserContent {
+fn user_content(content: &[MessageBlock]) -> UserContent {
     let has_images = content.iter().any(|block| matches!(block, MessageBlock::Image(_)));
     if !has_images {
         return UserContent::Text(message::text_of(content));
@@ -76,19 +78,19 @@ fn user(content: &[MessageBlock]) -> UserContent {
 
 /// Messages with the results of each in the order of its calls: they came as they were done.
 pub(super) fn in_order(mut messages: Vec<GsvMessage>) -> Vec<GsvMessage> {
-    let mut wanted: Vec<String> = Vec::new();
+    let mut call_ids: Vec<String> = Vec::new();
     let mut from = 0;
     while from < messages.len() {
         let results =
             messages[from..].iter().take_while(|message| matches!(message, GsvMessage::ToolResult { .. })).count();
         let place = |message: &GsvMessage| match message {
-            GsvMessage::ToolResult { tool_call_id, .. } => wanted.iter().position(|id| id == tool_call_id),
+            GsvMessage::ToolResult { tool_call_id, .. } => call_ids.iter().position(|id| id == tool_call_id),
             GsvMessage::User { .. } | GsvMessage::Assistant { .. } => None,
         };
         messages[from..from + results].sort_by_key(|message| place(message).unwrap_or(usize::MAX));
         from += results;
         if let Some(message) = messages.get(from) {
-            wanted = calls_of(message);
+            call_ids = calls_of(message);
         }
         from += 1;
     }
@@ -105,7 +107,7 @@ fn calls_of(message: &GsvMessage) -> Vec<String> {
 }
 
 /// The same message in texts that the command line can show.
-pub(super) fn safe(message: GsvMessage) -> GsvMessage {
+pub(super) fn safe_message(message: GsvMessage) -> GsvMessage {
     match message {
         GsvMessage::ToolResult { tool_call_id, tool_name, content, is_error, timestamp } => {
             let content = content.into_iter().map(|part| TextPart { text: safe_to_show(&part.text) }).collect();

@@ -20,28 +20,32 @@ use countersign_protocol::{
 use countersign_view::GateRequest;
 
 use super::{
-    super::{Door, answer::Answer, peer::Peer, registry},
+    super::{GsvAdapter, method_result::MethodResult, peer::ConnectedPeer, registry},
     archive, card,
-    lives::{self, Word},
-    seen::{Seen, Whole, see, see_whole, unreadable},
+    session_lifecycle::{self, Initiator},
+    session_snapshot::{SessionDetail, SessionSnapshot, read_error, read_session, read_session_detail},
 };
 
 /// Looks at the session that a peer means, and notes how it writes its key.
-async fn seen(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Seen, GsvError> {
-    let key = lives::canonical(door, raw)?;
-    peer.wrote(&key, raw);
-    see(door, &key).await
+async fn session_for_peer(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    raw: &str,
+) -> Result<SessionSnapshot, GsvError> {
+    let key = session_lifecycle::canonical_key(door, raw)?;
+    peer.note_spelling(&key, raw);
+    read_session(door, &key).await
 }
 
 /// The same with what was said in it.
-async fn whole(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Whole, GsvError> {
-    let key = lives::canonical(door, raw)?;
-    peer.wrote(&key, raw);
-    see_whole(door, &key).await
+async fn detail_for_peer(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, raw: &str) -> Result<SessionDetail, GsvError> {
+    let key = session_lifecycle::canonical_key(door, raw)?;
+    peer.note_spelling(&key, raw);
+    read_session_detail(door, &key).await
 }
 
-pub(super) async fn list(door: &Arc<Door>, list: SessionsListParams) -> Answer {
-    let rows = registry::list(door.context.handle.log()).await.map_err(unreadable)?;
+pub(super) async fn list_sessions(door: &Arc<GsvAdapter>, list: SessionsListParams) -> MethodResult {
+    let rows = registry::list_sessions(door.context.handle.log()).await.map_err(read_error)?;
     let count = rows.len();
     let sessions = list.page.select_rows(rows).into_iter().map(|row| SessionListEntry {
         session_key: row.key,
@@ -53,7 +57,7 @@ pub(super) async fn list(door: &Arc<Door>, list: SessionsListParams) -> Answer {
 }
 
 /// A rule in the words of the wire.
-pub(super) fn policy(renewal: RenewalSettings) -> ResetPolicy {
+pub(super) fn to_reset_policy(renewal: RenewalSettings) -> ResetPolicy {
     let mode = match renewal.mode {
         RenewalMode::Manual => ResetMode::Manual,
         RenewalMode::Daily => ResetMode::Daily,
@@ -63,8 +67,8 @@ pub(super) fn policy(renewal: RenewalSettings) -> ResetPolicy {
 }
 
 /// The same with what belongs to the rule that counts, and nothing that waits for another.
-fn shown(renewal: RenewalSettings) -> ResetPolicy {
-    let policy = policy(renewal);
+fn shown_policy(renewal: RenewalSettings) -> ResetPolicy {
+    let policy = to_reset_policy(renewal);
     ResetPolicy {
         at_hour: policy.at_hour.filter(|_| policy.mode == ResetMode::Daily),
         idle_minutes: policy.idle_minutes.filter(|_| policy.mode == ResetMode::Idle),
@@ -72,7 +76,7 @@ fn shown(renewal: RenewalSettings) -> ResetPolicy {
     }
 }
 
-fn renewal(policy: ResetPolicy) -> RenewalSettings {
+fn to_renewal(policy: ResetPolicy) -> RenewalSettings {
     let mode = match policy.mode {
         ResetMode::Manual => RenewalMode::Manual,
         ResetMode::Daily => RenewalMode::Daily,
@@ -81,9 +85,9 @@ fn renewal(policy: ResetPolicy) -> RenewalSettings {
     RenewalSettings { mode, hour: policy.at_hour, minutes: policy.idle_minutes }
 }
 
-pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
-    let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
-    let (profile, previous) = (&seen.profile, seen.previous(0..seen.renewals));
+pub(super) async fn get_session(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, of: SessionParams) -> MethodResult {
+    let SessionDetail { seen, lines } = detail_for_peer(door, peer, &of.session_key).await?;
+    let (profile, previous) = (&seen.profile, seen.previous_ids(0..seen.renewals));
     let model =
         profile.model.as_ref().map(|(provider, id)| ModelSelector { provider: provider.clone(), id: id.clone() });
     Ok(RawJson::from_wire(&SessionGetResult {
@@ -92,27 +96,27 @@ pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Ans
         created_at: seen.opened_at.0,
         updated_at: seen.last_at.0,
         message_count: lines.len(),
-        tokens: seen.row.tokens(),
+        tokens: seen.row.token_counts(),
         settings: GsvSessionSettings {
             model,
             thinking_level: seen.thinking.as_deref().and_then(ThinkLevel::from_text),
             system_prompt: profile.system_prompt.clone(),
             max_tokens: profile.max_tokens,
         },
-        reset_policy: profile.renewal.map(shown),
+        reset_policy: profile.renewal.map(shown_policy),
         last_reset_at: seen.renewed_at.map(|at| at.0),
         previous_session_ids: previous,
         label: profile.label.clone(),
     }))
 }
 
-pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
-    let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
+pub(super) async fn session_stats(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, of: SessionParams) -> MethodResult {
+    let SessionDetail { seen, lines } = detail_for_peer(door, peer, &of.session_key).await?;
     Ok(RawJson::from_wire(&SessionStatsResult {
         session_key: of.session_key,
         session_id: seen.id,
         message_count: lines.len(),
-        tokens: seen.row.tokens(),
+        tokens: seen.row.token_counts(),
         created_at: seen.opened_at.0,
         updated_at: seen.last_at.0,
         uptime: door.context.clock.now().0.saturating_sub(seen.opened_at.0),
@@ -121,11 +125,11 @@ pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> A
     }))
 }
 
-pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
-    let seen = seen(door, peer, &of.session_key).await?;
+pub(super) async fn session_history(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, of: SessionParams) -> MethodResult {
+    let seen = session_for_peer(door, peer, &of.session_key).await?;
     Ok(RawJson::from_wire(&SessionHistoryResult {
         session_key: of.session_key,
-        previous_session_ids: seen.previous(0..seen.renewals),
+        previous_session_ids: seen.previous_ids(0..seen.renewals),
         current_session_id: seen.id,
     }))
 }
@@ -134,38 +138,42 @@ pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: SessionParams) ->
 ///
 /// # Errors
 /// 500 if the record cannot be read.
-pub(crate) async fn last_messages(door: &Arc<Door>, key: &str, most: usize) -> Result<Vec<GsvMessage>, GsvError> {
-    let Whole { lines, .. } = see_whole(door, key).await?;
-    archive::messages(door, &lines[lines.len().saturating_sub(most)..]).await
+pub(crate) async fn last_messages(door: &Arc<GsvAdapter>, key: &str, most: usize) -> Result<Vec<GsvMessage>, GsvError> {
+    let SessionDetail { lines, .. } = read_session_detail(door, key).await?;
+    archive::read_messages(door, &lines[lines.len().saturating_sub(most)..]).await
 }
 
-pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: SessionPreviewParams) -> Answer {
-    let Whole { seen, lines } = whole(door, peer, &preview.session_key).await?;
+pub(super) async fn preview_session(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    preview: SessionPreviewParams,
+) -> MethodResult {
+    let SessionDetail { seen, lines } = detail_for_peer(door, peer, &preview.session_key).await?;
     let card = waiting_card(door, &seen).await?;
     let most = preview.limit.map(|limit| limit.saturating_sub(usize::from(card.is_some())));
     let from = most.map_or(0, |most| lines.len().saturating_sub(most));
-    let messages = archive::messages(door, &lines[from..]).await?;
+    let messages = archive::read_messages(door, &lines[from..]).await?;
     Ok(RawJson::from_wire(&SessionPreviewResult {
         session_key: preview.session_key,
         session_id: seen.id,
         message_count: lines.len(),
-        messages: messages.into_iter().map(super::messages::safe).chain(card).collect(),
+        messages: messages.into_iter().map(super::messages::safe_message).chain(card).collect(),
     }))
 }
 
 /// The card of the gate that waits. It is no message of the record, and clients that read a conversation again after each
 /// `final` would lose it.
-async fn waiting_card(door: &Arc<Door>, seen: &Seen) -> Result<Option<GsvMessage>, GsvError> {
-    let Some(asked) = &seen.waiting else { return Ok(None) };
-    let texts = door.context.handle.contents().get(&[asked.content]).await.map_err(unreadable)?;
+async fn waiting_card(door: &Arc<GsvAdapter>, seen: &SessionSnapshot) -> Result<Option<GsvMessage>, GsvError> {
+    let Some(gate) = &seen.waiting else { return Ok(None) };
+    let texts = door.context.handle.contents().get(&[gate.content]).await.map_err(read_error)?;
     let text = texts.into_iter().next().flatten();
     let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Ok(None) };
-    let text = card::asking(asked.gate, &request, &asked.scopes, &seen.cwd, seen.waiting_behind);
-    Ok(Some(GsvMessage::gateway_message(&text, asked.opened_at.0)))
+    let text = card::prompt_text(gate.id, &request, &gate.scopes, &seen.cwd, seen.waiting_behind);
+    Ok(Some(GsvMessage::gateway_message(&text, gate.opened_at.0)))
 }
 
 /// The value of a member that a patch changes.
-fn changed<T>(before: Option<T>, change: FieldPatch<T>) -> Option<T> {
+fn apply_patch<T>(before: Option<T>, change: FieldPatch<T>) -> Option<T> {
     match change {
         FieldPatch::Keep => before,
         FieldPatch::Unset => None,
@@ -173,19 +181,23 @@ fn changed<T>(before: Option<T>, change: FieldPatch<T>) -> Option<T> {
     }
 }
 
-pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: SessionPatchParams) -> Answer {
-    let key = lives::canonical(door, &patch.session_key)?;
-    peer.wrote(&key, &patch.session_key);
-    let _turn = door.desks.turn(&key).await;
-    let seen = see(door, &key).await?;
-    let id = lives::open(door, &key).await?;
+pub(super) async fn patch_session(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    patch: SessionPatchParams,
+) -> MethodResult {
+    let key = session_lifecycle::canonical_key(door, &patch.session_key)?;
+    peer.note_spelling(&key, &patch.session_key);
+    let _turn = door.session_locks.lock_session(&key).await;
+    let seen = read_session(door, &key).await?;
+    let id = session_lifecycle::open_session(door, &key).await?;
     let mut profile = seen.profile.clone();
-    profile.renewal = patch.reset_policy(profile.renewal.map(policy)).map(renewal);
-    profile.label = changed(profile.label, patch.label);
-    profile.system_prompt = changed(profile.system_prompt, patch.system_prompt);
-    profile.max_tokens = changed(profile.max_tokens, patch.max_tokens);
+    profile.renewal = patch.reset_policy(profile.renewal.map(to_reset_policy)).map(to_renewal);
+    profile.label = apply_patch(profile.label, patch.label);
+    profile.system_prompt = apply_patch(profile.system_prompt, patch.system_prompt);
+    profile.max_tokens = apply_patch(profile.max_tokens, patch.max_tokens);
     let own = profile.model.take();
-    let usual = door.settings.model();
+    let usual = door.settings.default_model();
     profile.model = match (patch.provider, patch.model) {
         (None, None) if patch.unset_model => None,
         (None, None) => own.clone(),
@@ -196,29 +208,30 @@ pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: SessionPatchPara
     };
     if profile.model != own {
         let (provider, model) = profile.model.clone().unwrap_or((usual.provider, usual.id));
-        let model = door.settings.reference(&door.context, &ModelSelector { provider, id: model });
-        lives::set(door, &id, SessionSetting::Model(model)).await?;
+        let model = door.settings.model_ref(&door.context, &ModelSelector { provider, id: model });
+        session_lifecycle::set_setting(door, &id, SessionSetting::Model(model)).await?;
     }
     match patch.thinking_level {
         FieldPatch::Keep => {}
-        FieldPatch::Unset => lives::set(door, &id, SessionSetting::Thinking(None)).await?,
+        FieldPatch::Unset => session_lifecycle::set_setting(door, &id, SessionSetting::Thinking(None)).await?,
         FieldPatch::Set(level) => {
-            lives::set(door, &id, SessionSetting::Thinking(Some(level.display_name().to_owned()))).await?
+            session_lifecycle::set_setting(door, &id, SessionSetting::Thinking(Some(level.display_name().to_owned())))
+                .await?
         }
     }
     if profile != seen.profile || !seen.exists {
-        lives::describe(door, &id, profile).await?;
+        session_lifecycle::set_profile(door, &id, profile).await?;
     }
     Ok(RawJson::from_wire(&OkResult::OK))
 }
 
-pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> Answer {
-    let key = lives::canonical(door, &of.session_key)?;
-    peer.wrote(&key, &of.session_key);
-    let _turn = door.desks.turn(&key).await;
-    let seen = see(door, &key).await?;
-    let tokens_cleared = seen.row.tokens();
-    let renewed = lives::renew(door, seen, Word::of(peer.principal())).await?;
+pub(super) async fn reset_session(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, of: SessionParams) -> MethodResult {
+    let key = session_lifecycle::canonical_key(door, &of.session_key)?;
+    peer.note_spelling(&key, &of.session_key);
+    let _turn = door.session_locks.lock_session(&key).await;
+    let seen = read_session(door, &key).await?;
+    let tokens_cleared = seen.row.token_counts();
+    let renewed = session_lifecycle::renew_session(door, seen, Initiator::for_principal(peer.principal_id())).await?;
     Ok(RawJson::from_wire(&SessionResetResult {
         ok: true,
         session_key: of.session_key,
@@ -231,12 +244,17 @@ pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: SessionParams) -> A
     }))
 }
 
-pub(super) async fn compact(door: &Arc<Door>, peer: &Peer, compact: SessionCompactParams) -> Answer {
-    let key = lives::canonical(door, &compact.session_key)?;
-    peer.wrote(&key, &compact.session_key);
-    let _turn = door.desks.turn(&key).await;
-    let seen = see_whole(door, &key).await?;
-    let word = Word::of(peer.principal());
-    let (kept_messages, trimmed_messages, archived_to) = lives::trim(door, &seen, compact.keep, word).await?;
+pub(super) async fn compact_session(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    compact: SessionCompactParams,
+) -> MethodResult {
+    let key = session_lifecycle::canonical_key(door, &compact.session_key)?;
+    peer.note_spelling(&key, &compact.session_key);
+    let _turn = door.session_locks.lock_session(&key).await;
+    let seen = read_session_detail(door, &key).await?;
+    let word = Initiator::for_principal(peer.principal_id());
+    let (kept_messages, trimmed_messages, archived_to) =
+        session_lifecycle::trim_session(door, &seen, compact.keep, word).await?;
     Ok(RawJson::from_wire(&SessionCompactResult { ok: true, trimmed_messages, kept_messages, archived_to }))
 }

@@ -24,10 +24,12 @@ use countersign_protocol::{
 };
 
 use super::{
-    super::{Door, answer::Answer, channels::media, delivery, peer::Peer, registry::session_of},
-    Moment, answering, commands,
-    lives::{self, Word},
-    seen::{Asked, Seen, see, see_whole},
+    super::{
+        GsvAdapter, channels::media, delivery, method_result::MethodResult, peer::ConnectedPeer, registry::session_of,
+    },
+    CardMoment, answering, commands,
+    session_lifecycle::{self, Initiator},
+    session_snapshot::{SessionGate, SessionSnapshot, read_session, read_session_detail},
 };
 
 /// What a picture counts as.
@@ -36,7 +38,7 @@ const PICTURE_TOKENS: u64 = 1500;
 const LONGEST_RUN: usize = 256;
 
 /// Who says something, where it came from, and how it is answered.
-pub(crate) struct Speaker {
+pub(crate) struct MessageAuthor {
     /// In the record.
     pub(crate) by: PrincipalId,
     /// The chat that it came from, where the answers go.
@@ -44,29 +46,34 @@ pub(crate) struct Speaker {
     /// How texts for it are written.
     pub(crate) style: ReplyStyle,
     /// When it was said, as cards go: nobody answers one that was told later.
-    pub(crate) came: Moment,
+    pub(crate) came: CardMoment,
 }
 
 /// How many messages may wait in a session.
 const MOST_QUEUED: usize = 200;
 
-pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: ChatSendParams, came: Moment) -> Answer {
-    let key = lives::canonical(door, &send.session_key)?;
-    peer.wrote(&key, &send.session_key);
-    let speaker = Speaker { by: peer.principal(), origin: None, style: ReplyStyle::Plain, came };
-    let sent = say(door, &key, &send.message, send.run_id, &speaker).await?;
+pub(super) async fn send_from_client(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    send: ChatSendParams,
+    came: CardMoment,
+) -> MethodResult {
+    let key = session_lifecycle::canonical_key(door, &send.session_key)?;
+    peer.note_spelling(&key, &send.session_key);
+    let speaker = MessageAuthor { by: peer.principal_id(), origin: None, style: ReplyStyle::Plain, came };
+    let sent = send_text(door, &key, &send.message, send.run_id, &speaker).await?;
     Ok(RawJson::from_wire(&sent))
 }
 
-impl Speaker {
+impl MessageAuthor {
     /// Whether this is somebody who may answer a gate. In a chat network that is whoever began the run, where it was begun.
-    pub(super) fn may_answer(&self, asked: &Asked) -> bool {
+    pub(super) fn may_answer(&self, gate: &SessionGate) -> bool {
         let Some(here) = &self.origin else { return true };
-        asked.origin.as_ref().is_some_and(|there| there.by == here.by && there.from == here.from)
+        gate.origin.as_ref().is_some_and(|there| there.by == here.by && there.from == here.from)
     }
 
     /// By which an answer is known that comes again.
-    pub(super) fn key(&self) -> Option<String> {
+    pub(super) fn answer_key(&self) -> Option<String> {
         let origin = self.origin.as_ref()?;
         let account = &origin.from.account;
         Some(format!("{}:{}:{}", account.network, account.name, origin.message.as_ref()?))
@@ -74,7 +81,7 @@ impl Speaker {
 }
 
 /// What is said.
-pub(crate) struct Spoken<'a> {
+pub(crate) struct MessageInput<'a> {
     /// In words: commands, answers and directives are looked for in them.
     pub(crate) text: &'a str,
     /// What the model reads before them.
@@ -87,12 +94,12 @@ pub(crate) struct Spoken<'a> {
 ///
 /// # Errors
 /// 400 for what cannot be said, 503 where too much waits to be said, 500 if nothing was recorded.
-pub(crate) async fn say(
-    door: &Arc<Door>,
+pub(crate) async fn send_text(
+    door: &Arc<GsvAdapter>,
     key: &str,
     text: &str,
     run: Option<String>,
-    speaker: &Speaker,
+    speaker: &MessageAuthor,
 ) -> Result<ChatSendResult, GsvError> {
     if text.trim().is_empty() {
         return Err(GsvError::bad_request("sessionKey and message required"));
@@ -100,45 +107,45 @@ pub(crate) async fn say(
     if run.as_ref().is_some_and(|run| run.len() > LONGEST_RUN) {
         return Err(GsvError::bad_request(format!("runId has at most {LONGEST_RUN} bytes")));
     }
-    let spoken = Spoken { text, before: String::new(), media: &[] };
-    say_more(door, key, spoken, run, speaker).await
+    let spoken = MessageInput { text, before: String::new(), media: &[] };
+    send_input(door, key, spoken, run, speaker).await
 }
 
 /// The same with what comes beside the words.
 ///
 /// # Errors
 /// 500 if nothing was recorded.
-pub(crate) async fn say_more(
-    door: &Arc<Door>,
+pub(crate) async fn send_input(
+    door: &Arc<GsvAdapter>,
     key: &str,
-    spoken: Spoken<'_>,
+    spoken: MessageInput<'_>,
     run: Option<String>,
-    speaker: &Speaker,
+    speaker: &MessageAuthor,
 ) -> Result<ChatSendResult, GsvError> {
-    let _turn = door.desks.turn(key).await;
-    let seen = see(door, key).await?;
+    let _turn = door.session_locks.lock_session(key).await;
+    let seen = read_session(door, key).await?;
     let run = run.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    if speaker.key().is_some_and(|key| seen.answers.contains(&key)) {
+    if speaker.answer_key().is_some_and(|key| seen.answers.contains(&key)) {
         // It answered, and whoever brought it did not hear of that.
         return Ok(ChatSendResult::Started { run_id: run, queued: false, directives: Directives::default() });
     }
-    let parsed = match beside(door, &seen, &spoken, &run, speaker).await? {
-        Beside::Done(sent) => {
-            heard(door, key, speaker).await?;
+    let parsed = match interpret_input(door, &seen, &spoken, &run, speaker).await? {
+        InputOutcome::Done(sent) => {
+            record_inbound(door, key, speaker).await?;
             return Ok(sent);
         }
-        Beside::Message(parsed) => parsed,
+        InputOutcome::Message(parsed) => parsed,
     };
-    begin(door, seen, parsed, spoken, run, speaker).await
+    begin_run(door, seen, parsed, spoken, run, speaker).await
 }
 
 /// Whether a speaker's message answered something that waited in the session with this canonical key.
 ///
 /// # Errors
 /// 500 if the session cannot be read.
-pub(crate) async fn has_answered(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<bool, GsvError> {
-    let Some(answer) = speaker.key() else { return Ok(false) };
-    Ok(see(door, key).await?.answers.contains(&answer))
+pub(crate) async fn has_answered(door: &Arc<GsvAdapter>, key: &str, speaker: &MessageAuthor) -> Result<bool, GsvError> {
+    let Some(answer) = speaker.answer_key() else { return Ok(false) };
+    Ok(read_session(door, key).await?.answers.contains(&answer))
 }
 
 /// Says something in a session that is a message whatever it looks like: no command, and no answer to what waits. What agents
@@ -146,18 +153,18 @@ pub(crate) async fn has_answered(door: &Arc<Door>, key: &str, speaker: &Speaker)
 ///
 /// # Errors
 /// 400 for what cannot be said, 500 if nothing was recorded.
-pub(crate) async fn say_only(
-    door: &Arc<Door>,
+pub(crate) async fn send_plain_message(
+    door: &Arc<GsvAdapter>,
     key: &str,
     text: &str,
     before: String,
-    speaker: &Speaker,
+    speaker: &MessageAuthor,
 ) -> Result<ChatSendResult, GsvError> {
     if text.trim().is_empty() {
         return Err(GsvError::bad_request("sessionKey and message required"));
     }
-    let _turn = door.desks.turn(key).await;
-    let seen = see(door, key).await?;
+    let _turn = door.session_locks.lock_session(key).await;
+    let seen = read_session(door, key).await?;
     let parsed = directive::ParsedDirectives {
         directives: Directives::default(),
         invalid_model: None,
@@ -166,104 +173,114 @@ pub(crate) async fn say_only(
         text: text.to_owned(),
     };
     let run = uuid::Uuid::new_v4().to_string();
-    let spoken = Spoken { text, before, media: &[] };
-    begin(door, seen, parsed, spoken, run, speaker).await
+    let spoken = MessageInput { text, before, media: &[] };
+    begin_run(door, seen, parsed, spoken, run, speaker).await
 }
 
 /// What words come to before they are a message.
-enum Beside {
+enum InputOutcome {
     /// They were no message.
     Done(ChatSendResult),
     /// They are one.
     Message(directive::ParsedDirectives),
 }
 
-async fn beside(
-    door: &Arc<Door>,
-    seen: &Seen,
-    spoken: &Spoken<'_>,
+async fn interpret_input(
+    door: &Arc<GsvAdapter>,
+    seen: &SessionSnapshot,
+    spoken: &MessageInput<'_>,
     run: &str,
-    speaker: &Speaker,
-) -> Result<Beside, GsvError> {
+    speaker: &MessageAuthor,
+) -> Result<InputOutcome, GsvError> {
     let text = spoken.text;
     if let Some(command) = command::ChatCommand::from_message(text) {
-        return Ok(Beside::Done(commands::answer(door, seen.clone(), command, speaker).await));
+        return Ok(InputOutcome::Done(commands::run_command(door, seen.clone(), command, speaker).await));
     }
-    if let Some(sent) = answering::answer(door, seen, spoken, run, speaker).await? {
-        return Ok(Beside::Done(sent));
+    if let Some(sent) = answering::try_answer(door, seen, spoken, run, speaker).await? {
+        return Ok(InputOutcome::Done(sent));
     }
-    let provider = seen.model.as_ref().map_or_else(|| door.settings.model().provider, |model| model.provider.clone());
+    let provider =
+        seen.model.as_ref().map_or_else(|| door.settings.default_model().provider, |model| model.provider.clone());
     let parsed = directive::parse_directives(text, &provider);
     // What comes with them is for the model.
     if !parsed.is_all() || !spoken.media.is_empty() {
-        return Ok(Beside::Message(parsed));
+        return Ok(InputOutcome::Message(parsed));
     }
     let mut response = parsed.acknowledgement();
     if parsed.status
-        && let Ok(whole) = see_whole(door, &seen.key).await
+        && let Ok(whole) = read_session_detail(door, &seen.key).await
     {
-        let status = commands::status(&whole).to_text(speaker.style);
-        response = Some(response.map_or_else(|| status.clone(), |told| format!("{told}\n{status}")));
+        let status = commands::status_reply(&whole).to_text(speaker.style);
+        response = Some(response.map_or_else(|| status.clone(), |earlier| format!("{earlier}\n{status}")));
     }
-    Ok(Beside::Done(ChatSendResult::DirectiveOnly { response, directives: parsed.directives }))
+    Ok(InputOutcome::Done(ChatSendResult::DirectiveOnly { response, directives: parsed.directives }))
 }
 
 /// The agent of the session with this key.
-fn agent(door: &Door, key: &str) -> String {
-    key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id)
+fn session_agent(door: &GsvAdapter, key: &str) -> String {
+    key::agent_of(key).map_or_else(|| door.settings.default_agent(), key::agent_id)
 }
 
 /// That a message came from a chat network, if it did.
-pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<InboundMessage<Command>> {
+pub(super) fn inbound_message(
+    door: &GsvAdapter,
+    key: &str,
+    speaker: &MessageAuthor,
+) -> Option<InboundMessage<Command>> {
     let origin = speaker.origin.as_ref()?;
-    Some(InboundMessage { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None })
+    Some(InboundMessage {
+        from: origin.from.clone(),
+        agent: session_agent(door, key),
+        id: origin.message.clone(),
+        then: None,
+    })
 }
 
 /// Records that something came from a chat network that begins no run.
-async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), GsvError> {
-    let Some(heard) = heard_of(door, key, speaker) else { return Ok(()) };
-    lives::ask(door, Command::Channel(channel::Command::Hear(Box::new(heard)))).await.map(drop)
+async fn record_inbound(door: &Arc<GsvAdapter>, key: &str, speaker: &MessageAuthor) -> Result<(), GsvError> {
+    let Some(inbound) = inbound_message(door, key, speaker) else { return Ok(()) };
+    session_lifecycle::send_command(door, Command::Channel(channel::Command::Hear(Box::new(inbound)))).await.map(drop)
 }
 
-async fn begin(
-    door: &Arc<Door>,
-    mut seen: Seen,
+async fn begin_run(
+    door: &Arc<GsvAdapter>,
+    mut seen: SessionSnapshot,
     parsed: directive::ParsedDirectives,
-    spoken: Spoken<'_>,
+    spoken: MessageInput<'_>,
     run: String,
-    speaker: &Speaker,
+    speaker: &MessageAuthor,
 ) -> Result<ChatSendResult, GsvError> {
     if seen.queued >= MOST_QUEUED {
         let why = format!("Too many messages wait in this session (at most {MOST_QUEUED})");
         return Err(GsvError::new(code::UNAVAILABLE, why));
     }
-    let id = lives::open(door, &seen.key).await?;
-    if lives::renew_if_due(door, &seen).await? {
-        seen = see(door, &seen.key).await?;
+    let id = session_lifecycle::open_session(door, &seen.key).await?;
+    if session_lifecycle::renew_if_due(door, &seen).await? {
+        seen = read_session(door, &seen.key).await?;
     }
-    lives::catch_up(door, &id, &seen).await?;
+    session_lifecycle::catch_up(door, &id, &seen).await?;
     let directives = parsed.directives;
     let marks = Box::new(RunMetadata {
         reference: Some(run.clone()),
         origin: speaker.origin.clone(),
-        model: directives.model.as_ref().map(|model| door.settings.reference(&door.context, model)),
+        model: directives.model.as_ref().map(|model| door.settings.model_ref(&door.context, model)),
         thinking: directives.think_level.map(|level| level.display_name().to_owned()),
         ..RunMetadata::default()
     });
     // Behind the new beginning, which takes away what came with the messages before.
-    let more = media::keep(door, &seen.key, spoken.media).await?;
-    let said = said(&format!("{}{}", spoken.before, parsed.text), more);
-    let say = Command::Session(id, session::Command::Say { message: said, marks });
-    let word = Word { by: speaker.by.clone(), heard: heard_of(door, &seen.key, speaker) };
-    let command = word.over(say);
-    let queued = match lives::ask(door, command).await? {
+    let more = media::store_media(door, &seen.key, spoken.media).await?;
+    let content = user_message(&format!("{}{}", spoken.before, parsed.text), more);
+    let say = Command::Session(id, session::Command::Say { message: content, marks });
+    let word = Initiator { by: speaker.by.clone(), inbound: inbound_message(door, &seen.key, speaker) };
+    let command = word.wrap_command(say);
+    let queued = match session_lifecycle::send_command(door, command).await? {
         EngineReply::Queued => !seen.is_at_rest,
         _ => false,
     };
-    if let Some(asked) = seen.waiting.as_ref().filter(|_| queued) {
-        let text = answering::awaited(asked, speaker);
+    if let Some(gate) = seen.waiting.as_ref().filter(|_| queued) {
+        let text = answering::awaiting_text(gate, speaker);
         // The original's command line waits for a `final`, and lets nobody write meanwhile.
-        door.notify(&seen.key, &run, &Shown::gateway_message(&text, door.context.clock.now().0));
+        door.broadcast_notice(&seen.key, &run, &Shown::gateway_message(&text, door.context.clock.now().0));
         if let Some(origin) = &speaker.origin {
             tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
         }
@@ -272,7 +289,7 @@ async fn begin(
 }
 
 /// Says something beside a run in the chat that a message came from. The message is taken whether or not it is said.
-async fn tell_chat(door: &Arc<Door>, session: &str, origin: &MessageOrigin, text: String) {
+async fn tell_chat(door: &Arc<GsvAdapter>, session: &str, origin: &MessageOrigin, text: String) {
     let message = channel::OutboundRequest {
         to: origin.from.clone(),
         text: text.into(),
@@ -281,13 +298,13 @@ async fn tell_chat(door: &Arc<Door>, session: &str, origin: &MessageOrigin, text
         key: None,
         media: None,
     };
-    if let Err(problem) = delivery::send(door, message).await {
+    if let Err(problem) = delivery::enqueue_message(door, message).await {
         tracing::warn!(%problem, "a chat is not told what is awaited");
     }
 }
 
 /// A message of a person, as content.
-pub(crate) fn said(text: &str, more: Vec<MessageBlock>) -> MessageContent {
+pub(crate) fn user_message(text: &str, more: Vec<MessageBlock>) -> MessageContent {
     let pictures = more.iter().filter(|block| matches!(block, MessageBlock::Image(_))).count() as u64;
     let content: Vec<MessageBlock> = std::iter::once(MessageBlock::from_text(text)).chain(more).collect();
     let tokens = estimate_tokens(message::text_of(&content).len()) + pictures * PICTURE_TOKENS;

@@ -30,7 +30,7 @@ use countersign_view::protocol::{node_of, peer_of};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::timeout};
 
-use super::super::{Door, answer::Answer, peer::Peer};
+use super::super::{GsvAdapter, method_result::MethodResult, peer::ConnectedPeer};
 
 /// The view's name.
 const NAME: &str = "gsv-executions";
@@ -43,11 +43,11 @@ const SWEEP: u64 = 64;
 
 /// The view.
 #[derive(Debug)]
-pub struct Executions;
+pub struct ExecutionsView;
 
 /// What is known of one execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Row {
+struct ExecutionRow {
     session: SessionId,
     at: u64,
     /// The call that began it.
@@ -61,7 +61,7 @@ fn row_of(peer: &str, execution: &str) -> String {
     format!("{}:{peer}\n{execution}", peer.len())
 }
 
-impl LogView for Executions {
+impl LogView for ExecutionsView {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -87,36 +87,36 @@ impl LogView for Executions {
         let Some(session) = record.session.clone().filter(|_| node_of(&peer).is_some()) else { return };
         if record.lsn.0.is_multiple_of(SWEEP) {
             for (key, row) in rows.scan_prefix("") {
-                let is_old = serde_json::from_slice::<Row>(&row).is_ok_and(|row| row.at + KEPT < record.at.0);
+                let is_old = serde_json::from_slice::<ExecutionRow>(&row).is_ok_and(|row| row.at + KEPT < record.at.0);
                 if is_old {
                     rows.delete_row(&key);
                 }
             }
         }
-        if let Ok(row) = serde_json::to_vec(&Row { session, at: record.at.0, call: Some(call) }) {
+        if let Ok(row) = serde_json::to_vec(&ExecutionRow { session, at: record.at.0, call: Some(call) }) {
             rows.put_row(&row_of(peer.as_str(), &execution), &row);
         }
     }
 }
 
 /// Tells those who wait that an execution is known.
-pub(super) struct Known(watch::Sender<u64>);
+pub(super) struct ExecutionSignal(watch::Sender<u64>);
 
-impl Default for Known {
+impl Default for ExecutionSignal {
     fn default() -> Self {
         Self(watch::Sender::new(0))
     }
 }
 
-impl Known {
-    pub(super) fn changed(&self) {
+impl ExecutionSignal {
+    pub(super) fn notify_changed(&self) {
         self.0.send_modify(|count| *count += 1);
     }
 }
 
 /// Answers `node.exec.event`. One that cannot be read is dropped: an error would have the node repeat it for ever, and
 /// hold back all events after it.
-pub(super) async fn event(door: &Arc<Door>, peer: &Peer, report: ExecReport) -> Answer {
+pub(super) async fn handle_event(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, report: ExecReport) -> MethodResult {
     let node = &peer.connect.id;
     let mut event = match report {
         ExecReport::Event(event) => event,
@@ -125,24 +125,26 @@ pub(super) async fn event(door: &Arc<Door>, peer: &Peer, report: ExecReport) -> 
             return Ok(RawJson::from_wire(&AckResult::DROPPED));
         }
     };
-    let Some(row) = awaited(door, node, &event.session_id).await else {
+    let Some(row) = wait_for_row(door, node, &event.session_id).await else {
         return Ok(RawJson::from_wire(&AckResult::DROPPED));
     };
     if event.event.is_end() {
         // Nodes call a call of a run by our id of it.
         event.call_id = event.call_id.or_else(|| row.call.map(|call| call.to_string()));
-        tell(door, row.session, node, &event).await?;
+        report_end(door, row.session, node, &event).await?;
     }
     Ok(RawJson::from_wire(&AckResult::TAKEN))
 }
 
 /// The row of an execution. It may become known in a moment.
-async fn awaited(door: &Door, node: &str, execution: &str) -> Option<Row> {
+async fn wait_for_row(door: &GsvAdapter, node: &str, execution: &str) -> Option<ExecutionRow> {
     let mut changed = door.nodes.executions.0.subscribe();
     let looking = async {
         loop {
             changed.mark_unchanged();
-            if let Some(row) = find(door.context.handle.log(), node, execution, door.context.clock.now()).await {
+            if let Some(row) =
+                find_execution(door.context.handle.log(), node, execution, door.context.clock.now()).await
+            {
                 return Some(row);
             }
             // An error means that the gateway closes.
@@ -152,17 +154,17 @@ async fn awaited(door: &Door, node: &str, execution: &str) -> Option<Row> {
     timeout(PATIENCE, looking).await.ok().flatten()
 }
 
-async fn find(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<Row> {
+async fn find_execution(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<ExecutionRow> {
     let key = row_of(peer_of(node).as_str(), execution);
     let page = log.read_view(Partition::ZERO, NAME, &key, None, 1).await;
     let page = page.inspect_err(|error| tracing::warn!(%error, "what goes on at nodes cannot be read")).ok()?;
     let row = page.into_iter().find(|(found, _)| *found == key)?.1;
-    let row: Row = serde_json::from_slice(&row).ok()?;
+    let row: ExecutionRow = serde_json::from_slice(&row).ok()?;
     (row.at + KEPT >= now.0).then_some(row)
 }
 
 /// Tells a session of the end, once for each event.
-async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) -> Result<(), GsvError> {
+async fn report_end(door: &GsvAdapter, session: SessionId, node: &str, event: &ExecEvent) -> Result<(), GsvError> {
     let name = [node, &event.session_id, &event.event_id].map(|part| format!("{}:{part}", part.len())).concat();
     let name = Digest::hash_bytes(name.as_bytes());
     let text = event.completion_message(node);
@@ -171,16 +173,16 @@ async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) ->
         ..message::InputMessage::default()
     });
     let content = serde_json::to_string(&message).unwrap_or_default();
-    let said = MessageContent { content: content.into(), tokens: estimate_tokens(text.len()) };
+    let user_message = MessageContent { content: content.into(), tokens: estimate_tokens(text.len()) };
     let reference = Some(uuid::Uuid::new_v4().to_string());
     let marks = Box::new(RunMetadata { reference, ahead: true, ..RunMetadata::default() });
     let once = session::Command::Once {
         key: IdempotencyKey { name: format!("execution:{name}"), asks: name },
-        command: Box::new(session::Command::Say { message: said, marks }),
+        command: Box::new(session::Command::Say { message: user_message, marks }),
     };
-    let asked = door.context.handle.source(InboxLane::Request).send_command(Command::Session(session, once)).await;
+    let result = door.context.handle.source(InboxLane::Request).send_command(Command::Session(session, once)).await;
     // The node sends it again.
-    asked
+    result
         .map(drop)
         .map_err(|refused| GsvError { retryable: Some(true), ..GsvError::new(code::FAILED, refused.to_string()) })
 }

@@ -21,11 +21,11 @@ use countersign_view::protocol::peer_of;
 use serde_json::{Map, Value};
 
 use super::{
-    super::{Door, answer::Answer, chat::DOOR, peer::Peer},
+    super::{GsvAdapter, chat::ADAPTER_NAME, method_result::MethodResult, peer::ConnectedPeer},
+    node_registry,
     node_tool::NodeTool,
-    register,
+    node_tools,
     results::{NEVER_BEGAN, NOT_KNOWN},
-    toolbox,
 };
 
 /// How the ids of the sessions begin in which the acts of clients stand. Older records have one for each client.
@@ -42,16 +42,20 @@ pub(crate) fn is_acts(session: &SessionId) -> bool {
 }
 
 /// `tool.invoke`: the client waits for what the node says.
-pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: ToolInvokeParams) -> Answer {
-    let tool = find(door, &wanted.tool).await?;
-    let call = fresh(door)?;
-    let mut client = door.nodes.waiting.client(call, tool.node(), peer);
-    begin(door, peer, &tool, wanted.args, Own { call, wire: None, intent: None }).await?;
+pub(super) async fn invoke_tool(
+    door: &Arc<GsvAdapter>,
+    peer: &Arc<ConnectedPeer>,
+    params: ToolInvokeParams,
+) -> MethodResult {
+    let tool = find_tool(door, &params.tool).await?;
+    let call = fresh_call_id(door)?;
+    let mut client = door.nodes.call_waiters.wait_for_call(call, tool.node_id(), peer);
+    begin_call(door, peer, &tool, params.args, CallIdentity { call, wire: None, intent: None }).await?;
     let outcome = tokio::select! {
         biased;
-        outcome = client.told() => outcome?,
+        outcome = client.wait_result() => outcome?,
         // It goes on, and nobody waits for it.
-        () = peer.gone() => return Err(GsvError::new(code::UNAVAILABLE, "the connection is gone")),
+        () = peer.wait_gone() => return Err(GsvError::new(code::UNAVAILABLE, "the connection is gone")),
     };
     let failed = |otherwise: &str| GsvError::new(code::FAILED, outcome.error.as_deref().unwrap_or(otherwise));
     match (outcome.fate, &outcome.error) {
@@ -66,48 +70,52 @@ pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: ToolInvok
 }
 
 /// `tool.request`: the call is sent under the client's own id, and nobody waits.
-pub(super) async fn request(door: &Arc<Door>, peer: &Peer, wanted: ToolRequestParams) -> Answer {
-    let tool = find(door, &wanted.tool).await?;
-    if wanted.call_id.len() > LONGEST_CALL {
+pub(super) async fn request_tool(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    params: ToolRequestParams,
+) -> MethodResult {
+    let tool = find_tool(door, &params.tool).await?;
+    if params.call_id.len() > LONGEST_CALL {
         return Err(GsvError::bad_request(format!("callId has at most {LONGEST_CALL} bytes")));
     }
     // Ids of our own calls begin so.
-    let (call, wire) = (fresh(door)?, Arc::<str>::from(wanted.call_id));
-    if wire.starts_with("call_") || !door.nodes.hand.reserve(&wire, call) {
+    let (call, wire) = (fresh_call_id(door)?, Arc::<str>::from(params.call_id));
+    if wire.starts_with("call_") || !door.nodes.calls.reserve_id(&wire, call) {
         return Err(GsvError::bad_request(format!("callId is taken: {wire}")));
     }
-    let own = Own { call, wire: Some(wire), intent: Some(format!("for {}", wanted.session_key).into()) };
-    let begun = begin(door, peer, &tool, wanted.args, own).await;
+    let own = CallIdentity { call, wire: Some(wire), intent: Some(format!("for {}", params.session_key).into()) };
+    let begun = begin_call(door, peer, &tool, params.args, own).await;
     if begun.is_err() {
-        door.nodes.hand.release(call);
+        door.nodes.calls.release_id(call);
     }
     begun?;
     Ok(RawJson::from_wire(&ToolRequestResult::default()))
 }
 
 /// What a call is called, and what for.
-struct Own {
+struct CallIdentity {
     call: CallId,
     wire: Option<Arc<str>>,
     intent: Option<Arc<str>>,
 }
 
-async fn begin(
-    door: &Arc<Door>,
-    peer: &Peer,
+async fn begin_call(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
     tool: &NodeTool,
     arguments: Map<String, Value>,
-    own: Own,
+    own: CallIdentity,
 ) -> Result<(), GsvError> {
     let session = SessionId::new(ALL);
     let spec = tool.spec();
     let act = PeerAction {
         call: own.call,
         session: session.clone(),
-        by: peer.principal(),
-        peer: peer_of(tool.node()),
+        by: peer.principal_id(),
+        peer: peer_of(tool.node_id()),
         class: Class::HostToolInvoke,
-        shell: tool.shell(&arguments),
+        shell: tool.shell_for(&arguments),
         tool: spec.name.as_str().into(),
         wire: own.wire,
         intent: own.intent,
@@ -117,32 +125,32 @@ async fn begin(
     };
     let source = door.context.handle.source(InboxLane::Request);
     let act = Command::Call(CallCommand::Act(Box::new(act)));
-    let asked = match source.send_command(act.clone()).await {
+    let result = match source.send_command(act.clone()).await {
         Err(OwnerError::Refusal(CommandError::NoSession(_))) => {
-            open(door, session).await?;
+            open_session(door, session).await?;
             source.send_command(act).await
         }
-        asked => asked,
+        other => other,
     };
-    match asked {
+    match result {
         Ok(_) => Ok(()),
         Err(OwnerError::Refusal(CommandError::Denied(why))) => Err(GsvError::new(code::FORBIDDEN, why)),
-        Err(OwnerError::Refusal(CommandError::PeerAway(_))) => Err(GsvError::node_disconnected(tool.node())),
+        Err(OwnerError::Refusal(CommandError::PeerAway(_))) => Err(GsvError::node_disconnected(tool.node_id())),
         Err(refused) => Err(GsvError::new(code::FAILED, refused.to_string())),
     }
 }
 
 /// Opens the session in whose record the acts of clients stand. It is listed with the others, and nobody speaks in it.
-async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), GsvError> {
+async fn open_session(door: &Arc<GsvAdapter>, id: SessionId) -> Result<(), GsvError> {
     let failed = |error: String| GsvError::new(code::FAILED, error);
-    let agent = door.settings.agent();
+    let agent = door.settings.default_agent();
     let cwd = door.context.chats.folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
     let open = session::Command::Open {
         cwd: cwd.display().to_string(),
         name: Some("Tools that clients called".to_owned()),
         parent: None,
-        door: Some(DOOR.to_owned()),
-        settings: Box::new(door.settings.of_session(&door.context, &agent)),
+        door: Some(ADAPTER_NAME.to_owned()),
+        settings: Box::new(door.settings.session_settings(&door.context, &agent)),
     };
     match door.context.handle.source(InboxLane::Request).send_command(Command::Session(id, open)).await {
         Ok(_) | Err(OwnerError::Refusal(CommandError::SessionExists(_))) => Ok(()),
@@ -154,14 +162,14 @@ async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), GsvError> {
 ///
 /// # Errors
 /// 404 if no node has it, 503 if a node had it that is not connected.
-async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, GsvError> {
-    if let Some(tool) = door.toolbox.find(name) {
+async fn find_tool(door: &GsvAdapter, name: &str) -> Result<Arc<NodeTool>, GsvError> {
+    if let Some(tool) = door.toolbox.find_tool(name) {
         return Ok(tool);
     }
-    for (node, tool) in toolbox::parts(name) {
-        let known = register::find(door.context.handle.log(), node).await;
+    for (node, tool) in node_tools::name_parts(name) {
+        let known = node_registry::find_node(door.context.handle.log(), node).await;
         if known.is_some_and(|known| known.registration.tools.iter().any(|of| of.name == tool))
-            && door.roster.node(node).is_none()
+            && door.roster.find_node(node).is_none()
         {
             return Err(GsvError::new(code::UNAVAILABLE, "Node not connected"));
         }
@@ -170,7 +178,7 @@ async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, GsvError> {
 }
 
 /// An id that no call has had.
-fn fresh(door: &Door) -> Result<CallId, GsvError> {
+fn fresh_call_id(door: &GsvAdapter) -> Result<CallId, GsvError> {
     let mut bits = [0; 10];
     getrandom::fill(&mut bits).map_err(|error| GsvError::new(code::FAILED, error.to_string()))?;
     let id = uuid::Builder::from_unix_timestamp_millis(door.context.clock.now().0, &bits).into_uuid();

@@ -17,42 +17,42 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{
-    super::{Door, answer::Answer, peer::Peer},
-    seats,
+    super::{GsvAdapter, method_result::MethodResult, peer::ConnectedPeer},
+    node_connections,
 };
 
 /// How many requests that nobody waits for any more are remembered.
 const REMEMBERED: usize = 256;
 
-type Told = Result<LogsResult, GsvError>;
+type LogsOutcome = Result<LogsResult, GsvError>;
 
 /// Requests that are open.
 #[derive(Default)]
-pub(super) struct Requests(Mutex<Open>);
+pub(super) struct LogRequests(Mutex<OpenLogRequests>);
 
 #[derive(Default)]
-struct Open {
-    open: HashMap<String, (String, oneshot::Sender<Told>)>,
+struct OpenLogRequests {
+    open: HashMap<String, (String, oneshot::Sender<LogsOutcome>)>,
     /// Which node was asked for those that are over, the oldest first.
     over: VecDeque<(String, String)>,
 }
 
 /// A client that waits. Dropped, it does not any more.
-struct Waits<'a> {
-    requests: &'a Requests,
+struct LogWaiter<'a> {
+    requests: &'a LogRequests,
     id: String,
-    told: oneshot::Receiver<Told>,
+    result_receiver: oneshot::Receiver<LogsOutcome>,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for LogWaiter<'_> {
     fn drop(&mut self) {
-        self.requests.0.lock().end(&self.id);
+        self.requests.0.lock().end_request(&self.id);
     }
 }
 
-impl Open {
+impl OpenLogRequests {
     /// Takes a request out, and remembers that it was there. Whoever waits for it, if anybody does.
-    fn end(&mut self, id: &str) -> Option<oneshot::Sender<Told>> {
+    fn end_request(&mut self, id: &str) -> Option<oneshot::Sender<LogsOutcome>> {
         let (node, client) = self.open.remove(id)?;
         self.over.push_back((id.to_owned(), node));
         if self.over.len() > REMEMBERED {
@@ -62,32 +62,32 @@ impl Open {
     }
 }
 
-impl Requests {
-    fn wait(&self, node: &str) -> Waits<'_> {
-        let (sender, told) = oneshot::channel();
+impl LogRequests {
+    fn open_request(&self, node: &str) -> LogWaiter<'_> {
+        let (sender, receiver) = oneshot::channel();
         let id = uuid::Uuid::new_v4().to_string();
         self.0.lock().open.insert(id.clone(), (node.to_owned(), sender));
-        Waits { requests: self, id, told }
+        LogWaiter { requests: self, id, result_receiver: receiver }
     }
 
-    fn fail(&self, node: &str, why: impl Fn(&str) -> GsvError) {
+    fn fail_node(&self, node: &str, why: impl Fn(&str) -> GsvError) {
         for (_, (_, client)) in self.0.lock().open.extract_if(|_, (of, _)| of == node) {
             let _ = client.send(Err(why(node)));
         }
     }
 
     /// Tells whoever waits for a node that it is gone.
-    pub(super) fn disconnected(&self, node: &str) {
-        self.fail(node, GsvError::node_disconnected);
+    pub(super) fn node_disconnected(&self, node: &str) {
+        self.fail_node(node, GsvError::node_disconnected);
     }
 
     /// The same of one whose place another connection took.
-    pub(super) fn replaced(&self, node: &str) {
-        self.fail(node, GsvError::node_replaced);
+    pub(super) fn node_replaced(&self, node: &str) {
+        self.fail_node(node, GsvError::node_replaced);
     }
 
     /// Takes what a node says. Whether somebody waited for it.
-    fn answer(&self, node: &str, result: LogsResult) -> Result<AckResult, GsvError> {
+    fn take_result(&self, node: &str, result: LogsResult) -> Result<AckResult, GsvError> {
         let mut open = self.0.lock();
         let id = &result.call_id;
         let of = open.open.get(id).map(|(of, _)| of);
@@ -104,10 +104,10 @@ impl Requests {
     }
 
     /// Ends a request whose result cannot be read: no other will come.
-    pub(super) fn unreadable(&self, node: &str, id: &str, fault: &GsvError) {
+    pub(super) fn refuse_result(&self, node: &str, id: &str, fault: &GsvError) {
         let mut open = self.0.lock();
         if open.open.get(id).is_some_and(|(of, _)| of == node)
-            && let Some(client) = open.end(id)
+            && let Some(client) = open.end_request(id)
         {
             let why = format!("the node's result was refused: {}", fault.message);
             // It may have gone.
@@ -117,8 +117,8 @@ impl Requests {
 }
 
 /// `logs.get`: waits for the node, for as long as its method has.
-pub(super) async fn get(door: &Arc<Door>, wanted: LogsGet) -> Answer {
-    let logs = read(door, &wanted).await?;
+pub(super) async fn get_logs(door: &Arc<GsvAdapter>, params: LogsGet) -> MethodResult {
+    let logs = read_node_log(door, &params).await?;
     Ok(RawJson::from_wire(&logs))
 }
 
@@ -126,17 +126,17 @@ pub(super) async fn get(door: &Arc<Door>, wanted: LogsGet) -> Answer {
 ///
 /// # Errors
 /// 503 if it is not there or goes, 500 if it has none. It waits for as long as whoever asks.
-pub(crate) async fn read(door: &Door, wanted: &LogsGet) -> Result<LogsGetResult, GsvError> {
-    let node = seats::wanted(door, wanted)?;
-    let mut waits = door.nodes.logs.wait(&node.connect.id);
-    node.tell("logs.get", &LogsGetEvent { call_id: waits.id.clone(), lines: wanted.lines });
+pub(crate) async fn read_node_log(door: &GsvAdapter, params: &LogsGet) -> Result<LogsGetResult, GsvError> {
+    let node = node_connections::node_for_logs(door, params)?;
+    let mut waits = door.nodes.logs.open_request(&node.connect.id);
+    node.send_event("logs.get", &LogsGetEvent { call_id: waits.id.clone(), lines: params.lines });
     let closing = |_| Err(GsvError::new(code::UNAVAILABLE, "the gateway is closing"));
-    let result = (&mut waits.told).await.unwrap_or_else(closing)?;
+    let result = (&mut waits.result_receiver).await.unwrap_or_else(closing)?;
     match result.error {
         Some(error) => Err(GsvError::new(code::FAILED, error)),
         None => {
-            let most = usize::try_from(wanted.lines).unwrap_or(usize::MAX);
-            let lines = newest(result.lines, most, usize::MAX);
+            let most = usize::try_from(params.lines).unwrap_or(usize::MAX);
+            let lines = newest_lines(result.lines, most, usize::MAX);
             let (node_id, count) = (node.connect.id.clone(), lines.kept.len());
             Ok(LogsGetResult { node_id, lines: lines.kept, count, truncated: result.truncated || lines.is_cut })
         }
@@ -145,7 +145,7 @@ pub(crate) async fn read(door: &Door, wanted: &LogsGet) -> Result<LogsGetResult,
 
 /// The lines that are kept of a log.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Newest {
+pub(crate) struct NewestLines {
     /// Whole lines, the oldest first.
     pub(crate) kept: Vec<String>,
     /// Whether there were more.
@@ -153,7 +153,7 @@ pub(crate) struct Newest {
 }
 
 /// The last lines of a log, as many as fit: a node may give more than it was asked for.
-pub(crate) fn newest(mut lines: Vec<String>, most: usize, bytes: usize) -> Newest {
+pub(crate) fn newest_lines(mut lines: Vec<String>, most: usize, bytes: usize) -> NewestLines {
     let mut left = bytes;
     let fits = |line: &&String| {
         let is_room = left >= line.len();
@@ -163,29 +163,29 @@ pub(crate) fn newest(mut lines: Vec<String>, most: usize, bytes: usize) -> Newes
     let kept = lines.iter().rev().take(most).take_while(fits).count();
     let surplus = lines.len() - kept;
     lines.drain(..surplus);
-    Newest { kept: lines, is_cut: surplus > 0 }
+    NewestLines { kept: lines, is_cut: surplus > 0 }
 }
 
 /// `logs.result`.
-pub(super) fn result(door: &Door, peer: &Peer, result: LogsResult) -> Answer {
-    door.nodes.logs.answer(&peer.connect.id, result).map(|ack| RawJson::from_wire(&ack))
+pub(super) fn handle_result(door: &GsvAdapter, peer: &ConnectedPeer, result: LogsResult) -> MethodResult {
+    door.nodes.logs.take_result(&peer.connect.id, result).map(|ack| RawJson::from_wire(&ack))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Newest, newest};
+    use super::{NewestLines, newest_lines};
 
     #[test]
     fn of_a_log_that_is_longer_than_was_asked_for_the_newest_lines_stay() {
         let lines = || ["aa", "bb", "cc"].map(str::to_owned).to_vec();
         let want =
-            |kept: &[&str], is_cut| Newest { kept: kept.iter().map(|line| (*line).to_owned()).collect(), is_cut };
+            |kept: &[&str], is_cut| NewestLines { kept: kept.iter().map(|line| (*line).to_owned()).collect(), is_cut };
         for (case, got, want) in [
-            ("all", newest(lines(), 3, 6), want(&["aa", "bb", "cc"], false)),
-            ("too many", newest(lines(), 2, 6), want(&["bb", "cc"], true)),
-            ("too long", newest(lines(), 3, 5), want(&["bb", "cc"], true)),
-            ("the last too long", newest(lines(), 3, 1), want(&[], true)),
-            ("none", newest(Vec::new(), 3, 6), want(&[], false)),
+            ("all", newest_lines(lines(), 3, 6), want(&["aa", "bb", "cc"], false)),
+            ("too many", newest_lines(lines(), 2, 6), want(&["bb", "cc"], true)),
+            ("too long", newest_lines(lines(), 3, 5), want(&["bb", "cc"], true)),
+            ("the last too long", newest_lines(lines(), 3, 1), want(&[], true)),
+            ("none", newest_lines(Vec::new(), 3, 6), want(&[], false)),
         ] {
             assert_eq!(got, want, "{case}");
         }

@@ -42,7 +42,7 @@ impl NodeTool {
             lane: Lane::Shared,
             repeat: RepeatMode::Once,
             effect: ToolEffect::Changes,
-            signature: named(&definition.name),
+            signature: signature_arguments(&definition.name),
         };
         let needs = runtime.and_then(|runtime| runtime.tool_capabilities.get(&definition.name));
         let needs_shell = needs.is_some_and(|needs| needs.contains(&MachineCapability::ShellExec));
@@ -50,14 +50,14 @@ impl NodeTool {
     }
 
     /// What of a call with these arguments a shell reads, at the node.
-    pub(super) fn shell(&self, arguments: &Map<String, Value>) -> ShellInput {
+    pub(super) fn shell_for(&self, arguments: &Map<String, Value>) -> ShellInput {
         let ToolDefinition { name, input_schema: schema, .. } = &self.definition;
         let foreign = ForeignTool { name, schema, needs_shell: self.needs_shell, machine: ShellMachine::Other };
         ShellInput::of_foreign(&foreign, arguments)
     }
 
     /// The node.
-    pub(super) fn node(&self) -> &str {
+    pub(super) fn node_id(&self) -> &str {
         &self.node
     }
 
@@ -69,7 +69,7 @@ impl NodeTool {
 
 /// A call of the tool of a node that agents know by this name, as far as that can be told without the node: no schema is
 /// known, and which text a shell would read is told by the name and the arguments. `None` if it is no name of one.
-pub fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails> {
+pub fn assumed_call(name: &str, arguments: &Map<String, Value>) -> Option<call::CallDetails> {
     let (node, tool) = name.split_once("__").filter(|(node, tool)| !node.is_empty() && !tool.is_empty())?;
     let definition = ToolDefinition { name: tool.to_owned(), description: String::new(), input_schema: Map::new() };
     let mut there = NodeTool::new(node, &definition, None);
@@ -81,7 +81,7 @@ pub fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::Call
         signature: there.spec.signature_of(arguments),
         named: there.spec.signature.iter().map(|name| (*name).to_owned()).collect(),
         class: Some(Class::HostToolInvoke),
-        shell: Some(there.shell(arguments)),
+        shell: Some(there.shell_for(arguments)),
         arguments: arguments.clone(),
         problem: None,
         request: None,
@@ -91,7 +91,7 @@ pub fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::Call
 }
 
 /// The arguments that stand in the signatures of tools which nodes usually have. All of them, in those of others.
-fn named(tool: &str) -> &'static [&'static str] {
+fn signature_arguments(tool: &str) -> &'static [&'static str] {
     match tool {
         "Bash" => &["command"],
         "Read" | "Write" | "Edit" => &["path"],
@@ -104,12 +104,12 @@ fn named(tool: &str) -> &'static [&'static str] {
 /// if it had not, has a digest of itself behind it.
 fn name_for_models(node: &str, tool: &str) -> String {
     // Two signs stand between.
-    let named = |longest| ParsedToolName::of_node(&part(node, longest), &part(tool, longest));
+    let named = |longest| ParsedToolName::of_node(&name_part(node, longest), &name_part(tool, longest));
     let name = named(LONGEST);
     if name.len() <= LONGEST { name } else { named((LONGEST - 2) / 2) }
 }
 
-fn part(text: &str, longest: usize) -> String {
+fn name_part(text: &str, longest: usize) -> String {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if text.chars().all(is_fine) && text.len() <= longest && !ends_like_a_digest(text) {
         return text.to_owned();
@@ -136,7 +136,7 @@ impl AgentTool for NodeTool {
     }
 
     fn route_call(&self, arguments: &mut Map<String, Value>) -> Result<CallRoute, CallFailure> {
-        let shell = self.shell(arguments);
+        let shell = self.shell_for(arguments);
         Ok(CallRoute::Peer(PeerRoute { peer: peer_of(&self.node), class: Class::HostToolInvoke, shell }))
     }
 

@@ -14,9 +14,9 @@ use countersign_runtime::{PeerExchange, ResultTiming, tools::CallOutput};
 use serde_json::{Value, json};
 
 use super::{
-    super::{Door, answer::Answer, peer::Peer},
-    begun,
-    hand::{Answered, Purpose},
+    super::{GsvAdapter, method_result::MethodResult, peer::ConnectedPeer},
+    in_flight_calls::{AnsweredCall, CallPurpose},
+    started_calls_view,
 };
 
 /// How much of a result stands in the record and is read by models, in bytes. A client is given all of it.
@@ -31,53 +31,57 @@ pub(super) const NOT_KNOWN: &str = "the node does not know what became of this c
 const LONGEST_EXECUTION: usize = 1024;
 
 /// `tool.result`.
-pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: ToolResultParams) -> Answer {
-    let answered = match door.nodes.hand.answer(&outcome.call_id, &peer.connect.id) {
+pub(super) async fn handle_result(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    outcome: ToolResultParams,
+) -> MethodResult {
+    let answered = match door.nodes.calls.take_answered(&outcome.call_id, &peer.connect.id) {
         Err(fault) if fault.code == code::NOT_FOUND && outcome.fate.is_none() => {
-            forgotten(door, peer, &outcome).await.unwrap_or(Err(fault))?
+            find_forgotten(door, peer, &outcome).await.unwrap_or(Err(fault))?
         }
         answered => answered?,
     };
-    let waiting = &door.nodes.waiting;
+    let waiting = &door.nodes.call_waiters;
     let ack = match answered {
-        Answered::Open(exchange, purpose) => {
+        AnsweredCall::Open(exchange, purpose) => {
             let call = exchange.call();
-            let recorded = waiting.recorded(call);
+            let recorded = waiting.wait_recorded(call);
             // Taken before its end is recorded: nobody else is to tell the client of that.
-            let client = waiting.take(call);
-            let heard = say(exchange, purpose, &outcome).await;
+            let client = waiting.take_client(call);
+            let timing = report_outcome(exchange, purpose, &outcome).await;
             // An error means that the gateway closes.
             let _ = recorded.await;
-            match (purpose, heard) {
-                (Purpose::Request, _) => return Err(GsvError::unknown_session_call(&outcome.call_id)),
-                (Purpose::Run, ResultTiming::InTime) => AckResult::TAKEN,
-                (Purpose::Run, ResultTiming::TooLate) => AckResult::DROPPED,
-                (Purpose::Invoke, _) => match client.map(|client| client.send(Ok(outcome))) {
+            match (purpose, timing) {
+                (CallPurpose::Request, _) => return Err(GsvError::unknown_session_call(&outcome.call_id)),
+                (CallPurpose::Run, ResultTiming::InTime) => AckResult::TAKEN,
+                (CallPurpose::Run, ResultTiming::TooLate) => AckResult::DROPPED,
+                (CallPurpose::Invoke, _) => match client.map(|client| client.send(Ok(outcome))) {
                     Some(Ok(())) => AckResult::TAKEN,
                     Some(Err(_)) | None => AckResult::DROPPED,
                 },
             }
         }
-        Answered::Past(late) => {
-            let recorded = waiting.recorded(late.call());
-            late.send_output(output(&outcome)).await;
+        AnsweredCall::Past(late) => {
+            let recorded = waiting.wait_recorded(late.call());
+            late.send_output(to_output(&outcome)).await;
             let _ = recorded.await;
             AckResult::DROPPED
         }
-        Answered::Over => AckResult::DROPPED,
+        AnsweredCall::Over => AckResult::DROPPED,
     };
     Ok(RawJson::from_wire(&ack))
 }
 
 /// A result that cannot be read ends its call, of which nobody knows what came. One that can be read and comes behind it is late.
-pub(super) async fn unreadable(door: &Arc<Door>, peer: &Peer, call_id: String, fault: &GsvError) {
-    let Some((exchange, purpose)) = door.nodes.hand.refuse(&call_id, &peer.connect.id) else { return };
+pub(super) async fn end_unreadable(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, call_id: String, fault: &GsvError) {
+    let Some((exchange, purpose)) = door.nodes.calls.take_unreadable(&call_id, &peer.connect.id) else { return };
     let call = exchange.call();
-    let recorded = door.nodes.waiting.recorded(call);
-    let client = door.nodes.waiting.take(call);
+    let recorded = door.nodes.call_waiters.wait_recorded(call);
+    let client = door.nodes.call_waiters.take_client(call);
     let error = Some(format!("the node's result was refused: {}", fault.message));
     let outcome = ToolResultParams { call_id, result: None, error, fate: Some(NoResultReason::Unknown) };
-    say(exchange, purpose, &outcome).await;
+    report_outcome(exchange, purpose, &outcome).await;
     // An error means that the gateway closes.
     let _ = recorded.await;
     if let Some(client) = client {
@@ -87,20 +91,24 @@ pub(super) async fn unreadable(door: &Arc<Door>, peer: &Peer, call_id: String, f
 }
 
 /// A call that this process knows nothing of, as it was given by an earlier one, or is forgotten. None if there never was one.
-async fn forgotten(door: &Door, peer: &Peer, outcome: &ToolResultParams) -> Option<Result<Answered, GsvError>> {
-    let (node, late) = begun::find(door, &outcome.call_id).await?;
+async fn find_forgotten(
+    door: &GsvAdapter,
+    peer: &ConnectedPeer,
+    outcome: &ToolResultParams,
+) -> Option<Result<AnsweredCall, GsvError>> {
+    let (node, late) = started_calls_view::find_call(door, &outcome.call_id).await?;
     let is_its = node == peer.connect.id;
-    Some(is_its.then_some(Answered::Past(late)).ok_or_else(GsvError::not_its_call))
+    Some(is_its.then_some(AnsweredCall::Past(late)).ok_or_else(GsvError::not_its_call))
 }
 
-async fn say(exchange: PeerExchange, purpose: Purpose, outcome: &ToolResultParams) -> ResultTiming {
+async fn report_outcome(exchange: PeerExchange, purpose: CallPurpose, outcome: &ToolResultParams) -> ResultTiming {
     let why = |otherwise: &str| format!("Error: {}", outcome.error.as_deref().unwrap_or(otherwise));
     match outcome.fate {
         Some(NoResultReason::NotBegun) => exchange.never_began(why(NEVER_BEGAN)),
         Some(NoResultReason::Unknown) => exchange.mark_lost(why(NOT_KNOWN)),
         None => {
-            let left_behind = left_behind(outcome).filter(|_| purpose == Purpose::Run);
-            exchange.end_leaving(output(outcome), left_behind.map(Into::into)).await
+            let left_behind = left_behind(outcome).filter(|_| purpose == CallPurpose::Run);
+            exchange.end_leaving(to_output(outcome), left_behind.map(Into::into)).await
         }
     }
 }
@@ -115,7 +123,7 @@ fn left_behind(outcome: &ToolResultParams) -> Option<String> {
 }
 
 /// What models are told of it, and the record holds.
-fn output(outcome: &ToolResultParams) -> CallOutput {
+fn to_output(outcome: &ToolResultParams) -> CallOutput {
     let mut text = outcome.model_text();
     if text.len() > LONGEST {
         let all = text.len();
@@ -131,7 +139,7 @@ mod tests {
     use countersign_protocol::gsv::tool::ToolResultParams;
     use serde_json::{Value, json};
 
-    use super::{LONGEST, left_behind, output};
+    use super::{LONGEST, left_behind, to_output};
 
     fn outcome(result: Value) -> ToolResultParams {
         ToolResultParams { call_id: "c".to_owned(), result: Some(result.into()), error: None, fate: None }
@@ -148,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_result_that_no_model_could_read_is_cut() {
-        let text = output(&outcome(json!("é".repeat(LONGEST)))).content[0].as_text().unwrap().to_owned();
+        let text = to_output(&outcome(json!("é".repeat(LONGEST)))).content[0].as_text().unwrap().to_owned();
         assert!(text.len() < LONGEST + 64 && text.ends_with(&format!("[{LONGEST} bytes more were left out]")));
     }
 }

@@ -34,7 +34,7 @@ pub struct SecretsError {
 
 /// One secret as it lies in the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredSecret {
     path: SettingsPath,
     /// Else a short secret could be guessed from the digest in the record.
     salt: String,
@@ -42,19 +42,19 @@ struct Kept {
 }
 
 /// All secrets that are kept, by path and digest.
-type Known = BTreeMap<(SettingsPath, Digest), (String, SecretString)>;
+type SecretMap = BTreeMap<(SettingsPath, Digest), (String, SecretString)>;
 
 /// The file.
-pub(super) struct Secrets {
+pub(super) struct SecretsFile {
     file: PathBuf,
-    known: Mutex<Known>,
+    known: Mutex<SecretMap>,
 }
 
-fn digest(salt: &str, value: &str) -> Digest {
+fn salted_digest(salt: &str, value: &str) -> Digest {
     Digest::hash_bytes(format!("{salt}\n{value}").as_bytes())
 }
 
-impl Secrets {
+impl SecretsFile {
     /// Reads the file in the data directory `folder`. One that is not there is empty.
     ///
     /// # Errors
@@ -69,12 +69,12 @@ impl Secrets {
         };
         let is_empty = text.lines().all(|line| line.trim().is_empty() || line.starts_with('#'));
         // What the parser says of a line that it cannot read may hold the line.
-        let kept: Vec<Kept> = match is_empty {
+        let kept: Vec<StoredSecret> = match is_empty {
             true => Vec::new(),
             false => serde_saphyr::from_str(&text).map_err(|_| wrong("this is no file of secrets".to_owned()))?,
         };
         let known = kept.into_iter().map(|kept| {
-            let digest = digest(&kept.salt, &kept.value);
+            let digest = salted_digest(&kept.salt, &kept.value);
             ((kept.path, digest), (kept.salt, SecretString::from(kept.value)))
         });
         Ok(Self { known: Mutex::new(known.collect()), file })
@@ -84,7 +84,7 @@ impl Secrets {
     ///
     /// # Errors
     /// If the file was not written. Nothing has changed then.
-    pub(super) fn keep(
+    pub(super) fn keep_secrets(
         &self,
         secrets: Vec<(SettingsPath, String)>,
     ) -> Result<Vec<(SettingsPath, Digest)>, SecretsError> {
@@ -92,14 +92,14 @@ impl Secrets {
         let mut digests = Vec::with_capacity(secrets.len());
         for (path, value) in secrets {
             let mut salt = [0; 16];
-            getrandom::fill(&mut salt).map_err(|error| self.wrong(&error))?;
+            getrandom::fill(&mut salt).map_err(|error| self.file_error(&error))?;
             let salt = hex::encode(salt);
-            let digest = digest(&salt, &value);
+            let digest = salted_digest(&salt, &value);
             digests.push((path.clone(), digest));
             known.insert((path, digest), (salt, SecretString::from(value)));
         }
         if !digests.is_empty() {
-            self.write(known)?;
+            self.write_file(known)?;
         }
         Ok(digests)
     }
@@ -112,7 +112,7 @@ impl Secrets {
         let before = self.known.lock().clone();
         let mut known = before.clone();
         known.retain(|(path, digest), _| named(path, *digest));
-        if known.len() < before.len() { self.write(known) } else { Ok(()) }
+        if known.len() < before.len() { self.write_file(known) } else { Ok(()) }
     }
 
     /// The secret at a path with this digest, if it is kept.
@@ -120,12 +120,12 @@ impl Secrets {
         self.known.lock().get(&(path.clone(), digest)).map(|(_, secret)| secret.clone())
     }
 
-    fn write(&self, known: Known) -> Result<(), SecretsError> {
+    fn write_file(&self, known: SecretMap) -> Result<(), SecretsError> {
         let mut text = HEAD.to_owned();
         for ((path, _), (salt, value)) in &known {
             // JSON is YAML, and its quoting needs no thought.
             let json = |text: &str| serde_json::Value::from(text).to_string();
-            let path = serde_json::to_string(path).map_err(|error| self.wrong(&error))?;
+            let path = serde_json::to_string(path).map_err(|error| self.file_error(&error))?;
             text.push_str(&format!(
                 "- path: {path}\n  salt: {}\n  value: {}\n",
                 json(salt),
@@ -134,15 +134,15 @@ impl Secrets {
         }
         // A file that somebody made readable would keep its mode when it is replaced.
         match std::fs::set_permissions(&self.file, std::fs::Permissions::from_mode(0o600)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.wrong(&error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.file_error(&error)),
             Ok(()) | Err(_) => {}
         }
-        replace_file(&self.file, text.as_bytes(), FileAccess::Private).map_err(|error| self.wrong(&error))?;
+        replace_file(&self.file, text.as_bytes(), FileAccess::Private).map_err(|error| self.file_error(&error))?;
         *self.known.lock() = known;
         Ok(())
     }
 
-    fn wrong(&self, why: &dyn std::fmt::Display) -> SecretsError {
+    fn file_error(&self, why: &dyn std::fmt::Display) -> SecretsError {
         SecretsError { file: self.file.clone(), why: why.to_string() }
     }
 }
@@ -154,24 +154,24 @@ mod tests {
     use countersign_core::{digest::Digest, settings::SettingsPath};
     use secrecy::ExposeSecret as _;
 
-    use super::{FILE, Secrets};
+    use super::{FILE, SecretsFile};
 
     fn path(text: &str) -> SettingsPath {
         SettingsPath::from_names(text.split('.').map(str::to_owned)).unwrap()
     }
 
-    fn shown(secrets: &Secrets, at: &str, digest: Digest) -> Option<String> {
+    fn shown(secrets: &SecretsFile, at: &str, digest: Digest) -> Option<String> {
         secrets.get(&path(at), digest).map(|secret| secret.expose_secret().to_owned())
     }
 
     #[test]
     fn a_secret_is_known_by_its_digest_and_the_one_before_it_stays_until_it_is_let_go() {
         let folder = tempfile::tempdir().unwrap();
-        let secrets = Secrets::open(folder.path()).unwrap();
+        let secrets = SecretsFile::open(folder.path()).unwrap();
         let odd = "qu\"o:te # ü \\ {{x}}";
-        let first = secrets.keep(vec![(path("auth.token"), odd.to_owned())]).unwrap();
-        let second = secrets.keep(vec![(path("auth.token"), "new".to_owned())]).unwrap();
-        let again = Secrets::open(folder.path()).unwrap();
+        let first = secrets.keep_secrets(vec![(path("auth.token"), odd.to_owned())]).unwrap();
+        let second = secrets.keep_secrets(vec![(path("auth.token"), "new".to_owned())]).unwrap();
+        let again = SecretsFile::open(folder.path()).unwrap();
         assert_eq!(shown(&again, "auth.token", first[0].1).as_deref(), Some(odd));
         assert_eq!(shown(&again, "auth.token", second[0].1).as_deref(), Some("new"));
         assert_eq!(shown(&again, "apiKeys.x", second[0].1), None);
@@ -179,19 +179,19 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         again.keep_only(|_, digest| digest == second[0].1).unwrap();
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        let again = Secrets::open(folder.path()).unwrap();
+        let again = SecretsFile::open(folder.path()).unwrap();
         assert_eq!(shown(&again, "auth.token", first[0].1), None);
         assert_eq!(shown(&again, "auth.token", second[0].1).as_deref(), Some("new"));
         again.keep_only(|_, _| false).unwrap();
         assert!(!std::fs::read_to_string(&file).unwrap().contains("new\""));
-        assert!(Secrets::open(folder.path()).is_ok());
+        assert!(SecretsFile::open(folder.path()).is_ok());
     }
 
     #[test]
     fn two_secrets_alike_have_digests_that_do_not_say_so() {
         let folder = tempfile::tempdir().unwrap();
-        let secrets = Secrets::open(folder.path()).unwrap();
-        let same = |at: &str| secrets.keep(vec![(path(at), "same".to_owned())]).unwrap()[0].1;
+        let secrets = SecretsFile::open(folder.path()).unwrap();
+        let same = |at: &str| secrets.keep_secrets(vec![(path(at), "same".to_owned())]).unwrap()[0].1;
         assert_ne!(same("a"), same("b"));
     }
 
@@ -199,7 +199,7 @@ mod tests {
     fn a_file_that_cannot_be_read_is_not_written_over_and_its_text_is_not_told() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE), "- path: [hunter2").unwrap();
-        let told = Secrets::open(folder.path()).err().unwrap().to_string();
-        assert!(told.ends_with("secrets.yaml: this is no file of secrets"), "{told}");
+        let error = SecretsFile::open(folder.path()).err().unwrap().to_string();
+        assert!(error.ends_with("secrets.yaml: this is no file of secrets"), "{error}");
     }
 }

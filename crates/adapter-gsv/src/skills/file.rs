@@ -13,7 +13,7 @@ const BLOCKS: [&str; 3] = ["gsv", "openclaw", "clawdbot"];
 
 /// What a skill's file says of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Head {
+pub(super) struct SkillHeader {
     /// What it calls itself.
     pub(super) name: Option<String>,
     /// What it is for.
@@ -26,18 +26,18 @@ pub(super) struct Head {
     pub(super) is_garbled: bool,
 }
 
-impl Head {
+impl SkillHeader {
     /// Reads a file. What is missing is made of the text.
-    pub(super) fn read(text: &str) -> Self {
+    pub(super) fn from_text(text: &str) -> Self {
         let text = text.trim_start_matches('\u{feff}');
-        let (front, body) = split(text);
+        let (front, body) = split_front_matter(text);
         let mut head = Self::default();
-        for (name, value) in members(front) {
+        for (name, value) in front_matter_members(front) {
             match name {
-                "name" => head.name = Some(unquoted(&value)).filter(|name| !name.is_empty()),
-                "description" => head.description = unquoted(&value),
-                "always" => head.always = matches!(unquoted(&value).to_ascii_lowercase().as_str(), "true" | "yes"),
-                "metadata" => head.metadata(&value),
+                "name" => head.name = Some(unquote_value(&value)).filter(|name| !name.is_empty()),
+                "description" => head.description = unquote_value(&value),
+                "always" => head.always = matches!(unquote_value(&value).to_ascii_lowercase().as_str(), "true" | "yes"),
+                "metadata" => head.read_metadata(&value),
                 _ => {}
             }
         }
@@ -47,7 +47,7 @@ impl Head {
         head
     }
 
-    fn metadata(&mut self, text: &str) {
+    fn read_metadata(&mut self, text: &str) {
         let Ok(Value::Object(metadata)) = serde_json::from_str::<Value>(&without_trailing_commas(text)) else {
             self.is_garbled = !text.trim().is_empty();
             return;
@@ -64,7 +64,7 @@ impl Head {
 }
 
 /// What a skill needs, read from what is written. `None` if something is no list of names, or names what there is not.
-pub(super) fn requirements(written: &Map<String, Value>) -> Option<SkillRequirements> {
+pub(super) fn read_requirements(written: &Map<String, Value>) -> Option<SkillRequirements> {
     let names = |key: &str| -> Option<Vec<String>> {
         let Some(value) = written.get(key).filter(|value| !value.is_null()) else { return Some(Vec::new()) };
         let names = value.as_array()?.iter().map(|name| name.as_str().map(str::trim).map(str::to_owned));
@@ -90,7 +90,7 @@ pub(super) fn requirements(written: &Map<String, Value>) -> Option<SkillRequirem
 }
 
 /// What stands between the first two lines of dashes, and what comes behind.
-fn split(text: &str) -> (&str, &str) {
+fn split_front_matter(text: &str) -> (&str, &str) {
     let Some(rest) = text.strip_prefix("---") else { return ("", text) };
     let Some((blank, rest)) = rest.split_once('\n') else { return ("", text) };
     if !blank.trim().is_empty() {
@@ -107,7 +107,7 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 /// Names and values. A value goes on in the lines behind it that are indented.
-fn members(front: &str) -> Vec<(&str, String)> {
+fn front_matter_members(front: &str) -> Vec<(&str, String)> {
     let mut members: Vec<(&str, String)> = Vec::new();
     for line in front.lines() {
         let is_more = line.starts_with([' ', '\t']) || line.starts_with(['{', '}']);
@@ -124,7 +124,7 @@ fn members(front: &str) -> Vec<(&str, String)> {
 }
 
 /// A value of one line, without quotes around it and without the signs of a text of several lines.
-fn unquoted(value: &str) -> String {
+fn unquote_value(value: &str) -> String {
     let value = value.trim();
     let value = value.strip_prefix(['>', '|']).map_or(value, |rest| rest.trim_start_matches(['-', '+']));
     let joined = value.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -164,12 +164,12 @@ mod tests {
     use countersign_protocol::gsv::{runtime::MachineCapability, skill::SkillRequirements};
     use serde_json::json;
 
-    use super::{Head, requirements};
+    use super::{SkillHeader, read_requirements};
 
     #[test]
     fn the_head_of_a_skill_is_read_with_all_its_liberties() {
         let text = "---\nname: tea\ndescription: \"Makes tea: green, black\"\nhomepage: https://x\nalways: true\nmetadata:\n  {\n    \"openclaw\": { \"emoji\": \"t\", \"requires\": { \"bins\": [\"kettle\", \"a,]\", ], }, },\n  }\n---\n# Tea\n\nBoil.\n";
-        let head = Head::read(text);
+        let head = SkillHeader::from_text(text);
         assert_eq!(
             (head.name.as_deref(), head.description.as_str(), head.always),
             (Some("tea"), "Makes tea: green, black", true)
@@ -182,11 +182,11 @@ mod tests {
             ("windows", "---\r\nname: x\r\n---\r\nBody.\r\n", Some("x"), "Body."),
             ("nothing", "", None, ""),
         ] {
-            let head = Head::read(text);
+            let head = SkillHeader::from_text(text);
             assert_eq!((head.name.as_deref(), head.description.as_str()), (name, description), "{case}");
         }
-        assert!(Head::read("---\nmetadata: {broken\n---\n").is_garbled);
-        let gsv = Head::read(
+        assert!(SkillHeader::from_text("---\nmetadata: {broken\n---\n").is_garbled);
+        let gsv = SkillHeader::from_text(
             "---\nmetadata: {\"clawdbot\":{\"requires\":{\"os\":[\"a\"]}},\"gsv\":{\"requires\":{\"os\":[\"b\"]}}}\n---\n",
         );
         assert_eq!(serde_json::Value::from(gsv.requires.unwrap()), json!({"os": ["b"]}));
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn needs_that_name_what_there_is_not_cannot_be_read() {
-        let read = |written: serde_json::Value| requirements(written.as_object().unwrap());
+        let read = |written: serde_json::Value| read_requirements(written.as_object().unwrap());
         assert_eq!(read(json!({})), Some(SkillRequirements::default()));
         let want =
             SkillRequirements { capabilities: vec![MachineCapability::ShellExec], ..SkillRequirements::default() };

@@ -63,14 +63,14 @@ pub(crate) enum WorkspaceError {
 
 /// What a folder holds, as paths from the agent's folder on, sorted. Folders end with `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Listing {
+pub(crate) struct WorkspaceListing {
     pub(crate) files: Vec<String>,
     pub(crate) directories: Vec<String>,
 }
 
 /// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct WorkspaceFile {
     pub(crate) text: String,
     /// In bytes.
     pub(crate) size: usize,
@@ -79,15 +79,15 @@ pub(crate) struct Found {
 
 /// An agent's folder. It need not be there.
 #[derive(Clone, Debug)]
-pub(crate) struct Folder {
+pub(crate) struct AgentFolder {
     root: PathBuf,
     /// The skills of everybody.
     skills: PathBuf,
 }
 
-impl Folder {
+impl AgentFolder {
     /// That of an agent, below the folder of all of them.
-    pub(crate) fn of(agents: &FilePath, agent: &str) -> Self {
+    pub(crate) fn for_agent(agents: &FilePath, agent: &str) -> Self {
         Self { root: agents.join(agent), skills: shared_skills(agents) }
     }
 
@@ -95,12 +95,12 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn list(&self, path: &WorkspacePath) -> Result<Listing, WorkspaceError> {
-        let mut listing = Listing::default();
-        listing.add(&self.root, path.as_text(), path.as_text())?;
+    pub(crate) fn list_entries(&self, path: &WorkspacePath) -> Result<WorkspaceListing, WorkspaceError> {
+        let mut listing = WorkspaceListing::default();
+        listing.add_entries(&self.root, path.as_text(), path.as_text())?;
         let shared = if path.as_text() == SKILLS { Some("") } else { path.of_skill() };
         if let Some(shared) = shared {
-            listing.add(&self.skills, shared, path.as_text())?;
+            listing.add_entries(&self.skills, shared, path.as_text())?;
         }
         listing.files.sort_unstable();
         listing.files.dedup();
@@ -113,9 +113,9 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn read(&self, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
-        match (read(&self.root, path.as_text(), path.as_text()), path.of_skill()) {
-            (Err(WorkspaceError::Missing(_)), Some(shared)) => read(&self.skills, shared, path.as_text()),
+    pub(crate) fn read_text(&self, path: &WorkspacePath) -> Result<WorkspaceFile, WorkspaceError> {
+        match (read_text_file(&self.root, path.as_text(), path.as_text()), path.of_skill()) {
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => read_text_file(&self.skills, shared, path.as_text()),
             (read, _) => read,
         }
         .map(|(found, _)| found)
@@ -125,20 +125,22 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn bytes(&self, path: &WorkspacePath, most: usize) -> Result<Vec<u8>, WorkspaceError> {
-        match (bytes(&self.root, path.as_text(), path.as_text(), most), path.of_skill()) {
-            (Err(WorkspaceError::Missing(_)), Some(shared)) => bytes(&self.skills, shared, path.as_text(), most),
+    pub(crate) fn read_bytes(&self, path: &WorkspacePath, most: usize) -> Result<Vec<u8>, WorkspaceError> {
+        match (read_file_bytes(&self.root, path.as_text(), path.as_text(), most), path.of_skill()) {
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => {
+                read_file_bytes(&self.skills, shared, path.as_text(), most)
+            }
             (read, _) => read,
         }
         .map(|(bytes, _)| bytes)
     }
 
     /// The text of a skill's file, and whether it is the agent's own. `None` where none can be read.
-    pub(crate) fn skill(&self, path: &WorkspacePath) -> Option<(String, bool)> {
-        if let Ok((found, _)) = read(&self.root, path.as_text(), path.as_text()) {
+    pub(crate) fn read_skill(&self, path: &WorkspacePath) -> Option<(String, bool)> {
+        if let Ok((found, _)) = read_text_file(&self.root, path.as_text(), path.as_text()) {
             return Some((found.text, true));
         }
-        let (found, _) = read(&self.skills, path.of_skill()?, path.as_text()).ok()?;
+        let (found, _) = read_text_file(&self.skills, path.of_skill()?, path.as_text()).ok()?;
         Some((found.text, false))
     }
 
@@ -146,8 +148,8 @@ impl Folder {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn append(&self, path: &WorkspacePath, text: &str, mark: &str) -> Result<(), WorkspaceError> {
-        let (mut whole, before) = match read(&self.root, path.as_text(), path.as_text()) {
+    pub(crate) fn append_text(&self, path: &WorkspacePath, text: &str, mark: &str) -> Result<(), WorkspaceError> {
+        let (mut whole, before) = match read_text_file(&self.root, path.as_text(), path.as_text()) {
             Err(WorkspaceError::Missing(_)) => (String::new(), ReplaceCondition::Anything),
             found => found.map(|(found, stamp)| (found.text, ReplaceCondition::Unchanged(stamp)))?,
         };
@@ -162,53 +164,54 @@ impl Folder {
             let (path, size) = (path.as_text().to_owned(), whole.len() as u64);
             return Err(WorkspaceError::TooLarge { path, size, most: LARGEST_FILE });
         }
-        self.put(path, &whole, before)
+        self.replace_text(path, &whole, before)
     }
 
     /// Makes a file hold a text, with the folders that it lies in. It is as it was or as it is to be.
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn write(&self, path: &WorkspacePath, text: &str) -> Result<(), WorkspaceError> {
-        self.put(path, text, ReplaceCondition::Anything)
+    pub(crate) fn write_text(&self, path: &WorkspacePath, text: &str) -> Result<(), WorkspaceError> {
+        self.replace_text(path, text, ReplaceCondition::Anything)
     }
 
     /// Changes the text of a file.
     ///
     /// # Errors
     /// What `change` says, and [`WorkspaceError`] as text. The file is as it was then.
-    pub(crate) fn edit<T>(
+    pub(crate) fn edit_text<T>(
         &self,
         path: &WorkspacePath,
         change: impl FnOnce(&str) -> Result<(String, T), String>,
     ) -> Result<T, String> {
-        let own = read(&self.root, path.as_text(), path.as_text());
+        let own = read_text_file(&self.root, path.as_text(), path.as_text());
         let (found, before) = match (own, path.of_skill()) {
             // A copy of the agent's own is made of what is everybody's.
             (Err(WorkspaceError::Missing(_)), Some(shared)) => {
-                let (found, _) = read(&self.skills, shared, path.as_text()).map_err(|error| error.to_string())?;
+                let (found, _) =
+                    read_text_file(&self.skills, shared, path.as_text()).map_err(|error| error.to_string())?;
                 (found, ReplaceCondition::Anything)
             }
             (own, _) => own
                 .map(|(found, stamp)| (found, ReplaceCondition::Unchanged(stamp)))
                 .map_err(|error| error.to_string())?,
         };
-        let (text, told) = change(&found.text)?;
+        let (text, value) = change(&found.text)?;
         if text.len() > LARGEST_FILE {
             let size = text.len() as u64;
             let too_large = WorkspaceError::TooLarge { path: path.as_text().to_owned(), size, most: LARGEST_FILE };
             return Err(too_large.to_string());
         }
-        self.put(path, &text, before).map_err(|error| error.to_string())?;
-        Ok(told)
+        self.replace_text(path, &text, before).map_err(|error| error.to_string())?;
+        Ok(value)
     }
 
     /// Removes a file.
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub(crate) fn remove(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
-        let place = place(&self.root, path.as_text(), path.as_text())?;
+    pub(crate) fn remove_file(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+        let place = resolve_path(&self.root, path.as_text(), path.as_text())?;
         let found = fs::symlink_metadata(place.path()).map_err(|error| io_at(path.as_text(), error))?;
         if !found.is_file() {
             return Err(WorkspaceError::NotAFile(path.as_text().to_owned()));
@@ -216,11 +219,12 @@ impl Folder {
         disk::remove_file(&place).map_err(|error| io_at(path.as_text(), error))
     }
 
-    fn put(&self, path: &WorkspacePath, text: &str, before: ReplaceCondition) -> Result<(), WorkspaceError> {
+    fn replace_text(&self, path: &WorkspacePath, text: &str, before: ReplaceCondition) -> Result<(), WorkspaceError> {
         let shown = path.as_text();
         fs::create_dir_all(&self.root).map_err(|error| io_at(shown, error))?;
         let roots = AllowedRoots::new(&self.root, []).map_err(|error| io_at(shown, error))?;
-        let place = roots.resolve_path(roots.root(), FilePath::new(shown)).map_err(|error| refused(shown, error))?;
+        let place =
+            roots.resolve_path(roots.root(), FilePath::new(shown)).map_err(|error| roots_error(shown, error))?;
         match disk::replace_file(&place, text.as_bytes(), before) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -232,9 +236,9 @@ impl Folder {
     }
 }
 
-impl Listing {
-    fn add(&mut self, root: &FilePath, path: &str, shown: &str) -> Result<(), WorkspaceError> {
-        let place = match place(root, path, shown) {
+impl WorkspaceListing {
+    fn add_entries(&mut self, root: &FilePath, path: &str, shown: &str) -> Result<(), WorkspaceError> {
+        let place = match resolve_path(root, path, shown) {
             Err(WorkspaceError::Missing(_)) => return Ok(()),
             place => place?,
         };
@@ -264,23 +268,28 @@ impl Listing {
     }
 }
 
-fn place(root: &FilePath, path: &str, shown: &str) -> Result<AllowedPath, WorkspaceError> {
+fn resolve_path(root: &FilePath, path: &str, shown: &str) -> Result<AllowedPath, WorkspaceError> {
     let roots = AllowedRoots::new(root, []).map_err(|error| io_at(shown, error))?;
     let path = if path.is_empty() { "." } else { path };
-    let place = roots.resolve_path(roots.root(), FilePath::new(path)).map_err(|error| refused(shown, error))?;
+    let place = roots.resolve_path(roots.root(), FilePath::new(path)).map_err(|error| roots_error(shown, error))?;
     if place.exists() { Ok(place) } else { Err(WorkspaceError::Missing(shown.to_owned())) }
 }
 
-fn read(root: &FilePath, path: &str, shown: &str) -> Result<(Found, FileStamp), WorkspaceError> {
-    let (bytes, found) = bytes(root, path, shown, LARGEST_FILE)?;
+fn read_text_file(root: &FilePath, path: &str, shown: &str) -> Result<(WorkspaceFile, FileStamp), WorkspaceError> {
+    let (bytes, found) = read_file_bytes(root, path, shown, LARGEST_FILE)?;
     let size = bytes.len();
     let text = String::from_utf8(bytes).map_err(|_| WorkspaceError::NotText(shown.to_owned()))?;
     let modified = found.modified().ok().map(DateTime::from);
-    Ok((Found { text, size, modified }, FileStamp::from_metadata(&found)))
+    Ok((WorkspaceFile { text, size, modified }, FileStamp::from_metadata(&found)))
 }
 
-fn bytes(root: &FilePath, path: &str, shown: &str, most: usize) -> Result<(Vec<u8>, fs::Metadata), WorkspaceError> {
-    let place = place(root, path, shown)?;
+fn read_file_bytes(
+    root: &FilePath,
+    path: &str,
+    shown: &str,
+    most: usize,
+) -> Result<(Vec<u8>, fs::Metadata), WorkspaceError> {
+    let place = resolve_path(root, path, shown)?;
     let mut file = disk::open_file(&place).map_err(|error| io_at(shown, error))?;
     let found = file.metadata().map_err(|error| io_at(shown, error))?;
     if !found.is_file() {
@@ -298,7 +307,7 @@ fn bytes(root: &FilePath, path: &str, shown: &str, most: usize) -> Result<(Vec<u
     Ok((bytes, found))
 }
 
-fn refused(shown: &str, error: RootsError) -> WorkspaceError {
+fn roots_error(shown: &str, error: RootsError) -> WorkspaceError {
     match error {
         RootsError::Outside { .. } | RootsError::Reserved(_) | RootsError::Process(_) | RootsError::Links(_) => {
             WorkspaceError::Traversal
@@ -321,7 +330,7 @@ mod tests {
 
     use countersign_protocol::gsv::workspace::WorkspacePath;
 
-    use super::{Folder, Listing};
+    use super::{AgentFolder, WorkspaceListing};
 
     fn path(text: &str) -> WorkspacePath {
         WorkspacePath::from_text(text).unwrap()
@@ -342,33 +351,37 @@ mod tests {
         symlink("../b/secret", agents.join("a/leak")).unwrap();
         symlink("/etc/hostname", agents.join("a/host")).unwrap();
         symlink("sub", agents.join("a/in")).unwrap();
-        let folder = Folder::of(&agents, "a");
-        let listed = folder.list(&path("")).unwrap();
-        assert_eq!(listed, Listing { files: Vec::new(), directories: texts(&["in/", "sub/"]) });
+        let folder = AgentFolder::for_agent(&agents, "a");
+        let listed = folder.list_entries(&path("")).unwrap();
+        assert_eq!(listed, WorkspaceListing { files: Vec::new(), directories: texts(&["in/", "sub/"]) });
         for at in ["out/secret", "leak", "host", "out/new"] {
-            assert_eq!(folder.read(&path(at)).unwrap_err().to_string(), "Path traversal not allowed", "{at}");
-            assert_eq!(folder.write(&path(at), "x").unwrap_err().to_string(), "Path traversal not allowed", "{at}");
-            assert_eq!(folder.remove(&path(at)).unwrap_err().to_string(), "Path traversal not allowed", "{at}");
+            assert_eq!(folder.read_text(&path(at)).unwrap_err().to_string(), "Path traversal not allowed", "{at}");
+            assert_eq!(
+                folder.write_text(&path(at), "x").unwrap_err().to_string(),
+                "Path traversal not allowed",
+                "{at}"
+            );
+            assert_eq!(folder.remove_file(&path(at)).unwrap_err().to_string(), "Path traversal not allowed", "{at}");
         }
         assert_eq!(fs::read_to_string(agents.join("b/secret")).unwrap(), "s");
-        folder.write(&path("in/deep/x"), "ü").unwrap();
-        assert_eq!(folder.read(&path("sub/deep/x")).unwrap().text, "ü");
-        assert_eq!(folder.list(&path("sub")).unwrap().directories, texts(&["sub/deep/"]));
+        folder.write_text(&path("in/deep/x"), "ü").unwrap();
+        assert_eq!(folder.read_text(&path("sub/deep/x")).unwrap().text, "ü");
+        assert_eq!(folder.list_entries(&path("sub")).unwrap().directories, texts(&["sub/deep/"]));
     }
 
     #[test]
     fn what_is_not_there_is_missing_and_an_empty_listing() {
         let world = tempfile::tempdir().unwrap();
-        let folder = Folder::of(&world.path().join("agents"), "nobody");
-        assert_eq!(folder.list(&path("")).unwrap(), Listing::default());
-        assert_eq!(folder.read(&path("a/b")).unwrap_err().to_string(), "File not found: a/b");
-        assert_eq!(folder.remove(&path("a")).unwrap_err().to_string(), "File not found: a");
-        folder.write(&path("a"), "").unwrap();
-        assert_eq!(folder.read(&path("a/b")).unwrap_err().to_string(), "File not found: a/b");
-        folder.write(&path("f/x"), "1").unwrap();
-        assert_eq!(folder.read(&path("f")).unwrap_err().to_string(), "f is no file");
-        assert_eq!(folder.remove(&path("f")).unwrap_err().to_string(), "f is no file");
-        assert_eq!(folder.write(&path("f"), "x").unwrap_err().to_string(), "f is no file");
+        let folder = AgentFolder::for_agent(&world.path().join("agents"), "nobody");
+        assert_eq!(folder.list_entries(&path("")).unwrap(), WorkspaceListing::default());
+        assert_eq!(folder.read_text(&path("a/b")).unwrap_err().to_string(), "File not found: a/b");
+        assert_eq!(folder.remove_file(&path("a")).unwrap_err().to_string(), "File not found: a");
+        folder.write_text(&path("a"), "").unwrap();
+        assert_eq!(folder.read_text(&path("a/b")).unwrap_err().to_string(), "File not found: a/b");
+        folder.write_text(&path("f/x"), "1").unwrap();
+        assert_eq!(folder.read_text(&path("f")).unwrap_err().to_string(), "f is no file");
+        assert_eq!(folder.remove_file(&path("f")).unwrap_err().to_string(), "f is no file");
+        assert_eq!(folder.write_text(&path("f"), "x").unwrap_err().to_string(), "f is no file");
     }
 
     #[test]
@@ -377,16 +390,16 @@ mod tests {
         let agents = world.path().join("agents");
         fs::create_dir_all(world.path().join("skills/one")).unwrap();
         fs::write(world.path().join("skills/one/SKILL.md"), "everybody's").unwrap();
-        let folder = Folder::of(&agents, "a");
+        let folder = AgentFolder::for_agent(&agents, "a");
         let at = path("skills/one/SKILL.md");
-        assert_eq!(folder.read(&at).unwrap().text, "everybody's");
-        assert_eq!(folder.list(&path("skills")).unwrap().directories, texts(&["skills/one/"]));
-        assert_eq!(folder.list(&path("skills/one")).unwrap().files, texts(&["skills/one/SKILL.md"]));
-        folder.edit(&at, |text| Ok((text.replace("everybody", "mine, once everybody"), ()))).unwrap();
-        assert_eq!(folder.read(&at).unwrap().text, "mine, once everybody's");
+        assert_eq!(folder.read_text(&at).unwrap().text, "everybody's");
+        assert_eq!(folder.list_entries(&path("skills")).unwrap().directories, texts(&["skills/one/"]));
+        assert_eq!(folder.list_entries(&path("skills/one")).unwrap().files, texts(&["skills/one/SKILL.md"]));
+        folder.edit_text(&at, |text| Ok((text.replace("everybody", "mine, once everybody"), ()))).unwrap();
+        assert_eq!(folder.read_text(&at).unwrap().text, "mine, once everybody's");
         assert_eq!(fs::read_to_string(world.path().join("skills/one/SKILL.md")).unwrap(), "everybody's");
-        folder.remove(&at).unwrap();
-        assert_eq!(folder.read(&at).unwrap().text, "everybody's");
-        assert!(folder.remove(&at).is_err());
+        folder.remove_file(&at).unwrap();
+        assert_eq!(folder.read_text(&at).unwrap().text, "everybody's");
+        assert!(folder.remove_file(&at).is_err());
     }
 }

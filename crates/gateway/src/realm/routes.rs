@@ -33,7 +33,7 @@ pub(super) struct RouteParts {
     pub(super) rulebook: Arc<RulesFile>,
     pub(super) services: Arc<ServiceClient>,
     pub(super) agents: Arc<Door>,
-    pub(super) peers: Arc<gsv::Door>,
+    pub(super) peers: Arc<gsv::GsvAdapter>,
     pub(super) telegram: Option<HealthProbe>,
     pub(super) url: String,
     pub(super) open_connections: OpenConnections,
@@ -89,7 +89,7 @@ impl RouteParts {
             .merge(api::routes(&Arc::new(api)))
             .merge(console::routes(&Arc::new(console)))
             .merge(metrics::routes(&Arc::new(metrics)))
-            .merge(gsv::routes(&peers))
+            .merge(gsv::webhook_routes(&peers))
             .merge(hermes::open(&Arc::new(hermes)).await?);
         Some(web::with_fallbacks(pages, &auth, hermes::nothing))
     }

@@ -25,14 +25,14 @@ const LONGEST_ID: usize = 256;
 const MOST: usize = 8;
 
 /// What is signed.
-pub(super) struct Signed<'a> {
+pub(super) struct SignedRequest<'a> {
     pub(super) id: &'a str,
     pub(super) timestamp: &'a str,
     pub(super) signature: &'a str,
     pub(super) body: &'a [u8],
 }
 
-fn mac(secret: &SecretString, id: &str, timestamp: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
+fn compute_mac(secret: &SecretString, id: &str, timestamp: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
     let secret = secret.expose_secret();
     let key = match secret.strip_prefix(PREFIX) {
         Some(encoded) => STANDARD.decode(encoded).ok()?,
@@ -49,35 +49,35 @@ fn mac(secret: &SecretString, id: &str, timestamp: &str, body: &[u8]) -> Option<
 }
 
 /// A time as it is sent.
-pub(super) fn seconds(at: Millis) -> String {
+pub(super) fn unix_seconds(at: Millis) -> String {
     (at.0 / 1000).to_string()
 }
 
 /// The signature of what is sent. `None` if the secret is none.
-pub(super) fn sign(secret: &SecretString, id: &str, at: Millis, body: &[u8]) -> Option<String> {
-    let mac = mac(secret, id, &seconds(at), body)?;
+pub(super) fn sign_body(secret: &SecretString, id: &str, at: Millis, body: &[u8]) -> Option<String> {
+    let mac = compute_mac(secret, id, &unix_seconds(at), body)?;
     Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
 }
 
 /// Whether something with these headers can have been signed not long before `now`, as far as they tell.
-pub(super) fn may_be(id: &str, timestamp: &str, signature: &str, now: Millis) -> bool {
+pub(super) fn may_be_signed(id: &str, timestamp: &str, signature: &str, now: Millis) -> bool {
     let sent = timestamp.parse::<u64>().ok().and_then(|sent| sent.checked_mul(1000));
     let is_recent = sent.is_some_and(|sent| Duration::from_millis(sent.abs_diff(now.0)) <= WINDOW);
     let is_plain = !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|byte| byte.is_ascii_graphic());
     is_recent && is_plain && !signature.is_empty()
 }
 
-impl Signed<'_> {
+impl SignedRequest<'_> {
     /// Whether whoever has the secret signed it, not long before `now`. Signatures are compared in constant time.
     pub(super) fn is_by(&self, secret: &SecretString, now: Millis) -> bool {
-        if !may_be(self.id, self.timestamp, self.signature, now) {
+        if !may_be_signed(self.id, self.timestamp, self.signature, now) {
             return false;
         }
         let mut given = self.signature.split_ascii_whitespace().take(MOST);
         given.any(|signature| {
             let encoded = signature.strip_prefix("v1,");
             let signature = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
-            let mac = mac(secret, self.id, self.timestamp, self.body);
+            let mac = compute_mac(secret, self.id, self.timestamp, self.body);
             signature.zip(mac).is_some_and(|(signature, mac)| mac.verify_slice(&signature).is_ok())
         })
     }
@@ -88,14 +88,14 @@ mod tests {
     use countersign_core::time::Millis;
     use secrecy::SecretString;
 
-    use super::{Signed, sign};
+    use super::{SignedRequest, sign_body};
 
     /// The example of the document that says how.
     #[test]
     fn a_signature_is_what_the_document_says() {
         let secret = SecretString::from("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
         let signature =
-            sign(&secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", Millis(1_614_265_330_000), br#"{"test": 2432232314}"#);
+            sign_body(&secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", Millis(1_614_265_330_000), br#"{"test": 2432232314}"#);
         assert_eq!(signature.as_deref(), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
     }
 
@@ -103,10 +103,10 @@ mod tests {
     fn only_what_was_signed_lately_by_whoever_has_the_secret_counts() {
         let (secret, other) = (SecretString::from("one"), SecretString::from("other"));
         let at = Millis(1_700_000_000_000);
-        let signature = sign(&secret, "m1", at, b"{}").unwrap();
+        let signature = sign_body(&secret, "m1", at, b"{}").unwrap();
         let both = format!("v1,AAAA {signature}");
         let check = |id: &str, timestamp: &str, signature: &str, body: &[u8], secret: &SecretString, now: u64| {
-            Signed { id, timestamp, signature, body }.is_by(secret, Millis(now))
+            SignedRequest { id, timestamp, signature, body }.is_by(secret, Millis(now))
         };
         for (case, is_by, want) in [
             ("as it was signed", check("m1", "1700000000", &signature, b"{}", &secret, at.0), true),
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn an_empty_secret_signs_nothing() {
         for secret in ["", "whsec_", "whsec_%%"] {
-            assert_eq!(sign(&SecretString::from(secret), "m", Millis(0), b""), None, "{secret}");
+            assert_eq!(sign_body(&SecretString::from(secret), "m", Millis(0), b""), None, "{secret}");
         }
     }
 }

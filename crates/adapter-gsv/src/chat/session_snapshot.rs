@@ -1,0 +1,345 @@
+//! How a session stands, as it is read for an answer.
+
+use std::{
+    collections::BTreeSet,
+    ops::{Deref, Range},
+    sync::Arc,
+};
+
+use countersign_core::{
+    channel::MessageOrigin,
+    digest::Digest,
+    engine::{Engine, ResidencyScope, State},
+    gate::{self, Gate, GatePhase},
+    id::{EntryId, GateId, Lsn, PrincipalId, RunId},
+    session::{Session, SessionEntry, SessionEntryKind, SessionProfile, Settings},
+    time::Millis,
+};
+use countersign_protocol::gsv::{GsvError, code, directive::ModelSelector, key};
+use countersign_runtime::InboxLane;
+
+use super::super::{
+    GsvAdapter,
+    registry::{self, SessionRow},
+};
+
+/// One message of the conversation, with where its content lies.
+#[derive(Clone, Debug)]
+pub(super) struct MessageRef {
+    pub(super) id: EntryId,
+    pub(super) content: Lsn,
+    pub(super) at: Millis,
+    /// Whether what is kept may begin with it: a result is nothing without its call.
+    pub(super) may_begin: bool,
+}
+
+/// A gate of the session that waits, or that was decided last.
+#[derive(Clone, Debug)]
+pub(super) struct SessionGate {
+    pub(super) id: GateId,
+    pub(super) run: Option<RunId>,
+    pub(super) is_question: bool,
+    /// The chat whose message began its run, and who said it: nobody else there may answer.
+    pub(super) origin: Option<MessageOrigin>,
+    /// How it was decided.
+    pub(super) decided: Option<GateDecision>,
+    /// Where its content lies.
+    pub(super) content: Lsn,
+    /// How far an allow may reach.
+    pub(super) scopes: Vec<gate::ApprovalScope>,
+    pub(super) opened_at: Millis,
+}
+
+/// How a gate was decided.
+#[derive(Clone, Debug)]
+pub(super) struct GateDecision {
+    pub(super) at: Millis,
+    /// By whom, if by anybody.
+    pub(super) by: Option<PrincipalId>,
+    /// The words for it.
+    pub(super) text: String,
+}
+
+/// A run that works in the session.
+#[derive(Clone, Debug)]
+pub(super) struct WorkingRun {
+    pub(super) run: RunId,
+    /// What it is called on the wire.
+    pub(super) called: String,
+    /// How many of its calls have not ended.
+    pub(super) calls: usize,
+}
+
+/// How a session stands. What it costs to look does not grow with what was said in it.
+#[derive(Clone, Debug)]
+pub(super) struct SessionSnapshot {
+    pub(super) key: String,
+    /// Whether it is there at all.
+    pub(super) exists: bool,
+    pub(super) id: String,
+    /// How often it began anew.
+    pub(super) renewals: u32,
+    pub(super) opened_at: Millis,
+    pub(super) last_at: Millis,
+    pub(super) renewed_at: Option<Millis>,
+    /// The model that answers in it.
+    pub(super) model: Option<ModelSelector>,
+    /// What is recorded to be set for it, if it is there.
+    pub(super) settings: Option<Box<Settings>>,
+    pub(super) thinking: Option<String>,
+    pub(super) profile: SessionProfile,
+    pub(super) working: Option<WorkingRun>,
+    /// What the run is called on the wire that begins once a summary is made.
+    pub(super) awaited: Option<String>,
+    pub(super) is_at_rest: bool,
+    pub(super) queued: usize,
+    /// What the runs are called whose messages wait.
+    pub(super) behind: Vec<String>,
+    /// The gate that is asked about.
+    pub(super) waiting: Option<SessionGate>,
+    /// How many gates wait behind it.
+    pub(super) waiting_behind: usize,
+    /// The folder in which the agent works.
+    pub(super) cwd: String,
+    pub(super) decided: Option<SessionGate>,
+    /// The keys of answers that counted lately.
+    pub(super) answers: Vec<String>,
+    pub(super) row: SessionRow,
+}
+
+/// The same with all messages of the conversation.
+#[derive(Clone, Debug)]
+pub(super) struct SessionDetail {
+    pub(super) seen: SessionSnapshot,
+    pub(super) lines: Vec<MessageRef>,
+}
+
+impl Deref for SessionDetail {
+    type Target = SessionSnapshot;
+
+    fn deref(&self) -> &SessionSnapshot {
+        &self.seen
+    }
+}
+
+impl SessionSnapshot {
+    /// The ids that it had before, the oldest first: those of some of the times that it began anew.
+    pub(super) fn previous_ids(&self, which: Range<u32>) -> Vec<String> {
+        which.map(|count| id_of(&self.key, self.opened_at, count)).collect()
+    }
+}
+
+/// The id of a session after it began anew so often. Nothing has to be kept for it.
+fn id_of(key: &str, opened_at: Millis, renewals: u32) -> String {
+    let digest = Digest::hash_bytes(format!("{key}\n{}\n{renewals}", opened_at.0).as_bytes()).to_string();
+    let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
+    // The form of a UUID of one's own making.
+    format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
+}
+
+/// The surface under which a gate is kept with the chat that was asked about it.
+pub(crate) const CHAT: &str = "chat";
+
+fn session_gate(state: &State, gate: &Gate) -> SessionGate {
+    let decided = match gate.phase() {
+        GatePhase::Pending => None,
+        GatePhase::Resolved { at, .. } => {
+            Some(GateDecision { at: *at, by: gate.resolved_by().cloned(), text: super::card::decision_text(gate) })
+        }
+    };
+    let is_question = gate.kind() == gate::Kind::Question;
+    let of_run = || state.run(gate.run()?)?.run_metadata().origin.as_deref().cloned();
+    let shown = || {
+        let showing = gate.shown_surfaces().iter().find(|showing| showing.surface == CHAT)?;
+        serde_json::from_str(&showing.reference).ok()
+    };
+    let origin = of_run().or_else(shown);
+    SessionGate {
+        id: gate.id(),
+        run: gate.run(),
+        is_question,
+        origin,
+        decided,
+        content: gate.content_lsn(),
+        scopes: gate.scopes().to_vec(),
+        opened_at: gate.opened_at(),
+    }
+}
+
+fn is_shown(entry: &SessionEntry) -> bool {
+    let is_message = matches!(
+        entry.kind,
+        SessionEntryKind::User
+            | SessionEntryKind::Assistant { .. }
+            | SessionEntryKind::ToolResult { .. }
+            | SessionEntryKind::Compaction { .. }
+    );
+    // Of an answer that failed before a word of it came clients are told by an error, and no conversation has it.
+    let is_empty = matches!(entry.kind, SessionEntryKind::Assistant { .. }) && entry.tokens == 0;
+    entry.shown && is_message && !is_empty
+}
+
+/// The messages of a conversation as it is now: a summary stands first, in the place of what it sums up.
+fn message_refs(session: &Session) -> Vec<MessageRef> {
+    let pieces = session.model_context();
+    let entries = pieces.iter().map(|piece| piece.entry()).filter(|entry| is_shown(entry));
+    let line = |entry: &SessionEntry| MessageRef {
+        id: entry.id.clone(),
+        content: entry.content,
+        at: entry.at,
+        may_begin: !matches!(entry.kind, SessionEntryKind::ToolResult { .. }),
+    };
+    entries.map(line).collect()
+}
+
+/// The messages that a compaction takes out which keeps `first_kept` and what is behind it.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn messages_before(
+    door: &Arc<GsvAdapter>,
+    key: &str,
+    first_kept: EntryId,
+) -> Result<Vec<MessageRef>, GsvError> {
+    let id = registry::session_of(key);
+    let scope = ResidencyScope::Session(id.clone());
+    let read = move |engine: &Engine| {
+        let Some(session) = engine.state().session(&id) else { return Vec::new() };
+        let path = session.path_entries();
+        let kept = path.iter().skip_while(|entry| entry.id != first_kept);
+        let stays: BTreeSet<&EntryId> = kept
+            .filter(|entry| !matches!(entry.kind, SessionEntryKind::Compaction { .. }))
+            .map(|entry| &entry.id)
+            .collect();
+        message_refs(session).into_iter().filter(|line| !stays.contains(&line.id)).collect()
+    };
+    let read = door.context.handle.source(InboxLane::Request).read_of(scope, read).await;
+    Ok(read.ok_or_else(|| read_error("the gateway is closing"))?.0)
+}
+
+fn take_snapshot(engine: &Engine, session: &Session, key: &str) -> SessionSnapshot {
+    let state = engine.state();
+    let run = session.run().and_then(|run| state.run(run));
+    let mut gates: Vec<&Gate> = state.gates_of(session.id()).filter(|gate| gate.is_pending()).collect();
+    gates.sort_by_key(|gate| (gate.ordinal(), gate.content_lsn()));
+    let decided = state.gates_of(session.id()).filter(|gate| !gate.is_pending());
+    let decided = decided
+        .map(|gate| session_gate(state, gate))
+        .max_by_key(|gate| gate.decided.as_ref().map(|decided| decided.at));
+    let answers = state.gates_of(session.id()).flat_map(|gate| {
+        let resolved = match gate.phase() {
+            GatePhase::Resolved { key, .. } => key.clone(),
+            GatePhase::Pending => None,
+        };
+        resolved.into_iter().chain(gate.votes().iter().filter_map(|vote| vote.key.clone()))
+    });
+    let renewals = session.renewal_count();
+    let settings = session.settings();
+    SessionSnapshot {
+        key: key.to_owned(),
+        exists: true,
+        id: id_of(key, session.opened_at(), renewals),
+        renewals,
+        opened_at: session.opened_at(),
+        last_at: session.last_at(),
+        renewed_at: session.renewed_at(),
+        model: settings
+            .profile
+            .model
+            .as_ref()
+            .map(|(provider, id)| ModelSelector { provider: provider.clone(), id: id.clone() }),
+        settings: Some(Box::new(settings.clone())),
+        thinking: settings.thinking.clone(),
+        profile: settings.profile.clone(),
+        working: run.map(|run| WorkingRun {
+            run: run.id(),
+            called: run.run_metadata().reference.clone().unwrap_or_else(|| run.id().to_string()),
+            calls: run.calls().iter().filter(|call| state.call(**call).is_some_and(|call| !call.is_over())).count(),
+        }),
+        awaited: awaited_run(session),
+        is_at_rest: session.is_at_rest(),
+        queued: session.queued_count(),
+        behind: session.waiting_metadata().filter_map(|marks| marks.reference.clone()).collect(),
+        waiting: gates.first().map(|gate| session_gate(state, gate)),
+        waiting_behind: gates.len().saturating_sub(1),
+        cwd: session.cwd().to_owned(),
+        answers: answers.collect(),
+        decided,
+        row: SessionRow::default(),
+    }
+}
+
+/// What the run is called that begins behind the summary which is made, or asks again.
+fn awaited_run(session: &Session) -> Option<String> {
+    let of_next = session.behind_compaction().and_then(|next| next.marks.as_ref());
+    let marks = of_next.or_else(|| session.active_compaction()?.marks.as_ref())?;
+    marks.reference.clone()
+}
+
+/// What an answer says that could not be read.
+pub(super) fn read_error(why: impl std::fmt::Display) -> GsvError {
+    GsvError::new(code::FAILED, why.to_string())
+}
+
+/// Looks at a session. One that is not there is as it would be.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn read_session(door: &Arc<GsvAdapter>, key: &str) -> Result<SessionSnapshot, GsvError> {
+    read_session_with(door, key, |_| ()).await.map(|(seen, _)| seen)
+}
+
+/// Looks at a session and at all that was said in it.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn read_session_detail(door: &Arc<GsvAdapter>, key: &str) -> Result<SessionDetail, GsvError> {
+    let (seen, lines) = read_session_with(door, key, message_refs).await?;
+    Ok(SessionDetail { seen, lines: lines.unwrap_or_default() })
+}
+
+async fn read_session_with<T: Send + 'static>(
+    door: &Arc<GsvAdapter>,
+    key: &str,
+    more: impl FnOnce(&Session) -> T + Send + 'static,
+) -> Result<(SessionSnapshot, Option<T>), GsvError> {
+    let row = registry::session_row(door.context.handle.log(), key).await.map_err(read_error)?;
+    let (id, of) = (registry::session_of(key), key.to_owned());
+    let source = door.context.handle.source(InboxLane::Request);
+    let scope = ResidencyScope::Session(id.clone());
+    let read = source.read_of(scope, move |engine| {
+        engine.state().session(&id).map(|session| (take_snapshot(engine, session, &of), more(session)))
+    });
+    let (found, _) = read.await.ok_or_else(|| read_error("the gateway is closing"))?;
+    let (seen, more) = found.unzip();
+    let now = door.context.clock.now();
+    let agent = key::agent_of(key).map_or_else(|| door.settings.default_agent(), key::agent_id);
+    let model = door.settings.agent_model(&agent);
+    let mut seen = seen.unwrap_or_else(|| SessionSnapshot {
+        key: key.to_owned(),
+        exists: false,
+        id: id_of(key, Millis(0), 0),
+        renewals: 0,
+        opened_at: now,
+        last_at: now,
+        renewed_at: None,
+        model: None,
+        settings: None,
+        thinking: None,
+        profile: SessionProfile { renewal: Some(door.settings.default_renewal()), ..SessionProfile::default() },
+        working: None,
+        awaited: None,
+        is_at_rest: true,
+        queued: 0,
+        behind: Vec::new(),
+        waiting: None,
+        waiting_behind: 0,
+        cwd: String::new(),
+        decided: None,
+        answers: Vec::new(),
+        row: SessionRow::default(),
+    });
+    seen.model.get_or_insert(model);
+    seen.row = row;
+    Ok((seen, more))
+}
