@@ -25,13 +25,13 @@ use tokio::{
 };
 
 use super::{
-    Door, Known,
-    answers::Told,
-    connection_end::{ConnectionEnd, broken, closed},
-    greeting::authenticate,
-    outcome::Outcome,
-    pending, requests,
-    roster::Knock,
+    AgentGateAdapter, RegisteredAgent,
+    authentication::authenticate_agent,
+    connection_end::{ConnectionEnd, end_for_error, wait_for_close},
+    outcome::ToolCallOutcome,
+    outcome_router::RoutedOutcome,
+    pending_results, requests,
+    roster::ConnectionSignal,
 };
 
 /// How long ago a client spoke that is taken for alive without being asked.
@@ -43,30 +43,35 @@ const GATHER: Duration = Duration::from_millis(50);
 /// How many requests of one connection may be open.
 const OPEN: usize = 4096;
 
-pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr, place: &ConnectionPermit) {
+pub(super) async fn serve_connection(
+    adapter: &Arc<AgentGateAdapter>,
+    mut socket: WebSocket,
+    from: IpAddr,
+    place: &ConnectionPermit,
+) {
     let shown = tokio::select! {
-        shown = authenticate(door, &mut socket, from) => shown,
+        shown = authenticate_agent(adapter, &mut socket, from) => shown,
         () = place.wait_revoked() => Err(ConnectionEnd::Close(close::RESTART, "too many connections")),
     };
     let end = match shown {
         Ok(_) if !place.mark_authenticated() => ConnectionEnd::Close(close::RESTART, "too many connections"),
-        Ok(agent) => {
-            let (knock, knocks) = mpsc::unbounded_channel();
-            match door.roster.enter(&agent.known.id, knock).await {
+        Ok(authenticated) => {
+            let (signal_sender, signals) = mpsc::unbounded_channel();
+            match adapter.roster.connect_agent(&authenticated.known.id, signal_sender).await {
                 Some(number) => {
-                    let hello = wire::encode_result(&agent.id, r#"{"status":"authenticated"}"#);
-                    Connection::new(door, &agent.known, socket, knocks).run(hello).await;
-                    return door.roster.leave(&agent.known.id, number);
+                    let hello = wire::encode_result(&authenticated.id, r#"{"status":"authenticated"}"#);
+                    AgentGateConnection::new(adapter, &authenticated.known, socket, signals).run(hello).await;
+                    return adapter.roster.disconnect_agent(&authenticated.known.id, number);
                 }
                 None => ConnectionEnd::Close(close::CONNECTED, "Another agent is already connected"),
             }
         }
         Err(end) => end,
     };
-    say_goodbye(&mut socket, &end).await;
+    close_socket(&mut socket, &end).await;
 }
 
-async fn say_goodbye(socket: &mut WebSocket, end: &ConnectionEnd) {
+async fn close_socket(socket: &mut WebSocket, end: &ConnectionEnd) {
     if let ConnectionEnd::Close(code, reason) = end {
         let frame = CloseFrame { code: *code, reason: (*reason).into() };
         let closing = async {
@@ -87,17 +92,17 @@ async fn say_goodbye(socket: &mut WebSocket, end: &ConnectionEnd) {
 }
 
 /// A command that was sent, and the client's id of it.
-type Sent = BoxFuture<'static, (Arc<str>, Result<OwnerReply, OwnerError>)>;
+type SentCommand = BoxFuture<'static, (Arc<str>, Result<OwnerReply, OwnerError>)>;
 
-struct Connection<'a> {
-    door: &'a Arc<Door>,
-    agent: &'a Known,
+struct AgentGateConnection<'a> {
+    adapter: &'a Arc<AgentGateAdapter>,
+    agent: &'a RegisteredAgent,
     socket: WebSocket,
     source: CommandSource,
-    knocks: mpsc::UnboundedReceiver<Knock>,
-    told: mpsc::UnboundedSender<Told>,
-    ends: mpsc::UnboundedReceiver<Told>,
-    sent: FuturesUnordered<Sent>,
+    signals: mpsc::UnboundedReceiver<ConnectionSignal>,
+    outcome_sender: mpsc::UnboundedSender<RoutedOutcome>,
+    outcomes: mpsc::UnboundedReceiver<RoutedOutcome>,
+    sent: FuturesUnordered<SentCommand>,
     /// Requests that were made and have no reply yet.
     open: usize,
     /// Calls whose replies were sent behind no ping yet, and those behind each ping that has no pong.
@@ -117,20 +122,25 @@ struct Connection<'a> {
     received: Vec<CallId>,
     record_at: Option<Instant>,
     /// Connections that wait to hear whether this one lives, each with the ping that is to show it.
-    knocking: Vec<(u64, oneshot::Sender<()>)>,
+    probes: Vec<(u64, oneshot::Sender<()>)>,
 }
 
-impl<'a> Connection<'a> {
-    fn new(door: &'a Arc<Door>, agent: &'a Known, socket: WebSocket, knocks: mpsc::UnboundedReceiver<Knock>) -> Self {
-        let (told, ends) = mpsc::unbounded_channel();
+impl<'a> AgentGateConnection<'a> {
+    fn new(
+        adapter: &'a Arc<AgentGateAdapter>,
+        agent: &'a RegisteredAgent,
+        socket: WebSocket,
+        signals: mpsc::UnboundedReceiver<ConnectionSignal>,
+    ) -> Self {
+        let (outcome_sender, outcomes) = mpsc::unbounded_channel();
         Self {
-            door,
+            adapter,
             agent,
             socket,
-            source: door.handle.source(InboxLane::Request),
-            knocks,
-            told,
-            ends,
+            source: adapter.handle.source(InboxLane::Request),
+            signals,
+            outcome_sender,
+            outcomes,
             sent: FuturesUnordered::new(),
             open: 0,
             unproven: Vec::new(),
@@ -142,68 +152,68 @@ impl<'a> Connection<'a> {
             pings: 0,
             received: Vec::new(),
             record_at: None,
-            knocking: Vec::new(),
+            probes: Vec::new(),
         }
     }
 
     async fn run(mut self, hello: String) {
-        let end = match self.send(hello).await {
+        let end = match self.send_frame(hello).await {
             Err(end) => end,
-            Ok(()) => self.work().await,
+            Ok(()) => self.event_loop().await,
         };
-        self.door.answers.gone(&self.told);
+        self.adapter.outcomes.remove_connection(&self.outcome_sender);
         self.record_received().await;
-        say_goodbye(&mut self.socket, &end).await;
+        close_socket(&mut self.socket, &end).await;
     }
 
-    async fn work(&mut self) -> ConnectionEnd {
-        let mut closing = self.door.closing.subscribe();
+    async fn event_loop(&mut self) -> ConnectionEnd {
+        let mut closing = self.adapter.closing.subscribe();
         let mut pulse = KeepAlive::with_period(Duration::from_secs(20));
         let mut last_heard = Instant::now();
         loop {
             let done = tokio::select! {
-                () = closed(&mut closing) => return ConnectionEnd::Close(close::RESTART, "restarting"),
-                knock = self.knocks.recv() => match knock {
+                () = wait_for_close(&mut closing) => return ConnectionEnd::Close(close::RESTART, "restarting"),
+                signal = self.signals.recv() => match signal {
                     // Whoever spoke a moment ago lives, though it may be too busy to answer pings; anybody else is asked.
-                    Some(Knock::AreYouThere(answer)) if last_heard.elapsed() < RECENT => {
+                    Some(ConnectionSignal::AreYouThere(answer)) if last_heard.elapsed() < RECENT => {
                         let _ = answer.send(());
                         Ok(())
                     }
-                    Some(Knock::AreYouThere(answer)) => {
-                        self.knocking.push((self.pings + 1, answer));
-                        self.ping().await
+                    Some(ConnectionSignal::AreYouThere(answer)) => {
+                        self.probes.push((self.pings + 1, answer));
+                        self.send_ping().await
                     }
-                    Some(Knock::Replaced) | None => return ConnectionEnd::Gone,
+                    Some(ConnectionSignal::Replaced) | None => return ConnectionEnd::Gone,
                 },
                 is_alive = pulse.next_probe() => {
                     if !is_alive {
                         return ConnectionEnd::Gone;
                     }
-                    self.ping().await
+                    self.send_ping().await
                 }
                 () = tokio::time::sleep_until(self.record_at.unwrap_or_else(Instant::now)), if self.record_at.is_some() => {
                     self.record_received().await;
                     Ok(())
                 }
-                Some((id, replied)) = self.sent.next() => self.replied(id, replied).await,
-                Some((id, outcome)) = self.ends.recv() => match self.let_go.get(&id) {
+                Some((id, replied)) = self.sent.next() => self.handle_reply(id, replied).await,
+                Some((id, outcome)) = self.outcomes.recv() => match self.let_go.get(&id) {
                     // Its id meant something else before it was here.
                     Some(call) if *call == outcome.call => {
                         self.let_go.remove(&id);
                         Ok(())
                     }
-                    _ => self.ended(&id, outcome).await,
+                    _ => self.send_outcome(&id, outcome).await,
                 },
                 message = self.socket.recv() => {
                     pulse.note_activity();
                     last_heard = Instant::now();
                     match message {
-                        Some(Ok(Message::Text(text))) => self.frame(&text).await,
-                        Some(Ok(Message::Binary(bytes))) => self.frame(&String::from_utf8_lossy(&bytes)).await,
-                        Some(Ok(Message::Pong(payload))) => self.pong(&payload).await,
+                        Some(Ok(Message::Text(text))) => self.handle_frame(&text).await,
+                        Some(Ok(Message::Binary(bytes))) => self.handle_frame(&String::from_utf8_lossy(&bytes)).await,
+                        Some(Ok(Message::Pong(payload))) => self.handle_pong(&payload).await,
                         Some(Ok(Message::Ping(_))) => Ok(()),
                         Some(Ok(Message::Close(_))) | None => return ConnectionEnd::Gone,
-                        Some(Err(error)) => return broken(&error),
+                        Some(Err(error)) => return end_for_error(&error),
                     }
                 }
             };
@@ -213,12 +223,12 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn send(&mut self, frame: String) -> Result<(), ConnectionEnd> {
-        self.write(Message::Text(frame.into())).await
+    async fn send_frame(&mut self, frame: String) -> Result<(), ConnectionEnd> {
+        self.write_message(Message::Text(frame.into())).await
     }
 
     /// Sends a frame with what is sent next, so that a client reads both at once. It is [flushed](Self::flush) at the latest.
-    async fn feed(&mut self, frame: String) -> Result<(), ConnectionEnd> {
+    async fn feed_frame(&mut self, frame: String) -> Result<(), ConnectionEnd> {
         match timeout(STUCK, self.socket.feed(Message::Text(frame.into()))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(ConnectionEnd::Gone),
@@ -232,7 +242,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn write(&mut self, message: Message) -> Result<(), ConnectionEnd> {
+    async fn write_message(&mut self, message: Message) -> Result<(), ConnectionEnd> {
         match timeout(STUCK, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
             // Nothing else of this connection goes on while it waits, not even the look after whether it lives.
@@ -240,44 +250,44 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn fault(&mut self, id: &str, fault: &JsonRpcError) -> Result<(), ConnectionEnd> {
-        self.send(wire::encode_error(id, fault)).await
+    async fn send_fault(&mut self, id: &str, fault: &JsonRpcError) -> Result<(), ConnectionEnd> {
+        self.send_frame(wire::encode_error(id, fault)).await
     }
 
-    async fn frame(&mut self, frame: &str) -> Result<(), ConnectionEnd> {
+    async fn handle_frame(&mut self, frame: &str) -> Result<(), ConnectionEnd> {
         let incoming = wire::read_frame(frame);
         self.lowest = self.lowest.into_iter().chain(counted_number(&incoming.id)).min();
         if self.taken_up.contains_key(incoming.id.as_str()) {
-            self.let_all_go();
+            self.release_taken_up();
         }
         match incoming.request {
-            Err(fault) => self.fault(&incoming.id, &fault).await,
+            Err(fault) => self.send_fault(&incoming.id, &fault).await,
             Ok(AgentGateRequest::Auth { .. }) => {
-                self.fault(&incoming.id, &JsonRpcError::new(code::NO_METHOD, "Unknown method: auth")).await
+                self.send_fault(&incoming.id, &JsonRpcError::new(code::NO_METHOD, "Unknown method: auth")).await
             }
             Ok(AgentGateRequest::ListTools) => {
-                let listed = wire::encode_result(&incoming.id, &self.door.listed);
-                self.send(listed).await
+                let listed = wire::encode_result(&incoming.id, &self.adapter.listed);
+                self.send_frame(listed).await
             }
-            Ok(AgentGateRequest::PendingResults) => self.pending(&incoming.id).await,
+            Ok(AgentGateRequest::PendingResults) => self.send_pending(&incoming.id).await,
             Ok(AgentGateRequest::ToolRequest { tool, args, key }) => {
                 let id: Arc<str> = incoming.id.into();
-                let now = self.door.clock.now();
+                let now = self.adapter.clock.now();
                 if !self.agent.window.lock().try_count(now) {
-                    return self.fault(&id, &JsonRpcError::new(code::LIMITED, "Rate limit exceeded")).await;
+                    return self.send_fault(&id, &JsonRpcError::new(code::LIMITED, "Rate limit exceeded")).await;
                 }
                 if self.open >= OPEN {
                     let fault = JsonRpcError::new(code::LIMITED, format!("Too many open requests (at most {OPEN})"));
-                    return self.fault(&id, &fault).await;
+                    return self.send_fault(&id, &fault).await;
                 }
                 let (session, principal) = (&self.agent.session, &self.agent.principal);
-                let asked = requests::request(
-                    &self.door.tools,
+                let request = requests::build_request(
+                    &self.adapter.tools,
                     AgentToolRequest { session, principal, id: &id, tool, args, key },
                 );
                 // Nobody is asked about a call that could not be sent.
-                match asked.and_then(|request| requests::check(&self.door.secrets, request)) {
-                    Err(fault) => self.fault(&id, &fault).await,
+                match request.and_then(|request| requests::check_secrets(&self.adapter.secrets, request)) {
+                    Err(fault) => self.send_fault(&id, &fault).await,
                     Ok(request) => {
                         self.open += 1;
                         let command = Command::Call(call::Command::Request(Box::new(request)));
@@ -291,35 +301,40 @@ impl<'a> Connection<'a> {
     }
 
     /// A request was recorded, or was not.
-    async fn replied(&mut self, id: Arc<str>, replied: Result<OwnerReply, OwnerError>) -> Result<(), ConnectionEnd> {
+    async fn handle_reply(
+        &mut self,
+        id: Arc<str>,
+        replied: Result<OwnerReply, OwnerError>,
+    ) -> Result<(), ConnectionEnd> {
         match replied.map(|reply| reply.outcome) {
             Ok(engine::EngineReply::Requested { call, over: None }) => {
                 self.mine.insert(call);
-                self.wait(call, id).await
+                self.wait_for_call(call, id).await
             }
             Ok(engine::EngineReply::Requested { call, over: Some((end, lsn)) }) => {
-                let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
+                let content =
+                    self.adapter.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
                 let content = content.as_deref().unwrap_or_default().to_owned();
-                self.ended(&id, Outcome { call, gate: None, end, content: content.into() }).await
+                self.send_outcome(&id, ToolCallOutcome { call, gate: None, end, content: content.into() }).await
             }
             Ok(_) => {
                 self.open -= 1;
-                self.fault(&id, &JsonRpcError::new(code::FAILED, "Internal error")).await
+                self.send_fault(&id, &JsonRpcError::new(code::FAILED, "Internal error")).await
             }
             Err(OwnerError::Refusal(refusal @ (CommandError::KeyTaken(_) | CommandError::TooLong { .. }))) => {
                 self.open -= 1;
-                self.fault(&id, &JsonRpcError::new(code::INVALID, refusal.to_string())).await
+                self.send_fault(&id, &JsonRpcError::new(code::INVALID, refusal.to_string())).await
             }
             Err(refused) => {
                 self.open -= 1;
-                self.fault(&id, &JsonRpcError::new(code::FAILED, refused.to_string())).await
+                self.send_fault(&id, &JsonRpcError::new(code::FAILED, refused.to_string())).await
             }
         }
     }
 
     /// Waits for the end of a call, also of one that ended a while ago.
-    async fn wait(&mut self, call: CallId, id: Arc<str>) -> Result<(), ConnectionEnd> {
-        if self.door.answers.wait(call, Arc::clone(&id), &self.told) {
+    async fn wait_for_call(&mut self, call: CallId, id: Arc<str>) -> Result<(), ConnectionEnd> {
+        if self.adapter.outcomes.wait_for_outcome(call, Arc::clone(&id), &self.outcome_sender) {
             return Ok(());
         }
         let session = self.agent.session.clone();
@@ -328,12 +343,12 @@ impl<'a> Connection<'a> {
             results.get(&call).map(|result| (result.end, result.lsn))
         });
         let Some((Some((end, lsn)), _)) = read.await else { return Ok(()) };
-        if !self.door.answers.claim(call, &id, &self.told) {
+        if !self.adapter.outcomes.claim_wait(call, &id, &self.outcome_sender) {
             return Ok(());
         }
-        let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
+        let content = self.adapter.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
         let content = content.as_deref().unwrap_or_default().to_owned();
-        self.ended(&id, Outcome { call, gate: None, end, content: content.into() }).await
+        self.send_outcome(&id, ToolCallOutcome { call, gate: None, end, content: content.into() }).await
     }
 
     /// The gate that decided a request, whichever process it was opened in.
@@ -346,37 +361,37 @@ impl<'a> Connection<'a> {
     }
 
     /// A request is over.
-    async fn ended(&mut self, id: &str, mut outcome: Outcome) -> Result<(), ConnectionEnd> {
+    async fn send_outcome(&mut self, id: &str, mut outcome: ToolCallOutcome) -> Result<(), ConnectionEnd> {
         self.open = self.open.saturating_sub(1);
         self.taken_up.remove(id);
         if outcome.end == call::CallEnd::Unknown && outcome.gate.is_none() {
             outcome.gate = self.gate_of(outcome.call).await;
         }
         // Whoever has what it wanted may leave at once, and answers no ping that comes behind that.
-        self.feed(outcome.reply(id)).await?;
+        self.feed_frame(outcome.to_reply(id)).await?;
         self.unproven.push(outcome.call);
-        self.prove().await?;
+        self.request_receipt().await?;
         self.flush().await
     }
 
     /// Has the client prove that it received what was sent: its pong comes behind that.
-    async fn prove(&mut self) -> Result<(), ConnectionEnd> {
-        if self.pinged.is_empty() && !self.unproven.is_empty() { self.ping().await } else { Ok(()) }
+    async fn request_receipt(&mut self) -> Result<(), ConnectionEnd> {
+        if self.pinged.is_empty() && !self.unproven.is_empty() { self.send_ping().await } else { Ok(()) }
     }
 
-    async fn ping(&mut self) -> Result<(), ConnectionEnd> {
+    async fn send_ping(&mut self) -> Result<(), ConnectionEnd> {
         self.pings += 1;
         self.pinged.push_back((self.pings, std::mem::take(&mut self.unproven)));
         let number = self.pings.to_be_bytes().to_vec();
-        self.write(Message::Ping(number.into())).await
+        self.write_message(Message::Ping(number.into())).await
     }
 
     /// A pong shows that its client lives, and one to a ping of ours that everything before that ping arrived. A client may
     /// leave out all but the last, and may send some that nobody asked for.
-    async fn pong(&mut self, payload: &[u8]) -> Result<(), ConnectionEnd> {
+    async fn handle_pong(&mut self, payload: &[u8]) -> Result<(), ConnectionEnd> {
         let number = payload.try_into().map_or(0, u64::from_be_bytes);
-        for (_, knocking) in self.knocking.extract_if(.., |(ping, _)| *ping <= number) {
-            let _ = knocking.send(());
+        for (_, probe) in self.probes.extract_if(.., |(ping, _)| *ping <= number) {
+            let _ = probe.send(());
         }
         let mut calls = Vec::new();
         if self.pinged.iter().any(|(ping, _)| *ping == number) {
@@ -391,7 +406,7 @@ impl<'a> Connection<'a> {
             self.received.append(&mut calls);
             self.record_at.get_or_insert_with(|| Instant::now() + GATHER);
         }
-        self.prove().await
+        self.request_receipt().await
     }
 
     /// Has the receipts recorded that were gathered. Until then their results are told again to whoever asks.
@@ -405,47 +420,49 @@ impl<'a> Connection<'a> {
     }
 
     /// An id means something else now: the program is not the one that asked for what was taken up. It is listed to whoever asks.
-    fn let_all_go(&mut self) {
+    fn release_taken_up(&mut self) {
         for (id, call) in std::mem::take(&mut self.taken_up) {
             self.open = self.open.saturating_sub(1);
-            if !self.door.answers.claim(call, &id, &self.told) {
+            if !self.adapter.outcomes.claim_wait(call, &id, &self.outcome_sender) {
                 self.let_go.insert(id, call);
             }
             // The same may have been asked for again under its key.
-            if !self.door.answers.has(call, &self.told) {
+            if !self.adapter.outcomes.is_waiting(call, &self.outcome_sender) {
                 self.mine.remove(&call);
             }
         }
     }
 
-    async fn pending(&mut self, id: &str) -> Result<(), ConnectionEnd> {
+    async fn send_pending(&mut self, id: &str) -> Result<(), ConnectionEnd> {
         // What was asked for before this is known first, so that nothing is answered twice.
         while let Some((id, replied)) = self.sent.next().await {
-            self.replied(id, replied).await?;
+            self.handle_reply(id, replied).await?;
         }
         self.record_received().await;
-        let missed = pending::missed(self.door, self.agent, &self.source, (id, self.lowest), &self.mine).await;
+        let missed =
+            pending_results::missed_results(self.adapter, self.agent, &self.source, (id, self.lowest), &self.mine)
+                .await;
         let Some(missed) = missed else {
-            return self.fault(id, &JsonRpcError::new(code::FAILED, "The gateway is closing")).await;
+            return self.send_fault(id, &JsonRpcError::new(code::FAILED, "The gateway is closing")).await;
         };
-        self.feed(wire::encode_result(id, &missed.listed)).await?;
-        let mut told: BTreeSet<CallId> = missed.calls.into_iter().collect();
+        self.feed_frame(wire::encode_result(id, &missed.listed)).await?;
+        let mut sent_calls: BTreeSet<CallId> = missed.calls.into_iter().collect();
         for owed in missed.owed {
             // One by one, as they are listed.
-            if let Some(reply) = owed.reply(self.door).await {
-                self.feed(reply).await?;
-                told.insert(owed.call);
+            if let Some(reply) = owed.read_reply(self.adapter).await {
+                self.feed_frame(reply).await?;
+                sent_calls.insert(owed.call);
             }
         }
         for (call, id) in missed.open {
             self.open += 1;
             self.mine.insert(call);
             self.taken_up.insert(Arc::clone(&id), call);
-            self.wait(call, id).await?;
+            self.wait_for_call(call, id).await?;
         }
-        self.mine.extend(&told);
-        self.unproven.extend(told);
-        self.prove().await?;
+        self.mine.extend(&sent_calls);
+        self.unproven.extend(sent_calls);
+        self.request_receipt().await?;
         self.flush().await
     }
 }

@@ -12,13 +12,13 @@ pub(super) enum ConnectionEnd {
 }
 
 /// Waits until the door closes.
-pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
+pub(super) async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
     // An error means that the door is gone.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
 /// The end of a connection that could not be read.
-pub(super) fn broken(error: &axum::Error) -> ConnectionEnd {
+pub(super) fn end_for_error(error: &axum::Error) -> ConnectionEnd {
     // The library has no other way to tell a frame that is too large from a line that broke.
     let is_too_large = error.to_string().contains("too long") || error.to_string().contains("too large");
     if is_too_large {

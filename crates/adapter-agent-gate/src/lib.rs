@@ -4,12 +4,12 @@
 //! It decides nothing: a frame becomes a command, and what became of it becomes a reply. Source:
 //! docs/protocol/agent-gate.md.
 
-mod answers;
+mod authentication;
 mod connection;
 mod connection_end;
-mod greeting;
 mod outcome;
-mod pending;
+mod outcome_router;
+mod pending_results;
 mod requests;
 mod roster;
 
@@ -32,14 +32,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use answers::Answers;
-use roster::Roster;
+use outcome_router::OutcomeRouter;
+use roster::AgentRoster;
 
 /// How rules name this door.
-const DOOR: &str = Protocol::AgentGate.name();
+const ADAPTER_NAME: &str = Protocol::AgentGate.name();
 
 /// An agent that may connect.
-pub struct Agent {
+pub struct AgentCredentials {
     /// Its name for people and rules.
     pub id: String,
     /// What it shows.
@@ -48,7 +48,7 @@ pub struct Agent {
 
 /// How much an agent may ask for.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct AgentLimits {
     /// Requests in any 60 seconds.
     pub per_minute: u32,
     /// Requests that wait for people at once.
@@ -62,7 +62,7 @@ pub struct Limits {
 /// What the door is opened with.
 pub struct Settings {
     /// Who may connect. Empty: the door is closed.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<AgentCredentials>,
     /// What they may ask for, in the order of the files.
     pub listed: Vec<String>,
     /// The same by name.
@@ -70,11 +70,11 @@ pub struct Settings {
     /// What they may name in arguments.
     pub secrets: GatewaySecrets,
     /// How much.
-    pub limits: Limits,
+    pub limits: AgentLimits,
 }
 
 /// One agent as the door knows it.
-struct Known {
+struct RegisteredAgent {
     id: String,
     token: [u8; 32],
     principal: PrincipalId,
@@ -83,31 +83,31 @@ struct Known {
 }
 
 /// The door. One serves all agents of a gateway.
-pub struct Door {
+pub struct AgentGateAdapter {
     handle: OwnerHandle,
     clock: Clock,
-    agents: Vec<Arc<Known>>,
+    agents: Vec<Arc<RegisteredAgent>>,
     tools: Arc<ServiceTools>,
     secrets: GatewaySecrets,
     /// What `list_tools` says, written once.
     listed: String,
-    answers: Arc<Answers>,
-    roster: Roster,
+    outcomes: Arc<OutcomeRouter>,
+    roster: AgentRoster,
     failed: parking_lot::Mutex<FailedAuth>,
     closing: tokio::sync::watch::Sender<bool>,
 }
 
-impl AgentStatus for Door {
+impl AgentStatus for AgentGateAdapter {
     fn all(&self) -> Vec<(String, SessionId)> {
         self.agents.iter().map(|agent| (agent.id.clone(), agent.session.clone())).collect()
     }
 
     fn is_connected(&self, session: &SessionId) -> bool {
-        self.agents.iter().any(|agent| agent.session == *session && self.roster.holds(&agent.id))
+        self.agents.iter().any(|agent| agent.session == *session && self.roster.is_connected(&agent.id))
     }
 }
 
-impl Door {
+impl AgentGateAdapter {
     /// Opens the door on an owner, with a session for each agent.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Door {
                 cwd: String::new(),
                 name: Some(agent.id.clone()),
                 parent: None,
-                door: Some(DOOR.to_owned()),
+                door: Some(ADAPTER_NAME.to_owned()),
                 settings: Box::new(set.clone()),
             };
             match requests.send_command(Command::Session(session.clone(), open)).await {
@@ -137,17 +137,17 @@ impl Door {
                 }
                 Err(refused) => return Err(refused),
             }
-            agents.push(Arc::new(Known {
+            agents.push(Arc::new(RegisteredAgent {
                 principal: principals::of_agent(&agent.id),
-                token: digest(agent.token.expose_secret()),
+                token: token_digest(agent.token.expose_secret()),
                 id: agent.id,
                 session,
                 window: parking_lot::Mutex::new(SlidingWindow::new(settings.limits.per_minute)),
             }));
         }
         let closing = tokio::sync::watch::Sender::new(false);
-        let answers = Answers::follow(&handle, closing.clone()).await.ok_or(OwnerError::Closed)?;
-        let listed = requests::list(&settings.listed, &settings.tools);
+        let outcomes = OutcomeRouter::follow_outcomes(&handle, closing.clone()).await.ok_or(OwnerError::Closed)?;
+        let listed = requests::tool_list(&settings.listed, &settings.tools);
         Ok(Arc::new(Self {
             handle,
             clock,
@@ -156,8 +156,8 @@ impl Door {
             tools: settings.tools,
             secrets: settings.secrets,
             failed: parking_lot::Mutex::new(FailedAuth::new(settings.limits.failed_auth_per_minute)),
-            answers,
-            roster: Roster::default(),
+            outcomes,
+            roster: AgentRoster::default(),
             closing,
         }))
     }
@@ -168,8 +168,8 @@ impl Door {
     }
 
     /// Serves one connection to its end.
-    pub async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr, place: Arc<ConnectionPermit>) {
-        connection::serve(self, socket, from, &place).await;
+    pub async fn serve_socket(self: &Arc<Self>, socket: WebSocket, from: IpAddr, place: Arc<ConnectionPermit>) {
+        connection::serve_connection(self, socket, from, &place).await;
     }
 
     /// Whether it is the session of one of the agents.
@@ -183,14 +183,14 @@ impl Door {
     }
 
     /// Waits until the door is closed: by [`Door::close`], or because its owner has ended and nobody would be answered.
-    pub async fn closed(&self) {
+    pub async fn wait_until_closed(&self) {
         // The sender is ours, so it cannot be gone.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     /// The agent that shows this token.
-    fn agent_of(&self, token: &str) -> Option<&Arc<Known>> {
-        let shown = digest(token);
+    fn agent_for_token(&self, token: &str) -> Option<&Arc<RegisteredAgent>> {
+        let shown = token_digest(token);
         // Every agent is compared, so that the time tells nothing.
         let mut found = None;
         for agent in &self.agents {
@@ -202,6 +202,6 @@ impl Door {
     }
 }
 
-fn digest(token: &str) -> [u8; 32] {
+fn token_digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }

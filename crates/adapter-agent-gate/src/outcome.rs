@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct ToolCallOutcome {
     pub(super) call: CallId,
     /// The gate that decided it, where somebody looked for it: only the reply to what is unknown names it.
     pub(super) gate: Option<GateId>,
@@ -20,10 +20,10 @@ pub(super) struct Outcome {
     pub(super) content: Arc<str>,
 }
 
-impl Outcome {
+impl ToolCallOutcome {
     /// The reply under the client's own id, which is JSON text.
-    pub(super) fn reply(&self, id: &str) -> String {
-        let reply = match self.fault() {
+    pub(super) fn to_reply(&self, id: &str) -> String {
+        let reply = match self.to_fault() {
             // Contents can be removed from the record; what was done stays done.
             None if self.content.is_empty() => wire::encode_result(id, &wire::executed_result("null")),
             None => wire::encode_result(id, &wire::executed_result(&self.content)),
@@ -36,19 +36,19 @@ impl Outcome {
         wire::encode_error(id, &fault)
     }
 
-    fn fault(&self) -> Option<JsonRpcError> {
-        let told = |code, message: &str| {
+    fn to_fault(&self) -> Option<JsonRpcError> {
+        let with_reason = |code, message: &str| {
             let data = (message != &*self.content).then(|| json!({ "reason": &*self.content }));
             Some(JsonRpcError { code, message: message.to_owned(), data })
         };
         match self.end {
             CallEnd::Done { error: false } => None,
             CallEnd::Done { error: true } | CallEnd::Failed => Some(JsonRpcError::new(code::FAILED, &*self.content)),
-            CallEnd::Denied => told(code::DENIED, "Denied by policy"),
-            CallEnd::Refused => told(code::REFUSED, "Denied by user"),
-            CallEnd::Expired => told(code::EXPIRED, "Approval timed out"),
-            CallEnd::Limited => told(code::LIMITED, "Too many pending approvals"),
-            CallEnd::Skipped | CallEnd::Cancelled => told(code::FAILED, "Not run"),
+            CallEnd::Denied => with_reason(code::DENIED, "Denied by policy"),
+            CallEnd::Refused => with_reason(code::REFUSED, "Denied by user"),
+            CallEnd::Expired => with_reason(code::EXPIRED, "Approval timed out"),
+            CallEnd::Limited => with_reason(code::LIMITED, "Too many pending approvals"),
+            CallEnd::Skipped | CallEnd::Cancelled => with_reason(code::FAILED, "Not run"),
             CallEnd::Unknown => {
                 let data = self.gate.map(|gate| json!({ "gate_id": gate.to_string() }));
                 Some(JsonRpcError { code: code::FAILED, message: self.content.to_string(), data })
@@ -57,7 +57,7 @@ impl Outcome {
     }
 
     /// The result as a row of pending results has it.
-    pub(super) fn row(&self) -> Value {
+    pub(super) fn result_row(&self) -> Value {
         match self.end {
             CallEnd::Done { error: false } => {
                 json!({ "status": "executed", "data": serde_json::from_str::<Value>(&self.content).unwrap_or_default() })
@@ -81,11 +81,11 @@ impl Outcome {
 mod tests {
     use countersign_core::id::CallId;
 
-    use super::{CallEnd, Outcome};
+    use super::{CallEnd, ToolCallOutcome};
 
-    fn outcome(end: CallEnd, content: &str) -> Outcome {
+    fn outcome(end: CallEnd, content: &str) -> ToolCallOutcome {
         let call = CallId::parse("00000000000000000000000000000001").unwrap();
-        Outcome { call, gate: None, end, content: content.into() }
+        ToolCallOutcome { call, gate: None, end, content: content.into() }
     }
 
     #[test]
@@ -140,15 +140,15 @@ mod tests {
                 r#"{"status":"error","data":"Outcome unknown"}"#,
             ),
         ] {
-            let told = outcome(end, content);
-            assert_eq!(told.reply("7"), format!(r#"{{"jsonrpc":"2.0",{reply},"id":7}}"#));
-            assert_eq!(told.row().to_string(), row);
+            let call_outcome = outcome(end, content);
+            assert_eq!(call_outcome.to_reply("7"), format!(r#"{{"jsonrpc":"2.0",{reply},"id":7}}"#));
+            assert_eq!(call_outcome.result_row().to_string(), row);
         }
     }
 
     #[test]
     fn a_reply_that_no_client_takes_says_so() {
-        let told = outcome(CallEnd::Done { error: false }, &format!("\"{}\"", "x".repeat(1 << 20)));
-        assert!(told.reply("1").contains("Response too large (1048"), "{:.100}", told.reply("1"));
+        let call_outcome = outcome(CallEnd::Done { error: false }, &format!("\"{}\"", "x".repeat(1 << 20)));
+        assert!(call_outcome.to_reply("1").contains("Response too large (1048"), "{:.100}", call_outcome.to_reply("1"));
     }
 }

@@ -7,7 +7,7 @@ use countersign_runtime::tools::GatewaySecrets;
 use serde_json::{Map, Value, json};
 
 /// What `list_tools` says.
-pub(super) fn list(order: &[String], tools: &ServiceTools) -> String {
+pub(super) fn tool_list(order: &[String], tools: &ServiceTools) -> String {
     let tools: Vec<Value> = order
         .iter()
         .filter_map(|name| Some((name, tools.get(name)?)))
@@ -16,11 +16,11 @@ pub(super) fn list(order: &[String], tools: &ServiceTools) -> String {
                 .args
                 .iter()
                 .map(|arg| {
-                    let mut told = Map::from_iter([("required".to_owned(), Value::from(arg.required))]);
+                    let mut properties = Map::from_iter([("required".to_owned(), Value::from(arg.required))]);
                     if let Some(validate) = &arg.validate {
-                        told.insert("validate".to_owned(), Value::from(validate.source()));
+                        properties.insert("validate".to_owned(), Value::from(validate.source()));
                     }
-                    (arg.name.clone(), Value::Object(told))
+                    (arg.name.clone(), Value::Object(properties))
                 })
                 .collect();
             json!({ "name": name, "description": tool.description, "service": &*tool.service, "args": args })
@@ -30,12 +30,12 @@ pub(super) fn list(order: &[String], tools: &ServiceTools) -> String {
 }
 
 /// The request that a frame makes.
-pub(super) fn request(tools: &ServiceTools, asked: AgentToolRequest<'_>) -> Result<AgentRequest, JsonRpcError> {
-    service_tools::build_request(tools, asked).map_err(|message| JsonRpcError::new(code::INVALID, message))
+pub(super) fn build_request(tools: &ServiceTools, query: AgentToolRequest<'_>) -> Result<AgentRequest, JsonRpcError> {
+    service_tools::build_request(tools, query).map_err(|message| JsonRpcError::new(code::INVALID, message))
 }
 
 /// The request, if the secrets that it names are to be had.
-pub(super) fn check(secrets: &GatewaySecrets, request: AgentRequest) -> Result<AgentRequest, JsonRpcError> {
+pub(super) fn check_secrets(secrets: &GatewaySecrets, request: AgentRequest) -> Result<AgentRequest, JsonRpcError> {
     if request.service.is_some() {
         let filled = secrets.fill_arguments(&request.arguments);
         filled.map_err(|problem| JsonRpcError::new(code::INVALID, problem))?;

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a connection is told by another one of the same agent.
 #[derive(Debug)]
-pub(super) enum Knock {
+pub(super) enum ConnectionSignal {
     /// Is anybody there? Whoever lives answers.
     AreYouThere(oneshot::Sender<()>),
     /// It is taken for dead: its place is another's now.
@@ -22,54 +22,58 @@ pub(super) enum Knock {
 }
 
 #[derive(Debug)]
-struct Seat {
+struct ConnectedAgent {
     number: u64,
-    knock: mpsc::UnboundedSender<Knock>,
+    signal_sender: mpsc::UnboundedSender<ConnectionSignal>,
 }
 
 /// Who is connected.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
-    seats: Mutex<BTreeMap<String, Seat>>,
+pub(super) struct AgentRoster {
+    agents: Mutex<BTreeMap<String, ConnectedAgent>>,
     next: AtomicU64,
 }
 
-impl Roster {
+impl AgentRoster {
     /// Takes the place of an agent. `None` if another connection of it lives.
-    pub(super) async fn enter(&self, agent: &str, knock: mpsc::UnboundedSender<Knock>) -> Option<u64> {
+    pub(super) async fn connect_agent(
+        &self,
+        agent: &str,
+        signal_sender: mpsc::UnboundedSender<ConnectionSignal>,
+    ) -> Option<u64> {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let before = {
-                let mut seats = self.seats.lock();
-                match seats.get(agent) {
+                let mut agents = self.agents.lock();
+                match agents.get(agent) {
                     None => {
-                        seats.insert(agent.to_owned(), Seat { number, knock });
+                        agents.insert(agent.to_owned(), ConnectedAgent { number, signal_sender });
                         return Some(number);
                     }
-                    Some(seat) => (seat.number, seat.knock.clone()),
+                    Some(connected) => (connected.number, connected.signal_sender.clone()),
                 }
             };
             let (tx, rx) = oneshot::channel();
-            let lives = before.1.send(Knock::AreYouThere(tx)).is_ok()
+            let lives = before.1.send(ConnectionSignal::AreYouThere(tx)).is_ok()
                 && matches!(tokio::time::timeout(PATIENCE, rx).await, Ok(Ok(())));
             if lives {
                 return None;
             }
-            self.leave(agent, before.0);
-            let _ = before.1.send(Knock::Replaced);
+            self.disconnect_agent(agent, before.0);
+            let _ = before.1.send(ConnectionSignal::Replaced);
         }
     }
 
     /// Whether an agent has its place.
-    pub(super) fn holds(&self, agent: &str) -> bool {
-        self.seats.lock().contains_key(agent)
+    pub(super) fn is_connected(&self, agent: &str) -> bool {
+        self.agents.lock().contains_key(agent)
     }
 
     /// Gives a place up, if it is still the connection's own.
-    pub(super) fn leave(&self, agent: &str, number: u64) {
-        let mut seats = self.seats.lock();
-        if seats.get(agent).is_some_and(|seat| seat.number == number) {
-            seats.remove(agent);
+    pub(super) fn disconnect_agent(&self, agent: &str, number: u64) {
+        let mut agents = self.agents.lock();
+        if agents.get(agent).is_some_and(|connected| connected.number == number) {
+            agents.remove(agent);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It must not know how lines come about ([`lines`] does for what is in the log). The log is what counts: a file that a crash
 //! left behind is completed from it, and what stands there already is not written again. Source: docs/protocol/gjc.md, Files.
 
-mod disk;
+mod background_sync;
 pub(crate) mod gate_note;
 pub(crate) mod lines;
 
@@ -25,7 +25,7 @@ use countersign_protocol::{
 };
 use countersign_view::time;
 
-use self::disk::Disk;
+use self::background_sync::BackgroundSync;
 
 /// The folder of all audits below a working folder.
 pub(crate) const RECORDS: &str = ".gjc/audit";
@@ -43,7 +43,7 @@ pub(crate) struct AuditGate {
 
 /// One thing that was decided, to be written. It has no place for an answer, only for its hash.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Note {
+pub(crate) struct AuditNote {
     /// When.
     pub at: Millis,
     /// What happened.
@@ -66,7 +66,7 @@ pub(crate) struct Note {
     pub error: Option<RawJson>,
 }
 
-impl Note {
+impl AuditNote {
     /// A note of nothing but what happened.
     pub(crate) fn new(at: Millis, event: AuditEvent, outcome: AuditOutcome, key: String) -> Self {
         let (gate, scope, action, budget, answer_hash, error) = (None, None, None, None, None, None);
@@ -90,10 +90,10 @@ pub(crate) enum AuditError {
 
 /// The audit file of one run.
 #[derive(Debug)]
-pub(crate) struct Audit {
+pub(crate) struct AuditFile {
     path: PathBuf,
     file: File,
-    disk: Disk,
+    disk: BackgroundSync,
     /// The keys of all lines.
     written: BTreeSet<String>,
     run: String,
@@ -101,7 +101,7 @@ pub(crate) struct Audit {
     actor: Option<String>,
 }
 
-impl Audit {
+impl AuditFile {
     /// Opens the file of `run` below `cwd`, which is made if it is not there. A last line that a crash cut off is taken away.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Audit {
         }
         file.seek(SeekFrom::End(0)).and_then(|_| sync_folder(&folder)).map_err(failed)?;
         let (run, session) = (run.to_owned(), session.to_owned());
-        let disk = Disk::new(file.try_clone().map_err(failed)?);
+        let disk = BackgroundSync::new(file.try_clone().map_err(failed)?);
         Ok(Self { path, file, disk, written, run, session, actor })
     }
 
@@ -148,7 +148,7 @@ impl Audit {
     }
 
     /// Names who answers for the run from here on.
-    pub(crate) fn is_of(&mut self, actor: &str) {
+    pub(crate) fn set_actor(&mut self, actor: &str) {
         self.actor = Some(actor.to_owned());
     }
 
@@ -156,8 +156,8 @@ impl Audit {
     ///
     /// # Errors
     /// [`AuditError::Io`], for ever after.
-    pub(crate) fn check(&self) -> Result<(), AuditError> {
-        self.disk.failure().map_err(|error| self.failed(error))
+    pub(crate) fn check_sync(&self) -> Result<(), AuditError> {
+        self.disk.check_failure().map_err(|error| self.io_error(error))
     }
 
     /// Writes a note, unless there is one with its key. When it returns the line survives the end of the process; a power cut
@@ -165,11 +165,11 @@ impl Audit {
     ///
     /// # Errors
     /// [`AuditError::Io`]; the note can be written again.
-    pub(crate) fn write(&mut self, note: Note) -> Result<(), AuditError> {
+    pub(crate) fn write_note(&mut self, note: AuditNote) -> Result<(), AuditError> {
         if self.written.contains(&note.key) {
             return Ok(());
         }
-        let Note { at, event, outcome, key, gate, scope, action, budget, answer_hash, error } = note;
+        let AuditNote { at, event, outcome, key, gate, scope, action, budget, answer_hash, error } = note;
         let (gate_id, stage, kind) = match gate {
             Some(AuditGate { id, stage, kind }) => (Some(id), Some(stage), Some(kind)),
             None => (None, None, None),
@@ -194,26 +194,26 @@ impl Audit {
             answer_hash,
             error,
         };
-        let before = self.file.stream_position().map_err(|error| self.failed(error))?;
-        let written = self.file.write_all(&encode_line(&line)).and_then(|()| self.disk.bring());
+        let before = self.file.stream_position().map_err(|error| self.io_error(error))?;
+        let written = self.file.write_all(&encode_line(&line)).and_then(|()| self.disk.request_sync());
         if let Err(error) = written {
             // Half a line must not stand before the next one.
             let _ = self.file.set_len(before).and_then(|()| self.file.seek(SeekFrom::Start(before)));
-            return Err(self.failed(error));
+            return Err(self.io_error(error));
         }
         self.written.insert(key);
         Ok(())
     }
 
-    fn failed(&self, error: io::Error) -> AuditError {
+    fn io_error(&self, error: io::Error) -> AuditError {
         AuditError::Io { path: self.path.clone(), error }
     }
 }
 
-impl Drop for Audit {
+impl Drop for AuditFile {
     fn drop(&mut self) {
         // What still waits to be brought there would end with the runtime. Who is told of a failure now is gone.
-        let _ = self.disk.finish();
+        let _ = self.disk.finish_sync();
     }
 }
 
@@ -224,10 +224,15 @@ mod tests {
     use countersign_core::time::Millis;
     use countersign_protocol::gjc::audit::{AuditEvent, AuditOutcome};
 
-    use super::{Audit, AuditError, Note};
+    use super::{AuditError, AuditFile, AuditNote};
 
-    fn note(key: &str) -> Note {
-        Note::new(Millis(1_780_635_600_000), AuditEvent::UnattendedNegotiated, AuditOutcome::Accepted, key.to_owned())
+    fn note(key: &str) -> AuditNote {
+        AuditNote::new(
+            Millis(1_780_635_600_000),
+            AuditEvent::UnattendedNegotiated,
+            AuditOutcome::Accepted,
+            key.to_owned(),
+        )
     }
 
     fn lines(folder: &std::path::Path) -> Vec<String> {
@@ -238,10 +243,10 @@ mod tests {
     #[test]
     fn a_line_is_written_once_also_by_another_process() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Audit::open(folder.path(), "r/1", "s", Some("ci".to_owned())).unwrap();
+        let open = || AuditFile::open(folder.path(), "r/1", "s", Some("ci".to_owned())).unwrap();
         let mut audit = open();
-        audit.write(note("a")).unwrap();
-        audit.write(note("a")).unwrap();
+        audit.write_note(note("a")).unwrap();
+        audit.write_note(note("a")).unwrap();
         assert_eq!(
             lines(folder.path()),
             [
@@ -249,20 +254,20 @@ mod tests {
             ]
         );
         let mut again = open();
-        again.write(note("a")).unwrap();
-        again.write(note("b")).unwrap();
+        again.write_note(note("a")).unwrap();
+        again.write_note(note("b")).unwrap();
         assert_eq!(lines(folder.path()).len(), 2);
     }
 
     #[test]
     fn a_line_that_a_crash_cut_off_is_written_again() {
         let folder = tempfile::tempdir().unwrap();
-        Audit::open(folder.path(), "r/1", "s", None).unwrap().write(note("a")).unwrap();
+        AuditFile::open(folder.path(), "r/1", "s", None).unwrap().write_note(note("a")).unwrap();
         let file = folder.path().join(".gjc/audit/unattended/r_1.jsonl");
         let whole = fs::read(&file).unwrap();
         for cut in 0..whole.len() {
             fs::write(&file, &whole[..cut]).unwrap();
-            Audit::open(folder.path(), "r/1", "s", None).unwrap().write(note("a")).unwrap();
+            AuditFile::open(folder.path(), "r/1", "s", None).unwrap().write_note(note("a")).unwrap();
             assert_eq!(fs::read(&file).unwrap(), whole, "{cut} bytes were left");
         }
     }
@@ -270,10 +275,10 @@ mod tests {
     #[test]
     fn a_damaged_file_and_one_behind_a_link_are_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        Audit::open(folder.path(), "r/1", "s", None).unwrap();
+        AuditFile::open(folder.path(), "r/1", "s", None).unwrap();
         let file = folder.path().join(".gjc/audit/unattended/r_1.jsonl");
         fs::write(&file, "{}\n").unwrap();
-        let refused = Audit::open(folder.path(), "r/1", "s", None);
+        let refused = AuditFile::open(folder.path(), "r/1", "s", None);
         assert!(matches!(refused, Err(AuditError::Damaged { line: 1, .. })), "{refused:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "{}\n");
 
@@ -281,6 +286,6 @@ mod tests {
         fs::write(&elsewhere, "").unwrap();
         fs::remove_file(&file).unwrap();
         symlink(&elsewhere, &file).unwrap();
-        assert!(matches!(Audit::open(folder.path(), "r/1", "s", None), Err(AuditError::Link(_))));
+        assert!(matches!(AuditFile::open(folder.path(), "r/1", "s", None), Err(AuditError::Link(_))));
     }
 }

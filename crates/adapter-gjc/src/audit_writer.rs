@@ -4,30 +4,30 @@ use countersign_adapter_omp::OmpAdapter;
 use countersign_protocol::omp::ui::NotifyType;
 
 use crate::{
-    audit::Note,
-    dialect_state::{Unattended, unattended_mut},
+    audit::AuditNote,
+    dialect_state::{UnattendedState, unattended_mut},
 };
 
 /// Writes into the audit file, where there is one. After a failure no command is done any more.
-pub(crate) fn note(door: &mut OmpAdapter, note: Note) {
-    let Some(Unattended { audit: Some(Ok(audit)), .. }) = unattended_mut(door) else { return };
-    if let Err(error) = audit.write(note) {
-        fail(door, error.to_string());
+pub(crate) fn write_note(adapter: &mut OmpAdapter, note: AuditNote) {
+    let Some(UnattendedState { audit: Some(Ok(audit)), .. }) = unattended_mut(adapter) else { return };
+    if let Err(error) = audit.write_note(note) {
+        record_failure(adapter, error.to_string());
     }
 }
 
 /// Hears of what the disk did not take of it.
-pub(crate) fn check(door: &mut OmpAdapter) {
-    let Some(Unattended { audit: Some(Ok(audit)), .. }) = unattended_mut(door) else { return };
-    if let Err(error) = audit.check() {
-        fail(door, error.to_string());
+pub(crate) fn check_audit(adapter: &mut OmpAdapter) {
+    let Some(UnattendedState { audit: Some(Ok(audit)), .. }) = unattended_mut(adapter) else { return };
+    if let Err(error) = audit.check_sync() {
+        record_failure(adapter, error.to_string());
     }
 }
 
-fn fail(door: &mut OmpAdapter, problem: String) {
+fn record_failure(adapter: &mut OmpAdapter, problem: String) {
     // The log has it; nothing goes on that people's tools do not see.
-    if let Some(unattended) = unattended_mut(door) {
+    if let Some(unattended) = unattended_mut(adapter) {
         unattended.audit = Some(Err(problem.clone()));
     }
-    door.notify_host(problem, NotifyType::Error);
+    adapter.notify_host(problem, NotifyType::Error);
 }

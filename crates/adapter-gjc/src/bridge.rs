@@ -3,14 +3,14 @@
 //! It decides nothing about calls, gates or runs: what clients send becomes lines for a door, what the door says becomes
 //! frames in envelopes, which every client reads at its own pace.
 
-mod answers;
+mod answer_lines;
 mod control;
 mod conversation;
-mod keys;
-mod line;
+mod host_presence;
+mod idempotency;
+mod open_prompts;
 mod routes;
 mod setup;
-mod waiting;
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -27,9 +27,9 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::conversation::Conversation;
-pub use self::setup::{Plain, Setup, SetupError};
-use super::Presence;
+use self::conversation::BridgeConversation;
+pub use self::setup::{BridgeSetup, SetupError, TlsPolicy};
+use super::SessionPresence;
 use countersign_adapter_omp::{ClientInput, FrameSender, OpenAdapter, StartError};
 use countersign_http::listen::{AllowedHosts, BoundPort};
 
@@ -46,14 +46,14 @@ const FRAMES: usize = 256;
 
 /// What a request came to, where it is no stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Answer {
+struct BridgeAnswer {
     status: u16,
     body: RawJson,
 }
 
 /// Which session a door is opened on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum SessionSelector {
     /// The one that the command line says.
     First,
     /// A new one.
@@ -63,77 +63,78 @@ pub enum Which {
 }
 
 /// Opens the door of a session.
-pub type Opener = Box<dyn Fn(Which, FrameSender) -> BoxFuture<'static, Result<OpenAdapter, StartError>> + Send + Sync>;
+pub type AdapterOpener =
+    Box<dyn Fn(SessionSelector, FrameSender) -> BoxFuture<'static, Result<OpenAdapter, StartError>> + Send + Sync>;
 
 /// The bridge, with its port bound.
-pub struct Bridge {
+pub struct BridgeServer {
     port: BoundPort,
-    house: Arc<House>,
+    state: Arc<BridgeState>,
 }
 
 /// What answers behind the port.
-struct House {
-    setup: Setup,
+struct BridgeState {
+    setup: BridgeSetup,
     is_tls: bool,
     hosts: AllowedHosts,
     /// Where clients find it.
     address: String,
     /// The first is the one that clients mean who name none.
-    conversations: Mutex<Vec<Arc<Conversation>>>,
+    conversations: Mutex<Vec<Arc<BridgeConversation>>>,
     streams: Arc<Semaphore>,
     /// Room for sessions; each has one for as long as its door is open.
-    rooms: Arc<Semaphore>,
-    open: Opener,
+    session_slots: Arc<Semaphore>,
+    open_adapter: AdapterOpener,
     /// Ends the doors.
     end: CancellationToken,
-    doors: TaskTracker,
+    adapters: TaskTracker,
 }
 
-impl Bridge {
+impl BridgeServer {
     /// Binds the port and opens the first session.
     ///
     /// # Errors
     /// What keeps it from that, for a person.
-    pub async fn open(setup: Setup, open: Opener) -> Result<Self, BridgeStartError> {
+    pub async fn open(setup: BridgeSetup, open: AdapterOpener) -> Result<Self, BridgeStartError> {
         let unbound = |source| BridgeStartError::Bind { address: setup.address, source };
         let port = BoundPort::bind(setup.address, setup.tls.clone()).map_err(unbound)?;
         let address = format!("{}://{}", port.scheme(), port.local_address().map_err(unbound)?);
         let (hosts, is_tls) = (AllowedHosts::new(setup.address.ip(), []), setup.tls.is_some());
-        let house = Arc::new(House {
+        let state = Arc::new(BridgeState {
             setup,
             is_tls,
             hosts,
             address,
             conversations: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
-            rooms: Arc::new(Semaphore::new(SESSIONS)),
-            open,
+            session_slots: Arc::new(Semaphore::new(SESSIONS)),
+            open_adapter: open,
             end: CancellationToken::new(),
-            doors: TaskTracker::new(),
+            adapters: TaskTracker::new(),
         });
-        let room = Arc::clone(&house.rooms).acquire_owned().await.ok();
-        house.begin(Which::First, room).await.map_err(BridgeStartError::Door)?;
-        Ok(Self { port, house })
+        let slot = Arc::clone(&state.session_slots).acquire_owned().await.ok();
+        state.open_conversation(SessionSelector::First, slot).await.map_err(BridgeStartError::Door)?;
+        Ok(Self { port, state })
     }
 
     /// Its address, such as `https://127.0.0.1:4077`.
     pub fn address(&self) -> &str {
-        &self.house.address
+        &self.state.address
     }
 
     /// Serves until `stop` is ready or the last session has ended. Sessions are whole after it.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { port, house } = self;
-        let router = Router::new().fallback(routes::answer).with_state(Arc::clone(&house));
+        let Self { port, state } = self;
+        let router = Router::new().fallback(routes::answer_request).with_state(Arc::clone(&state));
         let ended = async {
             tokio::select! {
                 () = stop => {}
-                () = house.all_ended() => {}
+                () = state.all_ended() => {}
             }
-            house.end.cancel();
-            house.doors.close();
+            state.end.cancel();
+            state.adapters.close();
             // The frames end with the doors, and the streams with the frames.
-            house.doors.wait().await;
+            state.adapters.wait().await;
         };
         port.serve_router(router, CONNECTIONS, ended).await;
     }
@@ -155,21 +156,21 @@ pub enum BridgeStartError {
     Door(StartError),
 }
 
-impl House {
+impl BridgeState {
     /// Whether a token is the one that the host gave. It takes as long for each.
-    fn knows(&self, token: &str) -> bool {
-        knows(&self.setup.token, token)
+    fn knows_token(&self, token: &str) -> bool {
+        token_matches(&self.setup.token, token)
     }
 
     /// The conversation about `session`: one that goes on, where it was taken up again after an end.
-    fn find(&self, session: &str) -> Result<Arc<Conversation>, BridgeError> {
+    fn find_conversation(&self, session: &str) -> Result<Arc<BridgeConversation>, BridgeError> {
         let all = self.conversations.lock();
         let found = all.iter().filter(|one| one.is_called(session)).min_by_key(|one| one.window.is_over());
         found.cloned().ok_or(BridgeError::NotFound)
     }
 
     /// Takes one in, and lets go of those that have ended. The first stays: another one is not what clients mean who name none.
-    fn take_in(&self, conversation: Arc<Conversation>) {
+    fn add_conversation(&self, conversation: Arc<BridgeConversation>) {
         let mut all = self.conversations.lock();
         let mut is_first = true;
         all.retain(|one| std::mem::take(&mut is_first) || !one.window.is_over());
@@ -177,47 +178,60 @@ impl House {
     }
 
     /// The first of all at the front, and those that were not let go of.
-    fn all(&self) -> Vec<Arc<Conversation>> {
+    fn all_conversations(&self) -> Vec<Arc<BridgeConversation>> {
         self.conversations.lock().clone()
     }
 
     /// Opens a session, which has this room.
-    async fn begin(&self, which: Which, room: Option<OwnedSemaphorePermit>) -> Result<Arc<Conversation>, StartError> {
+    async fn open_conversation(
+        &self,
+        which: SessionSelector,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Result<Arc<BridgeConversation>, StartError> {
         let (output, frames) = mpsc::channel(FRAMES);
-        let door = (self.open)(which, output).await?;
+        let adapter = (self.open_adapter)(which, output).await?;
         let (lines, input) = mpsc::channel(WAITING);
-        let conversation = Conversation::new(lines, door.current_session());
-        self.take_in(Arc::clone(&conversation));
-        let presence = Presence::of(door.session_listing(), SessionTransport::Bridge, Some(self.address.clone()));
-        let served = serve(door, presence, input, self.end.clone());
-        self.doors.spawn(async move {
+        let conversation = BridgeConversation::new(lines, adapter.current_session());
+        self.add_conversation(Arc::clone(&conversation));
+        let presence = SessionPresence::for_listing(
+            adapter.session_listing(),
+            SessionTransport::Bridge,
+            Some(self.address.clone()),
+        );
+        let served = serve_adapter(adapter, presence, input, self.end.clone());
+        self.adapters.spawn(async move {
             served.await;
-            drop(room);
+            drop(slot);
         });
-        let heard = Arc::clone(&conversation);
-        self.doors.spawn(async move { heard.hear(frames).await });
-        let told = Arc::clone(&conversation);
-        self.doors.spawn(async move { told.tell_who_is_here().await });
+        let reader = Arc::clone(&conversation);
+        self.adapters.spawn(async move { reader.read_frames(frames).await });
+        let reporter = Arc::clone(&conversation);
+        self.adapters.spawn(async move { reporter.report_presence().await });
         Ok(conversation)
     }
 
     /// Ready once no session is left.
     async fn all_ended(&self) {
         // Others may be opened while one is waited for.
-        while let Some(one) = self.all().into_iter().find(|one| !one.window.is_over()) {
-            one.window.ended().await;
+        while let Some(one) = self.all_conversations().into_iter().find(|one| !one.window.is_over()) {
+            one.window.wait_until_over().await;
         }
     }
 }
 
-async fn serve(door: OpenAdapter, presence: Presence, input: mpsc::Receiver<ClientInput>, end: CancellationToken) {
-    if let Err(error) = door.run_for(input, end.cancelled()).await {
+async fn serve_adapter(
+    adapter: OpenAdapter,
+    presence: SessionPresence,
+    input: mpsc::Receiver<ClientInput>,
+    end: CancellationToken,
+) {
+    if let Err(error) = adapter.run_for(input, end.cancelled()).await {
         tracing::warn!(%error, "a session of the bridge has ended");
     }
     drop(presence);
 }
 
-fn knows(token: &SecretString, shown: &str) -> bool {
+fn token_matches(token: &SecretString, shown: &str) -> bool {
     let digest = |text: &str| digest::digest(&digest::SHA256, text.as_bytes());
     digest(token.expose_secret()).as_ref().ct_eq(digest(shown).as_ref()).into()
 }

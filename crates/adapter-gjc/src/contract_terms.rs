@@ -16,13 +16,13 @@ use countersign_protocol::{
 };
 
 /// What the engine is told of a declaration. Limits are whole; a part of a token, a call or a micro-dollar is none.
-pub(crate) fn terms(declaration: &UnattendedDeclaration) -> ContractTerms {
-    let actions = declaration.action_allowlist.iter().map(|action| meant(*action));
+pub(crate) fn terms_from_declaration(declaration: &UnattendedDeclaration) -> ContractTerms {
+    let actions = declaration.action_allowlist.iter().map(|action| engine_action(*action));
     let (mut commands, mut classes) = (Vec::new(), Vec::new());
     for action in actions {
         match action {
-            Meant::Command(scope) => commands.push(scope),
-            Meant::Class(class) => classes.push(class),
+            EngineAction::Command(scope) => commands.push(scope),
+            EngineAction::Class(class) => classes.push(class),
         }
     }
     let DeclaredBudget { max_tokens, max_tool_calls, max_wall_time_ms, max_cost_usd } = declaration.budget;
@@ -51,33 +51,33 @@ pub(crate) fn terms(declaration: &UnattendedDeclaration) -> ContractTerms {
 
 const MICROS: f64 = 1_000_000.0;
 
-enum Meant {
+enum EngineAction {
     Command(ContractScope),
     Class(Class),
 }
 
-fn meant(action: Action) -> Meant {
+fn engine_action(action: Action) -> EngineAction {
     match action {
-        Action::CommandPrompt => Meant::Command(ContractScope::Prompt),
-        Action::CommandControl => Meant::Command(ContractScope::Control),
-        Action::CommandBash => Meant::Command(ContractScope::Bash),
-        Action::CommandExport => Meant::Command(ContractScope::Export),
-        Action::CommandSession => Meant::Command(ContractScope::Session),
-        Action::CommandModel => Meant::Command(ContractScope::Model),
-        Action::CommandMessageRead => Meant::Command(ContractScope::Messages),
-        Action::CommandHostTools => Meant::Command(ContractScope::HostTools),
-        Action::CommandHostUri => Meant::Command(ContractScope::HostUri),
-        Action::CommandAdmin => Meant::Command(ContractScope::Admin),
-        Action::BashReadonly => Meant::Class(Class::BashReadonly),
-        Action::BashMutating => Meant::Class(Class::BashMutating),
-        Action::BashDestructive => Meant::Class(Class::BashDestructive),
-        Action::GitForcePush => Meant::Class(Class::GitForcePush),
-        Action::FileDelete => Meant::Class(Class::FileDelete),
-        Action::FileWrite => Meant::Class(Class::FileWrite),
-        Action::HostToolInvoke => Meant::Class(Class::HostToolInvoke),
-        Action::HostUriRead => Meant::Class(Class::HostUriRead),
-        Action::HostUriWrite => Meant::Class(Class::HostUriWrite),
-        Action::AuthLogin => Meant::Class(Class::AuthLogin),
+        Action::CommandPrompt => EngineAction::Command(ContractScope::Prompt),
+        Action::CommandControl => EngineAction::Command(ContractScope::Control),
+        Action::CommandBash => EngineAction::Command(ContractScope::Bash),
+        Action::CommandExport => EngineAction::Command(ContractScope::Export),
+        Action::CommandSession => EngineAction::Command(ContractScope::Session),
+        Action::CommandModel => EngineAction::Command(ContractScope::Model),
+        Action::CommandMessageRead => EngineAction::Command(ContractScope::Messages),
+        Action::CommandHostTools => EngineAction::Command(ContractScope::HostTools),
+        Action::CommandHostUri => EngineAction::Command(ContractScope::HostUri),
+        Action::CommandAdmin => EngineAction::Command(ContractScope::Admin),
+        Action::BashReadonly => EngineAction::Class(Class::BashReadonly),
+        Action::BashMutating => EngineAction::Class(Class::BashMutating),
+        Action::BashDestructive => EngineAction::Class(Class::BashDestructive),
+        Action::GitForcePush => EngineAction::Class(Class::GitForcePush),
+        Action::FileDelete => EngineAction::Class(Class::FileDelete),
+        Action::FileWrite => EngineAction::Class(Class::FileWrite),
+        Action::HostToolInvoke => EngineAction::Class(Class::HostToolInvoke),
+        Action::HostUriRead => EngineAction::Class(Class::HostUriRead),
+        Action::HostUriWrite => EngineAction::Class(Class::HostUriWrite),
+        Action::AuthLogin => EngineAction::Class(Class::AuthLogin),
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) const fn scope_of(scope: CommandScope) -> ContractScope {
     }
 }
 
-const fn named(scope: ContractScope) -> CommandScope {
+const fn wire_scope(scope: ContractScope) -> CommandScope {
     match scope {
         ContractScope::Prompt => CommandScope::Prompt,
         ContractScope::Control => CommandScope::Control,
@@ -129,51 +129,51 @@ const fn named(scope: ContractScope) -> CommandScope {
 
 /// What was missing, in the words of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingPermission {
     Scope(CommandScope),
     Action(Action),
 }
 
 /// What the wire calls what a contract does not have.
-pub(crate) fn missing(lack: &ContractGap) -> Missing {
+pub(crate) fn missing_permission(lack: &ContractGap) -> MissingPermission {
     match lack {
-        ContractGap::Scope(scope) => Missing::Scope(named(*scope)),
-        ContractGap::Command(scope) => Missing::Action(named(*scope).action_class()),
-        ContractGap::Class(class) => Missing::Action(action_of(*class)),
+        ContractGap::Scope(scope) => MissingPermission::Scope(wire_scope(*scope)),
+        ContractGap::Command(scope) => MissingPermission::Action(wire_scope(*scope).action_class()),
+        ContractGap::Class(class) => MissingPermission::Action(action_of(*class)),
         // No declaration of this door names tools.
-        ContractGap::Tool(_) => Missing::Scope(CommandScope::Admin),
+        ContractGap::Tool(_) => MissingPermission::Scope(CommandScope::Admin),
     }
 }
 
 /// Whose contract it is, as refusals name it.
 #[derive(Clone, Debug)]
-pub(crate) struct Of {
+pub(crate) struct ContractIds {
     pub run: String,
     pub session: String,
 }
 
-impl Of {
+impl ContractIds {
     /// The `error` of a command that is not covered. `line` is that of a shell command.
-    pub(crate) fn denied(self, lack: &ContractGap, line: Option<String>) -> RawJson {
-        match missing(lack) {
-            Missing::Scope(scope) => json(&ScopeDenied::new(scope, line, self.run, self.session)),
-            Missing::Action(action) => json(&ActionDenied::new(action, line, self.run, self.session)),
+    pub(crate) fn denied_error(self, lack: &ContractGap, line: Option<String>) -> RawJson {
+        match missing_permission(lack) {
+            MissingPermission::Scope(scope) => to_json(&ScopeDenied::new(scope, line, self.run, self.session)),
+            MissingPermission::Action(action) => to_json(&ActionDenied::new(action, line, self.run, self.session)),
         }
     }
 
     /// The `error` of a command for which there is no more.
-    pub(crate) fn exceeded(self, breach: BudgetBreach, phase: String) -> RawJson {
-        let (metric, [limit, observed]) = amounts(breach);
-        json(&BudgetExceeded::new(metric, (limit, observed), phase, self.run, self.session))
+    pub(crate) fn exceeded_error(self, breach: BudgetBreach, phase: String) -> RawJson {
+        let (metric, [limit, observed]) = wire_amounts(breach);
+        to_json(&BudgetExceeded::new(metric, (limit, observed), phase, self.run, self.session))
     }
 }
 
-fn json(error: &impl WireValue) -> RawJson {
+fn to_json(error: &impl WireValue) -> RawJson {
     RawJson::from_wire(error)
 }
 
 /// The metric, its limit and what was observed, in the units of declarations.
-pub(crate) fn amounts(BudgetBreach { metric, limit, observed }: BudgetBreach) -> (BudgetMetric, [JsNumber; 2]) {
+pub(crate) fn wire_amounts(BudgetBreach { metric, limit, observed }: BudgetBreach) -> (BudgetMetric, [JsNumber; 2]) {
     #[expect(clippy::cast_precision_loss, reason = "declarations have no greater precision")]
     let of = |amount: u64| amount as f64;
     match metric {
@@ -196,7 +196,7 @@ pub(crate) fn phase_of(place: &BreachPoint) -> String {
 }
 
 /// Why a declaration was refused.
-pub(crate) fn refused(refusal: &unattended::DeclareError) -> DeclarationRefusal {
+pub(crate) fn refusal_body(refusal: &unattended::DeclareError) -> DeclarationRefusal {
     match refusal {
         unattended::DeclareError::Widens(more) => {
             DeclarationRefusal::for_widening(&more.iter().map(name_of).collect::<Vec<_>>())
@@ -209,22 +209,22 @@ pub(crate) fn refused(refusal: &unattended::DeclareError) -> DeclarationRefusal 
             code: RefusalCode::InvalidUnattendedDeclaration,
             message: "the session has a declaration of another run".to_owned(),
         },
-        unattended::DeclareError::Over(breach) | unattended::DeclareError::Exceeds(breach) => over(*breach),
+        unattended::DeclareError::Over(breach) | unattended::DeclareError::Exceeds(breach) => aborted_refusal(*breach),
     }
 }
 
 /// What becomes of anything that begins work after a breach.
-pub(crate) fn over(breach: BudgetBreach) -> DeclarationRefusal {
-    let (metric, _) = amounts(breach);
+pub(crate) fn aborted_refusal(breach: BudgetBreach) -> DeclarationRefusal {
+    let (metric, _) = wire_amounts(breach);
     let message = format!("unattended run aborted: budget {} exceeded", metric.name());
     DeclarationRefusal { code: RefusalCode::UnattendedAborted, message }
 }
 
 fn name_of(widening: &TermsWidening) -> String {
     match widening {
-        TermsWidening::May(lack) => match missing(lack) {
-            Missing::Scope(scope) => scope.name(),
-            Missing::Action(action) => action.name(),
+        TermsWidening::May(lack) => match missing_permission(lack) {
+            MissingPermission::Scope(scope) => scope.name(),
+            MissingPermission::Action(action) => action.name(),
         },
         TermsWidening::Limit(ledger::LedgerMetric::Tokens) => "max_tokens",
         TermsWidening::Limit(ledger::LedgerMetric::ToolCalls) => "max_tool_calls",
@@ -246,7 +246,7 @@ mod tests {
     use countersign_protocol::gjc::unattended::{Action, CommandScope, UnattendedDeclaration, UsageMetering};
     use serde_json::{Value, json};
 
-    use super::{Missing, Of, missing, name_of, refused, terms};
+    use super::{ContractIds, MissingPermission, missing_permission, name_of, refusal_body, terms_from_declaration};
 
     fn declared(more: Value) -> UnattendedDeclaration {
         let mut declaration = json!({
@@ -260,29 +260,35 @@ mod tests {
 
     #[test]
     fn every_scope_and_action_is_told_to_the_engine_and_read_back_by_its_name() {
-        let none = terms(&declared(json!({})));
+        let none = terms_from_declaration(&declared(json!({})));
         for scope in CommandScope::ALL {
-            let terms = terms(&declared(json!({ "scopes": [scope.name()] })));
-            let lacks: Vec<Missing> = terms.widenings_over(&none).iter().map(lack).collect();
-            assert_eq!(lacks, if scope == CommandScope::Prompt { vec![] } else { vec![Missing::Scope(scope)] });
+            let terms = terms_from_declaration(&declared(json!({ "scopes": [scope.name()] })));
+            let lacks: Vec<MissingPermission> = terms.widenings_over(&none).iter().map(lack).collect();
+            assert_eq!(
+                lacks,
+                if scope == CommandScope::Prompt { vec![] } else { vec![MissingPermission::Scope(scope)] }
+            );
         }
         for action in Action::ALL {
-            let terms = terms(&declared(json!({ "action_allowlist": [action.name()] })));
-            let lacks: Vec<Missing> = terms.widenings_over(&none).iter().map(lack).collect();
-            assert_eq!(lacks, if *action == Action::CommandPrompt { vec![] } else { vec![Missing::Action(*action)] });
+            let terms = terms_from_declaration(&declared(json!({ "action_allowlist": [action.name()] })));
+            let lacks: Vec<MissingPermission> = terms.widenings_over(&none).iter().map(lack).collect();
+            assert_eq!(
+                lacks,
+                if *action == Action::CommandPrompt { vec![] } else { vec![MissingPermission::Action(*action)] }
+            );
         }
     }
 
-    fn lack(widening: &TermsWidening) -> Missing {
+    fn lack(widening: &TermsWidening) -> MissingPermission {
         match widening {
-            TermsWidening::May(lack) => missing(lack),
+            TermsWidening::May(lack) => missing_permission(lack),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn limits_are_whole() {
-        let budget = terms(&declared(json!({}))).budget;
+        let budget = terms_from_declaration(&declared(json!({}))).budget;
         let want =
             ledger::BudgetLimits { tokens: Some(2), calls: Some(3), wall_time: Some(4), cost_micros: Some(290_000) };
         assert_eq!(budget, want);
@@ -295,28 +301,29 @@ mod tests {
             "scopes": ["admin"], "action_allowlist": ["bash.mutating"], "on_breach": "gate", "renegotiable": true,
         });
         let (before, now) = (declared(json!({})), declared(wide));
-        let names: Vec<String> = terms(&now).widenings_over(&terms(&before)).iter().map(name_of).collect();
+        let names: Vec<String> =
+            terms_from_declaration(&now).widenings_over(&terms_from_declaration(&before)).iter().map(name_of).collect();
         assert_eq!(names, now.widened_parts(&before));
     }
 
     #[test]
     fn refusals_have_every_member_of_the_wire() {
-        let of = || Of { run: "r".to_owned(), session: "s".to_owned() };
+        let of = || ContractIds { run: "r".to_owned(), session: "s".to_owned() };
         let lack = ContractGap::Class(countersign_core::policy::Class::FileDelete);
-        let denied: Value = of().denied(&lack, Some("rm x".to_owned())).decode_as().unwrap();
+        let denied: Value = of().denied_error(&lack, Some("rm x".to_owned())).decode_as().unwrap();
         assert_eq!(
             denied,
             json!({ "code": "action_denied", "action": "file.delete", "command": "rm x", "run_id": "r",
                 "session_id": "s", "pre_side_effect": true })
         );
         let breach = BudgetBreach { metric: ledger::LedgerMetric::Cost, limit: 290_000, observed: 300_000 };
-        let exceeded: Value = of().exceeded(breach, "prompt preflight".to_owned()).decode_as().unwrap();
+        let exceeded: Value = of().exceeded_error(breach, "prompt preflight".to_owned()).decode_as().unwrap();
         assert_eq!(
             exceeded,
             json!({ "code": "budget_exceeded", "metric": "cost", "limit": 0.29, "observed": 0.3,
                 "phase": "prompt preflight", "run_id": "r", "session_id": "s", "abort_status": "aborting" })
         );
-        let over = serde_json::to_value(refused(&DeclareError::Over(breach))).unwrap();
+        let over = serde_json::to_value(refusal_body(&DeclareError::Over(breach))).unwrap();
         assert_eq!(
             over,
             json!({ "code": "unattended_aborted", "message": "unattended run aborted: budget cost exceeded" })

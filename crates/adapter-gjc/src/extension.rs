@@ -27,11 +27,11 @@ use countersign_view::GateRequest;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
-    Presence, RECORD_FOLDERS, commands,
-    dialect_state::{DialectState, GateDisplay, HostOptions, Surface, state, state_mut},
-    gate_form::Options,
+    RECORD_FOLDERS, SessionPresence, commands,
+    dialect_state::{ClientSurface, DialectState, GateDisplay, HostOptions, gjc_state, gjc_state_mut},
+    envelope_writer::{EnvelopeWriter, StopReasons, order_run_end},
+    gate_form::GateOptions,
     permission, stages, unattended,
-    voice::{Reasons, Voice, arrange},
     workflow::{self, NOBODY},
 };
 
@@ -39,49 +39,49 @@ use super::{
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Chooses the dialect of a host: this one for hosts of gjc, omp's own for those of omp.
-pub fn extension(flags: &AdapterFlags, environment: &ProcessEnvironment) -> ConfiguredDialect {
+pub fn configured_dialect(flags: &AdapterFlags, environment: &ProcessEnvironment) -> ConfiguredDialect {
     match flags.product {
         AgentProduct::Omp => ConfiguredDialect {
             options: DialectOptions::default(),
             dialect: ActiveDialect::new(&ContractedDialect, ()),
         },
         AgentProduct::Gjc => {
-            let (host, surface) = (host(flags, environment), surface(flags));
-            let (workflow, voice) = (GateDisplay::new(host), Voice::default().with(host.reasons));
-            let state = DialectState { workflow, voice, surface, ..DialectState::default() };
+            let (host, surface) = (host_options(flags, environment), client_surface(flags));
+            let (workflow, writer) = (GateDisplay::new(host), EnvelopeWriter::default().with_reasons(host.reasons));
+            let state = DialectState { workflow, writer, surface, ..DialectState::default() };
             ConfiguredDialect {
-                options: options(flags, environment, surface),
+                options: dialect_options(flags, environment, surface),
                 dialect: ActiveDialect::new(&GjcDialect, state),
             }
         }
     }
 }
 
-fn surface(flags: &AdapterFlags) -> Surface {
+fn client_surface(flags: &AdapterFlags) -> ClientSurface {
     match (flags.mode.as_deref(), &flags.listen) {
-        (Some("bridge"), _) => Surface::Bridge,
-        (_, Some(_)) => Surface::Socket,
-        (_, None) => Surface::Host,
+        (Some("bridge"), _) => ClientSurface::Bridge,
+        (_, Some(_)) => ClientSurface::Socket,
+        (_, None) => ClientSurface::Host,
     }
 }
 
-fn options(flags: &AdapterFlags, environment: &ProcessEnvironment, surface: Surface) -> DialectOptions {
+fn dialect_options(flags: &AdapterFlags, environment: &ProcessEnvironment, surface: ClientSurface) -> DialectOptions {
     DialectOptions {
         session_ids: SessionIdForm::Uuid,
         // The original writes it when it ends.
         unanswered: UnansweredPolicy::Written,
-        follower: Some(workflow::follow),
+        follower: Some(workflow::follow_gates),
         record_folders: &RECORD_FOLDERS,
         // What clients of the bridge expect to be asked.
-        asking_tools: if surface == Surface::Bridge { &["bash"] } else { &[] },
+        asking_tools: if surface == ClientSurface::Bridge { &["bash"] } else { &[] },
         workflow_tools: true,
         hosts_keep_tasks: true,
         nobody: (!flags.shows_dialogs()).then_some(NOBODY),
         answers: AnswerFormat::Selected,
         titles: TITLE_VARIABLES.iter().any(|name| environment.get(name).is_some_and(is_on)),
         reminders: true,
-        changing_clients: surface != Surface::Host,
-        lasting_numbers: surface == Surface::Socket,
+        changing_clients: surface != ClientSurface::Host,
+        lasting_numbers: surface == ClientSurface::Socket,
         lossy_lines: true,
         reads_at_once: true,
         unwritten_reported: true,
@@ -90,12 +90,12 @@ fn options(flags: &AdapterFlags, environment: &ProcessEnvironment, surface: Surf
 }
 
 /// What a host says of itself by its flags and its environment.
-fn host(flags: &AdapterFlags, environment: &ProcessEnvironment) -> HostOptions {
+fn host_options(flags: &AdapterFlags, environment: &ProcessEnvironment) -> HostOptions {
     let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
     HostOptions {
         dialogs: flags.shows_dialogs(),
-        options: if leaves_out("GJC_RPC_GATE_OPTIONS") { Options::None } else { Options::Objects },
-        reasons: if leaves_out("GJC_RPC_STOP_REASONS") { Reasons::None } else { Reasons::Named },
+        options: if leaves_out("GJC_RPC_GATE_OPTIONS") { GateOptions::None } else { GateOptions::Objects },
+        reasons: if leaves_out("GJC_RPC_STOP_REASONS") { StopReasons::None } else { StopReasons::Named },
         stage: flags.stage,
     }
 }
@@ -105,8 +105,8 @@ fn is_on(value: &str) -> bool {
     ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
 }
 
-fn is_on_bridge(door: &OmpAdapter) -> bool {
-    state(door).is_some_and(|gjc| gjc.surface == Surface::Bridge)
+fn is_on_bridge(adapter: &OmpAdapter) -> bool {
+    gjc_state(adapter).is_some_and(|gjc| gjc.surface == ClientSurface::Bridge)
 }
 
 /// Hooks of this dialect.
@@ -124,83 +124,83 @@ impl DialectExtension for GjcDialect {
         }
     }
 
-    fn encode(&self, door: &mut OmpAdapter, frame: OutgoingFrame<'_>) -> Option<Bytes> {
-        let gjc: &mut DialectState = door.dialect.state_mut()?;
-        if let Some(seat) = &door.seat {
-            gjc.voice.is_of(&seat.id);
+    fn encode(&self, adapter: &mut OmpAdapter, frame: OutgoingFrame<'_>) -> Option<Bytes> {
+        let gjc: &mut DialectState = adapter.dialect.state_mut()?;
+        if let Some(current) = &adapter.seat {
+            gjc.writer.set_session(&current.id);
         }
         if let OutgoingFrame::Response(response) = frame
-            && !gjc.unattended.passes(response)
+            && !gjc.unattended.should_send(response)
         {
             return None;
         }
-        gjc.voice.line(frame)
+        gjc.writer.encode_frame(frame)
     }
 
     fn arrange_events(&self, events: &mut [OmpEvent]) {
-        arrange(events);
+        order_run_end(events);
     }
 
     fn broken_off(&self, id: Option<OmpRequestId>, command: &'static str, problem: String) -> OmpResponse {
         OmpResponse::failure(id, command, problem)
     }
 
-    fn on_open<'a>(&self, door: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
-        unattended::take_up(door).boxed()
+    fn on_open<'a>(&self, adapter: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
+        unattended::take_up(adapter).boxed()
     }
 
-    fn on_close(&self, door: &mut OmpAdapter) {
-        unattended::leave(door);
+    fn on_close(&self, adapter: &mut OmpAdapter) {
+        unattended::leave_session(adapter);
     }
 
     fn on_command<'a>(
         &self,
-        door: &'a mut OmpAdapter,
+        adapter: &'a mut OmpAdapter,
         id: Option<OmpRequestId>,
         command: GjcCommand,
     ) -> BoxFuture<'a, ()> {
-        commands::handle(door, id, command).boxed()
+        commands::handle_command(adapter, id, command).boxed()
     }
 
     fn on_unknown<'a>(
         &self,
-        door: &'a mut OmpAdapter,
+        adapter: &'a mut OmpAdapter,
         id: Option<OmpRequestId>,
         name: Option<String>,
     ) -> BoxFuture<'a, ()> {
-        commands::unknown(door, id, name).boxed()
+        commands::reject_unknown(adapter, id, name).boxed()
     }
 
-    fn on_fact(&self, door: &mut OmpAdapter, recorded: &RecordedFact) {
-        unattended::heard(door, recorded);
+    fn on_fact(&self, adapter: &mut OmpAdapter, recorded: &RecordedFact) {
+        unattended::handle_fact(adapter, recorded);
     }
 
-    fn on_gate_shown(&self, door: &mut OmpAdapter, gate: &Gate, request: &GateRequest) -> bool {
-        workflow::show(door, gate, request)
+    fn on_gate_shown(&self, adapter: &mut OmpAdapter, gate: &Gate, request: &GateRequest) -> bool {
+        workflow::show_gate(adapter, gate, request)
     }
 
     fn permission_request(
         &self,
-        door: &OmpAdapter,
+        adapter: &OmpAdapter,
         call: &str,
         request: &GateRequest,
         offered: &[ApprovalScope],
     ) -> Option<PermissionRequest> {
-        permission::request(call, request, offered).filter(|_| is_on_bridge(door))
+        permission::permission_request(call, request, offered).filter(|_| is_on_bridge(adapter))
     }
 
     fn permission_answer(
         &self,
-        door: &OmpAdapter,
+        adapter: &OmpAdapter,
         answer: &UiAnswer,
         request: &GateRequest,
         offered: &[ApprovalScope],
     ) -> Option<GateReply> {
-        permission::said(answer, request, offered).filter(|_| is_on_bridge(door))
+        permission::read_answer(answer, request, offered).filter(|_| is_on_bridge(adapter))
     }
 
-    fn on_prompt(&self, door: &OmpAdapter, text: String) -> String {
-        let opening = state(door).and_then(|gjc| gjc.workflow.opening_stage());
+    fn on_prompt(&self, adapter: &OmpAdapter, text: String) -> String {
+        let opening = gjc_state(adapter).and_then(|gjc| gjc.workflow.opening_stage());
         match opening.filter(|_| !text.starts_with('/')) {
             // The first message of a stage is what a person would have written: a file may take the place of the texts.
             Some(stage) => format!("/skill:{} {text}", stage.name()),
@@ -209,33 +209,33 @@ impl DialectExtension for GjcDialect {
     }
 
     fn expand_prompt(&self, text: String) -> String {
-        stages::expand(&text).unwrap_or(text)
+        stages::expand_skill(&text).unwrap_or(text)
     }
 
-    fn on_client(&self, door: &mut OmpAdapter) {
-        if let Some(gjc) = state_mut(door).filter(|gjc| gjc.surface == Surface::Socket) {
+    fn on_client(&self, adapter: &mut OmpAdapter) {
+        if let Some(gjc) = gjc_state_mut(adapter).filter(|gjc| gjc.surface == ClientSurface::Socket) {
             // What the one before asked for is not what this one can read.
-            gjc.voice.adopt(&AcceptedCapabilities::for_requested(Vec::new()));
+            gjc.writer.set_capabilities(&AcceptedCapabilities::for_requested(Vec::new()));
         }
     }
 
-    fn on_tools_changed<'a>(&self, door: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
-        unattended::tools_changed(door).boxed()
+    fn on_tools_changed<'a>(&self, adapter: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
+        unattended::tools_changed(adapter).boxed()
     }
 
-    fn event_sequence(&self, door: &OmpAdapter) -> u64 {
-        state(door).map_or(0, |gjc| gjc.voice.last())
+    fn event_sequence(&self, adapter: &OmpAdapter) -> u64 {
+        gjc_state(adapter).map_or(0, |gjc| gjc.writer.last_seq())
     }
 
-    fn continue_sequence(&self, door: &mut OmpAdapter, number: u64) {
-        if let Some(gjc) = state_mut(door) {
-            gjc.voice.count_behind(number);
+    fn continue_sequence(&self, adapter: &mut OmpAdapter, number: u64) {
+        if let Some(gjc) = gjc_state_mut(adapter) {
+            gjc.writer.continue_after(number);
         }
     }
 
     fn list_session(&self, listing: SessionListing) -> Option<Box<dyn Send>> {
         // Hosts look there for what runs; it runs in this process.
-        Some(Box::new(Presence::of(listing, SessionTransport::Stdio, None)))
+        Some(Box::new(SessionPresence::for_listing(listing, SessionTransport::Stdio, None)))
     }
 }
 
@@ -245,30 +245,30 @@ struct ContractedDialect;
 impl DialectExtension for ContractedDialect {
     fn on_command<'a>(
         &self,
-        door: &'a mut OmpAdapter,
+        adapter: &'a mut OmpAdapter,
         id: Option<OmpRequestId>,
         command: GjcCommand,
     ) -> BoxFuture<'a, ()> {
-        handle_own(door, id, command).boxed()
+        handle_own(adapter, id, command).boxed()
     }
 
-    fn on_open<'a>(&self, door: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
-        unattended::take_up(door).boxed()
+    fn on_open<'a>(&self, adapter: &'a mut OmpAdapter) -> BoxFuture<'a, ()> {
+        unattended::take_up(adapter).boxed()
     }
 
     fn admit_command<'a>(
         &self,
-        door: &'a mut OmpAdapter,
+        adapter: &'a mut OmpAdapter,
         id: Option<&'a OmpRequestId>,
         command: &'a GjcCommand,
     ) -> BoxFuture<'a, bool> {
-        unattended::admit(door, id, command).boxed()
+        unattended::admit_command(adapter, id, command).boxed()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AdapterFlags, AgentProduct, ProcessEnvironment, extension};
+    use super::{AdapterFlags, AgentProduct, ProcessEnvironment, configured_dialect};
 
     #[test]
     fn what_a_host_reads_its_session_by_follows_from_its_flags() {
@@ -280,7 +280,7 @@ mod tests {
                 listen: socket.map(Into::into),
                 ..AdapterFlags::default()
             };
-            let options = extension(&flags, &environment).options;
+            let options = configured_dialect(&flags, &environment).options;
             let clients = (options.changing_clients, options.lasting_numbers);
             (options.record_folders, options.asking_tools, clients, options.nobody.is_some())
         };

@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 
 /// Whether hosts are shown the choices of a gate beside its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Options {
+pub(crate) enum GateOptions {
     /// As objects.
     #[default]
     Objects,
@@ -37,20 +37,20 @@ pub(crate) enum Options {
 }
 
 /// Returns the name of a gate on the wire; none for one that is not counted.
-pub(crate) fn name(gate: &Gate) -> Option<String> {
+pub(crate) fn gate_name(gate: &Gate) -> Option<String> {
     let session = gate.session().filter(|_| gate.number() > 0)?;
-    Some(gate_id(session.as_str(), stage(gate.stage()), gate.number()))
+    Some(gate_id(session.as_str(), wire_stage(gate.stage()), gate.number()))
 }
 
 /// Returns where in `session` the gate of this name is counted, if the name can be one of its.
-pub(crate) fn place(session: &SessionId, name: &str) -> Option<(GateStage, u32)> {
+pub(crate) fn stage_and_number(session: &SessionId, name: &str) -> Option<(GateStage, u32)> {
     let number: u32 = name.rsplit_once('_')?.1.parse().ok()?;
     let stages = [GateStage::Interview, GateStage::Plan, GateStage::Execution];
-    let named = |of: &GateStage| gate_id(session.as_str(), stage(*of), number) == name;
+    let named = |of: &GateStage| gate_id(session.as_str(), wire_stage(*of), number) == name;
     stages.into_iter().find(named).map(|stage| (stage, number))
 }
 
-pub(crate) const fn stage(of: GateStage) -> workflow::WorkflowStage {
+pub(crate) const fn wire_stage(of: GateStage) -> workflow::WorkflowStage {
     match of {
         GateStage::Interview => workflow::WorkflowStage::DeepInterview,
         GateStage::Plan => workflow::WorkflowStage::Ralplan,
@@ -59,7 +59,7 @@ pub(crate) const fn stage(of: GateStage) -> workflow::WorkflowStage {
 }
 
 /// The kind, which goes with the stage: programs know the form of an answer by it.
-pub(crate) const fn kind(of: GateStage) -> workflow::WorkflowGateKind {
+pub(crate) const fn wire_kind(of: GateStage) -> workflow::WorkflowGateKind {
     match of {
         GateStage::Interview => workflow::WorkflowGateKind::Question,
         GateStage::Plan => workflow::WorkflowGateKind::Approval,
@@ -71,33 +71,37 @@ pub(crate) const fn kind(of: GateStage) -> workflow::WorkflowGateKind {
 ///
 /// # Errors
 /// If no schema takes what it offers. None for a gate without a name.
-pub(crate) fn wire(gate: &Gate, request: &GateRequest, options: Options) -> Option<Result<WorkflowGate, SchemaError>> {
-    let name = name(gate)?;
-    Some(opening(gate, request).map(|opening| {
+pub(crate) fn to_wire(
+    gate: &Gate,
+    request: &GateRequest,
+    options: GateOptions,
+) -> Option<Result<WorkflowGate, SchemaError>> {
+    let name = gate_name(gate)?;
+    Some(gate_opening(gate, request).map(|opening| {
         let made = opening.into_gate(name, iso(gate.opened_at()));
         match options {
-            Options::Objects => made,
-            Options::None => WorkflowGate { options: None, ..made },
+            GateOptions::Objects => made,
+            GateOptions::None => WorkflowGate { options: None, ..made },
         }
     }))
 }
 
-fn opening(gate: &Gate, request: &GateRequest) -> Result<GateDraft, SchemaError> {
+fn gate_opening(gate: &Gate, request: &GateRequest) -> Result<GateDraft, SchemaError> {
     match request.kind() {
-        RequestKind::Question(asked) if gate.kind() == Kind::Question => {
-            let opening = shapes::question_gate(&question(asked))?;
-            let kind = asked.about.get(gate::NAMED).and_then(named).unwrap_or(opening.kind);
-            Ok(GateDraft { stage: stage(gate.stage()), kind, ..opening })
+        RequestKind::Question(question) if gate.kind() == Kind::Question => {
+            let opening = shapes::question_gate(&to_question(question))?;
+            let kind = question.about.get(gate::NAMED).and_then(named_kind).unwrap_or(opening.kind);
+            Ok(GateDraft { stage: wire_stage(gate.stage()), kind, ..opening })
         }
-        RequestKind::Question(question) => Ok(sign_off(gate, context(question.text, question.about))),
+        RequestKind::Question(question) => Ok(sign_off(gate, question_context(question.text, question.about))),
         RequestKind::Call(call) => {
             let choices: &[&str] = if gate.stage() == GateStage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION };
             let card = GateCard::new(&gate_card::Asked::new(call, "The agent", None, choices));
-            Ok(sign_off(gate, asked(card.title.clone(), card.text())))
+            Ok(sign_off(gate, card_context(card.title.clone(), card.text())))
         }
         RequestKind::GoOn(go_on) => {
             let title = escape(go_on.text, Lines::Many).into_owned();
-            Ok(sign_off(gate, asked(title, go_on.prompt())))
+            Ok(sign_off(gate, card_context(title, go_on.prompt())))
         }
     }
 }
@@ -107,11 +111,11 @@ fn sign_off(gate: &Gate, context: WorkflowContext) -> GateDraft {
     if gate.stage() == GateStage::Plan { shapes::approval_gate(context) } else { shapes::execution_gate(context) }
 }
 
-fn asked(title: String, prompt: String) -> WorkflowContext {
+fn card_context(title: String, prompt: String) -> WorkflowContext {
     WorkflowContext { title: Some(title), prompt: Some(prompt), ..WorkflowContext::default() }
 }
 
-fn context(text: &str, about: &Map<String, Value>) -> WorkflowContext {
+fn question_context(text: &str, about: &Map<String, Value>) -> WorkflowContext {
     let word = |name: &str| about.get(name).and_then(Value::as_str).map(str::to_owned);
     WorkflowContext {
         title: word("title"),
@@ -123,19 +127,19 @@ fn context(text: &str, about: &Map<String, Value>) -> WorkflowContext {
     }
 }
 
-fn question(asked: QuestionRequest<'_>) -> AgentQuestion {
+fn to_question(request: QuestionRequest<'_>) -> AgentQuestion {
     AgentQuestion {
-        id: asked.id.to_owned(),
-        text: asked.text.to_owned(),
-        options: asked.labels(),
-        multi: asked.is_multi,
-        recommended: asked.recommended,
-        round: asked.about.get("round").and_then(round),
+        id: request.id.to_owned(),
+        text: request.text.to_owned(),
+        options: request.labels(),
+        multi: request.is_multi,
+        recommended: request.recommended,
+        round: request.about.get("round").and_then(read_round),
     }
 }
 
 /// The kind that a question names for its gate.
-fn named(given: &Value) -> Option<workflow::WorkflowGateKind> {
+fn named_kind(given: &Value) -> Option<workflow::WorkflowGateKind> {
     match given.get("kind")?.as_str()? {
         "approval" => Some(workflow::WorkflowGateKind::Approval),
         "execution" => Some(workflow::WorkflowGateKind::Execution),
@@ -143,7 +147,7 @@ fn named(given: &Value) -> Option<workflow::WorkflowGateKind> {
     }
 }
 
-fn round(given: &Value) -> Option<InterviewRound> {
+fn read_round(given: &Value) -> Option<InterviewRound> {
     let word = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(InterviewRound {
         id: word("id"),
@@ -158,26 +162,26 @@ fn round(given: &Value) -> Option<InterviewRound> {
 ///
 /// # Errors
 /// Everything that is wrong with it; at least one thing.
-pub(crate) fn read(gate: &Gate, request: &GateRequest, answer: Value) -> Result<GateReply, Vec<SchemaMismatch>> {
-    let opening = opening(gate, request).map_err(|error| vec![unusable(&error)])?;
+pub(crate) fn read_answer(gate: &Gate, request: &GateRequest, answer: Value) -> Result<GateReply, Vec<SchemaMismatch>> {
+    let opening = gate_opening(gate, request).map_err(|error| vec![schema_mismatch(&error)])?;
     let wrong = opening.schema.check_answer(&answer);
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let said = said(gate, request, &answer).map_err(|unmeant| vec![unmeant.to_mismatch()])?;
+    let parsed = parse_answer(gate, request, &answer).map_err(|unmeant| vec![unmeant.to_mismatch()])?;
     let digest = canonical_hash(&answer).parse().expect("a hash is the digits of a digest");
-    Ok(GateReply::Form(Box::new(AnswerForm { answer: said, form: answer, digest })))
+    Ok(GateReply::Form(Box::new(AnswerForm { answer: parsed, form: answer, digest })))
 }
 
 /// An answer that nobody looked at.
-pub(crate) fn unread(answer: Value) -> GateReply {
+pub(crate) fn unchecked_answer(answer: Value) -> GateReply {
     let digest = canonical_hash(&answer).parse().expect("a hash is the digits of a digest");
     GateReply::Form(Box::new(AnswerForm { answer: GateReply::Decline, form: answer, digest }))
 }
 
 /// Returns the hash of the schema that answers to a gate are checked against.
 pub(crate) fn schema_hash(gate: &Gate, request: &GateRequest) -> Option<String> {
-    opening(gate, request).ok().map(|opening| opening.schema.hash().to_owned())
+    gate_opening(gate, request).ok().map(|opening| opening.schema.hash().to_owned())
 }
 
 /// What the engine does not take of an answer that fits the schema.
@@ -185,11 +189,11 @@ pub(crate) fn not_offered(problem: &str) -> SchemaMismatch {
     SchemaMismatch { path: "#".to_owned(), keyword: "not_offered", message: problem.to_owned(), expected: None }
 }
 
-fn unusable(error: &SchemaError) -> SchemaMismatch {
+fn schema_mismatch(error: &SchemaError) -> SchemaMismatch {
     SchemaMismatch { path: "#".to_owned(), keyword: SchemaError::CODE, message: error.to_string(), expected: None }
 }
 
-fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<GateReply, AnswerMeaningError> {
+fn parse_answer(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<GateReply, AnswerMeaningError> {
     let words = |decision: &str, comments: Option<String>| {
         let comments = comments.filter(|comments| !comments.trim().is_empty());
         GateReply::Say([decision.to_owned()].into_iter().chain(comments).collect())
@@ -197,7 +201,7 @@ fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<GateReply,
     Ok(match gate.kind() {
         Kind::Question => {
             let QuestionChoice { selected, custom } =
-                meaning::question_choice(&request.question().map(question).unwrap_or_default(), answer)?;
+                meaning::question_choice(&request.question().map(to_question).unwrap_or_default(), answer)?;
             GateReply::Say(selected.into_iter().chain(custom).collect())
         }
         Kind::Plan => match meaning::plan_decision(answer)? {
@@ -223,40 +227,46 @@ fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<GateReply,
 
 /// What a gate that has an answer is told to have, and the answer: in the form that it came in, or in the form that it would have.
 /// None while it waits, and where nothing was answered.
-pub(crate) fn resolved(gate: &Gate, request: &GateRequest, text: Option<&str>) -> Option<(AnswerResolution, Value)> {
+pub(crate) fn resolved_answer(
+    gate: &Gate,
+    request: &GateRequest,
+    text: Option<&str>,
+) -> Option<(AnswerResolution, Value)> {
     let GatePhase::Resolved { resolution, at, .. } = gate.phase() else { return None };
     let answer = match text.and_then(gate::parse_form) {
         Some(form) => form,
         None => match resolution {
-            gate::GateResolution::Answered => form_of(gate.kind(), request, &text.and_then(gate::parse_words)?)?,
+            gate::GateResolution::Answered => answer_form(gate.kind(), request, &text.and_then(gate::parse_words)?)?,
             gate::GateResolution::Expired => by_default(gate, request)?,
             gate::GateResolution::Allowed { .. } | gate::GateResolution::Granted => {
                 json!({ "decision": gate::APPROVE })
             }
-            gate::GateResolution::Denied if gate.stage() == GateStage::Plan => decided("comments", gate::REJECT, text),
-            gate::GateResolution::Denied => decided("reason", gate::DECLINE, text),
+            gate::GateResolution::Denied if gate.stage() == GateStage::Plan => {
+                decision_form("comments", gate::REJECT, text)
+            }
+            gate::GateResolution::Denied => decision_form("reason", gate::DECLINE, text),
             gate::GateResolution::Declined | gate::GateResolution::Withdrawn => return None,
         },
     };
-    Some((AnswerResolution::accepted(name(gate)?, canonical_hash(&answer), iso(*at)), answer))
+    Some((AnswerResolution::accepted(gate_name(gate)?, canonical_hash(&answer), iso(*at)), answer))
 }
 
 /// The answer that counts where nobody gave one.
 fn by_default(gate: &Gate, request: &GateRequest) -> Option<Value> {
     let gate::Fallback::Choice(at) = gate.fallback() else { return None };
     let label = &request.question()?.choices.get(at)?.label;
-    form_of(gate.kind(), request, std::slice::from_ref(label))
+    answer_form(gate.kind(), request, std::slice::from_ref(label))
 }
 
 /// The form of an answer that somebody gave elsewhere.
-fn form_of(kind: Kind, request: &GateRequest, said: &[String]) -> Option<Value> {
+fn answer_form(kind: Kind, request: &GateRequest, labels: &[String]) -> Option<Value> {
     let choices = request.question()?.choices;
     if kind != Kind::Question {
         let why = if kind == Kind::Plan { "comments" } else { "reason" };
-        return Some(decided(why, said.first()?, said.get(1).map(String::as_str)));
+        return Some(decision_form(why, labels.first()?, labels.get(1).map(String::as_str)));
     }
-    let is_label = |said: &&String| choices.iter().any(|choice| choice.label == **said);
-    let (selected, custom): (Vec<&String>, Vec<&String>) = said.iter().partition(is_label);
+    let is_label = |text: &&String| choices.iter().any(|choice| choice.label == **text);
+    let (selected, custom): (Vec<&String>, Vec<&String>) = labels.iter().partition(is_label);
     let custom: Vec<&str> = custom.into_iter().map(String::as_str).collect();
     Some(if custom.is_empty() {
         json!({ "selected": selected })
@@ -265,7 +275,7 @@ fn form_of(kind: Kind, request: &GateRequest, said: &[String]) -> Option<Value> 
     })
 }
 
-fn decided(why: &str, decision: &str, words: Option<&str>) -> Value {
+fn decision_form(why: &str, decision: &str, words: Option<&str>) -> Value {
     let mut form = json!({ "decision": decision });
     if let Some(words) = words {
         form[why] = words.into();
@@ -274,6 +284,6 @@ fn decided(why: &str, decision: &str, words: Option<&str>) -> Value {
 }
 
 /// The answer as a value. A text that is no JSON cannot come off the wire.
-pub(crate) fn value(answer: &RawJson) -> Value {
+pub(crate) fn answer_value(answer: &RawJson) -> Value {
     answer.decode_as().unwrap_or(Value::Null)
 }

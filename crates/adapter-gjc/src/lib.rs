@@ -6,12 +6,14 @@
 mod audit;
 mod audit_writer;
 mod bridge;
-mod choosing;
 mod commands;
 mod contract_terms;
 mod dialect_state;
+mod envelope_writer;
 mod extension;
+mod frame_window;
 mod gate_form;
+mod model_selection;
 mod permission;
 mod presence;
 mod registry;
@@ -19,15 +21,13 @@ mod socket;
 mod stages;
 mod state;
 mod unattended;
-mod voice;
-mod window;
 mod workflow;
 
-pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
-pub use extension::extension;
-pub use presence::Presence;
-pub use registry::{Listing, Registry};
-pub use socket::{Socket, SocketError};
+pub use bridge::{AdapterOpener, BridgeServer, BridgeSetup, BridgeStartError, SessionSelector, SetupError, TlsPolicy};
+pub use extension::configured_dialect;
+pub use presence::SessionPresence;
+pub use registry::{RegistryEntry, SessionRegistry};
+pub use socket::{SocketError, SocketServer};
 
 /// Folders below a working folder in which people's tools read what was decided.
 pub const RECORD_FOLDERS: [&str; 2] = [audit::RECORDS, workflow::RECORDS];

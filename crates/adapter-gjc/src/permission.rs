@@ -12,10 +12,14 @@ use serde_json::{Map, Value, json};
 
 /// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
 /// session where that is offered, and its option says so.
-pub(crate) fn request(call: &str, request: &GateRequest, offered: &[ApprovalScope]) -> Option<PermissionRequest> {
-    let asked = request.call()?;
+pub(crate) fn permission_request(
+    call: &str,
+    request: &GateRequest,
+    offered: &[ApprovalScope],
+) -> Option<PermissionRequest> {
+    let tool_call = request.call()?;
     let once = PermissionOption::new(PermissionKind::AllowOnce, "Allow once");
-    let lasting = lasting(offered).map(|scope| {
+    let lasting = lasting_scope(offered).map(|scope| {
         let name = match scope {
             ApprovalScope::Always => "Always allow exactly this",
             ApprovalScope::Session | ApprovalScope::Once => "Allow for this session",
@@ -26,36 +30,36 @@ pub(crate) fn request(call: &str, request: &GateRequest, offered: &[ApprovalScop
     Some(PermissionRequest {
         tool_call: ToolCallCard {
             tool_call_id: call.to_owned(),
-            tool_name: asked.tool.to_owned(),
-            title: escape(asked.signature, Lines::One).into_owned(),
-            kind: Some(kind(asked.tool).to_owned()),
+            tool_name: tool_call.tool.to_owned(),
+            title: escape(tool_call.signature, Lines::One).into_owned(),
+            kind: Some(tool_kind(tool_call.tool).to_owned()),
             status: "pending".to_owned(),
-            raw_input: Value::Object(asked.arguments.clone()).into(),
+            raw_input: Value::Object(tool_call.arguments.clone()).into(),
             content: None,
-            locations: locations(asked.arguments).into_iter().map(Into::into).collect(),
+            locations: call_locations(tool_call.arguments).into_iter().map(Into::into).collect(),
         },
         options: [Some(once), lasting, Some(deny)].into_iter().flatten().collect(),
     })
 }
 
 /// What a client's answer to such a call means; none for another gate. Whatever does not clearly allow is a denial.
-pub(crate) fn said(answer: &UiAnswer, request: &GateRequest, offered: &[ApprovalScope]) -> Option<GateReply> {
+pub(crate) fn read_answer(answer: &UiAnswer, request: &GateRequest, offered: &[ApprovalScope]) -> Option<GateReply> {
     request.call()?;
     let scope = match answer {
         UiAnswer::Value(option) if option == PermissionKind::AllowOnce.name() => Some(ApprovalScope::Once),
-        UiAnswer::Value(option) if option == PermissionKind::AllowAlways.name() => lasting(offered),
+        UiAnswer::Value(option) if option == PermissionKind::AllowAlways.name() => lasting_scope(offered),
         UiAnswer::Value(_) | UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => None,
     };
     let allowed = scope.filter(|scope| offered.contains(scope));
     Some(allowed.map_or(GateReply::Deny { reason: None }, GateReply::Allow))
 }
 
-fn lasting(offered: &[ApprovalScope]) -> Option<ApprovalScope> {
+fn lasting_scope(offered: &[ApprovalScope]) -> Option<ApprovalScope> {
     [ApprovalScope::Session, ApprovalScope::Always].into_iter().find(|scope| offered.contains(scope))
 }
 
 /// What kind of thing a tool does, in the words of the bridge's clients.
-fn kind(tool: &str) -> &'static str {
+fn tool_kind(tool: &str) -> &'static str {
     match tool {
         "bash" => "execute",
         "edit" | "write" => "edit",
@@ -65,7 +69,7 @@ fn kind(tool: &str) -> &'static str {
     }
 }
 
-fn locations(arguments: &Map<String, Value>) -> Option<Value> {
+fn call_locations(arguments: &Map<String, Value>) -> Option<Value> {
     let path = ["path", "file_path"].into_iter().find_map(|name| arguments.get(name)?.as_str())?;
     Some(json!({ "path": path }))
 }
@@ -77,7 +81,7 @@ mod tests {
     use countersign_view::GateRequest;
     use serde_json::{Value, json};
 
-    use super::{request, said};
+    use super::{permission_request, read_answer};
 
     fn content() -> GateRequest {
         let Value::Object(arguments) = json!({"command": "rm a"}) else { unreachable!() };
@@ -107,7 +111,7 @@ mod tests {
             ),
         ] {
             let shown: Value =
-                serde_json::from_slice(&encode_line(&request("c1", &content(), offered).unwrap())).unwrap();
+                serde_json::from_slice(&encode_line(&permission_request("c1", &content(), offered).unwrap())).unwrap();
             assert_eq!(shown["options"], want);
             assert_eq!(
                 shown["toolCall"],
@@ -136,7 +140,7 @@ mod tests {
             (UiAnswer::Confirmed(true), &[ApprovalScope::Once], deny.clone()),
             (UiAnswer::Cancelled { timed_out: false }, &[ApprovalScope::Once], deny),
         ] {
-            assert_eq!(said(&answer, &content(), offered), Some(want), "{answer:?}");
+            assert_eq!(read_answer(&answer, &content(), offered), Some(want), "{answer:?}");
         }
     }
 }

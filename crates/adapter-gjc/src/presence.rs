@@ -9,22 +9,22 @@ use countersign_protocol::gjc::registry::{SessionRecord, SessionTransport};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::registry::{Listing, Registry};
+use super::registry::{RegistryEntry, SessionRegistry};
 
 /// What lists a session until it is dropped.
 #[derive(Debug)]
-pub struct Presence {
-    listing: Arc<Mutex<Option<Listing>>>,
+pub struct SessionPresence {
+    listing: Arc<Mutex<Option<RegistryEntry>>>,
     following: JoinHandle<()>,
 }
 
-impl Presence {
+impl SessionPresence {
     /// Lists the session of `listing`, which is reached by `transport`, at `endpoint` if that has one. A session that cannot be
     /// listed is open all the same. Must be called within a runtime.
-    pub fn of(listing: SessionListing, transport: SessionTransport, endpoint: Option<String>) -> Self {
+    pub fn for_listing(listing: SessionListing, transport: SessionTransport, endpoint: Option<String>) -> Self {
         let SessionListing { agent_dir, record, mut current } = listing;
-        let registry = Registry::of(&agent_dir);
-        let listing = registry.enter(SessionRecord { transport, endpoint, ..record });
+        let registry = SessionRegistry::for_agent_dir(&agent_dir);
+        let listing = registry.add_session(SessionRecord { transport, endpoint, ..record });
         let listing = listing.inspect_err(|error| tracing::warn!(%error, "the session is not listed")).ok();
         let listing = Arc::new(Mutex::new(listing));
         let listed = Arc::clone(&listing);
@@ -34,7 +34,7 @@ impl Presence {
                 // The folder may be held by another process, or on a slow disk.
                 let follow = move || {
                     if let Some(listing) = listed.lock().as_mut() {
-                        listing.follow(&session);
+                        listing.switch_session(&session);
                     }
                 };
                 let _ = tokio::task::spawn_blocking(follow).await;
@@ -44,7 +44,7 @@ impl Presence {
     }
 }
 
-impl Drop for Presence {
+impl Drop for SessionPresence {
     fn drop(&mut self) {
         self.following.abort();
         self.listing.lock().take();

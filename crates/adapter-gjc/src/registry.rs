@@ -32,13 +32,13 @@ const TRIED: Duration = Duration::from_millis(10);
 
 /// The records of the sessions that run under one agent directory.
 #[derive(Clone, Debug)]
-pub struct Registry {
+pub struct SessionRegistry {
     folder: PathBuf,
 }
 
-impl Registry {
+impl SessionRegistry {
     /// That of `directory`. Nothing is made before there is a record.
-    pub fn of(directory: &AgentDir) -> Self {
+    pub fn for_agent_dir(directory: &AgentDir) -> Self {
         Self { folder: directory.root().join(FOLDER) }
     }
 
@@ -47,7 +47,7 @@ impl Registry {
     ///
     /// # Errors
     /// What the system says of the folder; one that is not there has no sessions.
-    pub fn list(&self) -> io::Result<Vec<SessionRecord>> {
+    pub fn list_sessions(&self) -> io::Result<Vec<SessionRecord>> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -55,13 +55,13 @@ impl Registry {
         };
         let (mut running, mut over) = (Vec::new(), Vec::new());
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_record(path)) {
-            match look(&path) {
-                Look::Runs(record) => running.push(record),
-                Look::Over => over.push(path),
-                Look::Unknown => {}
+            match check_record(&path) {
+                RecordStatus::Runs(record) => running.push(record),
+                RecordStatus::Over => over.push(path),
+                RecordStatus::Unknown => {}
             }
         }
-        self.remove(&over);
+        self.remove_records(&over);
         running.sort_by(|one, other| (&one.started_at, &one.session_id).cmp(&(&other.started_at, &other.session_id)));
         Ok(running)
     }
@@ -70,41 +70,41 @@ impl Registry {
     ///
     /// # Errors
     /// What the system says.
-    pub fn enter(self, record: SessionRecord) -> io::Result<Listing> {
-        self.write(&record)?;
-        Ok(Listing { registry: self, record })
+    pub fn add_session(self, record: SessionRecord) -> io::Result<RegistryEntry> {
+        self.write_record(&record)?;
+        Ok(RegistryEntry { registry: self, record })
     }
 
-    fn write(&self, record: &SessionRecord) -> io::Result<()> {
+    fn write_record(&self, record: &SessionRecord) -> io::Result<()> {
         let Some(name) = file_name(&record.session_id) else { return Ok(()) };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let _held = self.lock()?;
+        let _held = self.acquire_lock()?;
         replace_file(&self.folder.join(name), &encode_line(record), FileAccess::Private)
     }
 
     /// Removes records, each if nobody has written another one in its place.
-    fn remove(&self, over: &[PathBuf]) {
+    fn remove_records(&self, over: &[PathBuf]) {
         if over.is_empty() {
             return;
         }
-        let Ok(_held) = self.lock() else { return };
-        for path in over.iter().filter(|path| matches!(look(path), Look::Over)) {
+        let Ok(_held) = self.acquire_lock() else { return };
+        for path in over.iter().filter(|path| matches!(check_record(path), RecordStatus::Over)) {
             // Whoever may not remove it reads past it the next time as well.
             let _ = fs::remove_file(path);
         }
     }
 
     /// Removes the record of a session if it is that of `process`.
-    fn forget(&self, session: &str, process: u32) {
-        let (Some(name), Ok(_held)) = (file_name(session), self.lock()) else { return };
+    fn remove_session(&self, session: &str, process: u32) {
+        let (Some(name), Ok(_held)) = (file_name(session), self.acquire_lock()) else { return };
         let path = self.folder.join(name);
-        if read(&path).is_ok_and(|record| record.is_some_and(|record| record.pid == process)) {
+        if read_record(&path).is_ok_and(|record| record.is_some_and(|record| record.pid == process)) {
             let _ = fs::remove_file(path);
         }
     }
 
     /// Waits for the lock, which ends with the file or the process.
-    fn lock(&self) -> io::Result<File> {
+    fn acquire_lock(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let file = regular::open_file(&self.folder.join(LOCK), options.write(true).create(true).mode(0o600))?;
         let begun = Instant::now();
@@ -123,34 +123,34 @@ impl Registry {
 
 /// A session that is listed.
 #[derive(Debug)]
-pub struct Listing {
-    registry: Registry,
+pub struct RegistryEntry {
+    registry: SessionRegistry,
     record: SessionRecord,
 }
 
-impl Listing {
+impl RegistryEntry {
     /// Lists `session` in place of the one so far: another is open now. What goes wrong keeps no session from
     /// being open; it is only not found.
-    pub fn follow(&mut self, session: &str) {
+    pub fn switch_session(&mut self, session: &str) {
         if self.record.session_id == session {
             return;
         }
         let before = std::mem::replace(&mut self.record.session_id, session.to_owned());
-        if let Err(error) = self.registry.write(&self.record) {
+        if let Err(error) = self.registry.write_record(&self.record) {
             warn!(%error, "the session is not listed");
         }
-        self.registry.forget(&before, self.record.pid);
+        self.registry.remove_session(&before, self.record.pid);
     }
 }
 
-impl Drop for Listing {
+impl Drop for RegistryEntry {
     fn drop(&mut self) {
-        self.registry.forget(&self.record.session_id, self.record.pid);
+        self.registry.remove_session(&self.record.session_id, self.record.pid);
     }
 }
 
 /// What a record turned out to be.
-enum Look {
+enum RecordStatus {
     Runs(SessionRecord),
     /// Its process is gone, or it says nothing.
     Over,
@@ -158,16 +158,16 @@ enum Look {
     Unknown,
 }
 
-fn look(path: &Path) -> Look {
-    match read(path) {
-        Ok(Some(record)) if is_alive(record.pid) => Look::Runs(record),
-        Ok(_) => Look::Over,
-        Err(_) => Look::Unknown,
+fn check_record(path: &Path) -> RecordStatus {
+    match read_record(path) {
+        Ok(Some(record)) if is_alive(record.pid) => RecordStatus::Runs(record),
+        Ok(_) => RecordStatus::Over,
+        Err(_) => RecordStatus::Unknown,
     }
 }
 
 /// The record at `path`, if it says something.
-fn read(path: &Path) -> io::Result<Option<SessionRecord>> {
+fn read_record(path: &Path) -> io::Result<Option<SessionRecord>> {
     let bytes = regular::read_bytes(path, LARGEST)?;
     let record: Option<SessionRecord> = serde_json::from_slice(&bytes).ok();
     // A name that is not the session's own would be found again under another one.
@@ -187,10 +187,10 @@ mod tests {
 
     use countersign_protocol::gjc::registry::{SessionRecord, SessionTransport};
 
-    use super::Registry;
+    use super::SessionRegistry;
 
-    fn registry(folder: &tempfile::TempDir) -> Registry {
-        Registry { folder: folder.path().join("agent/rpc-sessions") }
+    fn registry(folder: &tempfile::TempDir) -> SessionRegistry {
+        SessionRegistry { folder: folder.path().join("agent/rpc-sessions") }
     }
 
     fn record(session: &str, pid: u32, started_at: &str) -> SessionRecord {
@@ -205,8 +205,8 @@ mod tests {
         }
     }
 
-    fn listed(registry: &Registry) -> Vec<String> {
-        registry.list().unwrap().into_iter().map(|record| record.session_id).collect()
+    fn listed(registry: &SessionRegistry) -> Vec<String> {
+        registry.list_sessions().unwrap().into_iter().map(|record| record.session_id).collect()
     }
 
     #[test]
@@ -215,11 +215,11 @@ mod tests {
         let registry = registry(&folder);
         assert_eq!(listed(&registry), [""; 0], "there is no folder yet");
         let me = std::process::id();
-        let later = registry.clone().enter(record("b", me, "2026-02-03T04:05:07.000Z")).unwrap();
+        let later = registry.clone().add_session(record("b", me, "2026-02-03T04:05:07.000Z")).unwrap();
         let first = record("c", me, "2026-02-03T04:05:06.000Z");
-        let earlier = registry.clone().enter(first.clone()).unwrap();
+        let earlier = registry.clone().add_session(first.clone()).unwrap();
         assert_eq!(listed(&registry), ["c", "b"]);
-        assert_eq!(registry.list().unwrap()[0], first);
+        assert_eq!(registry.list_sessions().unwrap()[0], first);
         let mode = |name: &str| fs::metadata(registry.folder.join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(""), mode("b.json")), (0o700, 0o600));
         drop(earlier);
@@ -232,8 +232,8 @@ mod tests {
     fn the_record_follows_the_session_that_is_open() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(&folder);
-        let mut listing = registry.clone().enter(record("one", std::process::id(), "2026")).unwrap();
-        listing.follow("two");
+        let mut listing = registry.clone().add_session(record("one", std::process::id(), "2026")).unwrap();
+        listing.switch_session("two");
         assert_eq!(listed(&registry), ["two"]);
         drop(listing);
         assert_eq!(listed(&registry), [""; 0]);
@@ -243,7 +243,7 @@ mod tests {
     fn whoever_reads_removes_what_is_dead_or_broken_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(&folder);
-        let kept = registry.clone().enter(record("here", std::process::id(), "2026")).unwrap();
+        let kept = registry.clone().add_session(record("here", std::process::id(), "2026")).unwrap();
         // It ended, and nobody has waited for it yet.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         let dead = |session: &str, pid| {
@@ -278,7 +278,7 @@ mod tests {
     fn an_id_that_makes_no_file_name_is_not_listed_and_nothing_is_written_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(&folder);
-        let listing = registry.clone().enter(record("../../x", std::process::id(), "2026")).unwrap();
+        let listing = registry.clone().add_session(record("../../x", std::process::id(), "2026")).unwrap();
         assert_eq!(listed(&registry), [""; 0]);
         drop(listing);
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());

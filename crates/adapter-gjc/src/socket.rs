@@ -4,9 +4,9 @@
 //! It must not know what commands do: what a client says becomes lines for the door, what the door says goes to whoever is
 //! connected.
 
-mod line;
-mod past;
-mod place;
+mod client_connection;
+mod event_replay;
+mod socket_guard;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,9 +27,9 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-pub use self::place::SocketError;
-use self::{past::Past, place::Owned};
-use super::{Presence, window::Window};
+pub use self::socket_guard::SocketError;
+use self::{event_replay::EventReplay, socket_guard::SocketGuard};
+use super::{SessionPresence, frame_window::FrameWindow};
 use countersign_adapter_omp::{ClientInput, OpenAdapter, StartError};
 use countersign_http::listen::{log_throttle::LogThrottle, peer::LocalPeer};
 
@@ -46,19 +46,19 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// A socket that is ours, and not served yet.
 #[derive(Debug)]
-pub struct Socket {
+pub struct SocketServer {
     listener: UnixListener,
-    place: Owned,
+    guard: SocketGuard,
 }
 
 /// What the door said, for whoever is connected.
-struct Said {
+struct SocketOutput {
     /// Every line, under numbers of our own.
-    lines: Arc<Window>,
+    lines: Arc<FrameWindow>,
     /// Events, under theirs.
-    events: Arc<Window>,
+    events: Arc<FrameWindow>,
     /// Events of processes before this one.
-    past: Option<Past>,
+    replay: Option<EventReplay>,
     /// The number of the last of them.
     first: u64,
     /// The session that was open at first.
@@ -69,14 +69,14 @@ struct Said {
     client: watch::Sender<u64>,
 }
 
-impl Socket {
+impl SocketServer {
     /// Opens the socket at `path`, for the user `us`.
     ///
     /// # Errors
     /// [`SocketError`], with nothing changed but what a dead process left.
     pub fn open(path: PathBuf, us: u32) -> Result<Self, SocketError> {
-        let (listener, place) = place::take(path, us)?;
-        Ok(Self { listener, place })
+        let (listener, guard) = socket_guard::bind_socket(path, us)?;
+        Ok(Self { listener, guard })
     }
 
     /// Serves the door until `stop` is ready. `frames` is where the door writes to.
@@ -85,49 +85,52 @@ impl Socket {
     /// [`StartError`] if the session's log ended before that.
     pub async fn run(
         self,
-        mut door: OpenAdapter,
+        mut adapter: OpenAdapter,
         frames: mpsc::Receiver<Bytes>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), StartError> {
-        let Self { listener, place } = self;
-        let listed =
-            Presence::of(door.session_listing(), SessionTransport::Socket, Some(place.path().display().to_string()));
-        let said = Arc::new(Said {
-            lines: Window::new(LINES, 0),
-            events: Window::new(EVENTS, door.last_seq()),
-            past: door.take_earlier_events().map(Past::new),
-            first: door.last_seq(),
-            session: door.current_session().borrow().clone(),
+        let Self { listener, guard } = self;
+        let listed = SessionPresence::for_listing(
+            adapter.session_listing(),
+            SessionTransport::Socket,
+            Some(guard.socket_path().display().to_string()),
+        );
+        let output = Arc::new(SocketOutput {
+            lines: FrameWindow::new(LINES, 0),
+            events: FrameWindow::new(EVENTS, adapter.last_seq()),
+            replay: adapter.take_earlier_events().map(EventReplay::new),
+            first: adapter.last_seq(),
+            session: adapter.current_session().borrow().clone(),
             dialogs: Mutex::default(),
             client: watch::Sender::new(0),
         });
         let (lines, input) = mpsc::channel(WAITING);
-        let hearing = tokio::spawn(hear(frames, Arc::clone(&said)));
+        let hearing = tokio::spawn(forward_frames(frames, Arc::clone(&output)));
         let open = TaskTracker::new();
-        let taking = tokio::spawn(take(listener, place.user(), said, lines, open.clone()));
-        let outcome = door.run_for(input, stop).await;
+        let taking = tokio::spawn(accept_clients(listener, guard.user_id(), output, lines, open.clone()));
+        let outcome = adapter.run_for(input, stop).await;
         // Its frames end with it; the client has a moment for the last of them.
         let _ = hearing.await;
         open.close();
         let _ = tokio::time::timeout(FAREWELL, open.wait()).await;
         taking.abort();
-        drop((listed, place));
+        drop((listed, guard));
         outcome
     }
 }
 
 /// Hears what the door says.
-async fn hear(mut frames: mpsc::Receiver<Bytes>, said: Arc<Said>) {
+async fn forward_frames(mut frames: mpsc::Receiver<Bytes>, output: Arc<SocketOutput>) {
     while let Some(frame) = frames.recv().await {
-        said.hear(frame);
+        output.handle_frame(frame);
     }
-    said.lines.end();
+    output.lines.end();
 }
 
-impl Said {
-    fn hear(&self, frame: Bytes) {
-        let told = std::str::from_utf8(&frame).ok().and_then(AdapterFrame::from_line);
-        if let Some(AdapterFrame { kind, seq, about, .. }) = told {
+impl SocketOutput {
+    fn handle_frame(&self, frame: Bytes) {
+        let parsed = std::str::from_utf8(&frame).ok().and_then(AdapterFrame::from_line);
+        if let Some(AdapterFrame { kind, seq, about, .. }) = parsed {
             match (kind, seq, about) {
                 (.., FrameSubject::Client(number)) => {
                     self.client.send_replace(number);
@@ -135,11 +138,11 @@ impl Said {
                 }
                 // Each connection has its own.
                 (FrameType::Ready, ..) => return,
-                (FrameType::Event, Some(seq), _) => self.events.keep(seq, frame.clone()),
+                (FrameType::Event, Some(seq), _) => self.events.push_numbered(seq, frame.clone()),
                 (_, _, FrameSubject::Dialog(id)) => {
-                    self.dialogs.lock().insert(self.lines.last() + 1, (id, frame.clone()));
+                    self.dialogs.lock().insert(self.lines.last_number() + 1, (id, frame.clone()));
                 }
-                (_, _, FrameSubject::DialogEnds(id)) => self.ends(&id),
+                (_, _, FrameSubject::DialogEnds(id)) => self.close_dialog(&id),
                 _ => {}
             }
         }
@@ -147,13 +150,19 @@ impl Said {
     }
 
     /// A dialog waits no more.
-    fn ends(&self, dialog: &str) {
+    fn close_dialog(&self, dialog: &str) {
         self.dialogs.lock().retain(|_, (id, _)| id != dialog);
     }
 }
 
 /// Takes one client after another. Whoever comes takes the place of the one before.
-async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sender<ClientInput>, open: TaskTracker) {
+async fn accept_clients(
+    listener: UnixListener,
+    us: u32,
+    output: Arc<SocketOutput>,
+    lines: mpsc::Sender<ClientInput>,
+    open: TaskTracker,
+) {
     // Ends the line of whoever is connected, and says when it has ended.
     let mut current: Option<(DropGuard, JoinHandle<()>)> = None;
     let mut failing = LogThrottle::default();
@@ -173,16 +182,16 @@ async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sen
         }
         let gone = CancellationToken::new();
         let before = current.take().map(|(_, ended)| ended);
-        let (said, lines, taken) = (Arc::clone(&said), lines.clone(), gone.clone());
+        let (output, lines, taken) = (Arc::clone(&output), lines.clone(), gone.clone());
         let ended = open.spawn(async move {
             if let Some(before) = before {
                 // What it said comes before what this one says.
                 let _ = before.await;
             }
             let served = async {
-                arrive(number, &said, &lines).await?;
+                announce_client(number, &output, &lines).await?;
                 // What goes wrong on a line is its client's business; the session goes on.
-                let _ = line::serve(stream, &said, &lines).await;
+                let _ = client_connection::serve_client(stream, &output, &lines).await;
                 lines.send(ClientInput::Left).await.ok()
             };
             tokio::select! {
@@ -196,12 +205,12 @@ async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sen
 
 /// Has the door know that another client is there. Whatever it told before is not for this one: what it asked of the client
 /// before must reach nobody else. None if the door has ended.
-async fn arrive(number: u64, said: &Said, lines: &mpsc::Sender<ClientInput>) -> Option<()> {
-    let mut client = said.client.subscribe();
+async fn announce_client(number: u64, output: &SocketOutput, lines: &mpsc::Sender<ClientInput>) -> Option<()> {
+    let mut client = output.client.subscribe();
     lines.send(ClientInput::Arrived(number)).await.ok()?;
     tokio::select! {
         known = client.wait_for(|client| *client >= number) => known.ok().map(drop),
-        () = said.lines.ended() => None,
+        () = output.lines.wait_until_over() => None,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use countersign_adapter_omp::flags::StageFlag;
 
-const fn text(stage: StageFlag) -> &'static str {
+const fn stage_text(stage: StageFlag) -> &'static str {
     match stage {
         StageFlag::DeepInterview => include_str!("stages/deep-interview.md"),
         StageFlag::Ralplan => include_str!("stages/ralplan.md"),
@@ -14,9 +14,9 @@ const fn text(stage: StageFlag) -> &'static str {
 }
 
 /// Writes the message that starts a stage: its text, those of the stages that follow, and the task.
-fn message(first: StageFlag, task: &str) -> String {
+fn stage_message(first: StageFlag, task: &str) -> String {
     let stages = StageFlag::ALL.into_iter().filter(|stage| *stage >= first);
-    let texts: Vec<&str> = stages.map(|stage| text(stage).trim()).collect();
+    let texts: Vec<&str> = stages.map(|stage| stage_text(stage).trim()).collect();
     let task = match task.trim() {
         "" => "No task is given yet: ask the person for it first.",
         task => task,
@@ -26,15 +26,15 @@ fn message(first: StageFlag, task: &str) -> String {
 }
 
 /// Returns the message that `text` stands for if it starts a stage: `/skill:ralplan TASK`.
-pub(crate) fn expand(text: &str) -> Option<String> {
-    let said = text.strip_prefix("/skill:")?;
-    let (name, task) = said.split_once(char::is_whitespace).unwrap_or((said, ""));
-    Some(message(StageFlag::from_name(name).ok()?, task))
+pub(crate) fn expand_skill(text: &str) -> Option<String> {
+    let command = text.strip_prefix("/skill:")?;
+    let (name, task) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    Some(stage_message(StageFlag::from_name(name).ok()?, task))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{StageFlag, expand};
+    use super::{StageFlag, expand_skill};
 
     fn heads(text: &str) -> Vec<&str> {
         text.lines().filter_map(|line| line.strip_prefix("# ")).collect()
@@ -44,10 +44,10 @@ mod tests {
     fn a_stage_brings_those_that_follow_it_and_the_task() {
         let all = ["Stage: deep-interview", "Stage: ralplan", "Stage: ultragoal", "Task"];
         for (at, stage) in StageFlag::ALL.into_iter().enumerate() {
-            let text = expand(&format!("/skill:{} Add a login.\nSoon.", stage.name())).unwrap();
+            let text = expand_skill(&format!("/skill:{} Add a login.\nSoon.", stage.name())).unwrap();
             assert_eq!(heads(&text), all[at..], "{stage:?}");
             assert!(text.ends_with("# Task\n\nAdd a login.\nSoon."), "{text}");
-            assert!(expand(&format!("/skill:{}", stage.name())).unwrap().contains("No task is given yet"));
+            assert!(expand_skill(&format!("/skill:{}", stage.name())).unwrap().contains("No task is given yet"));
         }
     }
 
@@ -56,7 +56,7 @@ mod tests {
         for text in
             ["/skill:team x", "/skill:", "/skill", "ralplan", "/ralplan", "/skill:Ralplan x", " /skill:ralplan x"]
         {
-            assert_eq!(expand(text), None, "{text}");
+            assert_eq!(expand_skill(text), None, "{text}");
         }
     }
 }

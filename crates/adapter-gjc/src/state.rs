@@ -13,26 +13,27 @@ use countersign_protocol::{
 use countersign_runtime::RunEnvironment as _;
 use tokio::task::JoinHandle;
 
-pub(super) async fn get(door: &mut OmpAdapter, id: Option<OmpRequestId>, include: StateIncludes) {
-    let system_prompt = match include.system_prompt.then(|| system_prompt(door)).flatten() {
+pub(super) async fn send_state(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, include: StateIncludes) {
+    let system_prompt = match include.system_prompt.then(|| system_prompt(adapter)).flatten() {
         Some(made) => made.await.ok().map(|text| vec![text]),
         None => None,
     };
-    conversation::reply_with_state(door, id, move |door, told| {
-        let tools = include.tools.then(|| dumped_tools(door));
-        RawJson::from_wire(&state(told, door, system_prompt, tools))
+    conversation::reply_with_state(adapter, id, move |adapter, reply| {
+        let tools = include.tools.then(|| dumped_tools(adapter));
+        RawJson::from_wire(&session_state(reply, adapter, system_prompt, tools))
     })
     .await;
 }
 
-fn state(
+fn session_state(
     StateReply { mut state, context }: StateReply,
-    door: &OmpAdapter,
+    adapter: &OmpAdapter,
     system_prompt: Option<Vec<String>>,
     dump_tools: Option<Vec<DumpedTool>>,
 ) -> GjcSessionState {
     state.thinking_level = state.thinking_level.as_deref().and_then(shown_level).map(str::to_owned);
-    let todo_phases = door.current_session().map(|seat| seat.environment.todo_list().get()).unwrap_or_default();
+    let todo_phases =
+        adapter.current_session().map(|current| current.environment.todo_list().get()).unwrap_or_default();
     GjcSessionState {
         context_usage: context.map(|(tokens, window)| context_usage(tokens, window)),
         shared: state,
@@ -43,20 +44,20 @@ fn state(
 }
 
 /// What the model is told before anybody speaks. It is made of files, so it is made off the loop.
-fn system_prompt(door: &OmpAdapter) -> Option<JoinHandle<String>> {
-    let seat = door.current_session()?;
-    let (workshop, session) = (seat.environment.clone(), seat.id.clone());
-    let cwd = door.store.cwd.display().to_string();
+fn system_prompt(adapter: &OmpAdapter) -> Option<JoinHandle<String>> {
+    let current = adapter.current_session()?;
+    let (environment, session) = (current.environment.clone(), current.id.clone());
+    let cwd = adapter.store.cwd.display().to_string();
     Some(tokio::task::spawn_blocking(move || {
-        let registry = workshop.tool_registry(&session);
+        let registry = environment.tool_registry(&session);
         let specs: Vec<_> = registry.tool_specs().collect();
-        workshop.system_prompt(&session, &cwd, &specs)
+        environment.system_prompt(&session, &cwd, &specs)
     }))
 }
 
-fn dumped_tools(door: &OmpAdapter) -> Vec<DumpedTool> {
-    let Some(seat) = door.current_session() else { return Vec::new() };
-    let registry = seat.environment.tool_registry(&seat.id);
+fn dumped_tools(adapter: &OmpAdapter) -> Vec<DumpedTool> {
+    let Some(current) = adapter.current_session() else { return Vec::new() };
+    let registry = current.environment.tool_registry(&current.id);
     let specs = registry.tool_specs().map(|spec| DumpedTool {
         name: spec.name.clone(),
         description: spec.description.clone(),

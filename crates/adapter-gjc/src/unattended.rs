@@ -30,10 +30,10 @@ use countersign_view::time;
 use serde_json::Value;
 
 use super::{
-    audit::{Audit, lines},
+    audit::{AuditFile, lines},
     audit_writer,
-    contract_terms::{self, Of},
-    dialect_state::{Unattended, state_mut, unattended_mut},
+    contract_terms::{self, ContractIds},
+    dialect_state::{UnattendedState, gjc_state_mut, unattended_mut},
     workflow,
 };
 
@@ -43,63 +43,68 @@ const NAME: &str = "negotiate_unattended";
 const DEEPEST: usize = 3;
 
 /// A declaration in which a number beyond a double's range is null: it is no finite limit.
-fn finite(json: &RawJson, depth: usize) -> Value {
+fn finite_numbers(json: &RawJson, depth: usize) -> Value {
     if let Ok(value) = json.decode_as() {
         return value;
     }
     let Some(depth) = depth.checked_sub(1) else { return Value::Null };
     if let Ok(members) = json.decode_as::<BTreeMap<String, RawJson>>() {
-        return members.into_iter().map(|(name, member)| (name, finite(&member, depth))).collect();
+        return members.into_iter().map(|(name, member)| (name, finite_numbers(&member, depth))).collect();
     }
     let items = json.decode_as::<Vec<RawJson>>().unwrap_or_default();
-    if items.is_empty() { Value::Null } else { items.iter().map(|item| finite(item, depth)).collect() }
+    if items.is_empty() { Value::Null } else { items.iter().map(|item| finite_numbers(item, depth)).collect() }
 }
 
 /// Enters unattended mode, or declares once more.
-pub(super) async fn negotiate(door: &mut OmpAdapter, id: Option<OmpRequestId>, declaration: Option<RawJson>) {
-    let metering = metering(door).await;
-    let declaration = declaration.map(|declaration| finite(&declaration, DEEPEST));
+pub(super) async fn negotiate_contract(
+    adapter: &mut OmpAdapter,
+    id: Option<OmpRequestId>,
+    declaration: Option<RawJson>,
+) {
+    let metering = session_metering(adapter).await;
+    let declaration = declaration.map(|declaration| finite_numbers(&declaration, DEEPEST));
     let declaration = match UnattendedDeclaration::from_json(declaration.as_ref(), metering) {
         Ok(declaration) => declaration,
-        Err(wrong) => return door.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong)),
+        Err(wrong) => return adapter.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong)),
     };
     // What cannot be audited is not begun.
-    let under = match open_audit(door, Some(&declaration.actor)).await {
+    let under = match open_audit(adapter, Some(&declaration.actor)).await {
         Ok(under) => under,
-        Err(problem) => return door.write_frame(&OmpResponse::failure(id, NAME, problem)),
+        Err(problem) => return adapter.write_frame(&OmpResponse::failure(id, NAME, problem)),
     };
-    preamble::measure(door).await;
-    let Some(seat) = door.current_session() else { return };
-    let terms = Box::new(contract_terms::terms(&declaration));
-    let command = OfContract::Declare { session: seat.id.clone(), terms, carried: None };
-    let accepted_at = time::iso(door.store.common.clock.now());
+    preamble::measure_preamble(adapter).await;
+    let Some(current) = adapter.current_session() else { return };
+    let terms = Box::new(contract_terms::terms_from_declaration(&declaration));
+    let command = OfContract::Declare { session: current.id.clone(), terms, carried: None };
+    let accepted_at = time::iso(adapter.store.common.clock.now());
     let accepted = DeclarationAccepted { run_id: under, declaration, accepted_at };
-    let requests = seat.requests.clone();
+    let requests = current.requests.clone();
     let replied = requests.send_command(EngineCommand::Unattended(command)).await;
     if let Ok(reply) = &replied {
-        door.catch_up(reply.position).await;
+        adapter.catch_up(reply.position).await;
     }
     match replied.map(|reply| reply.outcome) {
         Ok(EngineReply::Unattended(ContractOutcome::Asking(_))) => {
-            if let Some(unattended) = unattended_mut(door) {
-                unattended.asked = Some((id, accepted));
+            if let Some(unattended) = unattended_mut(adapter) {
+                unattended.pending_declaration = Some((id, accepted));
             }
         }
-        Ok(_) => door.write_frame(&OmpResponse::success(id, NAME, &accepted)),
+        Ok(_) => adapter.write_frame(&OmpResponse::success(id, NAME, &accepted)),
         Err(OwnerError::Refusal(CommandError::Unattended(refusal))) => {
-            return door.write_frame(&OmpResponse::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
+            return adapter.write_frame(&OmpResponse::typed_failure(id, NAME, &contract_terms::refusal_body(&refusal)));
         }
-        Err(refused) => return door.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused))),
+        Err(refused) => return adapter.write_frame(&OmpResponse::failure(id, NAME, refusal_message(&refused))),
     }
-    workflow::enter(door).await;
+    workflow::enter_unattended(adapter).await;
 }
 
-async fn metering(door: &mut OmpAdapter) -> UsageMetering {
-    let Some(seat) = door.current_session() else { return UsageMetering::NoModel };
-    let (session, requests, workshop) = (seat.id.clone(), seat.requests.clone(), Arc::clone(&seat.environment));
+async fn session_metering(adapter: &mut OmpAdapter) -> UsageMetering {
+    let Some(current) = adapter.current_session() else { return UsageMetering::NoModel };
+    let (session, requests, environment) =
+        (current.id.clone(), current.requests.clone(), Arc::clone(&current.environment));
     let read = requests.read_state(move |engine| engine.state().session(&session)?.settings().model.clone());
     match read.await {
-        Some((Some(model), _)) => match workshop.resolve_model(&model) {
+        Some((Some(model), _)) => match environment.resolve_model(&model) {
             Ok(chosen) if chosen.entry.tells_usage => UsageMetering::Reported,
             Ok(_) => UsageMetering::Unreported,
             Err(_) => UsageMetering::NoModel,
@@ -109,7 +114,7 @@ async fn metering(door: &mut OmpAdapter) -> UsageMetering {
 }
 
 /// Whether a command of the host may be done. The host is told if not.
-pub(super) async fn admit(door: &mut OmpAdapter, id: Option<&OmpRequestId>, command: &GjcCommand) -> bool {
+pub(super) async fn admit_command(adapter: &mut OmpAdapter, id: Option<&OmpRequestId>, command: &GjcCommand) -> bool {
     let name = command.name();
     let line = match command {
         // Whoever declares again is judged by what is declared.
@@ -123,17 +128,17 @@ pub(super) async fn admit(door: &mut OmpAdapter, id: Option<&OmpRequestId>, comm
         takes_a_call: command.takes_a_call(),
         line,
     };
-    let is_admitted = match refusal(door, need).await {
+    let is_admitted = match refusal_for(adapter, need).await {
         None => true,
         Some(error) => {
-            door.write_frame(&error.of(id.cloned(), name));
+            adapter.write_frame(&error.into_response(id.cloned(), name));
             false
         }
     };
     let is_prompt = matches!(command, GjcCommand::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }));
     if is_admitted
         && is_prompt
-        && let Some(unattended) = unattended_mut(door)
+        && let Some(unattended) = unattended_mut(adapter)
     {
         unattended.coming.push_back((id.cloned(), name));
     }
@@ -141,7 +146,7 @@ pub(super) async fn admit(door: &mut OmpAdapter, id: Option<&OmpRequestId>, comm
 }
 
 /// Whether a command that nobody knows may be told so: under a contract only where it covers everything else.
-pub(super) async fn admit_unknown(door: &mut OmpAdapter, id: Option<&OmpRequestId>, name: Option<&str>) -> bool {
+pub(super) async fn admit_unknown(adapter: &mut OmpAdapter, id: Option<&OmpRequestId>, name: Option<&str>) -> bool {
     let name = name.unwrap_or("undefined").to_owned();
     let need = HostCommandNeeds {
         command: name.clone(),
@@ -149,23 +154,23 @@ pub(super) async fn admit_unknown(door: &mut OmpAdapter, id: Option<&OmpRequestI
         takes_a_call: false,
         line: None,
     };
-    match refusal(door, need).await {
+    match refusal_for(adapter, need).await {
         None => true,
         Some(error) => {
-            door.write_frame(&error.of(id.cloned(), name));
+            adapter.write_frame(&error.into_response(id.cloned(), name));
             false
         }
     }
 }
 
 /// Why a command is not done.
-enum Error {
+enum AdmissionError {
     Typed(RawJson),
     Text(String),
 }
 
-impl Error {
-    fn of(self, id: Option<OmpRequestId>, name: impl Into<std::borrow::Cow<'static, str>>) -> OmpResponse {
+impl AdmissionError {
+    fn into_response(self, id: Option<OmpRequestId>, name: impl Into<std::borrow::Cow<'static, str>>) -> OmpResponse {
         match self {
             Self::Typed(error) => OmpResponse::typed_failure(id, name, &error),
             Self::Text(error) => OmpResponse::failure(id, name, error),
@@ -173,110 +178,112 @@ impl Error {
     }
 }
 
-async fn refusal(door: &mut OmpAdapter, need: HostCommandNeeds) -> Option<Error> {
-    let seat = door.current_session()?;
-    let (session, requests) = (seat.id.clone(), seat.requests.clone());
+async fn refusal_for(adapter: &mut OmpAdapter, need: HostCommandNeeds) -> Option<AdmissionError> {
+    let current = adapter.current_session()?;
+    let (session, requests) = (current.id.clone(), current.requests.clone());
     let of_session = session.clone();
     let read = requests
         .read_state(move |engine| Some(engine.state().session(&of_session)?.unattended()?.declared_in().clone()));
     let under = read.await?.0?;
-    audit_writer::check(door);
-    if let Some(Some(Err(problem))) = unattended_mut(door).map(|unattended| &unattended.audit) {
-        return Some(Error::Text(problem.clone()));
+    audit_writer::check_audit(adapter);
+    if let Some(Some(Err(problem))) = unattended_mut(adapter).map(|unattended| &unattended.audit) {
+        return Some(AdmissionError::Text(problem.clone()));
     }
-    let whose = Of { run: under.to_string(), session: session.to_string() };
+    let whose = ContractIds { run: under.to_string(), session: session.to_string() };
     let (name, line) = (need.command.clone(), need.line.clone());
     let command = EngineCommand::Unattended(OfContract::Admit { session, need });
     let replied = requests.send_command(command).await;
     // What was decided is told, and audited, before the command hears of it.
     if let Ok(reply) = &replied {
-        door.catch_up(reply.position).await;
+        adapter.catch_up(reply.position).await;
     }
     match replied.map(|reply| reply.outcome) {
-        Ok(EngineReply::Unattended(ContractOutcome::Lacks(lack))) => Some(Error::Typed(whose.denied(&lack, line))),
+        Ok(EngineReply::Unattended(ContractOutcome::Lacks(lack))) => {
+            Some(AdmissionError::Typed(whose.denied_error(&lack, line)))
+        }
         Ok(EngineReply::Unattended(ContractOutcome::Exceeded(breach))) => {
-            Some(Error::Typed(whose.exceeded(breach, phase::preflight(&name))))
+            Some(AdmissionError::Typed(whose.exceeded_error(breach, phase::preflight(&name))))
         }
         Ok(EngineReply::Unattended(ContractOutcome::Over(breach))) => {
-            Some(Error::Typed(RawJson::from_wire(&contract_terms::over(breach))))
+            Some(AdmissionError::Typed(RawJson::from_wire(&contract_terms::aborted_refusal(breach))))
         }
         Ok(_) => None,
-        Err(refused) => Some(Error::Text(refusal_message(&refused))),
+        Err(refused) => Some(AdmissionError::Text(refusal_message(&refused))),
     }
 }
 
 /// Leaves a session: whoever waits for a person's word about what it declared there hears that there will be none.
-pub(crate) fn leave(door: &mut OmpAdapter) {
-    let Some(left) = unattended_mut(door).map(std::mem::take) else { return };
-    if let Some((id, _)) = left.asked {
+pub(crate) fn leave_session(adapter: &mut OmpAdapter) {
+    let Some(left) = unattended_mut(adapter).map(std::mem::take) else { return };
+    if let Some((id, _)) = left.pending_declaration {
         let message = "the session was left before anybody agreed to the declaration".to_owned();
         let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
-        door.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong));
+        adapter.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong));
     }
 }
 
 /// Takes up a session: where it has a contract, its audit file is completed from the log.
-pub(crate) async fn take_up(door: &mut OmpAdapter) {
-    leave(door);
-    let Some(seat) = door.current_session() else { return };
-    let session = seat.id.clone();
-    let read = seat.requests.read_state(move |engine| {
+pub(crate) async fn take_up(adapter: &mut OmpAdapter) {
+    leave_session(adapter);
+    let Some(current) = adapter.current_session() else { return };
+    let session = current.id.clone();
+    let read = current.requests.read_state(move |engine| {
         engine.state().session(&session)?.unattended().map(|contract| contract.terms().actor.clone())
     });
     let Some((Some(actor), _)) = read.await else { return };
-    if let Err(problem) = open_audit(door, Some(&actor)).await {
-        door.notify_host(problem, NotifyType::Error);
+    if let Err(problem) = open_audit(adapter, Some(&actor)).await {
+        adapter.notify_host(problem, NotifyType::Error);
     }
-    preamble::measure(door).await;
+    preamble::measure_preamble(adapter).await;
 }
 
 /// Has the budget know of tools that are others now, where there is one.
-pub(crate) async fn tools_changed(door: &mut OmpAdapter) {
-    if unattended_mut(door).is_some_and(|unattended| unattended.audit.is_some()) {
-        preamble::measure(door).await;
+pub(crate) async fn tools_changed(adapter: &mut OmpAdapter) {
+    if unattended_mut(adapter).is_some_and(|unattended| unattended.audit.is_some()) {
+        preamble::measure_preamble(adapter).await;
     }
 }
 
 /// Opens the audit file and completes it from the log. It gives the name of the run.
-async fn open_audit(door: &mut OmpAdapter, actor: Option<&str>) -> Result<String, String> {
-    let Some(seat) = door.current_session() else { return Err("the session is closed".to_owned()) };
-    let (session, handle, requests) = (seat.id.clone(), seat.handle.clone(), seat.requests.clone());
+async fn open_audit(adapter: &mut OmpAdapter, actor: Option<&str>) -> Result<String, String> {
+    let Some(current) = adapter.current_session() else { return Err("the session is closed".to_owned()) };
+    let (session, handle, requests) = (current.id.clone(), current.handle.clone(), current.requests.clone());
     let of_session = session.clone();
     let read = requests.read_state(move |engine| {
         engine.state().session(&of_session)?.unattended().map(|contract| contract.declared_in().to_string())
     });
     let under = read.await.and_then(|(under, _)| under).unwrap_or_else(|| session.to_string());
-    let cwd = door.store.cwd.clone();
+    let cwd = adapter.store.cwd.clone();
     let opened = async {
-        let audit = Audit::open(&cwd, &under, session.as_str(), actor.map(str::to_owned));
+        let audit = AuditFile::open(&cwd, &under, session.as_str(), actor.map(str::to_owned));
         let mut audit = audit.map_err(|error| error.to_string())?;
-        for note in lines::recorded(&handle, &session).await? {
-            audit.write(note).map_err(|error| error.to_string())?;
+        for note in lines::read_recorded(&handle, &session).await? {
+            audit.write_note(note).map_err(|error| error.to_string())?;
         }
         Ok(audit)
     };
     let opened = opened.await;
     let problem = opened.as_ref().err().cloned();
-    if let Some(unattended) = unattended_mut(door) {
+    if let Some(unattended) = unattended_mut(adapter) {
         unattended.audit = Some(opened);
     }
     problem.map_or(Ok(under), Err)
 }
 
 /// What a fact about the session comes to for its host.
-pub(crate) fn heard(door: &mut OmpAdapter, recorded: &RecordedFact) {
+pub(crate) fn handle_fact(adapter: &mut OmpAdapter, recorded: &RecordedFact) {
     match &recorded.fact.event {
         countersign_core::engine::Event::Unattended(event) => {
-            write_audit(door, event, recorded);
-            tell(door, event, recorded.meta.session.as_ref());
+            write_audit(adapter, event, recorded);
+            notify_host(adapter, event, recorded.meta.session.as_ref());
         }
         countersign_core::engine::Event::Run(countersign_core::run::Event::Started { .. }) => {
-            if let Some(gjc) = state_mut(door) {
-                gjc.workflow.begun();
+            if let Some(gjc) = gjc_state_mut(adapter) {
+                gjc.workflow.start_run();
             }
         }
         countersign_core::engine::Event::Run(countersign_core::run::Event::Ended { .. }) => {
-            if let Some(unattended) = unattended_mut(door) {
+            if let Some(unattended) = unattended_mut(adapter) {
                 unattended.prompted = None;
             }
         }
@@ -284,53 +291,56 @@ pub(crate) fn heard(door: &mut OmpAdapter, recorded: &RecordedFact) {
     }
 }
 
-fn write_audit(door: &mut OmpAdapter, event: &Event, recorded: &RecordedFact) {
+fn write_audit(adapter: &mut OmpAdapter, event: &Event, recorded: &RecordedFact) {
     let Some(session) = &recorded.meta.session else { return };
     if let (
         Event::Declared { terms, .. } | Event::Narrowed { terms, .. },
-        Some(Unattended { audit: Some(Ok(audit)), .. }),
-    ) = (event, unattended_mut(door))
+        Some(UnattendedState { audit: Some(Ok(audit)), .. }),
+    ) = (event, unattended_mut(adapter))
     {
-        audit.is_of(&terms.actor);
+        audit.set_actor(&terms.actor);
     }
-    for line in lines::of(event, session, recorded.meta.lsn, recorded.meta.at) {
-        audit_writer::note(door, line);
+    for line in lines::notes_for_event(event, session, recorded.meta.lsn, recorded.meta.at) {
+        audit_writer::write_note(adapter, line);
     }
 }
 
-fn tell(door: &mut OmpAdapter, event: &Event, session: Option<&SessionId>) {
+fn notify_host(adapter: &mut OmpAdapter, event: &Event, session: Option<&SessionId>) {
     match event {
         Event::Widened { .. } => {
-            if let Some((id, accepted)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
-                door.write_frame(&OmpResponse::success(id, NAME, &accepted));
+            if let Some((id, accepted)) =
+                unattended_mut(adapter).and_then(|unattended| unattended.pending_declaration.take())
+            {
+                adapter.write_frame(&OmpResponse::success(id, NAME, &accepted));
             }
         }
         Event::Kept => {
-            if let Some((id, _)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
+            if let Some((id, _)) = unattended_mut(adapter).and_then(|unattended| unattended.pending_declaration.take())
+            {
                 let message = "nobody agreed to a declaration that widens what was negotiated".to_owned();
                 let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
-                door.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong));
+                adapter.write_frame(&OmpResponse::typed_failure(id, NAME, &wrong));
             }
         }
         Event::Breached { breach, place, gate } => {
-            let told = (*breach, place.clone());
+            let breach_and_place = (*breach, place.clone());
             match gate {
                 Some(_) => {
-                    if let Some(unattended) = unattended_mut(door) {
-                        unattended.breach = Some(told);
+                    if let Some(unattended) = unattended_mut(adapter) {
+                        unattended.breach = Some(breach_and_place);
                     }
                 }
-                None => ended(door, told, session),
+                None => fail_prompt(adapter, breach_and_place, session),
             }
         }
         Event::Extended { .. } => {
-            if let Some(unattended) = unattended_mut(door) {
+            if let Some(unattended) = unattended_mut(adapter) {
                 unattended.breach = None;
             }
         }
         Event::Ended => {
-            if let Some(told) = unattended_mut(door).and_then(|unattended| unattended.breach.take()) {
-                ended(door, told, session);
+            if let Some(breach_and_place) = unattended_mut(adapter).and_then(|unattended| unattended.breach.take()) {
+                fail_prompt(adapter, breach_and_place, session);
             }
         }
         Event::Declared { .. }
@@ -343,17 +353,17 @@ fn tell(door: &mut OmpAdapter, event: &Event, session: Option<&SessionId>) {
 }
 
 /// The prompt whose run is being ended has failed, and the end of the run says so. A command that was refused is told so by itself.
-fn ended(door: &mut OmpAdapter, (breach, place): (BudgetBreach, BreachPoint), session: Option<&SessionId>) {
-    let is_running = door.encoder.is_running();
-    let Some(gjc) = state_mut(door) else { return };
+fn fail_prompt(adapter: &mut OmpAdapter, (breach, place): (BudgetBreach, BreachPoint), session: Option<&SessionId>) {
+    let is_running = adapter.encoder.is_running();
+    let Some(gjc) = gjc_state_mut(adapter) else { return };
     let run = match &gjc.unattended.audit {
         Some(Ok(audit)) => audit.run().to_owned(),
         Some(Err(_)) | None => String::new(),
     };
     let session = session.map(ToString::to_string).unwrap_or_default();
-    let error = Of { run, session }.exceeded(breach, contract_terms::phase_of(&place));
+    let error = ContractIds { run, session }.exceeded_error(breach, contract_terms::phase_of(&place));
     if is_running {
-        gjc.voice.breached(error.clone());
+        gjc.writer.set_breach(error.clone());
     }
     if let BreachPoint::Before(_) = place {
         return;
@@ -362,8 +372,8 @@ fn ended(door: &mut OmpAdapter, (breach, place): (BudgetBreach, BreachPoint), se
     let begun = unattended.prompted.take();
     let is_early = begun.is_none();
     let Some((id, command)) = begun.or_else(|| unattended.coming.pop_front()) else { return };
-    door.write_frame(&OmpResponse::typed_failure(id.clone(), command, &error));
-    if let Some(unattended) = unattended_mut(door).filter(|_| is_early) {
+    adapter.write_frame(&OmpResponse::typed_failure(id.clone(), command, &error));
+    if let Some(unattended) = unattended_mut(adapter).filter(|_| is_early) {
         unattended.failed = Some((id, command));
     }
 }
@@ -374,7 +384,7 @@ mod tests {
     use countersign_protocol::{RawJson, gjc::unattended::UnattendedDeclaration};
     use serde_json::value::RawValue;
 
-    use super::{DEEPEST, finite};
+    use super::{DEEPEST, finite_numbers};
 
     #[test]
     fn a_limit_that_no_number_holds_is_an_incomplete_budget() {
@@ -385,7 +395,8 @@ mod tests {
             );
             let json = RawJson::from(RawValue::from_string(text).unwrap());
             let refused =
-                UnattendedDeclaration::from_json(Some(&finite(&json, DEEPEST)), UsageMetering::Reported).unwrap_err();
+                UnattendedDeclaration::from_json(Some(&finite_numbers(&json, DEEPEST)), UsageMetering::Reported)
+                    .unwrap_err();
             assert_eq!(
                 (refused.code, refused.message.as_str()),
                 (RefusalCode::IncompleteBudget, "budget.max_tokens must be a positive finite number")

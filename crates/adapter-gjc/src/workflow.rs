@@ -3,7 +3,7 @@
 //! It decides nothing: the engine says whether a gate waits and which answer was first. What is checked here is whether an answer has
 //! the form that the gate asks for. Source: docs/protocol/gjc.md, Workflow gates.
 
-mod file;
+mod gate_file_writer;
 
 use countersign_core::{
     engine::{Command as EngineCommand, CommandError, Engine, ResidencyScope as At},
@@ -22,14 +22,14 @@ use countersign_protocol::{
 };
 use countersign_runtime::OwnerError;
 
-pub(crate) use self::file::{FOLDER as RECORDS, follow};
+pub(crate) use self::gate_file_writer::{FOLDER as RECORDS, follow_gates};
 use super::{
     audit::{
-        Note,
-        gate_note::{key, of_gate},
+        AuditNote,
+        gate_note::{dedupe_key, gate_columns},
     },
     audit_writer,
-    dialect_state::{Showing, state, state_mut},
+    dialect_state::{GatePresentation, gjc_state, gjc_state_mut},
     gate_form,
 };
 use countersign_adapter_omp::{OmpAdapter, OutgoingFrame, refusal_text::refusal_message};
@@ -41,16 +41,16 @@ const PENDING: &str = "get_pending_workflow_gates";
 pub(crate) const NOBODY: &str = "Ask tool requires interactive mode";
 
 /// Shows a gate that waits as what it is in this dialect. False if it is to be shown as a dialog.
-pub(crate) fn show(door: &mut OmpAdapter, gate: &Gate, request: &GateRequest) -> bool {
-    let Some(gjc) = state(door) else { return false };
-    match gjc.workflow.of(gate) {
-        Showing::Dialog => false,
-        Showing::Nowhere => true,
-        Showing::Gate => {
-            match gate_form::wire(gate, request, gjc.workflow.host.options) {
+pub(crate) fn show_gate(adapter: &mut OmpAdapter, gate: &Gate, request: &GateRequest) -> bool {
+    let Some(gjc) = gjc_state(adapter) else { return false };
+    match gjc.workflow.presentation_for(gate) {
+        GatePresentation::Dialog => false,
+        GatePresentation::Nowhere => true,
+        GatePresentation::Gate => {
+            match gate_form::to_wire(gate, request, gjc.workflow.host.options) {
                 Some(Ok(made)) => {
-                    door.write_frame(OutgoingFrame::Gate(&made));
-                    audit(door, Some(gate), &made.gate_id, AuditEvent::GateEmitted, AuditOutcome::Info, None);
+                    adapter.write_frame(OutgoingFrame::Gate(&made));
+                    write_audit(adapter, Some(gate), &made.gate_id, AuditEvent::GateEmitted, AuditOutcome::Info, None);
                 }
                 Some(Err(error)) => tracing::warn!(%error, gate = %gate.id(), "a gate cannot be told of"),
                 None => {}
@@ -61,37 +61,37 @@ pub(crate) fn show(door: &mut OmpAdapter, gate: &Gate, request: &GateRequest) ->
 }
 
 /// Answers a gate.
-pub(super) async fn answer(
-    door: &mut OmpAdapter,
+pub(super) async fn answer_gate(
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     name: String,
     given: RawJson,
     key: Option<String>,
 ) {
-    let is_unattended = state(door).is_some_and(|gjc| gjc.workflow.is_unattended);
+    let is_unattended = gjc_state(adapter).is_some_and(|gjc| gjc.workflow.is_unattended);
     if !is_unattended {
-        return door.write_frame(&OmpResponse::failure(id, RESPONSE, NOT_AVAILABLE));
+        return adapter.write_frame(&OmpResponse::failure(id, RESPONSE, NOT_AVAILABLE));
     }
-    let Some(seat) = door.current_session() else { return };
-    let found = match find(&seat.id, &name) {
-        Some(find) => seat.answers.read_state(find).await.and_then(|(gate, _)| gate),
+    let Some(current) = adapter.current_session() else { return };
+    let found = match find_gate(&current.id, &name) {
+        Some(find) => current.answers.read_state(find).await.and_then(|(gate, _)| gate),
         None => None,
     };
-    let given = gate_form::value(&given);
-    let Some(gate) = found else { return unknown(door, id, name, &given) };
-    let now = door.store.common.clock.now();
+    let given = gate_form::answer_value(&given);
+    let Some(gate) = found else { return reject_unknown(adapter, id, name, &given) };
+    let now = adapter.store.common.clock.now();
     let Some((gate, request)) =
-        seat.answers.read_of(At::Gate(gate), move |engine| at_hand(engine, gate)).await.and_then(|(found, _)| found)
+        current.answers.read_of(At::Gate(gate), move |engine| at_hand(engine, gate)).await.and_then(|(found, _)| found)
     else {
-        return unknown(door, id, name, &given);
+        return reject_unknown(adapter, id, name, &given);
     };
     if gate.is_pending() && request.is_none() {
-        return door.write_frame(&OmpResponse::failure(id, RESPONSE, "what the gate asks cannot be read"));
+        return adapter.write_frame(&OmpResponse::failure(id, RESPONSE, "what the gate asks cannot be read"));
     }
     let answer = match &request {
-        Some(request) => gate_form::read(&gate, request, given.clone()),
+        Some(request) => gate_form::read_answer(&gate, request, given.clone()),
         // It does not wait: whatever it was, the engine says whether it is the answer that counted.
-        None => Ok(gate_form::unread(given.clone())),
+        None => Ok(gate_form::unchecked_answer(given.clone())),
     };
     let rejected = move |name: String, errors: Vec<SchemaMismatch>, schema_hash: String| {
         let why = InvalidAnswer { gate_id: name, schema_hash, errors };
@@ -104,21 +104,35 @@ pub(super) async fn answer(
                 request.as_ref().and_then(|request| gate_form::schema_hash(&gate, request)).unwrap_or_default();
             let resolution = rejected(name.clone(), errors, schema_hash);
             let event = AuditEvent::GateResponseRejected;
-            audit(door, Some(&gate), &name, event, AuditOutcome::Rejected, Some(resolution.answer_hash.clone()));
-            return door.write_frame(&OmpResponse::success(id, RESPONSE, &resolution));
+            write_audit(
+                adapter,
+                Some(&gate),
+                &name,
+                event,
+                AuditOutcome::Rejected,
+                Some(resolution.answer_hash.clone()),
+            );
+            return adapter.write_frame(&OmpResponse::success(id, RESPONSE, &resolution));
         }
     };
-    send(door, id, (gate, request), name, answer, key, rejected).await;
+    send_answer(adapter, id, (gate, request), name, answer, key, rejected).await;
 }
 
-fn unknown(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: String, given: &serde_json::Value) {
-    audit(door, None, &name, AuditEvent::GateResponseUnknownGate, AuditOutcome::Rejected, Some(canonical_hash(given)));
-    door.write_frame(&typed(id, GateError::Unknown(name)));
+fn reject_unknown(adapter: &mut OmpAdapter, id: Option<OmpRequestId>, name: String, given: &serde_json::Value) {
+    write_audit(
+        adapter,
+        None,
+        &name,
+        AuditEvent::GateResponseUnknownGate,
+        AuditOutcome::Rejected,
+        Some(canonical_hash(given)),
+    );
+    adapter.write_frame(&typed_failure(id, GateError::Unknown(name)));
 }
 
 /// Has the engine decide about an answer of the right form.
-async fn send(
-    door: &mut OmpAdapter,
+async fn send_answer(
+    adapter: &mut OmpAdapter,
     id: Option<OmpRequestId>,
     (gate, request): (Gate, Option<GateRequest>),
     name: String,
@@ -126,17 +140,17 @@ async fn send(
     key: Option<String>,
     rejected: impl FnOnce(String, Vec<SchemaMismatch>, String) -> AnswerResolution + Send + 'static,
 ) {
-    let Some(seat) = door.current_session() else { return };
-    let (gate_id, answers, contents) = (gate.id(), seat.answers.clone(), seat.handle.contents().clone());
+    let Some(current) = adapter.current_session() else { return };
+    let (gate_id, answers, contents) = (gate.id(), current.answers.clone(), current.handle.contents().clone());
     let by = PrincipalId::new("host");
     let given = answer.form_digest().map(|digest| digest.to_string());
     let (shown, waited) = (name.clone(), request.is_some());
     let replied =
         answers.submit_command(EngineCommand::Gate(gate::Command::Answer { gate: gate_id, answer, by, key })).await;
-    door.reply_in_order(async move {
+    adapter.reply_in_order(async move {
         let replied = replied.await.unwrap_or(Err(OwnerError::Closed));
         let position = replied.as_ref().map_or(0, |reply| reply.position);
-        let told_of = match &replied {
+        let audit_outcome = match &replied {
             Ok(_) if waited => Some((AuditEvent::GateResponseAccepted, AuditOutcome::Accepted)),
             Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, AuditOutcome::Info)),
             Err(OwnerError::Refusal(CommandError::Answer(refusal))) => Some(match refusal {
@@ -153,15 +167,15 @@ async fn send(
             Err(_) => None,
         };
         let response = match replied {
-            Ok(_) => match told(&answers, &contents, gate_id).await {
+            Ok(_) => match stored_resolution(&answers, &contents, gate_id).await {
                 Some(resolution) => OmpResponse::success(id, RESPONSE, &resolution),
                 None => OmpResponse::failure(id, RESPONSE, "the gate's resolution cannot be read"),
             },
             Err(OwnerError::Refusal(CommandError::Answer(refusal))) => match refusal {
-                refusal if is_unanswered(&refusal, &gate) => typed(id, GateError::Unknown(name)),
-                AnswerError::AlreadyResolved { .. } => typed(id, GateError::AlreadyResolved(name)),
-                AnswerError::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),
-                AnswerError::Unknown(_) => typed(id, GateError::Unknown(name)),
+                refusal if is_unanswered(&refusal, &gate) => typed_failure(id, GateError::Unknown(name)),
+                AnswerError::AlreadyResolved { .. } => typed_failure(id, GateError::AlreadyResolved(name)),
+                AnswerError::KeyTaken(_) => typed_failure(id, GateError::IdempotencyConflict(name)),
+                AnswerError::Unknown(_) => typed_failure(id, GateError::Unknown(name)),
                 AnswerError::NotOffered { problem, .. } => {
                     let schema = request.as_ref().and_then(|request| gate_form::schema_hash(&gate, request));
                     let error = gate_form::not_offered(problem);
@@ -173,11 +187,11 @@ async fn send(
             },
             Err(refused) => OmpResponse::failure(id, RESPONSE, refusal_message(&refused)),
         };
-        let then: Box<dyn FnOnce(&mut OmpAdapter) + Send> = Box::new(move |door| {
-            if let Some((event, outcome)) = told_of {
-                audit(door, Some(&gate), &shown, event, outcome, given);
+        let then: Box<dyn FnOnce(&mut OmpAdapter) + Send> = Box::new(move |adapter| {
+            if let Some((event, outcome)) = audit_outcome {
+                write_audit(adapter, Some(&gate), &shown, event, outcome, given);
             }
-            door.write_frame(&response);
+            adapter.write_frame(&response);
         });
         (position, then)
     });
@@ -193,12 +207,12 @@ fn is_unanswered(refusal: &AnswerError, gate: &Gate) -> bool {
     }
 }
 
-fn typed(id: Option<OmpRequestId>, error: GateError) -> OmpResponse {
+fn typed_failure(id: Option<OmpRequestId>, error: GateError) -> OmpResponse {
     OmpResponse::typed_failure(id, RESPONSE, &error)
 }
 
 /// What an answer to a gate that does not wait any more is told: the same as the first time.
-async fn told(
+async fn stored_resolution(
     answers: &countersign_runtime::CommandSource,
     contents: &countersign_runtime::ContentCache,
     id: GateId,
@@ -208,12 +222,12 @@ async fn told(
     let lsns: Vec<_> = [Some(gate.content_lsn()), gate.answer_content()].into_iter().flatten().collect();
     let mut texts = contents.get(&lsns).await.ok()?.into_iter();
     let shown = GateRequest::from_record(&texts.next()??)?;
-    gate_form::resolved(&gate, &shown, texts.next().flatten().as_deref()).map(|(resolution, _)| resolution)
+    gate_form::resolved_answer(&gate, &shown, texts.next().flatten().as_deref()).map(|(resolution, _)| resolution)
 }
 
 /// Finds the gate of this name in the session.
-fn find(session: &SessionId, name: &str) -> Option<impl FnOnce(&Engine) -> Option<GateId> + Send + use<>> {
-    let (stage, number) = gate_form::place(session, name)?;
+fn find_gate(session: &SessionId, name: &str) -> Option<impl FnOnce(&Engine) -> Option<GateId> + Send + use<>> {
+    let (stage, number) = gate_form::stage_and_number(session, name)?;
     let session = session.clone();
     Some(move |engine: &Engine| engine.state().session(&session)?.gate_at(stage, number))
 }
@@ -226,40 +240,40 @@ fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<GateRequest>)> {
 }
 
 /// Lists the gates that wait.
-pub(super) async fn pending(door: &mut OmpAdapter, id: Option<OmpRequestId>) {
-    let (gates, _) = waiting(door).await;
-    let Some(gjc) = state(door) else { return };
+pub(super) async fn send_pending_gates(adapter: &mut OmpAdapter, id: Option<OmpRequestId>) {
+    let (gates, _) = pending_gates(adapter).await;
+    let Some(gjc) = gjc_state(adapter) else { return };
     let options = gjc.workflow.host.options;
-    let gates = gates.iter().filter_map(|(gate, request)| gate_form::wire(gate, request, options)?.ok()).collect();
-    door.write_frame(&OmpResponse::success(id, PENDING, &PendingGates { gates }));
+    let gates = gates.iter().filter_map(|(gate, request)| gate_form::to_wire(gate, request, options)?.ok()).collect();
+    adapter.write_frame(&OmpResponse::success(id, PENDING, &PendingGates { gates }));
 }
 
 /// The host has entered unattended mode: it can be asked, is told of the gates that wait, and answers them as such from now on.
-pub(super) async fn enter(door: &mut OmpAdapter) {
-    let Some(seat) = door.current_session() else { return };
-    let (session, requests) = (seat.id.clone(), seat.requests.clone());
+pub(super) async fn enter_unattended(adapter: &mut OmpAdapter) {
+    let Some(current) = adapter.current_session() else { return };
+    let (session, requests) = (current.id.clone(), current.requests.clone());
     let set = session::Command::Set { setting: session::SessionSetting::Nobody(None), entry: None };
     if let Err(refused) = requests.send_command(EngineCommand::Session(session, set)).await {
         tracing::warn!(%refused, "that the host can be asked is not recorded");
     }
-    let (gates, position) = waiting(door).await;
+    let (gates, position) = pending_gates(adapter).await;
     // What was opened until then is shown as before, and then as a gate.
-    door.catch_up(position).await;
-    if let Some(gjc) = state_mut(door) {
+    adapter.catch_up(position).await;
+    if let Some(gjc) = gjc_state_mut(adapter) {
         gjc.workflow.is_unattended = true;
     }
     for (gate, request) in gates {
-        if let Some(taken_away) = door.dialogs.forget_gate(gate.id(), true) {
-            door.write_frame(&taken_away);
+        if let Some(taken_away) = adapter.dialogs.forget_gate(gate.id(), true) {
+            adapter.write_frame(&taken_away);
         }
-        show(door, &gate, &request);
+        show_gate(adapter, &gate, &request);
     }
 }
 
 /// The gates of the session that wait and what they show, oldest first.
-async fn waiting(door: &mut OmpAdapter) -> (Vec<(Gate, GateRequest)>, u64) {
-    let Some(seat) = door.current_session() else { return (Vec::new(), 0) };
-    let (session, answers) = (seat.id.clone(), seat.answers.clone());
+async fn pending_gates(adapter: &mut OmpAdapter) -> (Vec<(Gate, GateRequest)>, u64) {
+    let Some(current) = adapter.current_session() else { return (Vec::new(), 0) };
+    let (session, answers) = (current.id.clone(), current.answers.clone());
     let read = answers.read_state(move |engine| {
         let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&session));
         let gates = gates.filter_map(|gate| Some((gate.clone(), GateRequest::at_hand(engine, gate.id())?)));
@@ -269,8 +283,8 @@ async fn waiting(door: &mut OmpAdapter) -> (Vec<(Gate, GateRequest)>, u64) {
 }
 
 /// Writes into the audit what became of an answer, or that a gate was shown.
-fn audit(
-    door: &mut OmpAdapter,
+fn write_audit(
+    adapter: &mut OmpAdapter,
     gate: Option<&Gate>,
     name: &str,
     event: AuditEvent,
@@ -281,8 +295,11 @@ fn audit(
         AuditEvent::GateEmitted => gate.map(Gate::opened_at),
         _ => None,
     };
-    let at = at.unwrap_or_else(|| door.store.common.clock.now());
-    let key = key(event, name, answer.as_deref());
-    let gate = gate.map(|gate| of_gate(name.to_owned(), gate.stage()));
-    audit_writer::note(door, Note { gate, answer_hash: answer, ..Note::new(at, event, outcome, key) });
+    let at = at.unwrap_or_else(|| adapter.store.common.clock.now());
+    let key = dedupe_key(event, name, answer.as_deref());
+    let gate = gate.map(|gate| gate_columns(name.to_owned(), gate.stage()));
+    audit_writer::write_note(
+        adapter,
+        AuditNote { gate, answer_hash: answer, ..AuditNote::new(at, event, outcome, key) },
+    );
 }

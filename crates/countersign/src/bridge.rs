@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use countersign_adapter_gjc as gjc;
-use countersign_adapter_gjc::{Bridge, Opener, Plain, Setup, Socket, Which};
+use countersign_adapter_gjc::{AdapterOpener, BridgeServer, BridgeSetup, SessionSelector, SocketServer, TlsPolicy};
 use countersign_adapter_omp as omp;
 use countersign_adapter_omp::flags::AdapterFlags;
 use countersign_agent_dir::ProcessEnvironment;
@@ -17,10 +17,10 @@ const FRAMES: usize = 64;
 
 /// Serves the bridge. `program` is this one.
 pub(crate) fn run(flags: AdapterFlags, program: PathBuf) -> anyhow::Result<ExitCode> {
-    let plain = if flags.insecure { Plain::OnLoopback } else { Plain::Refused };
-    let setup = Setup::read(&ProcessEnvironment::of_process(), plain)?;
+    let plain = if flags.insecure { TlsPolicy::OnLoopback } else { TlsPolicy::Refused };
+    let setup = BridgeSetup::from_environment(&ProcessEnvironment::of_process(), plain)?;
     served(async {
-        let bridge = Bridge::open(setup, opener(flags, program)).await?;
+        let bridge = BridgeServer::open(setup, opener(flags, program)).await?;
         let mut out = std::io::stdout().lock();
         // Somebody who does not want to know need not.
         let _ = writeln!(out, "countersign ready on {}", bridge.address()).and_then(|()| out.flush());
@@ -33,11 +33,16 @@ pub(crate) fn run(flags: AdapterFlags, program: PathBuf) -> anyhow::Result<ExitC
 /// Serves the socket at `path`. `program` is this one.
 pub(crate) fn listen(flags: AdapterFlags, path: PathBuf, program: PathBuf) -> anyhow::Result<ExitCode> {
     served(async {
-        let socket = Socket::open(path, nix::unistd::geteuid().as_raw())?;
+        let socket = SocketServer::open(path, nix::unistd::geteuid().as_raw())?;
         let (output, frames) = mpsc::channel(FRAMES);
-        let door =
-            Box::pin(omp::open_adapter(flags, omp::ProgramInfo { path: program }, gjc::extension, output, notice))
-                .await?;
+        let door = Box::pin(omp::open_adapter(
+            flags,
+            omp::ProgramInfo { path: program },
+            gjc::configured_dialect,
+            output,
+            notice,
+        ))
+        .await?;
         Box::pin(socket.run(door, frames, asked_to_end())).await?;
         Ok(())
     })
@@ -57,15 +62,17 @@ fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<E
 }
 
 /// Opens the sessions of the bridge: the first as the flags say, others as they are asked for, else alike.
-fn opener(flags: AdapterFlags, program: PathBuf) -> Opener {
+fn opener(flags: AdapterFlags, program: PathBuf) -> AdapterOpener {
     Box::new(move |which, output| {
         let first = flags.clone();
         let flags = match which {
-            Which::First => first,
-            Which::New => AdapterFlags { continues: false, resume: None, fork: None, ..first },
-            Which::Resumed(id) => AdapterFlags { continues: false, resume: Some(id), fork: None, ..first },
+            SessionSelector::First => first,
+            SessionSelector::New => AdapterFlags { continues: false, resume: None, fork: None, ..first },
+            SessionSelector::Resumed(id) => AdapterFlags { continues: false, resume: Some(id), fork: None, ..first },
         };
         let program = omp::ProgramInfo { path: program.clone() };
-        Box::pin(omp::open_adapter(flags, program, gjc::extension, output, |line: &str| tracing::info!("{line}")))
+        Box::pin(omp::open_adapter(flags, program, gjc::configured_dialect, output, |line: &str| {
+            tracing::info!("{line}")
+        }))
     })
 }

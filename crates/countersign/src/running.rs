@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
-use countersign_adapter_gjc::Registry;
+use countersign_adapter_gjc::SessionRegistry;
 use countersign_agent_dir::{AgentDir, AgentProduct, ProcessEnvironment};
 use countersign_protocol::gjc::registry::SessionTransport;
 use countersign_view::{Lines, escape};
@@ -17,7 +17,8 @@ use crate::{
 pub(crate) fn list(form: Form) -> anyhow::Result<ExitCode> {
     let cwd = std::env::current_dir()?;
     let directory = AgentDir::resolve(AgentProduct::Gjc, &ProcessEnvironment::of_process(), &cwd, Path::exists)?;
-    let running = Registry::of(&directory).list().context("the sessions that run cannot be listed")?;
+    let running =
+        SessionRegistry::for_agent_dir(&directory).list_sessions().context("the sessions that run cannot be listed")?;
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(&running)?)?;

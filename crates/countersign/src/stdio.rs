@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use countersign_adapter_gjc as gjc;
-use countersign_adapter_gjc::Presence;
+use countersign_adapter_gjc::SessionPresence;
 use countersign_adapter_omp as omp;
 use countersign_agent_dir::{AgentProduct, settings::AttachMode};
 use countersign_protocol::{
@@ -149,21 +149,22 @@ fn own(flags: omp::flags::AdapterFlags, arguments: Vec<String>, program: omp::Pr
     runtime.spawn(exec::reap());
     let product = flags.product;
     let (output, frames) = mpsc::channel(FRAMES);
-    let door = match runtime.block_on(omp::open_adapter(flags.clone(), program, gjc::extension, output, notice)) {
-        Ok(door) => door,
-        Err(error) => {
-            // Its own log may say so, and nothing else; it is not opened twice.
-            let entered = error.gateway_home().map(|home| enter(&flags, &arguments, home, true));
-            return match entered {
-                Some(Ok(pipe)) => pipe.run(omp::error_notice, unanswered),
-                Some(Err(attach::Problem::Refused(problem))) => fail(&problem),
-                Some(Err(attach::Problem::NoGateway(_))) | None => fail(&error.to_string()),
-            };
-        }
-    };
+    let door =
+        match runtime.block_on(omp::open_adapter(flags.clone(), program, gjc::configured_dialect, output, notice)) {
+            Ok(door) => door,
+            Err(error) => {
+                // Its own log may say so, and nothing else; it is not opened twice.
+                let entered = error.gateway_home().map(|home| enter(&flags, &arguments, home, true));
+                return match entered {
+                    Some(Ok(pipe)) => pipe.run(omp::error_notice, unanswered),
+                    Some(Err(attach::Problem::Refused(problem))) => fail(&problem),
+                    Some(Err(attach::Problem::NoGateway(_))) | None => fail(&error.to_string()),
+                };
+            }
+        };
     let listed = (product == AgentProduct::Gjc).then(|| {
         let _within = runtime.enter();
-        Presence::of(door.session_listing(), SessionTransport::Stdio, None)
+        SessionPresence::for_listing(door.session_listing(), SessionTransport::Stdio, None)
     });
     let (lines, input) = mpsc::channel(WAITING);
     let (gone, has_gone) = tokio::sync::oneshot::channel();

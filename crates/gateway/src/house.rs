@@ -153,7 +153,7 @@ pub(super) fn services(config: &Config) -> Vec<services::ServiceDefinition> {
 pub(super) fn telegram(
     config: &config::TelegramConfig,
     people: &[config::PersonConfig],
-    door: &Arc<agent_gate::Door>,
+    door: &Arc<agent_gate::AgentGateAdapter>,
     ear: &Arc<telegram::InboundHook>,
 ) -> telegram::TelegramSettings {
     let door = Arc::clone(door);
@@ -173,10 +173,12 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
     let listed = config.services.iter().flat_map(|service| &service.tools);
     agent_gate::Settings {
         secrets: GatewaySecrets::default(),
-        agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
+        agents: agents
+            .map(|agent| agent_gate::AgentCredentials { id: agent.id.clone(), token: agent.token.clone() })
+            .collect(),
         listed: listed.map(|tool| tool.name.clone()).collect(),
         tools: Arc::new(service_tools::from_services(&config.services)),
-        limits: agent_gate::Limits {
+        limits: agent_gate::AgentLimits {
             per_minute: config.limits.max_requests_per_minute,
             pending: config.limits.max_pending_approvals,
             failed_auth_per_minute: config.limits.max_failed_auth_per_minute,

@@ -9,7 +9,7 @@ mod routes;
 
 use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
 
-use countersign_adapter_agent_gate::Door;
+use countersign_adapter_agent_gate::AgentGateAdapter;
 use countersign_adapter_gsv::{self as gsv, GsvContext};
 use countersign_adapter_omp::attach::{AttachOptions, AttachServer, AttachedSessions};
 use countersign_config::{Config, OnShutdown, logging::LogLevels};
@@ -84,7 +84,7 @@ pub struct Realm {
     notice: Notice,
     url: String,
     handle: OwnerHandle,
-    agents: Arc<Door>,
+    agents: Arc<AgentGateAdapter>,
     peers: Arc<gsv::GsvAdapter>,
     hall: Arc<AttachServer>,
     rooms: Arc<Workrooms>,
@@ -135,7 +135,7 @@ impl Realm {
         };
         let handle = OwnerHandle::open(log, options).await?;
         let traces = collector.follow(&handle).await;
-        let agents = Door::open(handle.clone(), clock.clone(), agents).await?;
+        let agents = AgentGateAdapter::open(handle.clone(), clock.clone(), agents).await?;
         let furniture = AttachOptions {
             handle: handle.clone(),
             sessions: guests,
@@ -290,7 +290,7 @@ impl Realm {
 
     /// Waits until its owner has ended: its record cannot be worked with any more.
     pub async fn closed(&self) {
-        self.agents.closed().await;
+        self.agents.wait_until_closed().await;
     }
 
     /// Waits until it begins to close: its ports take no more connections then.

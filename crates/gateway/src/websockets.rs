@@ -24,7 +24,7 @@ const PEERS: &str = "/ws";
 
 /// Hands a WebSocket to its adapter: it is an agent's whatever path it names but one; the rest is for others.
 pub(super) async fn serve(
-    agents: Arc<agent_gate::Door>,
+    agents: Arc<agent_gate::AgentGateAdapter>,
     peers: Arc<peers::GsvAdapter>,
     open_connections: OpenConnections,
     WebSocketRequest { request, guest, is_own_page }: WebSocketRequest,
@@ -73,6 +73,6 @@ pub(super) async fn serve(
         .max_frame_size(LARGEST_FRAME)
         .on_upgrade(move |socket| async move {
             let _open = open_connections.agent_gate.increment_guard();
-            door.serve(socket, guest.from.ip(), guest.place).await;
+            door.serve_socket(socket, guest.from.ip(), guest.place).await;
         })
 }

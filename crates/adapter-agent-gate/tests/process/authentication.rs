@@ -9,7 +9,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-fn told(id: Value, code: i64, message: &str) -> Received {
+fn error_reply(id: Value, code: i64, message: &str) -> Received {
     Received::Frame(json!({ "jsonrpc": "2.0", "error": error(code, message), "id": id }))
 }
 
@@ -19,33 +19,33 @@ fn whoever_does_not_show_a_token_is_told_why_and_closed_with_1000() {
     let gateway = Gateway::start(&place);
     let invalid = "Invalid request: ";
     for (case, first, want) in [
-        ("not JSON", "{{{", told(Value::Null, -32700, "Parse error")),
-        ("another method", r#"{"method":"list_tools","id":7}"#, told(7.into(), -32005, "Not authenticated")),
-        ("an unknown method", r#"{"method":"nope","id":"x"}"#, told("x".into(), -32005, "Not authenticated")),
+        ("not JSON", "{{{", error_reply(Value::Null, -32700, "Parse error")),
+        ("another method", r#"{"method":"list_tools","id":7}"#, error_reply(7.into(), -32005, "Not authenticated")),
+        ("an unknown method", r#"{"method":"nope","id":"x"}"#, error_reply("x".into(), -32005, "Not authenticated")),
         (
             "a request",
             r#"{"method":"tool_request","params":{"tool":"look"},"id":1.5}"#,
-            told(json!(1.5), -32005, "Not authenticated"),
+            error_reply(json!(1.5), -32005, "Not authenticated"),
         ),
         (
             "a wrong token",
             r#"{"method":"auth","params":{"token":"wrong"},"id":"a"}"#,
-            told("a".into(), -32005, "Invalid token"),
+            error_reply("a".into(), -32005, "Invalid token"),
         ),
         (
             "an empty token",
             r#"{"method":"auth","params":{"token":""},"id":1}"#,
-            told(1.into(), -32005, "Invalid token"),
+            error_reply(1.into(), -32005, "Invalid token"),
         ),
-        ("no token", r#"{"method":"auth","params":{},"id":1}"#, told(1.into(), -32005, "Invalid token")),
-        ("no parameters", r#"{"method":"auth","id":1}"#, told(1.into(), -32005, "Invalid token")),
+        ("no token", r#"{"method":"auth","params":{},"id":1}"#, error_reply(1.into(), -32005, "Invalid token")),
+        ("no parameters", r#"{"method":"auth","id":1}"#, error_reply(1.into(), -32005, "Invalid token")),
         (
             "a number for a token",
             r#"{"method":"auth","params":{"token":5}}"#,
-            told(Value::Null, -32005, "Invalid token"),
+            error_reply(Value::Null, -32005, "Invalid token"),
         ),
-        ("a list", "[]", told(Value::Null, -32600, &format!("{invalid}not an object"))),
-        ("a number", "5", told(Value::Null, -32600, &format!("{invalid}not an object"))),
+        ("a list", "[]", error_reply(Value::Null, -32600, &format!("{invalid}not an object"))),
+        ("a number", "5", error_reply(Value::Null, -32600, &format!("{invalid}not an object"))),
     ] {
         let mut agent = AgentClient::connect(&gateway);
         agent.send(first);
@@ -74,7 +74,7 @@ fn a_token_opens_the_door_once_in_text_or_binary() {
     let want = json!({ "jsonrpc": "2.0", "result": { "status": "authenticated" }, "id": null });
     assert_eq!(agent.next(), Received::Frame(want));
     agent.send(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 2 }));
-    assert_eq!(agent.next(), told(2.into(), -32601, "Unknown method: auth"));
+    assert_eq!(agent.next(), error_reply(2.into(), -32601, "Unknown method: auth"));
     agent.send_binary(json!({ "method": "list_tools", "id": 3 }).to_string());
     assert!(matches!(agent.next(), Received::Frame(frame) if frame["id"] == 3));
 }

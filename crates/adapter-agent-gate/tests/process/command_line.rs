@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-fn asking(place: &GatewayFixture, gateway: &Gateway, arguments: &[&str]) -> CommandOutput {
+fn run_agent(place: &GatewayFixture, gateway: &Gateway, arguments: &[&str]) -> CommandOutput {
     let mut command = place.command();
     command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", AGENT_TOKEN);
     run_command(command)
@@ -45,12 +45,12 @@ fn each_end_has_its_exit_code_and_its_words() {
             "Error: Gateway error (-32600): Invalid value for thing: 'A'\n",
         ),
     ] {
-        let said = asking(&place, &gateway, arguments);
-        let (told, reason) = said.err.split_once("Reason: ").unwrap_or((&said.err, ""));
-        assert_eq!((said.code, said.out.as_str(), told), (Some(code), out.as_str(), err), "{case}");
+        let output = run_agent(&place, &gateway, arguments);
+        let (message, reason) = output.err.split_once("Reason: ").unwrap_or((&output.err, ""));
+        assert_eq!((output.code, output.out.as_str(), message), (Some(code), out.as_str(), err), "{case}");
         assert_eq!(reason.contains("turn(lock*") && reason.lines().count() == 1, case == "denied", "{reason}");
     }
-    let turned = place.service.asked().into_iter().find(|asked| asked.path == "/turn/lamp").unwrap();
+    let turned = place.service.asked().into_iter().find(|request| request.path == "/turn/lamp").unwrap();
     assert_eq!(turned.body, json!({ "way": "a=b" }));
     for (case, arguments, code) in [
         ("nobody answers in time", &["request", "turn", "thing=door", "--timeout", "0.1"][..], 2),
@@ -62,8 +62,12 @@ fn each_end_has_its_exit_code_and_its_words() {
         ("an argument without a value", &["request", "look", "thing"], 4),
         ("an argument without a name", &["request", "look", "=a"], 4),
     ] {
-        let said = asking(&place, &gateway, arguments);
-        assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (Some(code), "", false), "{case}: {said:?}");
+        let output = run_agent(&place, &gateway, arguments);
+        assert_eq!(
+            (output.code, output.out.as_str(), output.err.is_empty()),
+            (Some(code), "", false),
+            "{case}: {output:?}"
+        );
     }
     for arguments in [&["tools", "--url", &gateway.url()][..], &["tools", "--token", AGENT_TOKEN]] {
         assert_eq!(place.run(arguments).code, Some(3), "{arguments:?}");
@@ -74,8 +78,8 @@ fn each_end_has_its_exit_code_and_its_words() {
 fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
     let place = GatewayFixture::with("approval_timeout: 1", RULES);
     let gateway = Gateway::start(&place);
-    let said = asking(&place, &gateway, &["request", "turn", "thing=door"]);
-    assert_eq!((said.code, said.err.contains("(-32002): Approval timed out")), (Some(2), true), "{said:?}");
+    let output = run_agent(&place, &gateway, &["request", "turn", "thing=door"]);
+    assert_eq!((output.code, output.err.contains("(-32002): Approval timed out")), (Some(2), true), "{output:?}");
     let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let mut command = place.command();
@@ -88,16 +92,16 @@ fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
         (Some(3), true),
         "{second:?}"
     );
-    let said = place.people(&["gates", "deny", &gate, "--reason", "they\nsleep"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let said = asking.join().unwrap();
-    let (error, reason) = said.err.split_once('\n').unwrap();
-    assert_eq!((said.code, error), (Some(1), "Error: Denied (-32001): Denied by user"), "{said:?}");
+    let denial = place.people(&["gates", "deny", &gate, "--reason", "they\nsleep"]);
+    assert_eq!(denial.code, Some(0), "{denial:?}");
+    let output = asking.join().unwrap();
+    let (error, reason) = output.err.split_once('\n').unwrap();
+    assert_eq!((output.code, error), (Some(1), "Error: Denied (-32001): Denied by user"), "{output:?}");
     assert!(
         reason.starts_with("Reason: Denied by local:")
             && reason.contains(": they; sleep;")
             && reason.lines().count() == 1,
-        "{said:?}"
+        "{output:?}"
     );
 }
 
@@ -119,13 +123,13 @@ fn whoever_is_asked_about_a_tool_that_there_is_not_is_told_so() {
 fn tools_and_missed_results_are_printed_as_json() {
     let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let tools = asking(&place, &gateway, &["tools"]);
+    let tools = run_agent(&place, &gateway, &["tools"]);
     assert_eq!(tools.code, Some(0), "{tools:?}");
     assert_eq!(tools.json()[0]["name"], "look");
     assert!(tools.out.starts_with("[\n  {\n    \""), "{}", tools.out);
     let pending = |want: Value| {
-        let said = asking(&place, &gateway, &["pending"]);
-        assert_eq!((said.code, said.json()), (Some(0), want), "{said:?}");
+        let output = run_agent(&place, &gateway, &["pending"]);
+        assert_eq!((output.code, output.json()), (Some(0), want), "{output:?}");
     };
     pending(json!([]));
     let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
@@ -136,8 +140,8 @@ fn tools_and_missed_results_are_printed_as_json() {
     place.waits(0);
     place.service.wait("/turn/door", 1);
     let missed = eventually("the result", || {
-        let said = asking(&place, &gateway, &["pending"]);
-        let rows = said.json().as_array().unwrap().clone();
+        let output = run_agent(&place, &gateway, &["pending"]);
+        let rows = output.json().as_array().unwrap().clone();
         (!rows.is_empty()).then_some(rows)
     });
     // The id of its command is new, so that the reply to the own id follows: the row has the gate's.
@@ -149,9 +153,9 @@ fn tools_and_missed_results_are_printed_as_json() {
 fn an_error_that_was_printed_is_not_listed_as_missed() {
     let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    assert_eq!(asking(&place, &gateway, &["request", "turn", "thing=lock"]).code, Some(1));
-    let said = asking(&place, &gateway, &["pending"]);
-    assert_eq!((said.code, said.json()), (Some(0), json!([])), "{said:?}");
+    assert_eq!(run_agent(&place, &gateway, &["request", "turn", "thing=lock"]).code, Some(1));
+    let output = run_agent(&place, &gateway, &["pending"]);
+    assert_eq!((output.code, output.json()), (Some(0), json!([])), "{output:?}");
 }
 
 #[test]
@@ -171,8 +175,8 @@ fn under_the_name_agentpass_it_serves_and_asks() {
     ] {
         let mut gateway = Gateway::spawn(agentpass(arguments));
         let url = gateway.url();
-        let asked = run_command(agentpass(&["request", "look", "thing=a", "--url", &url, "--token", AGENT_TOKEN]));
-        assert_eq!((asked.code, asked.json()), (Some(0), json!({ "did": "/look/a" })), "{asked:?}");
+        let allowed = run_command(agentpass(&["request", "look", "thing=a", "--url", &url, "--token", AGENT_TOKEN]));
+        assert_eq!((allowed.code, allowed.json()), (Some(0), json!({ "did": "/look/a" })), "{allowed:?}");
         let denied = run_command(agentpass(&["request", "turn", "thing=lock", "--url", &url, "--token", AGENT_TOKEN]));
         assert_eq!(denied.code, Some(1), "{denied:?}");
         assert_eq!(gateway.stop().code, Some(0), "{arguments:?}");
@@ -243,6 +247,6 @@ fn whoever_closes_the_pipe_has_seen_enough() {
         let err = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert_eq!((ended.status.code(), err.as_str()), (Some(0), ""), "{arguments:?}");
     }
-    let told = place.run(&["tools", "--url", "http://127.0.0.1:1", "--token", "t"]);
-    assert!(told.code == Some(3) && told.err.contains("write ws://127.0.0.1:1"), "{told:?}");
+    let output = place.run(&["tools", "--url", "http://127.0.0.1:1", "--token", "t"]);
+    assert!(output.code == Some(3) && output.err.contains("write ws://127.0.0.1:1"), "{output:?}");
 }

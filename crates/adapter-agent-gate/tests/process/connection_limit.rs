@@ -35,11 +35,11 @@ fn who_has_not_said_who_it_is_makes_room_and_then_the_newest_is_refused() {
     let mut second = AgentClient::join(&gateway, KITCHEN_TOKEN);
     assert_eq!(waiting.next(), Received::Closed(1012, "too many connections".to_owned()));
     assert_eq!(AgentClient::connect_with(&gateway, &[]).err(), Some(503));
-    let mut told = String::new();
+    let mut response = String::new();
     let mut refused = TcpStream::connect(&gateway.address).unwrap();
     refused.set_read_timeout(Some(PATIENCE)).unwrap();
-    refused.read_to_string(&mut told).unwrap();
-    assert!(told.contains("2 connections") && told.contains("rate_limit.max_connections"), "{told}");
+    refused.read_to_string(&mut response).unwrap();
+    assert!(response.contains("2 connections") && response.contains("rate_limit.max_connections"), "{response}");
     for agent in [&mut first, &mut second] {
         assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     }

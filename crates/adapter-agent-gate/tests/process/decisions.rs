@@ -45,21 +45,21 @@ fn what_waits_is_shown_and_runs_once_it_is_allowed() {
     // To answer, it takes more than a letter or seven.
     for little in [&id[id.len() - 1..], &id[id.len() - 7..]] {
         for verb in ["allow", "deny"] {
-            let said = place.people(&["gates", verb, little]);
-            assert_eq!((said.code, said.err.contains("at least its last 8")), (Some(1), true), "{said:?}");
+            let output = place.people(&["gates", verb, little]);
+            assert_eq!((output.code, output.err.contains("at least its last 8")), (Some(1), true), "{output:?}");
         }
         assert_eq!(place.people(&["gates", "show", little]).code, Some(0));
     }
-    let said = place.people(&["gates", "allow", short]);
-    assert_eq!((said.code, said.out.contains(id)), (Some(0), true), "{said:?}");
+    let output = place.people(&["gates", "allow", short]);
+    assert_eq!((output.code, output.out.contains(id)), (Some(0), true), "{output:?}");
     assert_eq!(agent.reply(&json!(1))["result"], executed(json!({ "result": { "did": "/turn/door" } })));
     watch.rows(<[Value]>::is_empty);
     assert_eq!(place.service.count("/turn/door"), 1);
     // Whoever comes too late, or names nothing, is told so.
     for id in [id, "gate_0000"] {
         for arguments in [&["gates", "allow", id][..], &["gates", "deny", id], &["gates", "show", id]] {
-            let said = place.people(arguments);
-            assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (Some(1), "", false), "{said:?}");
+            let output = place.people(arguments);
+            assert_eq!((output.code, output.out.as_str(), output.err.is_empty()), (Some(1), "", false), "{output:?}");
         }
     }
     assert_eq!(place.service.count("/turn/door"), 1);
@@ -73,8 +73,8 @@ fn a_denial_carries_its_reason() {
     let gateway = Gateway::start(&place);
     let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
-    let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     let reply = agent.reply(&json!(1));
     assert_eq!((&reply["error"]["code"], &reply["error"]["message"]), (&json!(-32001), &json!("Denied by user")));
     assert!(reply["error"]["data"]["reason"].as_str().unwrap().contains("not at night"), "{reply}");
@@ -101,8 +101,8 @@ fn a_grant_covers_what_was_shown_until_it_is_revoked() {
         let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]));
         agent.request(1, "turn", door());
-        let said = place.people(&["gates", "allow", &place.gate(), "--scope", scope]);
-        assert_eq!(said.code, Some(0), "{scope}: {said:?}");
+        let output = place.people(&["gates", "allow", &place.gate(), "--scope", scope]);
+        assert_eq!(output.code, Some(0), "{scope}: {output:?}");
         assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed", "{scope}");
         let grants = place.people(&["grants", "list", "--json"]).json();
         assert_eq!(grants.as_array().unwrap().len(), 1, "{scope}: {grants}");
@@ -154,7 +154,8 @@ fn no_more_than_the_limit_wait_at_once() {
     }
     let done: Vec<Received> = (0..10).map(|_| agent.next()).collect();
     assert!(
-        done.iter().all(|heard| matches!(heard, Received::Frame(reply) if reply["result"]["status"] == "executed"))
+        done.iter()
+            .all(|received| matches!(received, Received::Frame(reply) if reply["result"]["status"] == "executed"))
     );
     // There is room again.
     agent.request(25, "turn", json!({ "thing": "door25" }));
@@ -271,8 +272,8 @@ fn what_a_person_denied_is_not_asked_again_at_once() {
     let gateway = Gateway::start(&place);
     let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
-    let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(agent.reply(&json!(1))["error"]["code"], -32001);
     let again = agent.call(2, "turn", door());
     assert!(again.to_string().contains("not at night"), "{again}");

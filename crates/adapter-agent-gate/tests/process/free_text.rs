@@ -37,8 +37,8 @@ fn free_text_holds_anything_is_shown_whole_and_runs_as_it_was_shown() {
     assert!(listed.contains(r"say(hall)  with text: {{ states('sensor.a') }}, say(attic)\u{a}[*]?"), "{listed}");
     assert!(place.people(&["gates", "show", row["id"].as_str().unwrap()]).out.contains("    | [*]?"));
     // What was allowed is that text and no other.
-    let said = place.people(&["gates", "allow", row["id"].as_str().unwrap(), "--scope", "always"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = place.people(&["gates", "allow", row["id"].as_str().unwrap(), "--scope", "always"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(agent.reply(&json!(1))["result"], executed(json!({ "did": "/say/hall" })));
     assert_eq!(place.service.asked()[0].body, json!({ "text": text }));
     assert_eq!(agent.call(2, "say", json!({ "device": "hall", "text": text }))["status"], "executed");
@@ -86,12 +86,14 @@ fn the_first_form_of_home_assistant_has_its_texts_and_its_services_that_answer()
         place.service.url
     );
     place.write("config.yaml", &config);
-    let said = |status, body: &str| Behavior::Answer(status, "application/json", body.to_owned());
-    place.service.does("/api/states/light.nowhere", said(404, r#"{"message":"Entity not found."}"#));
-    place.service.does("/api/states/light.broken", said(500, "no"));
+    let json_answer = |status, body: &str| Behavior::Answer(status, "application/json", body.to_owned());
+    place.service.does("/api/states/light.nowhere", json_answer(404, r#"{"message":"Entity not found."}"#));
+    place.service.does("/api/states/light.broken", json_answer(500, "no"));
     let forecast = json!({ "changed_states": [], "service_response": { "weather.home": { "forecast": [] } } });
-    place.service.does("/api/services/weather/get_forecasts?return_response=true", said(200, &forecast.to_string()));
-    place.service.does("/api/services/weather/get_forecasts", said(400, "Service call requires responses"));
+    place
+        .service
+        .does("/api/services/weather/get_forecasts?return_response=true", json_answer(200, &forecast.to_string()));
+    place.service.does("/api/services/weather/get_forecasts", json_answer(400, "Service call requires responses"));
     let gateway = Gateway::start(&place);
     let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut look = |id: u32, entity: &str| agent.call(id, "ha_get_state", json!({ "entity_id": entity }));

@@ -19,7 +19,7 @@ defaults:
 
 /// What an agent got, by kind.
 #[derive(Debug, Default, PartialEq)]
-struct Tally {
+struct ReplyTally {
     executed: usize,
     too_many: usize,
     too_fast: usize,
@@ -36,7 +36,7 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
     let gateway = Gateway::start(&place);
     // Nothing is allowed before every refusal is out: that would make room.
     let full = Barrier::new(AGENTS + 1);
-    let tallies: Vec<Tally> = thread::scope(|scope| {
+    let tallies: Vec<ReplyTally> = thread::scope(|scope| {
         let agents: Vec<_> = (0..AGENTS)
             .map(|number| {
                 let (gateway, full) = (&gateway, &full);
@@ -49,20 +49,20 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
         }
         agents.into_iter().map(|agent| agent.join().unwrap()).collect()
     });
-    let want = || Tally { executed: REQUESTS - ASKS + PENDING, too_many: ASKS - PENDING, too_fast: 3 };
+    let want = || ReplyTally { executed: REQUESTS - ASKS + PENDING, too_many: ASKS - PENDING, too_fast: 3 };
     assert_eq!(tallies, (0..AGENTS).map(|_| want()).collect::<Vec<_>>());
     // One request for each that was executed, and no other.
-    let mut asked: Vec<String> = place.service.asked().into_iter().map(|asked| asked.path).collect();
-    asked.sort();
-    assert_eq!(asked.len(), AGENTS * want().executed);
-    asked.dedup();
-    assert_eq!(asked.len(), AGENTS * want().executed);
+    let mut paths: Vec<String> = place.service.asked().into_iter().map(|request| request.path).collect();
+    paths.sort();
+    assert_eq!(paths.len(), AGENTS * want().executed);
+    paths.dedup();
+    assert_eq!(paths.len(), AGENTS * want().executed);
     drop(gateway);
     place.verify();
 }
 
 /// Asks for everything at once and reads every reply.
-fn converse(gateway: &Gateway, full: &Barrier, number: usize) -> Tally {
+fn converse(gateway: &Gateway, full: &Barrier, number: usize) -> ReplyTally {
     let mut agent = AgentClient::join(gateway, &format!("token-{number}-of-many"));
     for id in 0..REQUESTS {
         let thing = format!("a{number}.{id}");
@@ -71,7 +71,7 @@ fn converse(gateway: &Gateway, full: &Barrier, number: usize) -> Tally {
     }
     agent.gather(ASKS - PENDING, |reply| reply["error"]["message"] == "Too many pending approvals");
     full.wait();
-    let mut tally = Tally::default();
+    let mut tally = ReplyTally::default();
     for id in REQUESTS..REQUESTS + 3 {
         let reply = agent.call(id, "look", json!({ "thing": "more" }));
         tally.too_fast += usize::from(reply["message"] == "Rate limit exceeded");

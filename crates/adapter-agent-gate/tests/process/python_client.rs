@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// What a call of the client ends with: its data, or one of its classes of errors with the text.
 #[derive(Clone, Debug, PartialEq)]
-enum Came {
+enum SdkOutcome {
     Data(Value),
     Denied(String),
     Timeout(String),
@@ -20,16 +20,16 @@ enum Came {
 }
 
 /// The client. It counts its ids from 1, and matches ids whether they are numbers or digits.
-struct Sdk {
+struct PythonClient {
     agent: AgentClient,
     counter: u64,
     open: Vec<u64>,
-    came: BTreeMap<u64, Came>,
+    outcomes: BTreeMap<u64, SdkOutcome>,
 }
 
-impl Sdk {
+impl PythonClient {
     fn connect(gateway: &Gateway) -> Self {
-        Self { agent: AgentClient::join(gateway, AGENT_TOKEN), counter: 0, open: Vec::new(), came: BTreeMap::new() }
+        Self { agent: AgentClient::join(gateway, AGENT_TOKEN), counter: 0, open: Vec::new(), outcomes: BTreeMap::new() }
     }
 
     fn next_id(&mut self) -> u64 {
@@ -45,24 +45,24 @@ impl Sdk {
     }
 
     /// Reads one frame as its loop does: what nobody waits for is passed over.
-    fn read(&mut self) {
+    fn read_frame(&mut self) {
         let Received::Frame(frame) = self.agent.next() else { panic!("the line ended") };
         let Some(id) = number(&frame["id"]).filter(|id| self.open.contains(id)) else { return };
         let text = || frame["error"]["message"].as_str().unwrap().to_owned();
-        let came = match frame["error"]["code"].as_i64() {
-            None => Came::Data(frame["result"]["data"].clone()),
-            Some(-32001 | -32003) => Came::Denied(text()),
-            Some(-32002) => Came::Timeout(text()),
-            Some(code) => Came::Failed(code, text()),
+        let outcome = match frame["error"]["code"].as_i64() {
+            None => SdkOutcome::Data(frame["result"]["data"].clone()),
+            Some(-32001 | -32003) => SdkOutcome::Denied(text()),
+            Some(-32002) => SdkOutcome::Timeout(text()),
+            Some(code) => SdkOutcome::Failed(code, text()),
         };
-        self.resolve(id, came);
+        self.resolve(id, outcome);
     }
 
-    fn wait(&mut self, id: u64) -> Came {
+    fn wait_for_outcome(&mut self, id: u64) -> SdkOutcome {
         while self.open.contains(&id) {
-            self.read();
+            self.read_frame();
         }
-        self.came[&id].clone()
+        self.outcomes[&id].clone()
     }
 
     /// Comes back on another line. Its first frame behind its question is the answer to it, and each row with an id of its own is
@@ -79,20 +79,20 @@ impl Sdk {
             let Some(id) = number(&row["request_id"]).filter(|id| self.open.contains(id)) else { continue };
             let result: Value = serde_json::from_str(row["result"].as_str().unwrap()).unwrap();
             let text = || result["data"].as_str().unwrap_or_default().to_owned();
-            let came = match result["status"].as_str().unwrap() {
+            let outcome = match result["status"].as_str().unwrap() {
                 // The row's data is taken for the whole result, whose data is not there.
-                "executed" => Came::Data(result["data"].get("data").cloned().unwrap_or_default()),
-                "denied" => Came::Denied(text()),
-                _ => Came::Failed(-32004, text()),
+                "executed" => SdkOutcome::Data(result["data"].get("data").cloned().unwrap_or_default()),
+                "denied" => SdkOutcome::Denied(text()),
+                _ => SdkOutcome::Failed(-32004, text()),
             };
-            self.resolve(id, came);
+            self.resolve(id, outcome);
         }
         frame["result"].take()
     }
 
-    fn resolve(&mut self, id: u64, came: Came) {
+    fn resolve(&mut self, id: u64, outcome: SdkOutcome) {
         self.open.retain(|open| *open != id);
-        self.came.insert(id, came);
+        self.outcomes.insert(id, outcome);
     }
 }
 
@@ -101,7 +101,7 @@ fn number(id: &Value) -> Option<u64> {
 }
 
 /// Waits until so many ends of calls are in the record.
-fn ended(place: &GatewayFixture, count: usize) {
+fn wait_for_ends(place: &GatewayFixture, count: usize) {
     let log = place.log();
     eventually("the ends in the record", || {
         let tail = place.run(&["audit", "tail", "--log", log.to_str().unwrap(), "-n", "50", "--json"]);
@@ -114,15 +114,15 @@ fn ended(place: &GatewayFixture, count: usize) {
 #[test]
 fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_line() {
     let door = || json!({ "thing": "door" });
-    let done = Came::Data(json!({ "result": { "did": "/turn/door" } }));
+    let done = SdkOutcome::Data(json!({ "result": { "did": "/turn/door" } }));
     for (more, decide, want) in [
         ("", "allow", done),
-        ("", "deny", Came::Denied("Denied by user".to_owned())),
-        ("approval_timeout: 1", "nobody", Came::Timeout("Approval timed out".to_owned())),
+        ("", "deny", SdkOutcome::Denied("Denied by user".to_owned())),
+        ("approval_timeout: 1", "nobody", SdkOutcome::Timeout("Approval timed out".to_owned())),
     ] {
         let place = GatewayFixture::with(more, RULES);
         let gateway = Gateway::start(&place);
-        let mut sdk = Sdk::connect(&gateway);
+        let mut sdk = PythonClient::connect(&gateway);
         let call = sdk.tool_request("turn", door());
         let gate = place.gate();
         sdk.agent = AgentClient::connect(&gateway);
@@ -131,12 +131,12 @@ fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_
             "deny" => place.deny(&gate),
             _ => drop(place.waits(0)),
         }
-        ended(&place, 1);
+        wait_for_ends(&place, 1);
         let listed = sdk.reconnect(&gateway);
         let ids = |form: &str| listed[form].as_array().unwrap().iter().map(|row| row["request_id"].clone()).collect();
         let (results, queued): (Vec<Value>, Vec<Value>) = (ids("results"), ids("queued"));
         assert_eq!((results, queued), (vec![json!(gate)], vec![json!("1")]), "{decide}");
-        assert_eq!(sdk.wait(call), want, "{decide}");
+        assert_eq!(sdk.wait_for_outcome(call), want, "{decide}");
     }
 }
 
@@ -144,14 +144,14 @@ fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_
 fn a_call_that_is_decided_once_its_client_is_back_ends_there() {
     let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut sdk = Sdk::connect(&gateway);
+    let mut sdk = PythonClient::connect(&gateway);
     let call = sdk.tool_request("turn", json!({ "thing": "door" }));
     let gate = place.gate();
     sdk.reconnect(&gateway);
     let next = sdk.tool_request("look", json!({ "thing": "a" }));
-    assert_eq!(sdk.wait(next), Came::Data(json!({ "did": "/look/a" })));
+    assert_eq!(sdk.wait_for_outcome(next), SdkOutcome::Data(json!({ "did": "/look/a" })));
     place.allow(&gate);
-    assert_eq!(sdk.wait(call), Came::Data(json!({ "result": { "did": "/turn/door" } })));
+    assert_eq!(sdk.wait_for_outcome(call), SdkOutcome::Data(json!({ "result": { "did": "/turn/door" } })));
 }
 
 #[test]
@@ -163,18 +163,18 @@ fn results_that_the_list_has_no_room_for_come_as_well() {
         place.service.does(&format!("/turn/{thing}"), Behavior::Answer(200, "application/json", large));
     }
     let gateway = Gateway::start(&place);
-    let mut sdk = Sdk::connect(&gateway);
+    let mut sdk = PythonClient::connect(&gateway);
     let calls = ["door", "tap", "gas"].map(|thing| sdk.tool_request("turn", json!({ "thing": thing })));
     let gates = place.waits(3);
     sdk.agent = AgentClient::connect(&gateway);
     for gate in gates {
         place.allow(gate["id"].as_str().unwrap());
     }
-    ended(&place, 3);
+    wait_for_ends(&place, 3);
     let listed = sdk.reconnect(&gateway);
     assert_eq!(listed["queued"].as_array().unwrap().len(), 1, "the frame has room for one");
     for call in calls {
-        assert_eq!(sdk.wait(call), Came::Data(json!({ "result": { "text": text } })));
+        assert_eq!(sdk.wait_for_outcome(call), SdkOutcome::Data(json!({ "result": { "text": text } })));
     }
     sdk.agent.settle();
     let nothing = json!({ "results": [], "queued": [] });

@@ -141,7 +141,7 @@ fn policy_decides_what_reaches_the_service() {
         }
     }
     let turned: Vec<ServiceRequest> =
-        place.service.asked().into_iter().filter(|asked| asked.path == "/turn/lamp").collect();
+        place.service.asked().into_iter().filter(|request| request.path == "/turn/lamp").collect();
     let want = ServiceRequest {
         method: "POST".to_owned(),
         path: "/turn/lamp".to_owned(),
@@ -288,8 +288,8 @@ fn a_dead_service_leaves_the_gateway_healthy() {
         (Behavior::Answer(500, "application/json", "{}".to_owned()), false),
     ] {
         place.service.does("/", manner);
-        let (status, told) = gateway.get("/healthz");
+        let (status, body) = gateway.get("/healthz");
         let want = json!({ "status": "healthy", "checks": { "database": true, "services": { "desk": is_well } } });
-        assert_eq!((status, told), (200, want));
+        assert_eq!((status, body), (200, want));
     }
 }

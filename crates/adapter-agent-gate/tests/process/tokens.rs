@@ -10,9 +10,9 @@ fn agents(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
 }
 
 fn made(place: &GatewayFixture, arguments: &[&str]) -> Value {
-    let said = agents(place, &[arguments, &["--json"]].concat());
-    assert_eq!(said.code, Some(0), "{said:?}");
-    said.json()
+    let output = agents(place, &[arguments, &["--json"]].concat());
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output.json()
 }
 
 /// What a gateway that starts now says to somebody with this token.
@@ -24,11 +24,11 @@ fn lets_in(gateway: &Gateway, token: &Value) -> bool {
 fn a_new_agent_is_let_in_after_a_restart_and_its_token_is_shown_once() {
     let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
-    let said = agents(&place, &["add", "garage"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("A gateway runs and knows nothing of it: start it again."), "{said:?}");
+    let output = agents(&place, &["add", "garage"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.out.contains("A gateway runs and knows nothing of it: start it again."), "{output:?}");
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
-    let token = said.out.lines().map(str::trim).find(|line| line.len() == 43).unwrap().to_owned();
+    let token = output.out.lines().map(str::trim).find(|line| line.len() == 43).unwrap().to_owned();
     assert!(config.contains(&token), "{config}");
     assert!(!lets_in(&gateway, &json!(token)));
     gateway.stop();
@@ -55,14 +55,14 @@ fn a_removed_agent_is_not_let_in() {
     let token = made(&place, &["rotate", "kitchen"])["token"].clone();
     assert_eq!(agents(&place, &["remove", "kitchen"]).out, "removed kitchen in config.yaml\n");
     assert!(!lets_in(&Gateway::start(&place), &token));
-    for (arguments, told) in [
+    for (arguments, message) in [
         (["remove", "kitchen"], "there is no agent kitchen"),
         (["rotate", "kitchen"], "there is no agent kitchen"),
         (["add", "default"], "there is an agent default already"),
         (["add", "a b"], "is no name for an agent"),
     ] {
-        let said = agents(&place, &arguments);
-        assert_eq!((said.code, said.err.contains(told)), (Some(1), true), "{said:?}");
+        let output = agents(&place, &arguments);
+        assert_eq!((output.code, output.err.contains(message)), (Some(1), true), "{output:?}");
     }
 }
 
@@ -97,8 +97,8 @@ fn comments_and_order_of_the_file_stay() {
     made(&place, &["remove", "b"]);
     assert_eq!(fs::read_to_string(place.folder.join("config.yaml")).unwrap(), text);
     fs::set_permissions(place.folder.join("config.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
-    let said = agents(&place, &["rotate", "a"]);
-    assert!(said.out.contains("nobody but its owner can read it"), "{said:?}");
+    let output = agents(&place, &["rotate", "a"]);
+    assert!(output.out.contains("nobody but its owner can read it"), "{output:?}");
     let mode = fs::metadata(place.folder.join("config.yaml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let fresh = place.run(&["agents", "add", "first", "--config", "new.yaml"]);

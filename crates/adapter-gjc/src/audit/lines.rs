@@ -19,8 +19,8 @@ use countersign_runtime::{
 };
 use serde_json::json;
 
-use super::{Note, gate_note};
-use crate::contract_terms::{self, Missing};
+use super::{AuditNote, gate_note};
+use crate::contract_terms::{self, MissingPermission};
 
 /// How many records are read at once.
 const PAGE: usize = 512;
@@ -30,7 +30,7 @@ const PAGE: usize = 512;
 ///
 /// # Errors
 /// Why the log cannot be read, for people.
-pub(crate) async fn recorded(handle: &OwnerHandle, session: &SessionId) -> Result<Vec<Note>, String> {
+pub(crate) async fn read_recorded(handle: &OwnerHandle, session: &SessionId) -> Result<Vec<AuditNote>, String> {
     let (mut notes, mut places, mut after) = (Vec::new(), BTreeMap::new(), Lsn(0));
     loop {
         let scope = ReadScope::Session(session);
@@ -40,14 +40,16 @@ pub(crate) async fn recorded(handle: &OwnerHandle, session: &SessionId) -> Resul
             let event = engine::Event::decode(&stored.kind, stored.version, &stored.facts);
             let event = event.map_err(|error| format!("what was decided cannot be audited: {error}"))?;
             match event {
-                engine::Event::Unattended(event) => notes.extend(of(&event, session, stored.lsn, stored.at)),
+                engine::Event::Unattended(event) => {
+                    notes.extend(notes_for_event(&event, session, stored.lsn, stored.at))
+                }
                 engine::Event::Gate(gate::Event::Opened { gate, stage: Some(stage), number, .. }) => {
                     places.insert(gate, (stage, number));
                 }
                 // Only hosts that are told of gates as such answer in a form.
                 engine::Event::Gate(gate::Event::Resolved { gate, form: Some(form), .. }) => {
                     let place = places.get(&gate);
-                    notes.extend(place.map(|place| gate_note::accepted(session, *place, form, stored.at)));
+                    notes.extend(place.map(|place| gate_note::accepted_note(session, *place, form, stored.at)));
                 }
                 _ => {}
             }
@@ -63,8 +65,8 @@ pub(crate) async fn recorded(handle: &OwnerHandle, session: &SessionId) -> Resul
 const KINDS: [&str; 2] = ["unattended", "gate"];
 
 /// The lines of a fact at `lsn`, in order. Their keys are of its place: whoever reads the log again writes none twice.
-pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<Note> {
-    let note = |event, outcome, word: &str| Note::new(at, event, outcome, format!("{word}:{session}:{}", lsn.0));
+pub(crate) fn notes_for_event(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<AuditNote> {
+    let note = |event, outcome, word: &str| AuditNote::new(at, event, outcome, format!("{word}:{session}:{}", lsn.0));
     let negotiated = |outcome| note(AuditEvent::UnattendedNegotiated, outcome, "unattended_negotiated");
     let aborted = || note(AuditEvent::UnattendedAborted, AuditOutcome::Aborted, "unattended_aborted");
     match event {
@@ -72,26 +74,26 @@ pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Ve
             vec![negotiated(AuditOutcome::Accepted)]
         }
         Event::Kept => vec![negotiated(AuditOutcome::Rejected)],
-        Event::Denied { lacks, .. } => vec![match contract_terms::missing(lacks) {
-            Missing::Scope(scope) => {
+        Event::Denied { lacks, .. } => vec![match contract_terms::missing_permission(lacks) {
+            MissingPermission::Scope(scope) => {
                 let scope = Some(scope.name().to_owned());
-                Note { scope, ..note(AuditEvent::ScopeDenied, AuditOutcome::Denied, "scope_denied") }
+                AuditNote { scope, ..note(AuditEvent::ScopeDenied, AuditOutcome::Denied, "scope_denied") }
             }
-            Missing::Action(action) => {
+            MissingPermission::Action(action) => {
                 let action = Some(action.name().to_owned());
-                Note { action, ..note(AuditEvent::ActionDenied, AuditOutcome::Denied, "action_denied") }
+                AuditNote { action, ..note(AuditEvent::ActionDenied, AuditOutcome::Denied, "action_denied") }
             }
         }],
         Event::Breached { breach, place, gate } => {
-            let (metric, [limit, observed]) = contract_terms::amounts(*breach);
+            let (metric, [limit, observed]) = contract_terms::wire_amounts(*breach);
             let phase = contract_terms::phase_of(place);
             let budget = json!({ "metric": metric, "limit": limit, "observed": observed, "phase": phase });
             let exceeded = note(AuditEvent::BudgetExceeded, AuditOutcome::Exceeded, "budget_exceeded");
-            let exceeded = Note { budget: Some(RawJson::from(budget)), ..exceeded };
+            let exceeded = AuditNote { budget: Some(RawJson::from(budget)), ..exceeded };
             if gate.is_some() { vec![exceeded] } else { vec![exceeded, aborted()] }
         }
         Event::Extended { metric, limit, .. } => {
-            vec![Note { budget: Some(raised(*metric, *limit)), ..negotiated(AuditOutcome::Accepted) }]
+            vec![AuditNote { budget: Some(raised_budget(*metric, *limit)), ..negotiated(AuditOutcome::Accepted) }]
         }
         Event::Ended => vec![aborted()],
         Event::Settled => {
@@ -103,8 +105,8 @@ pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Ve
 }
 
 /// A limit that a person raised.
-fn raised(metric: LedgerMetric, limit: u64) -> RawJson {
-    let (metric, [limit, _]) = contract_terms::amounts(BudgetBreach { metric, limit, observed: limit });
+fn raised_budget(metric: LedgerMetric, limit: u64) -> RawJson {
+    let (metric, [limit, _]) = contract_terms::wire_amounts(BudgetBreach { metric, limit, observed: limit });
     RawJson::from(json!({ "metric": metric, "limit": limit }))
 }
 
@@ -122,7 +124,7 @@ mod tests {
 
     use countersign_protocol::RawJson;
 
-    use super::of;
+    use super::notes_for_event;
 
     fn sorted(budget: &RawJson) -> String {
         let members: BTreeMap<String, serde_json::Value> = budget.decode_as().unwrap();
@@ -163,8 +165,8 @@ mod tests {
             (Event::Settled, vec!["UnattendedAbortSettled Aborted unattended_abort_settled:s:7 - - -"]),
             (Event::Counted { command: "prompt".to_owned() }, vec![]),
         ] {
-            let notes = of(&event, &SessionId::new("s"), Lsn(7), Millis(5));
-            let told: Vec<String> = notes
+            let notes = notes_for_event(&event, &SessionId::new("s"), Lsn(7), Millis(5));
+            let summaries: Vec<String> = notes
                 .iter()
                 .map(|note| {
                     let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -173,7 +175,7 @@ mod tests {
                     format!("{:?} {:?} {} {scope} {action} {budget}", note.event, note.outcome, note.key)
                 })
                 .collect();
-            assert_eq!(told, want, "{event:?}");
+            assert_eq!(summaries, want, "{event:?}");
         }
     }
 }

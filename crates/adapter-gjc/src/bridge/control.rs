@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq as _;
 
-use super::line::Present;
+use super::host_presence::HostPresence;
 
 /// How long nobody must have shown the token, with no stream open, before another client may take control.
 const ABSENCE: Duration = Duration::from_secs(60);
 
 /// Who holds control of a session.
 #[derive(Debug, Default)]
-pub(super) struct Control {
-    holder: Option<Holder>,
+pub(super) struct SessionControl {
+    holder: Option<ControlHolder>,
     /// How many streams of events are open.
     streams: usize,
     /// Who does the work of the host.
-    present: Present,
+    presence: HostPresence,
 }
 
 /// A stream of events that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stream {
+pub(super) struct OpenEventStream {
     /// Whose it is, of those who were present.
     number: u64,
     /// Whether it showed the token of who holds control.
@@ -31,7 +31,7 @@ pub(super) struct Stream {
 }
 
 #[derive(Debug)]
-struct Holder {
+struct ControlHolder {
     token: String,
     /// When it was shown last.
     shown: Instant,
@@ -39,28 +39,33 @@ struct Holder {
 
 /// Somebody else holds control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Busy;
+pub(super) struct ControllerBusy;
 
-impl Control {
+impl SessionControl {
     /// Gives control to whoever shows the token of who holds it, and to anybody if nobody does, or nobody is there any
     /// more who could. `fresh` is a token that nobody can guess.
     ///
     /// # Errors
     /// [`Busy`].
-    pub(super) fn claim(&mut self, shown: Option<&str>, fresh: String, now: Instant) -> Result<String, Busy> {
-        if shown.is_some_and(|shown| self.holds(shown, now)) {
-            return self.holder.as_ref().map(|holder| holder.token.clone()).ok_or(Busy);
+    pub(super) fn claim_control(
+        &mut self,
+        shown: Option<&str>,
+        fresh: String,
+        now: Instant,
+    ) -> Result<String, ControllerBusy> {
+        if shown.is_some_and(|shown| self.holds_control(shown, now)) {
+            return self.holder.as_ref().map(|holder| holder.token.clone()).ok_or(ControllerBusy);
         }
-        let is_gone = |holder: &Holder| self.streams == 0 && now.duration_since(holder.shown) >= ABSENCE;
+        let is_gone = |holder: &ControlHolder| self.streams == 0 && now.duration_since(holder.shown) >= ABSENCE;
         if self.holder.as_ref().is_some_and(|holder| !is_gone(holder)) {
-            return Err(Busy);
+            return Err(ControllerBusy);
         }
-        self.holder = Some(Holder { token: fresh.clone(), shown: now });
+        self.holder = Some(ControlHolder { token: fresh.clone(), shown: now });
         Ok(fresh)
     }
 
     /// Whether `shown` is the token of who holds control.
-    pub(super) fn holds(&mut self, shown: &str, now: Instant) -> bool {
+    pub(super) fn holds_control(&mut self, shown: &str, now: Instant) -> bool {
         let Some(holder) = &mut self.holder else { return false };
         let holds = bool::from(holder.token.as_bytes().ct_eq(shown.as_bytes()));
         if holds {
@@ -70,41 +75,41 @@ impl Control {
     }
 
     /// Takes control from who shows its token. False if that is nobody.
-    pub(super) fn release(&mut self, shown: &str, now: Instant) -> bool {
-        let holds = self.holds(shown, now);
+    pub(super) fn release_control(&mut self, shown: &str, now: Instant) -> bool {
+        let holds = self.holds_control(shown, now);
         if holds {
             self.holder = None;
-            if self.present.is_here {
+            if self.presence.is_here {
                 // Its stream may be open still; whoever does work from here on says so.
-                self.present = Present { number: self.present.number + 1, is_here: true, is_back: false };
+                self.presence = HostPresence { number: self.presence.number + 1, is_here: true, is_back: false };
             }
         }
         holds
     }
 
     /// Who does the work of the host.
-    pub(super) const fn present(&self) -> Present {
-        self.present
+    pub(super) const fn host_presence(&self) -> HostPresence {
+        self.presence
     }
 
     /// A stream of events was opened by somebody who showed this. It is the one of who does the host's work if nobody does
     /// that, and if it is the controller's: the newest takes the place of the one before. `is_back` if it goes on where
     /// another one ended.
-    pub(super) fn stream_begins(&mut self, shown: Option<&str>, is_back: bool, now: Instant) -> Stream {
-        let is_controllers = shown.is_some_and(|shown| self.holds(shown, now));
+    pub(super) fn stream_begins(&mut self, shown: Option<&str>, is_back: bool, now: Instant) -> OpenEventStream {
+        let is_controllers = shown.is_some_and(|shown| self.holds_control(shown, now));
         self.streams += 1;
-        if is_controllers || !self.present.is_here {
-            self.present = Present { number: self.present.number + 1, is_here: true, is_back };
+        if is_controllers || !self.presence.is_here {
+            self.presence = HostPresence { number: self.presence.number + 1, is_here: true, is_back };
         }
-        Stream { number: self.present.number, is_controllers }
+        OpenEventStream { number: self.presence.number, is_controllers }
     }
 
     /// One was closed.
-    pub(super) fn stream_ends(&mut self, stream: Stream, now: Instant) {
+    pub(super) fn stream_ends(&mut self, stream: OpenEventStream, now: Instant) {
         self.streams = self.streams.saturating_sub(1);
-        let is_its_last = stream.is_controllers && stream.number == self.present.number;
+        let is_its_last = stream.is_controllers && stream.number == self.presence.number;
         if self.streams == 0 || is_its_last {
-            self.present.is_here = false;
+            self.presence.is_here = false;
         }
         // Its end is a sign of life too.
         if let Some(holder) = &mut self.holder {
@@ -124,48 +129,48 @@ pub(super) fn fresh_token() -> Option<String> {
 mod tests {
     use std::time::Instant;
 
-    use super::{ABSENCE, Busy, Control};
+    use super::{ABSENCE, ControllerBusy, SessionControl};
 
     #[test]
     fn one_client_holds_control_until_it_gives_it_back() {
-        let (mut control, now) = (Control::default(), Instant::now());
-        assert_eq!(control.claim(None, "a".into(), now), Ok("a".to_owned()));
-        assert_eq!(control.claim(None, "b".into(), now), Err(Busy));
-        assert_eq!(control.claim(Some("x"), "b".into(), now), Err(Busy));
-        assert_eq!(control.claim(Some("a"), "b".into(), now), Ok("a".to_owned()), "again");
-        assert!(!control.release("b", now));
-        assert!(control.release("a", now));
-        assert!(!control.holds("a", now));
-        assert_eq!(control.claim(Some("a"), "c".into(), now), Ok("c".to_owned()), "an old token is nothing");
+        let (mut control, now) = (SessionControl::default(), Instant::now());
+        assert_eq!(control.claim_control(None, "a".into(), now), Ok("a".to_owned()));
+        assert_eq!(control.claim_control(None, "b".into(), now), Err(ControllerBusy));
+        assert_eq!(control.claim_control(Some("x"), "b".into(), now), Err(ControllerBusy));
+        assert_eq!(control.claim_control(Some("a"), "b".into(), now), Ok("a".to_owned()), "again");
+        assert!(!control.release_control("b", now));
+        assert!(control.release_control("a", now));
+        assert!(!control.holds_control("a", now));
+        assert_eq!(control.claim_control(Some("a"), "c".into(), now), Ok("c".to_owned()), "an old token is nothing");
     }
 
     #[test]
     fn a_client_that_is_gone_gives_way_after_a_while_and_one_that_listens_does_not() {
-        let (mut control, now) = (Control::default(), Instant::now());
-        control.claim(None, "a".into(), now).unwrap();
+        let (mut control, now) = (SessionControl::default(), Instant::now());
+        control.claim_control(None, "a".into(), now).unwrap();
         let stream = control.stream_begins(None, false, now);
-        assert_eq!(control.claim(None, "b".into(), now + 2 * ABSENCE), Err(Busy));
+        assert_eq!(control.claim_control(None, "b".into(), now + 2 * ABSENCE), Err(ControllerBusy));
         let gone = now + 2 * ABSENCE;
         control.stream_ends(stream, gone);
-        assert_eq!(control.claim(None, "b".into(), gone + ABSENCE / 2), Err(Busy));
-        assert_eq!(control.claim(None, "b".into(), gone + ABSENCE), Ok("b".to_owned()));
-        assert!(!control.holds("a", gone + ABSENCE));
+        assert_eq!(control.claim_control(None, "b".into(), gone + ABSENCE / 2), Err(ControllerBusy));
+        assert_eq!(control.claim_control(None, "b".into(), gone + ABSENCE), Ok("b".to_owned()));
+        assert!(!control.holds_control("a", gone + ABSENCE));
     }
 
     #[test]
     fn the_work_of_the_host_is_with_one_client_until_its_stream_ends_or_another_takes_its_place() {
-        let (mut control, now) = (Control::default(), Instant::now());
-        let who = |control: &Control| (control.present().number, control.present().is_here);
+        let (mut control, now) = (SessionControl::default(), Instant::now());
+        let who = |control: &SessionControl| (control.host_presence().number, control.host_presence().is_here);
         assert_eq!(who(&control), (0, false), "nobody follows");
         let first = control.stream_begins(None, false, now);
         let beside = control.stream_begins(None, true, now);
         assert_eq!(who(&control), (1, true));
-        control.claim(None, "a".into(), now).unwrap();
+        control.claim_control(None, "a".into(), now).unwrap();
         assert_eq!(who(&control), (1, true), "who takes control is who was there");
         control.stream_ends(first, now);
         assert_eq!(who(&control), (1, true), "whose stream it was is not known");
         let own = control.stream_begins(Some("a"), true, now);
-        assert_eq!((who(&control), control.present().is_back), ((2, true), true));
+        assert_eq!((who(&control), control.host_presence().is_back), ((2, true), true));
         let newer = control.stream_begins(Some("a"), false, now);
         control.stream_ends(own, now);
         assert_eq!(who(&control), (3, true), "the newest has taken its place");
@@ -174,7 +179,7 @@ mod tests {
         control.stream_ends(beside, now);
         control.stream_begins(None, false, now);
         assert_eq!(who(&control), (4, true));
-        assert!(control.release("a", now));
+        assert!(control.release_control("a", now));
         assert_eq!(who(&control), (5, true), "what it had is not for who comes");
     }
 }

@@ -24,47 +24,47 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    control::{Busy, Control, Stream},
-    keys::Keys,
-    line::{self, Present},
-    waiting::{NotWaiting, Prompt, Waiting, Work},
+    control::{ControllerBusy, OpenEventStream, SessionControl},
+    host_presence::{self, HostPresence},
+    idempotency::IdempotencyCache,
+    open_prompts::{ClientPrompt, HostWork, NotWaiting, OpenPrompts},
 };
-use crate::{voice::frame_id, window::Window};
+use crate::{envelope_writer::frame_id, frame_window::FrameWindow};
 
 /// How many answered commands are remembered, for what a door says of one later.
 const REMEMBERED: usize = 256;
 
 /// The door has ended: nothing is asked of it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended;
+pub(super) struct AdapterEnded;
 
 /// A session behind the bridge.
-pub(super) struct Conversation {
+pub(super) struct BridgeConversation {
     lines: mpsc::Sender<ClientInput>,
     /// The session that is current.
     current: watch::Receiver<String>,
     /// Every session that was.
     known: Mutex<Vec<String>>,
-    pub(super) window: Arc<Window>,
-    asked: Mutex<Asked>,
-    pub(super) waiting: Mutex<Waiting>,
-    control: Mutex<Control>,
+    pub(super) window: Arc<FrameWindow>,
+    commands: Mutex<CommandTable>,
+    pub(super) open_prompts: Mutex<OpenPrompts>,
+    control: Mutex<SessionControl>,
     /// Who does the work of the host.
-    present: watch::Sender<Present>,
-    frames_of_work: Mutex<line::Work>,
-    pub(super) keys: Keys,
+    presence: watch::Sender<HostPresence>,
+    work_frames: Mutex<host_presence::WorkFrames>,
+    pub(super) idempotency: IdempotencyCache,
 }
 
 /// The commands that the door has from clients, each under an id of ours: two clients may use the same one.
 #[derive(Default)]
-struct Asked {
+struct CommandTable {
     last: u64,
     open: BTreeMap<String, (Option<OmpRequestId>, oneshot::Sender<RawJson>)>,
     /// Those that are answered, with the id of the client.
     answered: VecDeque<(String, Option<OmpRequestId>)>,
 }
 
-impl Conversation {
+impl BridgeConversation {
     /// Of a door that takes `lines`, and has the session `current`.
     pub(super) fn new(lines: mpsc::Sender<ClientInput>, current: watch::Receiver<String>) -> Arc<Self> {
         let known = vec![current.borrow().clone()];
@@ -72,18 +72,18 @@ impl Conversation {
             lines,
             current,
             known: Mutex::new(known),
-            window: Window::new(REPLAY_WINDOW, 0),
-            asked: Mutex::default(),
-            waiting: Mutex::default(),
+            window: FrameWindow::new(REPLAY_WINDOW, 0),
+            commands: Mutex::default(),
+            open_prompts: Mutex::default(),
             control: Mutex::default(),
-            present: watch::Sender::default(),
-            frames_of_work: Mutex::default(),
-            keys: Keys::default(),
+            presence: watch::Sender::default(),
+            work_frames: Mutex::default(),
+            idempotency: IdempotencyCache::default(),
         })
     }
 
     /// The session that is current.
-    pub(super) fn session(&self) -> String {
+    pub(super) fn session_id(&self) -> String {
         self.current.borrow().clone()
     }
 
@@ -93,121 +93,121 @@ impl Conversation {
     }
 
     /// Hears what the door says until it has ended.
-    pub(super) async fn hear(&self, mut frames: mpsc::Receiver<Bytes>) {
+    pub(super) async fn read_frames(&self, mut frames: mpsc::Receiver<Bytes>) {
         // Whom the door speaks to.
         let mut client = 0;
         while let Some(frame) = frames.recv().await {
             match std::str::from_utf8(&frame).ok().and_then(AdapterFrame::from_line) {
                 Some(AdapterFrame { about: FrameSubject::Client(number), .. }) => {
                     client = number;
-                    self.waiting.lock().nobody_works();
+                    self.open_prompts.lock().clear_work();
                 }
-                Some(told) => self.told(told, client),
+                Some(adapter_frame) => self.handle_frame(adapter_frame, client),
                 None => tracing::error!("a frame of the door is none that the bridge knows"),
             }
         }
         self.window.end();
         // Whoever waits for an answer of the door hears that there is none.
-        self.asked.lock().open.clear();
+        self.commands.lock().open.clear();
     }
 
-    fn told(&self, told: AdapterFrame, client: u64) {
-        let AdapterFrame { kind, payload, session, about, seq: _ } = told;
-        let session = session.unwrap_or_else(|| self.session());
-        self.is_of(&session);
+    fn handle_frame(&self, frame: AdapterFrame, client: u64) {
+        let AdapterFrame { kind, payload, session, about, seq: _ } = frame;
+        let session = session.unwrap_or_else(|| self.session_id());
+        self.note_session(&session);
         let (payload, correlation) = match about {
             FrameSubject::Nothing | FrameSubject::Client(_) => (payload, None),
             FrameSubject::Command(id) => {
                 let Some(response) = payload else { return };
-                return self.responded(&session, &id, &response);
+                return self.handle_response(&session, &id, &response);
             }
             FrameSubject::Dialog(id) => {
-                self.waiting.lock().asked(id.clone(), Prompt::Dialog(id.clone()));
+                self.open_prompts.lock().add_prompt(id.clone(), ClientPrompt::Dialog(id.clone()));
                 (payload, Some(id))
             }
             FrameSubject::Permission { call, dialog } => {
-                let id = self.waiting.lock().asked_for(call, dialog);
+                let id = self.open_prompts.lock().add_permission(call, dialog);
                 (payload, Some(id))
             }
             FrameSubject::DialogEnds(id) => {
-                self.waiting.lock().taken_away(&id);
+                self.open_prompts.lock().remove_dialog(&id);
                 (payload, None)
             }
             FrameSubject::Gate(id) => (payload, Some(id)),
-            FrameSubject::ToolCall(id) => return self.works(Work::Tool, id, client, session, payload),
+            FrameSubject::ToolCall(id) => return self.publish_work(HostWork::Tool, id, client, session, payload),
             FrameSubject::ToolCallEnds(id) => {
-                self.waiting.lock().done(Work::Tool, &id);
+                self.open_prompts.lock().end_work(HostWork::Tool, &id);
                 (payload, None)
             }
-            FrameSubject::UriRequest(id) => return self.works(Work::Uri, id, client, session, payload),
+            FrameSubject::UriRequest(id) => return self.publish_work(HostWork::Uri, id, client, session, payload),
             FrameSubject::UriRequestEnds(id) => {
-                self.waiting.lock().done(Work::Uri, &id);
+                self.open_prompts.lock().end_work(HostWork::Uri, &id);
                 (payload, None)
             }
         };
         if let Some(payload) = payload {
-            self.publish(kind, session, payload, correlation);
+            self.publish_frame(kind, session, payload, correlation);
         }
     }
 
     /// The host is asked to do something: the client that the door speaks to, and nobody who comes after it.
-    fn works(&self, work: Work, id: String, client: u64, session: String, payload: Option<RawJson>) {
-        let present = *self.present.borrow();
+    fn publish_work(&self, work: HostWork, id: String, client: u64, session: String, payload: Option<RawJson>) {
+        let presence = *self.presence.borrow();
         // The door will hear that it has gone, and ends what it had.
-        if let Some(payload) = payload.filter(|_| present.is_here && present.number == client) {
-            self.waiting.lock().begun(work, id);
+        if let Some(payload) = payload.filter(|_| presence.is_here && presence.number == client) {
+            self.open_prompts.lock().begin_work(work, id);
             self.window.push(|seq| {
-                self.frames_of_work.lock().note(seq);
-                event(&GjcEnvelope::new(kind_of(work), session, seq, frame_id(), payload))
+                self.work_frames.lock().insert_frame(seq);
+                sse_event(&GjcEnvelope::new(kind_of(work), session, seq, frame_id(), payload))
             });
         }
     }
 
     /// Whether a frame has somebody do something.
     pub(super) fn is_work(&self, number: u64) -> bool {
-        self.frames_of_work.lock().has(number)
+        self.work_frames.lock().is_work(number)
     }
 
     /// Another session may be open now; what the one before asked is asked no more.
-    fn is_of(&self, session: &str) {
+    fn note_session(&self, session: &str) {
         let mut known = self.known.lock();
         if known.last().is_none_or(|last| last != session) {
             known.retain(|known| known != session);
             known.push(session.to_owned());
             drop(known);
-            self.waiting.lock().take_all();
+            self.open_prompts.lock().take_prompts();
         }
     }
 
-    fn responded(&self, session: &str, id: &str, response: &RawJson) {
-        let mut asked = self.asked.lock();
-        let (id, waits) = match asked.open.remove(id) {
+    fn handle_response(&self, session: &str, id: &str, response: &RawJson) {
+        let mut commands = self.commands.lock();
+        let (id, waits) = match commands.open.remove(id) {
             Some((client, waits)) => {
-                asked.answered.push_back((id.to_owned(), client.clone()));
-                if asked.answered.len() > REMEMBERED {
-                    asked.answered.pop_front();
+                commands.answered.push_back((id.to_owned(), client.clone()));
+                if commands.answered.len() > REMEMBERED {
+                    commands.answered.pop_front();
                 }
                 (client, Some(waits))
             }
             // It said something of it before.
             None => {
-                let known = asked.answered.iter().find(|(known, _)| known == id);
+                let known = commands.answered.iter().find(|(known, _)| known == id);
                 (known.and_then(|(_, client)| client.clone()), None)
             }
         };
-        drop(asked);
+        drop(commands);
         let response = with_response_id(response, id.as_ref());
-        self.publish(FrameType::Response, session.to_owned(), response.clone(), None);
+        self.publish_frame(FrameType::Response, session.to_owned(), response.clone(), None);
         if let Some(waits) = waits {
             // Whoever asked may have gone; what was asked is done.
             let _ = waits.send(response);
         }
     }
 
-    fn publish(&self, kind: FrameType, session: String, payload: RawJson, correlation: Option<String>) {
+    fn publish_frame(&self, kind: FrameType, session: String, payload: RawJson, correlation: Option<String>) {
         self.window.push(|seq| {
             let envelope = GjcEnvelope::new(kind, session, seq, frame_id(), payload);
-            event(&match correlation {
+            sse_event(&match correlation {
                 Some(id) => envelope.with_correlation_id(id),
                 None => envelope,
             })
@@ -215,117 +215,117 @@ impl Conversation {
     }
 
     /// What a client is sent that missed frames, before those that are kept.
-    pub(super) fn reset(&self, first: u64) -> Bytes {
+    pub(super) fn reset_frame(&self, first: u64) -> Bytes {
         let reset = ResetPayload::new(first);
         let (id, seq) = reset.frame_id_and_seq();
-        event(&GjcEnvelope::new(FrameType::Reset, self.session(), seq, id, reset))
+        sse_event(&GjcEnvelope::new(FrameType::Reset, self.session_id(), seq, id, reset))
     }
 
     /// Has the door do a command, the text of an object. It goes on where whoever asked has gone.
     ///
     /// # Errors
     /// [`Ended`].
-    pub(super) async fn ask(&self, command: &str, id: Option<OmpRequestId>) -> Result<RawJson, Ended> {
+    pub(super) async fn send_command(&self, command: &str, id: Option<OmpRequestId>) -> Result<RawJson, AdapterEnded> {
         let (waits, answer) = oneshot::channel();
         let own = {
-            let mut asked = self.asked.lock();
-            asked.last += 1;
-            let own = format!("b{}", asked.last);
-            asked.open.insert(own.clone(), (id, waits));
+            let mut commands = self.commands.lock();
+            commands.last += 1;
+            let own = format!("b{}", commands.last);
+            commands.open.insert(own.clone(), (id, waits));
             own
         };
-        if let Err(ended) = self.say(with_members(command, &[("id", &own)])).await {
-            self.asked.lock().open.remove(&own);
+        if let Err(ended) = self.send_line(with_members(command, &[("id", &own)])).await {
+            self.commands.lock().open.remove(&own);
             return Err(ended);
         }
-        answer.await.map_err(|_| Ended)
+        answer.await.map_err(|_| AdapterEnded)
     }
 
     /// Hands a line to the door.
     ///
     /// # Errors
     /// [`Ended`].
-    pub(super) async fn say(&self, line: String) -> Result<(), Ended> {
+    pub(super) async fn send_line(&self, line: String) -> Result<(), AdapterEnded> {
         if self.window.is_over() {
-            return Err(Ended);
+            return Err(AdapterEnded);
         }
-        self.lines.send(ClientInput::Line(DecodedLine::Text(line))).await.map_err(|_| Ended)
+        self.lines.send(ClientInput::Line(DecodedLine::Text(line))).await.map_err(|_| AdapterEnded)
     }
 
     /// Takes what is asked under `id`.
     ///
     /// # Errors
     /// [`NotWaiting`].
-    pub(super) fn take(&self, id: &str) -> Result<Prompt, NotWaiting> {
-        self.waiting.lock().take(id)
+    pub(super) fn take_prompt(&self, id: &str) -> Result<ClientPrompt, NotWaiting> {
+        self.open_prompts.lock().take_prompt(id)
     }
 
     /// Gives control.
     ///
     /// # Errors
     /// [`Busy`].
-    pub(super) fn claim(&self, shown: Option<&str>, fresh: String) -> Result<String, Busy> {
-        self.control.lock().claim(shown, fresh, Instant::now())
+    pub(super) fn claim_control(&self, shown: Option<&str>, fresh: String) -> Result<String, ControllerBusy> {
+        self.control.lock().claim_control(shown, fresh, Instant::now())
     }
 
     /// Whether control is held by who shows this.
     pub(super) fn is_controller(&self, shown: Option<&str>) -> bool {
-        shown.is_some_and(|shown| self.control.lock().holds(shown, Instant::now()))
+        shown.is_some_and(|shown| self.control.lock().holds_control(shown, Instant::now()))
     }
 
     /// Takes control from who shows this, and gives what was asked to be cancelled; none if it is not held by them.
-    pub(super) fn release(&self, shown: Option<&str>) -> Option<Vec<Prompt>> {
+    pub(super) fn release_control(&self, shown: Option<&str>) -> Option<Vec<ClientPrompt>> {
         let is_released = shown.is_some_and(|shown| {
             let mut control = self.control.lock();
-            let is_released = control.release(shown, Instant::now());
-            self.present.send_replace(control.present());
+            let is_released = control.release_control(shown, Instant::now());
+            self.presence.send_replace(control.host_presence());
             is_released
         });
-        is_released.then(|| self.waiting.lock().take_all())
+        is_released.then(|| self.open_prompts.lock().take_prompts())
     }
 
     /// Counts a stream of events of who shows this until what is returned is dropped. `is_back` if it goes on where another one
     /// ended.
-    pub(super) fn listen(self: &Arc<Self>, shown: Option<&str>, is_back: bool) -> Listening {
+    pub(super) fn subscribe_events(self: &Arc<Self>, shown: Option<&str>, is_back: bool) -> EventSubscription {
         let mut control = self.control.lock();
         let stream = control.stream_begins(shown, is_back, Instant::now());
-        self.present.send_replace(control.present());
-        Listening { conversation: Arc::clone(self), stream }
+        self.presence.send_replace(control.host_presence());
+        EventSubscription { conversation: Arc::clone(self), stream }
     }
 
     /// Tells the door who does the work of the host, until it has ended.
-    pub(super) async fn tell_who_is_here(&self) {
+    pub(super) async fn report_presence(&self) {
         tokio::select! {
-            () = line::tell(self.present.subscribe(), self.lines.clone()) => {}
-            () = self.window.ended() => {}
+            () = host_presence::report_presence(self.presence.subscribe(), self.lines.clone()) => {}
+            () = self.window.wait_until_over() => {}
         }
     }
 }
 
-const fn kind_of(work: Work) -> FrameType {
+const fn kind_of(work: HostWork) -> FrameType {
     match work {
-        Work::Tool => FrameType::HostToolCall,
-        Work::Uri => FrameType::HostUriRequest,
+        HostWork::Tool => FrameType::HostToolCall,
+        HostWork::Uri => FrameType::HostUriRequest,
     }
 }
 
 /// A stream of events that is open.
-pub(super) struct Listening {
-    conversation: Arc<Conversation>,
-    stream: Stream,
+pub(super) struct EventSubscription {
+    conversation: Arc<BridgeConversation>,
+    stream: OpenEventStream,
 }
 
-impl Drop for Listening {
+impl Drop for EventSubscription {
     fn drop(&mut self) {
         let Self { conversation, stream } = self;
         let mut control = conversation.control.lock();
         control.stream_ends(*stream, Instant::now());
-        conversation.present.send_replace(control.present());
+        conversation.presence.send_replace(control.host_presence());
     }
 }
 
 /// A frame as a stream carries it.
-fn event<P: countersign_protocol::WireValue>(envelope: &GjcEnvelope<P>) -> Bytes {
+fn sse_event<P: countersign_protocol::WireValue>(envelope: &GjcEnvelope<P>) -> Bytes {
     let mut bytes = BytesMut::with_capacity(512);
     bytes.put_slice(b"data: ");
     bytes.put(countersign_protocol::encode_line(envelope));

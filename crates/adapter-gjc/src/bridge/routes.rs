@@ -31,11 +31,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Answer, House, SESSIONS, Which, answers,
-    control::{Busy, fresh_token},
-    conversation::{Conversation, Ended},
-    keys::NotDone,
-    waiting::{NotWaiting, Prompt, Work},
+    BridgeAnswer, BridgeState, SESSIONS, SessionSelector, answer_lines,
+    control::{ControllerBusy, fresh_token},
+    conversation::{AdapterEnded, BridgeConversation},
+    idempotency::NotDone,
+    open_prompts::{ClientPrompt, HostWork, NotWaiting},
 };
 
 /// How long a body may be, in bytes.
@@ -51,49 +51,49 @@ const OWNER: &str = "x-gjc-bridge-owner-token";
 /// Tells a request that comes again.
 const KEY: &str = "idempotency-key";
 
-type Outcome = Result<Response, BridgeError>;
+type RouteResult = Result<Response, BridgeError>;
 
 /// Answers one request.
-pub(super) async fn answer(State(house): State<Arc<House>>, request: Request) -> Response {
-    let told = match house.hosts.check_request(&request, house.is_tls) {
+pub(super) async fn answer_request(State(state): State<Arc<BridgeState>>, request: Request) -> Response {
+    let result = match state.hosts.check_request(&request, state.is_tls) {
         Ok(()) => {
             let (head, body) = request.into_parts();
-            Visit { house, head }.route(body).await
+            BridgeRequest { state, head }.route_request(body).await
         }
         Err(why) => Err(BridgeError::Forbidden(why.trim_end())),
     };
-    told.unwrap_or_else(|error| answered(error.status_code(), &error.error_body()))
+    result.unwrap_or_else(|error| json_response(error.status_code(), &error.error_body()))
 }
 
-fn answered(status: u16, body: &RawJson) -> Response {
+fn json_response(status: u16, body: &RawJson) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     reply::with_content_type(status, "application/json", body.as_text().as_bytes().to_vec())
 }
 
-fn ok(body: &(impl WireValue + ?Sized)) -> Response {
-    answered(200, &RawJson::from_wire(body))
+fn ok_response(body: &(impl WireValue + ?Sized)) -> Response {
+    json_response(200, &RawJson::from_wire(body))
 }
 
-impl Answer {
-    fn of(body: &(impl WireValue + ?Sized)) -> Self {
+impl BridgeAnswer {
+    fn from_body(body: &(impl WireValue + ?Sized)) -> Self {
         Self { status: 200, body: RawJson::from_wire(body) }
     }
 }
 
-impl From<BridgeError> for Answer {
+impl From<BridgeError> for BridgeAnswer {
     fn from(error: BridgeError) -> Self {
         Self { status: error.status_code(), body: error.error_body() }
     }
 }
 
-impl From<Answer> for Response {
-    fn from(answer: Answer) -> Self {
-        answered(answer.status, &answer.body)
+impl From<BridgeAnswer> for Response {
+    fn from(answer: BridgeAnswer) -> Self {
+        json_response(answer.status, &answer.body)
     }
 }
 
-impl From<Ended> for BridgeError {
-    fn from(_: Ended) -> Self {
+impl From<AdapterEnded> for BridgeError {
+    fn from(_: AdapterEnded) -> Self {
         Self::Ended
     }
 }
@@ -108,94 +108,98 @@ impl From<NotWaiting> for BridgeError {
 }
 
 /// A request that is being looked at.
-struct Visit {
-    house: Arc<House>,
+struct BridgeRequest {
+    state: Arc<BridgeState>,
     head: Parts,
 }
 
 /// The body of `POST /v1/sessions`.
 #[derive(Default, Deserialize)]
 #[serde(rename = "Opening")]
-struct Opening {
+struct OpenSessionRequest {
     #[serde(default)]
     resume: Option<String>,
 }
 
-impl Visit {
-    async fn route(&self, body: Body) -> Outcome {
+impl BridgeRequest {
+    async fn route_request(&self, body: Body) -> RouteResult {
         let (method, path) = (&self.head.method, self.head.uri.path());
         match (method, path) {
-            (&Method::GET, "/healthz") => return Ok(ok(&StatusBody::Ok)),
-            (&Method::GET, "/v1/help") => return Ok(ok(&self.house.setup.endpoints.help_body())),
+            (&Method::GET, "/healthz") => return Ok(ok_response(&StatusBody::Ok)),
+            (&Method::GET, "/v1/help") => return Ok(ok_response(&self.state.setup.endpoints.help_body())),
             _ => {}
         }
-        self.comes_in().await?;
+        self.authorise_client().await?;
         match (method, path) {
             (&Method::POST, "/v1/handshake") => return self.handshake(body).await,
-            (&Method::GET, "/v1/sessions") => return self.sessions(),
-            (&Method::POST, "/v1/sessions") => return self.begin(body).await,
+            (&Method::GET, "/v1/sessions") => return self.list_sessions(),
+            (&Method::POST, "/v1/sessions") => return self.open_session(body).await,
             _ => {}
         }
         let rest = path.strip_prefix("/v1/sessions/").ok_or(BridgeError::NotFound)?;
         let (session, route) = rest.split_once('/').ok_or(BridgeError::NotFound)?;
-        let conversation = self.house.find(&decoded(session))?;
+        let conversation = self.state.find_conversation(&decode_segment(session))?;
         match (method, route.split_once('/')) {
-            (&Method::GET, None) if route == "events" => self.events(&conversation),
-            (&Method::POST, None) if route == "commands" => self.command(&conversation, body).await,
-            (&Method::POST, None) if route == "control:claim" => self.claim(&conversation),
-            (&Method::POST, None) if route == "control:disconnect" => self.disconnect(&conversation).await,
-            (&Method::POST, Some(("ui-responses", id))) => self.respond(&conversation, decoded(id), body).await,
-            (&Method::POST, Some(("host-tool-results", id))) => {
-                self.tool_result(&conversation, &decoded(id), body).await
+            (&Method::GET, None) if route == "events" => self.stream_events(&conversation),
+            (&Method::POST, None) if route == "commands" => self.run_command(&conversation, body).await,
+            (&Method::POST, None) if route == "control:claim" => self.claim_control(&conversation),
+            (&Method::POST, None) if route == "control:disconnect" => self.release_control(&conversation).await,
+            (&Method::POST, Some(("ui-responses", id))) => {
+                self.answer_prompt(&conversation, decode_segment(id), body).await
             }
-            (&Method::POST, Some(("host-uri-results", id))) => self.uri_result(&conversation, &decoded(id), body).await,
+            (&Method::POST, Some(("host-tool-results", id))) => {
+                self.tool_result(&conversation, &decode_segment(id), body).await
+            }
+            (&Method::POST, Some(("host-uri-results", id))) => {
+                self.uri_result(&conversation, &decode_segment(id), body).await
+            }
             _ => Err(BridgeError::NotFound),
         }
     }
 
     /// Looks who asks.
-    async fn comes_in(&self) -> Result<(), BridgeError> {
-        if !bearer(&self.head.headers).is_some_and(|token| self.house.knows(token)) {
+    async fn authorise_client(&self) -> Result<(), BridgeError> {
+        if !bearer_token(&self.head.headers).is_some_and(|token| self.state.knows_token(token)) {
             return Err(BridgeError::Unauthorized);
         }
-        let Some(guest) = self.head.extensions.get::<listen::ConnectionInfo>() else { return Ok(()) };
+        let Some(connection) = self.head.extensions.get::<listen::ConnectionInfo>() else { return Ok(()) };
         // Whoever has shown the token is no stranger; nobody takes its place for one.
-        if !guest.place.mark_authenticated() {
+        if !connection.place.mark_authenticated() {
             return Err(BridgeError::EventsUnavailable);
         }
-        if !guest.peer.may_decide().await {
+        if !connection.peer.may_decide().await {
             return Err(BridgeError::Forbidden(listen::peer::REFUSED));
         }
         Ok(())
     }
 
-    fn is_on(&self, endpoint: BridgeEndpoint) -> Result<(), BridgeError> {
-        let is_on = self.house.setup.endpoints.is_enabled(endpoint);
+    fn require_endpoint(&self, endpoint: BridgeEndpoint) -> Result<(), BridgeError> {
+        let is_on = self.state.setup.endpoints.is_enabled(endpoint);
         if is_on { Ok(()) } else { Err(BridgeError::EndpointDisabled(endpoint)) }
     }
 
-    fn may(&self, scope: CommandScope) -> Result<(), BridgeError> {
-        if self.house.setup.scopes.contains(&scope) { Ok(()) } else { Err(BridgeError::ScopeDenied(scope)) }
+    fn require_scope(&self, scope: CommandScope) -> Result<(), BridgeError> {
+        if self.state.setup.scopes.contains(&scope) { Ok(()) } else { Err(BridgeError::ScopeDenied(scope)) }
     }
 
-    fn owner(&self) -> Option<&str> {
-        text(&self.head.headers, OWNER)
+    fn owner_token(&self) -> Option<&str> {
+        header_text(&self.head.headers, OWNER)
     }
 
-    fn holds_control(&self, conversation: &Conversation) -> Result<(), BridgeError> {
-        if conversation.is_controller(self.owner()) { Ok(()) } else { Err(BridgeError::NotController) }
+    fn holds_control(&self, conversation: &BridgeConversation) -> Result<(), BridgeError> {
+        if conversation.is_controller(self.owner_token()) { Ok(()) } else { Err(BridgeError::NotController) }
     }
 
     /// Does `work` once for the key of the request, if it has one.
-    async fn once(
+    async fn run_once(
         &self,
-        conversation: &Conversation,
+        conversation: &BridgeConversation,
         route: &str,
         body: &str,
         invalid: ExpectedInput,
-        work: impl Future<Output = Answer> + Send + 'static,
-    ) -> Outcome {
-        let Some(key) = text(&self.head.headers, KEY) else {
+        work: impl Future<Output = BridgeAnswer> + Send + 'static,
+    ) -> RouteResult {
+        let Some(key) = header_text(&self.head.headers, KEY) else {
             // It is done, whether or not whoever asked is still there.
             let done = tokio::spawn(work).await.map_err(|_| BridgeError::Ended)?;
             return Ok(done.into());
@@ -204,8 +208,8 @@ impl Visit {
             let message = format!("`Idempotency-Key` must have 1 to {LONGEST_KEY} characters");
             return Err(BridgeError::Invalid { what: invalid, message });
         }
-        let fingerprint = RequestFingerprint::for_request(route, body.as_bytes(), self.owner());
-        match conversation.keys.once(key.to_owned(), fingerprint, work).await {
+        let fingerprint = RequestFingerprint::for_request(route, body.as_bytes(), self.owner_token());
+        match conversation.idempotency.run_once(key.to_owned(), fingerprint, work).await {
             Ok(answer) => Ok(answer.into()),
             Err(NotDone::Conflict) => Err(BridgeError::IdempotencyConflict),
             Err(NotDone::NotController) => Err(BridgeError::NotController),
@@ -213,226 +217,238 @@ impl Visit {
         }
     }
 
-    async fn handshake(&self, body: Body) -> Outcome {
-        let body = read(body).await?;
+    async fn handshake(&self, body: Body) -> RouteResult {
+        let body = read_body(body).await?;
         let handshake = HandshakeRequest::from_body(&body)?;
         if let Err(rejected) = handshake.speaks_ours() {
-            return Ok(ok(&rejected));
+            return Ok(ok_response(&rejected));
         }
         let conversation = match &handshake.session_id {
-            Some(session) => self.house.find(session)?,
-            None => self.house.all().into_iter().next().ok_or(BridgeError::Ended)?,
+            Some(session) => self.state.find_conversation(session)?,
+            None => self.state.all_conversations().into_iter().next().ok_or(BridgeError::Ended)?,
         };
         let mut accepted = None;
         if let Some(declaration) = &handshake.unattended {
             let command = json!({ "type": "negotiate_unattended" }).to_string();
             let command = format!("{},\"declaration\":{}}}", command.trim_end_matches('}'), declaration.as_text());
-            match said(&conversation.ask(&command, None).await?) {
-                Said::Done(data) => accepted = data,
-                Said::Failed(error) => return Ok(answered(403, &coded(error, "invalid_unattended_declaration"))),
+            match command_result(&conversation.send_command(&command, None).await?) {
+                CommandResult::Done(data) => accepted = data,
+                CommandResult::Failed(error) => {
+                    return Ok(json_response(403, &with_code(error, "invalid_unattended_declaration")));
+                }
             }
         }
-        let setup = &self.house.setup;
-        let session = conversation.session();
+        let setup = &self.state.setup;
+        let session = conversation.session_id();
         let paths = setup.endpoints.session_paths(&session);
-        Ok(ok(&handshake.accept_client(session, &setup.scopes, paths, accepted)))
+        Ok(ok_response(&handshake.accept_client(session, &setup.scopes, paths, accepted)))
     }
 
-    fn sessions(&self) -> Outcome {
-        self.is_on(BridgeEndpoint::Commands)?;
-        self.may(CommandScope::MessageRead)?;
-        let all = self.house.all();
-        let sessions: Vec<_> =
-            all.iter().filter(|one| !one.window.is_over()).map(|one| json!({ "session_id": one.session() })).collect();
-        Ok(ok(&json!({ "sessions": sessions })))
+    fn list_sessions(&self) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::Commands)?;
+        self.require_scope(CommandScope::MessageRead)?;
+        let all = self.state.all_conversations();
+        let sessions: Vec<_> = all
+            .iter()
+            .filter(|one| !one.window.is_over())
+            .map(|one| json!({ "session_id": one.session_id() }))
+            .collect();
+        Ok(ok_response(&json!({ "sessions": sessions })))
     }
 
-    async fn begin(&self, body: Body) -> Outcome {
-        self.is_on(BridgeEndpoint::Commands)?;
-        self.may(CommandScope::Session)?;
-        let body = read(body).await?;
+    async fn open_session(&self, body: Body) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::Commands)?;
+        self.require_scope(CommandScope::Session)?;
+        let body = read_body(body).await?;
         let invalid = |message: String| BridgeError::Invalid { what: ExpectedInput::Request, message };
-        let opening: Opening = match body.trim() {
-            "" => Opening::default(),
+        let opening: OpenSessionRequest = match body.trim() {
+            "" => OpenSessionRequest::default(),
             body => match serde_json::from_str(body) {
                 Ok(opening) => opening,
                 Err(error) if error.is_data() => return Err(invalid(error.to_string())),
                 Err(_) => return Err(BridgeError::InvalidJson),
             },
         };
-        let Ok(room) = Arc::clone(&self.house.rooms).try_acquire_owned() else {
+        let Ok(room) = Arc::clone(&self.state.session_slots).try_acquire_owned() else {
             return Err(BridgeError::TooMany { limit: SESSIONS });
         };
         if opening.resume.as_deref().is_some_and(|id| id.trim().is_empty() || find::is_path(id)) {
             // Whoever may open sessions may not say where on this machine they lie.
             return Err(invalid("resume is the id of a session, or its beginning".to_owned()));
         }
-        let which = opening.resume.map_or(Which::New, Which::Resumed);
-        let conversation = self.house.begin(which, Some(room)).await.map_err(|error| invalid(error.to_string()))?;
-        Ok(ok(&json!({ "status": "opened", "session_id": conversation.session() })))
+        let which = opening.resume.map_or(SessionSelector::New, SessionSelector::Resumed);
+        let conversation =
+            self.state.open_conversation(which, Some(room)).await.map_err(|error| invalid(error.to_string()))?;
+        Ok(ok_response(&json!({ "status": "opened", "session_id": conversation.session_id() })))
     }
 
-    fn events(&self, conversation: &Arc<Conversation>) -> Outcome {
-        self.is_on(BridgeEndpoint::Events)?;
+    fn stream_events(&self, conversation: &Arc<BridgeConversation>) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::Events)?;
         let query = self.head.uri.query().unwrap_or_default();
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
         let last = pairs.into_iter().find(|(name, _)| name == "last_seq").map(|(_, value)| value);
         let window = &conversation.window;
         let after = match bridge::last_seq(last.as_deref())? {
-            None => window.last(),
+            None => window.last_number(),
             // All that there is was asked for.
-            Some(0) => window.oldest(),
+            Some(0) => window.before_oldest(),
             Some(after) => after,
         };
         if window.is_over() {
             return Err(BridgeError::EventsUnavailable);
         }
-        let Ok(permit) = Arc::clone(&self.house.streams).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.state.streams).try_acquire_owned() else {
             return Err(BridgeError::EventsUnavailable);
         };
         // What has somebody do something was for who was there then.
-        let before = window.last();
+        let before = window.last_number();
         let is_back = last.is_some_and(|last| last != "0");
-        let held = (permit, conversation.listen(self.owner(), is_back));
-        let (resetting, asked) = (Arc::clone(conversation), Arc::clone(conversation));
-        let frames = Arc::clone(window).follow(after, move |first| resetting.reset(first));
+        let held = (permit, conversation.subscribe_events(self.owner_token(), is_back));
+        let (resetting, filtering) = (Arc::clone(conversation), Arc::clone(conversation));
+        let frames = Arc::clone(window).follow_frames(after, move |first| resetting.reset_frame(first));
         let frames = frames.filter_map(move |(number, frame)| {
             // The room is given back with the stream.
             let _held = &held;
-            let is_old = number <= before && asked.is_work(number);
+            let is_old = number <= before && filtering.is_work(number);
             std::future::ready((!is_old).then_some(frame))
         });
         Ok(sse::stream_reply(frames, "keepalive"))
     }
 
-    async fn command(&self, conversation: &Arc<Conversation>, body: Body) -> Outcome {
-        self.is_on(BridgeEndpoint::Commands)?;
-        let body = read(body).await?;
+    async fn run_command(&self, conversation: &Arc<BridgeConversation>, body: Body) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::Commands)?;
+        let body = read_body(body).await?;
         let (id, command) = match bridge::read_command(&body)? {
             Ok(read) => read,
-            Err(refused) => return Ok(ok(&refused.to_response())),
+            Err(refused) => return Ok(ok_response(&refused.to_response())),
         };
-        self.may(command.required_scope())?;
+        self.require_scope(command.required_scope())?;
         if matches!(command, GjcCommand::WorkflowGateResponse { .. }) {
             self.holds_control(conversation)?;
         }
-        let (asked, line) = (Arc::clone(conversation), body.clone());
+        let (target, line) = (Arc::clone(conversation), body.clone());
         let work = async move {
-            match asked.ask(&line, id).await {
-                Ok(response) => Answer { status: 200, body: response },
+            match target.send_command(&line, id).await {
+                Ok(response) => BridgeAnswer { status: 200, body: response },
                 Err(ended) => BridgeError::from(ended).into(),
             }
         };
-        self.once(conversation, "commands", &body, ExpectedInput::Command, work).await
+        self.run_once(conversation, "commands", &body, ExpectedInput::Command, work).await
     }
 
-    fn claim(&self, conversation: &Conversation) -> Outcome {
-        self.is_on(BridgeEndpoint::Control)?;
-        self.may(CommandScope::Control)?;
+    fn claim_control(&self, conversation: &BridgeConversation) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::Control)?;
+        self.require_scope(CommandScope::Control)?;
         let fresh = fresh_token().ok_or(BridgeError::Ended)?;
-        match conversation.claim(self.owner(), fresh) {
-            Ok(owner_token) => Ok(ok(&StatusBody::Claimed { owner_token })),
-            Err(Busy) => Err(BridgeError::ControllerBusy),
+        match conversation.claim_control(self.owner_token(), fresh) {
+            Ok(owner_token) => Ok(ok_response(&StatusBody::Claimed { owner_token })),
+            Err(ControllerBusy) => Err(BridgeError::ControllerBusy),
         }
     }
 
-    async fn disconnect(&self, conversation: &Conversation) -> Outcome {
-        self.is_on(BridgeEndpoint::Control)?;
-        self.may(CommandScope::Control)?;
-        let prompts = conversation.release(self.owner()).ok_or(BridgeError::NotController)?;
-        for Prompt::Dialog(id) | Prompt::Permission(id) in prompts {
-            conversation.say(answers::cancelled(&id)).await?;
+    async fn release_control(&self, conversation: &BridgeConversation) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::Control)?;
+        self.require_scope(CommandScope::Control)?;
+        let prompts = conversation.release_control(self.owner_token()).ok_or(BridgeError::NotController)?;
+        for ClientPrompt::Dialog(id) | ClientPrompt::Permission(id) in prompts {
+            conversation.send_line(answer_lines::cancelled_dialog(&id)).await?;
         }
-        Ok(ok(&StatusBody::Released))
+        Ok(ok_response(&StatusBody::Released))
     }
 
-    async fn respond(&self, conversation: &Arc<Conversation>, id: String, body: Body) -> Outcome {
-        self.is_on(BridgeEndpoint::UiResponses)?;
-        self.may(CommandScope::Control)?;
+    async fn answer_prompt(&self, conversation: &Arc<BridgeConversation>, id: String, body: Body) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::UiResponses)?;
+        self.require_scope(CommandScope::Control)?;
         self.holds_control(conversation)?;
-        let body = read(body).await?;
+        let body = read_body(body).await?;
         let route = format!("ui-responses/{id}");
-        let asked = Arc::clone(conversation);
+        let target = Arc::clone(conversation);
         if id.starts_with(GATE) {
             let mut gate = bridge::gate_answer(&body, &id)?;
             if gate.idempotency_key.is_none() {
-                gate.idempotency_key = text(&self.head.headers, KEY).map(str::to_owned);
+                gate.idempotency_key = header_text(&self.head.headers, KEY).map(str::to_owned);
             }
-            let command = answers::gate(&gate);
+            let command = answer_lines::gate_answer(&gate);
             let work = async move {
-                match asked.ask(&command, None).await {
-                    Ok(response) => resolution(said(&response)),
+                match target.send_command(&command, None).await {
+                    Ok(response) => gate_resolution(command_result(&response)),
                     Err(ended) => BridgeError::from(ended).into(),
                 }
             };
-            return self.once(conversation, &route, &body, ExpectedInput::UiResponse, work).await;
+            return self.run_once(conversation, &route, &body, ExpectedInput::UiResponse, work).await;
         }
         // What cannot be read leaves it waiting.
-        let read = match conversation.waiting.lock().shows(&id) {
-            Some(Prompt::Permission(_)) => Read::Permission(PermissionAnswer::from_body(&body)?),
-            Some(Prompt::Dialog(_)) => Read::Dialog(DialogAnswer::from_body(&body)?),
+        let read = match conversation.open_prompts.lock().get_prompt(&id) {
+            Some(ClientPrompt::Permission(_)) => PromptAnswer::Permission(PermissionAnswer::from_body(&body)?),
+            Some(ClientPrompt::Dialog(_)) => PromptAnswer::Dialog(DialogAnswer::from_body(&body)?),
             // Somebody may have answered it under the same key.
-            None => Read::Nothing,
+            None => PromptAnswer::Nothing,
         };
         let work = async move {
-            let line = match (asked.take(&id), read) {
-                (Ok(Prompt::Dialog(dialog)), Read::Dialog(answer)) => answers::dialog(&dialog, &answer),
-                (Ok(Prompt::Permission(dialog)), Read::Permission(answer)) => answers::permission(&dialog, &answer),
+            let line = match (target.take_prompt(&id), read) {
+                (Ok(ClientPrompt::Dialog(dialog)), PromptAnswer::Dialog(answer)) => {
+                    answer_lines::dialog_answer(&dialog, &answer)
+                }
+                (Ok(ClientPrompt::Permission(dialog)), PromptAnswer::Permission(answer)) => {
+                    answer_lines::permission_answer(&dialog, &answer)
+                }
                 // What waits under this id is another thing than it was.
                 (Ok(_), _) => return BridgeError::AlreadyResolved.into(),
                 (Err(not), _) => return BridgeError::from(not).into(),
             };
-            match asked.say(line).await {
-                Ok(()) => Answer::of(&StatusBody::Accepted),
+            match target.send_line(line).await {
+                Ok(()) => BridgeAnswer::from_body(&StatusBody::Accepted),
                 Err(ended) => BridgeError::from(ended).into(),
             }
         };
-        self.once(conversation, &route, &body, ExpectedInput::UiResponse, work).await
+        self.run_once(conversation, &route, &body, ExpectedInput::UiResponse, work).await
     }
 
-    async fn tool_result(&self, conversation: &Conversation, id: &str, body: Body) -> Outcome {
-        self.is_on(BridgeEndpoint::HostToolResults)?;
-        self.may(CommandScope::HostTools)?;
-        let body = read(body).await?;
+    async fn tool_result(&self, conversation: &BridgeConversation, id: &str, body: Body) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::HostToolResults)?;
+        self.require_scope(CommandScope::HostTools)?;
+        let body = read_body(body).await?;
         let is_known = match bridge::host_tool_result(&body)? {
-            HostToolAnswer::Update(_) => conversation.waiting.lock().is_asked(Work::Tool, id),
-            HostToolAnswer::Done(_) | HostToolAnswer::Failed(_) => conversation.waiting.lock().done(Work::Tool, id),
+            HostToolAnswer::Update(_) => conversation.open_prompts.lock().has_work(HostWork::Tool, id),
+            HostToolAnswer::Done(_) | HostToolAnswer::Failed(_) => {
+                conversation.open_prompts.lock().end_work(HostWork::Tool, id)
+            }
         };
         if !is_known {
             return Err(BridgeError::UnknownCall);
         }
-        conversation.say(with_members(&body, &[("id", id)])).await?;
-        Ok(ok(&StatusBody::Accepted))
+        conversation.send_line(with_members(&body, &[("id", id)])).await?;
+        Ok(ok_response(&StatusBody::Accepted))
     }
 
-    async fn uri_result(&self, conversation: &Conversation, id: &str, body: Body) -> Outcome {
-        self.is_on(BridgeEndpoint::HostUriResults)?;
-        self.may(CommandScope::HostUri)?;
-        let body = read(body).await?;
+    async fn uri_result(&self, conversation: &BridgeConversation, id: &str, body: Body) -> RouteResult {
+        self.require_endpoint(BridgeEndpoint::HostUriResults)?;
+        self.require_scope(CommandScope::HostUri)?;
+        let body = read_body(body).await?;
         bridge::host_uri_result(&body)?;
-        if !conversation.waiting.lock().done(Work::Uri, id) {
+        if !conversation.open_prompts.lock().end_work(HostWork::Uri, id) {
             return Err(BridgeError::UnknownCall);
         }
-        conversation.say(with_members(&body, &[("type", "host_uri_result"), ("id", id)])).await?;
-        Ok(ok(&StatusBody::Accepted))
+        conversation.send_line(with_members(&body, &[("type", "host_uri_result"), ("id", id)])).await?;
+        Ok(ok_response(&StatusBody::Accepted))
     }
 }
 
 /// An answer to what waits, as far as it can be read.
-enum Read {
+enum PromptAnswer {
     Dialog(DialogAnswer),
     Permission(PermissionAnswer),
     Nothing,
 }
 
 /// What a command came to.
-enum Said {
+enum CommandResult {
     Done(Option<RawJson>),
     Failed(RawJson),
 }
 
 #[derive(Deserialize)]
-struct Responded {
+struct CommandResponse {
     success: bool,
     #[serde(default)]
     data: Option<RawJson>,
@@ -440,32 +456,34 @@ struct Responded {
     error: Option<RawJson>,
 }
 
-fn said(response: &RawJson) -> Said {
-    match response.decode_as::<Responded>() {
-        Ok(Responded { success: true, data, .. }) => Said::Done(data),
-        Ok(Responded { error: Some(error), .. }) => Said::Failed(error),
-        Ok(_) | Err(_) => Said::Failed(RawJson::from_wire("the command failed")),
+fn command_result(response: &RawJson) -> CommandResult {
+    match response.decode_as::<CommandResponse>() {
+        Ok(CommandResponse { success: true, data, .. }) => CommandResult::Done(data),
+        Ok(CommandResponse { error: Some(error), .. }) => CommandResult::Failed(error),
+        Ok(_) | Err(_) => CommandResult::Failed(RawJson::from_wire("the command failed")),
     }
 }
 
 /// What is told of an answer to a gate: what became of it, or an error with its code.
-fn resolution(said: Said) -> Answer {
-    match said {
-        Said::Done(data) => Answer { status: 200, body: data.unwrap_or_else(|| RawJson::from_wire(&())) },
-        Said::Failed(error) => {
-            let body = coded(error, "unattended_not_negotiated");
+fn gate_resolution(result: CommandResult) -> BridgeAnswer {
+    match result {
+        CommandResult::Done(data) => {
+            BridgeAnswer { status: 200, body: data.unwrap_or_else(|| RawJson::from_wire(&())) }
+        }
+        CommandResult::Failed(error) => {
+            let body = with_code(error, "unattended_not_negotiated");
             #[derive(Deserialize)]
-            struct Coded {
+            struct ErrorWithCode {
                 code: String,
             }
-            let is_denied = body.decode_as::<Coded>().is_ok_and(|error| error.code.ends_with("_denied"));
-            Answer { status: if is_denied { 403 } else { 409 }, body }
+            let is_denied = body.decode_as::<ErrorWithCode>().is_ok_and(|error| error.code.ends_with("_denied"));
+            BridgeAnswer { status: if is_denied { 403 } else { 409 }, body }
         }
     }
 }
 
 /// An error as an object with a code. One that is a text gets `code`.
-fn coded(error: RawJson, code: &str) -> RawJson {
+fn with_code(error: RawJson, code: &str) -> RawJson {
     match error.decode_as::<String>() {
         Ok(message) => json!({ "code": code, "message": message }).into(),
         Err(_) => error,
@@ -473,7 +491,7 @@ fn coded(error: RawJson, code: &str) -> RawJson {
 }
 
 /// Reads a body, as text: bytes that are none are read as U+FFFD.
-async fn read(body: Body) -> Result<String, BridgeError> {
+async fn read_body(body: Body) -> Result<String, BridgeError> {
     match tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST)).await {
         Ok(Ok(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Ok(Err(error)) => {
@@ -485,15 +503,15 @@ async fn read(body: Body) -> Result<String, BridgeError> {
     }
 }
 
-fn decoded(segment: &str) -> String {
+fn decode_segment(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = text(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = header_text(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

@@ -28,7 +28,7 @@ const USUAL: (&str, u16) = ("127.0.0.1", 4077);
 
 /// Whether the bridge may do without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plain {
+pub enum TlsPolicy {
     /// Never.
     Refused,
     /// On loopback: somebody asked for it.
@@ -72,7 +72,7 @@ pub enum SetupError {
 }
 
 /// How the bridge is set up.
-pub struct Setup {
+pub struct BridgeSetup {
     pub(super) token: SecretString,
     pub(super) address: SocketAddr,
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
@@ -80,22 +80,22 @@ pub struct Setup {
     pub(super) endpoints: EnabledEndpoints,
 }
 
-impl Setup {
+impl BridgeSetup {
     /// Reads the variables of the process.
     ///
     /// # Errors
     /// [`SetupError`], which names the variable.
-    pub fn read(environment: &ProcessEnvironment, plain: Plain) -> Result<Self, SetupError> {
+    pub fn from_environment(environment: &ProcessEnvironment, plain: TlsPolicy) -> Result<Self, SetupError> {
         let token = environment.get(TOKEN_VARIABLE).map(str::trim).filter(|token| !token.is_empty());
         let token = SecretString::from(token.ok_or(SetupError::NoToken)?.to_owned());
         let scopes = bridge::read_scopes(environment.get(SCOPES).unwrap_or_default())?;
         let endpoints = EnabledEndpoints::from_names(environment.get(ENDPOINTS).unwrap_or_default())?;
-        let address = address(environment)?;
+        let address = bind_address(environment)?;
         let tls = match (environment.get(CERTIFICATE), environment.get(KEY)) {
             (Some(certificate), Some(key)) => Some(listen::load_tls(Path::new(certificate), Path::new(key))?),
             (Some(_), None) => return Err(SetupError::HalfTls(KEY)),
             (None, Some(_)) => return Err(SetupError::HalfTls(CERTIFICATE)),
-            (None, None) if plain == Plain::Refused => return Err(SetupError::NoTls),
+            (None, None) if plain == TlsPolicy::Refused => return Err(SetupError::NoTls),
             (None, None) if !address.ip().to_canonical().is_loopback() => return Err(SetupError::NotLoopback(address)),
             (None, None) => None,
         };
@@ -103,7 +103,7 @@ impl Setup {
     }
 }
 
-fn address(environment: &ProcessEnvironment) -> Result<SocketAddr, SetupError> {
+fn bind_address(environment: &ProcessEnvironment) -> Result<SocketAddr, SetupError> {
     let port = match environment.get(PORT) {
         None => USUAL.1,
         Some(text) => text.trim().parse().map_err(|_| SetupError::Port(text.to_owned()))?,
@@ -116,18 +116,18 @@ fn address(environment: &ProcessEnvironment) -> Result<SocketAddr, SetupError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Plain, ProcessEnvironment, Setup};
+    use super::{BridgeSetup, ProcessEnvironment, TlsPolicy};
 
     #[test]
     fn what_keeps_the_bridge_from_starting_is_named() {
         let token = ("GJC_BRIDGE_TOKEN", "t");
         let none = ("GJC_BRIDGE_TLS_CERT", "/nowhere/cert.pem");
         let key = ("GJC_BRIDGE_TLS_KEY", "/nowhere/key.pem");
-        let insecure = Plain::OnLoopback;
+        let insecure = TlsPolicy::OnLoopback;
         for (variables, plain, want) in [
             (&[][..], insecure, "GJC_BRIDGE_TOKEN is required"),
             (&[("GJC_BRIDGE_TOKEN", "  ")], insecure, "GJC_BRIDGE_TOKEN is required"),
-            (&[token], Plain::Refused, "GJC_BRIDGE_TLS_CERT and GJC_BRIDGE_TLS_KEY are required"),
+            (&[token], TlsPolicy::Refused, "GJC_BRIDGE_TLS_CERT and GJC_BRIDGE_TLS_KEY are required"),
             (&[token, none], insecure, "GJC_BRIDGE_TLS_KEY is not set"),
             (&[token, key], insecure, "GJC_BRIDGE_TLS_CERT is not set"),
             (&[token, none, key], insecure, "/nowhere/cert.pem"),
@@ -138,7 +138,7 @@ mod tests {
             (&[token, ("GJC_BRIDGE_ENDPOINTS", "evnts")], insecure, "GJC_BRIDGE_ENDPOINTS names an unknown endpoint"),
         ] {
             let environment: ProcessEnvironment = variables.iter().copied().collect();
-            let problem = Setup::read(&environment, plain).map(|_| ()).unwrap_err().to_string();
+            let problem = BridgeSetup::from_environment(&environment, plain).map(|_| ()).unwrap_err().to_string();
             assert!(problem.contains(want), "{variables:?}: {problem}");
         }
     }
@@ -146,7 +146,9 @@ mod tests {
     #[test]
     fn loopback_does_without_tls_only_where_that_is_asked_for() {
         let environment: ProcessEnvironment = [("GJC_BRIDGE_TOKEN", "t")].into_iter().collect();
-        let setup = Setup::read(&environment, Plain::OnLoopback).map_err(|error| error.to_string()).unwrap();
+        let setup = BridgeSetup::from_environment(&environment, TlsPolicy::OnLoopback)
+            .map_err(|error| error.to_string())
+            .unwrap();
         assert_eq!((setup.address.to_string().as_str(), setup.tls.is_none()), ("127.0.0.1:4077", true));
     }
 }

@@ -26,36 +26,36 @@ const SESSION: &str = "0190a5b2-0000-7000-8000-000000000001";
 const TOKEN: &str = "the token";
 
 /// The bridge in front of a door that the test speaks for.
-struct Stage {
-    house: Arc<House>,
+struct BridgeFixture {
+    state: Arc<BridgeState>,
     lines: mpsc::Receiver<ClientInput>,
     frames: mpsc::Sender<Bytes>,
     session: watch::Sender<String>,
 }
 
-impl Stage {
+impl BridgeFixture {
     fn new(endpoints: &str, allowed: &str) -> Self {
-        let setup = Setup {
+        let setup = BridgeSetup {
             token: SecretString::from(TOKEN.to_owned()),
             address: ([127, 0, 0, 1], 4077).into(),
             tls: None,
             scopes: read_scopes(allowed).unwrap(),
             endpoints: EnabledEndpoints::from_names(endpoints).unwrap(),
         };
-        let house = Arc::new(House {
+        let state = Arc::new(BridgeState {
             hosts: AllowedHosts::new(setup.address.ip(), []),
             setup,
             is_tls: false,
             address: "http://127.0.0.1:4077".to_owned(),
             conversations: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
-            rooms: Arc::new(Semaphore::new(SESSIONS)),
-            open: Box::new(|_, _| Box::pin(async { Err(StartError::new("no door is here")) })),
+            session_slots: Arc::new(Semaphore::new(SESSIONS)),
+            open_adapter: Box::new(|_, _| Box::pin(async { Err(StartError::new("no door is here")) })),
             end: CancellationToken::new(),
-            doors: TaskTracker::new(),
+            adapters: TaskTracker::new(),
         });
-        let (lines, frames, session) = join(&house, SESSION);
-        Self { house, lines, frames, session }
+        let (lines, frames, session) = join_session(&state, SESSION);
+        Self { state, lines, frames, session }
     }
 
     fn open() -> Self {
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     async fn send(&self, request: Request<Body>) -> Response {
-        routes::answer(axum::extract::State(Arc::clone(&self.house)), request).await
+        routes::answer_request(axum::extract::State(Arc::clone(&self.state)), request).await
     }
 
     async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
@@ -80,44 +80,44 @@ impl Stage {
     }
 
     async fn claim(&self) -> String {
-        let (status, told) = self.post("control:claim", &[], &json!({})).await;
-        assert_eq!((status, &told["status"]), (200, &json!("claimed")));
-        told["ownerToken"].as_str().unwrap().to_owned()
+        let (status, reply) = self.post("control:claim", &[], &json!({})).await;
+        assert_eq!((status, &reply["status"]), (200, &json!("claimed")));
+        reply["ownerToken"].as_str().unwrap().to_owned()
     }
 
     /// The door says something, and it is heard.
     async fn says(&self, frame: Value) {
-        let before = self.house.all()[0].window.last();
-        let is_heard = frame["method"] != "cancel";
+        let before = self.state.all_conversations()[0].window.last_number();
+        let is_published = frame["method"] != "cancel";
         self.frames.send(Bytes::from(format!("{frame}\n"))).await.unwrap();
-        if is_heard {
-            self.house.all()[0].window.moves(before).await;
+        if is_published {
+            self.state.all_conversations()[0].window.wait_for_frame(before).await;
         } else {
             // Another one behind it tells that it was heard.
             self.frames.send(Bytes::from("{\"type\":\"extension_error\"}\n")).await.unwrap();
-            self.house.all()[0].window.moves(before).await;
+            self.state.all_conversations()[0].window.wait_for_frame(before).await;
         }
     }
 
     /// What the door was told next.
-    async fn told(&mut self) -> Value {
+    async fn next_line(&mut self) -> Value {
         match self.lines.recv().await.unwrap() {
             ClientInput::Line(DecodedLine::Text(line)) => serde_json::from_str(&line).unwrap(),
             other => panic!("{other:?}"),
         }
     }
 
-    fn is_told_nothing(&mut self) -> bool {
+    fn has_no_line(&mut self) -> bool {
         self.lines.try_recv().is_err()
     }
 
     /// Opens a stream of events.
-    async fn follow(&self, query: &str, headers: &[(&str, &str)]) -> Following {
+    async fn follow(&self, query: &str, headers: &[(&str, &str)]) -> EventStreamReader {
         let path = format!("/v1/sessions/{SESSION}/events{query}");
         let headers: Vec<_> = [KNOWN].iter().chain(headers).copied().collect();
         let response = self.send(request("GET", &path, &headers, "")).await;
         assert_eq!(response.status(), 200);
-        Following(response.into_body().into_data_stream())
+        EventStreamReader(response.into_body().into_data_stream())
     }
 
     /// The events that a client gets at once.
@@ -127,9 +127,9 @@ impl Stage {
 }
 
 /// A stream of events that is open.
-struct Following(BodyDataStream);
+struct EventStreamReader(BodyDataStream);
 
-impl Following {
+impl EventStreamReader {
     /// What it has at once.
     fn hears(&mut self) -> Vec<Value> {
         let mut events = Vec::new();
@@ -142,16 +142,16 @@ impl Following {
     }
 }
 
-type Ends = (mpsc::Receiver<ClientInput>, mpsc::Sender<Bytes>, watch::Sender<String>);
+type AdapterEnds = (mpsc::Receiver<ClientInput>, mpsc::Sender<Bytes>, watch::Sender<String>);
 
 /// Puts another session into the house.
-fn join(house: &Arc<House>, session: &str) -> Ends {
+fn join_session(state: &Arc<BridgeState>, session: &str) -> AdapterEnds {
     let (lines, input) = mpsc::channel(16);
     let (output, frames) = mpsc::channel(16);
     let (current, watched) = watch::channel(session.to_owned());
-    let conversation = Conversation::new(lines, watched);
-    house.take_in(Arc::clone(&conversation));
-    tokio::spawn(async move { conversation.hear(frames).await });
+    let conversation = BridgeConversation::new(lines, watched);
+    state.add_conversation(Arc::clone(&conversation));
+    tokio::spawn(async move { conversation.read_frames(frames).await });
     (input, output, current)
 }
 
@@ -170,25 +170,25 @@ const KNOWN: (&str, &str) = ("authorization", "Bearer the token");
 
 #[tokio::test]
 async fn a_session_that_ended_is_let_go_of_and_one_that_is_taken_up_again_is_found() {
-    let stage = Stage::open();
-    let mut kept = join(&stage.house, "again");
+    let stage = BridgeFixture::open();
+    let mut kept = join_session(&stage.state, "again");
     for _ in 0..100 {
-        let ended = stage.house.find("again").unwrap();
+        let ended = stage.state.find_conversation("again").unwrap();
         drop(kept);
-        ended.window.ended().await;
-        kept = join(&stage.house, "again");
-        assert!(!stage.house.find("again").unwrap().window.is_over());
+        ended.window.wait_until_over().await;
+        kept = join_session(&stage.state, "again");
+        assert!(!stage.state.find_conversation("again").unwrap().window.is_over());
     }
-    assert_eq!(stage.house.all().len(), 2);
+    assert_eq!(stage.state.all_conversations().len(), 2);
     // One that comes while another is waited for is waited for as well.
-    let Stage { house, frames, .. } = stage;
-    let mut over = std::pin::pin!(house.all_ended());
+    let BridgeFixture { state, frames, .. } = stage;
+    let mut over = std::pin::pin!(state.all_ended());
     assert!(futures_util::poll!(&mut over).is_pending());
-    let later = join(&house, "later");
-    let (first, again) = (house.find(SESSION).unwrap(), house.find("again").unwrap());
+    let later = join_session(&state, "later");
+    let (first, again) = (state.find_conversation(SESSION).unwrap(), state.find_conversation("again").unwrap());
     drop((frames, kept));
-    first.window.ended().await;
-    again.window.ended().await;
+    first.window.wait_until_over().await;
+    again.window.wait_until_over().await;
     assert!(futures_util::poll!(&mut over).is_pending());
     drop(later);
     over.await;

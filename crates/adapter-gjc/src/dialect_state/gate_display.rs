@@ -3,7 +3,7 @@
 use countersign_adapter_omp::flags::StageFlag;
 use countersign_core::gate::Gate;
 
-use crate::{gate_form::Options, voice::Reasons};
+use crate::{envelope_writer::StopReasons, gate_form::GateOptions};
 
 /// What a host said of itself when it started the door.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub(crate) struct HostOptions {
     /// Whether it shows the questions of tools as dialogs.
     pub(crate) dialogs: bool,
     /// Whether it is shown the choices of gates.
-    pub options: Options,
+    pub options: GateOptions,
     /// How it reads of the end of a run that used up its budget.
-    pub(crate) reasons: Reasons,
+    pub(crate) reasons: StopReasons,
     /// The stage that its first message starts.
     pub stage: Option<StageFlag>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct GateDisplay {
 }
 
 /// How a gate is shown.
-pub(crate) enum Showing {
+pub(crate) enum GatePresentation {
     Gate,
     Dialog,
     /// It waits, and is listed.
@@ -45,18 +45,18 @@ impl GateDisplay {
     }
 
     /// A run has begun: what the host says from here on is about it.
-    pub(crate) const fn begun(&mut self) {
+    pub(crate) const fn start_run(&mut self) {
         self.host.stage = None;
     }
 
     /// How a gate is shown to this host.
-    pub(crate) fn of(&self, gate: &Gate) -> Showing {
+    pub(crate) fn presentation_for(&self, gate: &Gate) -> GatePresentation {
         if self.is_unattended && gate.number() > 0 {
-            Showing::Gate
+            GatePresentation::Gate
         } else if gate.kind().takes_words() && !self.host.dialogs {
-            Showing::Nowhere
+            GatePresentation::Nowhere
         } else {
-            Showing::Dialog
+            GatePresentation::Dialog
         }
     }
 }

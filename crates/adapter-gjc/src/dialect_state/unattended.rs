@@ -8,32 +8,32 @@ use countersign_protocol::{
     omp::{OmpRequestId, OmpResponse},
 };
 
-use crate::audit::Audit;
+use crate::audit::AuditFile;
 
 /// What a door remembers of unattended runs.
 #[derive(Default)]
-pub(crate) struct Unattended {
+pub(crate) struct UnattendedState {
     /// The audit file, where the session has a contract; or why there is none.
-    pub(crate) audit: Option<Result<Audit, String>>,
+    pub(crate) audit: Option<Result<AuditFile, String>>,
     /// The command that waits for a person who is asked about its declaration.
-    pub(crate) asked: Option<(Option<OmpRequestId>, DeclarationAccepted)>,
+    pub(crate) pending_declaration: Option<(Option<OmpRequestId>, DeclarationAccepted)>,
     /// The prompt whose run works.
-    pub(crate) prompted: Option<Prompt>,
+    pub(crate) prompted: Option<PromptCommand>,
     /// The prompts that were let through and have no response yet.
-    pub(crate) coming: VecDeque<Prompt>,
+    pub(crate) coming: VecDeque<PromptCommand>,
     /// A prompt that was told that it failed before it was told that it was taken on.
-    pub(crate) failed: Option<Prompt>,
+    pub(crate) failed: Option<PromptCommand>,
     /// The breach about which a person is asked.
     pub(crate) breach: Option<(BudgetBreach, BreachPoint)>,
 }
 
 /// A command that begins a run: its id and its name.
-type Prompt = (Option<OmpRequestId>, &'static str);
+type PromptCommand = (Option<OmpRequestId>, &'static str);
 
-impl Unattended {
+impl UnattendedState {
     /// Whether a response goes out: a prompt that failed is not told that it was taken on.
-    pub(crate) fn passes(&mut self, response: &OmpResponse) -> bool {
-        let answers = |prompt: &Prompt| response.success_of(prompt.0.as_ref(), prompt.1);
+    pub(crate) fn should_send(&mut self, response: &OmpResponse) -> bool {
+        let answers = |prompt: &PromptCommand| response.success_of(prompt.0.as_ref(), prompt.1);
         if self.failed.as_ref().and_then(answers) == Some(true) {
             self.failed = None;
             return false;

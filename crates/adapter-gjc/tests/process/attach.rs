@@ -98,8 +98,8 @@ fn an_attached_session_is_decided_at_the_gateway_and_taken_up_again() {
     people(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
     event(&host, 0, "agent_end");
     assert!(place.get("ran").is_some(), "it ran in the host's working folder");
-    let told = events(&host, 0);
-    assert!(told.iter().all(|event| event["session_id"] == session), "{told:?}");
+    let host_events = events(&host, 0);
+    assert!(host_events.iter().all(|event| event["session_id"] == session), "{host_events:?}");
     host.write(b"{\"id\":\"l\",\"type\":\"set_session_name\",\"name\":\"a\xffb\"}\n");
     host.wait(0, "the line that is no text", |frame| frame["id"] == "l" && frame["success"] == true);
     assert_eq!(host.state()["sessionName"], "a\u{fffd}b");

@@ -27,7 +27,7 @@ use crate::rpc;
 const TOKEN: &str = "a token of tests";
 
 /// A bridge that runs.
-pub(crate) struct Bridge {
+pub(crate) struct RunningBridge {
     child: Child,
     address: String,
 }
@@ -44,16 +44,17 @@ pub(crate) fn command(place: &HostFixture, flags: &[&str]) -> Command {
     command
 }
 
-impl Bridge {
+impl RunningBridge {
     pub(crate) fn start(place: &HostFixture, flags: &[&str]) -> Self {
         Self::spawn(command(place, flags))
     }
 
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        let address = said.trim().strip_prefix("countersign ready on https://").unwrap_or_else(|| panic!("{said}"));
+        let mut first_line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first_line).unwrap();
+        let address =
+            first_line.trim().strip_prefix("countersign ready on https://").unwrap_or_else(|| panic!("{first_line}"));
         Self { address: address.to_owned(), child }
     }
 
@@ -98,9 +99,9 @@ impl Bridge {
     pub(crate) fn shake(&self) -> String {
         let body = json!({"protocol_version_range": {"min": 2, "max": 2}, "requested_scopes": ["prompt", "control"],
             "capabilities": ["events", "permission"]});
-        let (status, told) = self.ask("POST", "/v1/handshake", "", &body);
-        assert_eq!((status, &told["status"]), (200, &json!("accepted")));
-        told["session_id"].as_str().unwrap().to_owned()
+        let (status, reply) = self.ask("POST", "/v1/handshake", "", &body);
+        assert_eq!((status, &reply["status"]), (200, &json!("accepted")));
+        reply["session_id"].as_str().unwrap().to_owned()
     }
 
     pub(crate) fn post(&self, session: &str, route: &str, headers: &str, body: &Value) -> (u16, Value) {
@@ -108,21 +109,21 @@ impl Bridge {
     }
 
     pub(crate) fn claim(&self, session: &str) -> String {
-        let (status, told) = self.post(session, "control:claim", "", &json!({}));
-        assert_eq!(status, 200, "{told}");
-        format!("x-gjc-bridge-owner-token: {}\r\n", told["ownerToken"].as_str().unwrap())
+        let (status, reply) = self.post(session, "control:claim", "", &json!({}));
+        assert_eq!(status, 200, "{reply}");
+        format!("x-gjc-bridge-owner-token: {}\r\n", reply["ownerToken"].as_str().unwrap())
     }
 
-    pub(crate) fn listen(&self, session: &str, query: &str) -> Events {
+    pub(crate) fn listen(&self, session: &str, query: &str) -> BridgeEventReader {
         self.listen_as(session, query, "")
     }
 
     /// The same, with headers of its own.
-    pub(crate) fn listen_as(&self, session: &str, query: &str, headers: &str) -> Events {
+    pub(crate) fn listen_as(&self, session: &str, query: &str, headers: &str) -> BridgeEventReader {
         let line = self.begin("GET", &format!("/v1/sessions/{session}/events{query}"), headers, "");
         let socket = line.sock.try_clone().unwrap();
-        let heard: Arc<(Mutex<Vec<Value>>, Condvar)> = Arc::default();
-        let told = Arc::clone(&heard);
+        let received: Arc<(Mutex<Vec<Value>>, Condvar)> = Arc::default();
+        let sink = Arc::clone(&received);
         let mut line = BufReader::new(line);
         // What happens before the stream is there is not told on it.
         let mut head = String::new();
@@ -132,11 +133,11 @@ impl Bridge {
         thread::spawn(move || {
             for line in line.lines().map_while(Result::ok) {
                 let Some(data) = line.strip_prefix("data: ") else { continue };
-                told.0.lock().unwrap().push(serde_json::from_str(data).unwrap());
-                told.1.notify_all();
+                sink.0.lock().unwrap().push(serde_json::from_str(data).unwrap());
+                sink.1.notify_all();
             }
         });
-        Events(heard, socket)
+        BridgeEventReader(received, socket)
     }
 
     /// Asks it to end and gives its exit code.
@@ -146,7 +147,7 @@ impl Bridge {
     }
 }
 
-impl Drop for Bridge {
+impl Drop for RunningBridge {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -154,9 +155,9 @@ impl Drop for Bridge {
 }
 
 /// A stream of frames that is read by a thread of its own.
-pub(crate) struct Events(Arc<(Mutex<Vec<Value>>, Condvar)>, TcpStream);
+pub(crate) struct BridgeEventReader(Arc<(Mutex<Vec<Value>>, Condvar)>, TcpStream);
 
-impl Events {
+impl BridgeEventReader {
     /// Breaks it off.
     pub(crate) fn close(&self) {
         self.1.shutdown(std::net::Shutdown::Both).unwrap();
@@ -164,9 +165,9 @@ impl Events {
 
     /// The first frame for which `fits`.
     pub(crate) fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let heard = self.0.0.lock().unwrap();
-        let (heard, _) = self.0.1.wait_timeout_while(heard, PATIENCE, |heard| !heard.iter().any(&fits)).unwrap();
-        heard.iter().find(|frame| fits(frame)).unwrap_or_else(|| panic!("no {what} in {heard:#?}")).clone()
+        let frames = self.0.0.lock().unwrap();
+        let (frames, _) = self.0.1.wait_timeout_while(frames, PATIENCE, |frames| !frames.iter().any(&fits)).unwrap();
+        frames.iter().find(|frame| fits(frame)).unwrap_or_else(|| panic!("no {what} in {frames:#?}")).clone()
     }
 
     pub(crate) fn event(&self, kind: &str) -> Value {
@@ -182,11 +183,11 @@ impl Events {
 fn a_prompt_is_told_over_https_under_one_count() {
     let place = HostFixture::new();
     place.provider.script([say("Hello.")]);
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "?last_seq=0");
-    let (status, told) = bridge.post(&session, "commands", "", &json!({"id": "1", "type": "prompt", "message": "Hi"}));
-    assert_eq!((status, &told["success"], &told["id"]), (200, &json!(true), &json!("1")));
+    let (status, reply) = bridge.post(&session, "commands", "", &json!({"id": "1", "type": "prompt", "message": "Hi"}));
+    assert_eq!((status, &reply["success"], &reply["id"]), (200, &json!(true), &json!("1")));
     events.event("agent_end");
     let frames = events.all();
     let seqs: Vec<u64> = frames.iter().map(|frame| frame["seq"].as_u64().unwrap()).collect();
@@ -205,12 +206,12 @@ fn a_shell_line_waits_for_who_holds_control() {
     let place = HostFixture::new();
     let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
     place.provider.script([wants, say("It is done.")]);
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "?last_seq=0");
     bridge.post(&session, "commands", "", &json!({"type": "prompt", "message": "Do it"}));
-    let asked = events.wait("permission_request", |frame| frame["type"] == "permission_request");
-    let (call, card) = (asked["correlation_id"].as_str().unwrap(), &asked["payload"]["toolCall"]);
+    let permission = events.wait("permission_request", |frame| frame["type"] == "permission_request");
+    let (call, card) = (permission["correlation_id"].as_str().unwrap(), &permission["payload"]["toolCall"]);
     assert_eq!((&card["toolCallId"], &card["toolName"]), (&json!(call), &json!("bash")));
     assert_eq!(card["rawInput"]["command"], "echo done > done.txt");
     let allow = json!({"outcome": "selected", "optionId": "allow_once"});
@@ -230,7 +231,7 @@ fn who_gives_control_back_denies_what_waits() {
     let place = HostFixture::new();
     let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
     place.provider.script([wants, say("I may not.")]);
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "?last_seq=0");
     bridge.post(&session, "commands", "", &json!({"type": "prompt", "message": "Do it"}));
@@ -245,17 +246,17 @@ fn who_gives_control_back_denies_what_waits() {
 fn one_process_has_several_sessions_each_with_frames_of_its_own() {
     let place = HostFixture::new();
     place.provider.script([say("In the second.")]);
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let first = bridge.shake();
-    let (status, told) = bridge.ask("POST", "/v1/sessions", "", &json!({}));
-    assert_eq!((status, &told["status"]), (200, &json!("opened")));
-    let second = told["session_id"].as_str().unwrap();
+    let (status, reply) = bridge.ask("POST", "/v1/sessions", "", &json!({}));
+    assert_eq!((status, &reply["status"]), (200, &json!("opened")));
+    let second = reply["session_id"].as_str().unwrap();
     assert_ne!(first, second);
     let elsewhere = place.work.join("elsewhere");
     let absolute = elsewhere.join("x.jsonl").display().to_string();
     for path in [&*absolute, "elsewhere/x.jsonl", "../../etc", "x.jsonl", "", " "] {
-        let (status, told) = bridge.ask("POST", "/v1/sessions", "", &json!({ "resume": path }));
-        assert_eq!(status, 400, "{path}: {told}");
+        let (status, reply) = bridge.ask("POST", "/v1/sessions", "", &json!({ "resume": path }));
+        assert_eq!(status, 400, "{path}: {reply}");
     }
     assert!(!elsewhere.exists() && !place.work.join("x.jsonl").exists());
     let owner = bridge.claim(&first);
@@ -276,11 +277,11 @@ fn one_process_has_several_sessions_each_with_frames_of_its_own() {
 #[test]
 fn commands_of_the_agent_do_not_know_the_token() {
     let place = HostFixture::new();
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
-    let (_, told) = bridge.post(&session, "commands", "", &json!({"type": "bash", "command": "env"}));
-    assert_eq!(told["success"], true, "{told}");
-    assert!(!told["data"]["output"].as_str().unwrap().contains(TOKEN), "{told}");
+    let (_, reply) = bridge.post(&session, "commands", "", &json!({"type": "bash", "command": "env"}));
+    assert_eq!(reply["success"], true, "{reply}");
+    assert!(!reply["data"]["output"].as_str().unwrap().contains(TOKEN), "{reply}");
 }
 
 #[test]
@@ -296,9 +297,9 @@ fn the_bridge_does_not_start_by_halves() {
         ("GJC_BRIDGE_TLS_KEY", &[], "GJC_BRIDGE_TLS_KEY is not set"),
         ("GJC_BRIDGE_TLS_CERT", &["--insecure"], "GJC_BRIDGE_TLS_CERT is not set"),
     ] {
-        let (code, said) = without(name, flags);
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(want), "{said}");
+        let (code, stderr) = without(name, flags);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(stderr.contains(want), "{stderr}");
     }
 }
 
@@ -308,9 +309,10 @@ fn loopback_does_without_tls_where_that_is_asked_for() {
     let mut command = command(&place, &["--insecure"]);
     command.env_remove("GJC_BRIDGE_TLS_CERT").env_remove("GJC_BRIDGE_TLS_KEY");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-    let address = said.trim().strip_prefix("countersign ready on http://").unwrap_or_else(|| panic!("{said}"));
+    let mut first_line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first_line).unwrap();
+    let address =
+        first_line.trim().strip_prefix("countersign ready on http://").unwrap_or_else(|| panic!("{first_line}"));
     let mut line = TcpStream::connect(address).unwrap();
     write!(line, "GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
     let mut text = String::new();

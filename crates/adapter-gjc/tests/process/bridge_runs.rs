@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::bridge::{Bridge, Events};
+use crate::bridge::{BridgeEventReader, RunningBridge};
 
 const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 
@@ -21,13 +21,13 @@ fn declaration() -> Value {
 }
 
 /// What a command comes to, which must succeed.
-fn done(bridge: &Bridge, session: &str, command: &Value) -> Value {
-    let (status, told) = bridge.post(session, "commands", "", command);
-    assert_eq!((status, &told["success"]), (200, &json!(true)), "{command}: {told}");
-    told["data"].clone()
+fn done(bridge: &RunningBridge, session: &str, command: &Value) -> Value {
+    let (status, reply) = bridge.post(session, "commands", "", command);
+    assert_eq!((status, &reply["success"]), (200, &json!(true)), "{command}: {reply}");
+    reply["data"].clone()
 }
 
-fn prompt(bridge: &Bridge, session: &str) {
+fn prompt(bridge: &RunningBridge, session: &str) {
     done(bridge, session, &json!({"type": "prompt", "message": "go"}));
 }
 
@@ -39,7 +39,7 @@ fn look_up(id: &str) -> Reply {
     Reply::new(vec![call(id, "look_up", &json!({ "id": 1 }))])
 }
 
-fn lend(bridge: &Bridge, session: &str) {
+fn lend(bridge: &RunningBridge, session: &str) {
     let tool = json!({"name": "look_up", "description": "Looks up", "parameters": {"type": "object"}});
     done(bridge, session, &json!({"type": "set_host_tools", "tools": [tool]}));
     done(bridge, session, &json!({"type": "set_host_uri_schemes", "schemes": [{"scheme": "db"}]}));
@@ -50,13 +50,13 @@ fn row() -> Value {
 }
 
 /// The id of the first work of a kind, and whose call it is.
-fn work(events: &Events, kind: &str) -> (String, Value) {
+fn work(events: &BridgeEventReader, kind: &str) -> (String, Value) {
     let payload = events.wait(kind, |frame| frame["payload"]["type"] == kind)["payload"].take();
     (payload["id"].as_str().unwrap().to_owned(), payload)
 }
 
 /// The text of the result that a call has in the conversation.
-fn result(bridge: &Bridge, session: &str, id: &str) -> Option<String> {
+fn result(bridge: &RunningBridge, session: &str, id: &str) -> Option<String> {
     let data = done(bridge, session, &json!({"type": "get_messages"}));
     let message = data["messages"].as_array().unwrap().iter().find(|message| message["toolCallId"] == id)?.clone();
     message["content"][0]["text"].as_str().map(str::to_owned)
@@ -66,7 +66,7 @@ fn result(bridge: &Bridge, session: &str, id: &str) -> Option<String> {
 fn a_gate_is_answered_once_by_who_holds_control_and_what_is_too_much_is_rejected() {
     let place = HostFixture::new();
     place.provider.script([plan(), say("done")]);
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "");
     done(&bridge, &session, &json!({"type": "negotiate_unattended", "declaration": declaration()}));
@@ -91,9 +91,9 @@ fn a_gate_is_answered_once_by_who_holds_control_and_what_is_too_much_is_rejected
         (json!({"decision": "request-changes"}), "missing_comments"),
         (json!({"decision": "approve", "comments": "x".repeat(10 << 20)}), "maxAnswerBytes"),
     ] {
-        let (status, told) = bridge.post(&session, &route, &owner, &answer(&wrong));
-        assert_eq!((status, &told["status"]), (200, &json!("rejected")), "{keyword}");
-        assert_eq!(told["error"]["errors"][0]["keyword"], keyword);
+        let (status, reply) = bridge.post(&session, &route, &owner, &answer(&wrong));
+        assert_eq!((status, &reply["status"]), (200, &json!("rejected")), "{keyword}");
+        assert_eq!(reply["error"]["errors"][0]["keyword"], keyword);
     }
     let keyed = format!("{owner}idempotency-key: k1\r\n");
     let (status, accepted) = bridge.post(&session, &route, &keyed, &approve);
@@ -101,8 +101,8 @@ fn a_gate_is_answered_once_by_who_holds_control_and_what_is_too_much_is_rejected
     assert_eq!(bridge.post(&session, &route, &keyed, &approve), (200, accepted), "the same once more");
     let other_body = answer(&json!({"decision": "reject"}));
     assert_eq!(bridge.post(&session, &route, &keyed, &other_body), (409, json!({"error": "idempotency_conflict"})));
-    let (status, told) = bridge.post(&session, &route, &owner, &approve);
-    assert_eq!((status, &told["code"]), (409, &json!("already_resolved")));
+    let (status, reply) = bridge.post(&session, &route, &owner, &approve);
+    assert_eq!((status, &reply["code"]), (409, &json!("already_resolved")));
     events.event("agent_end");
     assert_eq!(place.provider.last().result("k1").unwrap(), "The plan is approved.");
     assert_eq!(bridge.stop(), Some(0));
@@ -113,23 +113,23 @@ fn a_host_does_calls_and_reads_uris_over_the_bridge() {
     let place = HostFixture::new();
     let reads = Reply::new(vec![call("c2", "read", &json!({"path": "db://users/1"}))]);
     place.provider.script([look_up("c1"), reads, say("done")]);
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     // Whatever it lends, nobody is there who could be asked.
     lend(&bridge, &session);
     prompt(&bridge, &session);
     let events = bridge.listen(&session, "?last_seq=0");
-    let (id, asked) = work(&events, "host_tool_call");
-    assert_eq!((&asked["toolName"], &asked["toolCallId"]), (&json!("look_up"), &json!("c1")));
+    let (id, payload) = work(&events, "host_tool_call");
+    assert_eq!((&payload["toolName"], &payload["toolCallId"]), (&json!("look_up"), &json!("c1")));
     let route = format!("host-tool-results/{id}");
     let unknown = (404, json!({"error": "unknown_request"}));
     assert_eq!(bridge.post(&session, "host-tool-results/ffffffffffffffff", "", &row()), unknown);
     assert_eq!(bridge.post(&session, &format!("host-uri-results/{id}"), "", &json!({"content": "x"})), unknown);
-    let (status, told) = bridge.post(&session, &route, "", &json!({"type": "host_tool_result", "result": "text"}));
-    assert_eq!((status, &told["error"]), (400, &json!("invalid_host_tool_result")));
+    let (status, reply) = bridge.post(&session, &route, "", &json!({"type": "host_tool_result", "result": "text"}));
+    assert_eq!((status, &reply["error"]), (400, &json!("invalid_host_tool_result")));
     assert_eq!(bridge.post(&session, &route, "", &row()), (200, json!({"status": "accepted"})));
-    let (id, asked) = work(&events, "host_uri_request");
-    assert_eq!((&asked["operation"], &asked["url"]), (&json!("read"), &json!("db://users/1")));
+    let (id, payload) = work(&events, "host_uri_request");
+    assert_eq!((&payload["operation"], &payload["url"]), (&json!("read"), &json!("db://users/1")));
     let content = json!({"content": "Alice\n"});
     assert_eq!(bridge.post(&session, &format!("host-uri-results/{id}"), "", &content).0, 200);
     events.event("agent_end");
@@ -141,7 +141,7 @@ fn a_host_does_calls_and_reads_uris_over_the_bridge() {
 fn a_host_that_goes_leaves_its_call_in_doubt_and_does_not_get_it_again() {
     let place = HostFixture::new();
     place.provider.script([look_up("c1"), say("done"), look_up("c2"), say("done")]);
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
     let events = bridge.listen(&session, "");
     lend(&bridge, &session);
@@ -165,10 +165,10 @@ fn a_host_that_goes_leaves_its_call_in_doubt_and_does_not_get_it_again() {
 #[test]
 fn a_body_that_is_too_long_is_refused_and_the_bridge_goes_on() {
     let place = HostFixture::new();
-    let bridge = Bridge::start(&place, &[]);
+    let bridge = RunningBridge::start(&place, &[]);
     let session = bridge.shake();
-    let (status, told) =
+    let (status, reply) =
         bridge.post(&session, "commands", "", &json!({"type": "prompt", "message": "x".repeat(33 << 20)}));
-    assert_eq!((status, &told["error"]), (413, &json!("body_too_large")), "{told}");
+    assert_eq!((status, &reply["error"]), (413, &json!("body_too_large")), "{reply}");
     done(&bridge, &session, &json!({"type": "get_state"}));
 }

@@ -11,8 +11,8 @@ use crate::rpc::{event, start};
 const UI: [&str; 2] = ["--mode", "rpc-ui"];
 
 fn notice(host: &RpcHost, from: usize) -> String {
-    let told = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
-    told["message"].as_str().unwrap().to_owned()
+    let notification = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
+    notification["message"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn a_wait_is_told_with_its_end_by_the_next_process_and_goes_on() {
         let started = event(&again, 0, "auto_retry_start");
         assert_eq!(started["attempt"], 1, "{case}");
         assert!((1..=100_000).contains(&started["delayMs"].as_u64().unwrap()), "{case}: {started}");
-        let told = notice(&again, 0);
-        assert!(told.starts_with("The model did not answer; the next attempt is at 20"), "{case}: {told}");
+        let message = notice(&again, 0);
+        assert!(message.starts_with("The model did not answer; the next attempt is at 20"), "{case}: {message}");
         assert_eq!(again.state()["isStreaming"], true, "{case}");
         place.provider.script([say("fine")]);
         let from = again.mark();

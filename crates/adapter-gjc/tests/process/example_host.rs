@@ -16,7 +16,7 @@ fn the_host_among_the_examples_has_its_day() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gjc_host.py");
     for argument in [binary().as_os_str(), "--self-test".as_ref()] {
         let output = Command::new("python3").arg(&script).arg(argument).stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{argument:?}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{argument:?}: {stdout}\n{}", String::from_utf8_lossy(&output.stderr));
     }
 }

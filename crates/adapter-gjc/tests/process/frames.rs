@@ -46,7 +46,7 @@ fn a_run_that_is_tried_again_pauses_and_ends_with_its_end() {
     event(&host, from, "auto_retry_end");
     let ended = |frame: &serde_json::Value| frame["payload"]["event"]["stopReason"] == "completed";
     host.wait(from, "the end", ended);
-    let told: Vec<String> = events(&host, from)
+    let summaries: Vec<String> = events(&host, from)
         .iter()
         .map(|event| &event["payload"]["event"])
         .filter(|event| event["type"].as_str().unwrap().starts_with("a"))
@@ -60,7 +60,7 @@ fn a_run_that_is_tried_again_pauses_and_ends_with_its_end() {
         "auto_retry_end:",
         "agent_end:completed",
     ];
-    assert_eq!(told, want);
+    assert_eq!(summaries, want);
     host.close_cleanly();
 }
 

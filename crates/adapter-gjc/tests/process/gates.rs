@@ -46,9 +46,9 @@ fn a_host_without_dialogs_is_not_asked_and_its_run_is_aborted() {
     let ended = event(&host, from, "tool_execution_end");
     assert_eq!(ended["result"]["content"][0]["text"], "Ask tool requires interactive mode");
     assert_eq!(pending(&mut host), json!([]));
-    let told =
+    let error =
         host.refused(json!({"type": "workflow_gate_response", "gate_id": "wg_x_ralplan_000001", "answer": null}));
-    assert_eq!(told, "workflow gates are not available until unattended mode is negotiated");
+    assert_eq!(error, "workflow gates are not available until unattended mode is negotiated");
     host.close_cleanly();
 }
 
@@ -65,9 +65,13 @@ fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
     let gate = host.event(from, "workflow_gate")["gate_id"].clone();
     let mut answer =
         |answer: Value| host.done(json!({"type": "workflow_gate_response", "gate_id": gate, "answer": answer}));
-    let told = answer(json!({"decision": "approve", "comments": "x".repeat(10 << 20)}));
-    let error = &told["error"]["errors"][0];
-    assert_eq!((&told["status"], &error["keyword"]), (&json!("rejected"), &json!("maxAnswerBytes")), "{told}");
+    let resolution = answer(json!({"decision": "approve", "comments": "x".repeat(10 << 20)}));
+    let error = &resolution["error"]["errors"][0];
+    assert_eq!(
+        (&resolution["status"], &error["keyword"]),
+        (&json!("rejected"), &json!("maxAnswerBytes")),
+        "{resolution}"
+    );
     assert_eq!(answer(json!({"decision": "approve"}))["status"], "accepted");
     event(&host, from, "agent_end");
     host.close_cleanly();
@@ -94,8 +98,8 @@ fn a_gate_that_still_waits_is_shown_again_when_people_are_reminded() {
     let mut host = start(&place, &UI);
     let from = host.prompt("hi");
     host.dialog(from);
-    let told = host.wait(from, "a notice", |frame| frame["method"] == "notify");
-    assert_eq!(told["message"], "An answer is still waited for: The move");
+    let notification = host.wait(from, "a notice", |frame| frame["method"] == "notify");
+    assert_eq!(notification["message"], "An answer is still waited for: The move");
     host.kill();
 }
 
@@ -122,8 +126,8 @@ fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
     let words = host.wait(from, "an editor", |frame| frame["method"] == "editor");
     host.reply(&words, json!({"value": "smaller"}));
     event(&host, from, "agent_end");
-    let told = place.provider.last().result("k2").unwrap();
-    assert_eq!(told, "The plan is not approved: changes are requested.\nsmaller");
+    let result = place.provider.last().result("k2").unwrap();
+    assert_eq!(result, "The plan is not approved: changes are requested.\nsmaller");
     let plan = format!("wg_{short}_ralplan_000001");
     let file = file(&place, &session, |file| file["gates"][&plan]["advanced"] == true);
     assert_eq!(file["gates"][&plan]["answer"], json!({"decision": "request-changes", "comments": "smaller"}));
@@ -148,8 +152,8 @@ fn a_run_whose_approved_call_was_cut_off_stands_and_the_host_is_told() {
     place.wait_for("pid");
     host.kill();
     let mut again = start(&place, &[&UI[..], &["--continue"]].concat());
-    let told = again.wait(0, "a notice", |frame| frame["method"] == "notify");
-    assert!(told["message"].as_str().unwrap().contains("the run stands"), "{told}");
+    let notification = again.wait(0, "a notice", |frame| frame["method"] == "notify");
+    assert!(notification["message"].as_str().unwrap().contains("the run stands"), "{notification}");
     assert_eq!((place.provider.count(), &again.state()["isStreaming"]), (1, &json!(false)));
     place.provider.script([say("done")]);
     let from = again.prompt("go on");
@@ -231,9 +235,13 @@ fn an_unattended_host_answers_gates_each_once() {
         (json!({"selected": "A".repeat(300 * 1024)}), "#", "maxAnswerBytes"),
         (json!({"selected": ["A", "B"]}), "#", "anyOf"),
     ] {
-        let told = respond(&mut host, &question, answer, "k");
-        assert_eq!((&told["success"], &told["data"]["status"]), (&json!(true), &json!("rejected")), "{told}");
-        let error = &told["data"]["error"];
+        let response = respond(&mut host, &question, answer, "k");
+        assert_eq!(
+            (&response["success"], &response["data"]["status"]),
+            (&json!(true), &json!("rejected")),
+            "{response}"
+        );
+        let error = &response["data"]["error"];
         assert_eq!(
             (&error["code"], &error["schema_hash"]),
             (&json!("invalid_workflow_gate_answer"), &question["schema_hash"])
@@ -241,19 +249,19 @@ fn an_unattended_host_answers_gates_each_once() {
         assert_eq!((&error["errors"][0]["path"], &error["errors"][0]["keyword"]), (&json!(path), &json!(keyword)));
     }
     let from = host.mark();
-    let told = respond(&mut host, &question, json!({"selected": ["A"], "other": false}), "k")["data"].take();
-    assert_eq!(told["answer_hash"], "235c23fbf5b803af65c42299759b59db6d34418450129e9dc05f73f8ba6443a2");
+    let resolution = respond(&mut host, &question, json!({"selected": ["A"], "other": false}), "k")["data"].take();
+    assert_eq!(resolution["answer_hash"], "235c23fbf5b803af65c42299759b59db6d34418450129e9dc05f73f8ba6443a2");
     let plan = gate(&host, from);
     let again = respond(&mut host, &question, json!({"other": false, "selected": ["A"]}), "k")["data"].take();
-    assert_eq!(again, told, "the stored resolution");
+    assert_eq!(again, resolution, "the stored resolution");
     for (gate, answer, key, code) in [
         (question.clone(), json!({"selected": ["B"]}), "k", "idempotency_conflict"),
         (question.clone(), json!({"selected": ["A"]}), "other", "already_resolved"),
         (json!({"gate_id": "wg_nothing_ralplan_000001"}), json!(1), "k", "unknown_gate"),
         (json!({"gate_id": "wg"}), json!(1), "k", "unknown_gate"),
     ] {
-        let told = respond(&mut host, &gate, answer, key);
-        assert_eq!((&told["success"], &told["error"]["code"]), (&json!(false), &json!(code)), "{told}");
+        let response = respond(&mut host, &gate, answer, key);
+        assert_eq!((&response["success"], &response["error"]["code"]), (&json!(false), &json!(code)), "{response}");
     }
     let unnamed = respond(&mut host, &plan, json!({"decision": "request-changes"}), "p");
     assert_eq!(unnamed["data"]["error"]["errors"][0]["keyword"], "missing_comments");
@@ -297,8 +305,8 @@ fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line
     let mut again = start(&place, &["--continue"]);
     negotiate(&mut again);
     respond(&mut again, &waits, json!({"decision": "approve"}), "k");
-    let told = std::fs::read_to_string(&file).unwrap();
-    let accepted: Vec<&str> = told.lines().filter(|line| line.contains("gate_response_accepted")).collect();
+    let audit = std::fs::read_to_string(&file).unwrap();
+    let accepted: Vec<&str> = audit.lines().filter(|line| line.contains("gate_response_accepted")).collect();
     let read = |line: &str| {
         let mut read: Value = serde_json::from_str(line).unwrap();
         // It is numbered anew, and says when the answer was recorded.
@@ -335,7 +343,7 @@ fn a_run_that_goes_on_by_itself_after_a_kill_is_told_whole() {
 
 /// Where a process dies between a gate that is opened and the run that goes on with its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Dies {
+enum CrashPoint {
     /// The gate was opened and shown.
     Emitted,
     /// The answer was sent; nobody knows whether it was heard.
@@ -348,7 +356,7 @@ enum Dies {
 
 #[test]
 fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_nothing() {
-    for dies in [Dies::Emitted, Dies::Answered, Dies::Accepted, Dies::Advanced] {
+    for dies in [CrashPoint::Emitted, CrashPoint::Answered, CrashPoint::Accepted, CrashPoint::Advanced] {
         let place = HostFixture::new();
         place.provider.script([plan(), say("done")]);
         let mut host = start(&place, &[]);
@@ -357,13 +365,13 @@ fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_not
         let waits = gate(&host, from);
         let answer = json!({"decision": "approve", "comments": "go"});
         match dies {
-            Dies::Emitted => {}
-            Dies::Answered => {
+            CrashPoint::Emitted => {}
+            CrashPoint::Answered => {
                 let sent = json!({"type": "workflow_gate_response", "gate_id": waits["gate_id"], "answer": answer, "idempotency_key": "k"});
                 host.write(format!("{sent}\n"));
             }
-            Dies::Accepted => drop(respond(&mut host, &waits, answer.clone(), "k")),
-            Dies::Advanced => {
+            CrashPoint::Accepted => drop(respond(&mut host, &waits, answer.clone(), "k")),
+            CrashPoint::Advanced => {
                 respond(&mut host, &waits, answer.clone(), "k");
                 event(&host, from, "agent_end");
             }
@@ -372,16 +380,20 @@ fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_not
         let mut again = start(&place, &["--continue"]);
         let open = pending(&mut again);
         let is_open = open != json!([]);
-        assert!(is_open == (dies == Dies::Emitted) || dies == Dies::Answered, "{dies:?}: {open}");
+        assert!(is_open == (dies == CrashPoint::Emitted) || dies == CrashPoint::Answered, "{dies:?}: {open}");
         negotiate(&mut again);
         if is_open {
             assert_eq!(gate(&again, 0), waits, "{dies:?}: it is emitted again, the same to the letter");
         }
-        let told = respond(&mut again, &waits, answer, "k");
-        assert_eq!((&told["success"], &told["data"]["status"]), (&json!(true), &json!("accepted")), "{dies:?}: {told}");
+        let response = respond(&mut again, &waits, answer, "k");
+        assert_eq!(
+            (&response["success"], &response["data"]["status"]),
+            (&json!(true), &json!("accepted")),
+            "{dies:?}: {response}"
+        );
         if is_open {
             event(&again, 0, "agent_end");
-        } else if dies != Dies::Advanced {
+        } else if dies != CrashPoint::Advanced {
             // What was told to have counted goes on by itself.
             eventually("the end of the run", || (again.state()["isStreaming"] == false).then_some(()));
         }

@@ -24,9 +24,9 @@ fn what_the_agent_writes_down_begins_a_new_session() {
     assert_eq!(host.said(), ["All is done."]);
     place.provider.script([say("I know.")]);
     turn(&mut host, "Go on.");
-    let asked: Vec<String> = place.provider.asked(2).messages().iter().map(message_text).collect();
-    assert!(asked.iter().any(|said| said.contains("All is done.")), "{asked:?}");
-    assert!(!asked.iter().any(|said| said == "hello"), "{asked:?}");
+    let messages: Vec<String> = place.provider.asked(2).messages().iter().map(message_text).collect();
+    assert!(messages.iter().any(|text| text.contains("All is done.")), "{messages:?}");
+    assert!(!messages.iter().any(|text| text == "hello"), "{messages:?}");
     let second = host.file();
     lines_with(&second, "I know.");
     host.kill();
@@ -140,10 +140,10 @@ fn a_handoff_of_which_nothing_came_leaves_the_session_open() {
 fn the_model_of_new_sessions_is_kept_and_this_one_takes_it() {
     let place = HostFixture::new();
     let mut host = start(&place, &[]);
-    let wanted = json!({ "provider": "fake", "modelId": "fake-2", "thinkingLevel": "max" });
-    let mut command = wanted.clone();
+    let selection = json!({ "provider": "fake", "modelId": "fake-2", "thinkingLevel": "max" });
+    let mut command = selection.clone();
     command["type"] = "set_default_model_selection".into();
-    assert_eq!(host.done(command), wanted);
+    assert_eq!(host.done(command), selection);
     assert_eq!(host.state()["model"]["id"], "fake-2");
     host.kill();
     let config = std::fs::read_to_string(place.agent.join("config.yml")).unwrap();

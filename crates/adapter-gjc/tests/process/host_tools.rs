@@ -77,8 +77,8 @@ fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
         assert_eq!(ended(&host, from, &format!("c{at}")), (want.to_owned(), false));
     }
     event(&host, from, "agent_end");
-    let asked = place.provider.last().text();
-    assert!(!asked.contains("!!!") && asked.contains("data:image/png;base64,iVBORw0KGgo="), "{asked}");
+    let request = place.provider.last().text();
+    assert!(!request.contains("!!!") && request.contains("data:image/png;base64,iVBORw0KGgo="), "{request}");
     host.close_cleanly();
 }
 
@@ -131,18 +131,18 @@ fn what_a_host_says_wrongly_is_no_answer() {
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
     let from = host.prompt("go");
-    let asked = called(&host, from, "c1");
+    let host_call = called(&host, from, "c1");
     for (kind, rest) in [
         ("host_tool_result", json!({ "result": "text" })),
         ("host_tool_result", json!({ "result": { "content": ["text"] } })),
         ("host_tool_update", json!({ "partialResult": { "content": [{ "text": "x" }] } })),
     ] {
         let mark = host.mark();
-        answer(&mut host, &asked, kind, &rest);
+        answer(&mut host, &host_call, kind, &rest);
         assert_eq!(host.event(mark, "response")["error"], format!("Unknown command: {kind}"), "{rest}");
     }
     let failed = json!({ "result": { "content": [{"type": "text", "text": " no "}, {"type": "text", "text": "row"}] }, "isError": true });
-    answer(&mut host, &asked, "host_tool_result", &failed);
+    answer(&mut host, &host_call, "host_tool_result", &failed);
     assert_eq!(ended(&host, from, "c1"), ("no \nrow".to_owned(), true));
     event(&host, from, "agent_end");
     host.close_cleanly();
@@ -172,8 +172,8 @@ fn the_model_has_the_tools_that_the_host_lends_now() {
     host.done(json!({"type": "new_session"}));
     place.provider.script([wants(1), say("done")]);
     let from = host.prompt("three");
-    let asked = called(&host, from, "c1");
-    answer(&mut host, &asked, "host_tool_result", &json!({ "result": content("row") }));
+    let host_call = called(&host, from, "c1");
+    answer(&mut host, &host_call, "host_tool_result", &json!({ "result": content("row") }));
     event(&host, from, "agent_end");
     host.close_cleanly();
 }
@@ -185,14 +185,14 @@ fn an_abort_is_told_at_once_and_what_comes_later_is_not_told_to_the_model() {
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
     let from = host.prompt("go");
-    let asked = called(&host, from, "c1");
+    let host_call = called(&host, from, "c1");
     host.done(json!({ "type": "abort" }));
     let cancel = host.event(from, "host_tool_cancel");
-    assert_eq!(cancel["targetId"], asked["id"]);
-    assert_ne!(cancel["id"], asked["id"]);
+    assert_eq!(cancel["targetId"], host_call["id"]);
+    assert_ne!(cancel["id"], host_call["id"]);
     event(&host, from, "agent_end");
     assert_eq!(ended(&host, from, "c1"), ("Host tool \"look_up\" was aborted".to_owned(), true));
-    answer(&mut host, &asked, "host_tool_result", &json!({ "result": content("too late") }));
+    answer(&mut host, &host_call, "host_tool_result", &json!({ "result": content("too late") }));
     turn(&mut host, "again");
     assert!(!place.provider.last().text().contains("too late"));
     host.close_cleanly();
@@ -205,8 +205,8 @@ fn a_host_that_never_answers_is_not_waited_for_without_end() {
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
     let from = turn(&mut host, "go");
-    let asked = called(&host, from, "c1");
-    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], asked["id"]);
+    let host_call = called(&host, from, "c1");
+    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], host_call["id"]);
     let (text, is_error) = ended(&host, from, "c1");
     assert!(text.contains("did not answer in time") && is_error, "{text}");
     host.close_cleanly();
@@ -224,8 +224,8 @@ fn a_host_that_goes_leaves_what_it_had_in_doubt() {
     assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
     assert_eq!(end.frames.iter().filter(|frame| frame["type"] == "host_tool_cancel").count(), 0);
     let mut host = start(&place, &["--continue"]);
-    let said = host.said();
-    assert!(said.iter().any(|text| text == DISCONNECTED), "{said:?}");
+    let messages = host.said();
+    assert!(messages.iter().any(|text| text == DISCONNECTED), "{messages:?}");
     host.close_cleanly();
 }
 
@@ -240,8 +240,8 @@ fn after_a_crash_no_host_gets_an_old_call_again() {
     host.kill();
     let mut host = start(&place, &["--continue"]);
     lend(&mut host, &[tool("look_up")]);
-    let said = host.said();
-    assert!(said.iter().any(|text| text.starts_with("Outcome unknown")), "{said:?}");
+    let messages = host.said();
+    assert!(messages.iter().any(|text| text.starts_with("Outcome unknown")), "{messages:?}");
     turn(&mut host, "again");
     assert_eq!(calls(&host.since(0)), 0);
     host.close_cleanly();
@@ -265,8 +265,8 @@ fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_to
     host.state();
     assert_eq!(calls(&host.since(0)), 0);
     lend(&mut host, &[tool("look_up")]);
-    let asked = called(&host, 0, "c1");
-    answer(&mut host, &asked, "host_tool_result", &json!({ "result": content("row") }));
+    let host_call = called(&host, 0, "c1");
+    answer(&mut host, &host_call, "host_tool_result", &json!({ "result": content("row") }));
     assert_eq!(ended(&host, 0, "c1"), ("row".to_owned(), false));
     event(&host, 0, "agent_end");
     assert!(!events(&host, 0).is_empty());
@@ -289,7 +289,7 @@ fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
         [update(0, "half"), update(1, "a"), update(1, "b"), result(1, "two"), result(0, "one"), update(0, "late")];
     host.write(lines.map(|line| format!("{line}\n")).concat());
     event(&host, from, "agent_end");
-    let told = |id: &str| {
+    let call_events = |id: &str| {
         let of_call = |frame: &Value| frame["payload"]["event"]["toolCallId"] == id;
         let all = events(&host, from).into_iter().filter(of_call).map(|mut frame| frame["payload"]["event"].take());
         let text = |event: &Value| {
@@ -298,7 +298,7 @@ fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
         };
         all.map(|event| format!("{}:{}", event["type"].as_str().unwrap(), text(&event))).collect::<Vec<_>>()
     };
-    assert_eq!(told("c1"), ["tool_execution_start:", "tool_execution_update:half", "tool_execution_end:one"]);
-    assert_eq!(told("c2"), ["tool_execution_start:", "tool_execution_update:b", "tool_execution_end:two"]);
+    assert_eq!(call_events("c1"), ["tool_execution_start:", "tool_execution_update:half", "tool_execution_end:one"]);
+    assert_eq!(call_events("c2"), ["tool_execution_start:", "tool_execution_update:b", "tool_execution_end:two"]);
     host.close_cleanly();
 }

@@ -13,8 +13,8 @@ fn lend(host: &mut RpcHost) {
         {"scheme": "DB", "description": "Rows", "writable": true},
         {"scheme": "ro", "immutable": true},
     ]);
-    let told = host.done(json!({"type": "set_host_uri_schemes", "schemes": schemes}));
-    assert_eq!(told, json!({"schemes": ["db", "ro"]}));
+    let reply = host.done(json!({"type": "set_host_uri_schemes", "schemes": schemes}));
+    assert_eq!(reply, json!({"schemes": ["db", "ro"]}));
 }
 
 fn wants(tool: &str, arguments: &Value) -> Reply {
@@ -152,7 +152,10 @@ fn a_host_that_goes_leaves_a_read_in_doubt() {
     host.event(from, "host_uri_request");
     assert_eq!(host.close().code, Some(0));
     let mut host = start(&place, &["--continue"]);
-    let said = host.said();
-    assert!(said.iter().any(|text| text == "RPC client disconnected before host URI request completed"), "{said:?}");
+    let messages = host.said();
+    assert!(
+        messages.iter().any(|text| text == "RPC client disconnected before host URI request completed"),
+        "{messages:?}"
+    );
     host.close_cleanly();
 }

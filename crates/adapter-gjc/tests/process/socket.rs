@@ -24,12 +24,12 @@ use serde_json::{Value, json};
 use crate::rpc;
 
 /// A door on a socket.
-pub(crate) struct Door {
+pub(crate) struct SocketProcess {
     child: Child,
     path: PathBuf,
 }
 
-impl Door {
+impl SocketProcess {
     pub(crate) fn start(place: &HostFixture, flags: &[&str]) -> Self {
         let path = place.home.join("run/a.sock");
         let mut command = rpc::command(place, &["--listen", path.to_str().unwrap()]);
@@ -38,10 +38,10 @@ impl Door {
     }
 
     /// Connects and hears that it is ready.
-    pub(crate) fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> SocketClient {
         let stream = eventually("the socket", || UnixStream::connect(&self.path).ok());
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = Client { line: BufReader::new(stream) };
+        let mut client = SocketClient { line: BufReader::new(stream) };
         assert_eq!(client.hears(), Some(json!({"type": "ready"})));
         client
     }
@@ -54,24 +54,24 @@ impl Door {
     pub(crate) fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         self.signal(signal);
         let code = self.child.wait().unwrap().code();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (code, said)
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (code, stderr)
     }
 }
 
-impl Drop for Door {
+impl Drop for SocketProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-pub(crate) struct Client {
+pub(crate) struct SocketClient {
     line: BufReader<UnixStream>,
 }
 
-impl Client {
+impl SocketClient {
     /// The next frame; none at the end.
     pub(crate) fn hears(&mut self) -> Option<Value> {
         let mut line = String::new();
@@ -125,9 +125,9 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
     let place = HostFixture::new();
     let held = Latch::default();
     place.provider.script([Reply::new(vec![text("One."), Part::Until(held.clone()), text("Two.")])]);
-    let door = Door::start(&place, &[]);
-    let mut first = door.connect();
-    assert_eq!(fs::metadata(&door.path).unwrap().permissions().mode() & 0o777, 0o600);
+    let process = SocketProcess::start(&place, &[]);
+    let mut first = process.connect();
+    assert_eq!(fs::metadata(&process.path).unwrap().permissions().mode() & 0o777, 0o600);
     first.says(&json!({"id": "1", "type": "prompt", "message": "Hi"}));
     let seen = first.until("message_update");
     let last = *seqs(&seen).last().unwrap();
@@ -135,7 +135,7 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
     held.open();
     // Somebody else sees its end, so it has ended.
     eventually("the end of the run", || {
-        let mut other = door.connect();
+        let mut other = process.connect();
         other.says(&json!({"id": "2", "type": "get_state"}));
         loop {
             let frame = other.hears().unwrap();
@@ -144,16 +144,16 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
             }
         }
     });
-    let mut silent = door.connect();
+    let mut silent = process.connect();
     silent.says(&json!({"id": "3", "type": "get_session_stats"}));
     assert_eq!(silent.hears().unwrap()["command"], "get_session_stats", "nothing is told again unasked");
-    let mut again = door.connect();
+    let mut again = process.connect();
     again.says(&json!({"type": "resume", "last_seq": last}));
     let missed = again.until("agent_end");
     assert_eq!(seqs(&missed), (last + 1..=last + missed.len() as u64).collect::<Vec<_>>());
     assert_eq!(silent.hears(), None, "the newest has taken its place");
-    let (code, said) = door.end(Signal::SIGTERM);
-    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, stderr) = process.end(Signal::SIGTERM);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
     assert_eq!(again.hears(), None);
     assert!(!place.home.join("run/a.sock").exists());
 }
@@ -162,13 +162,13 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
 fn a_question_that_waits_is_asked_of_whoever_comes() {
     let place = HostFixture::asking();
     place.provider.script([Reply::new(vec![bash("call_1", "echo done > done.txt")]), say("It is done.")]);
-    let door = Door::start(&place, &[]);
-    let mut first = door.connect();
+    let process = SocketProcess::start(&place, &[]);
+    let mut first = process.connect();
     first.says(&json!({"id": "1", "type": "prompt", "message": "Do it"}));
     let is_dialog = |frame: &Value| frame["type"] == "extension_ui_request" && frame["method"] != "cancel";
     while !is_dialog(&first.hears().unwrap()) {}
     drop(first);
-    let mut second = door.connect();
+    let mut second = process.connect();
     let dialog = eventually("the dialog", || second.hears().filter(|frame| is_dialog(frame)));
     let answer = match dialog["method"].as_str() {
         Some("confirm") => json!({"type": "extension_ui_response", "id": dialog["id"], "confirmed": true}),
@@ -177,24 +177,24 @@ fn a_question_that_waits_is_asked_of_whoever_comes() {
     second.says(&answer);
     second.until("agent_end");
     assert_eq!(place.get("done.txt").as_deref(), Some("done\n"));
-    assert_eq!(door.end(Signal::SIGINT).0, Some(0));
+    assert_eq!(process.end(Signal::SIGINT).0, Some(0));
 }
 
 #[test]
 fn numbers_go_on_after_a_power_cut() {
     let place = HostFixture::new();
     place.provider.script([say("One."), say("Two.")]);
-    let door = Door::start(&place, &[]);
-    let mut client = door.connect();
+    let process = SocketProcess::start(&place, &[]);
+    let mut client = process.connect();
     client.says(&json!({"id": "1", "type": "prompt", "message": "Hi"}));
     let before = seqs(&client.until("agent_end"));
     assert_eq!(before, (1..=before.len() as u64).collect::<Vec<_>>());
-    door.signal(Signal::SIGKILL);
-    drop(door);
+    process.signal(Signal::SIGKILL);
+    drop(process);
     // What it left is no hindrance.
     assert!(place.home.join("run/a.sock").exists());
-    let door = Door::start(&place, &["--continue"]);
-    let mut client = door.connect();
+    let process = SocketProcess::start(&place, &["--continue"]);
+    let mut client = process.connect();
     client.says(&json!({"type": "resume", "last_seq": before.last().unwrap()}));
     client.says(&json!({"id": "2", "type": "prompt", "message": "Again"}));
     let after = seqs(&client.until("agent_end"));
@@ -213,25 +213,25 @@ fn kinds(frames: &[Value]) -> Vec<&str> {
 fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
     let place = HostFixture::new();
     place.provider.script([say("One."), say("Two."), say("Three.")]);
-    let door = Door::start(&place, &[]);
-    let mut client = door.connect();
-    let turn = |client: &mut Client| {
+    let process = SocketProcess::start(&place, &[]);
+    let mut client = process.connect();
+    let turn = |client: &mut SocketClient| {
         client.says(&json!({"id": "1", "type": "prompt", "message": "Hi"}));
         seqs(&client.until("agent_end"))
     };
     let (first, second) = (turn(&mut client), turn(&mut client));
     // What was told up to where is in the log once somebody was answered behind it.
     client.asks(json!({"type": "get_state"}));
-    door.signal(Signal::SIGKILL);
-    drop(door);
-    let door = Door::start(&place, &["--continue"]);
+    process.signal(Signal::SIGKILL);
+    drop(process);
+    let process = SocketProcess::start(&place, &["--continue"]);
     let whole = ["agent_start", "turn_start", "message_start", "message_end", "message_start", "message_end"];
     let whole = [&whole[..], &["turn_end", "agent_end"]].concat();
     let mut missed = Vec::new();
     for (case, after, resets) in
         [("at the end of a run", *first.last().unwrap(), false), ("within the run that was missed", second[1], true)]
     {
-        let mut client = door.connect();
+        let mut client = process.connect();
         client.says(&json!({"type": "resume", "last_seq": after}));
         let mut frames = client.until("agent_end");
         if resets {
@@ -248,7 +248,7 @@ fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
         assert!(missed[0] > *second.last().unwrap() && missed.is_sorted(), "{case}: {missed:?}");
     }
     // Whoever has heard them goes on behind them.
-    let mut client = door.connect();
+    let mut client = process.connect();
     client.says(&json!({"type": "resume", "last_seq": missed[6]}));
     client.says(&json!({"id": "3", "type": "prompt", "message": "Hi"}));
     let frames = client.until("agent_end");
@@ -256,10 +256,10 @@ fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
     let last = client.until("agent_end");
     assert!(last.last().unwrap().to_string().contains("Three."));
     // From the beginning, all of it.
-    let mut client = door.connect();
+    let mut client = process.connect();
     client.says(&json!({"type": "resume", "last_seq": 0}));
-    let told = [client.until("agent_end"), client.until("agent_end"), client.until("agent_end")].concat();
-    assert_eq!(kinds(&told)[..2 * whole.len()], [&whole[..], &whole[..]].concat());
+    let replayed = [client.until("agent_end"), client.until("agent_end"), client.until("agent_end")].concat();
+    assert_eq!(kinds(&replayed)[..2 * whole.len()], [&whole[..], &whole[..]].concat());
 }
 
 #[test]
@@ -267,8 +267,8 @@ fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
     let place = HostFixture::new();
     let plan = provider::call("k1", "workflow_plan", &json!({"plan": "Move it."}));
     place.provider.script([Reply::new(vec![plan]), say("done")]);
-    let door = Door::start(&place, &[]);
-    let mut client = door.connect();
+    let process = SocketProcess::start(&place, &[]);
+    let mut client = process.connect();
     let budget =
         json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
     let declaration = json!({"actor": "ci", "budget": budget, "scopes": [], "action_allowlist": []});
@@ -278,20 +278,20 @@ fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
     let gate = frames.last().unwrap()["gate_id"].clone();
     let answer = |answer: Value| json!({"type": "workflow_gate_response", "gate_id": gate, "answer": answer});
     let long = json!({"decision": "approve", "comments": "x".repeat(10 << 20)});
-    let (told, _) = client.asks(answer(long));
+    let (resolution, _) = client.asks(answer(long));
     assert_eq!(
-        (&told["status"], &told["error"]["errors"][0]["keyword"]),
+        (&resolution["status"], &resolution["error"]["errors"][0]["keyword"]),
         (&json!("rejected"), &json!("maxAnswerBytes"))
     );
-    let (told, _) = client.asks(answer(json!({"decision": "approve"})));
-    assert_eq!(told["status"], "accepted", "{told}");
+    let (resolution, _) = client.asks(answer(json!({"decision": "approve"})));
+    assert_eq!(resolution["status"], "accepted", "{resolution}");
 }
 
 #[test]
 fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     let place = HostFixture::new();
-    let door = Door::start(&place, &[]);
-    let _client = door.connect();
+    let process = SocketProcess::start(&place, &[]);
+    let _client = process.connect();
     let open = place.home.join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
@@ -308,16 +308,16 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
         String::from_utf8(output.stderr).unwrap()
     };
     for (path, want) in [
-        (door.path.as_path(), "another process listens there"),
+        (process.path.as_path(), "another process listens there"),
         (&open.join("a.sock"), "is open to others"),
         (&link, "a symbolic link is there"),
         (&taken, ""),
     ] {
-        let said = refused(path);
-        assert!(said.contains(want), "{said}");
+        let stderr = refused(path);
+        assert!(stderr.contains(want), "{stderr}");
     }
     assert_eq!(fs::read_to_string(&taken).unwrap(), "mine");
-    let mut client = door.connect();
+    let mut client = process.connect();
     client.says(&json!({"id": "1", "type": "get_state"}));
     assert_eq!(client.hears().unwrap()["success"], true, "who was there goes on");
     let other = HostFixture::new();
@@ -337,10 +337,10 @@ fn commands_of_the_agent_cannot_answer_for_the_host() {
     let file = place.put("client.py", script);
     let path = place.home.join("run/a.sock");
     let line = format!("python3 {} {}", file.display(), path.display());
-    let door = Door::start(&place, &[]);
-    let mut client = door.connect();
+    let process = SocketProcess::start(&place, &[]);
+    let mut client = process.connect();
     client.says(&json!({"id": "1", "type": "bash", "command": line}));
     let answer = client.hears().unwrap();
-    let told = answer["data"]["output"].as_str().unwrap_or_default();
-    assert!(told.contains("heard 0") || told.contains("ConnectionResetError"), "{answer}");
+    let output = answer["data"]["output"].as_str().unwrap_or_default();
+    assert!(output.contains("heard 0") || output.contains("ConnectionResetError"), "{answer}");
 }

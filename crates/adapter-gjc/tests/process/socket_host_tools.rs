@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::socket::{Client, Door};
+use crate::socket::{SocketClient, SocketProcess};
 
 const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 
@@ -14,7 +14,7 @@ fn wants(id: &str) -> Reply {
     Reply::new(vec![call(id, "look_up", &json!({ "id": 1 }))])
 }
 
-fn lend(client: &mut Client) {
+fn lend(client: &mut SocketClient) {
     let tool = json!({"name": "look_up", "description": "Looks up", "parameters": {"type": "object"}});
     client.asks(json!({"type": "set_host_tools", "tools": [tool]}));
 }
@@ -23,13 +23,13 @@ fn is_call(frame: &Value) -> bool {
     frame["type"] == "host_tool_call"
 }
 
-fn answer(client: &mut Client, frames: &[Value], text: &str) {
+fn answer(client: &mut SocketClient, frames: &[Value], text: &str) {
     let result = json!({ "content": [{ "type": "text", "text": text }] });
     client.says(&json!({"type": "host_tool_result", "id": frames.last().unwrap()["id"], "result": result}));
 }
 
 /// The text of the result that a call has in the conversation.
-fn result(client: &mut Client, id: &str) -> Option<String> {
+fn result(client: &mut SocketClient, id: &str) -> Option<String> {
     let (data, _) = client.asks(json!({"type": "get_messages"}));
     let messages = data["messages"].as_array().unwrap();
     let message = messages.iter().find(|message| message["toolCallId"] == id)?;
@@ -40,13 +40,13 @@ fn result(client: &mut Client, id: &str) -> Option<String> {
 fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_lends_itself() {
     let place = HostFixture::new();
     place.provider.script([wants("c1"), say("done"), wants("c2"), say("done")]);
-    let door = Door::start(&place, &[]);
-    let mut first = door.connect();
+    let process = SocketProcess::start(&place, &[]);
+    let mut first = process.connect();
     lend(&mut first);
     first.says(&json!({"id": "1", "type": "prompt", "message": "go"}));
     first.wait("a call", is_call);
     drop(first);
-    let mut second = door.connect();
+    let mut second = process.connect();
     // Long before anybody would have been silent for too long.
     assert_eq!(eventually("the end of the call", || result(&mut second, "c1")), DISCONNECTED);
     eventually("the end of the run", || {
@@ -65,19 +65,19 @@ fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_le
     answer(&mut second, &frames, "row");
     second.until("agent_end");
     assert_eq!(result(&mut second, "c2").as_deref(), Some("row"));
-    assert_eq!(door.end(nix::sys::signal::Signal::SIGTERM), (Some(0), String::new()));
+    assert_eq!(process.end(nix::sys::signal::Signal::SIGTERM), (Some(0), String::new()));
 }
 
 #[test]
 fn whoever_takes_over_does_not_get_the_call_of_the_one_before_and_one_that_resumes_lends_on() {
     let place = HostFixture::new();
     place.provider.script([wants("c1"), say("done"), wants("c2"), say("done")]);
-    let door = Door::start(&place, &[]);
-    let mut first = door.connect();
+    let process = SocketProcess::start(&place, &[]);
+    let mut first = process.connect();
     lend(&mut first);
     first.says(&json!({"id": "1", "type": "prompt", "message": "go"}));
     let seen = first.wait("a call", is_call);
-    let mut second = door.connect();
+    let mut second = process.connect();
     while first.hears().is_some() {}
     let last = seen.iter().filter_map(|frame| frame["seq"].as_u64()).next_back().unwrap_or_default();
     second.says(&json!({"type": "resume", "last_seq": last}));

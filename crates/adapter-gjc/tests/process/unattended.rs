@@ -130,11 +130,11 @@ fn a_breach_is_told_to_the_prompt_whose_run_it_ends() {
     let prompt = |id: &str| json!({ "id": id, "type": "prompt", "message": "go" }).to_string() + "\n";
     host.write(prompt("first") + &prompt("second"));
     event(&host, from, "agent_end");
-    let told = |id: &str| {
+    let outcomes = |id: &str| {
         let all = host.since(from).into_iter().filter(|frame| frame["type"] == "response" && frame["id"] == id);
         all.map(|frame| frame["success"] == true || frame["error"]["code"] == "budget_exceeded").collect::<Vec<_>>()
     };
-    assert_eq!((told("first"), told("second")), (vec![true, true], vec![false]), "{:?}", host.since(from));
+    assert_eq!((outcomes("first"), outcomes("second")), (vec![true, true], vec![false]), "{:?}", host.since(from));
     host.close_cleanly();
 }
 
@@ -154,8 +154,9 @@ fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
         let answer = json!({ "decision": decision });
         let wrong = json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": "yes" });
         assert_eq!(host.done(wrong)["status"], "rejected");
-        let told = host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
-        assert_eq!(told["status"], "accepted", "{told}");
+        let resolution =
+            host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
+        assert_eq!(resolution["status"], "accepted", "{resolution}");
         if late.is_none() {
             let error = fails(&mut host, from);
             assert_eq!((&error["code"], &error["metric"]), (&json!("budget_exceeded"), &json!("tool_calls")));
@@ -164,7 +165,7 @@ fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
         assert_eq!(place.get("late").as_deref(), late, "{decision}");
         let lines = ["gate_response_accepted accepted", ENDED[1]];
         let lines = if late.is_some() { &lines[..1] } else { &lines };
-        let has = |audit: &Vec<String>| lines.iter().all(|line| audit.iter().any(|told| told == line));
+        let has = |audit: &Vec<String>| lines.iter().all(|line| audit.iter().any(|entry| entry == line));
         let audit = eventually("the lines of the end", || Some(audit(&place)).filter(has));
         assert!(audit.contains(&"gate_emitted info".to_owned()), "{audit:?}");
         assert!(audit.contains(&"budget_exceeded exceeded tool_calls".to_owned()), "{audit:?}");
@@ -188,8 +189,9 @@ fn a_host_whose_time_is_up_can_still_look_and_give_more() {
     assert_eq!(waits["gates"][0]["gate_id"], gate["gate_id"]);
     assert_eq!(error(&mut host, json!({ "type": "bash", "command": "ls" }))["metric"], "wall_time");
     let answer = json!({ "decision": "approve" });
-    let told = host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
-    assert_eq!(told["status"], "accepted", "{told}");
+    let resolution =
+        host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
+    assert_eq!(resolution["status"], "accepted", "{resolution}");
     latch.open();
     event(&host, from, "agent_end");
     assert_eq!(host.done(json!({ "type": "bash", "command": "echo on" }))["output"], "on\n");
@@ -212,10 +214,10 @@ fn what_policy_asks_about_is_approved_like_a_plan() {
         host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }))
     };
     assert_eq!(respond("touch yes", json!({ "decision": "approve" }))["status"], "accepted");
-    let told = respond("touch no", json!({ "decision": "request-changes" }));
-    assert_eq!(told["error"]["errors"][0]["keyword"], "missing_comments", "{told}");
-    let told = respond("touch no", json!({ "decision": "reject", "comments": "not on a Sunday" }));
-    assert_eq!(told["status"], "accepted", "{told}");
+    let resolution = respond("touch no", json!({ "decision": "request-changes" }));
+    assert_eq!(resolution["error"]["errors"][0]["keyword"], "missing_comments", "{resolution}");
+    let resolution = respond("touch no", json!({ "decision": "reject", "comments": "not on a Sunday" }));
+    assert_eq!(resolution["status"], "accepted", "{resolution}");
     event(&host, from, "agent_end");
     assert_eq!((place.get("yes").as_deref(), place.get("no")), (Some(""), None));
     let result = place.provider.last().result("b").unwrap();
@@ -268,8 +270,8 @@ fn no_tool_writes_into_the_audit() {
     event(&host, from, "agent_end");
     assert_eq!(audited(&place, "unattended_negotiated"), ["unattended_negotiated accepted"], "nothing else is there");
     for id in ["w", "g", "b"] {
-        let told = place.provider.last().result(id).unwrap();
-        assert!(told.contains("belongs to the gateway"), "{id}: {told}");
+        let result = place.provider.last().result(id).unwrap();
+        assert!(result.contains("belongs to the gateway"), "{id}: {result}");
     }
     assert!(!place.work.join(".gjc/state").exists());
     host.close_cleanly();
@@ -350,8 +352,8 @@ fn the_agent_is_held_to_it_too() {
     let from = host.prompt("go");
     event(&host, from, "agent_end");
     assert_eq!(place.get("x").as_deref(), Some("kept"));
-    let told = place.provider.last().result("a").unwrap();
-    assert!(told.contains("does not cover action file.delete"), "{told}");
+    let result = place.provider.last().result("a").unwrap();
+    assert!(result.contains("does not cover action file.delete"), "{result}");
     let denied = ["unattended_negotiated accepted", "action_denied denied file.delete"];
     assert_eq!(audited(&place, "action_denied"), denied);
     host.close_cleanly();
@@ -384,14 +386,14 @@ fn a_declaration_that_waits_for_somebody_is_answered_when_its_session_is_left() 
         negotiate(&mut host, &declared);
         let from = host.mark();
         declared["budget"]["max_tool_calls"] = 101.into();
-        let asked = host.ask(json!({ "type": "negotiate_unattended", "declaration": declared }));
+        let request = host.ask(json!({ "type": "negotiate_unattended", "declaration": declared }));
         host.event(from, "workflow_gate");
         if leaves == "new_session" {
             host.done(json!({ "type": "new_session" }));
         } else {
             drop(host.take_input());
         }
-        let error = host.answer(&asked)["error"].take();
+        let error = host.answer(&request)["error"].take();
         let message = "the session was left before anybody agreed to the declaration";
         assert_eq!(error, json!({ "code": "invalid_unattended_declaration", "message": message }), "{leaves}");
     }

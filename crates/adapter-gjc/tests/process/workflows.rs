@@ -60,12 +60,15 @@ fn a_plan_that_is_refused_holds_back_every_effect_until_the_person_speaks_or_app
         let since = host.mark();
         respond(&mut host, &first, &answer);
         let second = gate(&host, since);
-        let told = place.provider.last();
+        let request = place.provider.last();
         for id in ["w", "b", "h"] {
-            let result = told.result(id).unwrap();
+            let result = request.result(id).unwrap();
             assert!(result.contains(HELD), "{id}: {result}");
         }
-        assert!(!told.result("r").unwrap().contains(HELD) && !told.result("l").unwrap().contains(HELD), "{told:?}");
+        assert!(
+            !request.result("r").unwrap().contains(HELD) && !request.result("l").unwrap().contains(HELD),
+            "{request:?}"
+        );
         assert_eq!(
             (place.get("early"), host.since(from).iter().any(|frame| frame["type"] == "host_tool_call")),
             (None, false)
@@ -116,8 +119,8 @@ fn questions_of_the_originals_skills_open_gates_of_the_stage_and_kind_that_they_
     let question = gate(&host, from);
     assert_eq!((&question["stage"], &question["kind"]), (&json!("deep-interview"), &json!("question")));
     let state = &question["context"]["stage_state"];
-    let told = json!([state["round"], state["round_id"], state["component"], state["dimension"], state["ambiguity"]]);
-    assert_eq!((told, &state["deep_interview_metadata"]), (json!([1, "r1", "api", "goal", 0.4]), &json!(true)));
+    let values = json!([state["round"], state["round_id"], state["component"], state["dimension"], state["ambiguity"]]);
+    assert_eq!((values, &state["deep_interview_metadata"]), (json!([1, "r1", "api", "goal", 0.4]), &json!(true)));
     let since = host.mark();
     respond(&mut host, &question, &json!({"selected": ["Refine further"]}));
     let first = gate(&host, since);
@@ -130,8 +133,8 @@ fn questions_of_the_originals_skills_open_gates_of_the_stage_and_kind_that_they_
     respond(&mut host, &first, &json!({"selected": ["Refine further"]}));
     let second = gate(&host, since);
     assert!(place.provider.last().result("w").unwrap().contains(HELD));
-    let told = respond(&mut host, &second, &json!({"selected": ["Approve execution via ultragoal"]}));
-    assert_eq!(told["data"]["status"], "accepted", "{told}");
+    let response = respond(&mut host, &second, &json!({"selected": ["Approve execution via ultragoal"]}));
+    assert_eq!(response["data"]["status"], "accepted", "{response}");
     event(&host, from, "agent_end");
     assert_eq!((place.get("early"), place.get("late").as_deref()), (None, Some("x\n")));
     host.close_cleanly();
@@ -151,12 +154,12 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
         place.provider.script([say("one"), say("two")]);
         let mut host = start(&place, flags);
         turn(&mut host, message);
-        let said = place.provider.last().text();
-        assert_eq!(said.matches("# Stage: ").count(), want, "{flags:?} {message}");
-        assert!(said.contains("Add a login."), "{said}");
+        let prompt = place.provider.last().text();
+        assert_eq!(prompt.matches("# Stage: ").count(), want, "{flags:?} {message}");
+        assert!(prompt.contains("Add a login."), "{prompt}");
         turn(&mut host, "And a logout.");
-        let said = place.provider.last().text();
-        assert_eq!(said.matches("# Stage: ").count(), want, "it is the first message alone: {flags:?} {message}");
+        let prompt = place.provider.last().text();
+        assert_eq!(prompt.matches("# Stage: ").count(), want, "it is the first message alone: {flags:?} {message}");
         host.close_cleanly();
     }
     for value in ["team", ""] {
@@ -177,8 +180,8 @@ fn a_file_of_the_project_takes_the_place_of_a_stage_however_it_is_started() {
         place.provider.script([say("one")]);
         let mut host = start(&place, flags);
         turn(&mut host, message);
-        let said = place.provider.last().text();
-        assert!(said.contains("Plan as we do: Add a login.") && !said.contains("# Stage: "), "{flags:?}: {said}");
+        let prompt = place.provider.last().text();
+        assert!(prompt.contains("Plan as we do: Add a login.") && !prompt.contains("# Stage: "), "{flags:?}: {prompt}");
         host.close_cleanly();
     }
 }
@@ -193,14 +196,14 @@ fn a_gate_that_nobody_answered_is_unknown() {
     let withdrawn = gate(&host, from);
     host.done(json!({"type": "abort"}));
     event(&host, from, "agent_end");
-    let told = respond(&mut host, &withdrawn, &json!({"decision": "approve"}));
-    assert_eq!(told["error"]["code"], "unknown_gate", "{told}");
+    let response = respond(&mut host, &withdrawn, &json!({"decision": "approve"}));
+    assert_eq!(response["error"]["code"], "unknown_gate", "{response}");
     let from = host.prompt("go");
     let answered = gate(&host, from);
     respond(&mut host, &answered, &json!({"decision": "approve"}));
     event(&host, from, "agent_end");
-    let told = respond(&mut host, &answered, &json!({"decision": "reject"}));
-    assert_eq!(told["error"]["code"], "already_resolved", "{told}");
+    let response = respond(&mut host, &answered, &json!({"decision": "reject"}));
+    assert_eq!(response["error"]["code"], "already_resolved", "{response}");
     host.close_cleanly();
 
     let place = HostFixture::with_config("countersign: { gates: { approval: { timeout: 1 } } }\n");
@@ -210,8 +213,8 @@ fn a_gate_that_nobody_answered_is_unknown() {
     let from = host.prompt("go");
     let expired = gate(&host, from);
     event(&host, from, "agent_end");
-    let told = respond(&mut host, &expired, &json!({"decision": "approve"}));
-    assert_eq!(told["error"]["code"], "unknown_gate", "{told}");
+    let response = respond(&mut host, &expired, &json!({"decision": "approve"}));
+    assert_eq!(response["error"]["code"], "unknown_gate", "{response}");
     host.close_cleanly();
 }
 

@@ -241,7 +241,8 @@ async fn serve(
             }
             Ok(Request::Attach(handover)) => {
                 let _open = attached.increment_guard();
-                let line = Box::pin(serve_attached(Arc::clone(hall), gjc::extension, *handover, reading, writing));
+                let line =
+                    Box::pin(serve_attached(Arc::clone(hall), gjc::configured_dialect, *handover, reading, writing));
                 // It ends with the gateway, which waits for it.
                 return hall.open.track_future(line).await;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use countersign_adapter_agent_gate::Door;
+use countersign_adapter_agent_gate::AgentGateAdapter;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_hermes::{self as hermes, HermesContext};
 use countersign_api::{self as api, ApiContext};
@@ -32,7 +32,7 @@ pub(super) struct RouteParts {
     pub(super) household: ToolInventory,
     pub(super) rulebook: Arc<RulesFile>,
     pub(super) services: Arc<ServiceClient>,
-    pub(super) agents: Arc<Door>,
+    pub(super) agents: Arc<AgentGateAdapter>,
     pub(super) peers: Arc<gsv::GsvAdapter>,
     pub(super) telegram: Option<HealthProbe>,
     pub(super) url: String,

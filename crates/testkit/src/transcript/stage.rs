@@ -162,7 +162,7 @@ impl Stage {
             Box::pin(omp::start_in(
                 flags,
                 surroundings,
-                gjc::extension,
+                gjc::configured_dialect,
                 lines,
                 output,
                 |_: &str| {},

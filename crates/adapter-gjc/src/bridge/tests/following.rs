@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn whoever_comes_back_gets_what_was_missed_or_is_told_that_it_is_gone() {
-    let stage = Stage::open();
+    let stage = BridgeFixture::open();
     for number in 1..=1003 {
         let event = json!({"protocol_version": 2, "session_id": SESSION, "seq": number, "frame_id": "f", "type": "event",
             "payload": {"event_type": "notice", "number": number}});
@@ -24,9 +24,9 @@ async fn whoever_comes_back_gets_what_was_missed_or_is_told_that_it_is_gone() {
 
 #[tokio::test]
 async fn a_stream_is_refused_where_there_is_no_room_or_nothing_more_comes() {
-    let stage = Stage::open();
+    let stage = BridgeFixture::open();
     let path = format!("/v1/sessions/{SESSION}/events");
-    let others = Arc::clone(&stage.house.streams).try_acquire_many_owned(u32::try_from(STREAMS - 1).unwrap()).unwrap();
+    let others = Arc::clone(&stage.state.streams).try_acquire_many_owned(u32::try_from(STREAMS - 1).unwrap()).unwrap();
     let held = stage.send(request("GET", &path, &[KNOWN], "")).await;
     assert_eq!(held.status(), 200);
     let none = (503, json!({"error": "events_unavailable"}));
@@ -34,13 +34,13 @@ async fn a_stream_is_refused_where_there_is_no_room_or_nothing_more_comes() {
     drop(held);
     drop(others);
     drop(stage.send(request("GET", &path, &[KNOWN], "")).await);
-    let conversation = stage.house.all().remove(0);
+    let conversation = stage.state.all_conversations().remove(0);
     drop(stage.frames);
-    conversation.window.ended().await;
-    let (house, _session) = (stage.house, stage.session);
+    conversation.window.wait_until_over().await;
+    let (state, _session) = (stage.state, stage.session);
     let answer = |method: &'static str, path: String, body: &'static str| {
-        let house = Arc::clone(&house);
-        async move { routes::answer(axum::extract::State(house), request(method, &path, &[KNOWN], body)).await }
+        let state = Arc::clone(&state);
+        async move { routes::answer_request(axum::extract::State(state), request(method, &path, &[KNOWN], body)).await }
     };
     assert_eq!(answer("GET", path, "").await.status(), 503);
     let path = format!("/v1/sessions/{SESSION}/commands");

@@ -4,8 +4,8 @@ use super::*;
 
 #[tokio::test]
 async fn every_refusal_comes_in_its_order() {
-    let stage = Stage::new("commands,uiResponses", "message:read");
-    let all = Stage::open();
+    let stage = BridgeFixture::new("commands,uiResponses", "message:read");
+    let all = BridgeFixture::open();
     let at = |route: &str| format!("/v1/sessions/{SESSION}/{route}");
     let wrong = ("authorization", "Bearer the tokem");
     let unauthorized = (401, json!({"error": "unauthorized"}));
@@ -95,28 +95,28 @@ async fn every_refusal_comes_in_its_order() {
     ] {
         assert_eq!(stage.ask(method, &path, headers, body).await, want, "{case}");
     }
-    let (status, told) = all.ask("POST", &at("host-tool-results/1"), &[KNOWN], r#"{"type":"host_tool_result"}"#).await;
-    assert_eq!((status, &told["error"]), (400, &json!("invalid_host_tool_result")));
-    let (status, told) = all.ask("POST", &at("host-uri-results/1"), &[KNOWN], r#"{"type":"x"}"#).await;
-    assert_eq!((status, &told["error"]), (400, &json!("invalid_host_uri_result")));
+    let (status, reply) = all.ask("POST", &at("host-tool-results/1"), &[KNOWN], r#"{"type":"host_tool_result"}"#).await;
+    assert_eq!((status, &reply["error"]), (400, &json!("invalid_host_tool_result")));
+    let (status, reply) = all.ask("POST", &at("host-uri-results/1"), &[KNOWN], r#"{"type":"x"}"#).await;
+    assert_eq!((status, &reply["error"]), (400, &json!("invalid_host_uri_result")));
 }
 
 #[tokio::test]
 async fn pages_of_others_and_other_names_are_not_heard() {
-    let stage = Stage::open();
+    let stage = BridgeFixture::open();
     for headers in [
         &[KNOWN, ("host", "evil.example")][..],
         &[KNOWN, ("origin", "https://evil.example")],
         &[KNOWN, ("origin", "null")],
     ] {
-        let (status, told) = stage.ask("GET", "/healthz", headers, "").await;
-        assert_eq!((status, &told["error"]), (403, &json!("forbidden")), "{headers:?}");
+        let (status, reply) = stage.ask("GET", "/healthz", headers, "").await;
+        assert_eq!((status, &reply["error"]), (403, &json!("forbidden")), "{headers:?}");
     }
 }
 
 #[tokio::test]
 async fn nothing_is_on_by_itself_and_help_says_so() {
-    let stage = Stage::new("", "control");
+    let stage = BridgeFixture::new("", "control");
     let (_, help) = stage.ask("GET", "/v1/help", &[], "").await;
     let none = json!({"events": false, "commands": false, "control": false, "uiResponses": false,
         "hostToolResults": false, "hostUriResults": false});
@@ -125,22 +125,22 @@ async fn nothing_is_on_by_itself_and_help_says_so() {
 
 #[tokio::test]
 async fn a_value_that_a_command_cannot_have_is_told_in_its_response() {
-    let mut stage = Stage::new("commands", "model");
-    let (status, told) =
+    let mut stage = BridgeFixture::new("commands", "model");
+    let (status, reply) =
         stage.post("commands", &[], &json!({"id": "1", "type": "set_thinking_level", "level": "hard"})).await;
-    assert_eq!((status, &told["success"], &told["id"]), (200, &json!(false), &json!("1")));
-    assert_eq!(told["error"], "Invalid thinking level: hard");
-    assert!(stage.is_told_nothing());
+    assert_eq!((status, &reply["success"], &reply["id"]), (200, &json!(false), &json!("1")));
+    assert_eq!(reply["error"], "Invalid thinking level: hard");
+    assert!(stage.has_no_line());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_is_not_waited_for() {
-    let stage = Stage::open();
+    let stage = BridgeFixture::open();
     let never = futures_util::stream::pending::<Result<Bytes, io::Error>>();
     let path = format!("/v1/sessions/{SESSION}/commands");
-    let mut asked = request("POST", &path, &[KNOWN], "");
-    *asked.body_mut() = Body::from_stream(never);
-    let response = stage.send(asked).await;
+    let mut pending_request = request("POST", &path, &[KNOWN], "");
+    *pending_request.body_mut() = Body::from_stream(never);
+    let response = stage.send(pending_request).await;
     assert_eq!(response.status(), 408);
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["error"], "body_timeout");
@@ -148,9 +148,10 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 
 #[tokio::test]
 async fn there_are_only_so_many_sessions() {
-    let stage = Stage::open();
-    let others = Arc::clone(&stage.house.rooms).try_acquire_many_owned(u32::try_from(SESSIONS).unwrap()).unwrap();
-    let (status, told) = stage.ask("POST", "/v1/sessions", &[KNOWN], "{}").await;
-    assert_eq!((status, &told["error"]), (503, &json!("too_many_sessions")), "{told}");
+    let stage = BridgeFixture::open();
+    let others =
+        Arc::clone(&stage.state.session_slots).try_acquire_many_owned(u32::try_from(SESSIONS).unwrap()).unwrap();
+    let (status, reply) = stage.ask("POST", "/v1/sessions", &[KNOWN], "{}").await;
+    assert_eq!((status, &reply["error"]), (503, &json!("too_many_sessions")), "{reply}");
     drop(others);
 }

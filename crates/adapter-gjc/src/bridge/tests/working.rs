@@ -10,7 +10,7 @@ fn result() -> Value {
     json!({"type": "host_tool_result", "id": "b2", "result": {"content": []}})
 }
 
-impl Stage {
+impl BridgeFixture {
     /// The door has heard that this client is there.
     async fn is_for(&self, number: u64) {
         self.frames.send(Bytes::from(format!("{}\n", json!({"type": "client", "number": number})))).await.unwrap();
@@ -31,29 +31,29 @@ fn work(frames: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn what_the_host_did_is_told_once() {
-    let mut stage = Stage::open();
+    let mut stage = BridgeFixture::open();
     let _host = stage.follow("", &[]).await;
     stage.is_for(1).await;
     stage.says(tool_call("a1")).await;
     let update = json!({"type": "host_tool_update", "partialResult": {"content": []}});
     assert_eq!(stage.post("host-tool-results/a1", &[], &update).await.0, 200);
-    assert_eq!(stage.told().await["id"], "a1");
+    assert_eq!(stage.next_line().await["id"], "a1");
     // The id is that of the path.
     assert_eq!(stage.post("host-tool-results/a1", &[], &result()).await, (200, json!({"status": "accepted"})));
-    let told = stage.told().await;
-    assert_eq!((&told["type"], &told["id"]), (&json!("host_tool_result"), &json!("a1")));
+    let line = stage.next_line().await;
+    assert_eq!((&line["type"], &line["id"]), (&json!("host_tool_result"), &json!("a1")));
     assert_eq!(stage.post("host-tool-results/a1", &[], &result()).await, (404, json!({"error": "unknown_request"})));
     stage.says(tool_call("a2")).await;
     stage.says(json!({"type": "host_tool_cancel", "id": "c", "targetId": "a2"})).await;
     assert_eq!(stage.post("host-tool-results/a2", &[], &result()).await.0, 404);
     stage.says(json!({"type": "host_uri_request", "id": "u1", "operation": "read", "url": "db://a"})).await;
     assert_eq!(stage.post("host-uri-results/u1", &[], &json!({"content": "x"})).await.0, 200);
-    assert_eq!(stage.told().await, json!({"content": "x", "type": "host_uri_result", "id": "u1"}));
+    assert_eq!(stage.next_line().await, json!({"content": "x", "type": "host_uri_result", "id": "u1"}));
 }
 
 #[tokio::test]
 async fn a_call_is_told_to_who_is_there_and_never_to_who_comes_back() {
-    let stage = Stage::open();
+    let stage = BridgeFixture::open();
     let mut host = stage.follow("", &[]).await;
     stage.is_for(1).await;
     stage.says(tool_call("a1")).await;
@@ -77,7 +77,7 @@ async fn a_call_is_told_to_who_is_there_and_never_to_who_comes_back() {
 
 #[tokio::test]
 async fn whoever_holds_control_and_follows_anew_takes_the_place_of_its_own_stream() {
-    let stage = Stage::open();
+    let stage = BridgeFixture::open();
     let mut first = stage.follow("", &[]).await;
     stage.is_for(1).await;
     let owner = stage.claim().await;

@@ -15,18 +15,18 @@ const MOST_BYTES: usize = 64 << 20;
 const AT_ONCE: usize = 64;
 
 /// The frames that were told last.
-pub(crate) struct Window(FrameRing<Bytes>);
+pub(crate) struct FrameWindow(FrameRing<Bytes>);
 
 /// What is behind a place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum WindowPage {
     /// The next frames, with their numbers.
     Frames(Vec<(u64, Bytes)>),
     /// Some of them are gone, or the place is none: what is kept begins with this number.
     Lost(u64),
 }
 
-impl Window {
+impl FrameWindow {
     /// Keeps the `most` frames that came last. Numbers begin behind `last`.
     pub(crate) fn new(most: usize, last: u64) -> Arc<Self> {
         let limit = RingLimit { frames: most, bytes: MOST_BYTES };
@@ -41,13 +41,13 @@ impl Window {
     }
 
     /// Puts a frame behind the others that has a number already, which must be larger than theirs.
-    pub(crate) fn keep(&self, number: u64, frame: Bytes) {
+    pub(crate) fn push_numbered(&self, number: u64, frame: Bytes) {
         self.0.push_numbered(number, frame);
         self.0.publish();
     }
 
     /// The number of the last frame.
-    pub(crate) fn last(&self) -> u64 {
+    pub(crate) fn last_number(&self) -> u64 {
         self.0.head().next - 1
     }
 
@@ -62,67 +62,67 @@ impl Window {
     }
 
     /// What is behind the frame with the number `after`, some of it at a time.
-    pub(crate) fn behind(&self, after: u64) -> Behind {
+    pub(crate) fn frames_after(&self, after: u64) -> WindowPage {
         match self.0.read_page(after.saturating_add(1), AT_ONCE) {
-            Ok(frames) => Behind::Frames(frames),
-            Err(RingGap { first }) => Behind::Lost(first),
+            Ok(frames) => WindowPage::Frames(frames),
+            Err(RingGap { first }) => WindowPage::Lost(first),
         }
     }
 
     /// The place before the first frame that is kept.
-    pub(crate) fn oldest(&self) -> u64 {
+    pub(crate) fn before_oldest(&self) -> u64 {
         self.0.oldest_number() - 1
     }
 
     /// Waits until nothing more comes.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_until_over(&self) {
         self.0.wait_until_ended().await;
     }
 
     /// Waits until something is behind `after`, or until nothing more comes.
-    pub(crate) async fn moves(&self, after: u64) {
+    pub(crate) async fn wait_for_frame(&self, after: u64) {
         self.0.wait_until_reached(after.saturating_add(1)).await;
     }
 
     /// All that comes behind `after`, each with its number, and where frames are gone what `lost` makes of the first that is
     /// kept, under 0, which is the number of none. Dropping it loses nothing to anybody else.
-    pub(crate) fn follow(
+    pub(crate) fn follow_frames(
         self: Arc<Self>,
         after: u64,
         lost: impl Fn(u64) -> Bytes + Send + 'static,
     ) -> impl Stream<Item = (u64, Bytes)> + Send + 'static {
-        let place = Place { window: self, after, taken: VecDeque::new(), lost };
-        stream::unfold(place, |mut place| async move { Some((place.next().await?, place)) })
+        let cursor = WindowCursor { window: self, after, taken: VecDeque::new(), lost };
+        stream::unfold(cursor, |mut cursor| async move { Some((cursor.next().await?, cursor)) })
     }
 }
 
 /// A place among the frames.
-struct Place<L> {
-    window: Arc<Window>,
+struct WindowCursor<L> {
+    window: Arc<FrameWindow>,
     after: u64,
     taken: VecDeque<(u64, Bytes)>,
     lost: L,
 }
 
-impl<L: Fn(u64) -> Bytes> Place<L> {
+impl<L: Fn(u64) -> Bytes> WindowCursor<L> {
     async fn next(&mut self) -> Option<(u64, Bytes)> {
         loop {
             if let Some((number, frame)) = self.taken.pop_front() {
                 self.after = number;
                 return Some((number, frame));
             }
-            match self.window.behind(self.after) {
-                Behind::Lost(first) => {
+            match self.window.frames_after(self.after) {
+                WindowPage::Lost(first) => {
                     self.after = first - 1;
                     return Some((0, (self.lost)(first)));
                 }
-                Behind::Frames(frames) if frames.is_empty() => {
-                    if self.window.is_over() && self.window.last() <= self.after {
+                WindowPage::Frames(frames) if frames.is_empty() => {
+                    if self.window.is_over() && self.window.last_number() <= self.after {
                         return None;
                     }
-                    self.window.moves(self.after).await;
+                    self.window.wait_for_frame(self.after).await;
                 }
-                Behind::Frames(frames) => self.taken = frames.into(),
+                WindowPage::Frames(frames) => self.taken = frames.into(),
             }
         }
     }
@@ -135,30 +135,30 @@ mod tests {
     use bytes::Bytes;
     use futures_util::{FutureExt as _, StreamExt as _};
 
-    use super::{AT_ONCE, Behind, Window};
+    use super::{AT_ONCE, FrameWindow, WindowPage};
 
-    fn told(window: &Window, count: u64) {
+    fn push_frames(window: &FrameWindow, count: u64) {
         for _ in 0..count {
             window.push(|number| Bytes::from(number.to_string()));
         }
     }
 
     /// What is at hand for somebody at a place.
-    fn heard(window: &Arc<Window>, after: u64) -> Vec<String> {
-        let frames = Arc::clone(window).follow(after, |first| Bytes::from(format!("lost before {first}")));
+    fn frames_at_hand(window: &Arc<FrameWindow>, after: u64) -> Vec<String> {
+        let frames = Arc::clone(window).follow_frames(after, |first| Bytes::from(format!("lost before {first}")));
         let mut frames = Box::pin(frames);
-        let mut heard = Vec::new();
+        let mut lines = Vec::new();
         while let Some(Some((_, frame))) = frames.next().now_or_never() {
-            heard.push(String::from_utf8(frame.to_vec()).unwrap());
+            lines.push(String::from_utf8(frame.to_vec()).unwrap());
         }
-        heard
+        lines
     }
 
     #[test]
     fn whoever_comes_back_gets_what_is_kept_behind_its_place_and_is_told_what_is_not() {
-        let window = Window::new(3, 0);
-        assert_eq!(heard(&window, 0), [""; 0]);
-        told(&window, 5);
+        let window = FrameWindow::new(3, 0);
+        assert_eq!(frames_at_hand(&window, 0), [""; 0]);
+        push_frames(&window, 5);
         for (after, want) in [
             (0, &["lost before 3", "3", "4", "5"][..]),
             (1, &["lost before 3", "3", "4", "5"]),
@@ -167,39 +167,39 @@ mod tests {
             (5, &[]),
             (9, &["lost before 3", "3", "4", "5"]),
         ] {
-            assert_eq!(heard(&window, after), want, "{after}");
+            assert_eq!(frames_at_hand(&window, after), want, "{after}");
         }
     }
 
     #[test]
     fn numbers_go_on_behind_those_of_before() {
-        let window = Window::new(3, 40);
-        assert_eq!(heard(&window, 40), [""; 0]);
-        assert_eq!(heard(&window, 12), ["lost before 41"]);
-        told(&window, 1);
-        assert_eq!(window.last(), 41);
-        window.keep(60, Bytes::from_static(b"sixty"));
-        assert_eq!(heard(&window, 40), ["41", "sixty"]);
-        assert_eq!(heard(&window, 50), ["sixty"]);
+        let window = FrameWindow::new(3, 40);
+        assert_eq!(frames_at_hand(&window, 40), [""; 0]);
+        assert_eq!(frames_at_hand(&window, 12), ["lost before 41"]);
+        push_frames(&window, 1);
+        assert_eq!(window.last_number(), 41);
+        window.push_numbered(60, Bytes::from_static(b"sixty"));
+        assert_eq!(frames_at_hand(&window, 40), ["41", "sixty"]);
+        assert_eq!(frames_at_hand(&window, 50), ["sixty"]);
     }
 
     #[test]
     fn few_large_frames_are_not_kept_longer_than_they_have_room() {
-        let window = Window::new(1000, 0);
+        let window = FrameWindow::new(1000, 0);
         for _ in 0..5 {
             window.push(|_| Bytes::from(vec![b'x'; 40 << 20]));
         }
-        assert_eq!(window.behind(3), Behind::Lost(5));
-        assert!(matches!(window.behind(4), Behind::Frames(frames) if frames.len() == 1));
+        assert_eq!(window.frames_after(3), WindowPage::Lost(5));
+        assert!(matches!(window.frames_after(4), WindowPage::Frames(frames) if frames.len() == 1));
     }
 
     #[tokio::test]
     async fn somebody_slow_slows_nobody_and_the_end_comes_behind_all_frames() {
-        let window = Window::new(1000, 0);
+        let window = FrameWindow::new(1000, 0);
         let count = 3 * AT_ONCE as u64;
-        let slow = Arc::clone(&window).follow(0, |_| Bytes::new());
-        let quick = tokio::spawn(Arc::clone(&window).follow(0, |_| Bytes::new()).count());
-        told(&window, count);
+        let slow = Arc::clone(&window).follow_frames(0, |_| Bytes::new());
+        let quick = tokio::spawn(Arc::clone(&window).follow_frames(0, |_| Bytes::new()).count());
+        push_frames(&window, count);
         window.end();
         assert_eq!(quick.await.unwrap() as u64, count);
         assert_eq!(slow.count().await as u64, count);

@@ -15,8 +15,8 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{Said, past};
-use crate::window::Behind;
+use super::{SocketOutput, event_replay};
+use crate::frame_window::WindowPage;
 
 /// How long a client has to ask for what it missed before it is told what happens now.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -24,7 +24,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 const CHUNK: usize = 64 * 1024;
 
 /// Where a client stands when it comes.
-struct Place {
+struct ClientPosition {
     /// The last line of before it.
     line: u64,
     /// The last event of before it.
@@ -32,48 +32,48 @@ struct Place {
 }
 
 /// Serves a client until it has gone, or is too far behind.
-pub(super) async fn serve(
+pub(super) async fn serve_client(
     stream: impl AsyncRead + AsyncWrite,
-    said: &Said,
+    output: &SocketOutput,
     lines: &mpsc::Sender<ClientInput>,
 ) -> io::Result<()> {
     let (mut reading, mut writing) = tokio::io::split(stream);
-    let place = Place { line: said.lines.last(), event: said.events.last() };
+    let position = ClientPosition { line: output.lines.last_number(), event: output.events.last_number() };
     writing.write_all(&encode_line(&OmpEvent::Ready)).await?;
-    let mut input = Input { decoder: LineDecoder::default().with_lossy_utf8(), buffer: vec![0; CHUNK] };
+    let mut input = ClientLines { decoder: LineDecoder::default().with_lossy_utf8(), buffer: vec![0; CHUNK] };
     let (missed, misses) = mpsc::channel(1);
     // What was missed comes before what is told now; and nothing else comes before a client had its moment.
     let first = tokio::time::timeout(MOMENT, input.next(&mut reading)).await;
     if let Ok(first) = first {
         let Some(first) = first? else { return Ok(()) };
-        match asks(&first) {
+        match resume_position(&first) {
             Some(after) => {
-                take_up(lines).await?;
-                missed_by(&mut writing, said, after, place.event).await?;
+                announce_resume(lines).await?;
+                write_missed(&mut writing, output, after, position.event).await?;
             }
-            None => hand_on(first, said, lines).await?,
+            None => forward_line(first, output, lines).await?,
         }
     }
     let waiting: Vec<Bytes> = {
-        let dialogs = said.dialogs.lock();
-        dialogs.range(..=place.line).map(|(_, (_, dialog))| dialog.clone()).collect()
+        let dialogs = output.dialogs.lock();
+        dialogs.range(..=position.line).map(|(_, (_, dialog))| dialog.clone()).collect()
     };
     for dialog in waiting {
         writing.write_all(&dialog).await?;
     }
     tokio::select! {
-        ended = read(reading, input, said, lines, missed) => ended,
-        ended = write(writing, said, place, misses) => ended,
+        ended = read_lines(reading, input, output, lines, missed) => ended,
+        ended = write_lines(writing, output, position, misses) => ended,
     }
 }
 
 /// The lines of a client.
-struct Input {
+struct ClientLines {
     decoder: LineDecoder,
     buffer: Vec<u8>,
 }
 
-impl Input {
+impl ClientLines {
     /// The next line; none at the end. Dropping the future loses nothing that was read.
     async fn next(&mut self, reading: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<DecodedLine>> {
         loop {
@@ -90,7 +90,7 @@ impl Input {
 }
 
 /// Which frame a client saw last, if it asks for those behind it.
-fn asks(line: &DecodedLine) -> Option<u64> {
+fn resume_position(line: &DecodedLine) -> Option<u64> {
     let DecodedLine::Text(text) = line else { return None };
     // Most lines are long and none of these.
     if !text.contains("\"resume\"") {
@@ -103,62 +103,62 @@ fn asks(line: &DecodedLine) -> Option<u64> {
 }
 
 /// Tells the door that whoever was there before is there again.
-async fn take_up(lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
+async fn announce_resume(lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
     lines.send(ClientInput::Resumed).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
 /// Hands a line to the door.
-async fn hand_on(line: DecodedLine, said: &Said, lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
+async fn forward_line(line: DecodedLine, output: &SocketOutput, lines: &mpsc::Sender<ClientInput>) -> io::Result<()> {
     if let DecodedLine::Text(text) = &line
         && text.contains("extension_ui_response")
         && let Ok(GjcInboundFrame::UiResponse { id, .. }) = gjc::parse_line(text)
     {
-        said.ends(&id);
+        output.close_dialog(&id);
     }
     lines.send(ClientInput::Line(line)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
-async fn read(
+async fn read_lines(
     mut reading: impl AsyncRead + Unpin,
-    mut input: Input,
-    said: &Said,
+    mut input: ClientLines,
+    output: &SocketOutput,
     lines: &mpsc::Sender<ClientInput>,
     missed: mpsc::Sender<u64>,
 ) -> io::Result<()> {
     while let Some(line) = input.next(&mut reading).await? {
-        match asks(&line) {
+        match resume_position(&line) {
             Some(after) => {
-                take_up(lines).await?;
+                announce_resume(lines).await?;
                 missed.send(after).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
             }
-            None => hand_on(line, said, lines).await?,
+            None => forward_line(line, output, lines).await?,
         }
     }
     Ok(())
 }
 
 /// Tells what is told from the client's place on, each line whole.
-async fn write(
+async fn write_lines(
     mut writing: impl AsyncWrite + Unpin,
-    said: &Said,
-    place: Place,
+    output: &SocketOutput,
+    position: ClientPosition,
     mut misses: mpsc::Receiver<u64>,
 ) -> io::Result<()> {
-    let mut after = place.line;
+    let mut after = position.line;
     loop {
-        match said.lines.behind(after) {
+        match output.lines.frames_after(after) {
             // It can have what it missed when it comes again.
-            Behind::Lost(_) => return Err(io::ErrorKind::TimedOut.into()),
-            Behind::Frames(frames) if frames.is_empty() => {
-                if said.lines.is_over() {
+            WindowPage::Lost(_) => return Err(io::ErrorKind::TimedOut.into()),
+            WindowPage::Frames(frames) if frames.is_empty() => {
+                if output.lines.is_over() {
                     return writing.shutdown().await;
                 }
                 tokio::select! {
-                    () = said.lines.moves(after) => {}
-                    Some(seen) = misses.recv() => missed_by(&mut writing, said, seen, place.event).await?,
+                    () = output.lines.wait_for_frame(after) => {}
+                    Some(seen) = misses.recv() => write_missed(&mut writing, output, seen, position.event).await?,
                 }
             }
-            Behind::Frames(frames) => {
+            WindowPage::Frames(frames) => {
                 for (number, frame) in frames {
                     writing.write_all(&frame).await?;
                     after = number;
@@ -169,22 +169,27 @@ async fn write(
 }
 
 /// Tells the events behind `after` up to `last`: those of processes before this one from the log, as far as it has them.
-async fn missed_by(writing: &mut (impl AsyncWrite + Unpin), said: &Said, after: u64, last: u64) -> io::Result<()> {
-    let oldest = said.events.oldest();
-    if after < said.first
-        && let Some(past) = &said.past
+async fn write_missed(
+    writing: &mut (impl AsyncWrite + Unpin),
+    output: &SocketOutput,
+    after: u64,
+    last: u64,
+) -> io::Result<()> {
+    let oldest = output.events.before_oldest();
+    if after < output.first
+        && let Some(replay) = &output.replay
     {
-        for frame in past.behind(after).await {
+        for frame in replay.frames_after(after).await {
             writing.write_all(&frame).await?;
         }
     }
-    if after.max(said.first) < oldest {
+    if after.max(output.first) < oldest {
         // It hears that some are gone.
-        writing.write_all(&past::reset(&said.session, oldest + 1)).await?;
+        writing.write_all(&event_replay::reset_frame(&output.session, oldest + 1)).await?;
     }
     let mut after = after.max(oldest);
     loop {
-        let Behind::Frames(frames) = said.events.behind(after) else { return Ok(()) };
+        let WindowPage::Frames(frames) = output.events.frames_after(after) else { return Ok(()) };
         let before = after;
         for (number, frame) in frames.into_iter().take_while(|(number, _)| *number <= last) {
             writing.write_all(&frame).await?;
@@ -208,15 +213,15 @@ mod tests {
         sync::mpsc,
     };
 
-    use super::{Said, serve};
-    use crate::window::Window;
+    use super::{SocketOutput, serve_client};
+    use crate::frame_window::FrameWindow;
     use countersign_adapter_omp::ClientInput;
 
-    struct Client {
+    struct SocketTestClient {
         line: BufReader<DuplexStream>,
     }
 
-    impl Client {
+    impl SocketTestClient {
         async fn hears(&mut self) -> Value {
             let mut line = String::new();
             self.line.read_line(&mut line).await.unwrap();
@@ -228,37 +233,37 @@ mod tests {
         }
     }
 
-    fn said(last: u64) -> Arc<Said> {
-        Arc::new(Said {
-            lines: Window::new(100, 0),
-            events: Window::new(4, last),
+    fn new_output(last: u64) -> Arc<SocketOutput> {
+        Arc::new(SocketOutput {
+            lines: FrameWindow::new(100, 0),
+            events: FrameWindow::new(4, last),
             dialogs: parking_lot::Mutex::default(),
             client: tokio::sync::watch::Sender::new(0),
-            past: None,
+            replay: None,
             first: last,
             session: "s".to_owned(),
         })
     }
 
-    fn connect(said: &Arc<Said>) -> (Client, mpsc::Receiver<ClientInput>) {
+    fn connect(output: &Arc<SocketOutput>) -> (SocketTestClient, mpsc::Receiver<ClientInput>) {
         let (client, server) = duplex(1 << 16);
         let (lines, input) = mpsc::channel(8);
-        let said = Arc::clone(said);
-        tokio::spawn(async move { serve(server, &said, &lines).await });
-        (Client { line: BufReader::new(client) }, input)
+        let output = Arc::clone(output);
+        tokio::spawn(async move { serve_client(server, &output, &lines).await });
+        (SocketTestClient { line: BufReader::new(client) }, input)
     }
 
-    fn event(said: &Said, seq: u64) {
+    fn event(output: &SocketOutput, seq: u64) {
         let event = json!({"type": "event", "session_id": "s", "seq": seq, "payload": {}});
-        said.hear(Bytes::from(format!("{event}\n")));
+        output.handle_frame(Bytes::from(format!("{event}\n")));
     }
 
-    fn dialog(said: &Said, id: &str) {
+    fn dialog(output: &SocketOutput, id: &str) {
         let dialog = json!({"type": "extension_ui_request", "id": id, "method": "input", "title": "T"});
-        said.hear(Bytes::from(format!("{dialog}\n")));
+        output.handle_frame(Bytes::from(format!("{dialog}\n")));
     }
 
-    async fn seqs<const N: usize>(client: &mut Client) -> [u64; N] {
+    async fn seqs<const N: usize>(client: &mut SocketTestClient) -> [u64; N] {
         let mut seqs = [0; N];
         for seq in &mut seqs {
             *seq = client.hears().await["seq"].as_u64().unwrap();
@@ -268,23 +273,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_told_again_unless_it_is_asked_for() {
-        let said = said(0);
-        event(&said, 1);
-        let (mut client, _input) = connect(&said);
+        let output = new_output(0);
+        event(&output, 1);
+        let (mut client, _input) = connect(&output);
         assert_eq!(client.hears().await, json!({"type": "ready"}));
-        event(&said, 2);
+        event(&output, 2);
         assert_eq!(seqs(&mut client).await, [2]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_missed_comes_before_what_is_told_now_and_each_once() {
-        let said = said(40);
+        let output = new_output(40);
         for seq in 41..=44 {
-            event(&said, seq);
+            event(&output, seq);
         }
-        let (mut client, mut input) = connect(&said);
+        let (mut client, mut input) = connect(&output);
         assert_eq!(client.hears().await, json!({"type": "ready"}));
-        event(&said, 45);
+        event(&output, 45);
         client.says(json!({"type": "resume", "last_seq": 42})).await;
         assert_eq!(seqs(&mut client).await, [43, 44, 45]);
         client.says(json!({"type": "abort", "id": "1"})).await;
@@ -299,16 +304,16 @@ mod tests {
         let reset = client.hears().await;
         assert_eq!((&reset["type"], &reset["payload"]["first_seq"]), (&json!("reset"), &json!(42)), "41 is gone");
         assert_eq!(seqs(&mut client).await, [42, 43, 44]);
-        event(&said, 46);
+        event(&output, 46);
         assert_eq!(seqs(&mut client).await, [46]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dialog_that_waits_is_shown_to_whoever_comes_until_it_is_answered() {
-        let said = said(0);
-        dialog(&said, "d1");
-        dialog(&said, "d2");
-        let (mut client, mut input) = connect(&said);
+        let output = new_output(0);
+        dialog(&output, "d1");
+        dialog(&output, "d2");
+        let (mut client, mut input) = connect(&output);
         client.hears().await;
         assert_eq!(
             (client.hears().await["id"].clone(), client.hears().await["id"].clone()),
@@ -317,22 +322,22 @@ mod tests {
         client.says(json!({"type": "extension_ui_response", "id": "d1", "value": "x"})).await;
         input.recv().await.unwrap();
         let ends = json!({"type": "extension_ui_request", "id": "x", "method": "cancel", "targetId": "d2"});
-        said.hear(Bytes::from(format!("{ends}\n")));
-        let (mut other, _input) = connect(&said);
+        output.handle_frame(Bytes::from(format!("{ends}\n")));
+        let (mut other, _input) = connect(&output);
         assert_eq!(other.hears().await, json!({"type": "ready"}));
-        dialog(&said, "d3");
+        dialog(&output, "d3");
         assert_eq!(other.hears().await["id"], "d3");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_closed_and_holds_nobody_up() {
-        let said = said(0);
-        let (mut client, _input) = connect(&said);
+        let output = new_output(0);
+        let (mut client, _input) = connect(&output);
         client.hears().await;
         let large = "x".repeat(1 << 12);
         for seq in 1..=300 {
             let event = json!({"type": "event", "session_id": "s", "seq": seq, "payload": {"text": large}});
-            said.hear(Bytes::from(format!("{event}\n")));
+            output.handle_frame(Bytes::from(format!("{event}\n")));
             tokio::task::yield_now().await;
         }
         let mut last = 0;

@@ -49,25 +49,25 @@ pub enum SocketError {
 
 /// A socket's place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Owned {
+pub(super) struct SocketGuard {
     path: PathBuf,
     user: u32,
     /// Held for as long as the socket is ours. Its file stays, so that two never lock two files of one name.
     _lock: File,
 }
 
-impl Owned {
-    pub(super) fn path(&self) -> &Path {
+impl SocketGuard {
+    pub(super) fn socket_path(&self) -> &Path {
         &self.path
     }
 
     /// Whose it is.
-    pub(super) const fn user(&self) -> u32 {
+    pub(super) const fn user_id(&self) -> u32 {
         self.user
     }
 }
 
-impl Drop for Owned {
+impl Drop for SocketGuard {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -77,21 +77,21 @@ impl Drop for Owned {
 ///
 /// # Errors
 /// [`SocketError`].
-pub(super) fn take(path: PathBuf, us: u32) -> Result<(UnixListener, Owned), SocketError> {
+pub(super) fn bind_socket(path: PathBuf, us: u32) -> Result<(UnixListener, SocketGuard), SocketError> {
     let system = |source| SocketError::System { path: path.clone(), source };
     let path = std::path::absolute(&path).map_err(system)?;
     let system = |source| SocketError::System { path: path.clone(), source };
-    folder(&path, us)?;
-    let lock = lock(&path)?;
-    clear(&path)?;
+    prepare_folder(&path, us)?;
+    let lock = acquire_lock(&path)?;
+    remove_stale(&path)?;
     let listener = UnixListener::bind(&path).map_err(system)?;
     // Nobody else can come into the folder in the meantime.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(system)?;
-    Ok((listener, Owned { path, user: us, _lock: lock }))
+    Ok((listener, SocketGuard { path, user: us, _lock: lock }))
 }
 
 /// Looks whether the folder is ours alone; one that is not there is made so.
-fn folder(path: &Path, us: u32) -> Result<(), SocketError> {
+fn prepare_folder(path: &Path, us: u32) -> Result<(), SocketError> {
     let refused = |problem: String| SocketError::Folder { path: path.to_owned(), problem };
     let folder = path.parent().ok_or_else(|| refused("it lies in no folder".to_owned()))?;
     let shown = folder.display();
@@ -117,7 +117,7 @@ fn folder(path: &Path, us: u32) -> Result<(), SocketError> {
     Ok(())
 }
 
-fn lock(path: &Path) -> Result<File, SocketError> {
+fn acquire_lock(path: &Path) -> Result<File, SocketError> {
     let system = |source| SocketError::System { path: path.to_owned(), source };
     let mut name = path.file_name().ok_or_else(|| system(ErrorKind::InvalidInput.into()))?.to_owned();
     name.push(".lock");
@@ -132,7 +132,7 @@ fn lock(path: &Path) -> Result<File, SocketError> {
 }
 
 /// Removes the socket of a process that is gone.
-fn clear(path: &Path) -> Result<(), SocketError> {
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let system = |source| SocketError::System { path: path.to_owned(), source };
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found.file_type(),
@@ -161,7 +161,7 @@ mod tests {
         path::Path,
     };
 
-    use super::take;
+    use super::bind_socket;
 
     /// A folder that is ours alone, and who we are.
     fn place() -> (tempfile::TempDir, u32) {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn problem(path: &Path, us: u32) -> String {
-        take(path.to_owned(), us).map(|_| ()).unwrap_err().to_string()
+        bind_socket(path.to_owned(), us).map(|_| ()).unwrap_err().to_string()
     }
 
     #[tokio::test]
@@ -180,7 +180,7 @@ mod tests {
         let (root, us) = place();
         for folder in ["own", "made"] {
             let path = root.path().join(folder).join("a.sock");
-            let (listener, owned) = take(path.clone(), us).unwrap();
+            let (listener, owned) = bind_socket(path.clone(), us).unwrap();
             let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
             assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
             drop((listener, owned));
@@ -221,7 +221,7 @@ mod tests {
         let path = root.path().join("own/a.sock");
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let held = take(path.clone(), us).unwrap();
+        let held = bind_socket(path.clone(), us).unwrap();
         assert!(problem(&path, us).contains("another process listens there"));
         assert!(path.exists());
         drop(held);

@@ -27,12 +27,12 @@ use countersign_view::GateRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::gate_form::{self, Options};
+use crate::gate_form::{self, GateOptions};
 
 /// Where below a working folder the files are.
 pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";
 
-struct Work {
+struct GateFileWriter {
     session: SessionId,
     cwd: PathBuf,
     path: PathBuf,
@@ -47,11 +47,11 @@ struct Work {
 }
 
 /// Writes the gates' file of a session that works in `cwd`. None for one whose id makes no file name.
-pub(crate) fn follow(session: SessionId, cwd: &Path, readers: LogReaders) -> Option<LogFollower> {
+pub(crate) fn follow_gates(session: SessionId, cwd: &Path, readers: LogReaders) -> Option<LogFollower> {
     let path = cwd.join(FOLDER).join(file_name(session.as_str())?);
     let cwd = cwd.to_owned();
     Some(LogFollower::spawn(move |ends| {
-        let work = Work {
+        let writer = GateFileWriter {
             session,
             cwd,
             path,
@@ -63,37 +63,37 @@ pub(crate) fn follow(session: SessionId, cwd: &Path, readers: LogReaders) -> Opt
             is_dirty: false,
             is_stuck: false,
         };
-        work.follow()
+        writer.run_writer()
     }))
 }
 
-impl Work {
-    async fn follow(mut self) {
-        self.all().await;
+impl GateFileWriter {
+    async fn run_writer(mut self) {
+        self.load_gates().await;
         loop {
             if let Some(recorded) = self.readers.facts.try_next() {
-                self.take(&recorded).await;
+                self.apply_fact(&recorded).await;
                 continue;
             }
-            self.write().await;
+            self.write_file().await;
             let next = tokio::select! {
                 biased;
                 () = self.ends.cancelled() => None,
                 next = self.readers.facts.next() => next,
             };
             match next {
-                Some(recorded) => self.take(&recorded).await,
+                Some(recorded) => self.apply_fact(&recorded).await,
                 None => break,
             }
         }
         while let Some(recorded) = self.readers.facts.try_next() {
-            self.take(&recorded).await;
+            self.apply_fact(&recorded).await;
         }
-        self.write().await;
+        self.write_file().await;
     }
 
     /// Everything that the log says of the session's gates.
-    async fn all(&mut self) {
+    async fn load_gates(&mut self) {
         let id = self.session.clone();
         let read = self.readers.source.read_state(move |engine| {
             let Some(session) = engine.state().session(&id) else { return Vec::new() };
@@ -103,17 +103,17 @@ impl Work {
         });
         let Some((gates, _)) = read.await else { return };
         for gate in gates {
-            self.look(gate).await;
+            self.update_gate(gate).await;
         }
     }
 
-    async fn take(&mut self, recorded: &RecordedFact) {
+    async fn apply_fact(&mut self, recorded: &RecordedFact) {
         match &recorded.fact.event {
             Event::Gate(gate::Event::Opened { gate, call, .. }) => {
                 self.goes_on(*call);
-                self.look(*gate).await;
+                self.update_gate(*gate).await;
             }
-            Event::Gate(gate::Event::Resolved { gate, .. }) => self.look(*gate).await,
+            Event::Gate(gate::Event::Resolved { gate, .. }) => self.update_gate(*gate).await,
             Event::Call(call::Event::Allowed { call, .. } | call::Event::Ended { call, .. }) => {
                 self.goes_on(Some(*call))
             }
@@ -133,7 +133,7 @@ impl Work {
     }
 
     /// Writes down how a gate stands.
-    async fn look(&mut self, id: GateId) {
+    async fn update_gate(&mut self, id: GateId) {
         let read = self.readers.source.read_of(At::Gate(id), move |engine| {
             let gate = engine.state().gate(id)?.clone();
             // What waited goes on by asking the next, by starting, or by ending.
@@ -147,11 +147,11 @@ impl Work {
         let Ok(texts) = self.readers.contents.get(&lsns).await else { return };
         let mut texts = texts.into_iter();
         let shown = texts.next().flatten().and_then(|text| GateRequest::from_record(&text));
-        let Some((name, shown)) = gate_form::name(&gate).zip(shown) else { return };
-        let stage = gate_form::stage(gate.stage());
+        let Some((name, shown)) = gate_form::gate_name(&gate).zip(shown) else { return };
+        let stage = gate_form::wire_stage(gate.stage());
         self.file.counters.raise_to(stage, gate.number());
         self.is_dirty = true;
-        match record(&gate, &shown, texts.next().flatten().as_deref(), &name, !is_open) {
+        match gate_record(&gate, &shown, texts.next().flatten().as_deref(), &name, !is_open) {
             Some(record) => {
                 if let Some(call) = gate.call().filter(|_| !record.advanced) {
                     self.waiting.retain(|(_, other)| *other != name);
@@ -164,7 +164,7 @@ impl Work {
         }
     }
 
-    async fn write(&mut self) {
+    async fn write_file(&mut self) {
         if !self.is_dirty {
             return;
         }
@@ -193,8 +193,14 @@ impl Work {
 }
 
 /// The gate's part of the file; none for one that ended without an answer.
-fn record(gate: &Gate, shown: &GateRequest, answer: Option<&str>, name: &str, advanced: bool) -> Option<GateRecord> {
-    let sent = gate_form::wire(gate, shown, Options::Objects)?.ok()?;
+fn gate_record(
+    gate: &Gate,
+    shown: &GateRequest,
+    answer: Option<&str>,
+    name: &str,
+    advanced: bool,
+) -> Option<GateRecord> {
+    let sent = gate_form::to_wire(gate, shown, GateOptions::Objects)?.ok()?;
     if gate.is_pending() {
         return Some(GateRecord {
             gate: sent,
@@ -206,7 +212,7 @@ fn record(gate: &Gate, shown: &GateRequest, answer: Option<&str>, name: &str, ad
             advanced: false,
         });
     }
-    let (resolution, answer) = gate_form::resolved(gate, shown, answer)?;
+    let (resolution, answer) = gate_form::resolved_answer(gate, shown, answer)?;
     let gate::GatePhase::Resolved { key, .. } = gate.phase() else { return None };
     Some(GateRecord {
         gate: sent,

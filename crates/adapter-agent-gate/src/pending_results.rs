@@ -14,14 +14,14 @@ use countersign_runtime::CommandSource;
 use countersign_view::time::iso;
 use serde_json::{Value, json};
 
-use super::{Door, Known, outcome::Outcome};
+use super::{AgentGateAdapter, RegisteredAgent, outcome::ToolCallOutcome};
 
 /// How many bytes of a frame are for rows.
 const ROOM: usize = LARGEST_FRAME - 1024;
 
 /// What an agent missed.
 #[derive(Default)]
-pub(super) struct Missed {
+pub(super) struct MissedResults {
     /// The result of `get_pending_results`, as JSON text.
     pub(super) listed: String,
     /// Every call that is listed.
@@ -44,23 +44,23 @@ pub(super) struct OwnReply {
 
 impl OwnReply {
     /// Reads the ordinary reply; nothing if the record cannot be read.
-    pub(super) async fn reply(&self, door: &Door) -> Option<String> {
-        let contents = door.handle.contents().get(&[self.lsn]).await;
+    pub(super) async fn read_reply(&self, adapter: &AgentGateAdapter) -> Option<String> {
+        let contents = adapter.handle.contents().get(&[self.lsn]).await;
         let content = contents.inspect_err(|error| tracing::error!(%error, "a result cannot be read")).ok()?.pop()?;
         let (call, content) = (self.call, content.unwrap_or_default());
-        Some(Outcome { call, gate: self.gate, end: self.end, content }.reply(&self.wire))
+        Some(ToolCallOutcome { call, gate: self.gate, end: self.end, content }.to_reply(&self.wire))
     }
 }
 
 /// What the agent missed, for a connection that asks for it under `id` and used no lower number than `lowest`. What that
 /// connection itself was told or will be, `told`, is not missed.
-pub(super) async fn missed(
-    door: &Door,
-    agent: &Known,
+pub(super) async fn missed_results(
+    adapter: &AgentGateAdapter,
+    agent: &RegisteredAgent,
     requests: &CommandSource,
     (id, lowest): (&str, Option<u64>),
-    told: &BTreeSet<CallId>,
-) -> Option<Missed> {
+    sent_calls: &BTreeSet<CallId>,
+) -> Option<MissedResults> {
     let session = agent.session.clone();
     let read = requests.read_of(ResidencyScope::Session(session.clone()), move |engine| {
         let requester = engine.state().session(&session)?.agent_requests()?;
@@ -68,52 +68,62 @@ pub(super) async fn missed(
         Some((results, requester.open_requests().clone(), requester.generation(), requester.clone()))
     });
     let Some((mut results, mut open, generation, requester)) = read.await?.0 else {
-        return Some(Missed { listed: ResultList::default().text(), ..Missed::default() });
+        return Some(MissedResults { listed: ResultList::default().to_json_text(), ..MissedResults::default() });
     };
-    results.retain(|(call, _)| !told.contains(call));
-    open.retain(|call, _| !told.contains(call));
-    let counts = requester.counts_on(id, lowest, |call| told.contains(&call));
-    let mut missed = Missed::default();
+    results.retain(|(call, _)| !sent_calls.contains(call));
+    open.retain(|call, _| !sent_calls.contains(call));
+    let counts = requester.counts_on(id, lowest, |call| sent_calls.contains(&call));
+    let mut missed = MissedResults::default();
     let is_its_own = |generation: u32| counts == ProgramGeneration::From(generation);
     for (call, result) in results.iter().filter(|(_, result)| is_its_own(result.request.generation)) {
-        let asked = &result.request;
-        let owed =
-            OwnReply { call: *call, wire: Arc::clone(&asked.wire), gate: asked.gate, end: result.end, lsn: result.lsn };
+        let request = &result.request;
+        let owed = OwnReply {
+            call: *call,
+            wire: Arc::clone(&request.wire),
+            gate: request.gate,
+            end: result.end,
+            lsn: result.lsn,
+        };
         missed.owed.push(owed);
     }
     let mut listed = ResultList::default();
     for (call, result) in results {
         // One by one: all of them may be far more than fits into the frame, and into memory.
-        let contents = match door.handle.contents().get(&[result.proposed_lsn, result.lsn]).await {
+        let contents = match adapter.handle.contents().get(&[result.proposed_lsn, result.lsn]).await {
             Ok(contents) => contents,
             Err(error) => {
                 tracing::error!(%error, "results that an agent asks for cannot be read");
                 break;
             }
         };
-        let [wanted, ended] = contents.as_slice() else { continue };
-        let Some(wanted) = wanted.as_deref().and_then(|text| serde_json::from_str::<CallDetails>(text).ok()) else {
+        let [request_text, ended] = contents.as_slice() else { continue };
+        let Some(requested) = request_text.as_deref().and_then(|text| serde_json::from_str::<CallDetails>(text).ok())
+        else {
             continue;
         };
-        let outcome =
-            Outcome { call, gate: result.request.gate, end: result.end, content: ended.clone().unwrap_or_default() };
+        let outcome = ToolCallOutcome {
+            call,
+            gate: result.request.gate,
+            end: result.end,
+            content: ended.clone().unwrap_or_default(),
+        };
         let row = ResultRow {
-            ids: RowIds::of(counts, generation, call, &result.request),
-            wanted: &wanted,
-            outcome: outcome.row(),
+            ids: RowIds::for_program(counts, generation, call, &result.request),
+            request: &requested,
+            outcome: outcome.result_row(),
             at: result.request.at,
         };
-        let told =
+        let too_large =
             || json!({ "status": "error", "data": format!("Response too large ({} bytes)", outcome.content.len()) });
-        if !listed.add(row, told) {
+        if !listed.add_row(row, too_large) {
             // The rest waits for the next time it is asked for.
             break;
         }
         missed.calls.push(call);
     }
-    open.retain(|_, asked| is_its_own(asked.generation));
-    missed.open = open.into_iter().map(|(call, asked)| (call, asked.wire)).collect();
-    missed.listed = listed.text();
+    open.retain(|_, request| is_its_own(request.generation));
+    missed.open = open.into_iter().map(|(call, request)| (call, request.wire)).collect();
+    missed.listed = listed.to_json_text();
     Some(missed)
 }
 
@@ -127,12 +137,12 @@ impl RowIds {
     /// Names a result to a program that `counts` so. Its own id names it to the program that asked for it. In `results` it does so only
     /// where nothing follows under that id: clients of the original take such a row for the answer, and it is less than the ordinary
     /// reply (no data, and an expiry reads as a denial).
-    fn of(counts: ProgramGeneration, generation: u32, call: CallId, asked: &RequestRecord) -> Self {
-        let ours = || asked.gate.map_or_else(|| call.to_string(), |gate| gate.to_string());
-        let own = || text_of(&asked.wire);
+    fn for_program(counts: ProgramGeneration, generation: u32, call: CallId, request: &RequestRecord) -> Self {
+        let ours = || request.gate.map_or_else(|| call.to_string(), |gate| gate.to_string());
+        let own = || id_text(&request.wire);
         match counts {
-            ProgramGeneration::From(of) if of == asked.generation => Self { results: ours(), queued: own() },
-            ProgramGeneration::Anew if asked.generation == generation => Self { results: own(), queued: own() },
+            ProgramGeneration::From(of) if of == request.generation => Self { results: ours(), queued: own() },
+            ProgramGeneration::Anew if request.generation == generation => Self { results: own(), queued: own() },
             ProgramGeneration::From(_) | ProgramGeneration::Anew | ProgramGeneration::Unclear => {
                 Self { results: ours(), queued: ours() }
             }
@@ -143,28 +153,29 @@ impl RowIds {
 /// A result that is listed.
 struct ResultRow<'a> {
     ids: RowIds,
-    wanted: &'a CallDetails,
+    request: &'a CallDetails,
     outcome: Value,
     at: Millis,
 }
 
 impl ResultRow<'_> {
     /// The row in both forms.
-    fn forms(&self) -> [Value; 2] {
-        let (RowIds { results, queued }, wanted) = (&self.ids, self.wanted);
+    fn json_forms(&self) -> [Value; 2] {
+        let (RowIds { results, queued }, request) = (&self.ids, self.request);
         let row = json!({
             "request_id": results,
-            "tool_name": &*wanted.tool,
-            "args": Value::Object(wanted.arguments.clone()).to_string(),
-            "signature": wanted.signature,
+            "tool_name": &*request.tool,
+            "args": Value::Object(request.arguments.clone()).to_string(),
+            "signature": request.signature,
             "message_id": null,
             "chat_id": null,
             "result": self.outcome.to_string(),
             "created_at": iso(self.at),
             "expires_at": null,
         });
-        let told = json!({ "request_id": queued, "status": self.outcome["status"], "data": self.outcome["data"] });
-        [row, told]
+        let queued_row =
+            json!({ "request_id": queued, "status": self.outcome["status"], "data": self.outcome["data"] });
+        [row, queued_row]
     }
 }
 
@@ -178,13 +189,13 @@ struct ResultList {
 
 impl ResultList {
     /// Adds a row, if there is room for it. One that no client would take is `told` of in its place.
-    fn add(&mut self, mut row: ResultRow<'_>, told: impl Fn() -> Value) -> bool {
-        let text = |row: &ResultRow<'_>| row.forms().map(|form| form.to_string());
+    fn add_row(&mut self, mut row: ResultRow<'_>, too_large: impl Fn() -> Value) -> bool {
+        let text = |row: &ResultRow<'_>| row.json_forms().map(|form| form.to_string());
         // A comma stands between two rows.
-        let length = |[row, told]: &[String; 2]| row.len() + told.len() + 2;
+        let length = |[row, queued_row]: &[String; 2]| row.len() + queued_row.len() + 2;
         let mut forms = text(&row);
         if length(&forms) > ROOM {
-            row.outcome = told();
+            row.outcome = too_large();
             forms = text(&row);
         }
         let size = self.size + length(&forms);
@@ -192,18 +203,18 @@ impl ResultList {
             return false;
         }
         self.size = size;
-        let [row, told] = forms;
+        let [row, queued_row] = forms;
         self.results.push(row);
-        self.queued.push(told);
+        self.queued.push(queued_row);
         true
     }
 
-    fn text(&self) -> String {
+    fn to_json_text(&self) -> String {
         format!(r#"{{"results":[{}],"queued":[{}]}}"#, self.results.join(","), self.queued.join(","))
     }
 }
 
 /// The id as a text: what a text says, anything else as it was written.
-fn text_of(wire: &str) -> String {
+fn id_text(wire: &str) -> String {
     serde_json::from_str::<String>(wire).unwrap_or_else(|_| wire.to_owned())
 }

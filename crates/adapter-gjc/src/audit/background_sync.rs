@@ -13,36 +13,36 @@ use tokio::runtime::Handle;
 
 /// A file whose bytes are on their way to the disk.
 #[derive(Clone, Debug)]
-pub(super) struct Disk(Arc<Shared>);
+pub(super) struct BackgroundSync(Arc<SharedFile>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedFile {
     file: File,
-    work: Mutex<Work>,
+    state: Mutex<SyncState>,
 }
 
 #[derive(Debug, Default)]
-struct Work {
-    is_asked: bool,
+struct SyncState {
+    is_requested: bool,
     is_running: bool,
     failed: Option<(io::ErrorKind, String)>,
 }
 
-impl Disk {
+impl BackgroundSync {
     pub(super) fn new(file: File) -> Self {
-        Self(Arc::new(Shared { file, work: Mutex::default() }))
+        Self(Arc::new(SharedFile { file, state: Mutex::default() }))
     }
 
     /// Has everything that was written so far brought to the disk. Outside of a runtime it waits for that.
     ///
     /// # Errors
     /// What an earlier attempt failed with, for ever after.
-    pub(super) fn bring(&self) -> io::Result<()> {
+    pub(super) fn request_sync(&self) -> io::Result<()> {
         let begins = {
-            let mut work = self.work();
-            work.failure()?;
-            work.is_asked = true;
-            !std::mem::replace(&mut work.is_running, true)
+            let mut state = self.lock_state();
+            state.check_failure()?;
+            state.is_requested = true;
+            !std::mem::replace(&mut state.is_running, true)
         };
         if begins {
             let disk = self.clone();
@@ -51,45 +51,45 @@ impl Disk {
                 Err(_) => disk.run(),
             }
         }
-        self.failure()
+        self.check_failure()
     }
 
     /// # Errors
     /// What an attempt failed with.
-    pub(super) fn failure(&self) -> io::Result<()> {
-        self.work().failure()
+    pub(super) fn check_failure(&self) -> io::Result<()> {
+        self.lock_state().check_failure()
     }
 
     /// Waits until everything that was written so far is on the disk.
-    pub(super) fn finish(&self) -> io::Result<()> {
-        self.failure()?;
+    pub(super) fn finish_sync(&self) -> io::Result<()> {
+        self.check_failure()?;
         self.0.file.sync_data()
     }
 
     fn run(&self) {
         while self.has_more() {
             if let Err(error) = self.0.file.sync_data() {
-                let mut work = self.work();
-                work.failed = Some((error.kind(), error.to_string()));
-                work.is_running = false;
+                let mut state = self.lock_state();
+                state.failed = Some((error.kind(), error.to_string()));
+                state.is_running = false;
                 return;
             }
         }
     }
 
     fn has_more(&self) -> bool {
-        let mut work = self.work();
-        work.is_running = std::mem::take(&mut work.is_asked);
-        work.is_running
+        let mut state = self.lock_state();
+        state.is_running = std::mem::take(&mut state.is_requested);
+        state.is_running
     }
 
-    fn work(&self) -> std::sync::MutexGuard<'_, Work> {
-        self.0.work.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, SyncState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Work {
-    fn failure(&self) -> io::Result<()> {
+impl SyncState {
+    fn check_failure(&self) -> io::Result<()> {
         match &self.failed {
             Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
             None => Ok(()),
@@ -101,38 +101,38 @@ impl Work {
 mod tests {
     use std::{fs::File, io::Write as _};
 
-    use super::Disk;
+    use super::BackgroundSync;
 
     #[test]
     fn what_a_disk_does_not_take_is_told_at_every_line_after_it() {
         // A pipe cannot be synchronised.
         let (_reader, writer) = std::io::pipe().unwrap();
-        let disk = Disk::new(File::from(std::os::fd::OwnedFd::from(writer)));
-        disk.failure().unwrap();
-        assert!(disk.bring().is_err());
-        assert!(disk.bring().is_err());
-        assert!(disk.failure().is_err());
+        let disk = BackgroundSync::new(File::from(std::os::fd::OwnedFd::from(writer)));
+        disk.check_failure().unwrap();
+        assert!(disk.request_sync().is_err());
+        assert!(disk.request_sync().is_err());
+        assert!(disk.check_failure().is_err());
     }
 
     #[tokio::test]
     async fn nobody_waits_in_a_runtime_and_a_failure_is_told_later() {
         let (_reader, writer) = std::io::pipe().unwrap();
-        let disk = Disk::new(File::from(std::os::fd::OwnedFd::from(writer)));
-        let _ = disk.bring();
-        while disk.failure().is_ok() {
+        let disk = BackgroundSync::new(File::from(std::os::fd::OwnedFd::from(writer)));
+        let _ = disk.request_sync();
+        while disk.check_failure().is_ok() {
             tokio::task::yield_now().await;
         }
-        assert!(disk.bring().is_err());
+        assert!(disk.request_sync().is_err());
     }
 
     #[test]
     fn a_file_is_brought_to_the_disk_as_often_as_it_is_asked() {
         let mut file = tempfile::tempfile().unwrap();
-        let disk = Disk::new(file.try_clone().unwrap());
+        let disk = BackgroundSync::new(file.try_clone().unwrap());
         for _ in 0..3 {
             file.write_all(b"line\n").unwrap();
-            disk.bring().unwrap();
+            disk.request_sync().unwrap();
         }
-        disk.finish().unwrap();
+        disk.finish_sync().unwrap();
     }
 }

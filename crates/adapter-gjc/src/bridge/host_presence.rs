@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 /// Who is there to be given work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Present {
+pub(super) struct HostPresence {
     /// Counts those who were.
     pub(super) number: u64,
     /// Whether this one still is.
@@ -20,24 +20,24 @@ pub(super) struct Present {
 }
 
 /// Tells the door who is there, until nobody can change that any more or the door has ended.
-pub(super) async fn tell(mut present: watch::Receiver<Present>, door: mpsc::Sender<ClientInput>) {
-    let mut told = Present::default();
+pub(super) async fn report_presence(mut present: watch::Receiver<HostPresence>, adapter: mpsc::Sender<ClientInput>) {
+    let mut reported = HostPresence::default();
     loop {
         let now = *present.borrow_and_update();
-        let words = match (now.is_here, now.number == told.number) {
+        let words = match (now.is_here, now.number == reported.number) {
             (true, false) => {
                 let back = now.is_back.then_some(ClientInput::Resumed);
                 [Some(ClientInput::Arrived(now.number)), back]
             }
-            (false, _) if told.is_here => [Some(ClientInput::Left), None],
+            (false, _) if reported.is_here => [Some(ClientInput::Left), None],
             (true, true) | (false, _) => [None, None],
         };
         for word in words.into_iter().flatten() {
-            if door.send(word).await.is_err() {
+            if adapter.send(word).await.is_err() {
                 return;
             }
         }
-        told = now;
+        reported = now;
         if present.changed().await.is_err() {
             return;
         }
@@ -46,11 +46,11 @@ pub(super) async fn tell(mut present: watch::Receiver<Present>, door: mpsc::Send
 
 /// The frames that cause work, among those that are kept.
 #[derive(Debug, Default)]
-pub(super) struct Work(BTreeSet<u64>);
+pub(super) struct WorkFrames(BTreeSet<u64>);
 
-impl Work {
+impl WorkFrames {
     /// Notes the frame with this number.
-    pub(super) fn note(&mut self, number: u64) {
+    pub(super) fn insert_frame(&mut self, number: u64) {
         self.0.insert(number);
         while self.0.len() > REPLAY_WINDOW {
             self.0.pop_first();
@@ -58,7 +58,7 @@ impl Work {
     }
 
     /// Whether a frame causes work.
-    pub(super) fn has(&self, number: u64) -> bool {
+    pub(super) fn is_work(&self, number: u64) -> bool {
         self.0.contains(&number)
     }
 }
@@ -67,26 +67,26 @@ impl Work {
 mod tests {
     use tokio::sync::{mpsc, watch};
 
-    use super::{Present, tell};
+    use super::{HostPresence, report_presence};
 
     #[tokio::test]
     async fn the_door_is_told_who_is_there_and_of_those_that_only_passed_by_nothing() {
-        let (changes, present) = watch::channel(Present::default());
-        let (door, mut told) = mpsc::channel(8);
-        tokio::spawn(tell(present, door));
-        let mut next = async |now: Present, count: usize| {
+        let (changes, present) = watch::channel(HostPresence::default());
+        let (adapter, mut messages) = mpsc::channel(8);
+        tokio::spawn(report_presence(present, adapter));
+        let mut next = async |now: HostPresence, count: usize| {
             changes.send_replace(now);
             let mut words = Vec::new();
             for _ in 0..count {
-                words.push(format!("{:?}", told.recv().await.unwrap()));
+                words.push(format!("{:?}", messages.recv().await.unwrap()));
             }
             words
         };
-        let here = |number, is_back| Present { number, is_here: true, is_back };
+        let here = |number, is_back| HostPresence { number, is_here: true, is_back };
         assert_eq!(next(here(1, false), 1).await, ["Arrived(1)"]);
-        assert_eq!(next(Present { is_here: false, ..here(1, false) }, 1).await, ["Left"]);
+        assert_eq!(next(HostPresence { is_here: false, ..here(1, false) }, 1).await, ["Left"]);
         assert_eq!(next(here(3, true), 2).await, ["Arrived(3)", "Resumed"]);
         drop(changes);
-        assert!(told.recv().await.is_none());
+        assert!(messages.recv().await.is_none());
     }
 }

@@ -7,53 +7,55 @@ use countersign_protocol::agent_gate::{self as wire, AgentGateRequest, JsonRpcEr
 use tokio::time::timeout;
 
 use super::{
-    Door, Known,
-    connection_end::{ConnectionEnd, broken, closed},
+    AgentGateAdapter, RegisteredAgent,
+    connection_end::{ConnectionEnd, end_for_error, wait_for_close},
 };
 
 /// How long a client has to show who it is.
 const AUTH: Duration = Duration::from_secs(10);
 
 /// An agent that showed who it is, and the id under which it did.
-pub(super) struct Shown {
-    pub(super) known: Arc<Known>,
+pub(super) struct AuthenticatedAgent {
+    pub(super) known: Arc<RegisteredAgent>,
     pub(super) id: String,
 }
 
 /// Waits for the first frame. Each way to fail is told, and then the connection is closed for good.
-pub(super) async fn authenticate(
-    door: &Arc<Door>,
+pub(super) async fn authenticate_agent(
+    adapter: &Arc<AgentGateAdapter>,
     socket: &mut WebSocket,
     from: IpAddr,
-) -> Result<Shown, ConnectionEnd> {
-    let mut closing = door.closing.subscribe();
+) -> Result<AuthenticatedAgent, ConnectionEnd> {
+    let mut closing = adapter.closing.subscribe();
     let refuse = |id: &str, code: i32, message: &str| wire::encode_error(id, &JsonRpcError::new(code, message));
     let first = tokio::select! {
         first = timeout(AUTH, next_text(socket)) => first,
-        () = closed(&mut closing) => return Err(ConnectionEnd::Close(close::RESTART, "restarting")),
+        () = wait_for_close(&mut closing) => return Err(ConnectionEnd::Close(close::RESTART, "restarting")),
     };
-    let told = match first {
+    let refusal = match first {
         Err(_) => refuse("null", code::UNAUTHENTICATED, "Authentication timeout"),
         Ok(Err(end)) => return Err(end),
         Ok(Ok(frame)) => {
             let incoming = wire::read_frame(&frame);
-            let now = door.clock.now();
+            let now = adapter.clock.now();
             match incoming.request {
-                Ok(AgentGateRequest::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
-                    // Whoever shows the right token is never limited: a bad client behind the same address must not
-                    // keep a good one out. A token has too much in it to be found by trying.
-                    Some(known) => {
-                        door.failed.lock().record_success(from);
-                        return Ok(Shown { known, id: incoming.id });
+                Ok(AgentGateRequest::Auth { token }) => {
+                    match token.and_then(|token| adapter.agent_for_token(&token).cloned()) {
+                        // Whoever shows the right token is never limited: a bad client behind the same address must not
+                        // keep a good one out. A token has too much in it to be found by trying.
+                        Some(known) => {
+                            adapter.failed.lock().record_success(from);
+                            return Ok(AuthenticatedAgent { known, id: incoming.id });
+                        }
+                        None if adapter.failed.lock().is_limited(from, now) => {
+                            refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
+                        }
+                        None => {
+                            adapter.failed.lock().record_failure(from, now);
+                            refuse(&incoming.id, code::UNAUTHENTICATED, "Invalid token")
+                        }
                     }
-                    None if door.failed.lock().is_limited(from, now) => {
-                        refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
-                    }
-                    None => {
-                        door.failed.lock().record_failure(from, now);
-                        refuse(&incoming.id, code::UNAUTHENTICATED, "Invalid token")
-                    }
-                },
+                }
                 Ok(_) => refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated"),
                 Err(fault) if fault.code == code::NO_METHOD => {
                     refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated")
@@ -62,7 +64,7 @@ pub(super) async fn authenticate(
             }
         }
     };
-    let _ = socket.send(Message::Text(told.into())).await;
+    let _ = socket.send(Message::Text(refusal.into())).await;
     Err(ConnectionEnd::Close(close::NORMAL, ""))
 }
 
@@ -75,7 +77,7 @@ async fn next_text(socket: &mut WebSocket) -> Result<String, ConnectionEnd> {
             Some(Ok(Message::Binary(bytes))) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
             Some(Ok(Message::Close(_))) | None => return Err(ConnectionEnd::Gone),
-            Some(Err(error)) => return Err(broken(&error)),
+            Some(Err(error)) => return Err(end_for_error(&error)),
         }
     }
 }

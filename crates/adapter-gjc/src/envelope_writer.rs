@@ -18,7 +18,7 @@ use countersign_protocol::{
 
 /// What writes the frames of one door.
 #[derive(Default)]
-pub(crate) struct Voice {
+pub(crate) struct EnvelopeWriter {
     /// The number of the last envelope; the first has 1.
     seq: u64,
     /// The session that is current, or was last.
@@ -32,12 +32,12 @@ pub(crate) struct Voice {
     /// The breach of a budget for which the run is being ended.
     breach: Option<RawJson>,
     /// How the end of such a run is called.
-    reasons: Reasons,
+    reasons: StopReasons,
 }
 
 /// How the end of a run that used up its budget is called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reasons {
+pub(crate) enum StopReasons {
     /// By the breach.
     #[default]
     Named,
@@ -45,41 +45,41 @@ pub(crate) enum Reasons {
     None,
 }
 
-impl Voice {
+impl EnvelopeWriter {
     /// Names the session that envelopes are about from here on.
-    pub(crate) fn is_of(&mut self, session: &SessionId) {
+    pub(crate) fn set_session(&mut self, session: &SessionId) {
         if self.session != session.as_str() {
             session.as_str().clone_into(&mut self.session);
         }
     }
 
     /// The number of the last event.
-    pub(crate) const fn last(&self) -> u64 {
+    pub(crate) const fn last_seq(&self) -> u64 {
         self.seq
     }
 
     /// Counts on behind `seq`.
-    pub(crate) const fn count_behind(&mut self, seq: u64) {
+    pub(crate) const fn continue_after(&mut self, seq: u64) {
         self.seq = seq;
     }
 
     /// Does from here on what `capabilities` say.
-    pub(crate) fn adopt(&mut self, capabilities: &AcceptedCapabilities) {
+    pub(crate) fn set_capabilities(&mut self, capabilities: &AcceptedCapabilities) {
         self.is_compact = capabilities.compact_updates();
     }
 
     /// The same for a host that reads ends of runs in this way.
-    pub(crate) fn with(self, reasons: Reasons) -> Self {
+    pub(crate) fn with_reasons(self, reasons: StopReasons) -> Self {
         Self { reasons, ..self }
     }
 
     /// Has the next end of a run name the breach for which it is ended.
-    pub(crate) fn breached(&mut self, error: RawJson) {
+    pub(crate) fn set_breach(&mut self, error: RawJson) {
         self.breach = Some(error);
     }
 
     /// The line of a frame; none for one that this dialect has not.
-    pub(crate) fn line(&mut self, frame: OutgoingFrame<'_>) -> Option<Bytes> {
+    pub(crate) fn encode_frame(&mut self, frame: OutgoingFrame<'_>) -> Option<Bytes> {
         match frame {
             OutgoingFrame::Ready => Some(encode_line(&omp::OmpEvent::Ready)),
             OutgoingFrame::Response(response) => Some(encode_line(response)),
@@ -91,7 +91,7 @@ impl Voice {
                 let level = level.and_then(shown_level).map(str::to_owned);
                 (self.level.as_ref() != Some(&level)).then(|| {
                     self.level = Some(level.clone());
-                    self.event(GjcEvent::Own(OwnEvent::ThinkingLevelChanged { thinking_level: level }))
+                    self.encode_event(GjcEvent::Own(OwnEvent::ThinkingLevelChanged { thinking_level: level }))
                 })
             }
             OutgoingFrame::Gate(gate) => Some(encode_line(gate)),
@@ -99,22 +99,22 @@ impl Voice {
             OutgoingFrame::Event(event @ omp::OmpEvent::ExtensionError { .. }) => Some(encode_line(event)),
             OutgoingFrame::Event(omp::OmpEvent::AgentEnd { messages }) if self.breach.is_some() => {
                 let error = self.breach.take()?;
-                let reason = (self.reasons == Reasons::Named).then_some(RunEnd::BudgetExceeded);
-                Some(self.event(GjcEvent::budget_breached(messages.clone(), reason, error)))
+                let reason = (self.reasons == StopReasons::Named).then_some(RunEnd::BudgetExceeded);
+                Some(self.encode_event(GjcEvent::budget_breached(messages.clone(), reason, error)))
             }
             OutgoingFrame::Event(event) => {
                 let event = GjcEvent::from_omp(event.clone(), RunEnd::Completed)?;
-                Some(self.event(event))
+                Some(self.encode_event(event))
             }
             OutgoingFrame::Pause { messages } => {
                 let event = omp::OmpEvent::AgentEnd { messages: messages.to_vec() };
                 let event = GjcEvent::from_omp(event, RunEnd::Paused)?;
-                Some(self.event(event))
+                Some(self.encode_event(event))
             }
         }
     }
 
-    fn event(&mut self, event: GjcEvent) -> Bytes {
+    fn encode_event(&mut self, event: GjcEvent) -> Bytes {
         let payload = match event.into_update() {
             Ok((change, message)) => {
                 self.updates += 1;
@@ -141,7 +141,7 @@ pub(crate) fn frame_id() -> String {
 }
 
 /// Puts the end of a run behind what is told of its attempts: it is the last event of the run.
-pub(crate) fn arrange(events: &mut [omp::OmpEvent]) {
+pub(crate) fn order_run_end(events: &mut [omp::OmpEvent]) {
     let is = |at: &omp::OmpEvent, next: &omp::OmpEvent| {
         matches!((at, next), (omp::OmpEvent::AgentEnd { .. }, omp::OmpEvent::AutoRetryEnd { .. }))
     };
@@ -162,10 +162,10 @@ mod tests {
     };
     use serde_json::Value;
 
-    use super::{OutgoingFrame, Reasons, Voice, arrange};
+    use super::{EnvelopeWriter, OutgoingFrame, StopReasons, order_run_end};
 
-    fn read(voice: &mut Voice, frame: OutgoingFrame<'_>) -> Value {
-        serde_json::from_slice(&voice.line(frame).unwrap()).unwrap()
+    fn read(voice: &mut EnvelopeWriter, frame: OutgoingFrame<'_>) -> Value {
+        serde_json::from_slice(&voice.encode_frame(frame).unwrap()).unwrap()
     }
 
     fn update() -> OmpEvent {
@@ -175,12 +175,12 @@ mod tests {
 
     #[test]
     fn events_are_counted_and_nothing_else_is() {
-        let mut voice = Voice::default();
-        voice.is_of(&SessionId::new("s1"));
+        let mut voice = EnvelopeWriter::default();
+        voice.set_session(&SessionId::new("s1"));
         let first = read(&mut voice, OutgoingFrame::Event(&OmpEvent::AgentStart));
-        assert!(voice.line(OutgoingFrame::Event(&OmpEvent::AgentSettled)).is_none());
+        assert!(voice.encode_frame(OutgoingFrame::Event(&OmpEvent::AgentSettled)).is_none());
         let response = read(&mut voice, OutgoingFrame::Response(&OmpResponse::ack(None, "abort")));
-        voice.is_of(&SessionId::new("s2"));
+        voice.set_session(&SessionId::new("s2"));
         let second = read(&mut voice, OutgoingFrame::Event(&OmpEvent::TurnStart));
         assert!(response.get("seq").is_none());
         assert_eq!((&first["seq"], &first["session_id"]), (&1.into(), &"s1".into()));
@@ -191,47 +191,47 @@ mod tests {
 
     #[test]
     fn small_updates_hold_the_message_every_32nd_time() {
-        let mut voice = Voice::default();
+        let mut voice = EnvelopeWriter::default();
         let whole = read(&mut voice, OutgoingFrame::Event(&update()));
         assert_eq!(whole["payload"]["event"]["assistantMessageEvent"]["partial"]["role"], "assistant");
-        voice.adopt(&AcceptedCapabilities::for_requested(vec![COMPACT_MESSAGE_UPDATE.to_owned()]));
+        voice.set_capabilities(&AcceptedCapabilities::for_requested(vec![COMPACT_MESSAGE_UPDATE.to_owned()]));
         for number in 2..=64 {
             let payload = read(&mut voice, OutgoingFrame::Event(&update()))["payload"].take();
             assert_eq!((&payload["compact"], &payload["message_id"]), (&true.into(), &Value::Null));
             assert_eq!(payload.get("checkpoint_message").is_some(), number % 32 == 0, "{number}");
         }
-        voice.adopt(&AcceptedCapabilities::for_requested(Vec::new()));
+        voice.set_capabilities(&AcceptedCapabilities::for_requested(Vec::new()));
         assert_eq!(read(&mut voice, OutgoingFrame::Event(&update()))["payload"]["event_type"], "message_update");
     }
 
     #[test]
     fn a_level_is_told_when_it_is_another() {
-        let mut voice = Voice::default();
-        let told = read(&mut voice, OutgoingFrame::Level(Some("high")));
+        let mut voice = EnvelopeWriter::default();
+        let frame = read(&mut voice, OutgoingFrame::Level(Some("high")));
         assert_eq!(
-            told["payload"]["event"],
+            frame["payload"]["event"],
             serde_json::json!({"type": "thinking_level_changed", "thinkingLevel": "high"})
         );
-        assert!(voice.line(OutgoingFrame::Level(Some("high"))).is_none());
-        let told = read(&mut voice, OutgoingFrame::Level(None));
-        assert_eq!(told["payload"]["event"], serde_json::json!({"type": "thinking_level_changed"}));
+        assert!(voice.encode_frame(OutgoingFrame::Level(Some("high"))).is_none());
+        let frame = read(&mut voice, OutgoingFrame::Level(None));
+        assert_eq!(frame["payload"]["event"], serde_json::json!({"type": "thinking_level_changed"}));
     }
 
     #[test]
     fn the_end_of_a_run_names_its_breach_once() {
-        let mut voice = Voice::default();
+        let mut voice = EnvelopeWriter::default();
         let end = OmpEvent::AgentEnd { messages: Vec::new() };
-        voice.breached(RawJson::parse(r#"{"code":"budget_exceeded"}"#.to_owned()).unwrap());
-        let told = read(&mut voice, OutgoingFrame::Event(&end))["payload"]["event"].take();
+        voice.set_breach(RawJson::parse(r#"{"code":"budget_exceeded"}"#.to_owned()).unwrap());
+        let run_end = read(&mut voice, OutgoingFrame::Event(&end))["payload"]["event"].take();
         let want = serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "budget_exceeded",
                                       "error": {"code": "budget_exceeded"}});
-        assert_eq!(told, want);
-        let told = read(&mut voice, OutgoingFrame::Event(&end))["payload"]["event"].take();
-        assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "completed"}));
-        let mut old = Voice::default().with(Reasons::None);
-        old.breached(RawJson::parse("{}".to_owned()).unwrap());
-        let told = read(&mut old, OutgoingFrame::Event(&end))["payload"]["event"].take();
-        assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "error": {}}));
+        assert_eq!(run_end, want);
+        let run_end = read(&mut voice, OutgoingFrame::Event(&end))["payload"]["event"].take();
+        assert_eq!(run_end, serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "completed"}));
+        let mut old = EnvelopeWriter::default().with_reasons(StopReasons::None);
+        old.set_breach(RawJson::parse("{}".to_owned()).unwrap());
+        let run_end = read(&mut old, OutgoingFrame::Event(&end))["payload"]["event"].take();
+        assert_eq!(run_end, serde_json::json!({"type": "agent_end", "messages": [], "error": {}}));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         let end = OmpEvent::AgentEnd { messages: Vec::new() };
         let retry = OmpEvent::AutoRetryEnd { success: false, attempt: 3, final_error: None };
         let mut events = vec![OmpEvent::TurnStart, end.clone(), retry.clone()];
-        arrange(&mut events);
+        order_run_end(&mut events);
         assert_eq!(events, [OmpEvent::TurnStart, retry, end]);
     }
 }

@@ -14,7 +14,7 @@ use countersign_runtime::OwnerHandle;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
-use super::outcome::Outcome;
+use super::outcome::ToolCallOutcome;
 
 /// How many ends are kept for connections that have not said yet that they wait.
 const KEPT: usize = 4096;
@@ -22,44 +22,44 @@ const KEPT: usize = 4096;
 const KEPT_BYTES: usize = 16 << 20;
 
 /// An end on its way to a connection, with the client's id.
-pub(super) type Told = (Arc<str>, Outcome);
+pub(super) type RoutedOutcome = (Arc<str>, ToolCallOutcome);
 
 /// A connection that waits, and its client's id of the request.
-type Waiting = (Arc<str>, UnboundedSender<Told>);
+type WaitingConnection = (Arc<str>, UnboundedSender<RoutedOutcome>);
 
 /// Who waits for what.
 #[derive(Default)]
-pub(super) struct Answers(Mutex<Inner>);
+pub(super) struct OutcomeRouter(Mutex<RouterState>);
 
 #[derive(Default)]
-struct Inner {
-    waiting: HashMap<CallId, Vec<Waiting>>,
-    ended: HashMap<CallId, Outcome>,
+struct RouterState {
+    waiting: HashMap<CallId, Vec<WaitingConnection>>,
+    ended: HashMap<CallId, ToolCallOutcome>,
     order: VecDeque<CallId>,
     bytes: usize,
     /// Whether an end was ever let go of.
     has_forgotten: bool,
 }
 
-impl Answers {
+impl OutcomeRouter {
     /// Follows what an owner releases, for as long as it does. When it can no longer be followed, `closing` is told:
     /// nobody would be answered any more.
-    pub(super) async fn follow(handle: &OwnerHandle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
+    pub(super) async fn follow_outcomes(handle: &OwnerHandle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
         let answers = Arc::new(Self::default());
         let mut ends = handle.follow_facts(end_of_request).await?;
         let follower = Arc::clone(&answers);
         tokio::spawn(async move {
             while let Some((call, end, content)) = ends.next().await {
-                follower.ended(call, end, content);
+                follower.record_outcome(call, end, content);
             }
             closing.send_replace(true);
         });
         Some(answers)
     }
 
-    fn ended(&self, call: CallId, end: call::CallEnd, content: Arc<str>) {
+    fn record_outcome(&self, call: CallId, end: call::CallEnd, content: Arc<str>) {
         let mut inner = self.0.lock();
-        let outcome = Outcome { call, gate: None, end, content };
+        let outcome = ToolCallOutcome { call, gate: None, end, content };
         for (id, connection) in inner.waiting.remove(&call).unwrap_or_default() {
             // A connection that is gone asks for what it missed when it comes back.
             let _ = connection.send((id, outcome.clone()));
@@ -78,7 +78,12 @@ impl Answers {
 
     /// Has the end of a call brought to a connection under the client's id, at once if it is over. False if it may have
     /// ended so long ago that nobody here knows: whoever asks has to look at the state, and may [claim](Self::claim) it.
-    pub(super) fn wait(&self, call: CallId, id: Arc<str>, connection: &UnboundedSender<Told>) -> bool {
+    pub(super) fn wait_for_outcome(
+        &self,
+        call: CallId,
+        id: Arc<str>,
+        connection: &UnboundedSender<RoutedOutcome>,
+    ) -> bool {
         let mut inner = self.0.lock();
         if let Some(outcome) = inner.ended.get(&call) {
             let _ = connection.send((id, outcome.clone()));
@@ -89,7 +94,7 @@ impl Answers {
     }
 
     /// Takes a connection's wait for a call under an id back. False if its end was brought meanwhile.
-    pub(super) fn claim(&self, call: CallId, id: &str, connection: &UnboundedSender<Told>) -> bool {
+    pub(super) fn claim_wait(&self, call: CallId, id: &str, connection: &UnboundedSender<RoutedOutcome>) -> bool {
         let mut inner = self.0.lock();
         let Some(waiting) = inner.waiting.get_mut(&call) else { return false };
         let before = waiting.len();
@@ -102,13 +107,13 @@ impl Answers {
     }
 
     /// Whether a connection waits for a call under any id.
-    pub(super) fn has(&self, call: CallId, connection: &UnboundedSender<Told>) -> bool {
+    pub(super) fn is_waiting(&self, call: CallId, connection: &UnboundedSender<RoutedOutcome>) -> bool {
         let inner = self.0.lock();
         inner.waiting.get(&call).is_some_and(|waiting| waiting.iter().any(|(_, of)| of.same_channel(connection)))
     }
 
     /// Forgets a connection.
-    pub(super) fn gone(&self, connection: &UnboundedSender<Told>) {
+    pub(super) fn remove_connection(&self, connection: &UnboundedSender<RoutedOutcome>) {
         self.0.lock().waiting.retain(|_, waiting| {
             waiting.retain(|(_, of)| !of.same_channel(connection));
             !waiting.is_empty()
@@ -132,7 +137,7 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
     use uuid::Uuid;
 
-    use super::{Answers, KEPT_BYTES};
+    use super::{KEPT_BYTES, OutcomeRouter};
 
     const DONE: CallEnd = CallEnd::Done { error: false };
 
@@ -142,44 +147,44 @@ mod tests {
 
     #[test]
     fn an_end_reaches_everybody_who_waits_before_it_or_soon_after() {
-        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
-        assert!(answers.wait(call(1), "1".into(), &tx));
-        answers.ended(call(1), DONE, "[]".into());
+        let (answers, (tx, mut rx)) = (OutcomeRouter::default(), unbounded_channel());
+        assert!(answers.wait_for_outcome(call(1), "1".into(), &tx));
+        answers.record_outcome(call(1), DONE, "[]".into());
         // The same request under its key once more, from a frame that was behind.
-        assert!(answers.wait(call(1), "2".into(), &tx));
-        let told: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
-        assert_eq!(told, ["1", "2"]);
-        assert!(!answers.claim(call(1), "1", &tx), "what was told is told once");
+        assert!(answers.wait_for_outcome(call(1), "2".into(), &tx));
+        let delivered: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
+        assert_eq!(delivered, ["1", "2"]);
+        assert!(!answers.claim_wait(call(1), "1", &tx), "what was told is told once");
     }
 
     #[test]
     fn an_end_that_was_let_go_of_is_claimed_by_whoever_finds_it_elsewhere() {
-        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
-        answers.ended(call(1), DONE, "x".repeat(KEPT_BYTES).into());
-        answers.ended(call(2), DONE, "[]".into());
-        assert!(!answers.wait(call(1), "1".into(), &tx), "it has to be looked for");
-        assert!(answers.claim(call(1), "1", &tx) && !answers.claim(call(1), "1", &tx));
-        answers.ended(call(1), DONE, "[]".into());
+        let (answers, (tx, mut rx)) = (OutcomeRouter::default(), unbounded_channel());
+        answers.record_outcome(call(1), DONE, "x".repeat(KEPT_BYTES).into());
+        answers.record_outcome(call(2), DONE, "[]".into());
+        assert!(!answers.wait_for_outcome(call(1), "1".into(), &tx), "it has to be looked for");
+        assert!(answers.claim_wait(call(1), "1", &tx) && !answers.claim_wait(call(1), "1", &tx));
+        answers.record_outcome(call(1), DONE, "[]".into());
         assert!(rx.try_recv().is_err(), "it was claimed");
     }
 
     #[test]
     fn a_wait_that_is_taken_back_leaves_those_under_other_ids() {
-        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
-        answers.wait(call(1), "1".into(), &tx);
-        answers.wait(call(1), "9".into(), &tx);
-        assert!(answers.claim(call(1), "1", &tx) && answers.has(call(1), &tx));
-        answers.ended(call(1), DONE, "[]".into());
-        let told: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
-        assert_eq!((told, answers.has(call(1), &tx)), (vec!["9".to_owned()], false));
+        let (answers, (tx, mut rx)) = (OutcomeRouter::default(), unbounded_channel());
+        answers.wait_for_outcome(call(1), "1".into(), &tx);
+        answers.wait_for_outcome(call(1), "9".into(), &tx);
+        assert!(answers.claim_wait(call(1), "1", &tx) && answers.is_waiting(call(1), &tx));
+        answers.record_outcome(call(1), DONE, "[]".into());
+        let delivered: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
+        assert_eq!((delivered, answers.is_waiting(call(1), &tx)), (vec!["9".to_owned()], false));
     }
 
     #[test]
     fn a_connection_that_is_gone_waits_for_nothing() {
-        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
-        answers.wait(call(1), "1".into(), &tx);
-        answers.gone(&tx);
-        answers.ended(call(1), DONE, "[]".into());
+        let (answers, (tx, mut rx)) = (OutcomeRouter::default(), unbounded_channel());
+        answers.wait_for_outcome(call(1), "1".into(), &tx);
+        answers.remove_connection(&tx);
+        answers.record_outcome(call(1), DONE, "[]".into());
         assert!(rx.try_recv().is_err());
     }
 }

@@ -27,8 +27,8 @@ use countersign_runtime::{
 use tokio::sync::OnceCell;
 
 use crate::{
-    contract_terms::{Of, phase_of},
-    voice::{Voice, arrange},
+    contract_terms::{ContractIds, phase_of},
+    envelope_writer::{EnvelopeWriter, order_run_end},
 };
 
 /// How many records are read at once.
@@ -37,17 +37,17 @@ const PAGE: usize = 512;
 const MOST_BYTES: usize = 64 << 20;
 
 /// What processes before this one told of a session.
-pub(super) struct Past {
+pub(super) struct EventReplay {
     handle: OwnerHandle,
     session: SessionId,
     /// The number behind which this process counts.
     until: u64,
-    told: OnceCell<Told>,
+    replayed: OnceCell<ReplayedFrames>,
 }
 
 /// Everything that can be told again.
 #[derive(Debug, Default)]
-struct Told {
+struct ReplayedFrames {
     /// Each with the record that it is about and a number of its own, behind all that were used; the oldest first.
     frames: Vec<(Lsn, u64, Bytes)>,
     /// How far had been told when nothing worked, the oldest first.
@@ -57,39 +57,39 @@ struct Told {
 }
 
 /// An event on its way into a frame.
-enum Kept {
+enum ReplayedEvent {
     Event(omp::OmpEvent),
     Pause(Vec<RawJson>),
     /// The end of a run whose budget was used up, and how it was.
     Broken(omp::OmpEvent, RawJson),
 }
 
-impl Past {
+impl EventReplay {
     /// Reads `events` when a client first asks for them.
     pub(super) fn new(events: EarlierEvents) -> Self {
         let EarlierEvents { handle, session, until } = events;
-        Self { handle, session, until, told: OnceCell::new() }
+        Self { handle, session, until, replayed: OnceCell::new() }
     }
 
     /// Everything behind the event `after`. Where nobody can say what exactly that is, a frame that says so comes first, and all
     /// that may be missing is behind it.
-    pub(super) async fn behind(&self, after: u64) -> Vec<Bytes> {
-        let told = self.told.get_or_init(|| async {
-            self.read().await.unwrap_or_else(|problem| {
+    pub(super) async fn frames_after(&self, after: u64) -> Vec<Bytes> {
+        let replayed = self.replayed.get_or_init(|| async {
+            self.read_log().await.unwrap_or_else(|problem| {
                 tracing::warn!(%problem, "what was told before cannot be told again");
-                Told { is_cut: true, ..Told::default() }
+                ReplayedFrames { is_cut: true, ..ReplayedFrames::default() }
             })
         });
-        told.await.behind(after, |first| self.reset(first, self.until))
+        replayed.await.frames_after(after, |first| self.reset_frame(first, self.until))
     }
 
-    fn reset(&self, first: Option<u64>, until: u64) -> Bytes {
-        reset(self.session.as_str(), first.unwrap_or(until + 1))
+    fn reset_frame(&self, first: Option<u64>, until: u64) -> Bytes {
+        reset_frame(self.session.as_str(), first.unwrap_or(until + 1))
     }
 
-    async fn read(&self) -> Result<Told, String> {
+    async fn read_log(&self) -> Result<ReplayedFrames, String> {
         let problem = |error: &dyn std::fmt::Display| format!("the log cannot be read: {error}");
-        let (mut telling, mut after) = (Telling::default(), Lsn(0));
+        let (mut builder, mut after) = (ReplayBuilder::default(), Lsn(0));
         loop {
             let page =
                 self.handle.log().read_scope(Partition::ZERO, ReadScope::Session(&self.session), after, PAGE).await;
@@ -99,22 +99,22 @@ impl Past {
                 let event = event.map_err(|error| problem(&error))?;
                 if let Happened::Session(Event::SequenceRecorded { number, upto }) = &event {
                     if *number == self.until {
-                        return Ok(telling.told(&self.session, self.until));
+                        return Ok(builder.into_frames(&self.session, self.until));
                     }
-                    telling.rests.push((*number, upto.unwrap_or(stored.lsn)));
+                    builder.rests.push((*number, upto.unwrap_or(stored.lsn)));
                     continue;
                 }
-                let content = self.content(&event, stored).await.map_err(|error| problem(&error))?;
-                telling.hear(event, content.as_deref(), stored);
+                let content = self.read_content(&event, stored).await.map_err(|error| problem(&error))?;
+                builder.apply_event(event, content.as_deref(), stored);
             }
             match page.last() {
                 Some(last) if page.len() == PAGE => after = last.lsn,
-                _ => return Ok(telling.told(&self.session, self.until)),
+                _ => return Ok(builder.into_frames(&self.session, self.until)),
             }
         }
     }
 
-    async fn content(
+    async fn read_content(
         &self,
         event: &Happened,
         stored: &StoredRecord,
@@ -132,63 +132,63 @@ impl Past {
 
 /// The telling of a log, as far as it has been read.
 #[derive(Default)]
-struct Telling {
-    teller: EventEncoder,
-    kept: VecDeque<(Lsn, Kept)>,
+struct ReplayBuilder {
+    encoder: EventEncoder,
+    kept: VecDeque<(Lsn, ReplayedEvent)>,
     rests: Vec<(u64, Lsn)>,
     is_cut: bool,
     /// The session that the contract was first declared in.
     under: String,
     /// The breach that a person is asked about, and the one for which the run is being ended.
-    asked: Option<(BudgetBreach, BreachPoint)>,
+    pending_breach: Option<(BudgetBreach, BreachPoint)>,
     breach: Option<RawJson>,
 }
 
-impl Telling {
+impl ReplayBuilder {
     /// Notes what a contract does to the run that works.
-    fn contract(&mut self, event: &Contract, session: &SessionId) {
+    fn apply_contract(&mut self, event: &Contract, session: &SessionId) {
         let over = match event {
             Contract::Declared { under, .. } => {
                 self.under = under.to_string();
                 None
             }
             Contract::Breached { breach, place, gate: Some(_) } => {
-                self.asked = Some((*breach, place.clone()));
+                self.pending_breach = Some((*breach, place.clone()));
                 None
             }
             Contract::Breached { breach, place, gate: None } => Some((*breach, place.clone())),
             Contract::Extended { .. } => {
-                self.asked = None;
+                self.pending_breach = None;
                 None
             }
-            Contract::Ended => self.asked.take(),
+            Contract::Ended => self.pending_breach.take(),
             _ => None,
         };
-        if let Some((breach, place)) = over.filter(|_| self.teller.is_running()) {
-            let of = Of { run: self.under.clone(), session: session.to_string() };
-            self.breach = Some(of.exceeded(breach, phase_of(&place)));
+        if let Some((breach, place)) = over.filter(|_| self.encoder.is_running()) {
+            let of = ContractIds { run: self.under.clone(), session: session.to_string() };
+            self.breach = Some(of.exceeded_error(breach, phase_of(&place)));
         }
     }
 
-    fn hear(&mut self, event: Happened, content: Option<&str>, stored: &StoredRecord) {
+    fn apply_event(&mut self, event: Happened, content: Option<&str>, stored: &StoredRecord) {
         if let (Happened::Unattended(event), Some(session)) = (&event, &stored.session) {
-            self.contract(event, session);
+            self.apply_contract(event, session);
         }
         let fact = Fact { event, session: stored.session.clone(), content: None };
         let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
         let mut events = Vec::new();
-        self.teller.encode_fact(&RecordedFact { fact, meta }, content, &mut events);
-        arrange(&mut events);
+        self.encoder.encode_fact(&RecordedFact { fact, meta }, content, &mut events);
+        order_run_end(&mut events);
         for_each_frame(&events, |frame| {
             let kept = match frame {
                 OutgoingFrame::Event(omp::OmpEvent::AgentSettled) => return,
                 OutgoingFrame::Event(event) => {
                     match self.breach.take_if(|_| matches!(event, omp::OmpEvent::AgentEnd { .. })) {
-                        Some(error) => Kept::Broken(event.clone(), error),
-                        None => Kept::Event(event.clone()),
+                        Some(error) => ReplayedEvent::Broken(event.clone(), error),
+                        None => ReplayedEvent::Event(event.clone()),
                     }
                 }
-                OutgoingFrame::Pause { messages } => Kept::Pause(messages.to_vec()),
+                OutgoingFrame::Pause { messages } => ReplayedEvent::Pause(messages.to_vec()),
                 _ => return,
             };
             self.kept.push_back((stored.lsn, kept));
@@ -200,25 +200,25 @@ impl Telling {
     }
 
     /// Puts everything into frames, of which the last has the number `until`.
-    fn told(self, session: &SessionId, until: u64) -> Told {
+    fn into_frames(self, session: &SessionId, until: u64) -> ReplayedFrames {
         let Self { kept, rests, mut is_cut, .. } = self;
-        let mut voice = Voice::default();
-        voice.is_of(session);
-        voice.count_behind(until.saturating_sub(kept.len() as u64));
+        let mut writer = EnvelopeWriter::default();
+        writer.set_session(session);
+        writer.continue_after(until.saturating_sub(kept.len() as u64));
         let mut frames = VecDeque::with_capacity(kept.len());
         let mut bytes = 0;
         for (lsn, kept) in kept {
             let line = match &kept {
-                Kept::Event(event) => voice.line(OutgoingFrame::Event(event)),
-                Kept::Pause(messages) => voice.line(OutgoingFrame::Pause { messages }),
-                Kept::Broken(event, error) => {
-                    voice.breached(error.clone());
-                    voice.line(OutgoingFrame::Event(event))
+                ReplayedEvent::Event(event) => writer.encode_frame(OutgoingFrame::Event(event)),
+                ReplayedEvent::Pause(messages) => writer.encode_frame(OutgoingFrame::Pause { messages }),
+                ReplayedEvent::Broken(event, error) => {
+                    writer.set_breach(error.clone());
+                    writer.encode_frame(OutgoingFrame::Event(event))
                 }
             };
             let Some(line) = line else { continue };
             bytes += line.len();
-            frames.push_back((lsn, voice.last(), line));
+            frames.push_back((lsn, writer.last_seq(), line));
             while bytes > MOST_BYTES
                 && let Some((_, _, line)) = frames.pop_front()
             {
@@ -226,12 +226,12 @@ impl Telling {
                 is_cut = true;
             }
         }
-        Told { frames: frames.into(), rests, is_cut }
+        ReplayedFrames { frames: frames.into(), rests, is_cut }
     }
 }
 
-impl Told {
-    fn behind(&self, after: u64, reset: impl FnOnce(Option<u64>) -> Bytes) -> Vec<Bytes> {
+impl ReplayedFrames {
+    fn frames_after(&self, after: u64, reset: impl FnOnce(Option<u64>) -> Bytes) -> Vec<Bytes> {
         let again = self.frames.first().is_some_and(|(_, first, _)| *first <= after);
         let (from, is_exact) = if again {
             // Somebody was told it by this process.
@@ -250,7 +250,7 @@ impl Told {
 }
 
 /// What a client is told before frames of which it may know some, or that begin behind what it knows.
-pub(super) fn reset(session: &str, first: u64) -> Bytes {
+pub(super) fn reset_frame(session: &str, first: u64) -> Bytes {
     let reset = ResetPayload::new(first);
     let (id, seq) = reset.frame_id_and_seq();
     encode_line(&GjcEnvelope::new(FrameType::Reset, session.to_owned(), seq, id, reset))
@@ -261,18 +261,18 @@ mod tests {
     use bytes::Bytes;
     use countersign_core::id::Lsn;
 
-    use super::Told;
+    use super::ReplayedFrames;
 
-    fn told(is_cut: bool) -> Told {
+    fn replayed_frames(is_cut: bool) -> ReplayedFrames {
         let frame = |at: u64, number: u64| (Lsn(at), number, Bytes::from(number.to_string()));
         // Two runs; the second was told from 8 on by the process that had it.
         let frames = vec![frame(2, 96), frame(4, 97), frame(4, 98), frame(7, 99), frame(9, 100)];
-        Told { frames, rests: vec![(7, Lsn(5)), (50, Lsn(6))], is_cut }
+        ReplayedFrames { frames, rests: vec![(7, Lsn(5)), (50, Lsn(6))], is_cut }
     }
 
-    fn heard(told: &Told, after: u64) -> Vec<String> {
+    fn lines_after(replayed: &ReplayedFrames, after: u64) -> Vec<String> {
         let reset = |first: Option<u64>| Bytes::from(format!("reset {}", first.unwrap_or_default()));
-        told.behind(after, reset).iter().map(|line| String::from_utf8(line.to_vec()).unwrap()).collect()
+        replayed.frames_after(after, reset).iter().map(|line| String::from_utf8(line.to_vec()).unwrap()).collect()
     }
 
     #[test]
@@ -286,9 +286,9 @@ mod tests {
             ("told again by this process", 98, &["99", "100"]),
             ("all of it", 100, &[]),
         ] {
-            assert_eq!(heard(&told(false), after), want, "{case}");
+            assert_eq!(lines_after(&replayed_frames(false), after), want, "{case}");
         }
-        assert_eq!(heard(&told(true), 0)[0], "reset 96", "what is not kept");
-        assert_eq!(heard(&told(true), 7), ["99", "100"]);
+        assert_eq!(lines_after(&replayed_frames(true), 0)[0], "reset 96", "what is not kept");
+        assert_eq!(lines_after(&replayed_frames(true), 7), ["99", "100"]);
     }
 }

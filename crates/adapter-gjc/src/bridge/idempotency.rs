@@ -8,25 +8,25 @@ use countersign_protocol::gjc::bridge::{MOST_KEYS, RepeatOutcome, RequestFingerp
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::Answer;
+use super::BridgeAnswer;
 
 /// How many bytes of answers are kept at most.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The requests that came under keys.
 #[derive(Default)]
-pub(super) struct Keys(Mutex<Kept>);
+pub(super) struct IdempotencyCache(Mutex<IdempotencyEntries>);
 
 #[derive(Default)]
-struct Kept {
-    known: BTreeMap<String, Known>,
+struct IdempotencyEntries {
+    by_key: BTreeMap<String, IdempotencyEntry>,
     /// The keys as they came.
     order: VecDeque<String>,
 }
 
-struct Known {
+struct IdempotencyEntry {
     fingerprint: RequestFingerprint,
-    answer: watch::Receiver<Option<Answer>>,
+    answer: watch::Receiver<Option<BridgeAnswer>>,
 }
 
 /// Why a request under a key has no answer.
@@ -40,33 +40,33 @@ pub(super) enum NotDone {
     Failed,
 }
 
-impl Keys {
+impl IdempotencyCache {
     /// Does `work` if the key is new, and else waits for what it came to the first time. Dropping the future leaves the
     /// work going on.
     ///
     /// # Errors
     /// [`NotDone`].
-    pub(super) async fn once(
+    pub(super) async fn run_once(
         &self,
         key: String,
         fingerprint: RequestFingerprint,
-        work: impl Future<Output = Answer> + Send + 'static,
-    ) -> Result<Answer, NotDone> {
+        work: impl Future<Output = BridgeAnswer> + Send + 'static,
+    ) -> Result<BridgeAnswer, NotDone> {
         let mut answer = {
-            let mut kept = self.0.lock();
-            match kept.known.get(&key) {
-                Some(known) => match fingerprint.compare_with(&known.fingerprint) {
-                    RepeatOutcome::Same => known.answer.clone(),
+            let mut entries = self.0.lock();
+            match entries.by_key.get(&key) {
+                Some(entry) => match fingerprint.compare_with(&entry.fingerprint) {
+                    RepeatOutcome::Same => entry.answer.clone(),
                     RepeatOutcome::Conflict => return Err(NotDone::Conflict),
                     RepeatOutcome::NotController => return Err(NotDone::NotController),
                 },
                 None => {
-                    let (told, answer) = watch::channel(None);
+                    let (sender, answer) = watch::channel(None);
                     tokio::spawn(async move {
                         let answer = work.await;
-                        told.send_replace(Some(answer));
+                        sender.send_replace(Some(answer));
                     });
-                    kept.keep(key, Known { fingerprint, answer: answer.clone() });
+                    entries.insert_entry(key, IdempotencyEntry { fingerprint, answer: answer.clone() });
                     answer
                 }
             }
@@ -76,29 +76,29 @@ impl Keys {
     }
 }
 
-impl Kept {
+impl IdempotencyEntries {
     /// Keeps what came, and forgets the oldest of those that are answered while there are too many. Those that are not are
     /// as few as there are connections.
-    fn keep(&mut self, key: String, known: Known) {
+    fn insert_entry(&mut self, key: String, entry: IdempotencyEntry) {
         self.order.push_back(key.clone());
-        self.known.insert(key, known);
-        let mut bytes: usize = self.known.values().map(Known::length).sum();
-        while self.known.len() > MOST_KEYS || bytes > MOST_BYTES {
-            let is_done = |key: &String| self.known.get(key).is_none_or(Known::is_done);
+        self.by_key.insert(key, entry);
+        let mut bytes: usize = self.by_key.values().map(IdempotencyEntry::body_length).sum();
+        while self.by_key.len() > MOST_KEYS || bytes > MOST_BYTES {
+            let is_done = |key: &String| self.by_key.get(key).is_none_or(IdempotencyEntry::is_done);
             let Some(at) = self.order.iter().position(is_done) else { return };
             let Some(key) = self.order.remove(at) else { return };
-            bytes -= self.known.remove(&key).map_or(0, |known| known.length());
+            bytes -= self.by_key.remove(&key).map_or(0, |known| known.body_length());
         }
     }
 }
 
-impl Known {
+impl IdempotencyEntry {
     /// Whether it has an answer, or never will.
     fn is_done(&self) -> bool {
         self.answer.borrow().is_some() || self.answer.has_changed().is_err()
     }
 
-    fn length(&self) -> usize {
+    fn body_length(&self) -> usize {
         self.answer.borrow().as_ref().map_or(0, |answer| answer.body.as_text().len())
     }
 }
@@ -116,10 +116,10 @@ mod tests {
     };
     use tokio::sync::oneshot;
 
-    use super::{Answer, Keys, NotDone};
+    use super::{BridgeAnswer, IdempotencyCache, NotDone};
 
-    fn answer(text: &str) -> Answer {
-        Answer { status: 200, body: RawJson::from_wire(text) }
+    fn answer(text: &str) -> BridgeAnswer {
+        BridgeAnswer { status: 200, body: RawJson::from_wire(text) }
     }
 
     fn print(body: &str) -> RequestFingerprint {
@@ -128,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_at_the_same_time_are_done_once_and_all_get_the_first_answer() {
-        let keys = Arc::new(Keys::default());
+        let keys = Arc::new(IdempotencyCache::default());
         let done = Arc::new(AtomicUsize::new(0));
         let (go, goes) = oneshot::channel::<()>();
         let first = {
@@ -146,44 +146,47 @@ mod tests {
                 answer("again")
             }
         };
-        let mut waiting = Box::pin(keys.once("k".into(), print("a"), first));
+        let mut waiting = Box::pin(keys.run_once("k".into(), print("a"), first));
         assert!(futures_util::poll!(&mut waiting).is_pending());
         // Whoever asked first has gone; what was asked for goes on.
         drop(waiting);
-        let mut others = Box::pin(keys.once("k".into(), print("a"), again()));
+        let mut others = Box::pin(keys.run_once("k".into(), print("a"), again()));
         assert!(futures_util::poll!(&mut others).is_pending());
-        assert_eq!(keys.once("k".into(), print("b"), again()).await.unwrap_err(), NotDone::Conflict);
+        assert_eq!(keys.run_once("k".into(), print("b"), again()).await.unwrap_err(), NotDone::Conflict);
         go.send(()).unwrap();
         assert_eq!(others.await.unwrap(), answer("first"));
-        assert_eq!(keys.once("k".into(), print("a"), again()).await.unwrap(), answer("first"));
+        assert_eq!(keys.run_once("k".into(), print("a"), again()).await.unwrap(), answer("first"));
         assert_eq!(done.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
     async fn the_oldest_that_is_answered_is_forgotten_first() {
-        let keys = Keys::default();
+        let keys = IdempotencyCache::default();
         let (held, holds) = oneshot::channel::<()>();
-        let mut pending = Box::pin(keys.once("held".into(), print("a"), async move {
+        let mut pending = Box::pin(keys.run_once("held".into(), print("a"), async move {
             let _ = holds.await;
             answer("held")
         }));
         assert!(futures_util::poll!(&mut pending).is_pending());
         for number in 0..MOST_KEYS {
             let key = format!("k{number}");
-            keys.once(key.clone(), print("a"), async move { answer(&key) }).await.unwrap();
+            keys.run_once(key.clone(), print("a"), async move { answer(&key) }).await.unwrap();
         }
         // The one that is not answered stays, and the first of the others has gone.
-        assert_eq!(keys.once("held".into(), print("b"), async { answer("x") }).await.unwrap_err(), NotDone::Conflict);
-        assert_eq!(keys.once("k1".into(), print("b"), async { answer("x") }).await.unwrap_err(), NotDone::Conflict);
-        assert_eq!(keys.once("k0".into(), print("b"), async { answer("anew") }).await.unwrap(), answer("anew"));
+        assert_eq!(
+            keys.run_once("held".into(), print("b"), async { answer("x") }).await.unwrap_err(),
+            NotDone::Conflict
+        );
+        assert_eq!(keys.run_once("k1".into(), print("b"), async { answer("x") }).await.unwrap_err(), NotDone::Conflict);
+        assert_eq!(keys.run_once("k0".into(), print("b"), async { answer("anew") }).await.unwrap(), answer("anew"));
         held.send(()).unwrap();
         assert_eq!(pending.await.unwrap(), answer("held"));
     }
 
     #[tokio::test]
     async fn work_that_breaks_down_is_an_answer_to_nobody() {
-        let keys = Keys::default();
+        let keys = IdempotencyCache::default();
         let broken = async { panic!("planted") };
-        assert_eq!(keys.once("k".into(), print("a"), broken).await.unwrap_err(), NotDone::Failed);
+        assert_eq!(keys.run_once("k".into(), print("a"), broken).await.unwrap_err(), NotDone::Failed);
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// The line that answers a dialog.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "extension_ui_response", rename_all = "camelCase")]
-struct Said<'a> {
+struct DialogAnswerLine<'a> {
     id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<&'a str>,
@@ -24,60 +24,62 @@ struct Said<'a> {
     timed_out: Option<bool>,
 }
 
-impl WireValue for Said<'_> {}
+impl WireValue for DialogAnswerLine<'_> {}
 
 /// The line that answers a gate, without its id.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "workflow_gate_response")]
-struct Gate<'a> {
+struct GateAnswerLine<'a> {
     gate_id: &'a str,
     answer: &'a RawJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<&'a str>,
 }
 
-impl WireValue for Gate<'_> {}
+impl WireValue for GateAnswerLine<'_> {}
 
-fn line(id: &str, answer: &UiAnswer) -> String {
-    let mut said = Said { id, value: None, confirmed: None, cancelled: None, timed_out: None };
+fn dialog_line(id: &str, answer: &UiAnswer) -> String {
+    let mut answer_line = DialogAnswerLine { id, value: None, confirmed: None, cancelled: None, timed_out: None };
     match answer {
-        UiAnswer::Value(value) => said.value = Some(value),
-        UiAnswer::Confirmed(yes) => said.confirmed = Some(*yes),
+        UiAnswer::Value(value) => answer_line.value = Some(value),
+        UiAnswer::Confirmed(yes) => answer_line.confirmed = Some(*yes),
         UiAnswer::Cancelled { timed_out } => {
-            said.cancelled = Some(true);
-            said.timed_out = timed_out.then_some(true);
+            answer_line.cancelled = Some(true);
+            answer_line.timed_out = timed_out.then_some(true);
         }
     }
-    RawJson::from_wire(&said).as_text().to_owned()
+    RawJson::from_wire(&answer_line).as_text().to_owned()
 }
 
 /// The line that answers a dialog. A client that cannot show it leaves it unanswered.
-pub(super) fn dialog(id: &str, answer: &DialogAnswer) -> String {
+pub(super) fn dialog_answer(id: &str, answer: &DialogAnswer) -> String {
     match answer {
-        DialogAnswer::Answered(answer) => line(id, answer),
-        DialogAnswer::Unsupported => cancelled(id),
+        DialogAnswer::Answered(answer) => dialog_line(id, answer),
+        DialogAnswer::Unsupported => cancelled_dialog(id),
     }
 }
 
 /// The line that answers a call that somebody must allow: one of the options, by its id.
-pub(super) fn permission(id: &str, answer: &PermissionAnswer) -> String {
+pub(super) fn permission_answer(id: &str, answer: &PermissionAnswer) -> String {
     match answer {
         PermissionAnswer::Selected { option_id } => {
-            line(id, &UiAnswer::Value(PermissionKind::name(*option_id).to_owned()))
+            dialog_line(id, &UiAnswer::Value(PermissionKind::name(*option_id).to_owned()))
         }
-        PermissionAnswer::Cancelled => cancelled(id),
+        PermissionAnswer::Cancelled => cancelled_dialog(id),
     }
 }
 
 /// The line that leaves a dialog unanswered.
-pub(super) fn cancelled(id: &str) -> String {
-    line(id, &UiAnswer::Cancelled { timed_out: false })
+pub(super) fn cancelled_dialog(id: &str) -> String {
+    dialog_line(id, &UiAnswer::Cancelled { timed_out: false })
 }
 
 /// The command that answers a gate.
-pub(super) fn gate(answer: &GateAnswer) -> String {
+pub(super) fn gate_answer(answer: &GateAnswer) -> String {
     let GateAnswer { gate_id, answer, idempotency_key } = answer;
-    RawJson::from_wire(&Gate { gate_id, answer, idempotency_key: idempotency_key.as_deref() }).as_text().to_owned()
+    RawJson::from_wire(&GateAnswerLine { gate_id, answer, idempotency_key: idempotency_key.as_deref() })
+        .as_text()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -89,7 +91,7 @@ mod tests {
     };
     use countersign_protocol::omp::UiAnswer;
 
-    use super::{dialog, permission};
+    use super::{dialog_answer, permission_answer};
 
     #[test]
     fn what_a_client_says_is_what_the_door_reads() {
@@ -101,7 +103,7 @@ mod tests {
             (r#"{"status":"cancelled"}"#, UiAnswer::Cancelled { timed_out: false }),
             (r#"{"status":"unsupported","capability":"x"}"#, UiAnswer::Cancelled { timed_out: false }),
         ] {
-            let line = dialog("d1", &DialogAnswer::from_body(body).unwrap());
+            let line = dialog_answer("d1", &DialogAnswer::from_body(body).unwrap());
             assert_eq!(parse_line(&line).unwrap(), answered(want), "{body}");
         }
         for (body, want) in [
@@ -112,7 +114,7 @@ mod tests {
             ),
             (r#"{"outcome":"cancelled"}"#, UiAnswer::Cancelled { timed_out: false }),
         ] {
-            let line = permission("d1", &PermissionAnswer::from_body(body).unwrap());
+            let line = permission_answer("d1", &PermissionAnswer::from_body(body).unwrap());
             assert_eq!(parse_line(&line).unwrap(), answered(want), "{body}");
         }
     }
