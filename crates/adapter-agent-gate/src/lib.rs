@@ -27,7 +27,7 @@ use countersign_http::{
 };
 use countersign_policy_admin::service_tools::ServiceTools;
 use countersign_runtime::{Clock, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
-use countersign_view::{Protocol, connected::AgentStatus, principals};
+use countersign_view::{Protocol, connection_status::AgentStatus, principals};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -98,7 +98,7 @@ pub struct AgentGateAdapter {
 }
 
 impl AgentStatus for AgentGateAdapter {
-    fn all(&self) -> Vec<(String, SessionId)> {
+    fn all_agents(&self) -> Vec<(String, SessionId)> {
         self.agents.iter().map(|agent| (agent.id.clone(), agent.session.clone())).collect()
     }
 

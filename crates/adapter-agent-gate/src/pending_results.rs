@@ -11,7 +11,7 @@ use countersign_core::{
 };
 use countersign_protocol::agent_gate::LARGEST_FRAME;
 use countersign_runtime::CommandSource;
-use countersign_view::time::iso;
+use countersign_view::time::format_iso;
 use serde_json::{Value, json};
 
 use super::{AgentGateAdapter, RegisteredAgent, outcome::ToolCallOutcome};
@@ -170,7 +170,7 @@ impl ResultRow<'_> {
             "message_id": null,
             "chat_id": null,
             "result": self.outcome.to_string(),
-            "created_at": iso(self.at),
+            "created_at": format_iso(self.at),
             "expires_at": null,
         });
         let queued_row =

@@ -178,7 +178,7 @@ impl AuditFile {
             event_id: event_id(at.0, self.written.len() as u64 + 1),
             schema_version: SCHEMA_VERSION,
             category: CATEGORY.to_owned(),
-            timestamp: time::iso(at),
+            timestamp: time::format_iso(at),
             run_id: self.run.clone(),
             session_id: Some(self.session.clone()),
             actor: self.actor.clone(),

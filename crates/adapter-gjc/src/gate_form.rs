@@ -20,9 +20,9 @@ use countersign_protocol::{
     },
 };
 use countersign_view::{
-    GateCard, GateRequest, Lines, escape, gate_card,
+    GateCard, GateRequest, LineMode, escape, gate_card,
     gate_request::{QuestionRequest, RequestKind},
-    time::iso,
+    time::format_iso,
 };
 use serde_json::{Map, Value, json};
 
@@ -78,7 +78,7 @@ pub(crate) fn to_wire(
 ) -> Option<Result<WorkflowGate, SchemaError>> {
     let name = gate_name(gate)?;
     Some(gate_opening(gate, request).map(|opening| {
-        let made = opening.into_gate(name, iso(gate.opened_at()));
+        let made = opening.into_gate(name, format_iso(gate.opened_at()));
         match options {
             GateOptions::Objects => made,
             GateOptions::None => WorkflowGate { options: None, ..made },
@@ -96,12 +96,12 @@ fn gate_opening(gate: &Gate, request: &GateRequest) -> Result<GateDraft, SchemaE
         RequestKind::Question(question) => Ok(sign_off(gate, question_context(question.text, question.about))),
         RequestKind::Call(call) => {
             let choices: &[&str] = if gate.stage() == GateStage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION };
-            let card = GateCard::new(&gate_card::Asked::new(call, "The agent", None, choices));
+            let card = GateCard::new(&gate_card::GateCardInput::new(call, "The agent", None, choices));
             Ok(sign_off(gate, card_context(card.title.clone(), card.text())))
         }
         RequestKind::GoOn(go_on) => {
-            let title = escape(go_on.text, Lines::Many).into_owned();
-            Ok(sign_off(gate, card_context(title, go_on.prompt())))
+            let title = escape(go_on.text, LineMode::Many).into_owned();
+            Ok(sign_off(gate, card_context(title, go_on.prompt_text())))
         }
     }
 }
@@ -131,7 +131,7 @@ fn to_question(request: QuestionRequest<'_>) -> AgentQuestion {
     AgentQuestion {
         id: request.id.to_owned(),
         text: request.text.to_owned(),
-        options: request.labels(),
+        options: request.choice_labels(),
         multi: request.is_multi,
         recommended: request.recommended,
         round: request.about.get("round").and_then(read_round),
@@ -248,7 +248,7 @@ pub(crate) fn resolved_answer(
             gate::GateResolution::Declined | gate::GateResolution::Withdrawn => return None,
         },
     };
-    Some((AnswerResolution::accepted(gate_name(gate)?, canonical_hash(&answer), iso(*at)), answer))
+    Some((AnswerResolution::accepted(gate_name(gate)?, canonical_hash(&answer), format_iso(*at)), answer))
 }
 
 /// The answer that counts where nobody gave one.

@@ -7,7 +7,7 @@ use countersign_protocol::{
     gjc::bridge::{PermissionKind, PermissionOption, PermissionRequest, ToolCallCard},
     omp::UiAnswer,
 };
-use countersign_view::{GateRequest, Lines, escape};
+use countersign_view::{GateRequest, LineMode, escape};
 use serde_json::{Map, Value, json};
 
 /// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
@@ -31,7 +31,7 @@ pub(crate) fn permission_request(
         tool_call: ToolCallCard {
             tool_call_id: call.to_owned(),
             tool_name: tool_call.tool.to_owned(),
-            title: escape(tool_call.signature, Lines::One).into_owned(),
+            title: escape(tool_call.signature, LineMode::One).into_owned(),
             kind: Some(tool_kind(tool_call.tool).to_owned()),
             status: "pending".to_owned(),
             raw_input: Value::Object(tool_call.arguments.clone()).into(),

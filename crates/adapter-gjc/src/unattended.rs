@@ -76,7 +76,7 @@ pub(super) async fn negotiate_contract(
     let Some(current) = adapter.current_session() else { return };
     let terms = Box::new(contract_terms::terms_from_declaration(&declaration));
     let command = OfContract::Declare { session: current.id.clone(), terms, carried: None };
-    let accepted_at = time::iso(adapter.store.common.clock.now());
+    let accepted_at = time::format_iso(adapter.store.common.clock.now());
     let accepted = DeclarationAccepted { run_id: under, declaration, accepted_at };
     let requests = current.requests.clone();
     let replied = requests.send_command(EngineCommand::Unattended(command)).await;

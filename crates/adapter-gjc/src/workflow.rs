@@ -33,7 +33,7 @@ use super::{
     gate_form,
 };
 use countersign_adapter_omp::{OmpAdapter, OutgoingFrame, refusal_text::refusal_message};
-use countersign_view::{GateRequest, time::iso};
+use countersign_view::{GateRequest, time::format_iso};
 
 const RESPONSE: &str = "workflow_gate_response";
 const PENDING: &str = "get_pending_workflow_gates";
@@ -95,7 +95,7 @@ pub(super) async fn answer_gate(
     };
     let rejected = move |name: String, errors: Vec<SchemaMismatch>, schema_hash: String| {
         let why = InvalidAnswer { gate_id: name, schema_hash, errors };
-        AnswerResolution::rejected(canonical_hash(&given), iso(now), why)
+        AnswerResolution::rejected(canonical_hash(&given), format_iso(now), why)
     };
     let answer = match answer {
         Ok(answer) => answer,

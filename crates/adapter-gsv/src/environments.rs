@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_conversations::{chats::Workrooms, prompt::compaction::CompactionPrompts};
+use countersign_conversations::{chats::SessionWorkspaces, prompt::compaction::CompactionPrompts};
 use countersign_core::{
     id::{EntryId, RunId, SessionId},
     message::StoredMessage,
@@ -40,13 +40,13 @@ use super::{
 /// Where the door will be once it is open. Until then nothing of its sessions is begun.
 #[derive(Default)]
 pub struct GsvEnvironments {
-    opened: OnceLock<(Arc<GsvAdapter>, Arc<Workrooms>)>,
+    opened: OnceLock<(Arc<GsvAdapter>, Arc<SessionWorkspaces>)>,
     bell: FiringDispatcher,
 }
 
 impl GsvEnvironments {
     /// Has the door work for its sessions from now on.
-    pub(super) fn open(&self, door: &Arc<GsvAdapter>, rooms: &Arc<Workrooms>) {
+    pub(super) fn open(&self, door: &Arc<GsvAdapter>, rooms: &Arc<SessionWorkspaces>) {
         // A gateway opens its door once.
         let _ = self.opened.set((Arc::clone(door), Arc::clone(rooms)));
         self.bell.open(door);
@@ -75,7 +75,7 @@ impl GsvEnvironments {
 /// What works for one session.
 struct GsvRunEnvironment {
     door: Arc<GsvAdapter>,
-    rooms: Arc<Workrooms>,
+    rooms: Arc<SessionWorkspaces>,
     place: builtin_tools::RunSession,
 }
 
@@ -87,7 +87,7 @@ impl RunEnvironment for GsvRunEnvironment {
 
     fn usable_models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
         let has_key = |provider: &str| self.door.settings.secret_at(&format!("apiKeys.{provider}")).is_some();
-        self.door.context.chats.models().usable(has_key)
+        self.door.context.chats.models().usable_models(has_key)
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
@@ -138,7 +138,7 @@ impl RunEnvironment for GsvRunEnvironment {
     }
 
     fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
-        self.rooms.context(session, cwd)
+        self.rooms.tool_context(session, cwd)
     }
 
     fn load_picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {

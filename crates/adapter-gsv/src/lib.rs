@@ -34,7 +34,7 @@ use std::{
 
 use axum::extract::ws::WebSocket;
 use countersign_config::Config;
-use countersign_conversations::chats::{Chats, Workrooms};
+use countersign_conversations::chats::{Conversations, SessionWorkspaces};
 use countersign_core::{engine::Command, id::Lsn};
 use countersign_http::{limits::FailedAuth, listen::ConnectionInfo};
 use countersign_protocol::gsv::{chat::ChatEventState, message::GsvMessage};
@@ -78,7 +78,7 @@ pub struct GsvContext {
     /// The configuration.
     pub config: Arc<Config>,
     /// The gateway's own conversations.
-    pub chats: Arc<Chats>,
+    pub chats: Arc<Conversations>,
     /// Reports how the messenger is, if there is one.
     pub telegram: Option<HealthProbe>,
 }
@@ -118,7 +118,7 @@ impl GsvAdapter {
         context: &Arc<GsvContext>,
         port: u16,
         wings: &GsvEnvironments,
-        rooms: &Arc<Workrooms>,
+        rooms: &Arc<SessionWorkspaces>,
     ) -> Result<Arc<Self>, GsvOpenError> {
         let settings = Arc::new(GsvSettings::from_config(&context.config)?);
         settings.follow_changes(&context.handle).await.ok_or(GsvOpenError::Closing)?;

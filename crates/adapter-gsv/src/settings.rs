@@ -344,7 +344,7 @@ impl GsvSettings {
 
     /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.
     pub(super) fn model_ref(&self, context: &GsvContext, model: &ModelSelector) -> ModelRef {
-        let found = context.chats.models().known(&model.provider, &model.id);
+        let found = context.chats.models().find_known(&model.provider, &model.id);
         found.unwrap_or_else(|| ModelRef {
             provider: model.provider.clone(),
             id: model.id.clone(),

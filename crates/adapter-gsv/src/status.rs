@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use countersign_core::time::Millis;
 use countersign_runtime::store::LogReadError;
-use countersign_view::connected::{Account, Node, PeerStatus};
+use countersign_view::connection_status::{ChannelAccountStatus, NodeStatus, PeerStatus};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{GsvAdapter, channels, nodes};
 
 impl PeerStatus for GsvAdapter {
-    fn nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<Node>, LogReadError>> {
+    fn list_nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<NodeStatus>, LogReadError>> {
         async move {
             let known = nodes::registered(self.context.handle.log()).await?;
-            let node = |known: nodes::KnownNode| Node {
+            let node = |known: nodes::KnownNode| NodeStatus {
                 is_connected: self.roster.find_node(&known.node).is_some(),
                 id: known.node,
                 seen: Millis(known.seen_at),
@@ -27,7 +27,7 @@ impl PeerStatus for GsvAdapter {
         .boxed()
     }
 
-    fn accounts(self: Arc<Self>) -> BoxFuture<'static, Option<Vec<Account>>> {
+    fn list_accounts(self: Arc<Self>) -> BoxFuture<'static, Option<Vec<ChannelAccountStatus>>> {
         async move { channels::account_overview(&self).await }.boxed()
     }
 }

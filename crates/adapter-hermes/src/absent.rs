@@ -17,16 +17,16 @@ use countersign_http::{
 use serde_json::{Value, json};
 
 use super::{
-    Door,
-    fields::{self, Rejection},
+    HermesAdapter,
+    fields::{self, RequestRejection},
     problem,
 };
 
 /// A path and its answer.
-type Row = (&'static str, fn() -> Value);
+type AbsentRoute = (&'static str, fn() -> Value);
 
 /// What is asked, and what the answer is.
-const TABLE: &[Row] = &[
+const TABLE: &[AbsentRoute] = &[
     ("/api/transcribe/capability", || json!({ "ok": true, "available": false, "enabled": false, "provider": null })),
     ("/api/dashboard/config", || json!({ "enabled": "never", "mode": "never", "url": "" })),
     ("/api/dashboard/status", || json!({ "running": false, "available": false, "enabled": "never" })),
@@ -55,18 +55,18 @@ const TABLE: &[Row] = &[
     ("/api/background/status", || json!({ "results": [] })),
 ];
 
-pub(super) fn routes(door: &Arc<Door>) -> Router {
+pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
     let mut routes = GuardedRoutes::new(&door.context.auth);
     for (path, _) in TABLE {
-        routes = routes.add_route("GET", path, absent);
+        routes = routes.add_route("GET", path, answer_absent);
     }
     routes
-        .add_route("POST", "/api/updates/check", absent)
-        .add_route("POST", "/api/session/anchor-scene", scene)
+        .add_route("POST", "/api/updates/check", answer_absent)
+        .add_route("POST", "/api/session/anchor-scene", acknowledge_scene)
         .with_state(Arc::clone(door))
 }
 
-async fn absent(uri: Uri) -> Response {
+async fn answer_absent(uri: Uri) -> Response {
     match TABLE.iter().find(|(path, _)| *path == uri.path()) {
         Some((_, answer)) => reply::ok(&answer()),
         None => problem(StatusCode::NOT_FOUND, "not found"),
@@ -74,9 +74,12 @@ async fn absent(uri: Uri) -> Response {
 }
 
 /// How a client drew the calls of a turn. It draws them again from the messages, which have them.
-async fn scene(State(door): State<Arc<Door>>, body: BodyFields) -> Result<Response, Rejection> {
-    let session = fields::session(&body)?;
-    match door.context.chats.thinking(&session).await {
+async fn acknowledge_scene(
+    State(door): State<Arc<HermesAdapter>>,
+    body: BodyFields,
+) -> Result<Response, RequestRejection> {
+    let session = fields::session_field(&body)?;
+    match door.context.chats.thinking_level(&session).await {
         Ok(_) | Err(ChatError::NotOurs) => Ok(reply::ok(&json!({ "ok": true, "persisted": false }))),
         Err(error) => Err(error.into()),
     }

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
-use countersign_conversations::chats::{ChatError, sayable};
+use countersign_conversations::chats::{ChatError, check_message};
 use countersign_core::{engine::EngineReply, id::SessionId, session::WhenBusy};
 use countersign_http::{
     reply,
@@ -17,112 +17,112 @@ use countersign_http::{
 use serde_json::json;
 
 use super::{
-    Door,
-    fields::{self, Rejection},
-    journal::{Cursor, Journal, run_of, stream_id},
+    HermesAdapter,
+    fields::{self, RequestRejection},
     preferences, problem,
-    transcript::{self, Messages},
+    transcript::{self, MessageSelection},
+    turn_stream::{StreamCursor, TurnStream, run_of, stream_id},
 };
 
 /// How many attachments a message may have.
 const MOST_ATTACHMENTS: usize = 20;
 
 /// What a query says.
-type Asked = Query<BTreeMap<String, String>>;
-type Outcome = Result<Response, Rejection>;
+type ChatParams = Query<BTreeMap<String, String>>;
+type ChatResult = Result<Response, RequestRejection>;
 
-pub(super) fn routes(door: &Arc<Door>) -> Router {
+pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
     GuardedRoutes::new(&door.context.auth)
-        .add_route("POST", "/api/chat/start", start)
-        .add_route("GET", "/api/chat/stream", stream)
-        .add_route("GET", "/api/chat/stream/status", status)
-        .add_route("GET", "/api/chat/cancel", cancel)
-        .add_route("POST", "/api/chat/steer", steer)
+        .add_route("POST", "/api/chat/start", start_chat)
+        .add_route("GET", "/api/chat/stream", stream_events)
+        .add_route("GET", "/api/chat/stream/status", stream_status)
+        .add_route("GET", "/api/chat/cancel", cancel_turn)
+        .add_route("POST", "/api/chat/steer", steer_turn)
         .with_state(Arc::clone(door))
 }
 
-async fn start(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
-    let Some(session) = fields::text(&body, "session_id")?.map(SessionId::new) else {
-        return Err(Rejection::bad("Missing required field(s): session_id"));
+async fn start_chat(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> ChatResult {
+    let Some(session) = fields::text_field(&body, "session_id")?.map(SessionId::new) else {
+        return Err(RequestRejection::bad("Missing required field(s): session_id"));
     };
-    if fields::flag(&body, "regenerate", false)? {
-        return regenerate(&door, &session, &body).await;
+    if fields::flag_field(&body, "regenerate", false)? {
+        return regenerate_answer(&door, &session, &body).await;
     }
-    let text = fields::exact(&body, "message")?.unwrap_or_default();
+    let text = fields::exact_text(&body, "message")?.unwrap_or_default();
     // A message that is refused changes nothing.
-    sayable(text, "message")?;
-    let attached = fields::list(&body, "attachments")?;
+    check_message(text, "message")?;
+    let attached = fields::list_field(&body, "attachments")?;
     if attached.len() > MOST_ATTACHMENTS {
-        return Err(Rejection::bad(format!("at most {MOST_ATTACHMENTS} attachments are taken")));
+        return Err(RequestRejection::bad(format!("at most {MOST_ATTACHMENTS} attachments are taken")));
     }
     if !attached.is_empty() {
         let why = "attachments are not taken by this gateway: name files of the workspace in the message";
-        return Err(Rejection::bad(why));
+        return Err(RequestRejection::bad(why));
     }
     let chats = &door.context.chats;
-    let model = fields::model(&body, chats.models());
+    let model = fields::model_field(&body, chats.models());
     // Nobody else's message may be taken on between the model of this one and itself.
-    let _turn = door.starts.turn(&session).await;
+    let _turn = door.starts.lock_session(&session).await;
     if !matches!(model, Ok(None)) {
         // A message that is refused must not change the model of the turn that works.
         match chats.at_rest(&session).await {
-            Err(ChatError::Busy) => return Ok(busy(&door, &session).await),
+            Err(ChatError::Busy) => return Ok(busy_response(&door, &session).await),
             rest => rest?,
         }
     }
     if let Some(model) = model? {
         match chats.use_model(&session, model).await {
-            Err(ChatError::Busy) => return Ok(busy(&door, &session).await),
+            Err(ChatError::Busy) => return Ok(busy_response(&door, &session).await),
             set => set?,
         }
     }
-    prompt(&door, &session, text).await
+    start_turn(&door, &session, text).await
 }
 
 /// Begins a turn, with the reasoning effort that is set.
-async fn prompt(door: &Door, session: &SessionId, text: &str) -> Outcome {
+async fn start_turn(door: &HermesAdapter, session: &SessionId, text: &str) -> ChatResult {
     let chats = &door.context.chats;
     // A message that is refused must not change how the turn that works thinks.
     if chats.at_rest(session).await.is_ok() {
         preferences::apply_effort(door, session).await?;
     }
-    match chats.prompt(session, text, WhenBusy::Refuse).await {
+    match chats.send_prompt(session, text, WhenBusy::Refuse).await {
         Ok(outcome) => {
             door.preferences.forget_draft(session).await;
-            Ok(started(door, session, outcome).await)
+            Ok(started_response(door, session, outcome).await)
         }
-        Err(ChatError::Busy) => Ok(busy(door, session).await),
+        Err(ChatError::Busy) => Ok(busy_response(door, session).await),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Asks the model again what it was asked last, in the place of its answer.
-async fn regenerate(door: &Door, session: &SessionId, body: &BodyFields) -> Outcome {
+async fn regenerate_answer(door: &HermesAdapter, session: &SessionId, body: &BodyFields) -> ChatResult {
     let stale = |why: &str| {
-        let told = json!({ "error": why, "code": "stale_regeneration_revision" });
-        Ok(reply::json(StatusCode::CONFLICT, &told))
+        let error_body = json!({ "error": why, "code": "stale_regeneration_revision" });
+        Ok(reply::json(StatusCode::CONFLICT, &error_body))
     };
-    let revision = fields::required(body, "regeneration_revision")?;
-    let _turn = door.starts.turn(session).await;
-    let Some(known) = transcript::session(&door.context.handle, session, Messages::Without).await else {
-        return Err(Rejection::no_session());
+    let revision = fields::required_text(body, "regeneration_revision")?;
+    let _turn = door.starts.lock_session(session).await;
+    let Some(known) = transcript::load_session(&door.context.handle, session, MessageSelection::Without).await else {
+        return Err(RequestRejection::no_session());
     };
     if known.is_streaming {
-        return Ok(busy(door, session).await);
+        return Ok(busy_response(door, session).await);
     }
     if known.regeneration_revision.as_deref() != Some(revision) {
         return stale("The conversation has changed since; load it again");
     }
-    match door.context.chats.undo(session).await {
-        Ok(Some(back)) if !back.text.trim().is_empty() => prompt(door, session, &back.text).await,
+    match door.context.chats.undo_last(session).await {
+        Ok(Some(back)) if !back.text.trim().is_empty() => start_turn(door, session, &back.text).await,
         Ok(_) => stale("There is no message that could be asked again"),
-        Err(ChatError::Busy) => Ok(busy(door, session).await),
+        Err(ChatError::Busy) => Ok(busy_response(door, session).await),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn started(door: &Door, session: &SessionId, outcome: EngineReply) -> Response {
-    let Some(told) = transcript::session(&door.context.handle, session, Messages::Without).await else {
+async fn started_response(door: &HermesAdapter, session: &SessionId, outcome: EngineReply) -> Response {
+    let Some(details) = transcript::load_session(&door.context.handle, session, MessageSelection::Without).await else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is closing");
     };
     let stream = match outcome {
@@ -135,26 +135,26 @@ async fn started(door: &Door, session: &SessionId, outcome: EngineReply) -> Resp
     };
     reply::ok(&json!({
         "stream_id": stream,
-        "session_id": told.session_id,
-        "pending_started_at": transcript::seconds(door.context.clock.now()),
+        "session_id": details.session_id,
+        "pending_started_at": transcript::unix_seconds(door.context.clock.now()),
         "turn_id": stream,
-        "title": told.title,
-        "effective_model": told.model,
-        "effective_model_provider": told.model_provider,
+        "title": details.title,
+        "effective_model": details.model,
+        "effective_model_provider": details.model_provider,
     }))
 }
 
-async fn busy(door: &Door, session: &SessionId) -> Response {
-    let known = transcript::session(&door.context.handle, session, Messages::Without).await;
+async fn busy_response(door: &HermesAdapter, session: &SessionId) -> Response {
+    let known = transcript::load_session(&door.context.handle, session, MessageSelection::Without).await;
     let stream = known.and_then(|session| session.active_stream_id);
-    let told = json!({ "error": ChatError::Busy.to_string(), "active_stream_id": stream });
-    reply::json(StatusCode::CONFLICT, &told)
+    let error_body = json!({ "error": ChatError::Busy.to_string(), "active_stream_id": stream });
+    reply::json(StatusCode::CONFLICT, &error_body)
 }
 
 /// The journal that a query names.
-async fn journal(door: &Door, asked: &Asked) -> Option<Arc<Journal>> {
-    let run = run_of(asked.get("stream_id")?.trim())?;
-    match door.journals.of(run).await {
+async fn find_stream(door: &HermesAdapter, params: &ChatParams) -> Option<Arc<TurnStream>> {
+    let run = run_of(params.get("stream_id")?.trim())?;
+    match door.journals.load_stream(run).await {
         Ok(journal) => journal,
         Err(error) => {
             tracing::error!(%error, "the stream of a turn cannot be read");
@@ -164,37 +164,37 @@ async fn journal(door: &Door, asked: &Asked) -> Option<Arc<Journal>> {
 }
 
 /// Where a client was: the query before the header, and nothing that cannot be placed.
-fn cursor(stream: &str, asked: &Asked, headers: &HeaderMap) -> Cursor {
+fn requested_cursor(stream: &str, params: &ChatParams, headers: &HeaderMap) -> StreamCursor {
     let named = |text: &str| match text.rsplit_once(':') {
         Some((of, number)) if of == stream => number.parse().ok(),
         _ => None,
     };
-    let number = if let Some(after) = asked.get("after_seq").filter(|after| !after.is_empty()) {
+    let number = if let Some(after) = params.get("after_seq").filter(|after| !after.is_empty()) {
         after.parse().ok()
-    } else if let Some(after) = asked.get("after_event_id").filter(|after| !after.is_empty()) {
+    } else if let Some(after) = params.get("after_event_id").filter(|after| !after.is_empty()) {
         named(after)
-    } else if asked.contains_key("after_seq") || asked.contains_key("replay") {
+    } else if params.contains_key("after_seq") || params.contains_key("replay") {
         None
     } else {
         headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(named)
     };
-    number.map_or(Cursor::Start, Cursor::Behind)
+    number.map_or(StreamCursor::Start, StreamCursor::Behind)
 }
 
-async fn stream(State(door): State<Arc<Door>>, asked: Asked, headers: HeaderMap) -> Response {
-    let Some(journal) = journal(&door, &asked).await else {
+async fn stream_events(State(door): State<Arc<HermesAdapter>>, params: ChatParams, headers: HeaderMap) -> Response {
+    let Some(journal) = find_stream(&door, &params).await else {
         return problem(StatusCode::NOT_FOUND, "stream not found");
     };
-    let cursor = cursor(&journal.id(), &asked, &headers);
-    sse::stream_reply(journal.follow(cursor), "heartbeat")
+    let cursor = requested_cursor(&journal.id(), &params, &headers);
+    sse::stream_reply(journal.follow_from(cursor), "heartbeat")
 }
 
-async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Response {
-    let stream = asked.get("stream_id").cloned().unwrap_or_default();
-    let Some(journal) = journal(&door, &asked).await else {
+async fn stream_status(State(door): State<Arc<HermesAdapter>>, params: ChatParams) -> Response {
+    let stream = params.get("stream_id").cloned().unwrap_or_default();
+    let Some(journal) = find_stream(&door, &params).await else {
         return reply::ok(&json!({ "active": false, "stream_id": stream, "replay_available": false }));
     };
-    let standing = journal.standing();
+    let standing = journal.current_status();
     let state = match (standing.is_over, standing.last) {
         (false, _) => None,
         (true, "cancel") => Some("interrupted-by-user"),
@@ -217,23 +217,23 @@ async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     }))
 }
 
-async fn cancel(State(door): State<Arc<Door>>, asked: Asked) -> Response {
-    let Some(stream) = asked.get("stream_id").filter(|stream| !stream.trim().is_empty()) else {
+async fn cancel_turn(State(door): State<Arc<HermesAdapter>>, params: ChatParams) -> Response {
+    let Some(stream) = params.get("stream_id").filter(|stream| !stream.trim().is_empty()) else {
         return problem(StatusCode::BAD_REQUEST, "stream_id is required");
     };
-    let told = |cancelled: bool| reply::ok(&json!({ "ok": true, "cancelled": cancelled, "stream_id": stream }));
-    let Some(journal) = journal(&door, &asked).await.filter(|journal| !journal.standing().is_over) else {
-        return told(false);
+    let cancel_reply = |cancelled: bool| reply::ok(&json!({ "ok": true, "cancelled": cancelled, "stream_id": stream }));
+    let Some(journal) = find_stream(&door, &params).await.filter(|journal| !journal.current_status().is_over) else {
+        return cancel_reply(false);
     };
     match door.context.chats.stop_run(&journal.session, journal.run).await {
-        Ok(cancelled) => told(cancelled),
-        Err(error) => Rejection::from(error).into_response(),
+        Ok(cancelled) => cancel_reply(cancelled),
+        Err(error) => RequestRejection::from(error).into_response(),
     }
 }
 
-async fn steer(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
-    let (session, text) = (fields::session(&body)?, fields::required(&body, "text")?);
-    Ok(match door.context.chats.steer(&session, text, None).await? {
+async fn steer_turn(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> ChatResult {
+    let (session, text) = (fields::session_field(&body)?, fields::required_text(&body, "text")?);
+    Ok(match door.context.chats.steer_run(&session, text, None).await? {
         Some(run) => reply::ok(&json!({ "accepted": true, "stream_id": stream_id(run) })),
         None => reply::ok(&json!({ "accepted": false, "fallback": "not_running" })),
     })
@@ -245,29 +245,29 @@ mod tests {
 
     use axum::{extract::Query, http::HeaderMap};
 
-    use super::{Cursor, cursor};
+    use super::{StreamCursor, requested_cursor};
 
     #[test]
     fn a_query_goes_before_the_header_and_what_is_not_understood_begins_anew() {
         for (query, header, want) in [
-            (&[][..], None, Cursor::Start),
-            (&[], Some("s:4"), Cursor::Behind(4)),
-            (&[], Some("t:4"), Cursor::Start),
-            (&[], Some("::x"), Cursor::Start),
-            (&[("after_seq", "3")], Some("s:4"), Cursor::Behind(3)),
-            (&[("after_seq", "0"), ("replay", "1"), ("after_event_id", "")], None, Cursor::Behind(0)),
-            (&[("after_seq", "-3")], None, Cursor::Start),
-            (&[("after_seq", "")], Some("s:4"), Cursor::Start),
-            (&[("after_event_id", "s:9")], None, Cursor::Behind(9)),
-            (&[("replay", "1")], Some("s:4"), Cursor::Start),
+            (&[][..], None, StreamCursor::Start),
+            (&[], Some("s:4"), StreamCursor::Behind(4)),
+            (&[], Some("t:4"), StreamCursor::Start),
+            (&[], Some("::x"), StreamCursor::Start),
+            (&[("after_seq", "3")], Some("s:4"), StreamCursor::Behind(3)),
+            (&[("after_seq", "0"), ("replay", "1"), ("after_event_id", "")], None, StreamCursor::Behind(0)),
+            (&[("after_seq", "-3")], None, StreamCursor::Start),
+            (&[("after_seq", "")], Some("s:4"), StreamCursor::Start),
+            (&[("after_event_id", "s:9")], None, StreamCursor::Behind(9)),
+            (&[("replay", "1")], Some("s:4"), StreamCursor::Start),
         ] {
             let pairs = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            let asked = Query(pairs.collect::<BTreeMap<_, _>>());
+            let params = Query(pairs.collect::<BTreeMap<_, _>>());
             let mut headers = HeaderMap::new();
             if let Some(header) = header {
                 headers.insert("last-event-id", header.parse().unwrap());
             }
-            assert_eq!(cursor("s", &asked, &headers), want, "{query:?} {header:?}");
+            assert_eq!(requested_cursor("s", &params, &headers), want, "{query:?} {header:?}");
         }
     }
 }

@@ -12,13 +12,13 @@ use countersign_core::{engine::ResidencyScope, id::SessionId, message::StoredMes
 use countersign_http::{reply, web::GuardedRoutes};
 use countersign_protocol::hermes;
 use countersign_runtime::InboxLane;
-use countersign_view::export::{Header, export_html};
+use countersign_view::export::{ExportHeader, export_html};
 use serde_json::json;
 
 use super::{
-    Door,
-    fields::{self, Rejection},
-    transcript::{self, Messages},
+    HermesAdapter,
+    fields::{self, RequestRejection},
+    transcript::{self, MessageSelection},
 };
 
 /// How many conversations one search looks through, the newest first.
@@ -28,32 +28,33 @@ const DEPTH: usize = 5;
 /// How much of a message is shown around what was found, in characters.
 const AROUND: usize = 50;
 
-type Params = Query<BTreeMap<String, String>>;
-type Outcome = Result<Response, Rejection>;
+type ExportParams = Query<BTreeMap<String, String>>;
+type ExportResult = Result<Response, RequestRejection>;
 
-pub(super) fn routes(door: &Arc<Door>) -> Router {
+pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
     GuardedRoutes::new(&door.context.auth)
-        .add_route("GET", "/api/session/export", export)
-        .add_route("GET", "/api/sessions/search", search)
+        .add_route("GET", "/api/session/export", export_session)
+        .add_route("GET", "/api/sessions/search", search_sessions)
         .with_state(Arc::clone(door))
 }
 
-async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
-    let id = fields::session_in(&asked)?;
-    let missing = || Rejection::no_session();
-    let session =
-        transcript::session(&door.context.handle, &id, Messages::Last(usize::MAX)).await.ok_or_else(missing)?;
-    let (kind, ending, file) = match asked.get("format").map(String::as_str) {
+async fn export_session(State(door): State<Arc<HermesAdapter>>, params: ExportParams) -> ExportResult {
+    let id = fields::session_in(&params)?;
+    let missing = || RequestRejection::no_session();
+    let session = transcript::load_session(&door.context.handle, &id, MessageSelection::Last(usize::MAX))
+        .await
+        .ok_or_else(missing)?;
+    let (kind, ending, file) = match params.get("format").map(String::as_str) {
         None | Some("json") => {
             let file = serde_json::to_vec_pretty(&session).unwrap_or_default();
             ("application/json; charset=utf-8", "json", file)
         }
         Some("html") => {
-            let page = page(&door, &id, &session).await.ok_or_else(missing)?;
+            let page = html_page(&door, &id, &session).await.ok_or_else(missing)?;
             ("text/html; charset=utf-8", "html", page.into_bytes())
         }
         Some(other) => {
-            return Err(Rejection::bad(format!("format must be json or html, not {other}")));
+            return Err(RequestRejection::bad(format!("format must be json or html, not {other}")));
         }
     };
     let mut response = reply::with_content_type(StatusCode::OK, kind, file);
@@ -64,7 +65,7 @@ async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     Ok(response)
 }
 
-async fn page(door: &Door, id: &SessionId, session: &hermes::HermesSession) -> Option<String> {
+async fn html_page(door: &HermesAdapter, id: &SessionId, session: &hermes::HermesSession) -> Option<String> {
     let of = id.clone();
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
@@ -81,7 +82,7 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::HermesSession) -> O
         .filter_map(|((_, at), text)| Some((serde_json::from_str::<StoredMessage>(&text?).ok()?, at)));
     let messages: Vec<(StoredMessage, Millis)> = messages.collect();
     let model = session.model_provider.as_ref().zip(session.model.as_ref());
-    let header = Header {
+    let header = ExportHeader {
         name: Some(session.title.clone()),
         session: id.to_string(),
         cwd: session.workspace.clone(),
@@ -92,31 +93,31 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::HermesSession) -> O
     Some(export_html(&header, &messages))
 }
 
-async fn search(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
-    let wanted = asked.get("q").map(|text| text.trim().to_lowercase()).unwrap_or_default();
-    let in_messages = fields::flag_in(&asked, "content", true)?;
-    let depth = match asked.get("depth").map(|depth| depth.parse::<usize>()) {
+async fn search_sessions(State(door): State<Arc<HermesAdapter>>, params: ExportParams) -> ExportResult {
+    let needle = params.get("q").map(|text| text.trim().to_lowercase()).unwrap_or_default();
+    let in_messages = fields::flag_in(&params, "content", true)?;
+    let depth = match params.get("depth").map(|depth| depth.parse::<usize>()) {
         None => DEPTH,
         Some(Ok(depth)) => depth,
         Some(Err(_)) => {
-            return Err(Rejection::bad("depth must be a whole number from 0 on, which means all"));
+            return Err(RequestRejection::bad("depth must be a whole number from 0 on, which means all"));
         }
     };
-    let Some(listed) = transcript::list(&door.context.handle).await else {
-        return Err(Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
+    let Some(listed) = transcript::list_sessions(&door.context.handle).await else {
+        return Err(RequestRejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
     };
     let mut found = Vec::new();
     for (number, session) in listed.into_iter().enumerate() {
         let mut row = json!(session);
-        if wanted.is_empty() {
+        if needle.is_empty() {
             found.push(row);
             continue;
         }
-        if session.title.to_lowercase().contains(&wanted) {
+        if session.title.to_lowercase().contains(&needle) {
             row["match_type"] = "title".into();
             found.push(row);
         } else if in_messages && number < SEARCHED {
-            let preview = said_in(&door, &SessionId::new(session.session_id.as_str()), &wanted, depth).await;
+            let preview = find_excerpt(&door, &SessionId::new(session.session_id.as_str()), &needle, depth).await;
             if let Some(preview) = preview {
                 row["match_type"] = "content".into();
                 row["match_preview"] = preview.into();
@@ -126,25 +127,25 @@ async fn search(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     }
     let count = found.len();
     Ok(reply::ok(&json!({
-        "sessions": found, "query": wanted, "count": count, "all_profiles": false, "active_profile": "default",
+        "sessions": found, "query": needle, "count": count, "all_profiles": false, "active_profile": "default",
     })))
 }
 
 /// Where something was said among the first `depth` messages of a session, with a little around it.
-async fn said_in(door: &Door, id: &SessionId, wanted: &str, depth: usize) -> Option<String> {
-    let session = transcript::session(&door.context.handle, id, Messages::Last(usize::MAX)).await?;
+async fn find_excerpt(door: &HermesAdapter, id: &SessionId, needle: &str, depth: usize) -> Option<String> {
+    let session = transcript::load_session(&door.context.handle, id, MessageSelection::Last(usize::MAX)).await?;
     let messages = session.messages.unwrap_or_default();
     let most = if depth == 0 { messages.len() } else { depth };
-    messages.iter().take(most).find_map(|message| around(message.content.as_str()?, wanted))
+    messages.iter().take(most).find_map(|message| excerpt_around(message.content.as_str()?, needle))
 }
 
 /// What of `text` stands around `wanted`, which is in lower case, in one line.
-fn around(text: &str, wanted: &str) -> Option<String> {
+fn excerpt_around(text: &str, needle: &str) -> Option<String> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let lower = line.to_lowercase();
-    let at = lower.get(..lower.find(wanted)?)?.chars().count();
+    let at = lower.get(..lower.find(needle)?)?.chars().count();
     let first = at.saturating_sub(AROUND);
-    let length = at - first + wanted.chars().count() + AROUND;
+    let length = at - first + needle.chars().count() + AROUND;
     let shown: String = line.chars().skip(first).take(length).collect();
     let before = if first > 0 { "..." } else { "" };
     let after = if first + length < line.chars().count() { "..." } else { "" };
@@ -153,18 +154,18 @@ fn around(text: &str, wanted: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::around;
+    use super::excerpt_around;
 
     #[test]
     fn what_was_found_is_shown_with_a_little_around_it() {
-        assert_eq!(around("Open the\n DOOR now", "door").as_deref(), Some("Open the DOOR now"));
-        assert_eq!(around("nothing", "door"), None);
+        assert_eq!(excerpt_around("Open the\n DOOR now", "door").as_deref(), Some("Open the DOOR now"));
+        assert_eq!(excerpt_around("nothing", "door"), None);
         let long = format!("{}door{}", "a ".repeat(100), " b".repeat(100));
-        let shown = around(&long, "door").unwrap();
+        let shown = excerpt_around(&long, "door").unwrap();
         assert!(
             shown.starts_with("...") && shown.ends_with("...") && shown.contains("door") && shown.len() < 120,
             "{shown}"
         );
-        assert!(around("ẞ İ door", "door").is_some(), "letters whose lower case is longer");
+        assert!(excerpt_around("ẞ İ door", "door").is_some(), "letters whose lower case is longer");
     }
 }

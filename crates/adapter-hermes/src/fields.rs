@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use countersign_conversations::chats::{ChatError, Models};
+use countersign_conversations::chats::{ChatError, GatewayModels};
 use countersign_core::{id::SessionId, session::ModelRef};
 use countersign_http::web::BodyFields;
 use serde_json::Value;
@@ -18,12 +18,12 @@ const MOST_LISTED: usize = 30;
 
 /// A request that is refused, as its reply says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rejection {
+pub(super) struct RequestRejection {
     status: StatusCode,
     text: String,
 }
 
-impl Rejection {
+impl RequestRejection {
     /// With its status and the words for people.
     pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
@@ -45,13 +45,13 @@ impl Rejection {
     }
 }
 
-impl From<ChatError> for Rejection {
+impl From<ChatError> for RequestRejection {
     fn from(error: ChatError) -> Self {
         Self::new(status_of(&error), error.to_string())
     }
 }
 
-impl IntoResponse for Rejection {
+impl IntoResponse for RequestRejection {
     fn into_response(self) -> Response {
         problem(self.status, self.text)
     }
@@ -61,10 +61,10 @@ impl IntoResponse for Rejection {
 ///
 /// # Errors
 /// A query names none.
-pub(super) fn session_in(asked: &BTreeMap<String, String>) -> Result<SessionId, Rejection> {
-    match asked.get("session_id").map(|id| id.trim()).filter(|id| !id.is_empty()) {
+pub(super) fn session_in(params: &BTreeMap<String, String>) -> Result<SessionId, RequestRejection> {
+    match params.get("session_id").map(|id| id.trim()).filter(|id| !id.is_empty()) {
         Some(id) => Ok(SessionId::new(id)),
-        None => Err(Rejection::bad("session_id is required")),
+        None => Err(RequestRejection::bad("session_id is required")),
     }
 }
 
@@ -72,19 +72,19 @@ pub(super) fn session_in(asked: &BTreeMap<String, String>) -> Result<SessionId, 
 ///
 /// # Errors
 /// The reply for a body that names none.
-pub(super) fn session(body: &BodyFields) -> Result<SessionId, Rejection> {
-    required(body, "session_id").map(SessionId::new)
+pub(super) fn session_field(body: &BodyFields) -> Result<SessionId, RequestRejection> {
+    required_text(body, "session_id").map(SessionId::new)
 }
 
 /// A text under `name`, trimmed; `None` where it is absent, `null` or blank.
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn text<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a str>, Rejection> {
+pub(super) fn text_field<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a str>, RequestRejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
-        Some(_) => Err(wrong(name, "a text")),
+        Some(_) => Err(wrong_type(name, "a text")),
     }
 }
 
@@ -92,11 +92,11 @@ pub(super) fn text<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a st
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn exact<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a str>, Rejection> {
+pub(super) fn exact_text<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a str>, RequestRejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(wrong(name, "a text")),
+        Some(_) => Err(wrong_type(name, "a text")),
     }
 }
 
@@ -104,19 +104,19 @@ pub(super) fn exact<'a>(body: &'a BodyFields, name: &str) -> Result<Option<&'a s
 ///
 /// # Errors
 /// The reply where there is none, or another value.
-pub(super) fn required<'a>(body: &'a BodyFields, name: &str) -> Result<&'a str, Rejection> {
-    text(body, name)?.ok_or_else(|| Rejection::bad(format!("{name} is required")))
+pub(super) fn required_text<'a>(body: &'a BodyFields, name: &str) -> Result<&'a str, RequestRejection> {
+    text_field(body, name)?.ok_or_else(|| RequestRejection::bad(format!("{name} is required")))
 }
 
 /// A list under `name`; empty where it is absent or `null`.
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn list<'a>(body: &'a BodyFields, name: &str) -> Result<&'a [Value], Rejection> {
+pub(super) fn list_field<'a>(body: &'a BodyFields, name: &str) -> Result<&'a [Value], RequestRejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(list)) => Ok(list),
-        Some(_) => Err(wrong(name, "a list")),
+        Some(_) => Err(wrong_type(name, "a list")),
     }
 }
 
@@ -126,20 +126,20 @@ pub(super) fn list<'a>(body: &'a BodyFields, name: &str) -> Result<&'a [Value], 
 ///
 /// # Errors
 /// The reply for a provider or a model that is not there, with those that are.
-pub(super) fn model(body: &BodyFields, models: &Models) -> Result<Option<ModelRef>, Rejection> {
-    let (provider, id) = (text(body, "model_provider")?, text(body, "model")?);
+pub(super) fn model_field(body: &BodyFields, models: &GatewayModels) -> Result<Option<ModelRef>, RequestRejection> {
+    let (provider, id) = (text_field(body, "model_provider")?, text_field(body, "model")?);
     let entries = || models.entries();
     if let Some(provider) = provider
         && entries().all(|entry| entry.provider != provider)
     {
         let mut providers: Vec<&str> = entries().map(|entry| entry.provider.as_str()).collect();
         providers.dedup();
-        return Err(unknown("model_provider", providers.into_iter().map(str::to_owned), provider));
+        return Err(unknown_value("model_provider", providers.into_iter().map(str::to_owned), provider));
     }
     let Some(id) = id else { return Ok(None) };
-    match models.find(provider, id).or_else(|| models.find(None, id)) {
+    match models.find_model(provider, id).or_else(|| models.find_model(None, id)) {
         Some(model) => Ok(Some(model)),
-        None => Err(unknown("model", entries().map(|entry| format!("{}/{}", entry.provider, entry.id)), id)),
+        None => Err(unknown_value("model", entries().map(|entry| format!("{}/{}", entry.provider, entry.id)), id)),
     }
 }
 
@@ -147,11 +147,11 @@ pub(super) fn model(body: &BodyFields, models: &Models) -> Result<Option<ModelRe
 ///
 /// # Errors
 /// The reply for anything but true or false.
-pub(super) fn flag(body: &BodyFields, name: &str, otherwise: bool) -> Result<bool, Rejection> {
+pub(super) fn flag_field(body: &BodyFields, name: &str, otherwise: bool) -> Result<bool, RequestRejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(otherwise),
         Some(Value::Bool(is)) => Ok(*is),
-        Some(_) => Err(wrong(name, "true or false")),
+        Some(_) => Err(wrong_type(name, "true or false")),
     }
 }
 
@@ -159,14 +159,14 @@ pub(super) fn flag(body: &BodyFields, name: &str, otherwise: bool) -> Result<boo
 ///
 /// # Errors
 /// The reply for any other value.
-pub(super) fn switch(body: &BodyFields, name: &str) -> Result<Option<bool>, Rejection> {
+pub(super) fn switch_field(body: &BodyFields, name: &str) -> Result<Option<bool>, RequestRejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(is)) => Ok(Some(*is)),
         // A form has texts only.
         Some(Value::String(text)) if matches!(text.as_str(), "true" | "on" | "1") => Ok(Some(true)),
         Some(Value::String(text)) if matches!(text.as_str(), "false" | "off" | "0") => Ok(Some(false)),
-        Some(_) => Err(wrong(name, "true or false")),
+        Some(_) => Err(wrong_type(name, "true or false")),
     }
 }
 
@@ -174,9 +174,9 @@ pub(super) fn switch(body: &BodyFields, name: &str) -> Result<Option<bool>, Reje
 ///
 /// # Errors
 /// The reply for `null`.
-pub(super) fn not_null(body: &BodyFields, name: &str) -> Result<(), Rejection> {
+pub(super) fn not_null(body: &BodyFields, name: &str) -> Result<(), RequestRejection> {
     match body.0.get(name) {
-        Some(Value::Null) => Err(wrong(name, "true or false")),
+        Some(Value::Null) => Err(wrong_type(name, "true or false")),
         _ => Ok(()),
     }
 }
@@ -185,10 +185,10 @@ pub(super) fn not_null(body: &BodyFields, name: &str) -> Result<(), Rejection> {
 ///
 /// # Errors
 /// The reply for anything but a whole number from 0 on.
-pub(super) fn count_in(asked: &BTreeMap<String, String>, name: &str) -> Result<Option<usize>, Rejection> {
-    match asked.get(name).map(|value| value.trim()).filter(|value| !value.is_empty()) {
+pub(super) fn count_in(params: &BTreeMap<String, String>, name: &str) -> Result<Option<usize>, RequestRejection> {
+    match params.get(name).map(|value| value.trim()).filter(|value| !value.is_empty()) {
         None => Ok(None),
-        Some(value) => value.parse().map(Some).map_err(|_| wrong(name, "a whole number from 0 on")),
+        Some(value) => value.parse().map(Some).map_err(|_| wrong_type(name, "a whole number from 0 on")),
     }
 }
 
@@ -196,12 +196,16 @@ pub(super) fn count_in(asked: &BTreeMap<String, String>, name: &str) -> Result<O
 ///
 /// # Errors
 /// The reply for anything but 0, 1, false and true.
-pub(super) fn flag_in(asked: &BTreeMap<String, String>, name: &str, otherwise: bool) -> Result<bool, Rejection> {
-    match asked.get(name).map_or("", |value| value.trim()) {
+pub(super) fn flag_in(
+    params: &BTreeMap<String, String>,
+    name: &str,
+    otherwise: bool,
+) -> Result<bool, RequestRejection> {
+    match params.get(name).map_or("", |value| value.trim()) {
         "" => Ok(otherwise),
         "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
-        other => Err(Rejection::bad(format!("{name} must be 0 or 1, not {other}"))),
+        other => Err(RequestRejection::bad(format!("{name} must be 0 or 1, not {other}"))),
     }
 }
 
@@ -209,28 +213,28 @@ pub(super) fn flag_in(asked: &BTreeMap<String, String>, name: &str, otherwise: b
 ///
 /// # Errors
 /// The reply for anything but a whole number from 0 on.
-pub(super) fn count(body: &BodyFields, name: &str) -> Result<Option<usize>, Rejection> {
+pub(super) fn count_field(body: &BodyFields, name: &str) -> Result<Option<usize>, RequestRejection> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64().and_then(|count| usize::try_from(count).ok()) {
             Some(count) => Ok(Some(count)),
-            None => Err(wrong(name, "a whole number from 0 on")),
+            None => Err(wrong_type(name, "a whole number from 0 on")),
         },
     }
 }
 
-fn unknown(name: &str, known: impl Iterator<Item = String>, value: &str) -> Rejection {
+fn unknown_value(name: &str, known: impl Iterator<Item = String>, value: &str) -> RequestRejection {
     let known: Vec<String> = known.collect();
     let listed = known.iter().take(MOST_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = match known.len().saturating_sub(MOST_LISTED) {
         0 => String::new(),
         left_out => format!(" or {left_out} more"),
     };
-    Rejection::bad(format!("{name} must be one of {listed}{more}, not {value}"))
+    RequestRejection::bad(format!("{name} must be one of {listed}{more}, not {value}"))
 }
 
-fn wrong(name: &str, takes: &str) -> Rejection {
-    Rejection::bad(format!("{name} must be {takes}"))
+fn wrong_type(name: &str, takes: &str) -> RequestRejection {
+    RequestRejection::bad(format!("{name} must be {takes}"))
 }
 
 /// The status of the reply to something that could not be said.
@@ -251,11 +255,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        BodyFields, MOST_LISTED, Rejection, count, count_in, exact, flag, flag_in, list, not_null, required, session,
-        switch, text, unknown,
+        BodyFields, MOST_LISTED, RequestRejection, count_field, count_in, exact_text, flag_field, flag_in, list_field,
+        not_null, required_text, session_field, switch_field, text_field, unknown_value,
     };
 
-    fn refused<T>(read: Result<T, Rejection>) -> String {
+    fn refused<T>(read: Result<T, RequestRejection>) -> String {
         read.err().map(|rejection| rejection.text).unwrap_or_default()
     }
 
@@ -265,56 +269,65 @@ mod tests {
         for wrong in [json!(1), json!([]), json!({}), json!("x")] {
             let body = body(json!({ "f": wrong, "session_id": wrong }));
             let is_text = wrong.is_string();
-            assert_eq!(refused(text(&body, "f")), if is_text { "" } else { "f must be a text" });
-            assert_eq!(refused(session(&body)), if is_text { "" } else { "session_id must be a text" });
-            assert_eq!(refused(exact(&body, "f")), if is_text { "" } else { "f must be a text" });
-            assert_eq!(refused(flag(&body, "f", true)), "f must be true or false");
-            assert_eq!(refused(switch(&body, "f")), "f must be true or false");
-            assert_eq!(refused(list(&body, "f")), if wrong.is_array() { "" } else { "f must be a list" });
+            assert_eq!(refused(text_field(&body, "f")), if is_text { "" } else { "f must be a text" });
+            assert_eq!(refused(session_field(&body)), if is_text { "" } else { "session_id must be a text" });
+            assert_eq!(refused(exact_text(&body, "f")), if is_text { "" } else { "f must be a text" });
+            assert_eq!(refused(flag_field(&body, "f", true)), "f must be true or false");
+            assert_eq!(refused(switch_field(&body, "f")), "f must be true or false");
+            assert_eq!(refused(list_field(&body, "f")), if wrong.is_array() { "" } else { "f must be a list" });
         }
         for wrong in [json!(-1), json!(1.5), json!("3"), json!(true)] {
-            assert_eq!(refused(count(&body(json!({ "f": wrong })), "f")), "f must be a whole number from 0 on");
+            assert_eq!(refused(count_field(&body(json!({ "f": wrong })), "f")), "f must be a whole number from 0 on");
         }
         for empty in [json!({}), json!({ "f": null })] {
             let body = body(empty);
-            assert_eq!((text(&body, "f"), count(&body, "f"), flag(&body, "f", true)), (Ok(None), Ok(None), Ok(true)));
-            assert_eq!((exact(&body, "f"), switch(&body, "f"), list(&body, "f")), (Ok(None), Ok(None), Ok(&[][..])));
-            assert_eq!(refused(session(&body)), "session_id is required");
-            assert_eq!(refused(required(&body, "f")), "f is required");
+            assert_eq!(
+                (text_field(&body, "f"), count_field(&body, "f"), flag_field(&body, "f", true)),
+                (Ok(None), Ok(None), Ok(true))
+            );
+            assert_eq!(
+                (exact_text(&body, "f"), switch_field(&body, "f"), list_field(&body, "f")),
+                (Ok(None), Ok(None), Ok(&[][..]))
+            );
+            assert_eq!(refused(session_field(&body)), "session_id is required");
+            assert_eq!(refused(required_text(&body, "f")), "f is required");
         }
         let body = body(
             json!({ "text": " a ", "blank": "  ", "count": 7, "flag": false, "on": "on", "off": "0", "null": null }),
         );
-        assert_eq!((exact(&body, "text"), required(&body, "text")), (Ok(Some(" a ")), Ok("a")));
+        assert_eq!((exact_text(&body, "text"), required_text(&body, "text")), (Ok(Some(" a ")), Ok("a")));
         assert_eq!(
-            (switch(&body, "on"), switch(&body, "off"), switch(&body, "flag")),
+            (switch_field(&body, "on"), switch_field(&body, "off"), switch_field(&body, "flag")),
             (Ok(Some(true)), Ok(Some(false)), Ok(Some(false)))
         );
         assert_eq!(
             (refused(not_null(&body, "null")), not_null(&body, "f")),
             ("null must be true or false".to_owned(), Ok(()))
         );
-        assert_eq!((text(&body, "text"), text(&body, "blank")), (Ok(Some("a")), Ok(None)));
-        assert_eq!((count(&body, "count"), flag(&body, "flag", true)), (Ok(Some(7)), Ok(false)));
+        assert_eq!((text_field(&body, "text"), text_field(&body, "blank")), (Ok(Some("a")), Ok(None)));
+        assert_eq!((count_field(&body, "count"), flag_field(&body, "flag", true)), (Ok(Some(7)), Ok(false)));
     }
 
     #[test]
     fn a_parameter_of_an_address_is_read_as_strictly() {
-        let asked = |value: &str| BTreeMap::from([("p".to_owned(), value.to_owned())]);
+        let params_with = |value: &str| BTreeMap::from([("p".to_owned(), value.to_owned())]);
         for wrong in ["x", "-1", "1.5", "yes"] {
-            assert_eq!(refused(count_in(&asked(wrong), "p")), "p must be a whole number from 0 on");
-            assert_eq!(refused(flag_in(&asked(wrong), "p", true)), format!("p must be 0 or 1, not {wrong}"));
+            assert_eq!(refused(count_in(&params_with(wrong), "p")), "p must be a whole number from 0 on");
+            assert_eq!(refused(flag_in(&params_with(wrong), "p", true)), format!("p must be 0 or 1, not {wrong}"));
         }
-        for none in [asked(" "), BTreeMap::new()] {
+        for none in [params_with(" "), BTreeMap::new()] {
             assert_eq!((count_in(&none, "p"), flag_in(&none, "p", true)), (Ok(None), Ok(true)));
         }
-        assert_eq!((count_in(&asked("30"), "p"), flag_in(&asked("0"), "p", true)), (Ok(Some(30)), Ok(false)));
+        assert_eq!(
+            (count_in(&params_with("30"), "p"), flag_in(&params_with("0"), "p", true)),
+            (Ok(Some(30)), Ok(false))
+        );
     }
 
     #[test]
     fn an_unknown_value_is_told_with_those_that_are_known() {
-        let told = |known: usize| unknown("f", (0..known).map(|number| format!("v{number}")), "x").text;
-        assert_eq!(told(2), "f must be one of v0, v1, not x");
-        assert!(told(MOST_LISTED + 3).ends_with("v29 or 3 more, not x"), "{}", told(MOST_LISTED + 3));
+        let message_for = |known: usize| unknown_value("f", (0..known).map(|number| format!("v{number}")), "x").text;
+        assert_eq!(message_for(2), "f must be one of v0, v1, not x");
+        assert!(message_for(MOST_LISTED + 3).ends_with("v29 or 3 more, not x"), "{}", message_for(MOST_LISTED + 3));
     }
 }

@@ -21,9 +21,9 @@ use countersign_http::{reply, web::GuardedRoutes};
 use serde_json::{Value, json};
 
 use super::{
-    Door,
-    fields::{self, Rejection},
-    transcript::{self, Messages},
+    HermesAdapter,
+    fields::{self, RequestRejection},
+    transcript::{self, MessageSelection},
     webui::kind_of,
 };
 
@@ -33,31 +33,31 @@ const MOST_ENTRIES: usize = 2000;
 const LARGEST_TEXT: u64 = 1 << 20;
 const LARGEST: u64 = 32 << 20;
 
-type Params = Query<BTreeMap<String, String>>;
-type Outcome = Result<Response, Rejection>;
+type FileParams = Query<BTreeMap<String, String>>;
+type FileResult = Result<Response, RequestRejection>;
 
-pub(super) fn routes(door: &Arc<Door>) -> Router {
+pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
     GuardedRoutes::new(&door.context.auth)
-        .add_route("GET", "/api/list", list)
-        .add_route("GET", "/api/file", text)
-        .add_route("GET", "/api/file/raw", raw)
+        .add_route("GET", "/api/list", list_folder)
+        .add_route("GET", "/api/file", send_text)
+        .add_route("GET", "/api/file/raw", send_raw)
         .with_state(Arc::clone(door))
 }
 
 /// The real path of what a query names in its session's folder, and that folder.
-async fn named(door: &Door, asked: &Params) -> Result<(PathBuf, PathBuf), Rejection> {
-    let id = fields::session_in(asked)?;
-    let session = transcript::session(&door.context.handle, &id, Messages::Without).await;
+async fn requested_path(door: &HermesAdapter, params: &FileParams) -> Result<(PathBuf, PathBuf), RequestRejection> {
+    let id = fields::session_in(params)?;
+    let session = transcript::load_session(&door.context.handle, &id, MessageSelection::Without).await;
     let Some(session) = session.filter(|session| !session.workspace.is_empty()) else {
-        return Err(Rejection::no_session());
+        return Err(RequestRejection::no_session());
     };
-    let path = asked.get("path").cloned().unwrap_or_default();
-    let found = tokio::task::spawn_blocking(move || resolve(Path::new(&session.workspace), &path)).await;
-    found.ok().flatten().ok_or_else(|| Rejection::missing("path is not in the folder of this session"))
+    let path = params.get("path").cloned().unwrap_or_default();
+    let found = tokio::task::spawn_blocking(move || resolve_path(Path::new(&session.workspace), &path)).await;
+    found.ok().flatten().ok_or_else(|| RequestRejection::missing("path is not in the folder of this session"))
 }
 
 /// The real path of `named` in `folder`, and the folder's; `None` for what is not in it.
-fn resolve(folder: &Path, named: &str) -> Option<(PathBuf, PathBuf)> {
+fn resolve_path(folder: &Path, named: &str) -> Option<(PathBuf, PathBuf)> {
     let path = Path::new(named);
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !is_plain || named.contains('\0') {
@@ -68,13 +68,13 @@ fn resolve(folder: &Path, named: &str) -> Option<(PathBuf, PathBuf)> {
     found.starts_with(&root).then_some((root, found))
 }
 
-async fn list(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
-    let (root, folder) = named(&door, &asked).await?;
-    let path = asked.get("path").filter(|path| !path.is_empty()).map_or(".", String::as_str).to_owned();
+async fn list_folder(State(door): State<Arc<HermesAdapter>>, params: FileParams) -> FileResult {
+    let (root, folder) = requested_path(&door, &params).await?;
+    let path = params.get("path").filter(|path| !path.is_empty()).map_or(".", String::as_str).to_owned();
     let of = path.clone();
-    let (base, read) = (root.clone(), move || entries(&root, &folder, &of));
+    let (base, read) = (root.clone(), move || folder_entries(&root, &folder, &of));
     let Ok(Some(entries)) = tokio::task::spawn_blocking(read).await else {
-        return Err(Rejection::missing("path is no folder"));
+        return Err(RequestRejection::missing("path is no folder"));
     };
     let signature = Digest::hash_bytes(Value::from(entries.clone()).to_string().as_bytes()).to_string();
     Ok(reply::ok(&json!({
@@ -83,7 +83,7 @@ async fn list(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
 }
 
 /// What is in a folder, folders first. `None` if it is none.
-fn entries(root: &Path, folder: &Path, named: &str) -> Option<Vec<Value>> {
+fn folder_entries(root: &Path, folder: &Path, named: &str) -> Option<Vec<Value>> {
     let mut found: Vec<(bool, String, Value)> = Vec::new();
     for entry in fs::read_dir(folder).ok()?.flatten().take(MOST_ENTRIES) {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -103,27 +103,31 @@ fn entries(root: &Path, folder: &Path, named: &str) -> Option<Vec<Value>> {
         } else {
             "file"
         };
-        let mut told = json!({
+        let mut row = json!({
             "name": name, "path": path, "type": kind, "is_dir": is_folder,
             "mtime_ns": changed.map(|at| at.as_nanos().to_string()),
         });
         if leads_out {
-            told["target_outside_workspace"] = true.into();
+            row["target_outside_workspace"] = true.into();
         } else if !is_folder {
-            told["size"] = known.len().into();
+            row["size"] = known.len().into();
         }
-        found.push((!is_folder, name.to_lowercase(), told));
+        found.push((!is_folder, name.to_lowercase(), row));
     }
     found.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
-    Some(found.into_iter().map(|(.., told)| told).collect())
+    Some(found.into_iter().map(|(.., row)| row).collect())
 }
 
 /// The bytes of a file of at most `most` bytes.
-async fn bytes(door: &Door, asked: &Params, most: u64) -> Result<(PathBuf, Vec<u8>), Rejection> {
-    if asked.get("path").is_none_or(|path| path.trim().is_empty()) {
-        return Err(Rejection::bad("path is required"));
+async fn read_bytes(
+    door: &HermesAdapter,
+    params: &FileParams,
+    most: u64,
+) -> Result<(PathBuf, Vec<u8>), RequestRejection> {
+    if params.get("path").is_none_or(|path| path.trim().is_empty()) {
+        return Err(RequestRejection::bad("path is required"));
     }
-    let (_, file) = named(door, asked).await?;
+    let (_, file) = requested_path(door, params).await?;
     let read = move || {
         let known = fs::metadata(&file).ok().filter(fs::Metadata::is_file)?;
         let bytes = if known.len() > most { Err(known.len()) } else { Ok(fs::read(&file).ok()?) };
@@ -133,26 +137,26 @@ async fn bytes(door: &Door, asked: &Params, most: u64) -> Result<(PathBuf, Vec<u
         Ok(Some((file, Ok(bytes)))) => Ok((file, bytes)),
         Ok(Some((_, Err(size)))) => {
             let why = format!("path is a file of {size} bytes, at most {most} are shown");
-            Err(Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, why))
+            Err(RequestRejection::new(StatusCode::PAYLOAD_TOO_LARGE, why))
         }
-        _ => Err(Rejection::missing("path is no file")),
+        _ => Err(RequestRejection::missing("path is no file")),
     }
 }
 
-async fn text(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
-    let (_, bytes) = bytes(&door, &asked, LARGEST_TEXT).await?;
+async fn send_text(State(door): State<Arc<HermesAdapter>>, params: FileParams) -> FileResult {
+    let (_, bytes) = read_bytes(&door, &params, LARGEST_TEXT).await?;
     let size = bytes.len();
     // What is no text is shown as far as it is one.
     let content = String::from_utf8_lossy(&bytes);
-    let path = asked.get("path").cloned().unwrap_or_default();
+    let path = params.get("path").cloned().unwrap_or_default();
     let lines = content.matches('\n').count() + 1;
     Ok(reply::ok(&json!({ "path": path, "content": content, "size": size, "lines": lines })))
 }
 
-async fn raw(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
-    let (file, bytes) = bytes(&door, &asked, LARGEST).await?;
+async fn send_raw(State(door): State<Arc<HermesAdapter>>, params: FileParams) -> FileResult {
+    let (file, bytes) = read_bytes(&door, &params, LARGEST).await?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let wants_file = asked.get("download").is_some_and(|is| is == "1");
+    let wants_file = params.get("download").is_some_and(|is| is == "1");
     // What an agent wrote must not run as a page of this gateway: only pictures are shown as they are.
     let kind = Some(kind_of(&name)).filter(|kind| kind.starts_with("image/") && !kind.contains("svg"));
     let mut response = reply::with_content_type(StatusCode::OK, kind.unwrap_or("application/octet-stream"), bytes);
@@ -170,7 +174,7 @@ async fn raw(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
-    use super::{entries, resolve};
+    use super::{folder_entries, resolve_path};
 
     #[test]
     fn nothing_outside_of_the_folder_is_named_listed_or_followed() {
@@ -182,21 +186,21 @@ mod tests {
         symlink(other.path(), root.join("out")).unwrap();
         symlink(root.join("sub"), root.join("in")).unwrap();
         for named in ["..", "../x", "/etc/passwd", "out", "out/secret", "sub/../../x", "gone", "a\0b"] {
-            assert_eq!(resolve(&root, named), None, "{named:?}");
+            assert_eq!(resolve_path(&root, named), None, "{named:?}");
         }
         for (named, want) in [("", ""), (".", ""), ("sub/a.txt", "sub/a.txt"), ("in/a.txt", "sub/a.txt")] {
             assert_eq!(
-                resolve(&root, named),
+                resolve_path(&root, named),
                 Some((root.clone(), root.join(want).canonicalize().unwrap())),
                 "{named:?}"
             );
         }
-        let listed = entries(&root, &root, ".").unwrap();
+        let listed = folder_entries(&root, &root, ".").unwrap();
         let kinds: Vec<_> = listed
             .iter()
             .map(|one| format!("{} {}", one["path"].as_str().unwrap(), one["type"].as_str().unwrap()))
             .collect();
         assert_eq!(kinds, ["in dir", "sub dir", "out symlink"]);
-        assert_eq!(entries(&root, &root.join("sub"), "sub").unwrap()[0]["path"], "sub/a.txt");
+        assert_eq!(folder_entries(&root, &root.join("sub"), "sub").unwrap()[0]["path"], "sub/a.txt");
     }
 }

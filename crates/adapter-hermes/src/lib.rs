@@ -3,30 +3,30 @@
 //! It turns requests into commands and what happens into events; it decides nothing about calls, gates or runs.
 
 mod absent;
-mod awaited;
 mod chat;
 mod conversation;
 mod export;
 mod fields;
 mod files;
-mod journal;
-mod journals;
+mod pending_turn;
 mod preferences;
 mod prompts;
+mod request_stats;
 mod sessions;
 mod settings;
-mod teller;
-mod traffic;
 mod transcript;
-mod unread;
+mod turn_encoder;
+mod turn_stream;
+mod turn_streams;
+mod unread_turns;
 mod webui;
 
 use countersign_config::Config;
-use countersign_conversations::chats::Chats;
+use countersign_conversations::chats::Conversations;
 use countersign_core::time::Millis;
 use countersign_http::web::WebAuth;
 use countersign_runtime::{Clock, OwnerHandle};
-pub use webui::files as front_end;
+pub use webui::find_front_end as front_end;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -38,15 +38,15 @@ use countersign_core::{id::SessionId, session::ModelRef};
 use tokio::sync::{Mutex, MutexGuard};
 
 use countersign_http::reply::HttpProblem;
-use journals::Journals;
-use traffic::Traffic;
+use request_stats::RequestStats;
+use turn_streams::TurnStreams;
 
 /// The parts of a gateway that the adapter works with.
 pub struct HermesContext {
     /// The owner of the record.
     pub handle: OwnerHandle,
     /// The gateway's own conversations.
-    pub chats: Arc<Chats>,
+    pub chats: Arc<Conversations>,
     /// Logins and tokens.
     pub auth: Arc<WebAuth>,
     /// The time.
@@ -58,21 +58,21 @@ pub struct HermesContext {
 }
 
 /// The door.
-pub struct Door {
+pub struct HermesAdapter {
     context: Arc<HermesContext>,
-    journals: Arc<Journals>,
-    traffic: Arc<Traffic>,
-    starts: Starts,
-    preferences: Arc<preferences::Preferences>,
-    summaries: conversation::Summaries,
+    journals: Arc<TurnStreams>,
+    traffic: Arc<RequestStats>,
+    starts: StartLocks,
+    preferences: Arc<preferences::UserPreferences>,
+    summaries: conversation::RequestedSummaries,
 }
 
 /// Has turns of one conversation begin one after the other: each may bring a model that it is for.
-struct Starts([Mutex<()>; 64]);
+struct StartLocks([Mutex<()>; 64]);
 
-impl Starts {
+impl StartLocks {
     /// Waits for the turn of a conversation. Some share theirs.
-    async fn turn(&self, session: &SessionId) -> MutexGuard<'_, ()> {
+    async fn lock_session(&self, session: &SessionId) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         session.hash(&mut hasher);
         self.0[usize::try_from(hasher.finish() % 64).unwrap_or_default()].lock().await
@@ -81,29 +81,29 @@ impl Starts {
 
 /// Opens the door. `None` if the gateway closes.
 pub async fn open(context: &Arc<HermesContext>) -> Option<Router> {
-    let prompts = prompts::Prompts::open(context).await?;
-    let journals = Journals::open(context.handle.clone()).await?;
-    let traffic = Arc::new(Traffic::new(context.clock.clone()));
-    let door = Arc::new(Door {
+    let prompts = prompts::SessionPrompts::open(context).await?;
+    let journals = TurnStreams::open(context.handle.clone()).await?;
+    let traffic = Arc::new(RequestStats::new(context.clock.clone()));
+    let door = Arc::new(HermesAdapter {
         context: Arc::clone(context),
         journals,
         traffic: Arc::clone(&traffic),
-        starts: Starts(std::array::from_fn(|_| Mutex::new(()))),
-        preferences: preferences::Preferences::open(&context.config.storage.folder),
-        summaries: conversation::Summaries::default(),
+        starts: StartLocks(std::array::from_fn(|_| Mutex::new(()))),
+        preferences: preferences::UserPreferences::open(&context.config.storage.folder),
+        summaries: conversation::RequestedSummaries::default(),
     });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
     router = router.merge(conversation::routes(&door)).merge(export::routes(&door)).merge(files::routes(&door));
     router = router.merge(preferences::routes(&door)).merge(absent::routes(&door));
     router = router.merge(prompts::routes(context, &prompts));
-    if let Some(folder) = context.config.webui.as_ref().and_then(|folder| webui::files(folder).ok()) {
+    if let Some(folder) = context.config.webui.as_ref().and_then(|folder| webui::find_front_end(folder).ok()) {
         router = router.merge(webui::routes(&door, folder));
     }
-    Some(router.layer(from_fn_with_state(traffic, traffic::count)))
+    Some(router.layer(from_fn_with_state(traffic, request_stats::count_request)))
 }
 
 /// Answers what no route takes. Clients read it as a feature that the gateway does not have.
-pub async fn nothing(request: Request) -> Response {
+pub async fn unknown_route(request: Request) -> Response {
     let path = request.uri().path();
     if path.starts_with("/api/") {
         return HttpProblem::new(StatusCode::NOT_FOUND, "not found").response_for(path);
@@ -112,7 +112,7 @@ pub async fn nothing(request: Request) -> Response {
 }
 
 /// Whether a model can be asked to think.
-fn thinks(context: &HermesContext, model: &ModelRef) -> bool {
+fn supports_thinking(context: &HermesContext, model: &ModelRef) -> bool {
     let mut entries = context.chats.models().entries();
     entries.any(|entry| entry.provider == model.provider && entry.id == model.id && entry.reasoning)
 }

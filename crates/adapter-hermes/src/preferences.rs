@@ -1,7 +1,7 @@
 //! What people set in the front end, and what they began to write in it: kept in a file of the data directory, not in the record,
 //! because it decides nothing. Source: docs/protocol/hermes.md, Settings.
 
-mod known;
+mod setting_table;
 
 use std::{
     collections::BTreeMap,
@@ -29,10 +29,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Door,
+    HermesAdapter,
     conversation::MOST_PINNED,
-    fields::{self, Rejection},
-    sessions::DOOR,
+    fields::{self, RequestRejection},
+    sessions::ADAPTER,
 };
 
 /// The file, in the data directory.
@@ -45,12 +45,12 @@ const MOST_DRAFTS: usize = 200;
 const LEVELS: [ThinkingLevel; 5] =
     [ThinkingLevel::Minimal, ThinkingLevel::Low, ThinkingLevel::Medium, ThinkingLevel::High, ThinkingLevel::Xhigh];
 
-type Params = Query<BTreeMap<String, String>>;
-type Outcome = Result<Response, Rejection>;
+type PreferenceParams = Query<BTreeMap<String, String>>;
+type PreferenceResult = Result<Response, RequestRejection>;
 
 /// A text that was not sent yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Draft {
+struct MessageDraft {
     text: String,
     /// When it was written last, as a number that grows.
     turn: u64,
@@ -61,21 +61,21 @@ struct PreferenceFile {
     #[serde(default)]
     settings: Map<String, Value>,
     #[serde(default)]
-    drafts: BTreeMap<String, Draft>,
+    drafts: BTreeMap<String, MessageDraft>,
     /// The reasoning effort of turns to come; none leaves it to the model.
     #[serde(default)]
     effort: Option<ThinkingLevel>,
 }
 
 /// The preferences of whoever uses the front end.
-pub(super) struct Preferences {
+pub(super) struct UserPreferences {
     file: PathBuf,
     held: Mutex<PreferenceFile>,
     /// Held while one change is written: each is made to what the one before it left.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Preferences {
+impl UserPreferences {
     /// Those of the data directory `folder`. A file that cannot be read is set aside.
     pub(super) fn open(folder: &Path) -> Arc<Self> {
         let file = folder.join(FILE);
@@ -98,7 +98,7 @@ impl Preferences {
     }
 
     /// The reasoning effort that turns are begun with, in the words of the engine.
-    pub(super) fn effort(&self) -> Option<&'static str> {
+    pub(super) fn reasoning_effort(&self) -> Option<&'static str> {
         self.held.lock().effort.map(ThinkingLevel::as_str)
     }
 
@@ -111,13 +111,13 @@ impl Preferences {
     /// Forgets what was being written in a session.
     pub(super) async fn forget_draft(self: &Arc<Self>, session: &SessionId) {
         let session = session.clone();
-        if let Err(error) = self.change(move |held| drop(held.drafts.remove(session.as_str()))).await {
+        if let Err(error) = self.apply_change(move |held| drop(held.drafts.remove(session.as_str()))).await {
             tracing::warn!(%error, "a draft could not be forgotten");
         }
     }
 
     /// What was being written in a session.
-    pub(super) fn draft(&self, session: &SessionId) -> Value {
+    pub(super) fn draft_json(&self, session: &SessionId) -> Value {
         match self.held.lock().drafts.get(session.as_str()) {
             Some(draft) => json!({ "text": draft.text, "files": [] }),
             None => json!({}),
@@ -127,17 +127,20 @@ impl Preferences {
     /// Changes what is held, once the file has it. What could not be written is not held either.
     ///
     /// A thread for blocking work writes it. If this is dropped meanwhile, the change is still made as a whole.
-    async fn change(self: &Arc<Self>, change: impl FnOnce(&mut PreferenceFile) + Send + 'static) -> io::Result<()> {
+    async fn apply_change(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut PreferenceFile) + Send + 'static,
+    ) -> io::Result<()> {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let preferences = Arc::clone(self);
         let write = move || {
             let _turn = turn;
-            preferences.write(change)
+            preferences.write_change(change)
         };
         tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
     }
 
-    fn write(&self, change: impl FnOnce(&mut PreferenceFile)) -> io::Result<()> {
+    fn write_change(&self, change: impl FnOnce(&mut PreferenceFile)) -> io::Result<()> {
         let before = self.held.lock().clone();
         let mut next = before.clone();
         change(&mut next);
@@ -155,58 +158,58 @@ impl Preferences {
     }
 }
 
-pub(super) fn routes(door: &Arc<Door>) -> Router {
+pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
     GuardedRoutes::new(&door.context.auth)
-        .add_route("GET", "/api/settings", settings)
-        .add_route("POST", "/api/settings", set)
-        .add_route("GET", "/api/reasoning", reasoning)
+        .add_route("GET", "/api/settings", get_settings)
+        .add_route("POST", "/api/settings", set_settings)
+        .add_route("GET", "/api/reasoning", get_reasoning)
         .add_route("POST", "/api/reasoning", set_reasoning)
-        .add_route("GET", "/api/session/draft", draft)
+        .add_route("GET", "/api/session/draft", get_draft)
         .add_route("POST", "/api/session/draft", write_draft)
         .with_state(Arc::clone(door))
 }
 
-fn unwritten(error: &io::Error) -> Rejection {
-    Rejection::new(StatusCode::SERVICE_UNAVAILABLE, format!("the settings could not be written: {error}"))
+fn write_failed(error: &io::Error) -> RequestRejection {
+    RequestRejection::new(StatusCode::SERVICE_UNAVAILABLE, format!("the settings could not be written: {error}"))
 }
 
-async fn settings(State(door): State<Arc<Door>>) -> Response {
-    reply::ok(&told(&door))
+async fn get_settings(State(door): State<Arc<HermesAdapter>>) -> Response {
+    reply::ok(&settings_json(&door))
 }
 
-fn told(door: &Door) -> Value {
-    let mut told = known::all(&door.preferences.held.lock().settings);
-    let usual = door.context.chats.models().usual();
+fn settings_json(door: &HermesAdapter) -> Value {
+    let mut settings = setting_table::all_settings(&door.preferences.held.lock().settings);
+    let usual = door.context.chats.models().default_model();
     let usual = usual.as_ref();
-    told.insert("default_model".to_owned(), json!(usual.map(|model| &model.id)));
-    told.insert("default_model_provider".to_owned(), json!(usual.map(|model| &model.provider)));
-    told.insert("auth_enabled".to_owned(), door.context.auth.is_guarded().into());
-    told.insert("password_auth_enabled".to_owned(), door.context.auth.is_guarded().into());
-    told.insert("webui_version".to_owned(), super::webui::version(door).into());
+    settings.insert("default_model".to_owned(), json!(usual.map(|model| &model.id)));
+    settings.insert("default_model_provider".to_owned(), json!(usual.map(|model| &model.provider)));
+    settings.insert("auth_enabled".to_owned(), door.context.auth.is_guarded().into());
+    settings.insert("password_auth_enabled".to_owned(), door.context.auth.is_guarded().into());
+    settings.insert("webui_version".to_owned(), super::webui::webui_version(door).into());
     // What the front end shows of the version; the other one tells its caches apart.
-    told.insert("update_channel_version".to_owned(), env!("CARGO_PKG_VERSION").into());
-    Value::Object(told)
+    settings.insert("update_channel_version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    Value::Object(settings)
 }
 
-async fn set(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
-    let (mut wanted, mut fixed) = (Vec::new(), Vec::new());
+async fn set_settings(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> PreferenceResult {
+    let (mut accepted, mut fixed) = (Vec::new(), Vec::new());
     for (name, value) in &body.0 {
-        match known::read(name, value) {
-            Ok(Some(value)) => wanted.push((name.clone(), value)),
+        match setting_table::read_setting(name, value) {
+            Ok(Some(value)) => accepted.push((name.clone(), value)),
             // The front end sends its whole form, so this is no error.
             Ok(None) => fixed.push((name, value)),
-            Err(why) => return Err(Rejection::bad(why)),
+            Err(why) => return Err(RequestRejection::bad(why)),
         }
     }
-    let change = move |held: &mut PreferenceFile| held.settings.extend(wanted);
-    door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
-    let mut told = told(&door);
-    let not_changed = fixed.into_iter().filter(|(name, value)| !is_same(&told[name.as_str()], value));
+    let change = move |held: &mut PreferenceFile| held.settings.extend(accepted);
+    door.preferences.apply_change(change).await.map_err(|error| write_failed(&error))?;
+    let mut settings = settings_json(&door);
+    let not_changed = fixed.into_iter().filter(|(name, value)| !is_same(&settings[name.as_str()], value));
     let not_changed: Vec<&String> = not_changed.map(|(name, _)| name).collect();
     if !not_changed.is_empty() {
-        told["not_changed"] = json!(not_changed);
+        settings["not_changed"] = json!(not_changed);
     }
-    Ok(reply::ok(&told))
+    Ok(reply::ok(&settings))
 }
 
 /// Whether two values are the same to a client that writes `1.0` as `1`.
@@ -214,19 +217,19 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one == other || one.as_f64().is_some_and(|_| one.as_f64() == other.as_f64())
 }
 
-async fn reasoning(State(door): State<Arc<Door>>, asked: Params) -> Response {
-    let named = |name: &str| asked.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
+async fn get_reasoning(State(door): State<Arc<HermesAdapter>>, params: PreferenceParams) -> Response {
+    let named = |name: &str| params.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
     reply::ok(&reasoning_of(&door, named("provider"), named("model")))
 }
 
 /// What is set, and what the named model takes; without a name the usual one.
-fn reasoning_of(door: &Door, provider: Option<&str>, model: Option<&str>) -> Value {
+fn reasoning_of(door: &HermesAdapter, provider: Option<&str>, model: Option<&str>) -> Value {
     let models = door.context.chats.models();
     let found = match model {
-        Some(model) => models.find(provider, model).or_else(|| models.find(None, model)),
-        None => models.usual(),
+        Some(model) => models.find_model(provider, model).or_else(|| models.find_model(None, model)),
+        None => models.default_model(),
     };
-    let thinks = found.is_some_and(|model| super::thinks(&door.context, &model));
+    let thinks = found.is_some_and(|model| super::supports_thinking(&door.context, &model));
     let efforts: Vec<&str> = if thinks { LEVELS.map(ThinkingLevel::as_str).to_vec() } else { Vec::new() };
     let held = door.preferences.held.lock();
     let shows = held.settings.get("show_thinking").and_then(Value::as_bool).unwrap_or(true);
@@ -241,19 +244,19 @@ fn reasoning_of(door: &Door, provider: Option<&str>, model: Option<&str>) -> Val
     })
 }
 
-async fn set_reasoning(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
-    let (display, named) = (fields::text(&body, "display")?, fields::text(&body, "effort")?);
+async fn set_reasoning(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> PreferenceResult {
+    let (display, named) = (fields::text_field(&body, "display")?, fields::text_field(&body, "effort")?);
     // An empty one is the model's own.
     let effort = named.or_else(|| body.0.get("effort").filter(|effort| effort.is_string()).map(|_| "default"));
     if let Some(display) = display {
         let shows = match display {
             "show" | "on" => true,
             "hide" | "off" => false,
-            other => return Err(Rejection::bad(format!("display must be show, hide, on or off, not {other}"))),
+            other => return Err(RequestRejection::bad(format!("display must be show, hide, on or off, not {other}"))),
         };
         let change =
             move |held: &mut PreferenceFile| drop(held.settings.insert("show_thinking".to_owned(), shows.into()));
-        door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
+        door.preferences.apply_change(change).await.map_err(|error| write_failed(&error))?;
     } else if let Some(effort) = effort {
         let level = match effort {
             "none" | "off" => Some(ThinkingLevel::Off),
@@ -262,15 +265,15 @@ async fn set_reasoning(State(door): State<Arc<Door>>, body: BodyFields) -> Outco
                 Some(level) => Some(level),
                 None => {
                     let why = format!("effort must be none, minimal, low, medium, high, xhigh or default, not {other}");
-                    return Err(Rejection::bad(why));
+                    return Err(RequestRejection::bad(why));
                 }
             },
         };
-        door.preferences.change(move |held| held.effort = level).await.map_err(|error| unwritten(&error))?;
+        door.preferences.apply_change(move |held| held.effort = level).await.map_err(|error| write_failed(&error))?;
     } else {
-        return Err(Rejection::bad("reasoning: display or effort is required"));
+        return Err(RequestRejection::bad("reasoning: display or effort is required"));
     }
-    let (provider, model) = (fields::text(&body, "provider")?, fields::text(&body, "model")?);
+    let (provider, model) = (fields::text_field(&body, "provider")?, fields::text_field(&body, "model")?);
     Ok(reply::ok(&reasoning_of(&door, provider, model)))
 }
 
@@ -278,40 +281,41 @@ async fn set_reasoning(State(door): State<Arc<Door>>, body: BodyFields) -> Outco
 ///
 /// # Errors
 /// The reply where that was not recorded.
-pub(super) async fn apply_effort(door: &Door, session: &SessionId) -> Result<(), Rejection> {
+pub(super) async fn apply_effort(door: &HermesAdapter, session: &SessionId) -> Result<(), RequestRejection> {
     let chats = &door.context.chats;
-    let effort = door.preferences.effort();
-    let (model, now) = chats.thinking(session).await?;
+    let effort = door.preferences.reasoning_effort();
+    let (model, now) = chats.thinking_level(session).await?;
     // Where nothing is set here, what another adapter set for its session stays.
-    let stays = effort.is_none() && !chats.is_of(session, DOOR).await?;
-    if now.as_deref() == effort || stays || !model.is_some_and(|model| super::thinks(&door.context, &model)) {
+    let stays = effort.is_none() && !chats.is_of(session, ADAPTER).await?;
+    if now.as_deref() == effort || stays || !model.is_some_and(|model| super::supports_thinking(&door.context, &model))
+    {
         return Ok(());
     }
     let setting = SessionSetting::Thinking(effort.map(str::to_owned));
-    Ok(chats.set(session, setting).await?)
+    Ok(chats.change_setting(session, setting).await?)
 }
 
-async fn draft(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
-    let id = fields::session_in(&asked)?;
-    door.context.chats.thinking(&id).await?;
-    Ok(reply::ok(&json!({ "draft": door.preferences.draft(&id) })))
+async fn get_draft(State(door): State<Arc<HermesAdapter>>, params: PreferenceParams) -> PreferenceResult {
+    let id = fields::session_in(&params)?;
+    door.context.chats.thinking_level(&id).await?;
+    Ok(reply::ok(&json!({ "draft": door.preferences.draft_json(&id) })))
 }
 
-async fn write_draft(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
-    let id = fields::session(&body)?;
+async fn write_draft(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> PreferenceResult {
+    let id = fields::session_field(&body)?;
     // Not trimmed: somebody writes on.
-    let text = fields::exact(&body, "text")?.map(|text| text.chars().take(LONGEST_DRAFT).collect::<String>());
-    fields::list(&body, "files")?;
-    door.context.chats.thinking(&id).await?;
+    let text = fields::exact_text(&body, "text")?.map(|text| text.chars().take(LONGEST_DRAFT).collect::<String>());
+    fields::list_field(&body, "files")?;
+    door.context.chats.thinking_level(&id).await?;
     if let Some(text) = text {
         let of = id.clone();
         let change = move |held: &mut PreferenceFile| keep_draft(&mut held.drafts, of.as_str(), text);
-        door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
+        door.preferences.apply_change(change).await.map_err(|error| write_failed(&error))?;
     }
-    Ok(reply::ok(&json!({ "ok": true, "draft": door.preferences.draft(&id) })))
+    Ok(reply::ok(&json!({ "ok": true, "draft": door.preferences.draft_json(&id) })))
 }
 
-fn keep_draft(drafts: &mut BTreeMap<String, Draft>, session: &str, text: String) {
+fn keep_draft(drafts: &mut BTreeMap<String, MessageDraft>, session: &str, text: String) {
     if text.is_empty() {
         drafts.remove(session);
         return;
@@ -320,7 +324,7 @@ fn keep_draft(drafts: &mut BTreeMap<String, Draft>, session: &str, text: String)
         return;
     }
     let turn = drafts.values().map(|draft| draft.turn).max().unwrap_or_default() + 1;
-    drafts.insert(session.to_owned(), Draft { text, turn });
+    drafts.insert(session.to_owned(), MessageDraft { text, turn });
     if drafts.len() > MOST_DRAFTS
         && let Some(oldest) = drafts.iter().min_by_key(|(_, draft)| draft.turn).map(|(id, _)| id.clone())
     {
@@ -335,40 +339,40 @@ mod tests {
     use countersign_core::id::SessionId;
     use serde_json::json;
 
-    use super::{FILE, MOST_DRAFTS, PreferenceFile, Preferences, keep_draft};
+    use super::{FILE, MOST_DRAFTS, PreferenceFile, UserPreferences, keep_draft};
 
     #[tokio::test]
     async fn what_is_set_and_what_was_being_written_are_there_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, session) = (Preferences::open(folder.path()), SessionId::new("s"));
+        let (one, session) = (UserPreferences::open(folder.path()), SessionId::new("s"));
         let change = |held: &mut PreferenceFile| {
             held.settings.insert("pinned_sessions_limit".to_owned(), json!(7));
             keep_draft(&mut held.drafts, "s", "half a".to_owned());
         };
-        one.change(change).await.unwrap();
-        let again = Preferences::open(folder.path());
-        assert_eq!((again.most_pinned(), again.draft(&session)), (7, json!({ "text": "half a", "files": [] })));
+        one.apply_change(change).await.unwrap();
+        let again = UserPreferences::open(folder.path());
+        assert_eq!((again.most_pinned(), again.draft_json(&session)), (7, json!({ "text": "half a", "files": [] })));
         again.forget_draft(&session).await;
-        assert_eq!(Preferences::open(folder.path()).draft(&session), json!({}));
+        assert_eq!(UserPreferences::open(folder.path()).draft_json(&session), json!({}));
         fs::write(folder.path().join(FILE), "{").unwrap();
-        assert_eq!(Preferences::open(folder.path()).most_pinned(), super::MOST_PINNED);
+        assert_eq!(UserPreferences::open(folder.path()).most_pinned(), super::MOST_PINNED);
         assert!(folder.path().join("hermes.json.unreadable").exists(), "nothing is thrown away");
     }
 
-    async fn set(preferences: &Arc<Preferences>, most: u64) -> std::io::Result<()> {
+    async fn set(preferences: &Arc<UserPreferences>, most: u64) -> std::io::Result<()> {
         let change = move |held: &mut PreferenceFile| {
             held.settings.insert("pinned_sessions_limit".to_owned(), json!(most));
         };
-        preferences.change(change).await
+        preferences.apply_change(change).await
     }
 
     #[tokio::test]
     async fn a_process_that_ends_at_any_step_leaves_the_old_file_or_the_new_one() {
         let folder = tempfile::tempdir().unwrap();
         let (file, fresh) = (folder.path().join(FILE), folder.path().join("hermes.json.new"));
-        set(&Preferences::open(folder.path()), 5).await.unwrap();
+        set(&UserPreferences::open(folder.path()), 5).await.unwrap();
         let old = fs::read(&file).unwrap();
-        set(&Preferences::open(folder.path()), 6).await.unwrap();
+        set(&UserPreferences::open(folder.path()), 6).await.unwrap();
         let new = fs::read(&file).unwrap();
         for (step, file_then, fresh_then, want) in [
             ("begun", &old, Some(&new[..0]), 5),
@@ -378,24 +382,24 @@ mod tests {
         ] {
             fs::write(&file, file_then).unwrap();
             fresh_then.into_iter().for_each(|bytes| fs::write(&fresh, bytes).unwrap());
-            let after = Preferences::open(folder.path());
+            let after = UserPreferences::open(folder.path());
             assert_eq!(after.most_pinned(), want, "{step}");
             set(&after, 7).await.unwrap();
-            assert_eq!(Preferences::open(folder.path()).most_pinned(), 7, "{step}");
+            assert_eq!(UserPreferences::open(folder.path()).most_pinned(), 7, "{step}");
         }
     }
 
     #[tokio::test]
     async fn what_cannot_be_written_is_an_error_and_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let one = Preferences::open(folder.path());
+        let one = UserPreferences::open(folder.path());
         set(&one, 5).await.unwrap();
         fs::create_dir(folder.path().join("hermes.json.new")).unwrap();
         set(&one, 6).await.unwrap_err();
-        assert_eq!((one.most_pinned(), Preferences::open(folder.path()).most_pinned()), (5, 5));
+        assert_eq!((one.most_pinned(), UserPreferences::open(folder.path()).most_pinned()), (5, 5));
         fs::remove_dir(folder.path().join("hermes.json.new")).unwrap();
         set(&one, 6).await.unwrap();
-        assert_eq!(Preferences::open(folder.path()).most_pinned(), 6);
+        assert_eq!(UserPreferences::open(folder.path()).most_pinned(), 6);
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -404,7 +408,7 @@ mod tests {
         let fresh = folder.path().join("hermes.json.new");
         // Nobody can write to it until somebody reads from it.
         assert!(Command::new("mkfifo").arg(&fresh).status().unwrap().success());
-        let one = Preferences::open(folder.path());
+        let one = UserPreferences::open(folder.path());
         let change = tokio::spawn({
             let one = Arc::clone(&one);
             async move { set(&one, 6).await }
@@ -421,7 +425,7 @@ mod tests {
         });
         read.await.unwrap().unwrap().unwrap();
         set(&one, 8).await.unwrap();
-        assert_eq!((one.most_pinned(), Preferences::open(folder.path()).most_pinned()), (8, 8));
+        assert_eq!((one.most_pinned(), UserPreferences::open(folder.path()).most_pinned()), (8, 8));
     }
 
     #[test]

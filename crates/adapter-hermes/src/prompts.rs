@@ -3,13 +3,13 @@
 //! One task follows the log for all of them. Whenever something changed in a session it looks at the engine and shows the
 //! newest state on the session's [`Board`], from where it goes to everybody who holds a stream open.
 
+mod answer_dedup;
 mod approvals;
-mod board;
 pub(crate) mod card;
 mod clarify;
 mod follower;
 mod form;
-mod nameless;
+mod prompt_broadcast;
 mod queue;
 mod streams;
 mod yolo;
@@ -42,11 +42,11 @@ use serde_json::json;
 use tokio::sync::{broadcast, watch};
 
 use self::{
+    answer_dedup::AnswerDeduplicator,
     approvals::ApprovalAnswer,
-    board::{Board, Change},
     clarify::QuestionAnswer,
-    nameless::Nameless,
-    queue::{Line, Queues},
+    prompt_broadcast::{PromptBroadcast, QueueChange},
+    queue::{PromptKind, PromptQueues},
     yolo::CoverChange,
 };
 use super::HermesContext;
@@ -55,19 +55,19 @@ use super::HermesContext;
 const CHANGES: usize = 256;
 
 /// The prompts of a gateway.
-pub(crate) struct Prompts {
+pub(crate) struct SessionPrompts {
     handle: OwnerHandle,
-    boards: Mutex<Boards>,
+    broadcasts: Mutex<PromptBroadcasts>,
     /// Sessions whose approvals are given unasked, and who said so. Lost with the process, by design.
     covered: Mutex<BTreeMap<SessionId, PrincipalId>>,
     /// Answers that named no gate: choices, and what was said.
-    nameless_choices: Nameless<Result<approvals::Told, Closed>>,
-    nameless_words: Nameless<Result<Result<(), clarify::Unsaid>, Closed>>,
+    choice_answers: AnswerDeduplicator<Result<approvals::ApprovalOutcome, OwnerClosed>>,
+    text_answers: AnswerDeduplicator<Result<Result<(), clarify::AnswerRejection>, OwnerClosed>>,
 }
 
 /// The boards that anybody needs.
-struct Boards {
-    by_session: BTreeMap<SessionId, Board>,
+struct PromptBroadcasts {
+    by_session: BTreeMap<SessionId, PromptBroadcast>,
     /// Changes of the list of sessions. None once nothing will be shown any more.
     changes: Option<broadcast::Sender<Bytes>>,
     /// No state older than this makes a new board: there may have been one that knew better.
@@ -78,7 +78,7 @@ struct Boards {
 
 /// What an answer is for.
 #[derive(Debug)]
-enum Found {
+enum PromptLookup {
     /// This gate of the session, which may be resolved, and what it shows, if that is at hand.
     Gate(Box<Gate>, Option<GateRequest>),
     /// Nothing of the session has that name, or nothing was named and nothing waits. So many wait.
@@ -87,120 +87,137 @@ enum Found {
 
 /// The owner is gone, and with it everything that could be said.
 #[derive(Clone, Copy)]
-struct Closed;
+struct OwnerClosed;
 
-impl Prompts {
+impl SessionPrompts {
     /// Begins to follow the log. `None` if it cannot be followed any more.
     pub(crate) async fn open(context: &HermesContext) -> Option<Arc<Self>> {
         let handle = context.handle.clone();
         let facts = handle.follow_facts(follower::fact_of_session).await?;
         let prompts = Arc::new(Self {
             handle,
-            boards: Mutex::new(Boards::new()),
+            broadcasts: Mutex::new(PromptBroadcasts::new()),
             covered: Mutex::default(),
-            nameless_choices: Nameless::default(),
-            nameless_words: Nameless::default(),
+            choice_answers: AnswerDeduplicator::default(),
+            text_answers: AnswerDeduplicator::default(),
         });
-        let (waiting, _) = prompts.handle.source(InboxLane::Result).read_state(Queues::sessions).await?;
-        prompts.refresh(&waiting).await.ok()?;
-        tokio::spawn(follower::follow(Arc::clone(&prompts), facts));
+        let (waiting, _) = prompts.handle.source(InboxLane::Result).read_state(PromptQueues::waiting_sessions).await?;
+        prompts.refresh_sessions(&waiting).await.ok()?;
+        tokio::spawn(follower::follow_log(Arc::clone(&prompts), facts));
         Some(prompts)
     }
 
     /// How one queue of a session stands now.
-    async fn queues(&self, session: &SessionId) -> Result<Queues, Closed> {
+    async fn read_queues(&self, session: &SessionId) -> Result<PromptQueues, OwnerClosed> {
         let session = session.clone();
-        let read = self.handle.source(InboxLane::Request).read_state(move |engine| Queues::of(engine, &session)).await;
-        read.map(|(queues, _)| queues).ok_or(Closed)
+        let read = self
+            .handle
+            .source(InboxLane::Request)
+            .read_state(move |engine| PromptQueues::for_session(engine, &session))
+            .await;
+        read.map(|(queues, _)| queues).ok_or(OwnerClosed)
     }
 
     /// Looks at the engine and shows how these sessions stand.
-    async fn refresh(&self, sessions: &BTreeSet<SessionId>) -> Result<(), Closed> {
+    async fn refresh_sessions(&self, sessions: &BTreeSet<SessionId>) -> Result<(), OwnerClosed> {
         let mut left = sessions.clone();
         // A board that was taken down may have known better than what was read before: then it is read again.
         while !left.is_empty() {
-            let wanted = left.clone();
-            let read =
-                self.handle.source(InboxLane::Result).read_state(move |engine| Queues::of_all(engine, &wanted)).await;
-            let (all, _) = read.ok_or(Closed)?;
-            left = self.show(all);
+            let requested = left.clone();
+            let read = self
+                .handle
+                .source(InboxLane::Result)
+                .read_state(move |engine| PromptQueues::for_sessions(engine, &requested))
+                .await;
+            let (all, _) = read.ok_or(OwnerClosed)?;
+            left = self.publish_queues(all);
         }
         Ok(())
     }
 
     /// Shows states, and gives those that are too old.
-    fn show(&self, all: BTreeMap<SessionId, Queues>) -> BTreeSet<SessionId> {
-        let mut boards = self.boards.lock();
+    fn publish_queues(&self, all: BTreeMap<SessionId, PromptQueues>) -> BTreeSet<SessionId> {
+        let mut boards = self.broadcasts.lock();
         let mut old = BTreeSet::new();
         for (session, queues) in all {
             let floor = boards.floor;
-            let board = boards.by_session.entry(session.clone()).or_insert_with(|| Board::new(floor));
-            let reason = match board.show(&queues) {
-                Some(Change::Nothing) => None,
-                Some(Change::Pending) => Some("attention_pending"),
-                Some(Change::Resolved) => Some("attention_resolved"),
-                Some(Change::Cleared) => Some("attention_cleared"),
+            let board = boards.by_session.entry(session.clone()).or_insert_with(|| PromptBroadcast::new(floor));
+            let reason = match board.show_queues(&queues) {
+                Some(QueueChange::Nothing) => None,
+                Some(QueueChange::Pending) => Some("attention_pending"),
+                Some(QueueChange::Resolved) => Some("attention_resolved"),
+                Some(QueueChange::Cleared) => Some("attention_cleared"),
                 None => {
                     old.insert(session.clone());
                     None
                 }
             };
             if let Some(reason) = reason {
-                boards.change(reason, &session, queues.at);
+                boards.announce_change(reason, &session, queues.at);
             }
-            boards.tidy(&session);
+            boards.remove_unneeded(&session);
         }
         old
     }
 
     /// A place at the board of a session, which stays as long as somebody has one.
-    fn sit<T>(self: &Arc<Self>, session: &SessionId, follow: impl FnOnce(&Board) -> T) -> Result<(T, Seat), Closed> {
-        let mut boards = self.boards.lock();
+    fn join_broadcast<T>(
+        self: &Arc<Self>,
+        session: &SessionId,
+        follow: impl FnOnce(&PromptBroadcast) -> T,
+    ) -> Result<(T, BroadcastGuard), OwnerClosed> {
+        let mut boards = self.broadcasts.lock();
         if boards.changes.is_none() {
-            return Err(Closed);
+            return Err(OwnerClosed);
         }
         let floor = boards.floor;
-        let board = boards.by_session.entry(session.clone()).or_insert_with(|| Board::new(floor));
+        let board = boards.by_session.entry(session.clone()).or_insert_with(|| PromptBroadcast::new(floor));
         let followed = follow(board);
-        Ok((followed, Seat { prompts: Arc::clone(self), session: session.clone() }))
+        Ok((followed, BroadcastGuard { prompts: Arc::clone(self), session: session.clone() }))
     }
 
     /// Follows one queue of a session: how it stands, and every later state.
-    async fn watch(
+    async fn watch_queue(
         self: &Arc<Self>,
         session: &SessionId,
-        line: Line,
-    ) -> Result<((Bytes, watch::Receiver<Bytes>), Seat), Closed> {
-        self.refresh(&BTreeSet::from([session.clone()])).await?;
-        self.sit(session, |board| {
-            let mut states = board.watch(line);
+        kind: PromptKind,
+    ) -> Result<((Bytes, watch::Receiver<Bytes>), BroadcastGuard), OwnerClosed> {
+        self.refresh_sessions(&BTreeSet::from([session.clone()])).await?;
+        self.join_broadcast(session, |board| {
+            let mut states = board.watch_queue(kind);
             let first = states.borrow_and_update().clone();
             (first, states)
         })
     }
 
     /// The caller is about to be shown a queue: their next answer that names nothing is for what they see.
-    fn shown(&self, line: Line, caller: &HttpCaller, session: &SessionId) {
-        match line {
-            Line::Approvals => self.nameless_choices.shown(caller, session),
-            Line::Questions => self.nameless_words.shown(caller, session),
+    fn mark_shown(&self, kind: PromptKind, caller: &HttpCaller, session: &SessionId) {
+        match kind {
+            PromptKind::Approvals => self.choice_answers.forget_shown(caller, session),
+            PromptKind::Questions => self.text_answers.forget_shown(caller, session),
         }
     }
 
     /// What an answer is for: what it names, or the oldest that waits.
-    async fn find(&self, session: &SessionId, named: Option<&str>, line: Line) -> Result<Found, Closed> {
+    async fn find_gate(
+        &self,
+        session: &SessionId,
+        named: Option<&str>,
+        kind: PromptKind,
+    ) -> Result<PromptLookup, OwnerClosed> {
         let session = session.clone();
         let id = named.map(GateId::parse);
         let look = move |engine: &Engine| {
-            let is_here =
-                |gate: &&Gate| gate.session() == Some(&session) && card::is_question(gate) == (line == Line::Questions);
+            let is_here = |gate: &&Gate| {
+                gate.session() == Some(&session) && card::is_question(gate) == (kind == PromptKind::Questions)
+            };
             let found = match id {
                 None => engine.state().pending_gates().find(is_here),
                 Some(id) => id.and_then(|id| engine.state().gate(id)).filter(is_here),
             };
             match found {
-                Some(gate) => Found::Gate(Box::new(gate.clone()), GateRequest::at_hand(engine, gate.id())),
-                None => Found::Nothing(engine.state().pending_gates().filter(is_here).count()),
+                Some(gate) => PromptLookup::Gate(Box::new(gate.clone()), GateRequest::at_hand(engine, gate.id())),
+                None => PromptLookup::Nothing(engine.state().pending_gates().filter(is_here).count()),
             }
         };
         // People who answer do not stand behind those who ask.
@@ -209,12 +226,12 @@ impl Prompts {
             Some(id) => source.read_of(At::Gate(id), look).await,
             None => source.read_state(look).await,
         };
-        read.map(|(found, _)| found).ok_or(Closed)
+        read.map(|(found, _)| found).ok_or(OwnerClosed)
     }
 
     /// Answers a gate. Whoever asks what waits after this returns sees it gone; those who hold a stream open are told by the
     /// one that follows the log, because telling ten thousand of them takes longer than an answer may take.
-    async fn answer(
+    async fn answer_gate(
         &self,
         gate: &Gate,
         answer: GateReply,
@@ -227,92 +244,92 @@ impl Prompts {
 
     /// Shows nothing any more, and ends all streams.
     fn close(&self) {
-        let mut boards = self.boards.lock();
+        let mut boards = self.broadcasts.lock();
         boards.changes = None;
         boards.by_session.clear();
     }
 }
 
-impl Boards {
+impl PromptBroadcasts {
     fn new() -> Self {
         let changes = Some(broadcast::Sender::new(CHANGES));
         Self { by_session: BTreeMap::new(), changes, floor: Lsn(0), version: 0 }
     }
 
     /// Tells of a change of the list of sessions.
-    fn change(&mut self, reason: &str, session: &SessionId, at: Lsn) {
+    fn announce_change(&mut self, reason: &str, session: &SessionId, at: Lsn) {
         self.version = self.version.max(at.0);
         if let Some(changes) = self.changes.as_ref().filter(|changes| changes.receiver_count() > 0) {
             // Nobody has to listen any more.
-            let _ = changes.send(changed(reason, self.version, Some(session)));
+            let _ = changes.send(list_change_frame(reason, self.version, Some(session)));
         }
     }
 
     /// Takes a board down that nobody needs.
-    fn tidy(&mut self, session: &SessionId) {
+    fn remove_unneeded(&mut self, session: &SessionId) {
         if let Some(board) = self.by_session.get(session)
             && !board.is_needed()
         {
-            self.floor = self.floor.max(board.at());
+            self.floor = self.floor.max(board.shown_lsn());
             self.by_session.remove(session);
         }
     }
 }
 
 /// A place at a board. It is to be dropped behind what was followed there.
-struct Seat {
-    prompts: Arc<Prompts>,
+struct BroadcastGuard {
+    prompts: Arc<SessionPrompts>,
     session: SessionId,
 }
 
-impl Drop for Seat {
+impl Drop for BroadcastGuard {
     fn drop(&mut self) {
-        self.prompts.boards.lock().tidy(&self.session);
+        self.prompts.broadcasts.lock().remove_unneeded(&self.session);
     }
 }
 
-impl From<Closed> for HttpProblem {
-    fn from(_: Closed) -> Self {
+impl From<OwnerClosed> for HttpProblem {
+    fn from(_: OwnerClosed) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "The gateway is closing")
     }
 }
 
 /// A gate that waits, as an event of the stream of its turn.
-pub(super) async fn bare(handle: &OwnerHandle, gate: GateId) -> Option<HermesEvent> {
+pub(super) async fn pending_gate_event(handle: &OwnerHandle, gate: GateId) -> Option<HermesEvent> {
     let source = handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| {
         let gate = engine.state().gate(gate).filter(|gate| gate.is_pending())?;
-        card::bare(engine, gate)
+        card::gate_event(engine, gate)
     });
     let (name, data) = read.await?.0?;
     Some(HermesEvent::new(name, data))
 }
 
 /// The routes.
-pub(crate) fn routes(context: &HermesContext, prompts: &Arc<Prompts>) -> Router {
+pub(crate) fn routes(context: &HermesContext, prompts: &Arc<SessionPrompts>) -> Router {
     GuardedRoutes::new(&context.auth)
-        .add_route("GET", "/api/approval/pending", streams::pending::<ApprovalAnswer>)
-        .add_route("GET", "/api/approval/stream", streams::of_line::<ApprovalAnswer>)
-        .add_route("POST", "/api/approval/respond", form::post::<ApprovalAnswer>)
+        .add_route("GET", "/api/approval/pending", streams::poll_queue::<ApprovalAnswer>)
+        .add_route("GET", "/api/approval/stream", streams::stream_queue::<ApprovalAnswer>)
+        .add_route("POST", "/api/approval/respond", form::handle_form::<ApprovalAnswer>)
         .add_route("GET", "/api/session/yolo", yolo::is_on)
-        .add_route("POST", "/api/session/yolo", form::post::<CoverChange>)
-        .add_route("GET", "/api/clarify/pending", streams::pending::<QuestionAnswer>)
-        .add_route("GET", "/api/clarify/stream", streams::of_line::<QuestionAnswer>)
-        .add_route("POST", "/api/clarify/respond", form::post::<QuestionAnswer>)
-        .add_route("GET", "/api/session/stream", streams::of_session)
-        .add_route("GET", "/api/sessions/events", streams::of_list)
-        .add_route("GET", "/api/sessions/gateway/stream", streams::of_gateway)
+        .add_route("POST", "/api/session/yolo", form::handle_form::<CoverChange>)
+        .add_route("GET", "/api/clarify/pending", streams::poll_queue::<QuestionAnswer>)
+        .add_route("GET", "/api/clarify/stream", streams::stream_queue::<QuestionAnswer>)
+        .add_route("POST", "/api/clarify/respond", form::handle_form::<QuestionAnswer>)
+        .add_route("GET", "/api/session/stream", streams::stream_session)
+        .add_route("GET", "/api/sessions/events", streams::stream_list)
+        .add_route("GET", "/api/sessions/gateway/stream", streams::gateway_status)
         .with_state(Arc::clone(prompts))
 }
 
 /// A change of the list of sessions.
-fn changed(reason: &str, version: u64, session: Option<&SessionId>) -> Bytes {
+fn list_change_frame(reason: &str, version: u64, session: Option<&SessionId>) -> Bytes {
     let data = json!({ "type": "sessions_changed", "version": version, "reason": reason, "session_id": session });
     sse::encode_frame(None, "sessions_changed", &data)
 }
 
 /// A parameter of the address, trimmed; none if it is empty.
-fn parameter(uri: &Uri, name: &str) -> Option<String> {
+fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
     let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(uri.query()?).ok()?;
     let value = pairs.into_iter().find(|(found, _)| found == name)?.1;
     Some(value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -320,7 +337,7 @@ fn parameter(uri: &Uri, name: &str) -> Option<String> {
 
 /// The session that an address names.
 fn session_in(uri: &Uri) -> Option<SessionId> {
-    parameter(uri, "session_id").map(SessionId::new)
+    query_parameter(uri, "session_id").map(SessionId::new)
 }
 
 fn without_session(uri: &Uri) -> Response {

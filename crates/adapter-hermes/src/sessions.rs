@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use countersign_conversations::chats::Wish;
+use countersign_conversations::chats::NewConversation;
 use countersign_core::{
     id::SessionId,
     session::{DenialReach, StoppedRun},
@@ -21,57 +21,57 @@ use countersign_view::Protocol;
 use serde_json::{Value, json};
 
 use super::{
-    Door,
-    fields::{self, Rejection},
-    journal::stream_id,
-    transcript::{self, MOST_MESSAGES, Messages},
+    HermesAdapter,
+    fields::{self, RequestRejection},
+    transcript::{self, MOST_MESSAGES, MessageSelection},
+    turn_stream::stream_id,
 };
 
 /// How the record calls sessions that were opened through this door.
-pub(super) const DOOR: &str = Protocol::Hermes.name();
+pub(super) const ADAPTER: &str = Protocol::Hermes.name();
 
-type Asked = Query<BTreeMap<String, String>>;
-type Outcome = Result<Response, Rejection>;
+type SessionQueryParams = Query<BTreeMap<String, String>>;
+type SessionResult = Result<Response, RequestRejection>;
 
-pub(super) fn routes(door: &Arc<Door>) -> Router {
+pub(super) fn routes(door: &Arc<HermesAdapter>) -> Router {
     GuardedRoutes::new(&door.context.auth)
-        .add_route("POST", "/api/session/new", new)
-        .add_route("GET", "/api/sessions", list)
-        .add_route("GET", "/api/session", one)
-        .add_route("GET", "/api/session/status", status)
-        .add_route("POST", "/api/session/rename", rename)
+        .add_route("POST", "/api/session/new", open_session)
+        .add_route("GET", "/api/sessions", list_sessions)
+        .add_route("GET", "/api/session", get_session)
+        .add_route("GET", "/api/session/status", session_status)
+        .add_route("POST", "/api/session/rename", rename_session)
         .with_state(Arc::clone(door))
 }
 
-async fn new(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
+async fn open_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> SessionResult {
     let chats = &door.context.chats;
-    let wish = Wish {
-        workspace: fields::text(&body, "workspace")?.map(str::to_owned),
-        model: fields::model(&body, chats.models())?.map(|model| (Some(model.provider), model.id)),
+    let wish = NewConversation {
+        workspace: fields::text_field(&body, "workspace")?.map(str::to_owned),
+        model: fields::model_field(&body, chats.models())?.map(|model| (Some(model.provider), model.id)),
         stopped: StoppedRun::IsForgotten,
         denials: DenialReach::Session,
-        ..Wish::default()
+        ..NewConversation::default()
     };
-    let id = chats.open(DOOR, wish).await?;
-    told(&door, &id, Messages::Last(MOST_MESSAGES)).await
+    let id = chats.open_session(ADAPTER, wish).await?;
+    session_response(&door, &id, MessageSelection::Last(MOST_MESSAGES)).await
 }
 
-async fn told(door: &Door, id: &SessionId, messages: Messages) -> Outcome {
-    let Some(session) = transcript::session(&door.context.handle, id, messages).await else {
-        return Err(Rejection::no_session());
+async fn session_response(door: &HermesAdapter, id: &SessionId, messages: MessageSelection) -> SessionResult {
+    let Some(session) = transcript::load_session(&door.context.handle, id, messages).await else {
+        return Err(RequestRejection::no_session());
     };
     let mut session = json!(session);
-    session["composer_draft"] = door.preferences.draft(id);
+    session["composer_draft"] = door.preferences.draft_json(id);
     Ok(reply::ok(&json!({ "session": session })))
 }
 
-async fn list(State(door): State<Arc<Door>>) -> Outcome {
-    let Some(mut sessions) = transcript::list(&door.context.handle).await else {
-        return Err(Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
+async fn list_sessions(State(door): State<Arc<HermesAdapter>>) -> SessionResult {
+    let Some(mut sessions) = transcript::list_sessions(&door.context.handle).await else {
+        return Err(RequestRejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
     };
     // The front end gives up the stream of a turn that is not in the list.
     for session in sessions.iter_mut().filter(|session| !session.is_streaming) {
-        if let Some(run) = door.journals.unread(&SessionId::new(session.session_id.as_str())) {
+        if let Some(run) = door.journals.unread_turn(&SessionId::new(session.session_id.as_str())) {
             session.active_stream_id = Some(stream_id(run));
             session.is_streaming = true;
         }
@@ -81,31 +81,31 @@ async fn list(State(door): State<Arc<Door>>) -> Outcome {
         "sessions": sessions,
         "cli_count": 0,
         "archived_count": archived,
-        "server_time": transcript::seconds(door.context.clock.now()),
+        "server_time": transcript::unix_seconds(door.context.clock.now()),
         "server_tz": chrono::Local::now().format("%z").to_string(),
         "active_profile": "default",
     })))
 }
 
-async fn one(State(door): State<Arc<Door>>, asked: Asked) -> Outcome {
-    let id = fields::session_in(&asked)?;
-    let limit = fields::count_in(&asked, "msg_limit")?.filter(|limit| *limit > 0);
-    let before = fields::count_in(&asked, "msg_before")?;
+async fn get_session(State(door): State<Arc<HermesAdapter>>, params: SessionQueryParams) -> SessionResult {
+    let id = fields::session_in(&params)?;
+    let limit = fields::count_in(&params, "msg_limit")?.filter(|limit| *limit > 0);
+    let before = fields::count_in(&params, "msg_before")?;
     let most = limit.map_or(MOST_MESSAGES, |limit| limit.min(MOST_MESSAGES));
-    let messages = match (fields::flag_in(&asked, "messages", true)?, before) {
-        (false, _) => Messages::Counted,
-        (true, None) => Messages::Last(most),
-        (true, Some(before)) => Messages::Before { before, most },
+    let messages = match (fields::flag_in(&params, "messages", true)?, before) {
+        (false, _) => MessageSelection::Counted,
+        (true, None) => MessageSelection::Last(most),
+        (true, Some(before)) => MessageSelection::Before { before, most },
     };
-    told(&door, &id, messages).await
+    session_response(&door, &id, messages).await
 }
 
-async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Outcome {
-    let id = fields::session_in(&asked)?;
+async fn session_status(State(door): State<Arc<HermesAdapter>>, params: SessionQueryParams) -> SessionResult {
+    let id = fields::session_in(&params)?;
     // The index knows no more than the sum, and clients show what was read and what was written: of the newest.
-    let newest = Messages::Last(MOST_MESSAGES);
-    let Some(session) = transcript::session(&door.context.handle, &id, newest).await else {
-        return Err(Rejection::no_session());
+    let newest = MessageSelection::Last(MOST_MESSAGES);
+    let Some(session) = transcript::load_session(&door.context.handle, &id, newest).await else {
+        return Err(RequestRejection::no_session());
     };
     Ok(reply::ok(&json!({
         "session_id": session.session_id,
@@ -122,8 +122,8 @@ async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Outcome {
     })))
 }
 
-async fn rename(State(door): State<Arc<Door>>, body: BodyFields) -> Outcome {
-    let (id, title) = (fields::session(&body)?, fields::required(&body, "title")?);
-    door.context.chats.rename(&id, title).await?;
-    told(&door, &id, Messages::Without).await
+async fn rename_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> SessionResult {
+    let (id, title) = (fields::session_field(&body)?, fields::required_text(&body, "title")?);
+    door.context.chats.rename_session(&id, title).await?;
+    session_response(&door, &id, MessageSelection::Without).await
 }

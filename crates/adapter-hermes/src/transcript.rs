@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use countersign_conversations::sessions::{self, Row};
+use countersign_conversations::sessions::{self, SessionListRow};
 use countersign_core::{
     engine::{Engine, ResidencyScope},
     id::{EntryId, Lsn, RunId, SessionId},
@@ -12,10 +12,10 @@ use countersign_core::{
 };
 use countersign_protocol::hermes::{self, SessionAttention, ToolNote};
 use countersign_runtime::{InboxLane, OwnerHandle, tools::strip_intent};
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 use serde_json::{Value, json};
 
-use super::{journal::stream_id, teller::beginning};
+use super::{turn_encoder::preview_of, turn_stream::stream_id};
 
 /// How many messages one reply holds at most.
 pub(super) const MOST_MESSAGES: usize = 1000;
@@ -28,7 +28,7 @@ const UNTITLED: &str = "Untitled";
 
 /// Which messages are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Messages {
+pub(super) enum MessageSelection {
     /// None.
     Without,
     /// None, and the tokens that they used are counted.
@@ -45,7 +45,7 @@ pub(super) enum Messages {
 }
 
 /// Where one entry's content lies.
-struct Place {
+struct EntryLocation {
     id: String,
     at: Millis,
     content: Lsn,
@@ -54,32 +54,38 @@ struct Place {
 }
 
 /// What the engine says of one session.
-struct Known {
+struct TranscriptSource {
     session: hermes::HermesSession,
-    places: Vec<Place>,
+    places: Vec<EntryLocation>,
     /// Where the message lies that waits for a compaction.
     pending: Option<Lsn>,
 }
 
 /// A session, if there is one. Nothing is said if the gateway closes.
-pub(super) async fn session(handle: &OwnerHandle, id: &SessionId, messages: Messages) -> Option<hermes::HermesSession> {
-    let wanted = id.clone();
+pub(super) async fn load_session(
+    handle: &OwnerHandle,
+    id: &SessionId,
+    messages: MessageSelection,
+) -> Option<hermes::HermesSession> {
+    let session_id = id.clone();
     let source = handle.source(InboxLane::Request);
-    let read = source
-        .read_of(ResidencyScope::Session(id.clone()), move |engine| known(engine, &wanted, attention(engine, &wanted)));
-    let Known { mut session, mut places, pending } = read.await?.0?;
+    let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
+        read_session(engine, &session_id, session_attention(engine, &session_id))
+    });
+    let TranscriptSource { mut session, mut places, pending } = read.await?.0?;
     if let Some(at) = pending {
-        session.pending_user_message = contents(handle, &[at]).await.pop().flatten().and_then(|text| said(&text));
+        session.pending_user_message =
+            load_contents(handle, &[at]).await.pop().flatten().and_then(|text| user_text(&text));
     }
     let all = places.len();
     // Clients count messages, and one entry may be none or two of them: what they leave out is counted in what is told, as far as one
     // reply reaches back.
     let (end, before, most) = match messages {
-        Messages::Without => return Some(session),
-        Messages::Last(most) => (all, usize::MAX, most),
-        Messages::Counted => (all, usize::MAX, 0),
-        Messages::Before { before, most } if all <= MOST_MESSAGES => (all, before, most),
-        Messages::Before { before, most } => (before.min(all), usize::MAX, most),
+        MessageSelection::Without => return Some(session),
+        MessageSelection::Last(most) => (all, usize::MAX, most),
+        MessageSelection::Counted => (all, usize::MAX, 0),
+        MessageSelection::Before { before, most } if all <= MOST_MESSAGES => (all, before, most),
+        MessageSelection::Before { before, most } => (before.min(all), usize::MAX, most),
     };
     let is_stopped_for_good = match places.get(end) {
         Some(next) => next.ends_turn,
@@ -89,36 +95,36 @@ pub(super) async fn session(handle: &OwnerHandle, id: &SessionId, messages: Mess
     let unread = end.saturating_sub(most.max(MOST_MESSAGES));
     places.drain(..unread);
     let lsns: Vec<Lsn> = places.iter().map(|place| place.content).collect();
-    let contents = contents(handle, &lsns).await;
-    let mut told = Telling::default();
+    let contents = load_contents(handle, &lsns).await;
+    let mut builder = TranscriptBuilder::default();
     for (place, content) in places.iter().zip(contents) {
         match content.as_deref().map(serde_json::from_str::<StoredMessage>) {
-            Some(Ok(message)) => told.message(place, message),
+            Some(Ok(message)) => builder.push_message(place, message),
             Some(Err(_)) => {}
-            None => told.note(place, "assistant", "This message was redacted."),
+            None => builder.push_note(place, "assistant", "This message was redacted."),
         }
     }
     if is_stopped_for_good {
-        told.end_stopped();
+        builder.end_stopped();
     }
-    session.input_tokens = told.input;
-    session.output_tokens = told.output;
-    if let Some(last) = told.messages.last().map(|message| message.timestamp).filter(|_| end == all) {
+    session.input_tokens = builder.input;
+    session.output_tokens = builder.output;
+    if let Some(last) = builder.messages.last().map(|message| message.timestamp).filter(|_| end == all) {
         session.updated_at = session.updated_at.max(last);
         session.last_message_at = session.last_message_at.max(last);
     }
-    session.last_prompt_tokens = told.last_prompt;
-    if messages == Messages::Counted {
+    session.last_prompt_tokens = builder.last_prompt;
+    if messages == MessageSelection::Counted {
         return Some(session);
     }
-    let left_out = told.keep(before, most);
+    let left_out = builder.keep_window(before, most);
     let offset = unread + left_out;
     session.messages_truncated = Some(offset > 0);
     session.messages_offset = Some(offset);
     session.msg_limit_max = Some(MOST_MESSAGES);
     session.message_count = all;
-    session.messages = Some(told.messages);
-    session.tool_calls = Some(told.calls);
+    session.messages = Some(builder.messages);
+    session.tool_calls = Some(builder.calls);
     Some(session)
 }
 
@@ -127,12 +133,12 @@ pub(super) async fn session(handle: &OwnerHandle, id: &SessionId, messages: Mess
 /// # Errors
 /// Nothing where there is no such session.
 pub(super) async fn entry_before(handle: &OwnerHandle, id: &SessionId, count: usize) -> Option<Option<EntryId>> {
-    let told = session(handle, id, Messages::Last(usize::MAX)).await?.messages.unwrap_or_default();
-    let last = told.get(..count.min(told.len()))?.last();
+    let messages = load_session(handle, id, MessageSelection::Last(usize::MAX)).await?.messages.unwrap_or_default();
+    let last = messages.get(..count.min(messages.len()))?.last();
     Some(last.map(|message| EntryId::new(message.id.strip_suffix(ERROR).unwrap_or(&message.id))))
 }
 
-async fn contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
+async fn load_contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
     handle.contents().get(lsns).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a conversation cannot be read");
         vec![None; lsns.len()]
@@ -140,9 +146,9 @@ async fn contents(handle: &OwnerHandle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
 }
 
 /// What a person's message says.
-fn said(content: &str) -> Option<String> {
+fn user_text(content: &str) -> Option<String> {
     match serde_json::from_str(content) {
-        Ok(StoredMessage::User(said)) => Some(text_of(&said.content)),
+        Ok(StoredMessage::User(message)) => Some(text_of(&message.content)),
         _ => None,
     }
 }
@@ -155,24 +161,24 @@ fn is_shown(entry: &SessionEntry) -> bool {
 }
 
 /// How many messages a session at hand shows.
-pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
+pub(super) fn shown_count(engine: &Engine, id: &SessionId) -> usize {
     let path = engine.state().session(id).map(countersign_core::session::Session::path_entries).unwrap_or_default();
     path.into_iter().filter(|entry| is_shown(entry)).count()
 }
 
-fn known(engine: &Engine, id: &SessionId, attention: Option<SessionAttention>) -> Option<Known> {
+fn read_session(engine: &Engine, id: &SessionId, attention: Option<SessionAttention>) -> Option<TranscriptSource> {
     let session = engine.state().session(id).filter(|session| !session.settings().listing.deleted)?;
     let run = session.run().or_else(|| session.awaited_run());
     let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
     let path = session.path_entries();
     let shown = path.into_iter().filter(|entry| is_shown(entry));
-    let place = |entry: &SessionEntry| Place {
+    let place = |entry: &SessionEntry| EntryLocation {
         id: entry.id.to_string(),
         at: entry.at,
         content: entry.content,
         ends_turn: matches!(entry.kind, SessionEntryKind::User | SessionEntryKind::Compaction { .. }),
     };
-    let places: Vec<Place> = shown.map(place).collect();
+    let places: Vec<EntryLocation> = shown.map(place).collect();
     let last = places.last().map_or_else(|| session.opened_at(), |place| place.at);
     let model = session.settings().model.as_ref();
     let listing = session.settings().listing;
@@ -182,19 +188,19 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<SessionAttention>) -
         .filter(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }) && run.is_none() && !is_spoken_for);
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
     let begun = begun.filter(|at| at.0 > 0).or_else(|| pending.map(|queued| queued.at));
-    let told = hermes::HermesSession {
+    let summary = hermes::HermesSession {
         session_id: id.to_string(),
-        title: title(session.name()),
+        title: shown_title(session.name()),
         workspace: session.cwd().to_owned(),
         model: model.map(|model| model.id.clone()),
         model_provider: model.map(|model| model.provider.clone()),
         message_count: places.len(),
-        created_at: seconds(session.opened_at()),
-        updated_at: seconds(last),
-        last_message_at: seconds(last),
+        created_at: unix_seconds(session.opened_at()),
+        updated_at: unix_seconds(last),
+        last_message_at: unix_seconds(last),
         profile: "default".to_owned(),
         active_stream_id: run.map(stream_id),
-        pending_started_at: run.map(|_| seconds(begun.unwrap_or(last))),
+        pending_started_at: run.map(|_| unix_seconds(begun.unwrap_or(last))),
         is_streaming: run.is_some(),
         read_only: is_spoken_for,
         pinned: listing.pinned,
@@ -205,11 +211,11 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<SessionAttention>) -
         attention,
         ..hermes::HermesSession::default()
     };
-    Some(Known { session: told, places, pending: pending.map(|queued| queued.content) })
+    Some(TranscriptSource { session: summary, places, pending: pending.map(|queued| queued.content) })
 }
 
 /// Every session that has something to show, the newest first.
-pub(super) async fn list(handle: &OwnerHandle) -> Option<Vec<hermes::HermesSession>> {
+pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<hermes::HermesSession>> {
     let source = handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
         let awaited = engine.state().sessions().filter_map(|of| Some((of.id().clone(), of.awaited_run()?)));
@@ -228,40 +234,40 @@ pub(super) async fn list(handle: &OwnerHandle) -> Option<Vec<hermes::HermesSessi
         let running: BTreeMap<SessionId, RunId> = running.collect();
         // Agents are no conversations, but what they wait for is answered here too.
         let agents = waiting.iter().filter(|(id, _)| sessions::is_agents(id));
-        let agents = agents.filter_map(|(id, attention)| known(engine, id, attention.clone()));
+        let agents = agents.filter_map(|(id, attention)| read_session(engine, id, attention.clone()));
         let agents: Vec<hermes::HermesSession> = agents.map(|known| known.session).collect();
         (waiting, running, agents)
     });
     let ((mut waiting, running, agents), _) = read.await?;
-    let rows = match sessions::list(handle.log()).await {
+    let rows = match sessions::list_sessions(handle.log()).await {
         Ok(rows) => rows,
         Err(error) => {
             tracing::error!(%error, "the list of sessions cannot be read");
             return None;
         }
     };
-    let told = rows.into_iter().filter_map(|row| {
+    let visible = rows.into_iter().filter_map(|row| {
         let id = SessionId::new(row.id.as_str());
         let run = running.get(&id).copied();
         let attention = waiting.remove(&id).flatten();
         let shows_something = row.messages > 0 || run.is_some();
-        shows_something.then(|| of_row(row, run, attention))
+        shows_something.then(|| from_row(row, run, attention))
     });
-    let mut told: Vec<hermes::HermesSession> = told.collect();
-    told.splice(0..0, agents);
-    Some(told)
+    let mut visible: Vec<hermes::HermesSession> = visible.collect();
+    visible.splice(0..0, agents);
+    Some(visible)
 }
 
-fn of_row(row: Row, run: Option<RunId>, attention: Option<SessionAttention>) -> hermes::HermesSession {
-    let last = seconds(Millis(row.last_at));
+fn from_row(row: SessionListRow, run: Option<RunId>, attention: Option<SessionAttention>) -> hermes::HermesSession {
+    let last = unix_seconds(Millis(row.last_at));
     hermes::HermesSession {
-        title: title(row.name.as_deref()),
+        title: shown_title(row.name.as_deref()),
         session_id: row.id,
         workspace: row.cwd,
         model: row.model.as_ref().map(|(_, id)| id.clone()),
         model_provider: row.model.map(|(provider, _)| provider),
         message_count: usize::try_from(row.messages).unwrap_or(usize::MAX),
-        created_at: seconds(Millis(row.opened_at)),
+        created_at: unix_seconds(Millis(row.opened_at)),
         updated_at: last,
         last_message_at: last,
         profile: "default".to_owned(),
@@ -280,18 +286,18 @@ fn of_row(row: Row, run: Option<RunId>, attention: Option<SessionAttention>) -> 
 }
 
 /// What waits for people in a session.
-fn attention(engine: &Engine, id: &SessionId) -> Option<SessionAttention> {
+fn session_attention(engine: &Engine, id: &SessionId) -> Option<SessionAttention> {
     let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(id));
     let (questions, approvals): (Vec<_>, Vec<_>) = gates.partition(|gate| gate.kind().takes_words());
     SessionAttention::from_counts(approvals.len(), questions.len())
 }
 
-pub(super) fn title(name: Option<&str>) -> String {
-    escape(name.unwrap_or(UNTITLED), Lines::One).into_owned()
+pub(super) fn shown_title(name: Option<&str>) -> String {
+    escape(name.unwrap_or(UNTITLED), LineMode::One).into_owned()
 }
 
 /// A time as the wire has it.
-pub(super) fn seconds(at: Millis) -> f64 {
+pub(super) fn unix_seconds(at: Millis) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2⁵³")]
     let millis = at.0 as f64;
     millis / 1000.0
@@ -309,7 +315,7 @@ const fn is_message(kind: &SessionEntryKind) -> bool {
 }
 
 #[derive(Default)]
-struct Telling {
+struct TranscriptBuilder {
     messages: Vec<hermes::HermesMessage>,
     calls: Vec<ToolNote>,
     /// The last result of a turn that was stopped in a call, while no answer followed.
@@ -320,9 +326,9 @@ struct Telling {
     last_prompt: Option<u64>,
 }
 
-impl Telling {
+impl TranscriptBuilder {
     /// Keeps the last `most` of the messages before the one with the number `before`, and returns how many of the first it leaves out.
-    fn keep(&mut self, before: usize, most: usize) -> usize {
+    fn keep_window(&mut self, before: usize, most: usize) -> usize {
         self.messages.truncate(before);
         let left_out = self.messages.len().saturating_sub(most);
         self.messages.drain(..left_out);
@@ -332,39 +338,39 @@ impl Telling {
         left_out
     }
 
-    fn note(&mut self, place: &Place, role: &str, text: &str) {
-        self.messages.push(message(place, role, text));
+    fn push_note(&mut self, place: &EntryLocation, role: &str, text: &str) {
+        self.messages.push(new_message(place, role, text));
     }
 
-    fn message(&mut self, place: &Place, said: StoredMessage) {
-        match said {
-            StoredMessage::User(said) => {
+    fn push_message(&mut self, place: &EntryLocation, stored: StoredMessage) {
+        match stored {
+            StoredMessage::User(user) => {
                 self.end_stopped();
-                let mut told = message(place, "user", "");
-                told.content = content_of(&said.content);
-                self.messages.push(told);
+                let mut wire_message = new_message(place, "user", "");
+                wire_message.content = content_of(&user.content);
+                self.messages.push(wire_message);
             }
-            StoredMessage::Assistant(answer) => self.answer(place, answer),
+            StoredMessage::Assistant(answer) => self.push_answer(place, answer),
             StoredMessage::ToolResult(result) => {
                 let text = text_of(&result.content);
                 if let Some(note) = self.calls.iter_mut().rev().find(|note| note.tid == result.tool_call_id) {
-                    note.snippet = escape(&beginning(&text), Lines::Many).into_owned();
+                    note.snippet = escape(&preview_of(&text), LineMode::Many).into_owned();
                     note.done = true;
                 }
                 if result.is_error && says_stopped(&text) || self.stopped.is_some() {
                     self.stopped = Some((place.id.clone(), place.at));
                 }
-                let mut told = message(place, "tool", &text);
-                told.tool_call_id = Some(result.tool_call_id);
-                told.name = Some(escape(&result.tool_name, Lines::One).into_owned());
-                self.messages.push(told);
+                let mut wire_message = new_message(place, "tool", &text);
+                wire_message.tool_call_id = Some(result.tool_call_id);
+                wire_message.name = Some(escape(&result.tool_name, LineMode::One).into_owned());
+                self.messages.push(wire_message);
             }
             StoredMessage::BashExecution(ran) => {
-                self.note(place, "user", &format!("$ {}\n{}", ran.command, ran.output));
+                self.push_note(place, "user", &format!("$ {}\n{}", ran.command, ran.output));
             }
             StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary) => {
                 self.end_stopped();
-                self.note(place, "assistant", &format!("[Summary of what came before]\n{}", summary.summary));
+                self.push_note(place, "assistant", &format!("[Summary of what came before]\n{}", summary.summary));
             }
             StoredMessage::Developer(_) | StoredMessage::FileMention(_) | StoredMessage::Custom(_) => {}
         }
@@ -373,22 +379,22 @@ impl Telling {
     /// Notes that a turn was stopped in a call, where one was.
     fn end_stopped(&mut self) {
         if let Some((id, at)) = self.stopped.take() {
-            self.problem(&id, at, CANCELLED);
+            self.push_problem(&id, at, CANCELLED);
         }
     }
 
-    fn problem(&mut self, id: &str, at: Millis, text: &str) {
+    fn push_problem(&mut self, id: &str, at: Millis, text: &str) {
         self.messages.push(hermes::HermesMessage {
             id: format!("{id}{ERROR}"),
             role: "assistant".to_owned(),
             content: Value::String(text.to_owned()),
-            timestamp: seconds(at),
+            timestamp: unix_seconds(at),
             error: true,
             ..hermes::HermesMessage::default()
         });
     }
 
-    fn answer(&mut self, place: &Place, answer: AssistantReply) {
+    fn push_answer(&mut self, place: &EntryLocation, answer: AssistantReply) {
         self.stopped = None;
         let prompt = answer.usage.input + answer.usage.cache_read + answer.usage.cache_write;
         self.input += prompt;
@@ -397,31 +403,32 @@ impl Telling {
         let text = text_of(&answer.content);
         // An entry has the time at which its request was sent.
         let said_at = place.at + Duration::from_millis(answer.duration.unwrap_or_default());
-        let thoughts: Vec<&str> = answer.content.iter().filter_map(thought).collect();
-        let mut told = message(place, "assistant", &text);
-        told.timestamp = seconds(said_at);
-        told.reasoning = (!thoughts.is_empty()).then(|| thoughts.join("\n"));
-        told.partial = answer.stop_reason == StopReason::Aborted;
+        let thoughts: Vec<&str> = answer.content.iter().filter_map(thinking_text).collect();
+        let mut wire_message = new_message(place, "assistant", &text);
+        wire_message.timestamp = unix_seconds(said_at);
+        wire_message.reasoning = (!thoughts.is_empty()).then(|| thoughts.join("\n"));
+        wire_message.partial = answer.stop_reason == StopReason::Aborted;
         let at = self.messages.len();
         for block in &answer.content {
             let MessageBlock::ToolCall(call) = block else { continue };
-            told.tool_calls.push(json!({
+            wire_message.tool_calls.push(json!({
                 "id": call.id, "type": "function",
                 "function": { "name": call.name, "arguments": Value::Object(call.arguments.clone()).to_string() },
             }));
             // As the events of the call have them: why the model wants it stands elsewhere.
             let (arguments, _) = strip_intent(call.arguments.clone());
             self.calls.push(ToolNote {
-                name: escape(&call.name, Lines::One).into_owned(),
+                name: escape(&call.name, LineMode::One).into_owned(),
                 tid: call.id.clone(),
                 assistant_msg_idx: at,
                 args: hermes::argument_texts(&arguments),
                 ..ToolNote::default()
             });
         }
-        let says_something = !text.is_empty() || told.reasoning.is_some() || !told.tool_calls.is_empty();
+        let says_something =
+            !text.is_empty() || wire_message.reasoning.is_some() || !wire_message.tool_calls.is_empty();
         if says_something {
-            self.messages.push(told);
+            self.messages.push(wire_message);
         }
         let problem = match answer.stop_reason {
             StopReason::Aborted => Some(CANCELLED.to_owned()),
@@ -429,7 +436,7 @@ impl Telling {
             StopReason::Stop | StopReason::Length | StopReason::ToolUse => None,
         };
         if let Some(problem) = problem {
-            self.problem(&place.id, said_at, &problem);
+            self.push_problem(&place.id, said_at, &problem);
         }
     }
 }
@@ -441,7 +448,7 @@ fn says_stopped(result: &str) -> bool {
         || result == "Command aborted before it began"
 }
 
-fn thought(block: &MessageBlock) -> Option<&str> {
+fn thinking_text(block: &MessageBlock) -> Option<&str> {
     match block {
         MessageBlock::Thinking(thinking) => Some(&thinking.thinking),
         MessageBlock::Text(_)
@@ -451,12 +458,12 @@ fn thought(block: &MessageBlock) -> Option<&str> {
     }
 }
 
-fn message(place: &Place, role: &str, text: &str) -> hermes::HermesMessage {
+fn new_message(place: &EntryLocation, role: &str, text: &str) -> hermes::HermesMessage {
     hermes::HermesMessage {
         id: place.id.clone(),
         role: role.to_owned(),
         content: Value::String(text.to_owned()),
-        timestamp: seconds(place.at),
+        timestamp: unix_seconds(place.at),
         ..hermes::HermesMessage::default()
     }
 }

@@ -17,7 +17,7 @@ use countersign_http::{
     web::{GuardedRoutes, HttpCaller},
 };
 
-use super::Door;
+use super::HermesAdapter;
 
 /// How large a file may be that is served, in bytes.
 const LARGEST: u64 = 32 << 20;
@@ -30,40 +30,40 @@ const POLICY: &str = "object-src 'none'; base-uri 'self'; frame-ancestors 'none'
 const ABSENT: &str = include_str!("webui/absent.html");
 
 #[derive(Clone)]
-struct Front {
+struct FrontEnd {
     folder: Arc<PathBuf>,
-    door: Arc<Door>,
+    door: Arc<HermesAdapter>,
 }
 
 /// Where the front end's files are in `folder`: a checkout of the project has them in a folder of their own.
 ///
 /// # Errors
 /// What is missing, for people.
-pub fn files(folder: &Path) -> Result<PathBuf, String> {
+pub fn find_front_end(folder: &Path) -> Result<PathBuf, String> {
     let found = [folder.join("static"), folder.to_owned()].into_iter().find(|one| one.join("index.html").is_file());
     found.ok_or_else(|| format!("--webui {}: there is no index.html in it", folder.display()))
 }
 
-pub(super) fn routes(door: &Arc<Door>, folder: PathBuf) -> Router {
+pub(super) fn routes(door: &Arc<HermesAdapter>, folder: PathBuf) -> Router {
     GuardedRoutes::new(&door.context.auth)
         .add_route("GET", "/", index)
         .add_route("GET", "/index.html", index)
         .add_route("GET", "/session/{id}", index)
-        .add_route("GET", "/static/{*path}", file)
-        .add_route("GET", "/session/static/{*path}", file)
-        .add_route("GET", "/sw.js", worker)
-        .add_route("GET", "/manifest.json", manifest)
-        .add_route("GET", "/favicon.ico", icon)
-        .with_state(Front { folder: Arc::new(folder), door: Arc::clone(door) })
+        .add_route("GET", "/static/{*path}", static_file)
+        .add_route("GET", "/session/static/{*path}", static_file)
+        .add_route("GET", "/sw.js", service_worker)
+        .add_route("GET", "/manifest.json", web_manifest)
+        .add_route("GET", "/favicon.ico", send_favicon)
+        .with_state(FrontEnd { folder: Arc::new(folder), door: Arc::clone(door) })
 }
 
-async fn index(State(front): State<Front>, caller: Option<Extension<HttpCaller>>) -> Response {
+async fn index(State(front): State<FrontEnd>, caller: Option<Extension<HttpCaller>>) -> Response {
     let csrf = caller.map(|Extension(caller)| caller.csrf_token().to_owned()).unwrap_or_default();
-    front.filled("index.html", "text/html; charset=utf-8", &csrf).await
+    front.filled_page("index.html", "text/html; charset=utf-8", &csrf).await
 }
 
 /// Names the process: a service worker keeps nothing of one that is gone.
-pub(super) fn version(door: &Door) -> String {
+pub(super) fn webui_version(door: &HermesAdapter) -> String {
     format!("{}-{:x}", env!("CARGO_PKG_VERSION"), door.context.started_at.0)
 }
 
@@ -75,34 +75,34 @@ fn without_absent(page: &str) -> String {
     }
 }
 
-async fn worker(State(front): State<Front>) -> Response {
-    front.filled("sw.js", "text/javascript; charset=utf-8", "").await
+async fn service_worker(State(front): State<FrontEnd>) -> Response {
+    front.filled_page("sw.js", "text/javascript; charset=utf-8", "").await
 }
 
-async fn manifest(State(front): State<Front>) -> Response {
-    front.plain("manifest.json").await
+async fn web_manifest(State(front): State<FrontEnd>) -> Response {
+    front.plain_file("manifest.json").await
 }
 
-async fn icon(State(front): State<Front>) -> Response {
-    front.plain("favicon.ico").await
+async fn send_favicon(State(front): State<FrontEnd>) -> Response {
+    front.plain_file("favicon.ico").await
 }
 
-async fn file(State(front): State<Front>, Named(path): Named<String>) -> Response {
+async fn static_file(State(front): State<FrontEnd>, Named(path): Named<String>) -> Response {
     // A copy laid out as it is served has them in a folder beside its pages.
-    match front.read(&format!("static/{path}")).await {
-        Some(bytes) => dressed(&path, bytes),
-        None => front.plain(&path).await,
+    match front.read_file(&format!("static/{path}")).await {
+        Some(bytes) => file_response(&path, bytes),
+        None => front.plain_file(&path).await,
     }
 }
 
-impl Front {
+impl FrontEnd {
     /// A file with our facts in the place of its placeholders.
-    async fn filled(&self, name: &str, kind: &'static str, csrf: &str) -> Response {
-        let Some(bytes) = self.read(name).await else { return missing() };
-        let Ok(text) = String::from_utf8(bytes) else { return missing() };
+    async fn filled_page(&self, name: &str, kind: &'static str, csrf: &str) -> Response {
+        let Some(bytes) = self.read_file(name).await else { return file_not_found() };
+        let Ok(text) = String::from_utf8(bytes) else { return file_not_found() };
         let token = serde_json::to_string(csrf).unwrap_or_else(|_| "\"\"".to_owned());
         let text = text
-            .replace("__WEBUI_VERSION__", &version(&self.door))
+            .replace("__WEBUI_VERSION__", &webui_version(&self.door))
             .replace("__MAX_UPLOAD_BYTES__", &UPLOAD.to_string())
             .replace("__CSRF_TOKEN_JSON__", &token);
         let text = if name.ends_with(".html") { without_absent(&text) } else { text };
@@ -113,18 +113,18 @@ impl Front {
         response
     }
 
-    async fn plain(&self, name: &str) -> Response {
-        self.read(name).await.map_or_else(missing, |bytes| dressed(name, bytes))
+    async fn plain_file(&self, name: &str) -> Response {
+        self.read_file(name).await.map_or_else(file_not_found, |bytes| file_response(name, bytes))
     }
 
     /// The bytes of a file in the folder; links do not lead out of it.
-    async fn read(&self, name: &str) -> Option<Vec<u8>> {
+    async fn read_file(&self, name: &str) -> Option<Vec<u8>> {
         let path = Path::new(name);
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_))) && !name.contains('\0');
-        let wanted = self.folder.join(path);
+        let requested = self.folder.join(path);
         let folder = Arc::clone(&self.folder);
         let reading = tokio::task::spawn_blocking(move || {
-            let (root, found) = (folder.canonicalize().ok()?, wanted.canonicalize().ok()?);
+            let (root, found) = (folder.canonicalize().ok()?, requested.canonicalize().ok()?);
             let known = found.metadata().ok()?;
             let may = found.starts_with(&root) && known.is_file() && known.len() <= LARGEST;
             may.then(|| std::fs::read(&found).ok()).flatten()
@@ -134,7 +134,7 @@ impl Front {
 }
 
 /// A file as it is.
-fn dressed(name: &str, bytes: Vec<u8>) -> Response {
+fn file_response(name: &str, bytes: Vec<u8>) -> Response {
     let mut response = reply::with_content_type(StatusCode::OK, kind_of(name), bytes);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -142,7 +142,7 @@ fn dressed(name: &str, bytes: Vec<u8>) -> Response {
     response
 }
 
-fn missing() -> Response {
+fn file_not_found() -> Response {
     HttpProblem::new(StatusCode::NOT_FOUND, "not found").response_for("/static/")
 }
 

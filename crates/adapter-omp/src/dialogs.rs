@@ -15,7 +15,7 @@ use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
 use self::question::QuestionDialog;
 pub(crate) use self::question::{AnswerDraft, DialogStep};
-use countersign_view::{GateCard, GateRequest, gate_card::Asked};
+use countersign_view::{GateCard, GateRequest, gate_card::GateCardInput};
 
 const ONCE: &str = "Allow once";
 const SESSION: &str = "Allow for this session";
@@ -96,10 +96,10 @@ pub(crate) fn dialog_method(
     }
     if let Some(go_on) = request.go_on() {
         let title = "The agent asks for more than it was given".to_owned();
-        return Some(UiMethod::Confirm { title, message: go_on.prompt(), timeout });
+        return Some(UiMethod::Confirm { title, message: go_on.prompt_text(), timeout });
     }
     let labels: Vec<&str> = gate.scopes().iter().map(|scope| scope_label(*scope)).chain([DENY]).collect();
-    let card = GateCard::new(&Asked::of_agent(request.call()?, cwd, &labels));
+    let card = GateCard::new(&GateCardInput::of_agent(request.call()?, cwd, &labels));
     let message = card.text();
     Some(if is_confirm(gate.scopes()) {
         UiMethod::Confirm { title: card.title, message, timeout }

@@ -84,7 +84,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
     Some(FileEntry {
         id: entry.id.to_string(),
         parent_id: entry.parent.as_ref().map(ToString::to_string),
-        timestamp: time::iso(entry.at),
+        timestamp: time::format_iso(entry.at),
         body,
     })
 }
@@ -93,7 +93,7 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
 pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> ImportedEntry {
     let id = EntryId::new(entry.id.as_str());
     let parent = entry.parent_id.as_deref().map(EntryId::new);
-    let at = time::millis(&entry.timestamp);
+    let at = time::parse_iso(&entry.timestamp);
     let imported = |kind, content: String, tokens, made_at| ImportedEntry {
         id: id.clone(),
         parent: parent.clone(),

@@ -1,7 +1,7 @@
 //! Images that come from outside: one that a provider refuses would have it refuse the whole conversation.
 
 use countersign_protocol::omp::message::ImageContent;
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 
 /// How large one image may be, in bytes of the decoded image.
 pub const LARGEST: usize = 20 << 20;
@@ -31,7 +31,7 @@ pub fn check_image(image: &ImageContent) -> Result<(), String> {
         !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
     };
     if !image.mime_type.strip_prefix("image/").is_some_and(is_type) {
-        let given = escape(&image.mime_type, Lines::One);
+        let given = escape(&image.mime_type, LineMode::One);
         return Err(format!("mimeType is \"{given}\", which is no type of image"));
     }
     Ok(())

@@ -225,7 +225,7 @@ impl RunEnvironment for SessionEnvironment {
 
     fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String {
         let tools: Vec<ToolSpec> = tools.iter().map(|spec| (*spec).clone()).collect();
-        let facts = prompt::Facts {
+        let facts = prompt::SystemPromptInput {
             folder: &self.common.folder,
             cwd: cwd.as_ref(),
             now: self.common.clock.now(),
@@ -234,7 +234,7 @@ impl RunEnvironment for SessionEnvironment {
             append: self.common.append_system_prompt.as_deref(),
             reads_context_files: self.common.reads_context_files,
         };
-        let prompt = prompt::build(&facts, &prompt::Disk);
+        let prompt = prompt::build_prompt(&facts, &prompt::DiskFiles);
         for notice in &prompt.notices {
             tracing::warn!("{notice}");
         }

@@ -204,7 +204,7 @@ impl OpenAdapter {
                 transport: SessionTransport::Stdio,
                 cwd: self.door.store.cwd.display().to_string(),
                 model: self.model.clone(),
-                started_at: time::iso(self.door.store.common.clock.now()),
+                started_at: time::format_iso(self.door.store.common.clock.now()),
                 endpoint: None,
             },
             current: self.current_session(),

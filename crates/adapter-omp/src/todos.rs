@@ -74,7 +74,7 @@ pub(crate) fn entry_content(phases: &[todo::TaskPhase], now: Millis) -> MessageC
         data: Some(json!({ "phases": phases }).into()),
         extra: ExtraMembers::default(),
     });
-    let line = SessionFileEntry { id: "0".to_owned(), parent_id: None, timestamp: time::iso(now), body };
+    let line = SessionFileEntry { id: "0".to_owned(), parent_id: None, timestamp: time::format_iso(now), body };
     MessageContent { content: RawJson::from_wire(&line).as_text().into(), tokens: 0 }
 }
 

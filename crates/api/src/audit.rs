@@ -13,7 +13,7 @@ use countersign_core::{
 };
 use countersign_http::reply::{self, HttpProblem};
 use countersign_runtime::store::{AnyLog, Log as _, LogHead, LogReadError, Partition, StoredContent, StoredRecord};
-use countersign_view::record::{Filter, Narrator, Outcome, RecordEntry, time_of};
+use countersign_view::record::{RecordEntry, RecordFilter, RecordFormatter, RecordOutcome, time_of};
 use serde_json::{Value, json};
 
 use super::{
@@ -49,7 +49,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
         (None, last) => Lsn(head.lsn.0.saturating_sub(last as u64)),
         (Some(text), _) => place(log, text).await?,
     };
-    let mut narrator = Narrator::default();
+    let mut narrator = RecordFormatter::default();
     let mut at = Lsn(after.0.saturating_sub(LOOK_BACK));
     let mut entries = Vec::new();
     let end = Lsn((after.0 + LOOKED_AT).min(head.lsn.0));
@@ -63,12 +63,12 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
             if stored.lsn > end || entries.len() == limit {
                 break 'pages;
             }
-            let (about, words) = narrator.about(stored, text.as_deref());
+            let (about, words) = narrator.describe_record(stored, text.as_deref());
             if stored.lsn <= after {
                 continue;
             }
             reached = stored.lsn;
-            if filter.fits(stored, &about) {
+            if filter.matches_record(stored, &about) {
                 let entry = RecordEntry::new(stored, &about, &words);
                 entries.push(EntryBody { entry, cursor: Cursor::behind(stored) });
             }
@@ -98,22 +98,22 @@ async fn place(log: &AnyLog, text: &str) -> Result<Lsn, Failure> {
     })
 }
 
-fn filter(params: &Params, api: &Api) -> Result<Filter, Failure> {
+fn filter(params: &Params, api: &Api) -> Result<RecordFilter, Failure> {
     let now = api.context.clock.now();
     let time = |name: &str| {
         let read = params.get(name).map(|text| time_of(text, now));
         read.transpose().map_err(|problem| Failure::bad(format!("{name}: {problem}")))
     };
     let outcome = |word: &str| {
-        let known = || Outcome::ALL.map(|(outcome, _)| outcome.word()).join(", ");
-        Outcome::of(word).ok_or_else(|| Failure::bad(format!("{word:?} is no outcome: {}", known())))
+        let known = || RecordOutcome::ALL.map(|(outcome, _)| outcome.as_str()).join(", ");
+        RecordOutcome::from_word(word).ok_or_else(|| Failure::bad(format!("{word:?} is no outcome: {}", known())))
     };
     if let Some(kind) = params.all("kind").into_iter().find(|kind| !Event::KINDS.contains(kind)) {
         return Err(Failure::bad(format!("{kind:?} is no kind: {}", Event::KINDS.join(", "))));
     }
     let session = params.get("agent").map(|agent| format!("agent:{agent}"));
     let owned = |name: &str| params.all(name).into_iter().map(str::to_owned).collect();
-    Ok(Filter {
+    Ok(RecordFilter {
         since: time("since")?,
         until: time("until")?,
         session: session.or_else(|| params.get("session").map(str::to_owned)).map(SessionId::new),
@@ -135,8 +135,8 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) ->
         Some(StoredContent::Text(text)) => Some(&**text),
         Some(StoredContent::Redacted) | None => None,
     };
-    let mut narrator = Narrator::default();
-    let (about, words) = narrator.about(&stored, text);
+    let mut narrator = RecordFormatter::default();
+    let (about, words) = narrator.describe_record(&stored, text);
     Ok(reply::ok(&RecordBody {
         entry: RecordEntry::new(&stored, &about, &words),
         version: stored.version,

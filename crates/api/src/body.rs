@@ -10,7 +10,7 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
-use countersign_conversations::chats::Asking;
+use countersign_conversations::chats::RequestKey;
 use countersign_http::web::{BodyFields, HttpCaller};
 use serde::{
     de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, Visitor},
@@ -59,8 +59,8 @@ impl<T> ApiRequest<T> {
     ///
     /// # Errors
     /// As [`ApiRequest::key`].
-    pub(crate) fn asking(&self, what: &str) -> Result<Option<Asking>, Failure> {
-        Ok(self.key()?.map(|key| Asking::new(&self.caller.principal, key, what, &self.members)))
+    pub(crate) fn asking(&self, what: &str) -> Result<Option<RequestKey>, Failure> {
+        Ok(self.key()?.map(|key| RequestKey::new(&self.caller.principal, key, what, &self.members)))
     }
 }
 

@@ -19,9 +19,9 @@ use countersign_http::{
 use countersign_runtime::{InboxLane, OwnerError};
 use countersign_view::{
     GateRequest, GateRow, GateSummary, Protocol,
-    decisions::{self, enough},
+    decisions::{self, check_id_length},
     gate_request::RequestKind,
-    time::iso,
+    time::format_iso,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -173,7 +173,7 @@ fn bare(gate: &Gate) -> GateBody {
         scopes: gate.scopes().iter().copied().map(GrantScope::from).collect(),
         proposals: Vec::new(),
         approvals: None,
-        opened_at: iso(gate.opened_at()),
+        opened_at: format_iso(gate.opened_at()),
         deadline: gate.deadline().map(format_iso),
         outcome,
         runs: None,
@@ -194,7 +194,7 @@ async fn find(api: &Api, id: &str) -> Result<GateId, Failure> {
     let wanted = id.to_owned();
     let source = api.context.handle.source(InboxLane::Result);
     let (found, _) =
-        source.read_state(move |engine| decisions::find(engine, &wanted)).await.ok_or_else(Failure::closing)?;
+        source.read_state(move |engine| decisions::find_pending(engine, &wanted)).await.ok_or_else(Failure::closing)?;
     let row = found.map_err(|problem| Failure::new(StatusCode::NOT_FOUND, problem))?;
     GateId::parse(&row.id).ok_or_else(|| unknown(id))
 }
@@ -240,7 +240,7 @@ pub(super) async fn answer(
 }
 
 async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: GateReply) -> Answered {
-    enough(id).map_err(Failure::bad)?;
+    check_id_length(id).map_err(Failure::bad)?;
     let key = key(request, &answer)?;
     let gate = find(api, id).await?;
     let command = ToGate::Answer { gate, answer, by: request.caller.principal.clone(), key };

@@ -22,7 +22,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use countersign_conversations::chats::{ChatError, Chats};
+use countersign_conversations::chats::{ChatError, Conversations};
 use countersign_http::{
     reply::HttpProblem,
     web::{GuardedRoutes, WebAuth},
@@ -45,7 +45,7 @@ pub struct ApiContext {
     /// The owner of the record.
     pub handle: OwnerHandle,
     /// The gateway's own conversations.
-    pub chats: Arc<Chats>,
+    pub chats: Arc<Conversations>,
     /// Logins and tokens.
     pub auth: Arc<WebAuth>,
     /// The time.

@@ -7,8 +7,8 @@ use axum::{
     http::StatusCode,
 };
 use countersign_conversations::{
-    chats::{Halted, Wish},
-    sessions::{self, Row},
+    chats::{NewConversation, StopOutcome},
+    sessions::{self, SessionListRow},
 };
 use countersign_core::{
     engine::{Engine, EngineReply, ResidencyScope},
@@ -18,7 +18,7 @@ use countersign_core::{
 };
 use countersign_http::reply;
 use countersign_runtime::InboxLane;
-use countersign_view::{Protocol, time::iso};
+use countersign_view::{Protocol, time::format_iso};
 
 use super::{
     Answered, Api, DOOR, Failure,
@@ -77,19 +77,19 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let source = api.context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
         let agents = engine.state().sessions().filter(|session| sessions::is_agents(session.id()));
-        let agents: Vec<Row> = agents.map(of_agent).collect();
+        let agents: Vec<SessionListRow> = agents.map(of_agent).collect();
         (busy(engine), agents, engine.state().head_lsn())
     });
     let ((busy, mut rows, head), _) = read.await.ok_or_else(Failure::closing)?;
-    rows.extend(sessions::list(api.context.handle.log()).await?);
+    rows.extend(sessions::list_sessions(api.context.handle.log()).await?);
     rows.sort_by(|one, other| (other.last_at, &other.id).cmp(&(one.last_at, &one.id)));
     let door = params.get("door");
-    let fits = |row: &&Row| {
+    let fits = |row: &&SessionListRow| {
         door.is_none_or(|door| row.door.as_deref() == Some(door))
             && after.as_ref().is_none_or(|(at, id)| (row.last_at, &row.id) < (*at, id))
     };
     let mut found = rows.iter().filter(fits);
-    let page: Vec<&Row> = found.by_ref().take(limit).collect();
+    let page: Vec<&SessionListRow> = found.by_ref().take(limit).collect();
     let next = found.next().and_then(|_| page.last()).map(|row| format!("{}.{}", row.last_at, row.id));
     let sessions = page.iter().map(|row| summary(row, busy.get(&row.id))).collect();
     let cursor = Cursor::at(api.context.handle.log(), head).await?;
@@ -97,18 +97,18 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
 }
 
 /// An agent's session is in no list: it is always at hand.
-fn of_agent(session: &Session) -> Row {
-    Row {
+fn of_agent(session: &Session) -> SessionListRow {
+    SessionListRow {
         id: session.id().to_string(),
         door: Some(session.door().unwrap_or(Protocol::AgentGate.name()).to_owned()),
         name: session.id().as_str().strip_prefix("agent:").map(str::to_owned),
         opened_at: session.opened_at().0,
         last_at: session.opened_at().0,
-        ..Row::default()
+        ..SessionListRow::default()
     }
 }
 
-fn summary(row: &Row, busy: Option<&Busy>) -> SessionSummary {
+fn summary(row: &SessionListRow, busy: Option<&Busy>) -> SessionSummary {
     let busy = busy.cloned().unwrap_or_default();
     SessionSummary {
         id: row.id.clone(),
@@ -116,8 +116,8 @@ fn summary(row: &Row, busy: Option<&Busy>) -> SessionSummary {
         name: row.name.clone(),
         cwd: Some(row.cwd.clone()).filter(|cwd| !cwd.is_empty()),
         model: row.model.clone().map(|(provider, id)| ModelName { provider, id }),
-        opened_at: iso(Millis(row.opened_at)),
-        last_at: iso(Millis(row.last_at)),
+        opened_at: format_iso(Millis(row.opened_at)),
+        last_at: format_iso(Millis(row.last_at)),
         messages: row.messages,
         calls: row.calls,
         tokens: row.tokens,
@@ -181,7 +181,7 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
     let entry = |entry: &&SessionEntry| ConversationEntry {
         id: entry.id.to_string(),
         parent: entry.parent.as_ref().map(ToString::to_string),
-        at: iso(entry.at),
+        at: format_iso(entry.at),
         kind: entry.kind.clone(),
         message: None,
     };
@@ -194,7 +194,7 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
         parent: session.parent().map(str::to_owned),
         cwd: Some(session.cwd().to_owned()).filter(|cwd| !cwd.is_empty()),
         model: model.map(|model| ModelName { provider: model.provider.to_string(), id: model.id.to_string() }),
-        opened_at: iso(session.opened_at()),
+        opened_at: format_iso(session.opened_at()),
         state: state(&busy),
         run: busy.run,
         waiting: busy.waiting,
@@ -216,11 +216,12 @@ pub(super) async fn open(State(api): State<Arc<Api>>, request: ApiRequest<OpenRe
         return Err(Failure::bad("provider without model says nothing: name both"));
     }
     let (key, model) = (key?, model.map(|model| (provider, model)));
-    let wish = Wish { workspace, model, message: message.clone(), key: key.clone(), ..Wish::default() };
-    let session = api.context.chats.open(DOOR, wish).await?;
+    let wish =
+        NewConversation { workspace, model, message: message.clone(), key: key.clone(), ..NewConversation::default() };
+    let session = api.context.chats.open_session(DOOR, wish).await?;
     let receipt = match message {
         Some(message) => {
-            let key = key.map(|key| key.part("message"));
+            let key = key.map(|key| key.part_key("message"));
             let reply = api.context.chats.prompt_once(&session, &message, WhenBusy::Refuse, key.as_ref()).await?;
             Some(receipt(&reply))
         }
@@ -260,7 +261,7 @@ pub(super) async fn steer(
     request: ApiRequest<SteerRequest>,
 ) -> Answered {
     let key = request.asking("steer")?;
-    match api.context.chats.steer(&SessionId::new(id.as_str()), &request.body.text, key.as_ref()).await? {
+    match api.context.chats.steer_run(&SessionId::new(id.as_str()), &request.body.text, key.as_ref()).await? {
         Some(run) => Ok(reply::json(StatusCode::ACCEPTED, &SteerReceipt { run: run.to_string() })),
         None => Err(Failure::new(StatusCode::CONFLICT, "no run works in this session: say it as a message")),
     }
@@ -268,10 +269,10 @@ pub(super) async fn steer(
 
 /// `POST /api/v1/sessions/{id}/stop`.
 pub(super) async fn stop(State(api): State<Arc<Api>>, Path(id): Path<String>, _: ApiRequest<StopRequest>) -> Answered {
-    let (run, stopped) = match api.context.chats.stop(&SessionId::new(id.as_str())).await? {
-        Halted::Run(run) => (Some(run.to_string()), true),
-        Halted::Other => (None, true),
-        Halted::Nothing => (None, false),
+    let (run, stopped) = match api.context.chats.stop_session(&SessionId::new(id.as_str())).await? {
+        StopOutcome::Run(run) => (Some(run.to_string()), true),
+        StopOutcome::Other => (None, true),
+        StopOutcome::Nothing => (None, false),
     };
     Ok(reply::ok(&StopReport { run, stopped }))
 }

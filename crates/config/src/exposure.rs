@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_view::pasted;
+use countersign_view::shell_quote;
 
 use super::{diagnostics::FileDiagnostics, settings::Config};
 
@@ -46,7 +46,7 @@ pub enum ExposureKind {
 impl FileFinding {
     /// What to do about it.
     pub fn advice(&self) -> String {
-        let path = pasted(self.path.display());
+        let path = shell_quote(self.path.display());
         match self.what {
             ExposureKind::Credentials => {
                 format!("put the credentials into variables and write ${{NAME}}, or: {}", self.chmod_command())
@@ -62,7 +62,7 @@ impl FileFinding {
 
     /// What takes a file from those for whom it is not, and leaves it to this process.
     fn chmod_command(&self) -> String {
-        let path = pasted(self.path.display());
+        let path = shell_quote(self.path.display());
         match self.path.metadata() {
             Ok(found) if found.uid() != nix::unistd::geteuid().as_raw() => {
                 format!("chgrp {} {path} && chmod 640 {path}", nix::unistd::getegid())

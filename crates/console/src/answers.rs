@@ -47,7 +47,7 @@ pub(super) async fn one(
         Ok(answer) => {
             let source = console.context.handle.source(InboxLane::Result);
             let key = body.text_field("key").map(str::to_owned);
-            match decisions::answer(&source, gate, answer, &look.caller.principal, key).await {
+            match decisions::answer_gate(&source, gate, answer, &look.caller.principal, key).await {
                 Ok(EngineReply::Voted { have, need }) => {
                     Some((StatusCode::OK, format!("Your approval counts: {have} of {need} have allowed it.")))
                 }
@@ -99,7 +99,7 @@ pub(super) async fn several(
         let Some((asked, _)) = console.gate(gate).await? else { continue };
         // Whether each counted stands on its card.
         if asked.digest() == shown && asked.is_whole(Place::List) {
-            let _ = decisions::answer(&source, gate, answer.clone(), &look.caller.principal, None).await;
+            let _ = decisions::answer_gate(&source, gate, answer.clone(), &look.caller.principal, None).await;
         }
         done.push(gate.to_string());
     }

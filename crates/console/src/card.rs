@@ -137,7 +137,7 @@ impl Asked {
     /// What would run, as every door shows it.
     fn shown(&self) -> Option<(GateCard, CallRequest<'_>)> {
         let call = self.request.call()?;
-        let card = GateCard::new(&gate_card::Asked::new(call, &self.caller(), self.cwd.as_deref(), &[]));
+        let card = GateCard::new(&gate_card::GateCardInput::new(call, &self.caller(), self.cwd.as_deref(), &[]));
         Some((card, call))
     }
 
@@ -174,7 +174,7 @@ impl Asked {
 
     /// Whether all of it fits into a list.
     pub(super) fn is_whole(&self, place: Place) -> bool {
-        place == Place::Page || self.shown().is_none_or(|(card, ..)| card.length() <= LONGEST)
+        place == Place::Page || self.shown().is_none_or(|(card, ..)| card.char_count() <= LONGEST)
     }
 
     /// The card, waiting or over.

@@ -141,7 +141,7 @@ impl Console {
                             span.badge.(class) { (word) }
                             @if let Some(by) = &made.by { " by " (super::words::who(&look.people, by)) }
                             @else if !made.why.is_empty() { " " span.why { (one(&made.why)) } }
-                            @if let Some(end) = made.end { " " span.badge.(super::words::Tone::of_end(end).class()) { (countersign_view::record::ended(end)) } }
+                            @if let Some(end) = made.end { " " span.badge.(super::words::Tone::of_end(end).class()) { (countersign_view::record::end_text(end)) } }
                             @match (made.verdict, made.gate) {
                                 (Verdict::Open, Some(gate)) => { " " a href=(path("/console/gates/", &gate.to_string())) { "Decide" } }
                                 _ => { " " a.more href=(path("/console/record/", &made.id.to_string())) { "in the record" } }
@@ -248,7 +248,7 @@ pub(super) async fn say(State(console): State<Arc<Console>>, form: ConversationF
 pub(super) async fn stop(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
     let chats = &console.context.chats;
     // Whoever stops it wants nothing more of it to happen by itself: what waits is theirs to say again.
-    let taken = match chats.stop(&form.id).await {
+    let taken = match chats.stop_session(&form.id).await {
         Ok(_) => match chats.take_back(&form.id).await {
             // Its own host's messages are that host's.
             Err(ChatError::NotOurs) => Ok(Vec::new()),
@@ -265,7 +265,7 @@ pub(super) async fn use_model(
 ) -> Result<Response, Trouble> {
     let chats = &console.context.chats;
     let found = match model(&form.body) {
-        Some((provider, model)) => chats.model(provider.as_deref(), &model),
+        Some((provider, model)) => chats.find_model(provider.as_deref(), &model),
         None => Err(ChatError::Invalid("Choose a model".to_owned())),
     };
     let done = match found {

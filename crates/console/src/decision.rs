@@ -16,7 +16,7 @@ use countersign_core::{
 };
 use countersign_http::web::HttpCaller;
 use countersign_runtime::store::{Log as _, Partition, ReadScope, StoredRecord};
-use countersign_view::record::Narrator;
+use countersign_view::record::RecordFormatter;
 use maud::html;
 
 use super::{
@@ -108,7 +108,7 @@ impl Console {
         let Some(begun) = id.as_deref().and_then(made_at) else { return Ok(found) };
         let first = self.first_at(begun).await?;
         let mut after = first;
-        let mut narrator = Narrator::default();
+        let mut narrator = RecordFormatter::default();
         let is_ours =
             |entry: &Entry| call.is_some() && entry.about.call == call || gate.is_some() && entry.about.gate == gate;
         while after.0 < first.0 + MOST {
@@ -116,7 +116,7 @@ impl Console {
             let Some((stored, _)) = page.last() else { break };
             after = stored.lsn;
             for (stored, text) in page {
-                let (about, told) = narrator.about(&stored, text.as_deref());
+                let (about, told) = narrator.describe_record(&stored, text.as_deref());
                 let entry = Entry { stored, about, text: told };
                 if !is_ours(&entry) {
                     continue;

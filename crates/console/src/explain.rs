@@ -41,7 +41,7 @@ pub(super) struct Wanted {
 }
 
 pub(super) fn form(console: &Console, wanted: &Wanted) -> Markup {
-    let agents: Vec<String> = console.context.agents.all().into_iter().map(|(id, _)| id).collect();
+    let agents: Vec<String> = console.context.agents.all_agents().into_iter().map(|(id, _)| id).collect();
     let tools = console.context.household.tools().keys().cloned();
     let own: Vec<String> = ToolRegistry::standard().tool_specs().map(|spec| spec.name.clone()).chain(tools).collect();
     html! {

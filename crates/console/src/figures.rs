@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::{Extension, extract::State, response::Response};
 use countersign_core::time::Millis;
 use countersign_http::web::HttpCaller;
-use countersign_view::time::iso;
+use countersign_view::time::format_iso;
 use maud::{Markup, html};
 
 use super::{
@@ -40,7 +40,7 @@ pub(super) async fn show(
     let days: Vec<(String, Counts)> = (today.saturating_sub(DAYS - 1)..=today)
         .map(|day| (date(day), tally.days.get(&day).copied().unwrap_or_default()))
         .collect();
-    let agents = console.context.agents.all();
+    let agents = console.context.agents.all_agents();
     let agents: Vec<(&str, &str)> = agents.iter().map(|(id, session)| (id.as_str(), session.as_str())).collect();
     let mut likes: Vec<(&(Arc<str>, String), &Like)> =
         tally.likes.iter().filter(|(_, like)| like.asked >= OFTEN).collect();
@@ -80,7 +80,7 @@ pub(super) async fn show(
 }
 
 fn date(day: u64) -> String {
-    iso(Millis(day * DAY)).get(..10).unwrap_or_default().to_owned()
+    format_iso(Millis(day * DAY)).get(..10).unwrap_or_default().to_owned()
 }
 
 fn table(head: &str, rows: impl Iterator<Item = (Markup, Counts)>) -> Markup {

@@ -32,13 +32,13 @@ use std::sync::Arc;
 
 use axum::{Router, extract::Path, response::Redirect};
 use countersign_config::Config;
-use countersign_conversations::chats::Chats;
+use countersign_conversations::chats::Conversations;
 use countersign_core::{gate::IdentityMap, id::Lsn, time::Millis};
 use countersign_http::web::{GuardedRoutes, HttpCaller, WebAuth};
 use countersign_policy_admin::{rules_file::RulesFile, tool_inventory::ToolInventory};
 use countersign_runtime::{Clock, InboxLane, OwnerHandle, services::ServiceClient};
 use countersign_telegram::HealthProbe;
-use countersign_view::connected::{AgentStatus, PeerStatus};
+use countersign_view::connection_status::{AgentStatus, PeerStatus};
 use tokio::sync::Semaphore;
 
 use self::{history::History, live::Live, page::Trouble};
@@ -48,7 +48,7 @@ pub struct ConsoleContext {
     /// The owner of the record.
     pub handle: OwnerHandle,
     /// The gateway's own conversations.
-    pub chats: Arc<Chats>,
+    pub chats: Arc<Conversations>,
     /// Logins and tokens.
     pub auth: Arc<WebAuth>,
     /// The time.

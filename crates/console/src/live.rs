@@ -18,7 +18,7 @@ use countersign_http::web::sse;
 use countersign_runtime::{
     Clock, CommandSource, InboxLane, LiveKind, LivePartKind, LiveUpdate as Frame, OwnerHandle, ReleasedItem,
 };
-use countersign_view::{GateRequest, Lines, escape};
+use countersign_view::{GateRequest, LineMode, escape};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
@@ -236,13 +236,13 @@ impl Live {
                 let (kind, name) = match part {
                     LivePartKind::Text => ("text", String::new()),
                     LivePartKind::Thinking | LivePartKind::Redacted => ("thinking", String::new()),
-                    LivePartKind::ToolCall { name, .. } => ("call", escape(name, Lines::One).into_owned()),
+                    LivePartKind::ToolCall { name, .. } => ("call", escape(name, LineMode::One).into_owned()),
                 };
                 open.push(Piece { index: *index, kind, name, text: String::new() });
                 open.last().map(Piece::frame).unwrap_or_default()
             }
             LiveKind::Delta { index, text } => {
-                let text = escape(text, Lines::Many);
+                let text = escape(text, LineMode::Many);
                 let held: usize = open.iter().map(|piece| piece.text.len()).sum();
                 if let Some(piece) = open.iter_mut().find(|piece| piece.index == *index).filter(|_| held < OPEN) {
                     piece.text.push_str(&text);
@@ -255,7 +255,7 @@ impl Live {
                 let text = text_of(content);
                 let shown = text.chars().count().saturating_sub(OUTPUT);
                 let text: String = text.chars().skip(shown).collect();
-                sse::encode_frame(None, "output", &json!({ "text": escape(&text, Lines::Many) }))
+                sse::encode_frame(None, "output", &json!({ "text": escape(&text, LineMode::Many) }))
             }
         };
         if is_looked_at && !told.is_empty() {

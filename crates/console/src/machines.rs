@@ -9,7 +9,7 @@ use countersign_runtime::{
     InboxLane,
     store::{Log as _, Partition},
 };
-use countersign_view::connected::{Account, Node};
+use countersign_view::connection_status::{ChannelAccountStatus, NodeStatus};
 use futures_util::future::join_all;
 use maud::{Markup, html};
 
@@ -48,8 +48,8 @@ pub(super) async fn show(
     });
     let services = join_all(services).await;
     let (planned, count) = console.planned().await?;
-    let nodes = Arc::clone(&console.context.peers).nodes().await.map_err(Trouble::unread)?;
-    let accounts = Arc::clone(&console.context.peers).accounts().await.ok_or_else(Trouble::closing)?;
+    let nodes = Arc::clone(&console.context.peers).list_nodes().await.map_err(Trouble::unread)?;
+    let accounts = Arc::clone(&console.context.peers).list_accounts().await.ok_or_else(Trouble::closing)?;
     let head = context.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
     // What was recorded lately lies beside it.
     let beside = format!("{}-wal", context.config.storage.log.display());
@@ -90,7 +90,7 @@ pub(super) async fn show(
         }
         section aria-labelledby="models" {
             h2 #models { "Models" }
-            @let usual = context.chats.models().usual();
+            @let usual = context.chats.models().default_model();
             (table(&["Model", "Provider", "Context"], context.chats.models().entries().map(|entry| html! {
                 td { (plain(&entry.name)) " " code { (plain(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "the usual one" } } }
                 td data-label="Provider" { (plain(&entry.provider)) }
@@ -116,7 +116,7 @@ pub(super) async fn show(
 
 impl Console {
     async fn agents(&self) -> Result<Vec<Agent>, Trouble> {
-        let known = self.context.agents.all();
+        let known = self.context.agents.all_agents();
         let asked = known.clone();
         let read = move |engine: &Engine| -> Vec<(usize, usize)> {
             let of = |session: &SessionId| {
@@ -161,7 +161,7 @@ fn messengers(console: &Console, now: Millis) -> Markup {
     )
 }
 
-fn nodes(nodes: &[Node], now: Millis) -> Markup {
+fn nodes(nodes: &[NodeStatus], now: Millis) -> Markup {
     table(
         &["Node", "State", "Last came or went", "Runs on", "Tools"],
         nodes.iter().map(|node| {
@@ -179,7 +179,7 @@ fn nodes(nodes: &[Node], now: Millis) -> Markup {
     )
 }
 
-fn accounts(accounts: &[Account], now: Millis) -> Markup {
+fn accounts(accounts: &[ChannelAccountStatus], now: Millis) -> Markup {
     table(
         &["Account", "State", "Last heard", "Letters that wait"],
         accounts.iter().map(|account| {
@@ -189,7 +189,7 @@ fn accounts(accounts: &[Account], now: Millis) -> Markup {
                     (state(account.is_connected, "connected", "away"))
                     @if let Some(problem) = &account.problem { p.note { (one(problem)) } }
                 }
-                td data-label="Last heard" { (ago_or_never(account.heard, now)) }
+                td data-label="Last heard" { (ago_or_never(account.last_inbound, now)) }
                 td.number data-label="Letters that wait" { (account.waiting) }
             }
         }),

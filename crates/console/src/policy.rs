@@ -248,7 +248,7 @@ fn denials(look: &Look, denials: &[Constraint], covers: &BTreeMap<GateId, String
                             }
                             td data-label="Denied by" { (who(&look.people, &denial.by)) @if let Some(reason) = &denial.reason { ": " q { (one(reason)) } } }
                             td data-label="Ends" { (left(denial.until, look.now)) }
-                            td { (take_back(look, &decisions::denial(denial), "Lift", &plain(&what(denial)))) }
+                            td { (take_back(look, &decisions::denial_id(denial), "Lift", &plain(&what(denial)))) }
                         }
                     }
                 }
@@ -274,7 +274,7 @@ pub(super) async fn revoke(
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let source = console.context.handle.source(InboxLane::Result);
-    match decisions::revoke(&source, &id, &look.caller.principal).await {
+    match decisions::revoke_by_id(&source, &id, &look.caller.principal).await {
         Ok(_) if id.starts_with("denial_") => Ok(Redirect::to("/console/policy?done=lifted").into_response()),
         Ok(_) => Ok(Redirect::to("/console/policy?done=revoked").into_response()),
         Err(problem) => Err(Trouble::new(StatusCode::NOT_FOUND, format!("Not taken back: {problem}."))),

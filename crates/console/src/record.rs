@@ -12,8 +12,8 @@ use countersign_core::{engine::Event, id::Lsn, time::Millis};
 use countersign_http::web::{BodyFields, HttpCaller};
 use countersign_runtime::store::{Log as _, Partition, StoredRecord};
 use countersign_view::{
-    record::{About, Narrator, Outcome},
-    time::millis,
+    record::{RecordFormatter, RecordOutcome, RecordSubject},
+    time::parse_iso,
 };
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub(super) struct Wanted {
 /// One entry as it is shown.
 pub(super) struct Entry {
     pub(super) stored: StoredRecord,
-    pub(super) about: About,
+    pub(super) about: RecordSubject,
     pub(super) text: String,
 }
 
@@ -187,7 +187,7 @@ impl Console {
 
     /// The entries behind `first` and up to `last`, each told in words.
     async fn window(&self, first: u64, last: u64) -> Result<Vec<Entry>, Trouble> {
-        let mut narrator = Narrator::default();
+        let mut narrator = RecordFormatter::default();
         let mut entries = Vec::new();
         let mut after = Lsn(first.saturating_sub(LOOK_BACK));
         while after.0 < last {
@@ -195,7 +195,7 @@ impl Console {
             let Some((stored, _)) = page.last() else { break };
             after = stored.lsn;
             for (stored, text) in page {
-                let (about, text) = narrator.about(&stored, text.as_deref());
+                let (about, text) = narrator.describe_record(&stored, text.as_deref());
                 if stored.lsn.0 > first && stored.lsn.0 <= last {
                     entries.push(Entry { stored, about, text });
                 }
@@ -243,7 +243,7 @@ pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
                             td.when { (moment(stored.at)) }
                             td { span.kind { (stored.kind) } @if let Some(session) = &stored.session { br; a href=(path("/console/sessions/", session.as_str())) { (plain(session.as_str())) } } }
                             td.text {
-                                @if let Some(outcome) = about.outcome { span.badge.(class(outcome)) { (outcome.word()) } " " }
+                                @if let Some(outcome) = about.outcome { span.badge.(class(outcome)) { (outcome.as_str()) } " " }
                                 (super::words::marked(&cut(behind(about.outcome, text))))
                                 @let id = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string()));
                                 @if let (Links::ToDecisions, Some(id)) = (links, id) {
@@ -259,18 +259,23 @@ pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
 }
 
 /// What stands behind the word for a denial, which is not said twice.
-fn behind(outcome: Option<Outcome>, text: &str) -> &str {
-    if outcome == Some(Outcome::Denied) { text.strip_prefix("denied ").unwrap_or(text) } else { text }
+fn behind(outcome: Option<RecordOutcome>, text: &str) -> &str {
+    if outcome == Some(RecordOutcome::Denied) { text.strip_prefix("denied ").unwrap_or(text) } else { text }
 }
 
-const fn class(outcome: Outcome) -> &'static str {
+const fn class(outcome: RecordOutcome) -> &'static str {
     match outcome {
-        Outcome::Allowed | Outcome::Granted | Outcome::Done | Outcome::Answered => "good",
-        Outcome::Denied | Outcome::Expired | Outcome::Error | Outcome::Failed | Outcome::Limited | Outcome::Unknown => {
-            "bad"
+        RecordOutcome::Allowed | RecordOutcome::Granted | RecordOutcome::Done | RecordOutcome::Answered => "good",
+        RecordOutcome::Denied
+        | RecordOutcome::Expired
+        | RecordOutcome::Error
+        | RecordOutcome::Failed
+        | RecordOutcome::Limited
+        | RecordOutcome::Unknown => "bad",
+        RecordOutcome::Gated => "ask",
+        RecordOutcome::Withdrawn | RecordOutcome::Declined | RecordOutcome::Skipped | RecordOutcome::Cancelled => {
+            "still"
         }
-        Outcome::Asked => "ask",
-        Outcome::Withdrawn | Outcome::Declined | Outcome::Skipped | Outcome::Cancelled => "still",
     }
 }
 
@@ -281,7 +286,7 @@ fn filter(wanted: &Wanted) -> Markup {
     html! {
         form.filter method="get" action="/console/record" role="search" aria-label="Entries" {
             div { label for="f-kind" { "Kind" } select #f-kind name="kind" { option value="" { "any" } @for kind in Event::KINDS { option value=(kind) selected[wanted.kind == kind] { (kind) } } } }
-            div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for (outcome, _) in Outcome::ALL { option value=(outcome.word()) selected[wanted.outcome == outcome.word()] { (outcome.word()) } } } }
+            div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for (outcome, _) in RecordOutcome::ALL { option value=(outcome.as_str()) selected[wanted.outcome == outcome.as_str()] { (outcome.as_str()) } } } }
             (field("tool", "Tool", &wanted.tool, "bash"))
             (field("session", "Agent or session", &wanted.session, ""))
             (field("who", "Decided by", &wanted.who, ""))
@@ -315,7 +320,7 @@ impl<'a> Filter<'a> {
         let Wanted { kind, outcome, tool, session, who, .. } = self.wanted;
         let is = |wanted: &str, found: Option<&str>| wanted.trim().is_empty() || found == Some(wanted.trim());
         let of = stored.session.as_ref().map(|session| session.as_str());
-        let decided = about.outcome.map(Outcome::word);
+        let decided = about.outcome.map(RecordOutcome::as_str);
         is(kind, Some(&stored.kind))
             && is(outcome, decided)
             && is(tool, about.tool.as_deref())
@@ -330,7 +335,7 @@ impl<'a> Filter<'a> {
 /// Reads a day, a minute or a whole moment.
 fn time(text: &str) -> Option<Millis> {
     let text = text.trim().replacen(' ', "T", 1);
-    ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| millis(&format!("{text}{rest}")))
+    ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| parse_iso(&format!("{text}{rest}")))
 }
 
 #[cfg(test)]

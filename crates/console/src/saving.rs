@@ -122,7 +122,7 @@ impl Console {
         }
         let source = self.context.handle.source(InboxLane::Result);
         let (by, key) = (&look.caller.principal, key.map(str::to_owned));
-        let allowed = decisions::answer(&source, asked.id, GateReply::Allow(ApprovalScope::Once), by, key).await;
+        let allowed = decisions::answer_gate(&source, asked.id, GateReply::Allow(ApprovalScope::Once), by, key).await;
         Ok(match allowed {
             Ok(EngineReply::Voted { have, need }) => {
                 format!("What waits: your approval counts, {have} of {need} have allowed it.")

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use countersign_conversations::{
-    chats::{Asking, ChatError, Wish},
+    chats::{ChatError, NewConversation, RequestKey},
     sessions as index,
 };
 use countersign_core::{engine::Engine, session::WhenBusy, time::Millis};
@@ -47,7 +47,7 @@ pub(super) async fn list(
 
 impl Console {
     async fn sessions_page(&self, look: &Look, problem: Option<(StatusCode, String)>) -> Result<Response, Trouble> {
-        let rows = index::list(self.context.handle.log()).await.map_err(Trouble::unread)?;
+        let rows = index::list_sessions(self.context.handle.log()).await.map_err(Trouble::unread)?;
         let read = |engine: &Engine| {
             let mut busy: BTreeMap<String, Busy> = BTreeMap::new();
             for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
@@ -61,7 +61,7 @@ impl Console {
         let busy =
             self.context.handle.source(InboxLane::Request).read_state(read).await.ok_or_else(Trouble::closing)?.0;
         let of = |id: &str| busy.get(id).copied().unwrap_or_default();
-        let agents = self.context.agents.all();
+        let agents = self.context.agents.all_agents();
         let agents: Vec<(&str, &str)> = agents.iter().map(|(id, session)| (id.as_str(), session.as_str())).collect();
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
         let new_chat = self.new_chat(look).await;
@@ -103,7 +103,7 @@ impl Console {
     }
 
     async fn new_chat(&self, look: &Look) -> Markup {
-        let workspaces = self.context.chats.workspaces().await;
+        let workspaces = self.context.chats.list_workspaces().await;
         html! {
             details.panel.new open[false] {
                 summary { "New chat" }
@@ -126,7 +126,7 @@ impl Console {
     /// A choice of model. `None` is the usual one.
     pub(super) fn model_choice(&self, id: &str, current: Option<(&str, &str)>) -> Markup {
         let models = self.context.chats.models();
-        let usual = models.usual();
+        let usual = models.default_model();
         let usual = usual.as_ref().map(|usual| (usual.provider.as_str(), usual.id.as_str()));
         let chosen = current.or(usual);
         html! {
@@ -160,21 +160,21 @@ pub(super) async fn open(
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
     let key = asking(&look, &body, "open");
-    let wish = Wish {
+    let wish = NewConversation {
         workspace: body.text_field("workspace").map(str::to_owned),
         model: model(&body),
         message: body.text_field("message").map(str::to_owned),
         key: key.clone(),
-        ..Wish::default()
+        ..NewConversation::default()
     };
     let Some(message) = body.text_field("message") else {
         let problem = (StatusCode::BAD_REQUEST, "Write a message to start with.".to_owned());
         return console.sessions_page(&look, Some(problem)).await;
     };
     let chats = &console.context.chats;
-    let opened = match chats.open("console", wish).await {
+    let opened = match chats.open_session("console", wish).await {
         Ok(session) => {
-            let key = key.map(|key| key.part("message"));
+            let key = key.map(|key| key.part_key("message"));
             chats.prompt_once(&session, message, WhenBusy::Steer, key.as_ref()).await.map(|_| session)
         }
         Err(error) => Err(error),
@@ -186,10 +186,10 @@ pub(super) async fn open(
 }
 
 /// The key of a form, by which it is known when it comes twice.
-pub(super) fn asking(look: &Look, body: &BodyFields, what: &str) -> Option<Asking> {
+pub(super) fn asking(look: &Look, body: &BodyFields, what: &str) -> Option<RequestKey> {
     let key = body.text_field("key")?;
     let is_plain = key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_plain.then(|| Asking::new(&look.caller.principal, key, what, &body.0).exactly())
+    is_plain.then(|| RequestKey::new(&look.caller.principal, key, what, &body.0).with_digest())
 }
 
 /// What went wrong in a conversation.

@@ -16,7 +16,7 @@ use countersign_runtime::{
     InboxLane,
     store::{self, Log as _, Partition},
 };
-use countersign_view::record::ended;
+use countersign_view::record::end_text;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -228,7 +228,7 @@ impl Made {
                     (None, None, None) => {}
                 }
                 @if let Some(end) = self.end {
-                    " " span.badge.(Tone::of_end(end).class()) { (ended(end)) }
+                    " " span.badge.(Tone::of_end(end).class()) { (end_text(end)) }
                 } @else if self.is_running { " " span.badge.still { "running" } }
                 @if let Some(id) = self.id { " " a.more href=(path("/console/record/", &id.to_string())) { "in the record" } }
             }

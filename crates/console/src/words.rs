@@ -7,17 +7,17 @@ use countersign_core::{
     policy::RuleAction,
     time::Millis,
 };
-use countersign_view::{Lines, escape, time::iso};
+use countersign_view::{LineMode, escape, time::format_iso};
 use maud::{Markup, html};
 
 /// Text of one line.
 pub(super) fn one(text: &str) -> Markup {
-    marked(&escape(text, Lines::One))
+    marked(&escape(text, LineMode::One))
 }
 
 /// Text of many lines.
 pub(super) fn many(text: &str) -> Markup {
-    marked(&escape(text, Lines::Many))
+    marked(&escape(text, LineMode::Many))
 }
 
 /// Sets off what was hidden and was written out.
@@ -35,24 +35,24 @@ pub(super) fn marked(shown: &str) -> Markup {
 
 /// Text for an attribute or a place that takes no tags.
 pub(super) fn plain(text: &str) -> String {
-    escape(text, Lines::One).into_owned()
+    escape(text, LineMode::One).into_owned()
 }
 
 /// A moment. The script shows it in the reader's own time.
 pub(super) fn moment(at: Millis) -> Markup {
-    let iso = iso(at);
+    let iso = format_iso(at);
     let shown = iso.get(..19).unwrap_or(&iso).replace('T', " ");
     html! { time datetime=(iso) { (shown) " UTC" } }
 }
 
 /// How long ago, counted on by the script.
 pub(super) fn ago(at: Millis, now: Millis) -> Markup {
-    html! { time.ago datetime=(iso(at)) data-since=(at.0) { (span(now.0.saturating_sub(at.0))) " ago" } }
+    html! { time.ago datetime=(format_iso(at)) data-since=(at.0) { (span(now.0.saturating_sub(at.0))) " ago" } }
 }
 
 /// How long is left, counted on by the script.
 pub(super) fn left(until: Millis, now: Millis) -> Markup {
-    html! { time.left datetime=(iso(until)) data-until=(until.0) { (span(until.0.saturating_sub(now.0))) " left" } }
+    html! { time.left datetime=(format_iso(until)) data-until=(until.0) { (span(until.0.saturating_sub(now.0))) " left" } }
 }
 
 /// A length of time in one or two units.

@@ -3,10 +3,10 @@
 //! It decides nothing: what is said becomes a command, and everybody who follows the log learns what came of it.
 
 mod edits;
-mod keys;
 mod models;
-mod workroom;
-mod workspace;
+mod request_key;
+mod session_workspaces;
+mod workspace_folders;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,10 +25,10 @@ use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 
 use crate::sessions::{is_agents, is_spoken_for};
 
-pub use edits::Extent;
-pub use keys::Asking;
-pub use models::Models;
-pub use workroom::Workrooms;
+pub use edits::CopyExtent;
+pub use models::GatewayModels;
+pub use request_key::RequestKey;
+pub use session_workspaces::SessionWorkspaces;
 
 /// How long a message may be, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -60,7 +60,7 @@ pub enum ChatError {
 
 /// What somebody stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Halted {
+pub enum StopOutcome {
     /// A run that works, or that waited to begin.
     Run(RunId),
     /// Something else that would have gone on, such as a summary.
@@ -71,7 +71,7 @@ pub enum Halted {
 
 /// What a new conversation is to be like.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct NewConversation {
     /// A folder below that of agents, by name or whole path.
     pub workspace: Option<String>,
     /// The model's provider and id, or its id alone.
@@ -85,25 +85,25 @@ pub struct Wish {
     /// What will be said in it first. Where that cannot be said, nothing is opened.
     pub message: Option<String>,
     /// Asked for again under this key, it is the session that was opened first.
-    pub key: Option<Asking>,
+    pub key: Option<RequestKey>,
 }
 
 /// Opens conversations and speaks in them.
 #[derive(Clone)]
-pub struct Chats {
+pub struct Conversations {
     handle: OwnerHandle,
-    models: Arc<Models>,
+    models: Arc<GatewayModels>,
     folder: PathBuf,
     timeouts: (Duration, Duration),
     retry: RetryPolicy,
 }
 
-impl Chats {
+impl Conversations {
     /// In workspaces below `folder`; `timeouts` are those of approvals and questions, `retry` what follows failures of
     /// providers.
     pub fn new(
         handle: OwnerHandle,
-        models: Arc<Models>,
+        models: Arc<GatewayModels>,
         folder: PathBuf,
         timeouts: (Duration, Duration),
         retry: RetryPolicy,
@@ -112,31 +112,31 @@ impl Chats {
     }
 
     /// The models that can be chosen.
-    pub fn models(&self) -> &Models {
+    pub fn models(&self) -> &GatewayModels {
         &self.models
     }
 
     /// The workspaces that are there, by name.
-    pub async fn workspaces(&self) -> Vec<PathBuf> {
+    pub async fn list_workspaces(&self) -> Vec<PathBuf> {
         let root = self.folder.clone();
         let main = self.folder.join(MAIN);
-        tokio::task::spawn_blocking(move || workspace::all(&root)).await.unwrap_or_else(|_| vec![main])
+        tokio::task::spawn_blocking(move || workspace_folders::list_folders(&root)).await.unwrap_or_else(|_| vec![main])
     }
 
     /// Opens a session through `door`.
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a workspace or a model that is not there, [`ChatError::Failed`] if nothing was recorded.
-    pub async fn open(&self, door: &str, wish: Wish) -> Result<SessionId, ChatError> {
-        let cwd = self.workspace(wish.workspace.as_deref()).await?;
+    pub async fn open_session(&self, door: &str, wish: NewConversation) -> Result<SessionId, ChatError> {
+        let cwd = self.ensure_workspace(wish.workspace.as_deref()).await?;
         let model = match &wish.model {
-            Some((provider, id)) => Some(self.model(provider.as_deref(), id)?),
-            None => self.models.usual(),
+            Some((provider, id)) => Some(self.find_model(provider.as_deref(), id)?),
+            None => self.models.default_model(),
         };
         if let Some(message) = &wish.message
             && !self.is_there(wish.key.as_ref()).await
         {
-            sayable(message, "message")?;
+            check_message(message, "message")?;
             if model.is_none() {
                 return Err(no_model());
             }
@@ -158,7 +158,7 @@ impl Chats {
         for attempt in 0.. {
             let id = match &wish.key {
                 // Whoever asks again comes to the same id, and so to the session that is there.
-                Some(key) => key.session(attempt),
+                Some(key) => key.session_id(attempt),
                 None => fresh_id()?,
             };
             let open = session::Command::Open {
@@ -168,20 +168,20 @@ impl Chats {
                 door: Some(door.to_owned()),
                 settings: Box::new(settings.clone()),
             };
-            match source.send_command(Command::Session(id.clone(), once(wish.key.as_ref(), open))).await {
+            match source.send_command(Command::Session(id.clone(), keyed_command(wish.key.as_ref(), open))).await {
                 Ok(_) => return Ok(id),
                 // One in 2⁴⁸: another id is free.
                 Err(OwnerError::Refusal(CommandError::SessionExists(_))) => {}
-                Err(refused) => return Err(failed(refused)),
+                Err(refused) => return Err(chat_error(refused)),
             }
         }
         Err(ChatError::Failed("no id is free".to_owned()))
     }
 
     /// Whether this was asked for before: the session that was opened then is the answer.
-    async fn is_there(&self, key: Option<&Asking>) -> bool {
+    async fn is_there(&self, key: Option<&RequestKey>) -> bool {
         match key {
-            Some(key) => self.known(&key.session(0), |_| ()).await.is_ok(),
+            Some(key) => self.read_session(&key.session_id(0), |_| ()).await.is_ok(),
             None => false,
         }
     }
@@ -190,23 +190,23 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Invalid`].
-    pub fn model(&self, provider: Option<&str>, id: &str) -> Result<ModelRef, ChatError> {
-        self.models.find(provider, id).ok_or_else(|| ChatError::Invalid(format!("Unknown model: {id}")))
+    pub fn find_model(&self, provider: Option<&str>, id: &str) -> Result<ModelRef, ChatError> {
+        self.models.find_model(provider, id).ok_or_else(|| ChatError::Invalid(format!("Unknown model: {id}")))
     }
 
     /// The folder that `wanted` names, as [`Chats::open`] takes it.
     ///
     /// # Errors
     /// As there.
-    pub async fn folder(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
-        self.workspace(wanted).await
+    pub async fn workspace_folder(&self, requested: Option<&str>) -> Result<PathBuf, ChatError> {
+        self.ensure_workspace(requested).await
     }
 
     /// The folder that `wanted` names, made if it is not there.
-    async fn workspace(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
-        let wanted = wanted.map(str::trim).filter(|wanted| !wanted.is_empty()).unwrap_or(MAIN).to_owned();
+    async fn ensure_workspace(&self, requested: Option<&str>) -> Result<PathBuf, ChatError> {
+        let name = requested.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(MAIN).to_owned();
         let root = self.folder.clone();
-        let made = tokio::task::spawn_blocking(move || workspace::make(&root, &wanted)).await;
+        let made = tokio::task::spawn_blocking(move || workspace_folders::ensure_folder(&root, &name)).await;
         made.unwrap_or_else(|error| Err(ChatError::Failed(error.to_string())))
     }
 
@@ -214,7 +214,12 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing said.
-    pub async fn prompt(&self, session: &SessionId, text: &str, when_busy: WhenBusy) -> Result<EngineReply, ChatError> {
+    pub async fn send_prompt(
+        &self,
+        session: &SessionId,
+        text: &str,
+        when_busy: WhenBusy,
+    ) -> Result<EngineReply, ChatError> {
         self.prompt_once(session, text, when_busy, None).await
     }
 
@@ -227,25 +232,25 @@ impl Chats {
         session: &SessionId,
         text: &str,
         when_busy: WhenBusy,
-        key: Option<&Asking>,
+        key: Option<&RequestKey>,
     ) -> Result<EngineReply, ChatError> {
-        sayable(text, "message")?;
+        check_message(text, "message")?;
         let source = self.handle.source(InboxLane::Request);
         let look = |session: &session::Session| {
             (session.name().is_none_or(|name| name == edits::UNTITLED), session.settings().sums)
         };
-        let (is_unnamed, sums) = self.ours(session, look).await?;
+        let (is_unnamed, sums) = self.read_own(session, look).await?;
         if sums == CompactionTiming::AfterRuns {
             // An earlier version opened it.
             let setting = session::SessionSetting::Sums(CompactionTiming::BeforeRuns);
             let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
-            source.send_command(set).await.map_err(failed)?;
+            source.send_command(set).await.map_err(chat_error)?;
         }
-        let prompt = session::Command::Prompt { message: said(text), with: Vec::new(), when_busy };
-        let prompt = Command::Session(session.clone(), once(key, prompt));
-        let outcome = source.send_command(prompt).await.map(|reply| reply.outcome).map_err(failed)?;
+        let prompt = session::Command::Prompt { message: user_content(text), with: Vec::new(), when_busy };
+        let prompt = Command::Session(session.clone(), keyed_command(key, prompt));
+        let outcome = source.send_command(prompt).await.map(|reply| reply.outcome).map_err(chat_error)?;
         if is_unnamed {
-            let name = title(text);
+            let name = title_of(text);
             let named = source.send_command(Command::Session(session.clone(), session::Command::Name { name })).await;
             if let Err(refused) = named {
                 tracing::warn!(%session, %refused, "a conversation was not named after its first message");
@@ -259,17 +264,17 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing said.
-    pub async fn steer(
+    pub async fn steer_run(
         &self,
         session: &SessionId,
         text: &str,
-        key: Option<&Asking>,
+        key: Option<&RequestKey>,
     ) -> Result<Option<RunId>, ChatError> {
-        sayable(text, "text")?;
-        self.ours(session, |_| ()).await?;
-        let steer = once(key, session::Command::Steer { message: said(text) });
+        check_message(text, "text")?;
+        self.read_own(session, |_| ()).await?;
+        let steer = keyed_command(key, session::Command::Steer { message: user_content(text) });
         let source = self.handle.source(InboxLane::Request);
-        match source.send_command(Command::Session(session.clone(), steer)).await.map_err(failed)?.outcome {
+        match source.send_command(Command::Session(session.clone(), steer)).await.map_err(chat_error)?.outcome {
             EngineReply::Steering(run) => Ok(Some(run)),
             _ => Ok(None),
         }
@@ -280,13 +285,13 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing stopped.
-    pub async fn stop(&self, session: &SessionId) -> Result<Halted, ChatError> {
-        self.known(session, |_| ()).await?;
+    pub async fn stop_session(&self, session: &SessionId) -> Result<StopOutcome, ChatError> {
+        self.read_session(session, |_| ()).await?;
         let abort = Command::Run(run::Command::Abort { session: session.clone() });
-        Ok(match self.handle.source(InboxLane::Result).send_command(abort).await.map_err(failed)?.outcome {
-            EngineReply::Stopping(run) => Halted::Run(run),
-            EngineReply::Done => Halted::Other,
-            _ => Halted::Nothing,
+        Ok(match self.handle.source(InboxLane::Result).send_command(abort).await.map_err(chat_error)?.outcome {
+            EngineReply::Stopping(run) => StopOutcome::Run(run),
+            EngineReply::Done => StopOutcome::Other,
+            _ => StopOutcome::Nothing,
         })
     }
 
@@ -295,9 +300,9 @@ impl Chats {
     /// # Errors
     /// [`ChatError`], with nothing stopped.
     pub async fn stop_run(&self, session: &SessionId, run: RunId) -> Result<bool, ChatError> {
-        self.known(session, |_| ()).await?;
+        self.read_session(session, |_| ()).await?;
         let stop = Command::Run(run::Command::Stop { session: session.clone(), run });
-        let stopped = self.handle.source(InboxLane::Result).send_command(stop).await.map_err(failed)?;
+        let stopped = self.handle.source(InboxLane::Result).send_command(stop).await.map_err(chat_error)?;
         Ok(stopped.outcome == EngineReply::Stopping(run))
     }
 
@@ -306,9 +311,9 @@ impl Chats {
     /// # Errors
     /// [`ChatError`], with nothing taken back.
     pub async fn take_back(&self, session: &SessionId) -> Result<Vec<Lsn>, ChatError> {
-        let waiting: Vec<Lsn> = self.ours(session, |session| session.queued_contents().collect()).await?;
+        let waiting: Vec<Lsn> = self.read_own(session, |session| session.queued_contents().collect()).await?;
         let clear = Command::Session(session.clone(), session::Command::Clear);
-        self.handle.source(InboxLane::Result).send_command(clear).await.map_err(failed)?;
+        self.handle.source(InboxLane::Result).send_command(clear).await.map_err(chat_error)?;
         Ok(waiting)
     }
 
@@ -317,7 +322,8 @@ impl Chats {
     /// # Errors
     /// [`ChatError::Busy`] if one does.
     pub async fn at_rest(&self, session: &SessionId) -> Result<(), ChatError> {
-        match self.ours(session, |session| session.run().is_some() || session.active_compaction().is_some()).await? {
+        match self.read_own(session, |session| session.run().is_some() || session.active_compaction().is_some()).await?
+        {
             true => Err(ChatError::Busy),
             false => Ok(()),
         }
@@ -328,20 +334,20 @@ impl Chats {
     /// # Errors
     /// [`ChatError`].
     pub async fn use_model(&self, session: &SessionId, model: ModelRef) -> Result<(), ChatError> {
-        if self.ours(session, |session| session.settings().model.clone()).await? == Some(model.clone()) {
+        if self.read_own(session, |session| session.settings().model.clone()).await? == Some(model.clone()) {
             return Ok(());
         }
         let setting = session::SessionSetting::Model(model);
         let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
-        self.handle.source(InboxLane::Request).send_command(set).await.map(drop).map_err(failed)
+        self.handle.source(InboxLane::Request).send_command(set).await.map(drop).map_err(chat_error)
     }
 
     /// The model of a session that can be spoken in, and how much it is asked to think.
     ///
     /// # Errors
     /// [`ChatError`].
-    pub async fn thinking(&self, session: &SessionId) -> Result<(Option<ModelRef>, Option<String>), ChatError> {
-        self.ours(session, |session| (session.settings().model.clone(), session.settings().thinking.clone())).await
+    pub async fn thinking_level(&self, session: &SessionId) -> Result<(Option<ModelRef>, Option<String>), ChatError> {
+        self.read_own(session, |session| (session.settings().model.clone(), session.settings().thinking.clone())).await
     }
 
     /// Whether a session that can be spoken in was opened through `door`.
@@ -350,32 +356,35 @@ impl Chats {
     /// [`ChatError`].
     pub async fn is_of(&self, session: &SessionId, door: &str) -> Result<bool, ChatError> {
         let door = door.to_owned();
-        self.ours(session, move |session| session.door() == Some(&door)).await
+        self.read_own(session, move |session| session.door() == Some(&door)).await
     }
 
     /// Gives a session another name.
     ///
     /// # Errors
     /// [`ChatError`].
-    pub async fn rename(&self, session: &SessionId, name: &str) -> Result<(), ChatError> {
-        self.ours(session, |_| ()).await?;
+    pub async fn rename_session(&self, session: &SessionId, name: &str) -> Result<(), ChatError> {
+        self.read_own(session, |_| ()).await?;
         let name = session::Command::Name { name: name.to_owned() };
         let named = self.handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), name)).await;
-        named.map(drop).map_err(failed)
+        named.map(drop).map_err(chat_error)
     }
 
     /// Reads something of a session that can be spoken in: its own host's are for that host alone.
-    async fn ours<T: Send + 'static>(
+    async fn read_own<T: Send + 'static>(
         &self,
         session: &SessionId,
         read: impl FnOnce(&session::Session) -> T + Send + 'static,
     ) -> Result<T, ChatError> {
-        self.known(session, |session| if is_spoken_for(session) { Err(ChatError::NotOurs) } else { Ok(read(session)) })
-            .await?
+        self.read_session(
+            session,
+            |session| if is_spoken_for(session) { Err(ChatError::NotOurs) } else { Ok(read(session)) },
+        )
+        .await?
     }
 
     /// Reads something of a session that is no agent's, fetched from the log if it rests there.
-    async fn known<T: Send + 'static>(
+    async fn read_session<T: Send + 'static>(
         &self,
         session: &SessionId,
         read: impl FnOnce(&session::Session) -> T + Send + 'static,
@@ -398,7 +407,7 @@ impl Chats {
 }
 
 /// That something can be said; `what` it is called where it is sent.
-pub fn sayable(text: &str, what: &str) -> Result<(), ChatError> {
+pub fn check_message(text: &str, what: &str) -> Result<(), ChatError> {
     match text.trim().is_empty() {
         true => Err(ChatError::Invalid(format!("{what} is required"))),
         false if text.len() > LONGEST => Err(ChatError::Invalid(format!("{what} is longer than {LONGEST} bytes"))),
@@ -413,14 +422,14 @@ fn fresh_id() -> Result<SessionId, ChatError> {
 }
 
 /// A command that happens once, if it has a key.
-fn once(key: Option<&Asking>, command: session::Command) -> session::Command {
+fn keyed_command(key: Option<&RequestKey>, command: session::Command) -> session::Command {
     match key {
-        Some(key) => session::Command::Once { key: key.key(), command: Box::new(command) },
+        Some(key) => session::Command::Once { key: key.engine_key(), command: Box::new(command) },
         None => command,
     }
 }
 
-fn failed(refused: OwnerError) -> ChatError {
+fn chat_error(refused: OwnerError) -> ChatError {
     match refused {
         OwnerError::Refusal(CommandError::KeyTaken(_)) => ChatError::KeyTaken,
         OwnerError::Refusal(CommandError::NoSession(_)) => ChatError::Unknown,
@@ -438,12 +447,12 @@ fn failed(refused: OwnerError) -> ChatError {
 }
 
 fn no_model() -> ChatError {
-    let told = "No model is configured: set `model` in the configuration, or choose one for this session";
-    ChatError::Invalid(told.to_owned())
+    let text = "No model is configured: set `model` in the configuration, or choose one for this session";
+    ChatError::Invalid(text.to_owned())
 }
 
 /// A message of a person, as content.
-fn said(text: &str) -> session::MessageContent {
+fn user_content(text: &str) -> session::MessageContent {
     let message = StoredMessage::User(message::InputMessage {
         content: vec![MessageBlock::from_text(text)],
         ..message::InputMessage::default()
@@ -453,7 +462,7 @@ fn said(text: &str) -> session::MessageContent {
 }
 
 /// What a session is called by its first message: the beginning of its first line.
-fn title(text: &str) -> String {
+fn title_of(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Untitled");
     if line.chars().count() <= TITLE {
         return line.to_owned();
@@ -464,13 +473,13 @@ fn title(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::title;
+    use super::title_of;
 
     #[test]
     fn a_session_is_called_by_the_first_line_that_says_something() {
-        assert_eq!(title("\n  hello there \nmore"), "hello there");
-        assert_eq!(title(" \n "), "Untitled");
-        let long = title(&"word ".repeat(40));
+        assert_eq!(title_of("\n  hello there \nmore"), "hello there");
+        assert_eq!(title_of(" \n "), "Untitled");
+        let long = title_of(&"word ".repeat(40));
         assert!(long.chars().count() <= 64 && long.ends_with('…'), "{long}");
     }
 }

@@ -11,9 +11,9 @@ use countersign_core::{time::Millis, tool::ToolSpec};
 pub mod compaction;
 pub mod context;
 pub mod files;
-pub mod slash;
+pub mod slash_commands;
 
-pub use files::{Disk, Files};
+pub use files::{DiskFiles, PromptFiles};
 
 const ROLE: &str = include_str!("prompt/role.md");
 pub const APPROVALS: &str = include_str!("prompt/approvals.md");
@@ -23,7 +23,7 @@ const LIMIT: usize = 200_000;
 
 /// Everything that the text is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct SystemPromptInput<'a> {
     /// The agent directory, for the user's own instructions.
     pub folder: &'a AgentDir,
     /// Where the agent works.
@@ -42,7 +42,7 @@ pub struct Facts<'a> {
 
 /// The text, and what a person should know about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prompt {
+pub struct SystemPrompt {
     /// The system prompt.
     pub text: String,
     /// What was cut or left out, one line each.
@@ -53,35 +53,39 @@ pub struct Prompt {
 ///
 /// `--system-prompt` takes the place of everything but the project's instructions, the addition and the facts at the
 /// end; a `SYSTEM.md` (the project's before the user's) takes the place of the role alone.
-pub fn build(facts: &Facts<'_>, files: &dyn Files) -> Prompt {
-    let mut prompt = Prompt::default();
+pub fn build_prompt(facts: &SystemPromptInput<'_>, files: &dyn PromptFiles) -> SystemPrompt {
+    let mut prompt = SystemPrompt::default();
     match facts.replace {
         Some(given) => {
             let text = text_or_file(given, facts.cwd, files, &mut prompt.notices);
-            prompt.section(&text);
+            prompt.push_section(&text);
         }
         None => {
             let role = system_file(facts, files, &mut prompt.notices);
-            prompt.section(role.as_deref().unwrap_or(ROLE));
-            prompt.section(APPROVALS);
-            prompt.section(&tools(facts.tools));
+            prompt.push_section(role.as_deref().unwrap_or(ROLE));
+            prompt.push_section(APPROVALS);
+            prompt.push_section(&tools_section(facts.tools));
         }
     }
     if facts.reads_context_files {
-        let found = context::gather(facts.folder, facts.cwd, files);
-        prompt.section(&context::section(&found.files));
+        let found = context::gather_files(facts.folder, facts.cwd, files);
+        prompt.push_section(&context::files_section(&found.files));
         prompt.notices.extend(found.notices);
     }
     if let Some(given) = facts.append {
         let text = text_or_file(given, facts.cwd, files, &mut prompt.notices);
-        prompt.section(&text);
+        prompt.push_section(&text);
     }
-    prompt.section(&format!("Today is {}.\nThe working directory is {}.", day(facts.now), facts.cwd.display()));
+    prompt.push_section(&format!(
+        "Today is {}.\nThe working directory is {}.",
+        format_day(facts.now),
+        facts.cwd.display()
+    ));
     prompt
 }
 
-impl Prompt {
-    fn section(&mut self, text: &str) {
+impl SystemPrompt {
+    fn push_section(&mut self, text: &str) {
         let text = text.trim();
         if !text.is_empty() {
             if !self.text.is_empty() {
@@ -92,28 +96,28 @@ impl Prompt {
     }
 }
 
-fn system_file(facts: &Facts<'_>, files: &dyn Files, notices: &mut Vec<String>) -> Option<String> {
+fn system_file(facts: &SystemPromptInput<'_>, files: &dyn PromptFiles, notices: &mut Vec<String>) -> Option<String> {
     [facts.cwd.join(facts.folder.project_folder()), facts.folder.root().to_owned()]
         .iter()
-        .find_map(|folder| read(&folder.join("SYSTEM.md"), files, notices))
+        .find_map(|folder| read_limited(&folder.join("SYSTEM.md"), files, notices))
         .filter(|text| !text.trim().is_empty())
 }
 
-fn text_or_file(given: &str, cwd: &Path, files: &dyn Files, notices: &mut Vec<String>) -> String {
+fn text_or_file(given: &str, cwd: &Path, files: &dyn PromptFiles, notices: &mut Vec<String>) -> String {
     // A path has one line and is not long; asking the system about anything else is an error of its own.
     let path = (given.len() < 4096 && !given.is_empty() && !given.contains('\n')).then(|| cwd.join(given));
-    path.and_then(|path| read(&path, files, notices)).unwrap_or_else(|| given.to_owned())
+    path.and_then(|path| read_limited(&path, files, notices)).unwrap_or_else(|| given.to_owned())
 }
 
-fn read(path: &Path, files: &dyn Files, notices: &mut Vec<String>) -> Option<String> {
-    let found = files.read(path, LIMIT)?;
+fn read_limited(path: &Path, files: &dyn PromptFiles, notices: &mut Vec<String>) -> Option<String> {
+    let found = files.read_head(path, LIMIT)?;
     if found.cut {
         notices.push(format!("{}: only its first {LIMIT} bytes are used", path.display()));
     }
     Some(found.text)
 }
 
-fn tools(specs: &[ToolSpec]) -> String {
+fn tools_section(specs: &[ToolSpec]) -> String {
     if specs.is_empty() {
         return "# Tools\n\nYou have no tools in this session. Answer from what you are given.".to_owned();
     }
@@ -150,7 +154,7 @@ fn tools(specs: &[ToolSpec]) -> String {
     text
 }
 
-fn day(now: Millis) -> String {
+fn format_day(now: Millis) -> String {
     i64::try_from(now.0)
         .ok()
         .and_then(chrono::DateTime::from_timestamp_millis)

@@ -18,7 +18,7 @@ const NAME: &str = "sessions";
 
 /// What the list says of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SessionListRow {
     /// Its id.
     #[serde(skip)]
     pub id: String,
@@ -66,12 +66,12 @@ impl LogView for SessionIndex {
 
     fn fold_record(&self, record: &StoredRecord, _: Option<&str>, rows: &mut dyn ViewRows) {
         let Some(session) = record.session.as_ref().filter(|session| !is_agents(session)) else { return };
-        let Some(said) = Said::of(record) else { return };
+        let Some(update) = RowUpdate::from_record(record) else { return };
         let key = session.as_str();
-        let known = rows.get(key).and_then(|bytes| serde_json::from_slice::<Row>(&bytes).ok());
+        let known = rows.get(key).and_then(|bytes| serde_json::from_slice::<SessionListRow>(&bytes).ok());
         let is_deleted = known.as_ref().is_some_and(|row| row.listing.deleted);
-        let mut row = known.unwrap_or_else(|| Row { opened_at: record.at.0, ..Row::default() });
-        row.tell(said, record.at);
+        let mut row = known.unwrap_or_else(|| SessionListRow { opened_at: record.at.0, ..SessionListRow::default() });
+        row.apply_update(update, record.at);
         // What comes late, such as the end of what worked in it, brings it back to no list.
         row.listing.deleted |= is_deleted;
         if let Ok(bytes) = serde_json::to_vec(&row) {
@@ -81,7 +81,7 @@ impl LogView for SessionIndex {
 }
 
 /// What a record means to the list.
-enum Said {
+enum RowUpdate {
     Opened {
         door: Option<String>,
         name: Option<String>,
@@ -103,8 +103,8 @@ enum Said {
     Hosted,
 }
 
-impl Said {
-    fn of(record: &StoredRecord) -> Option<Self> {
+impl RowUpdate {
+    fn from_record(record: &StoredRecord) -> Option<Self> {
         // Most records are of other kinds, and need not be read.
         let event = record.facts.split('"').nth(1).unwrap_or_default();
         let tells = match &*record.kind {
@@ -143,29 +143,29 @@ impl Said {
     }
 }
 
-impl Row {
-    fn tell(&mut self, said: Said, at: Millis) {
-        match said {
-            Said::Opened { door, name, cwd } => {
+impl SessionListRow {
+    fn apply_update(&mut self, update: RowUpdate, at: Millis) {
+        match update {
+            RowUpdate::Opened { door, name, cwd } => {
                 (self.door, self.name, self.cwd) = (door, name, cwd);
                 self.last_at = at.0;
             }
-            Said::Named(name) => self.name = Some(name),
-            Said::Model(provider, id) => self.model = Some((provider, id)),
-            Said::Moved(cwd) => self.cwd = cwd,
-            Said::All(all) => {
+            RowUpdate::Named(name) => self.name = Some(name),
+            RowUpdate::Model(provider, id) => self.model = Some((provider, id)),
+            RowUpdate::Moved(cwd) => self.cwd = cwd,
+            RowUpdate::All(all) => {
                 self.listing = all.listing;
                 self.model = all.model.map(|model| (model.provider, model.id)).or_else(|| self.model.take());
             }
-            Said::Listed(listing) => self.listing = listing,
-            Said::Message { tokens } => {
+            RowUpdate::Listed(listing) => self.listing = listing,
+            RowUpdate::Message { tokens } => {
                 self.messages += 1;
                 self.tokens += tokens;
                 self.last_at = at.0;
             }
-            Said::Branch { messages } => self.messages = messages,
-            Said::Called => self.calls += 1,
-            Said::Hosted => self.hosted = true,
+            RowUpdate::Branch { messages } => self.messages = messages,
+            RowUpdate::Called => self.calls += 1,
+            RowUpdate::Hosted => self.hosted = true,
         }
     }
 }
@@ -184,7 +184,7 @@ pub fn is_spoken_for(session: &session::Session) -> bool {
 ///
 /// # Errors
 /// What the log says.
-pub async fn probe(log: &AnyLog) -> Result<(), LogReadError> {
+pub async fn probe_list(log: &AnyLog) -> Result<(), LogReadError> {
     log.read_view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
 }
 
@@ -192,14 +192,15 @@ pub async fn probe(log: &AnyLog) -> Result<(), LogReadError> {
 ///
 /// # Errors
 /// What the log says.
-pub async fn list(log: &AnyLog) -> Result<Vec<Row>, LogReadError> {
+pub async fn list_sessions(log: &AnyLog) -> Result<Vec<SessionListRow>, LogReadError> {
     let (mut rows, mut after) = (Vec::new(), None::<String>);
     loop {
         let page = log.read_view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
         let is_last = page.len() < PAGE;
         after = page.last().map(|(id, _)| id.clone());
-        let read =
-            |(id, bytes): (String, bytes::Bytes)| serde_json::from_slice(&bytes).ok().map(|row: Row| Row { id, ..row });
+        let read = |(id, bytes): (String, bytes::Bytes)| {
+            serde_json::from_slice(&bytes).ok().map(|row: SessionListRow| SessionListRow { id, ..row })
+        };
         rows.extend(page.into_iter().filter_map(read).filter(|row| !row.listing.deleted));
         if is_last {
             break;

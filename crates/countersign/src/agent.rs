@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_protocol::agent_gate::close;
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
 use tokio_tungstenite::{
@@ -85,7 +85,7 @@ pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
             if let Some(reason) = reason {
                 // A person may have written it, and it stays one line.
                 let lines: Vec<&str> = reason.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-                eprintln!("Reason: {}", escape(&lines.join("; "), Lines::One));
+                eprintln!("Reason: {}", escape(&lines.join("; "), LineMode::One));
             }
             ExitCode::from(code)
         }

@@ -6,7 +6,7 @@ use std::{io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::E
 
 use anyhow::Context as _;
 use countersign_config::{AgentChange, TokenSource, change_agents, list_agents, new_token};
-use countersign_view::{Lines, escape, pasted};
+use countersign_view::{LineMode, escape, shell_quote};
 use serde_json::json;
 
 use crate::{
@@ -79,7 +79,7 @@ fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
     }
     let paint = Paint::stdout();
     if agents.is_empty() {
-        writeln!(out, "No agents. Add one with `countersign agents add ID --config {}`.", pasted(file.display()))?;
+        writeln!(out, "No agents. Add one with `countersign agents add ID --config {}`.", shell_quote(file.display()))?;
     }
     let width = agents.iter().map(|agent| agent.id.chars().count()).max().unwrap_or_default();
     for agent in agents {
@@ -87,8 +87,8 @@ fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
             TokenSource::Variable(name) => format!("token from ${name}"),
             TokenSource::File => "token in the file".to_owned(),
         };
-        let id = format!("{:<width$}", escape(&agent.id, Lines::One));
-        writeln!(out, "{}  {}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, escape(&from, Lines::One)))?;
+        let id = format!("{:<width$}", escape(&agent.id, LineMode::One));
+        writeln!(out, "{}  {}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, escape(&from, LineMode::One)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

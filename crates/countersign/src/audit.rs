@@ -16,11 +16,11 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use countersign_core::id::Lsn;
 use countersign_store::{AnyLog, Log as _, LogHead, LogOpenError, Partition, SqliteLog, StoredContent, StoredRecord};
-use countersign_view::time::iso;
+use countersign_view::time::format_iso;
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
-pub(crate) use countersign_view::record::{Filter, Narrator, Outcome, ended, told};
+pub(crate) use countersign_view::record::{RecordFilter, RecordFormatter, RecordOutcome, end_text, entry_json};
 pub(crate) use csv::export as export_csv;
 pub(crate) use outcome::{Named, tone};
 pub(crate) use redact::{Reach, redact};
@@ -84,18 +84,18 @@ fn unopened(path: &Path, error: LogOpenError) -> anyhow::Error {
 }
 
 /// `audit tail`.
-pub(crate) fn tail(path: &Path, count: usize, filter: &Filter, form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn tail(path: &Path, count: usize, filter: &RecordFilter, form: Form) -> anyhow::Result<ExitCode> {
     let paint = Paint::stdout();
     let newest = block_on(async {
         let log = open(path)?;
         let head = log.head(Partition::ZERO).await?.lsn;
         // With a filter nobody knows where the newest entries begin.
         let first = if filter.is_empty() { head.0.saturating_sub(count as u64) } else { 0 };
-        let mut narrator = Narrator::default();
+        let mut narrator = RecordFormatter::default();
         let mut newest = VecDeque::new();
         pages(&log, Lsn(first.saturating_sub(LOOK_BACK)), async |stored, content| {
-            let (about, text) = narrator.about(&stored, content.as_deref());
-            if stored.lsn.0 <= first || !filter.fits(&stored, &about) {
+            let (about, text) = narrator.describe_record(&stored, content.as_deref());
+            if stored.lsn.0 <= first || !filter.matches_record(&stored, &about) {
                 return Ok(());
             }
             if newest.len() == count {
@@ -114,7 +114,7 @@ pub(crate) fn tail(path: &Path, count: usize, filter: &Filter, form: Form) -> an
     for (stored, about, text) in newest {
         match form {
             Form::Text => writeln!(output, "{}", entry(&stored, &text, when, about.outcome, paint))?,
-            Form::Json => writeln!(output, "{}", told(&stored, &about, &text))?,
+            Form::Json => writeln!(output, "{}", entry_json(&stored, &about, &text))?,
         }
     }
     output.flush()?;
@@ -132,15 +132,21 @@ pub(crate) enum When {
 impl When {
     /// What is needed to tell the times of `entries` apart from those of other days.
     pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a StoredRecord>) -> Self {
-        let day = |at| iso(at).get(..10).map(str::to_owned);
+        let day = |at| format_iso(at).get(..10).map(str::to_owned);
         let today = day(countersign_runtime::Clock::system().now());
         if entries.into_iter().all(|stored| day(stored.at) == today) { Self::Time } else { Self::Day }
     }
 }
 
 /// One entry as a line: position, time in UTC, kind, and what happened. A very long one is cut on a terminal.
-pub(crate) fn entry(stored: &StoredRecord, text: &str, when: When, outcome: Option<Outcome>, paint: Paint) -> String {
-    let time = iso(stored.at).replace('T', " ");
+pub(crate) fn entry(
+    stored: &StoredRecord,
+    text: &str,
+    when: When,
+    outcome: Option<RecordOutcome>,
+    paint: Paint,
+) -> String {
+    let time = format_iso(stored.at).replace('T', " ");
     let from = match when {
         When::Time => 11,
         When::Day => 0,
@@ -217,20 +223,22 @@ struct Exported<'a> {
 }
 
 /// `audit export`, as JSON lines.
-pub(crate) fn export(path: &Path, filter: &Filter) -> anyhow::Result<ExitCode> {
+pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
         let log = open(path)?;
-        let mut narrator = Narrator::default();
+        let mut narrator = RecordFormatter::default();
         pages(&log, Lsn(0), async |stored, content| {
-            if !filter.is_empty() && !filter.fits(&stored, &narrator.about(&stored, content.as_deref()).0) {
+            if !filter.is_empty()
+                && !filter.matches_record(&stored, &narrator.describe_record(&stored, content.as_deref()).0)
+            {
                 return Ok(());
             }
             let facts: &RawValue =
                 serde_json::from_str(&stored.facts).with_context(|| format!("record {} is no JSON", stored.lsn))?;
             let exported = Exported {
                 lsn: stored.lsn.0,
-                at: iso(stored.at),
+                at: format_iso(stored.at),
                 session: stored.session.as_ref().map(|session| session.as_str()),
                 kind: &stored.kind,
                 version: stored.version,

@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_runtime::Clock;
 use countersign_store::{Log as _, LogHead, Partition, VerifyReport};
-use countersign_view::{Lines, escape, time::iso};
+use countersign_view::{LineMode, escape, time::format_iso};
 use serde_json::json;
 
 use crate::{
@@ -95,7 +95,7 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     let manifest = Manifest {
         form: manifest::FORM,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        made: iso(Clock::system().now()),
+        made: format_iso(Clock::system().now()),
         log: log.to_string_lossy().into_owned(),
         head: written(report.head),
         records: report.records,
@@ -182,7 +182,7 @@ fn shown(path: &Path) -> String {
 
 /// A text as people may see it, in one line.
 fn one(text: &str) -> String {
-    escape(text, Lines::One).into_owned()
+    escape(text, LineMode::One).into_owned()
 }
 
 /// Whether a file is the record's own, or SQLite's, or space that is kept for it.

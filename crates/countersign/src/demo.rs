@@ -34,7 +34,7 @@ use self::{
     scratch::{Keep, Scratch},
     stage::Stage,
 };
-use crate::audit::{self, Narrator};
+use crate::audit::{self, RecordFormatter};
 
 /// How long a delta takes where somebody watches: about as long as a person takes to read it.
 const READABLE: Duration = Duration::from_millis(45);
@@ -182,10 +182,10 @@ async fn play(
 /// Reads the record as anybody could afterwards, and checks it.
 async fn show_record(path: &Path, stage: &mut Stage) -> anyhow::Result<()> {
     let log = audit::open(path)?;
-    let mut narrator = Narrator::default();
+    let mut narrator = RecordFormatter::default();
     stage.record_begins()?;
     audit::pages(&log, Lsn(0), async |stored, content| {
-        let text = narrator.tell(&stored, content.as_deref());
+        let text = narrator.format_line(&stored, content.as_deref());
         Ok(stage.entry(&stored, &text)?)
     })
     .await?;

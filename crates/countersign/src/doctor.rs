@@ -28,7 +28,7 @@ use countersign_runtime::{
     },
 };
 use countersign_telegram::{BotChatKind, BotCheck, BotCheckError};
-use countersign_view::{Lines, escape, pasted};
+use countersign_view::{LineMode, escape, shell_quote};
 use serde::Serialize;
 use serde_json::json;
 
@@ -88,7 +88,7 @@ impl Check {
 /// The flags that mean the same place in another command.
 fn meant(file: Option<&Path>, data: Option<&Path>) -> String {
     let flag = |name: &str, path: Option<&Path>| {
-        path.map(|path| format!(" {name} {}", pasted(path.display()))).unwrap_or_default()
+        path.map(|path| format!(" {name} {}", shell_quote(path.display()))).unwrap_or_default()
     };
     flag("--config", file) + &flag("--data", data)
 }
@@ -427,7 +427,7 @@ fn tell(checks: &[Check], form: Form) -> anyhow::Result<ExitCode> {
         let name = paint.tone(Tone::Strong, format!("{:<width$}", check.check));
         let indent = width + 8;
         let pad = " ".repeat(indent);
-        let what = escape(&check.what, Lines::Many);
+        let what = escape(&check.what, LineMode::Many);
         let what = match columns {
             Some(columns) => wrapped(&what, indent, indent, columns),
             None => what.replace('\n', &format!("\n{pad}")),
@@ -435,7 +435,7 @@ fn tell(checks: &[Check], form: Form) -> anyhow::Result<ExitCode> {
         writeln!(out, "{state}  {name}  {what}")?;
         // A command in it is to be copied as it is.
         if let Some(advice) = &check.advice {
-            writeln!(out, "{pad}→ {}", escape(advice, Lines::One))?;
+            writeln!(out, "{pad}→ {}", escape(advice, LineMode::One))?;
         }
     }
     match findings {

@@ -14,9 +14,9 @@ use countersign_core::{engine::Engine, gate::ApprovalScope};
 use countersign_gateway::control::Request;
 use countersign_store::{Log as _, Partition, StoredContent};
 use countersign_view::{
-    Lines, decisions, escape,
+    LineMode, decisions, escape,
     gate_row::{self, GateRow},
-    label, pasted,
+    label, shell_quote,
 };
 use serde_json::{Value, json};
 
@@ -53,12 +53,12 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
     let local = Local::connect(&place.folder);
     match (what, local) {
         (Gates::List, Some(mut local)) => print(&rows(local.ask(&Request::Gates)?)?, form),
-        (Gates::List, None) => print(&gate_row::pending(&recorded(&place.log)?), form),
+        (Gates::List, None) => print(&gate_row::pending_rows(&recorded(&place.log)?), form),
         (Gates::Show { id }, Some(mut local)) => {
             show(place, &serde_json::from_value(local.ask(&Request::Gate { id })?)?, form)
         }
         (Gates::Show { id }, None) => {
-            show(place, &decisions::find(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
+            show(place, &decisions::find_pending(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
         }
         (Gates::Allow { id, scope, rule, lasts }, Some(mut local)) => {
             let lasts = lasts.map(|lasts| lasts.as_secs());
@@ -90,7 +90,7 @@ pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<
         (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
         (Grants::List, None) => {
             let recorded = recorded(&place.log).map_err(|error| anyhow::anyhow!("{error:#}; {OF_HOSTS}"))?;
-            print_grants(&decisions::listed(recorded.state().policy().grants()), form)
+            print_grants(&decisions::grants_json(recorded.state().policy().grants()), form)
         }
         (Grants::Denials, Some(mut local)) => print_denials(&local.ask(&Request::Denials)?, form),
         (Grants::Denials, None) => print_denials(&recorded_denials(&place.log)?, form),
@@ -132,11 +132,11 @@ fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
         let (ids, lsns): (Vec<_>, Vec<_>) = gates.map(|gate| (gate.id(), gate.content_lsn())).unzip();
         let contents = log.read_contents(Partition::ZERO, &lsns).await?;
         let text = |content| match content {
-            Some(StoredContent::Text(text)) => decisions::covered(&text),
+            Some(StoredContent::Text(text)) => decisions::covered_text(&text),
             _ => None,
         };
         let covers = ids.into_iter().zip(contents).filter_map(|(id, content)| Some((id, text(content)?))).collect();
-        Ok(decisions::denials(constraints, &covers))
+        Ok(decisions::denials_json(constraints, &covers))
     })
 }
 
@@ -166,7 +166,7 @@ const LONGEST: usize = 200;
 /// What the subject of a gate does not show of its arguments, in one line; long ones with their beginning.
 fn beside(row: &GateRow) -> String {
     let told = |name: &String| {
-        let shown = escape(&text_of(row.arguments.get(name)?), Lines::One).into_owned();
+        let shown = escape(&text_of(row.arguments.get(name)?), LineMode::One).into_owned();
         let count = shown.chars().count();
         let shown = match count > LONGEST {
             true => {
@@ -188,9 +188,9 @@ fn line(row: &GateRow, paint: Paint) -> String {
     format!(
         "{}  {}{}  {}",
         paint.tone(Tone::Asking, short),
-        paint.tone(Tone::Strong, escape(&row.subject, Lines::One)),
+        paint.tone(Tone::Strong, escape(&row.subject, LineMode::One)),
         beside(row),
-        paint.tone(Tone::Faint, format!("{}{until}", escape(who, Lines::One))),
+        paint.tone(Tone::Faint, format!("{}{until}", escape(who, LineMode::One))),
     )
 }
 
@@ -201,7 +201,7 @@ fn show(place: &Place, row: &GateRow, form: Form) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let paint = Paint::stdout();
-    let one = |text: &str| escape(text, Lines::One).into_owned();
+    let one = |text: &str| escape(text, LineMode::One).into_owned();
     writeln!(out, "{}", paint.tone(Tone::Strong, one(&row.subject)))?;
     writeln!(out, "  id        {}", row.id)?;
     writeln!(out, "  kind      {} at the door {}", row.kind, row.door)?;
@@ -231,7 +231,7 @@ fn show(place: &Place, row: &GateRow, form: Form) -> anyhow::Result<ExitCode> {
         writeln!(out, "  allowed   by {}", one(&approvals.to_string()))?;
     }
     for (name, value) in &row.arguments {
-        let shown = escape(&text_of(value), Lines::Many).into_owned();
+        let shown = escape(&text_of(value), LineMode::Many).into_owned();
         match shown.contains('\n') {
             false => writeln!(out, "  {}: {shown}", label(name))?,
             true => {
@@ -252,12 +252,12 @@ fn show(place: &Place, row: &GateRow, form: Form) -> anyhow::Result<ExitCode> {
         writeln!(
             out,
             "\nAnswer it with `countersign gates answer {id} ANSWER --data {}`.",
-            pasted(place.folder.display())
+            shell_quote(place.folder.display())
         )?;
         writeln!(out, "ANSWER is one of the choices, or your own words{several}.")?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", pasted(place.folder.display()))?;
+    writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", shell_quote(place.folder.display()))?;
     for rule in &row.proposals {
         // An agent wrote part of it, and somebody may paste it into a shell. What cannot be shown as it is would be another rule.
         if one(rule) == *rule {
@@ -270,9 +270,9 @@ fn show(place: &Place, row: &GateRow, form: Form) -> anyhow::Result<ExitCode> {
 
 /// Who waits, by name and number.
 pub(crate) fn asker(row: &GateRow) -> String {
-    let who = escape(row.session.as_deref().unwrap_or(&row.door), Lines::One);
+    let who = escape(row.session.as_deref().unwrap_or(&row.door), LineMode::One);
     match &row.named {
-        Some(name) => format!("{} ({who})", escape(name, Lines::One)),
+        Some(name) => format!("{} ({who})", escape(name, LineMode::One)),
         None => who.into_owned(),
     }
 }
@@ -319,10 +319,10 @@ fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
 
 fn print_denials(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
     print_rows(value, form, "No denial binds.", "covers", |text, row| {
-        let said = row["reason"].as_str().map_or_else(String::new, |said| format!(": {}", escape(said, Lines::One)));
+        let said = row["reason"].as_str().map_or_else(String::new, |said| format!(": {}", escape(said, LineMode::One)));
         let session = row["session"]
             .as_str()
-            .map_or_else(String::new, |session| format!(" in session {}", escape(session, Lines::One)));
+            .map_or_else(String::new, |session| format!(" in session {}", escape(session, LineMode::One)));
         format!("for {}{session}, until {}, by {}{said}", text("to"), text("until"), text("by"))
     })
 }
@@ -354,7 +354,7 @@ fn print_rows(
     }
     let paint = Paint::stdout();
     for row in rows {
-        let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), Lines::One).into_owned();
+        let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), LineMode::One).into_owned();
         let (id, about) = (text("id"), paint.tone(Tone::Strong, text(about)));
         writeln!(out, "{id}  {about}  {}", paint.tone(Tone::Faint, rest(&text, row)))?;
     }

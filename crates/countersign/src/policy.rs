@@ -26,7 +26,7 @@ use countersign_policy_admin::{
     tool_inventory::ToolInventory,
     trial,
 };
-use countersign_view::{Lines, Protocol, escape, pasted};
+use countersign_view::{LineMode, Protocol, escape, shell_quote};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -274,7 +274,7 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
     }
     let loaded = rules::read_rules(&files.rules, &household)?;
     if let Some((name, _)) = asked.tool.split_once('(').filter(|_| asked.tool.ends_with(')')) {
-        let name = if name.is_empty() { "TOOL".to_owned() } else { one(&pasted(name)) };
+        let name = if name.is_empty() { "TOOL".to_owned() } else { one(&shell_quote(name)) };
         let tool = one(&asked.tool);
         bail!(
             "{tool}: that is a signature. The tool is named alone, and what it is called with stands behind it: \
@@ -421,7 +421,7 @@ fn plain(value: &Value) -> String {
 }
 
 fn one(text: &str) -> String {
-    escape(text, Lines::One).into_owned()
+    escape(text, LineMode::One).into_owned()
 }
 
 fn ended(is_well: bool) -> ExitCode {

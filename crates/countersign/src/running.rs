@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use countersign_adapter_gjc::SessionRegistry;
 use countersign_agent_dir::{AgentDir, AgentProduct, ProcessEnvironment};
 use countersign_protocol::gjc::registry::SessionTransport;
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 
 use crate::{
     audit::Form,
@@ -35,10 +35,10 @@ pub(crate) fn list(form: Form) -> anyhow::Result<ExitCode> {
             (SessionTransport::Socket, None) => "socket".to_owned(),
             (SessionTransport::Bridge, None) => "bridge".to_owned(),
         };
-        let id = paint.tone(Tone::Strong, escape(&session.session_id, Lines::One));
+        let id = paint.tone(Tone::Strong, escape(&session.session_id, LineMode::One));
         let rest = format!("process {}, since {}, in {}", session.pid, session.started_at, session.cwd);
-        let rest = paint.tone(Tone::Faint, escape(&rest, Lines::One));
-        writeln!(out, "{id}  {}  {rest}", escape(&reached, Lines::One))?;
+        let rest = paint.tone(Tone::Faint, escape(&rest, LineMode::One));
+        writeln!(out, "{id}  {}  {rest}", escape(&reached, LineMode::One))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,7 +14,7 @@ use countersign_tools::{
     regular,
     secrets::{self as store, FOLDER, LONGEST, SecretEntry},
 };
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ fn list(kept: &[SecretEntry], folder: &Path, form: Form) -> std::io::Result<()> 
     for SecretEntry { name, lack } in kept {
         write!(out, "{}", paint.tone(Tone::Strong, name))?;
         match lack {
-            Some(lack) => writeln!(out, "  {}", paint.tone(Tone::Bad, escape(&lack.to_string(), Lines::One)))?,
+            Some(lack) => writeln!(out, "  {}", paint.tone(Tone::Bad, escape(&lack.to_string(), LineMode::One)))?,
             None => writeln!(out)?,
         }
     }

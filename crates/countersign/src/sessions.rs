@@ -21,11 +21,11 @@ use countersign_core::{
 use countersign_gateway::control::Request;
 use countersign_runtime::Clock;
 use countersign_store::{AnyLog, Log as _, Partition, StoredContent};
-use countersign_view::{Lines, escape, export, time::iso};
+use countersign_view::{LineMode, escape, export, time::format_iso};
 use serde_json::{Value, json};
 
 use crate::{
-    audit::{self, Filter, Form, Narrator, When, block_on, entry, open, pages, told},
+    audit::{self, Form, RecordFilter, RecordFormatter, When, block_on, entry, entry_json, open, pages},
     inspect::no_rules,
     local::Local,
     paint::{Paint, Tone},
@@ -110,8 +110,8 @@ impl Sessions {
             "id": session.id().as_str(),
             "name": session.name(),
             "cwd": Some(session.cwd()).filter(|cwd| !cwd.is_empty()),
-            "opened_at": iso(session.opened_at()),
-            "last_at": iso(tally.last),
+            "opened_at": format_iso(session.opened_at()),
+            "last_at": format_iso(tally.last),
             "messages": messages(session),
             "calls": tally.calls,
             "waiting": self.waiting(session),
@@ -141,10 +141,10 @@ pub(crate) fn list(path: &Path, gateway: Option<&Path>, form: Form) -> anyhow::R
     }
     let width = sessions.iter().map(|session| session.id().as_str().chars().count()).max().unwrap_or_default();
     for session in sessions {
-        let id = format!("{:<width$}", escape(session.id().as_str(), Lines::One));
-        let name = session.name().map_or_else(String::new, |name| format!("  {}", escape(name, Lines::One)));
+        let id = format!("{:<width$}", escape(session.id().as_str(), LineMode::One));
+        let name = session.name().map_or_else(String::new, |name| format!("  {}", escape(name, LineMode::One)));
         let tally = read.tally(session);
-        let mut counts = vec![iso(tally.last)];
+        let mut counts = vec![format_iso(tally.last)];
         for (count, one, many) in [
             (messages(session) as u64, "message", "messages"),
             (tally.calls, "call", "calls"),
@@ -169,11 +169,11 @@ pub(crate) fn show(path: &Path, gateway: Option<&Path>, id: &str, form: Form) ->
         let log = open(path)?;
         let read = Sessions::read_of(path, gateway).await?;
         let session = read.find(id)?;
-        let mut narrator = Narrator::default();
+        let mut narrator = RecordFormatter::default();
         let mut entries = Vec::new();
         pages(&log, Lsn(0), async |stored, content| {
             if stored.session.as_ref() == Some(session.id()) {
-                let (about, text) = narrator.about(&stored, content.as_deref());
+                let (about, text) = narrator.describe_record(&stored, content.as_deref());
                 entries.push((stored, about, text));
             }
             Ok(())
@@ -183,11 +183,11 @@ pub(crate) fn show(path: &Path, gateway: Option<&Path>, id: &str, form: Form) ->
     })?;
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
-        row["entries"] = entries.iter().map(|(stored, about, text)| told(stored, about, text)).collect();
+        row["entries"] = entries.iter().map(|(stored, about, text)| entry_json(stored, about, text)).collect();
         writeln!(out, "{}", serde_json::to_string_pretty(&row)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let text = |key: &str| escape(row[key].as_str().unwrap_or("-"), Lines::One);
+    let text = |key: &str| escape(row[key].as_str().unwrap_or("-"), LineMode::One);
     writeln!(out, "{}", paint.tone(Tone::Strong, row["name"].as_str().map_or_else(|| text("id"), |_| text("name"))))?;
     writeln!(out, "  id        {}", text("id"))?;
     writeln!(out, "  folder    {}", text("cwd"))?;
@@ -208,7 +208,7 @@ pub(crate) fn show(path: &Path, gateway: Option<&Path>, id: &str, form: Form) ->
 /// `sessions export`, as JSON lines.
 pub(crate) fn export(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
     let session = block_on(async { Ok(Sessions::read(&open(path)?).await?.find(id)?.id().clone()) })?;
-    audit::export(path, &Filter { session: Some(session), ..Filter::default() })
+    audit::export(path, &RecordFilter { session: Some(session), ..RecordFilter::default() })
 }
 
 /// `sessions export --format html`.
@@ -230,7 +230,7 @@ pub(crate) fn export_html(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
             .collect();
         anyhow::ensure!(!messages.is_empty(), "{} has no conversation: export it as jsonl", session.id());
         let model = session.settings().model.as_ref();
-        let header = export::Header {
+        let header = export::ExportHeader {
             name: session.name().map(str::to_owned),
             session: session.id().to_string(),
             cwd: session.cwd().to_owned(),

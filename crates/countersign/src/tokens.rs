@@ -7,7 +7,7 @@ use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
 use countersign_core::time::Millis;
 use countersign_http::tokens::{self, ApiToken, TokenScope};
 use countersign_runtime::Clock;
-use countersign_view::{Lines, escape, pasted, time::iso};
+use countersign_view::{LineMode, escape, shell_quote, time::format_iso};
 use serde_json::{Value, json};
 
 use crate::{
@@ -60,7 +60,7 @@ fn row(token: &ApiToken, now: Millis) -> Value {
     json!({
         "name": token.name,
         "scopes": token.scopes,
-        "created": iso(token.created),
+        "created": format_iso(token.created),
         "expires": token.expires.map(format_iso),
         "good": token.is_good(now),
     })
@@ -74,18 +74,18 @@ fn list(listed: &[ApiToken], now: Millis, folder: &Path, form: Form) -> std::io:
     }
     let paint = Paint::stdout();
     if listed.is_empty() {
-        let folder = pasted(folder.display());
+        let folder = shell_quote(folder.display());
         writeln!(out, "No tokens. Make one with `countersign tokens add NAME --scope read --data {folder}`.")?;
     }
     let width = listed.iter().map(|token| token.name.chars().count()).max().unwrap_or_default();
     for token in listed {
-        let name = format!("{:<width$}", escape(&token.name, Lines::One));
+        let name = format!("{:<width$}", escape(&token.name, LineMode::One));
         let until = match token.expires {
-            Some(expires) if token.is_good(now) => format!(", until {}", iso(expires)),
-            Some(expires) => format!(", out of date since {}", iso(expires)),
+            Some(expires) if token.is_good(now) => format!(", until {}", format_iso(expires)),
+            Some(expires) => format!(", out of date since {}", format_iso(expires)),
             None => String::new(),
         };
-        let told = format!("{}, made {}{until}", scopes(token), iso(token.created));
+        let told = format!("{}, made {}{until}", scopes(token), format_iso(token.created));
         writeln!(out, "{}  {}", paint.tone(Tone::Strong, name), paint.tone(Tone::Faint, told))?;
     }
     Ok(())

@@ -5,7 +5,7 @@
 use std::{net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_config::{Config, ProviderConfig};
-use countersign_conversations::chats::Models;
+use countersign_conversations::chats::GatewayModels;
 use countersign_http::listen;
 use countersign_policy_admin::{
     rules,
@@ -93,7 +93,7 @@ pub enum Key {
 
 /// Asks every provider that has a key for the list of its models, which costs nothing.
 pub async fn keys(config: &Config) -> Vec<(String, Result<Key, String>)> {
-    let models = Models::of(config);
+    let models = GatewayModels::from_config(config);
     let asked = config.providers.iter().filter_map(|(name, provider)| {
         let entry = models.entries().find(|entry| entry.provider == *name && entry.api != ModelApi::Demo)?;
         Some(async { (name.clone(), key(entry, provider).await) }).filter(|_| provider.api_key.is_some())

@@ -14,8 +14,8 @@ use countersign_core::{
 };
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 use countersign_view::{
-    decisions::{self, denials, enough, find, listed, read},
-    gate_row::pending,
+    decisions::{self, check_id_length, denials_json, find_pending, grants_json, read_engine},
+    gate_row::pending_rows,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ pub async fn answer(handle: &OwnerHandle, request: Request, by: &PrincipalId) ->
 async fn decide(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Result<Value, String> {
     let source = handle.source(InboxLane::Result);
     match request {
-        Request::Gates | Request::Watch => read(&source, |engine| json!(pending(engine))).await,
+        Request::Gates | Request::Watch => read_engine(&source, |engine| json!(pending_rows(engine))).await,
         Request::Gate { id } => shown(&source, id).await,
         Request::Allow { id, scope: ApprovalScope::Once, rule: None, lasts: None } => {
             resolve(&source, &id, GateReply::Allow(ApprovalScope::Once), by).await
@@ -117,30 +117,33 @@ async fn decide(handle: &OwnerHandle, request: Request, by: &PrincipalId) -> Res
         }
         Request::Deny { id, reason } => resolve(&source, &id, GateReply::Deny { reason }, by).await,
         Request::Answer { id, said } => resolve(&source, &id, GateReply::Say(said), by).await,
-        Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
+        Request::Grants => read_engine(&source, |engine| grants_json(engine.state().policy().grants())).await,
         Request::Denials => {
-            let constraints = read(&source, |engine| engine.state().policy().constraints().clone()).await?;
+            let constraints = read_engine(&source, |engine| engine.state().policy().constraints().clone()).await?;
             let gates = constraints.iter().filter_map(|one| one.gate).collect();
             let covers = decisions::all_covered(handle, gates).await;
-            Ok(denials(&constraints, &covers))
+            Ok(denials_json(&constraints, &covers))
         }
         Request::WaitingForHosts => {
             let ids = |engine: &Engine| engine.waiting_for_hosts().map(|session| json!(session.id())).collect();
-            read(&source, ids).await
+            read_engine(&source, ids).await
         }
         Request::Attach(_) => Err("a session is taken in on a line of its own".to_owned()),
         Request::LogLevel { .. } => Err("the log is the socket's own".to_owned()),
-        Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke(&source, &id, by).await? })),
+        Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke_by_id(&source, &id, by).await? })),
     }
 }
 
 /// The row of a gate that waits, or what became of it.
 async fn shown(source: &countersign_runtime::CommandSource, id: String) -> Result<Value, String> {
     let wanted = id.clone();
-    match (read(source, move |engine| find(engine, &wanted).map(|row| json!(row))).await?, GateId::parse(&id)) {
+    match (
+        read_engine(source, move |engine| find_pending(engine, &wanted).map(|row| json!(row))).await?,
+        GateId::parse(&id),
+    ) {
         // One that was resolved a while ago is found by its whole id only.
         (Err(problem), Some(gate)) => {
-            let look = move |engine: &Engine| engine.state().gate(gate).and_then(decisions::became);
+            let look = move |engine: &Engine| engine.state().gate(gate).and_then(decisions::resolution_notice);
             let became = source.read_of(Held::Gate(gate), look).await.and_then(|(became, _)| became);
             Err(became.unwrap_or(problem))
         }
@@ -154,19 +157,19 @@ async fn resolve(
     answer: GateReply,
     by: &PrincipalId,
 ) -> Result<Value, String> {
-    enough(id)?;
+    check_id_length(id)?;
     let wanted = id.to_owned();
-    let row = read(source, move |engine| find(engine, &wanted)).await?;
+    let row = read_engine(source, move |engine| find_pending(engine, &wanted)).await?;
     // A gate that was resolved a while ago is found by its whole id only; the engine says what became of it.
     let gate = match row {
         Ok(row) => row.id,
         Err(problem) => GateId::parse(id).map(|gate| gate.to_string()).ok_or(problem)?,
     };
     let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
-    let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| match refused {
+    let told = decisions::answer_gate(source, gate, answer, by, None).await.map_err(|refused| match refused {
         OwnerError::Refusal(CommandError::Answer(AnswerError::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-            format!("{gate} is already resolved: {}{by}", countersign_view::record::resolved(&resolution))
+            format!("{gate} is already resolved: {}{by}", countersign_view::record::resolution_text(&resolution))
         }
         refused => refused.to_string(),
     })?;

@@ -7,7 +7,7 @@ use countersign_adapter_gsv as gsv;
 use countersign_adapter_omp::attach::AttachedSessions;
 use countersign_config::{self as config, Config, ServiceAuthConfig};
 use countersign_conversations::{
-    chats::{Models, Workrooms},
+    chats::{GatewayModels, SessionWorkspaces},
     prompt::compaction::CompactionPrompts,
 };
 use countersign_core::{
@@ -24,7 +24,7 @@ use countersign_runtime::{
     tools::{GatewaySecrets, ToolContext, ToolRegistry},
 };
 use countersign_telegram as telegram;
-use countersign_view::connected::AgentStatus as _;
+use countersign_view::connection_status::AgentStatus as _;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
@@ -35,8 +35,8 @@ type Calls = BTreeMap<String, (String, ServiceCall)>;
 pub(super) struct House {
     services: Arc<ServiceClient>,
     calls: Calls,
-    models: Arc<Models>,
-    rooms: Arc<Workrooms>,
+    models: Arc<GatewayModels>,
+    rooms: Arc<SessionWorkspaces>,
     guests: Arc<AttachedSessions>,
     wings: Arc<gsv::GsvEnvironments>,
 }
@@ -45,8 +45,8 @@ impl House {
     pub(super) fn new(
         services: Arc<ServiceClient>,
         config: &Config,
-        models: Arc<Models>,
-        rooms: Arc<Workrooms>,
+        models: Arc<GatewayModels>,
+        rooms: Arc<SessionWorkspaces>,
         guests: Arc<AttachedSessions>,
         wings: Arc<gsv::GsvEnvironments>,
     ) -> Self {
@@ -67,11 +67,11 @@ impl RunEnvironment for House {
     }
 
     fn resolve_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
-        self.models.choose(model)
+        self.models.choose_model(model)
     }
 
     fn usable_models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
-        self.models.usable(|_| false)
+        self.models.usable_models(|_| false)
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
@@ -83,7 +83,7 @@ impl RunEnvironment for House {
     }
 
     fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
-        self.rooms.context(session, cwd)
+        self.rooms.tool_context(session, cwd)
     }
 
     fn fire_job<'a>(&'a self, fired: &'a DueFiring) -> BoxFuture<'a, schedule::Command> {

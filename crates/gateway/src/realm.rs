@@ -14,7 +14,7 @@ use countersign_adapter_gsv::{self as gsv, GsvContext};
 use countersign_adapter_omp::attach::{AttachOptions, AttachServer, AttachedSessions};
 use countersign_config::{Config, OnShutdown, logging::LogLevels};
 use countersign_conversations::{
-    chats::{Chats, Models, Workrooms},
+    chats::{Conversations, GatewayModels, SessionWorkspaces},
     sessions::SessionIndex,
 };
 use countersign_core::{
@@ -87,7 +87,7 @@ pub struct Realm {
     agents: Arc<AgentGateAdapter>,
     peers: Arc<gsv::GsvAdapter>,
     hall: Arc<AttachServer>,
-    rooms: Arc<Workrooms>,
+    rooms: Arc<SessionWorkspaces>,
     rulebook: Arc<RulesFile>,
     telegram: Option<TelegramMessenger>,
     control: Control,
@@ -110,9 +110,9 @@ impl Realm {
         let log = record(&config, views())?;
         make_workspaces(&config)
             .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
-        let models = Arc::new(Models::of(&config));
+        let models = Arc::new(GatewayModels::from_config(&config));
         let sandbox = checkup::sandbox(&config);
-        let rooms = Arc::new(Workrooms::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
+        let rooms = Arc::new(SessionWorkspaces::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
         let guests = Arc::new(AttachedSessions::default());
         let wings = Arc::new(gsv::GsvEnvironments::default());
         let house = House::new(
@@ -170,7 +170,7 @@ impl Realm {
             .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
         let timeouts = (config.approval_timeout, config.clarify_timeout);
         let rulebook = RulesFile::new(handle.clone(), config.permissions.clone(), household.clone());
-        let chats = Arc::new(Chats::new(handle.clone(), models, folder, timeouts, config.retry_policy()));
+        let chats = Arc::new(Conversations::new(handle.clone(), models, folder, timeouts, config.retry_policy()));
         let started_at = clock.now();
         let reporter = telegram.as_ref().map(|telegram| -> HealthProbe { Arc::new(telegram.health_probe()) });
         let url = address.url(&config.gateway.host);

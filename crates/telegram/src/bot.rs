@@ -302,7 +302,7 @@ pub(super) struct CallbackNotice {
 /// The first of the members that is there, as a person may see it.
 fn shown_name(value: &Value, members: &[&str]) -> String {
     let text = members.iter().find_map(|member| value[*member].as_str()).unwrap_or("without a name");
-    countersign_view::escape(text, countersign_view::Lines::One).into_owned()
+    countersign_view::escape(text, countersign_view::LineMode::One).into_owned()
 }
 
 /// Whether a refusal is about the topic that a message was for.
@@ -323,7 +323,7 @@ fn read_result(answer: &BotResponse) -> Result<Value, BotCallFailure> {
         return Ok(envelope.result);
     }
     let words: String = envelope.description.unwrap_or_default().chars().take(WORDS).collect();
-    let words = countersign_view::escape(&words, countersign_view::Lines::One);
+    let words = countersign_view::escape(&words, countersign_view::LineMode::One);
     let parameters = envelope.parameters.unwrap_or_default();
     let status = envelope.error_code.unwrap_or(answer.status);
     Err(classify_failure(status, &words, parameters.retry_after, parameters.migrate_to_chat_id))

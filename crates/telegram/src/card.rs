@@ -11,9 +11,9 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_view::{
-    GateRequest, Lines, escape,
+    GateRequest, LineMode, escape,
     gate_request::{CallRequest, GoOnRequest, QuestionRequest, RequestKind},
-    gate_summary::{Approvals, beside, plain},
+    gate_summary::{Approvals, plain_text, unshown_arguments},
 };
 use serde_json::Value;
 
@@ -127,12 +127,12 @@ impl CardRequest {
     ) -> Self {
         let CallRequest { tool, arguments, signature, .. } = call_request;
         let request = call.and_then(|call| call.request.as_ref());
-        let mut what = escape(signature, Lines::One).into_owned();
-        for key in beside((tool, signature), arguments, call) {
+        let mut what = escape(signature, LineMode::One).into_owned();
+        for key in unshown_arguments((tool, signature), arguments, call) {
             let is_undeclared = request.is_some_and(|request| request.undeclared.iter().any(|name| name == key));
-            what.push_str(&argument_line(key, &plain(&arguments[key]), is_undeclared));
+            what.push_str(&argument_line(key, &plain_text(&arguments[key]), is_undeclared));
         }
-        let runs = call_request.runs();
+        let runs = call_request.run_lines();
         if !runs.is_empty() {
             what.push_str(&argument_line("runs", &runs.join("\n"), false));
         }
@@ -143,7 +143,7 @@ impl CardRequest {
         let agent = request.map_or_else(session, |request| request.principal.to_string());
         Self {
             gate: gate.id(),
-            tool: escape(tool, Lines::One).into_owned(),
+            tool: escape(tool, LineMode::One).into_owned(),
             what,
             digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
             agent: brief_text(&agent, 200),
@@ -158,7 +158,7 @@ impl CardRequest {
     }
 
     fn from_go_on(gate: &Gate, request: GoOnRequest<'_>) -> Self {
-        let what = escape(request.text, Lines::One).into_owned();
+        let what = escape(request.text, LineMode::One).into_owned();
         Self {
             gate: gate.id(),
             tool: match (gate.kind(), gate.call()) {
@@ -181,10 +181,10 @@ impl CardRequest {
     }
 
     fn from_question(gate: &Gate, question: QuestionRequest<'_>, headline: &str) -> Self {
-        let mut what = escape(question.text, Lines::Many).into_owned();
+        let mut what = escape(question.text, LineMode::Many).into_owned();
         for (at, choice) in question.choices.iter().enumerate() {
             let note = if question.recommended == Some(at) { " (recommended)" } else { "" };
-            what.push_str(&format!("\n{}. {}{note}", at + 1, escape(&choice.label, Lines::One)));
+            what.push_str(&format!("\n{}. {}{note}", at + 1, escape(&choice.label, LineMode::One)));
         }
         let kind = match gate.kind() {
             Kind::Plan => "Plan",
@@ -204,7 +204,7 @@ impl CardRequest {
             intent: None,
             scopes: Vec::new(),
             rules: Vec::new(),
-            offer: Some(CardOffer { kind: gate.kind(), choices: question.labels(), several: question.is_multi }),
+            offer: Some(CardOffer { kind: gate.kind(), choices: question.choice_labels(), several: question.is_multi }),
             approvals: None,
             deadline: None,
         }
@@ -212,14 +212,14 @@ impl CardRequest {
 
     /// The same as the gate stands now.
     pub(super) fn updated_for(self, gate: &Gate) -> Self {
-        let approvals = Approvals::of(gate).map(|approvals| brief_text(&approvals.to_string(), 500));
+        let approvals = Approvals::from_gate(gate).map(|approvals| brief_text(&approvals.to_string(), 500));
         Self { approvals, deadline: gate.deadline(), ..self }
     }
 
     /// The rules that fit on a button: those of which a person sees everything.
     fn offered_rules(&self) -> impl Iterator<Item = (u8, &str)> {
         let fits = |rule: &str| {
-            let shown = escape(rule, Lines::One);
+            let shown = escape(rule, LineMode::One);
             shown == rule && rule.chars().count() <= LONGEST_RULE
         };
         (0..).zip(self.rules.iter().map(String::as_str)).take(MOST_RULES).filter(move |(_, rule)| fits(rule))
@@ -388,7 +388,7 @@ impl CardOffer {
 
 /// What stands on the button of a choice: all of it where that can be read there, else its number.
 fn on_button(at: u8, label: &str) -> String {
-    let shown = escape(label, Lines::One);
+    let shown = escape(label, LineMode::One);
     let is_readable = shown == label && label.chars().count() <= LONGEST_RULE;
     if is_readable { label.to_owned() } else { format!("{}.", u32::from(at) + 1) }
 }
@@ -440,9 +440,9 @@ fn argument_line(key: &str, text: &str, is_undeclared: bool) -> String {
     let is_plain =
         !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
     let key = if is_plain { key.to_owned() } else { Value::from(key).to_string() };
-    let key = escape(&key, Lines::One);
+    let key = escape(&key, LineMode::One);
     let note = if is_undeclared { " (not declared)" } else { "" };
-    let text = escape(text, Lines::Many);
+    let text = escape(text, LineMode::Many);
     if text.contains('\n') {
         format!("\n  {key}{note}:\n    | {}", text.replace('\n', "\n    | "))
     } else {
@@ -452,7 +452,7 @@ fn argument_line(key: &str, text: &str, is_undeclared: bool) -> String {
 
 /// One escaped line of at most `limit` characters.
 fn brief_text(text: &str, limit: usize) -> String {
-    let mut short: String = escape(text, Lines::One).chars().take(limit + 1).collect();
+    let mut short: String = escape(text, LineMode::One).chars().take(limit + 1).collect();
     if short.chars().count() > limit {
         short.pop();
         short.push('…');

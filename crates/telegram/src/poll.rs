@@ -10,7 +10,7 @@ use countersign_core::{
     id::{GateId, PrincipalId},
 };
 use countersign_runtime::{CommandSource, OwnerError};
-use countersign_view::{GateRequest, gate_summary::proposals, principals};
+use countersign_view::{GateRequest, gate_summary::proposal_patterns, principals};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
 
@@ -170,7 +170,7 @@ impl UpdatePoller {
             ButtonAction::Always => GateReply::Allow(ApprovalScope::Always),
             ButtonAction::Rule(at) => {
                 let read = self.source.read_state(move |engine| {
-                    engine.state().gate(gate).map(|gate| proposals(engine, gate)).unwrap_or_default()
+                    engine.state().gate(gate).map(|gate| proposal_patterns(engine, gate)).unwrap_or_default()
                 });
                 let Some((rules, _)) = read.await else { return UpdateFlow::Again };
                 // Where it does not wait any more nothing is proposed. No rule is never proposed, and the answer is told so.

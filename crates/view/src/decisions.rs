@@ -14,7 +14,7 @@ use countersign_core::{
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 use serde_json::{Value, json};
 
-use crate::{GateRequest, GateRow, gate_row::pending, time::iso};
+use crate::{GateRequest, GateRow, gate_row::pending_rows, time::format_iso};
 
 /// How many characters of an id name what is answered or removed; looking at it takes fewer.
 const LEAST: usize = 8;
@@ -25,7 +25,7 @@ const DENIAL: &str = "denial_";
 ///
 /// # Errors
 /// [`Refused`], with the gate as it was.
-pub async fn answer(
+pub async fn answer_gate(
     source: &CommandSource,
     gate: GateId,
     answer: GateReply,
@@ -40,26 +40,26 @@ pub async fn answer(
 ///
 /// # Errors
 /// What to say where that did not happen.
-pub async fn revoke(source: &CommandSource, id: &str, by: &PrincipalId) -> Result<String, String> {
+pub async fn revoke_by_id(source: &CommandSource, id: &str, by: &PrincipalId) -> Result<String, String> {
     if id.starts_with(DENIAL) {
-        let wanted = id.to_owned();
-        let found = read(source, move |engine| {
+        let target = id.to_owned();
+        let found = read_engine(source, move |engine| {
             let denials = engine.state().policy().constraints();
-            let found = denials.iter().find(|one| denial(one) == wanted);
+            let found = denials.iter().find(|one| denial_id(one) == target);
             found.map(|one| (one.principal.clone(), one.key, one.session.clone()))
         });
         let (principal, key, session) = found
             .await?
             .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists those that bind"))?;
-        ask(source, Command::Lift { principal, key, session, by: by.clone() }).await?;
+        send_command(source, Command::Lift { principal, key, session, by: by.clone() }).await?;
         return Ok(id.to_owned());
     }
     let grant = GrantId::parse(id).ok_or_else(|| format!("{id} is no id of a grant"))?;
-    let known = read(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
+    let known = read_engine(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
     if !known {
         return Err(format!("there is no grant {id}: `countersign grants list` lists them"));
     }
-    ask(source, Command::Revoke { grant, by: by.clone() }).await?;
+    send_command(source, Command::Revoke { grant, by: by.clone() }).await?;
     Ok(grant.to_string())
 }
 
@@ -67,14 +67,14 @@ pub async fn revoke(source: &CommandSource, id: &str, by: &PrincipalId) -> Resul
 ///
 /// # Errors
 /// The gateway is closing.
-pub async fn read<T: Send + 'static>(
+pub async fn read_engine<T: Send + 'static>(
     source: &CommandSource,
     read: impl FnOnce(&Engine) -> T + Send + 'static,
 ) -> Result<T, String> {
     source.read_state(read).await.map(|(value, _)| value).ok_or_else(|| "the gateway is closing".to_owned())
 }
 
-async fn ask(source: &CommandSource, command: Command) -> Result<EngineReply, String> {
+async fn send_command(source: &CommandSource, command: Command) -> Result<EngineReply, String> {
     source.send_command(command).await.map(|reply| reply.outcome).map_err(|refused| refused.to_string())
 }
 
@@ -83,7 +83,7 @@ async fn ask(source: &CommandSource, command: Command) -> Result<EngineReply, St
 ///
 /// # Errors
 /// What to say where it is not.
-pub fn enough(id: &str) -> Result<(), String> {
+pub fn check_id_length(id: &str) -> Result<(), String> {
     let given = ["gate_", "call_"].iter().find_map(|kind| id.strip_prefix(kind)).unwrap_or(id);
     if given.chars().count() >= LEAST {
         return Ok(());
@@ -95,41 +95,41 @@ pub fn enough(id: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// What to say where there is none, or more than one.
-pub fn find(engine: &Engine, id: &str) -> Result<GateRow, String> {
-    let wanted = id.strip_prefix("gate_").unwrap_or(id);
-    if wanted.is_empty() {
+pub fn find_pending(engine: &Engine, id: &str) -> Result<GateRow, String> {
+    let suffix = id.strip_prefix("gate_").unwrap_or(id);
+    if suffix.is_empty() {
         return Err("an id that is empty names no gate: `countersign gates list` shows those that wait".to_owned());
     }
-    let mut found = pending(engine).into_iter().filter(|row| row.id.ends_with(wanted));
+    let mut found = pending_rows(engine).into_iter().filter(|row| row.id.ends_with(suffix));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
-        (None, _) => Err(over(engine, wanted).unwrap_or_else(|| format!("no gate {id} waits"))),
+        (None, _) => Err(resolved_notice(engine, suffix).unwrap_or_else(|| format!("no gate {id} waits"))),
         (Some(_), Some(_)) => Err(format!("more than one gate ends with {id}; give more of its id")),
     }
 }
 
 /// What became of the gate whose id ends so and that does not wait any more, if there is one at hand, and only one.
-fn over(engine: &Engine, wanted: &str) -> Option<String> {
-    enough(wanted).ok()?;
-    let mut found = engine.state().all_gates().filter(|gate| gate.id().to_string().ends_with(wanted));
+fn resolved_notice(engine: &Engine, suffix: &str) -> Option<String> {
+    check_id_length(suffix).ok()?;
+    let mut found = engine.state().all_gates().filter(|gate| gate.id().to_string().ends_with(suffix));
     let (Some(gate), None) = (found.next(), found.next()) else { return None };
-    became(gate)
+    resolution_notice(gate)
 }
 
 /// What became of a gate that does not wait any more: who decided, and when.
-pub fn became(gate: &gate::Gate) -> Option<String> {
+pub fn resolution_notice(gate: &gate::Gate) -> Option<String> {
     match gate.phase() {
         gate::GatePhase::Pending => None,
         gate::GatePhase::Resolved { resolution, by, at, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let (id, resolved) = (gate.id(), crate::record::resolved(resolution));
-            Some(format!("{id} waits no more: {resolved}{by} at {}", iso(*at)))
+            let (id, resolved) = (gate.id(), crate::record::resolution_text(resolution));
+            Some(format!("{id} waits no more: {resolved}{by} at {}", format_iso(*at)))
         }
     }
 }
 
 /// What people call a denial that binds.
-pub fn denial(one: &Constraint) -> String {
+pub fn denial_id(one: &Constraint) -> String {
     let mut text = format!("{} {}", one.principal, one.key);
     if let Some(session) = &one.session {
         text.push_str(&format!(" {session}"));
@@ -142,7 +142,7 @@ pub fn denial(one: &Constraint) -> String {
 const COVERED: usize = 400;
 
 /// What a denial covers, by the content of its gate.
-pub fn covered(content: &str) -> Option<String> {
+pub fn covered_text(content: &str) -> Option<String> {
     let request = GateRequest::from_record(content)?;
     let signature = request.call()?.signature;
     Some(if signature.chars().count() > COVERED {
@@ -162,7 +162,7 @@ pub async fn all_covered(handle: &OwnerHandle, gates: Vec<GateId>) -> BTreeMap<G
             .await;
         let Some(at) = at.and_then(|(at, _)| at) else { continue };
         let texts = handle.contents().get(&[at]).await.unwrap_or_default();
-        if let Some(text) = texts.into_iter().flatten().next().and_then(|text| covered(&text)) {
+        if let Some(text) = texts.into_iter().flatten().next().and_then(|text| covered_text(&text)) {
             found.insert(id, text);
         }
     }
@@ -170,25 +170,25 @@ pub async fn all_covered(handle: &OwnerHandle, gates: Vec<GateId>) -> BTreeMap<G
 }
 
 /// Every denial that binds, as the command line shows it. `covers` has what each covers, by its gate.
-pub fn denials(constraints: &Constraints, covers: &BTreeMap<GateId, String>) -> Value {
+pub fn denials_json(constraints: &Constraints, covers: &BTreeMap<GateId, String>) -> Value {
     let rows = constraints.iter().map(|one| {
         let covers = one.gate.and_then(|gate| covers.get(&gate));
         json!({
             "covers": covers.unwrap_or(&one.tool),
-            "id": denial(one),
+            "id": denial_id(one),
             "to": one.principal.to_string(),
             "session": one.session.as_ref().map(ToString::to_string),
             "by": one.by.to_string(),
             "tool": one.tool,
             "reason": one.reason,
-            "until": iso(one.until),
+            "until": format_iso(one.until),
         })
     });
     rows.collect()
 }
 
 /// Every grant as the command line shows it.
-pub fn listed(grants: &GrantSet) -> Value {
+pub fn grants_json(grants: &GrantSet) -> Value {
     let rows: Vec<Value> = grants
         .iter()
         .map(|grant| {
@@ -215,15 +215,15 @@ pub fn listed(grants: &GrantSet) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::enough;
+    use super::check_id_length;
 
     #[test]
     fn an_answer_takes_eight_characters_of_an_id() {
         for id in ["", "1", "1234567", "gate_", "gate_1", "gate_1234567", "call_1234567"] {
-            assert!(enough(id).is_err_and(|why| why.contains("at least its last 8")), "{id}");
+            assert!(check_id_length(id).is_err_and(|why| why.contains("at least its last 8")), "{id}");
         }
         for id in ["12345678", "gate_12345678", "call_0193f1b0000070008000000000000001"] {
-            assert_eq!(enough(id), Ok(()), "{id}");
+            assert_eq!(check_id_length(id), Ok(()), "{id}");
         }
     }
 }

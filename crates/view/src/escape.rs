@@ -10,7 +10,7 @@ mod hidden;
 
 /// Whether the text may have more than one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
+pub enum LineMode {
     /// Line ends and tabs are written out too.
     One,
     /// Line ends (`\n`) and tabs stay.
@@ -22,8 +22,8 @@ pub enum Lines {
 ///
 /// Different texts stay different: a backslash that only looks like the beginning of such a form is written as
 /// `\u{5c}`.
-pub fn escape(text: &str, lines: Lines) -> Cow<'_, str> {
-    let Some(first) = next(text, lines) else { return Cow::Borrowed(text) };
+pub fn escape(text: &str, lines: LineMode) -> Cow<'_, str> {
+    let Some(first) = next_hidden(text, lines) else { return Cow::Borrowed(text) };
     let mut shown = String::with_capacity(text.len() + 16);
     let (mut rest, mut at) = (text, Some(first));
     while let Some(found) = at {
@@ -34,17 +34,17 @@ pub fn escape(text: &str, lines: Lines) -> Cow<'_, str> {
             shown.push_str(&format!("\\u{{{:x}}}", u32::from(letter)));
         }
         rest = letters.as_str();
-        at = next(rest, lines);
+        at = next_hidden(rest, lines);
     }
     shown.push_str(rest);
     Cow::Owned(shown)
 }
 
 /// Where the next character is that must be written out.
-fn next(text: &str, lines: Lines) -> Option<usize> {
+fn next_hidden(text: &str, lines: LineMode) -> Option<usize> {
     text.char_indices()
         .find(|(at, letter)| match letter {
-            '\n' | '\t' => lines == Lines::One,
+            '\n' | '\t' => lines == LineMode::One,
             '\\' => text[at + 1..].starts_with("u{"),
             letter => is_hidden(*letter),
         })
@@ -65,7 +65,7 @@ fn is_hidden(letter: char) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{HIDDEN, Lines, escape, is_hidden};
+    use super::{HIDDEN, LineMode, escape, is_hidden};
 
     /// What a reader could do by hand: the text behind what is shown.
     fn unescape(shown: &str) -> String {
@@ -102,8 +102,8 @@ mod tests {
             ("\\u{202e}", "\\u{5c}u{202e}", "\\u{5c}u{202e}"),
             ("größer 日本語 שלום 🙂", "größer 日本語 שלום 🙂", "größer 日本語 שלום 🙂"),
         ] {
-            assert_eq!(escape(text, Lines::One), one);
-            assert_eq!(escape(text, Lines::Many), many);
+            assert_eq!(escape(text, LineMode::One), one);
+            assert_eq!(escape(text, LineMode::Many), many);
         }
     }
 
@@ -122,9 +122,9 @@ mod tests {
         #[test]
         fn nothing_hidden_survives_and_nothing_is_lost(text in any::<String>(), tail in "[\\\\u{}a-f0-9\n\t]*") {
             let text = text + &tail;
-            for lines in [Lines::One, Lines::Many] {
+            for lines in [LineMode::One, LineMode::Many] {
                 let shown = escape(&text, lines);
-                let kept = |letter: char| lines == Lines::Many && (letter == '\n' || letter == '\t');
+                let kept = |letter: char| lines == LineMode::Many && (letter == '\n' || letter == '\t');
                 prop_assert!(!shown.chars().any(|letter| is_hidden(letter) && !kept(letter)));
                 prop_assert_eq!(unescape(&shown), text.clone());
             }

@@ -5,11 +5,11 @@
 use countersign_core::{call::Pins, digest::Digest};
 use serde_json::{Map, Value};
 
-use super::{Lines, escape, gate_request::CallRequest, label};
+use super::{LineMode, escape, gate_request::CallRequest, label};
 
 /// What waits for a decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct GateCardInput<'a> {
     /// The tool's name.
     pub tool: &'a str,
     /// The arguments that would be used, all of them.
@@ -30,7 +30,7 @@ pub struct Asked<'a> {
     pub choices: &'a [&'a str],
 }
 
-impl<'a> Asked<'a> {
+impl<'a> GateCardInput<'a> {
     /// Creates what a card shows of a call, for whoever is asked by `asker` and offered `choices`.
     pub const fn new(call: CallRequest<'a>, asker: &'a str, cwd: Option<&'a str>, choices: &'a [&'a str]) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl<'a> Asked<'a> {
 
 /// One named piece of what would run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
+pub struct CardSection {
     /// The argument's name.
     pub label: String,
     /// Its whole value, escaped. May have more than one line.
@@ -77,7 +77,7 @@ pub struct GateCard {
     /// What rules were matched against, in one line.
     pub signature: String,
     /// What would run: the arguments in the order in which they matter.
-    pub sections: Vec<Section>,
+    pub sections: Vec<CardSection>,
     /// What can be answered.
     pub choices: Vec<String>,
     /// Of the canonical arguments: what is approved is what has this digest.
@@ -86,7 +86,7 @@ pub struct GateCard {
 
 /// How much of a card a door can show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum CardFit {
     /// All of it: the text may be approved.
     Whole(String),
     /// Its beginning and end, its length and its digest: it may only be denied until it was shown whole elsewhere.
@@ -95,27 +95,29 @@ pub enum Fit {
 
 impl GateCard {
     /// Makes the card of `asked`.
-    pub fn new(asked: &Asked<'_>) -> Self {
-        let line = |text: &str| escape(text, Lines::One).into_owned();
-        let mut sections = sections(asked.tool, asked.arguments);
-        if let Some(cwd) = asked.cwd {
-            sections.push(Section { label: "in folder".to_owned(), text: line(cwd) });
+    pub fn new(input: &GateCardInput<'_>) -> Self {
+        let line = |text: &str| escape(text, LineMode::One).into_owned();
+        let mut sections = argument_sections(input.tool, input.arguments);
+        if let Some(cwd) = input.cwd {
+            sections.push(CardSection { label: "in folder".to_owned(), text: line(cwd) });
         }
-        let runs = asked.pins.map(Pins::summary_lines).unwrap_or_default();
+        let runs = input.pins.map(Pins::summary_lines).unwrap_or_default();
         if !runs.is_empty() {
-            sections
-                .push(Section { label: "runs".to_owned(), text: escape(&runs.join("\n"), Lines::Many).into_owned() });
+            sections.push(CardSection {
+                label: "runs".to_owned(),
+                text: escape(&runs.join("\n"), LineMode::Many).into_owned(),
+            });
         }
         Self {
-            title: format!("{} wants to use {}", line(asked.asker), line(asked.tool)),
-            asker: line(asked.asker),
-            reason: escape(asked.reason, Lines::Many).into_owned(),
-            intent: asked.intent.map(line),
-            signature: line(asked.signature),
+            title: format!("{} wants to use {}", line(input.asker), line(input.tool)),
+            asker: line(input.asker),
+            reason: escape(input.reason, LineMode::Many).into_owned(),
+            intent: input.intent.map(line),
+            signature: line(input.signature),
             sections,
-            choices: asked.choices.iter().map(|choice| line(choice)).collect(),
+            choices: input.choices.iter().map(|choice| line(choice)).collect(),
             digest: Digest::hash_bytes(
-                countersign_core::digest::canonical_json(&Value::Object(asked.arguments.clone())).as_bytes(),
+                countersign_core::digest::canonical_json(&Value::Object(input.arguments.clone())).as_bytes(),
             ),
         }
     }
@@ -123,7 +125,7 @@ impl GateCard {
     /// What would run, and why it is asked, as plain text.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for Section { label, text: value } in &self.sections {
+        for CardSection { label, text: value } in &self.sections {
             // A value of several lines is set off, so that it cannot pretend to be the next label.
             if value.contains('\n') {
                 text.push_str(&format!("{label}:\n"));
@@ -145,16 +147,16 @@ impl GateCard {
     }
 
     /// The number of characters of [`Self::text`].
-    pub fn length(&self) -> usize {
+    pub fn char_count(&self) -> usize {
         self.text().chars().count()
     }
 
     /// The text for a door that can show `limit` characters.
-    pub fn fit(&self, limit: usize) -> Fit {
+    pub fn fit_within(&self, limit: usize) -> CardFit {
         let text = self.text();
         let length = text.chars().count();
         if length <= limit {
-            return Fit::Whole(text);
+            return CardFit::Whole(text);
         }
         let notice = format!(
             "\n[… not shown whole: {length} characters, sha256 {}. View it whole before you allow it. …]\n",
@@ -164,12 +166,12 @@ impl GateCard {
         let (head, tail) = (left - left / 3, left / 3);
         let head: String = text.chars().take(head).collect();
         let tail: String = text.chars().skip(length - tail).collect();
-        Fit::Cut(format!("{head}{notice}{tail}"))
+        CardFit::Cut(format!("{head}{notice}{tail}"))
     }
 }
 
 /// The arguments that matter most of the tools that we know; the rest follows by name.
-fn order(tool: &str) -> &'static [&'static str] {
+fn argument_order(tool: &str) -> &'static [&'static str] {
     match tool {
         "bash" => &["command", "cwd", "env", "timeout"],
         "write" => &["path", "content"],
@@ -178,8 +180,8 @@ fn order(tool: &str) -> &'static [&'static str] {
     }
 }
 
-fn sections(tool: &str, arguments: &Map<String, Value>) -> Vec<Section> {
-    let first = order(tool);
+fn argument_sections(tool: &str, arguments: &Map<String, Value>) -> Vec<CardSection> {
+    let first = argument_order(tool);
     let mut rest: Vec<&String> = arguments.keys().filter(|key| !first.contains(&key.as_str())).collect();
     rest.sort_unstable();
     first
@@ -187,17 +189,17 @@ fn sections(tool: &str, arguments: &Map<String, Value>) -> Vec<Section> {
         .copied()
         .filter(|key| arguments.contains_key(*key))
         .chain(rest.into_iter().map(String::as_str))
-        .map(|key| Section { label: label(key), text: shown(&arguments[key]) })
+        .map(|key| CardSection { label: label(key), text: shown_value(&arguments[key]) })
         .collect()
 }
 
-fn shown(value: &Value) -> String {
+fn shown_value(value: &Value) -> String {
     match value {
-        Value::String(text) => escape(text, Lines::Many).into_owned(),
+        Value::String(text) => escape(text, LineMode::Many).into_owned(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Array(_) | Value::Object(_) => {
             let text = serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
-            escape(&text, Lines::Many).into_owned()
+            escape(&text, LineMode::Many).into_owned()
         }
     }
 }
@@ -206,11 +208,11 @@ fn shown(value: &Value) -> String {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{Asked, Fit, GateCard, Section};
+    use super::{CardFit, CardSection, GateCard, GateCardInput};
 
     fn card(tool: &str, arguments: Value) -> GateCard {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        GateCard::new(&Asked {
+        GateCard::new(&GateCardInput {
             tool,
             arguments: &arguments,
             signature: "bash(ls)",
@@ -251,18 +253,18 @@ mod tests {
     fn the_order_is_that_of_what_matters() {
         let card =
             card("edit", json!({"all": true, "zeta": 1, "new_text": "n", "old_text": "o", "path": "p", "alpha": 2}));
-        let labels: Vec<&str> = card.sections.iter().map(|Section { label, .. }| label.as_str()).collect();
+        let labels: Vec<&str> = card.sections.iter().map(|CardSection { label, .. }| label.as_str()).collect();
         assert_eq!(labels, ["path", "old_text", "new_text", "all", "alpha", "zeta", "in folder"]);
     }
 
     #[test]
     fn what_does_not_fit_says_so_with_length_and_digest() {
         let card = card("bash", json!({"command": "x".repeat(5000)}));
-        assert_eq!(card.fit(card.length()), Fit::Whole(card.text()));
-        let Fit::Cut(text) = card.fit(1000) else { panic!("too long") };
+        assert_eq!(card.fit_within(card.char_count()), CardFit::Whole(card.text()));
+        let CardFit::Cut(text) = card.fit_within(1000) else { panic!("too long") };
         assert_eq!(text.chars().count(), 1000);
         assert!(text.starts_with("command: xxx") && text.ends_with("around\n"));
-        assert!(text.contains(&format!("{} characters, sha256 {}", card.length(), card.digest)));
+        assert!(text.contains(&format!("{} characters, sha256 {}", card.char_count(), card.digest)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use countersign_core::{
 };
 use serde_json::{Map, Value};
 
-use crate::{Lines, escape};
+use crate::{LineMode, escape};
 
 /// What a gate asks, whole and as it was recorded. Nothing in it is escaped.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,23 +155,23 @@ impl From<GateContent> for GateRequest {
 
 impl CallRequest<'_> {
     /// Returns what it would run from disk, a line each, and what of that is not pinned.
-    pub fn runs(&self) -> Vec<String> {
+    pub fn run_lines(&self) -> Vec<String> {
         self.pins.map(Pins::summary_lines).unwrap_or_default()
     }
 }
 
 impl QuestionRequest<'_> {
     /// Returns the labels of its choices.
-    pub fn labels(&self) -> Vec<String> {
+    pub fn choice_labels(&self) -> Vec<String> {
         self.choices.iter().map(|choice| choice.label.clone()).collect()
     }
 }
 
 impl GoOnRequest<'_> {
     /// Returns the question and the reason of it, escaped, a line between them.
-    pub fn prompt(&self) -> String {
+    pub fn prompt_text(&self) -> String {
         let texts = [Some(self.text), self.reason].into_iter().flatten();
-        texts.map(|text| escape(text, Lines::Many)).collect::<Vec<_>>().join("\n\n")
+        texts.map(|text| escape(text, LineMode::Many)).collect::<Vec<_>>().join("\n\n")
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
             why: Some("because\u{200b} it tries to".to_owned()),
             about: Map::new(),
         });
-        let prompt = request.go_on().map(|go_on| go_on.prompt());
+        let prompt = request.go_on().map(|go_on| go_on.prompt_text());
         assert_eq!(prompt.as_deref(), Some("May it run a\\u{202e}b?\n\nbecause\\u{200b} it tries to"));
     }
 
@@ -205,11 +205,14 @@ mod tests {
         });
         let call = GateRequest::from_record(&call.to_string()).unwrap();
         let RequestKind::Call(read) = call.kind() else { panic!("a call") };
-        assert_eq!((read.tool, read.signature, read.reason, read.runs()), ("bash", "bash(ls)", "by rule", Vec::new()));
+        assert_eq!(
+            (read.tool, read.signature, read.reason, read.run_lines()),
+            ("bash", "bash(ls)", "by rule", Vec::new())
+        );
         assert_eq!((call.headline(), call.question(), call.go_on()), ("bash(ls)", None, None));
         let question = GateRequest::from_record(&question.to_string()).unwrap();
         let RequestKind::Question(read) = question.kind() else { panic!("a question") };
-        assert_eq!((read.text, read.labels(), read.is_multi), ("Which?", vec!["a".to_owned()], true));
+        assert_eq!((read.text, read.choice_labels(), read.is_multi), ("Which?", vec!["a".to_owned()], true));
         assert!(!read.takes_own_words);
         assert_eq!((question.headline(), question.call()), ("A choice", None));
         assert_eq!(GateRequest::from_record("[]"), None);

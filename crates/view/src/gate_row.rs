@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use crate::{
     GateSummary,
     gate_request::RequestKind,
-    gate_summary::{Approvals, beside, proposals},
-    time::iso,
+    gate_summary::{Approvals, proposal_patterns, unshown_arguments},
+    time::format_iso,
 };
 
 /// One gate as a row.
@@ -70,7 +70,7 @@ pub struct GateRow {
 }
 
 /// Returns every gate that waits, oldest first.
-pub fn pending(engine: &Engine) -> Vec<GateRow> {
+pub fn pending_rows(engine: &Engine) -> Vec<GateRow> {
     let gates = engine.state().pending_gates();
     gates.filter_map(|gate| Some(GateRow::new(engine, &GateSummary::at_hand(engine, gate)?))).collect()
 }
@@ -110,7 +110,8 @@ impl GateRow {
         let (call, question) = (summary.request.call(), summary.request.question());
         let beside = call.map(|call| {
             let admitted = gate.call().and_then(|id| engine.admitted().call_content(id));
-            let names = beside((call.tool, call.signature), call.arguments, admitted.map(|admitted| &**admitted));
+            let names =
+                unshown_arguments((call.tool, call.signature), call.arguments, admitted.map(|admitted| &**admitted));
             names.into_iter().map(str::to_owned).collect()
         });
         let session = gate.session().and_then(|id| engine.state().session(id));
@@ -127,12 +128,12 @@ impl GateRow {
             reason,
             intent: call.and_then(|call| call.intent).map(str::to_owned),
             folder: summary.folder.clone(),
-            runs: call.map(|call| call.runs()).unwrap_or_default(),
-            choices: question.map(|question| question.labels()).unwrap_or_default(),
+            runs: call.map(|call| call.run_lines()).unwrap_or_default(),
+            choices: question.map(|question| question.choice_labels()).unwrap_or_default(),
             several: question.is_some_and(|question| question.is_multi),
-            proposals: proposals(engine, gate),
+            proposals: proposal_patterns(engine, gate),
             approvals: summary.approvals(),
-            opened_at: iso(gate.opened_at()),
+            opened_at: format_iso(gate.opened_at()),
             deadline: gate.deadline().map(format_iso),
             waits_for_host: session.is_some_and(|session| engine.waits_for_host(session)),
         }

@@ -35,12 +35,12 @@ impl GateSummary {
     pub fn new(engine: &Engine, gate: &Gate, request: GateRequest) -> Self {
         let session = gate.session().and_then(|id| engine.state().session(id));
         // Records of earlier versions do not name the door.
-        let door = session.and_then(Session::door).unwrap_or_else(|| Protocol::presumed(gate).name()).to_owned();
+        let door = session.and_then(Session::door).unwrap_or_else(|| Protocol::presumed_for(gate).name()).to_owned();
         Self {
             door,
             session_name: session.and_then(Session::name).map(str::to_owned),
             is_hosted: session.is_some_and(|session| session.hosted_state().is_some()),
-            folder: folder(engine, gate, &request),
+            folder: gate_folder(engine, gate, &request),
             gate: gate.clone(),
             request,
         }
@@ -53,7 +53,7 @@ impl GateSummary {
 
     /// Returns who has to allow, where that is more than any one person.
     pub fn approvals(&self) -> Option<Approvals> {
-        Approvals::of(&self.gate)
+        Approvals::from_gate(&self.gate)
     }
 }
 
@@ -76,7 +76,7 @@ pub struct Approvals {
 
 impl Approvals {
     /// Of a gate whose rule names them.
-    pub fn of(gate: &Gate) -> Option<Self> {
+    pub fn from_gate(gate: &Gate) -> Option<Self> {
         let step = gate.current_step()?;
         let (at, steps) = gate.step_of();
         let votes = gate.votes().iter();
@@ -106,7 +106,7 @@ impl fmt::Display for Approvals {
 
 /// The arguments that a signature does not show, by name and in order: a person has to see them beside it. Without `call` nobody knows
 /// which of them the signature is made of.
-pub fn beside<'a>(
+pub fn unshown_arguments<'a>(
     (tool, signature): (&str, &str),
     arguments: &'a Map<String, Value>,
     call: Option<&call::CallDetails>,
@@ -117,7 +117,7 @@ pub fn beside<'a>(
     let is_shown = |name: &str, value: &Value| {
         let is_named = call.is_some_and(|call| call.named.is_empty() || call.named.iter().any(|named| named == name));
         let is_undeclared = undeclared.is_some_and(|undeclared| undeclared.iter().any(|one| one == name));
-        let text = plain(value);
+        let text = plain_text(value);
         is_named && !is_undeclared && !text.is_empty() && shown.contains(&text)
     };
     let mut names: Vec<&str> =
@@ -127,7 +127,7 @@ pub fn beside<'a>(
 }
 
 /// A value as it is shown, and as it stands in a signature if it is a text.
-pub fn plain(value: &Value) -> String {
+pub fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => canonical_json(value),
@@ -135,7 +135,7 @@ pub fn plain(value: &Value) -> String {
 }
 
 /// The folder in which what a gate decides would run, if that is on this machine.
-fn folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String> {
+fn gate_folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String> {
     if let Some(pins) = request.call().and_then(|call| call.pins) {
         return Some(pins.folder.path.clone());
     }
@@ -148,7 +148,7 @@ fn folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String>
 }
 
 /// Returns the rules that may be allowed for longer in place of a gate, in an order that stays.
-pub fn proposals(engine: &Engine, gate: &Gate) -> Vec<String> {
+pub fn proposal_patterns(engine: &Engine, gate: &Gate) -> Vec<String> {
     let patterns = engine.grant_proposals(gate).into_iter().filter_map(|proposal| match proposal.covers {
         GrantCoverage::Pattern(pattern) => Some(pattern),
         GrantCoverage::Exact(_) => None,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Lines, escape};
+use super::{LineMode, escape};
 
 /// The name of an argument. One that is not plain is quoted, so that it cannot look like a name and a value, or like another line of
 /// what it stands in.
@@ -11,7 +11,7 @@ pub fn label(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_plain) {
         name.to_owned()
     } else {
-        escape(&Value::from(name).to_string(), Lines::One).into_owned()
+        escape(&Value::from(name).to_string(), LineMode::One).into_owned()
     }
 }
 

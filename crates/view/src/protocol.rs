@@ -44,7 +44,7 @@ impl Protocol {
     }
 
     /// Returns the protocol that a gate came by, where its session's record is of a version that did not name one.
-    pub fn presumed(gate: &Gate) -> Self {
+    pub fn presumed_for(gate: &Gate) -> Self {
         let is_agents = gate.session().is_some_and(|session| session.as_str().starts_with("agent:"));
         match gate.kind() {
             Kind::Pairing => Self::Gsv,

@@ -2,12 +2,12 @@
 //!
 //! It must not decide anything, nor know where a record is kept or who is told.
 
+mod channels;
 mod contract;
 mod filter;
-mod networks;
-mod planned;
-mod trail;
-mod words;
+mod jobs;
+mod record_context;
+mod record_formatter;
 
 use countersign_core::engine::Event;
 use countersign_runtime::store::StoredRecord;
@@ -15,12 +15,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use filter::{Filter, names, time_of};
-pub use trail::{About, Outcome, name};
-pub use words::resolved;
-pub use words::{Narrator, ended};
+pub use filter::{RecordFilter, has_id, time_of};
+pub use record_context::{RecordOutcome, RecordSubject, event_name};
+pub use record_formatter::resolution_text;
+pub use record_formatter::{RecordFormatter, end_text};
 
-use crate::time::iso;
+use crate::time::format_iso;
 
 /// One entry of the record. *Shape:* members in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -47,7 +47,7 @@ pub struct RecordEntry {
     /// The text that rules were matched against, or the question.
     pub subject: Option<String>,
     /// How it was decided or ended, where the record says so.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<RecordOutcome>,
     /// The person or program that decided.
     pub by: Option<String>,
     /// What decided, such as a rule with its line.
@@ -58,13 +58,13 @@ pub struct RecordEntry {
 
 impl RecordEntry {
     /// Builds the entry of a record that is about `about`, in the words `text`.
-    pub fn new(stored: &StoredRecord, about: &About, text: &str) -> Self {
+    pub fn new(stored: &StoredRecord, about: &RecordSubject, text: &str) -> Self {
         Self {
             lsn: stored.lsn.0,
-            at: iso(stored.at),
+            at: format_iso(stored.at),
             session: stored.session.as_ref().map(ToString::to_string),
             kind: stored.kind.to_string(),
-            event: name(stored).to_owned(),
+            event: event_name(stored).to_owned(),
             call: about.call.map(|id| id.to_string()),
             gate: about.gate.map(|id| id.to_string()),
             tool: about.tool.as_deref().map(str::to_owned),
@@ -78,6 +78,6 @@ impl RecordEntry {
 }
 
 /// Builds one entry as an object, for programs.
-pub fn told(stored: &StoredRecord, about: &About, text: &str) -> Value {
+pub fn entry_json(stored: &StoredRecord, about: &RecordSubject, text: &str) -> Value {
     json!(RecordEntry::new(stored, about, text))
 }

@@ -22,7 +22,7 @@ use countersign_protocol::gsv::{
     key::SessionKeyScheme,
 };
 use countersign_runtime::{DueFiring, models::EMPTY_ANSWER};
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 
 use super::{
     super::{GsvAdapter, chat},
@@ -179,7 +179,7 @@ async fn fail_firing(
 ) -> schedule::Command {
     let report = match read_definition(door, fired).await {
         Ok(JobDefinition { spec, name, .. }) if problem != CANCELLED => {
-            let text = format!("The job \"{}\" failed: {}", escape(&name, Lines::One), shorten_text(&problem));
+            let text = format!("The job \"{}\" failed: {}", escape(&name, LineMode::One), shorten_text(&problem));
             match notify::spec_target(&spec) {
                 Some(telling) => tell_failure(door, fired, telling, text).await,
                 None => None,

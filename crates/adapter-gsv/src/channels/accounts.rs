@@ -19,7 +19,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::InboxLane;
-use countersign_view::connected;
+use countersign_view::connection_status;
 use serde_json::json;
 
 use super::{
@@ -242,7 +242,7 @@ fn socket_statuses(door: &GsvAdapter, of: Vec<KnownAccount>) -> Vec<AccountStatu
 }
 
 /// Every account as pages show it, by network. Telegram is the messenger's. `None` if the gateway closes.
-pub(crate) async fn account_overview(door: &Arc<GsvAdapter>) -> Option<Vec<connected::Account>> {
+pub(crate) async fn account_overview(door: &Arc<GsvAdapter>) -> Option<Vec<connection_status::ChannelAccountStatus>> {
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
         let state = engine.state().channels();
@@ -260,13 +260,13 @@ pub(crate) async fn account_overview(door: &Arc<GsvAdapter>) -> Option<Vec<conne
     let mut all = Vec::new();
     for (network, of) in networks {
         let of = if network == WEBHOOK { webhook_statuses(door).await.ok()? } else { socket_statuses(door, of) };
-        all.extend(of.into_iter().map(|status| connected::Account {
+        all.extend(of.into_iter().map(|status| connection_status::ChannelAccountStatus {
             waiting:
                 waiting.get(&addresses::channel_account(&network, &status.account_id)).copied().unwrap_or_default(),
             network: network.clone(),
             name: status.account_id,
             is_connected: status.connected,
-            heard: status.last_activity.map(Millis),
+            last_inbound: status.last_activity.map(Millis),
             problem: status.error,
         }));
     }

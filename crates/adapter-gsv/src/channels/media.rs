@@ -7,7 +7,7 @@ use countersign_protocol::gsv::{
     GsvError, LARGEST_MEDIA,
     channel::{MediaAttachment, MediaKind},
 };
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 
 use super::super::{GsvAdapter, chat::media_folder};
 
@@ -109,12 +109,12 @@ fn media_note(item: &MediaAttachment, at: Option<&str>) -> String {
         MediaKind::Video => "Video",
         MediaKind::Document => "Document",
     };
-    let line = |text: &str| escape(text, Lines::One).into_owned();
+    let line = |text: &str| escape(text, LineMode::One).into_owned();
     let name = item.filename.as_deref().map_or_else(String::new, |name| format!(" {}", line(name)));
     let at = at.map_or_else(String::new, |at| format!(" at {}", line(at)));
     let mut text = format!("[{what}{name} ({}){at}]", line(&item.mime_type));
     if let Some(transcript) = item.transcription.as_deref().filter(|transcript| !transcript.trim().is_empty()) {
-        text.push_str(&format!("\nTranscript: {}", escape(transcript, Lines::Many)));
+        text.push_str(&format!("\nTranscript: {}", escape(transcript, LineMode::Many)));
     }
     text
 }

@@ -22,7 +22,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::{InboxLane, OwnerError as Unasked};
-use countersign_view::{GateRequest, Lines, escape};
+use countersign_view::{GateRequest, LineMode, escape};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -66,7 +66,7 @@ pub(super) async fn request_pairing(
     from: ChatAddress,
 ) -> Result<ChannelInboundResult, GsvError> {
     let sender = phone_number(addresses::sender_id(inbound));
-    let line = |text: &str| escape(text, Lines::One).into_owned();
+    let line = |text: &str| escape(text, LineMode::One).into_owned();
     let name = name_of(inbound);
     let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let name = name.map(|name| short(&name, 100));

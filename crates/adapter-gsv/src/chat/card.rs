@@ -6,8 +6,8 @@ use countersign_core::{
 };
 use countersign_protocol::gsv::tool::NATIVE;
 use countersign_view::{
-    GateRequest, Lines, escape,
-    gate_card::{Asked, GateCard, Section},
+    GateRequest, LineMode, escape,
+    gate_card::{CardSection, GateCard, GateCardInput},
     gate_request::RequestKind,
 };
 
@@ -33,13 +33,15 @@ pub(crate) fn prompt_text(
     let token = gate_token(gate);
     let mut text = match request.kind() {
         RequestKind::Call(call) => {
-            let prompt = Asked::of_agent(call, cwd, &[]);
+            let prompt = GateCardInput::of_agent(call, cwd, &[]);
             let card = match machine_of(prompt.tool) {
                 // What runs on another machine begins in a folder there, which the gateway does not know.
                 Some(node) => {
-                    let mut card = GateCard::new(&Asked { cwd: None, ..prompt });
-                    card.sections
-                        .push(Section { label: "on node".to_owned(), text: escape(node, Lines::One).into_owned() });
+                    let mut card = GateCard::new(&GateCardInput { cwd: None, ..prompt });
+                    card.sections.push(CardSection {
+                        label: "on node".to_owned(),
+                        text: escape(node, LineMode::One).into_owned(),
+                    });
                     card
                 }
                 None => GateCard::new(&prompt),
@@ -61,9 +63,9 @@ pub(crate) fn prompt_text(
             )
         }
         RequestKind::Question(question) => {
-            let mut text = format!("Question {token}\n{}", escape(question.text, Lines::Many));
+            let mut text = format!("Question {token}\n{}", escape(question.text, LineMode::Many));
             for choice in question.choices {
-                text.push_str(&format!("\n- {}", escape(&choice.label, Lines::One)));
+                text.push_str(&format!("\n- {}", escape(&choice.label, LineMode::One)));
             }
             text.push_str(match question.takes_own_words {
                 true => "\nYour next message is the answer.",
@@ -72,7 +74,7 @@ pub(crate) fn prompt_text(
             text
         }
         RequestKind::GoOn(go_on) => {
-            let prompt = go_on.prompt();
+            let prompt = go_on.prompt_text();
             format!("Approval needed {token}\n{prompt}\nAnswer `yes` or `no`.")
         }
     };
@@ -93,7 +95,7 @@ pub(super) fn decision_text(gate: &Gate) -> String {
 /// The same of a gate that was just decided.
 pub(crate) fn resolution_text(gate: GateId, resolution: &GateResolution, by: Option<&PrincipalId>) -> String {
     let token = gate_token(gate);
-    let by = by.map_or_else(String::new, |by| format!(" by {}", escape(by.as_str(), Lines::One)));
+    let by = by.map_or_else(String::new, |by| format!(" by {}", escape(by.as_str(), LineMode::One)));
     match resolution {
         GateResolution::Allowed { scope: ApprovalScope::Once } => format!("{token} was allowed{by}."),
         GateResolution::Allowed { scope: ApprovalScope::Session } => {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use countersign_conversations::prompt::compaction::serialise;
+use countersign_conversations::prompt::compaction::serialise_messages;
 use countersign_core::{
     engine::{Command, Event, RecordedFact},
     id::{EntryId, Lsn},
@@ -196,7 +196,7 @@ async fn note_conversation(door: &Arc<GsvAdapter>, key: &str, renewed: Lsn) -> R
 
 /// Asks what should be remembered of messages.
 pub(crate) fn memory_request(history: &[StoredMessage], turn: &[StoredMessage]) -> countersign_runtime::MemoryRequest {
-    let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise);
+    let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise_messages);
     let request = format!("{}\n{REQUEST}", parts.collect::<String>());
     countersign_runtime::MemoryRequest { system: SYSTEM.to_owned(), request }
 }

@@ -106,7 +106,7 @@ pub(super) fn refusal_error(refused: &OwnerError) -> GsvError {
 pub(crate) async fn open_session(door: &Arc<GsvAdapter>, key: &str) -> Result<SessionId, GsvError> {
     let id = session_of(key);
     let agent = key::agent_of(key).map_or_else(|| door.settings.default_agent(), key::agent_id);
-    let cwd = door.context.chats.folder(Some(&agent)).await.map_err(read_error)?;
+    let cwd = door.context.chats.workspace_folder(Some(&agent)).await.map_err(read_error)?;
     let open = session::Command::Open {
         cwd: cwd.display().to_string(),
         name: Some(key.to_owned()),

@@ -144,7 +144,7 @@ async fn begin_call(
 async fn open_session(door: &Arc<GsvAdapter>, id: SessionId) -> Result<(), GsvError> {
     let failed = |error: String| GsvError::new(code::FAILED, error);
     let agent = door.settings.default_agent();
-    let cwd = door.context.chats.folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
+    let cwd = door.context.chats.workspace_folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
     let open = session::Command::Open {
         cwd: cwd.display().to_string(),
         name: Some("Tools that clients called".to_owned()),

@@ -16,23 +16,24 @@ use countersign_runtime::OwnerError;
 use serde_json::{Value, json};
 
 use super::{
-    super::fields::{self, Rejection},
-    Closed, Found, Prompts, card,
-    form::{Form, FormError},
-    nameless::Post,
-    queue::{Line, Queued},
+    super::fields::{self, RequestRejection},
+    OwnerClosed, PromptLookup, SessionPrompts,
+    answer_dedup::PostedAnswer,
+    card,
+    form::{FormError, PromptForm},
+    queue::{HasPromptKind, PromptKind},
 };
 
 /// What a person can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
+enum ApprovalChoice {
     Allow(ApprovalScope),
     Deny,
 }
 
-impl Choice {
+impl ApprovalChoice {
     /// The choice of a body: none is a denial.
-    fn of(body: &BodyFields) -> Result<Self, String> {
+    fn from_body(body: &BodyFields) -> Result<Self, String> {
         match body.0.get("choice") {
             None | Some(Value::Null) => Ok(Self::Deny),
             Some(Value::String(word)) => match word.as_str() {
@@ -46,9 +47,9 @@ impl Choice {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
-            Self::Allow(scope) => card::word(scope),
+            Self::Allow(scope) => card::scope_word(scope),
             Self::Deny => "deny",
         }
     }
@@ -56,7 +57,7 @@ impl Choice {
 
 /// What an answer came to, in the words of the table.
 #[derive(Clone)]
-pub(super) struct Told {
+pub(super) struct ApprovalOutcome {
     status: StatusCode,
     is_ok: bool,
     /// What is said beside that.
@@ -67,17 +68,17 @@ pub(super) struct Told {
     is_allowed: bool,
 }
 
-impl Told {
-    fn ok(more: Value) -> Self {
+impl ApprovalOutcome {
+    fn accepted(more: Value) -> Self {
         Self { status: StatusCode::OK, is_ok: true, more, had_gate: true, is_allowed: true }
     }
 
     /// Somebody was faster.
-    fn stale(is_allowed: bool) -> Self {
-        Self { is_allowed, ..Self::ok(json!({ "stale_cleared": true })) }
+    fn already_resolved(is_allowed: bool) -> Self {
+        Self { is_allowed, ..Self::accepted(json!({ "stale_cleared": true })) }
     }
 
-    fn refused(status: StatusCode, why: &str) -> Self {
+    fn with_error(status: StatusCode, why: &str) -> Self {
         Self { status, is_ok: false, more: json!({ "error": why }), had_gate: true, is_allowed: false }
     }
 
@@ -93,107 +94,115 @@ pub(super) struct ApprovalAnswer {
     named: Option<String>,
     /// Whether it lets the session through.
     lets_through: bool,
-    choice: Choice,
+    choice: ApprovalChoice,
 }
 
-impl Queued for ApprovalAnswer {
-    const LINE: Line = Line::Approvals;
+impl HasPromptKind for ApprovalAnswer {
+    const KIND: PromptKind = PromptKind::Approvals;
 }
 
-impl Form for ApprovalAnswer {
-    fn read(body: &BodyFields, caller: &HttpCaller) -> Result<Self, FormError> {
-        let session = fields::session(body)?;
-        let named = fields::text(body, "approval_id")?.map(str::to_owned);
-        let lets_through = fields::switch(body, "yolo")?.unwrap_or_default();
-        let choice = Choice::of(body).map_err(|word| Rejection::bad(format!("Invalid choice: {word}")))?;
-        if matches!(choice, Choice::Allow(ApprovalScope::Session | ApprovalScope::Always))
+impl PromptForm for ApprovalAnswer {
+    fn from_body(body: &BodyFields, caller: &HttpCaller) -> Result<Self, FormError> {
+        let session = fields::session_field(body)?;
+        let named = fields::text_field(body, "approval_id")?.map(str::to_owned);
+        let lets_through = fields::switch_field(body, "yolo")?.unwrap_or_default();
+        let choice =
+            ApprovalChoice::from_body(body).map_err(|word| RequestRejection::bad(format!("Invalid choice: {word}")))?;
+        if matches!(choice, ApprovalChoice::Allow(ApprovalScope::Session | ApprovalScope::Always))
             && !caller.has_scope(access::TokenScope::Admin)
         {
-            let told = json!({ "ok": false, "choice": choice.word(), "error": ONCE_ONLY });
-            return Err(FormError::Told(StatusCode::FORBIDDEN, told));
+            let error_body = json!({ "ok": false, "choice": choice.as_str(), "error": ONCE_ONLY });
+            return Err(FormError::WithBody(StatusCode::FORBIDDEN, error_body));
         }
         if lets_through && matches!(caller.via, AuthMethod::Token { .. }) {
             // It would go on allowing after the token was taken away.
-            let rejection =
-                Rejection::new(StatusCode::FORBIDDEN, "Letting a session through is for people: a token is not enough");
+            let rejection = RequestRejection::new(
+                StatusCode::FORBIDDEN,
+                "Letting a session through is for people: a token is not enough",
+            );
             return Err(rejection.into());
         }
         Ok(Self { session, named, lets_through, choice })
     }
 
-    async fn act(
+    async fn apply_form(
         self,
-        prompts: &Arc<Prompts>,
+        prompts: &Arc<SessionPrompts>,
         caller: &HttpCaller,
         body: &BodyFields,
     ) -> Result<Response, HttpProblem> {
         let Self { session, named, lets_through, choice } = self;
-        let mut told = match named {
-            Some(named) => decide(prompts, &session, Some(&named), choice, caller).await?,
+        let mut outcome = match named {
+            Some(named) => decide_gate(prompts, &session, Some(&named), choice, caller).await?,
             None => decide_once(prompts, &session, choice, caller, body).await?,
         };
         if lets_through {
             let mut is_on = prompts.is_covered(&session);
             // Whoever denies lets nothing through, and neither does who comes behind a denial or names nothing that there was.
-            if !is_on && told.is_allowed && choice != Choice::Deny {
-                is_on = match prompts.cover(&session, &caller.principal).await {
+            if !is_on && outcome.is_allowed && choice != ApprovalChoice::Deny {
+                is_on = match prompts.cover_session(&session, &caller.principal).await {
                     Ok(()) => true,
                     Err(refused) => {
-                        told = Told::refused(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string());
+                        outcome = ApprovalOutcome::with_error(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string());
                         false
                     }
                 };
             }
-            told.more["yolo_enabled"] = is_on.into();
+            outcome.more["yolo_enabled"] = is_on.into();
         }
-        let mut reply = json!({ "ok": told.is_ok, "choice": choice.word() });
-        if let (Some(reply), Value::Object(more)) = (reply.as_object_mut(), told.more) {
+        let mut reply = json!({ "ok": outcome.is_ok, "choice": choice.as_str() });
+        if let (Some(reply), Value::Object(more)) = (reply.as_object_mut(), outcome.more) {
             reply.extend(more);
         }
-        Ok(reply::json(told.status, &reply))
+        Ok(reply::json(outcome.status, &reply))
     }
 }
 
 /// Hands an answer that names nothing to the oldest that waits. What the same caller posts twice is one answer, and its
 /// repetition gets the first result: the oldest is another one by then.
 async fn decide_once(
-    prompts: &Arc<Prompts>,
+    prompts: &Arc<SessionPrompts>,
     session: &SessionId,
-    choice: Choice,
+    choice: ApprovalChoice,
     caller: &HttpCaller,
     body: &BodyFields,
-) -> Result<Told, Closed> {
+) -> Result<ApprovalOutcome, OwnerClosed> {
     let (of, to, by) = (Arc::clone(prompts), session.clone(), caller.clone());
-    let answer = async move { decide(&of, &to, None, choice, &by).await };
+    let answer = async move { decide_gate(&of, &to, None, choice, &by).await };
     // Where there was nothing to answer the next one is no repetition.
-    let had_gate = |told: &Result<Told, Closed>| told.as_ref().is_ok_and(|told| told.had_gate);
-    prompts.nameless_choices.once(&Post::new(caller, session, body), answer, had_gate).await
+    let had_gate =
+        |outcome: &Result<ApprovalOutcome, OwnerClosed>| outcome.as_ref().is_ok_and(|outcome| outcome.had_gate);
+    prompts.choice_answers.answer_once(&PostedAnswer::new(caller, session, body), answer, had_gate).await
 }
 
 /// Hands an answer to what it is for.
-async fn decide(
-    prompts: &Prompts,
+async fn decide_gate(
+    prompts: &SessionPrompts,
     session: &SessionId,
     named: Option<&str>,
-    choice: Choice,
+    choice: ApprovalChoice,
     caller: &HttpCaller,
-) -> Result<Told, Closed> {
+) -> Result<ApprovalOutcome, OwnerClosed> {
     loop {
-        let gate = match prompts.find(session, named, Line::Approvals).await? {
-            Found::Gate(gate, _) => gate,
-            Found::Nothing(_) if named.is_none() => return Ok(Told::without_gate(true, json!({}))),
-            Found::Nothing(0) => return Ok(Told::without_gate(true, json!({ "stale_cleared": true }))),
+        let gate = match prompts.find_gate(session, named, PromptKind::Approvals).await? {
+            PromptLookup::Gate(gate, _) => gate,
+            PromptLookup::Nothing(_) if named.is_none() => return Ok(ApprovalOutcome::without_gate(true, json!({}))),
+            PromptLookup::Nothing(0) => {
+                return Ok(ApprovalOutcome::without_gate(true, json!({ "stale_cleared": true })));
+            }
             // Never another one than it names.
-            Found::Nothing(_) => return Ok(Told::without_gate(false, json!({}))),
+            PromptLookup::Nothing(_) => return Ok(ApprovalOutcome::without_gate(false, json!({}))),
         };
         let answer = match choice {
-            Choice::Deny => GateReply::Deny { reason: None },
-            Choice::Allow(scope) => GateReply::Allow(card::offered(&gate, scope)),
+            ApprovalChoice::Deny => GateReply::Deny { reason: None },
+            ApprovalChoice::Allow(scope) => GateReply::Allow(card::widest_scope(&gate, scope)),
         };
-        let key = format!("web:{}:{}", caller.principal, choice.word());
-        let refused = match prompts.answer(&gate, answer, &caller.principal, key).await {
-            Ok(EngineReply::Voted { have, need }) => return Ok(Told::ok(json!({ "have": have, "need": need }))),
-            Ok(_) => return Ok(Told::ok(json!({}))),
+        let key = format!("web:{}:{}", caller.principal, choice.as_str());
+        let refused = match prompts.answer_gate(&gate, answer, &caller.principal, key).await {
+            Ok(EngineReply::Voted { have, need }) => {
+                return Ok(ApprovalOutcome::accepted(json!({ "have": have, "need": need })));
+            }
+            Ok(_) => return Ok(ApprovalOutcome::accepted(json!({}))),
             Err(refused) => refused,
         };
         return Ok(match refused {
@@ -204,7 +213,7 @@ async fn decide(
                     // Somebody else answered the oldest just now: there is another oldest, or none.
                     continue;
                 }
-                Told::stale(matches!(
+                ApprovalOutcome::already_resolved(matches!(
                     refusal,
                     AnswerError::AlreadyResolved {
                         resolution: GateResolution::Allowed { .. } | GateResolution::Granted,
@@ -214,9 +223,9 @@ async fn decide(
             }
             OwnerError::Refusal(CommandError::Answer(
                 refusal @ (AnswerError::NotAmong { .. } | AnswerError::Nobody { .. } | AnswerError::NotAllowed { .. }),
-            )) => Told::refused(StatusCode::FORBIDDEN, &refusal.to_string()),
-            OwnerError::Refusal(refusal) => Told::refused(StatusCode::CONFLICT, &refusal.to_string()),
-            refused => Told::refused(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string()),
+            )) => ApprovalOutcome::with_error(StatusCode::FORBIDDEN, &refusal.to_string()),
+            OwnerError::Refusal(refusal) => ApprovalOutcome::with_error(StatusCode::CONFLICT, &refusal.to_string()),
+            refused => ApprovalOutcome::with_error(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string()),
         });
     }
 }

@@ -7,26 +7,28 @@ use countersign_core::{
     gate::{ApprovalScope, Gate, Kind},
     id::GateId,
 };
-use countersign_view::{GateCard, GateSummary, Lines, escape, gate_card::Asked as Subject, gate_request::RequestKind};
+use countersign_view::{
+    GateCard, GateSummary, LineMode, escape, gate_card::GateCardInput as Subject, gate_request::RequestKind,
+};
 use serde_json::{Map, Value, json};
 
-use super::super::transcript::seconds;
+use super::super::transcript::unix_seconds;
 
 /// What a notification can hold, in characters. What is longer can only be denied from there.
 const NOTIFIED: usize = 1000;
 
 /// A gate with what it shows, taken out of the engine.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked(GateSummary);
+pub(crate) struct PromptCard(GateSummary);
 
 /// A gate that waits, by name and value as the chat stream has it: bare, with the number of those that wait with it.
-pub(crate) fn bare(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)> {
-    let asked = Asked::of(engine, gate)?;
+pub(crate) fn gate_event(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)> {
+    let prompt = PromptCard::from_gate(engine, gate)?;
     let of_kind = |other: &&Gate| other.session() == gate.session() && is_question(other) == is_question(gate);
     let count = engine.state().pending_gates().filter(of_kind).count();
-    let mut told = asked.told();
-    told["pending_count"] = count.into();
-    Some((if is_question(gate) { "clarify" } else { "approval" }, told))
+    let mut body = prompt.to_json();
+    body["pending_count"] = count.into();
+    Some((if is_question(gate) { "clarify" } else { "approval" }, body))
 }
 
 /// Whether a gate is answered with words.
@@ -40,13 +42,13 @@ pub(crate) fn is_coverable(gate: &Gate) -> bool {
 }
 
 /// What of a choice a gate offers: the widest reach that is not wider.
-pub(crate) fn offered(gate: &Gate, wanted: ApprovalScope) -> ApprovalScope {
-    gate.scopes().iter().copied().filter(|scope| *scope <= wanted).max().unwrap_or(ApprovalScope::Once)
+pub(crate) fn widest_scope(gate: &Gate, requested: ApprovalScope) -> ApprovalScope {
+    gate.scopes().iter().copied().filter(|scope| *scope <= requested).max().unwrap_or(ApprovalScope::Once)
 }
 
-impl Asked {
+impl PromptCard {
     /// A gate whose content is at hand.
-    pub(crate) fn of(engine: &Engine, gate: &Gate) -> Option<Self> {
+    pub(crate) fn from_gate(engine: &Engine, gate: &Gate) -> Option<Self> {
         GateSummary::at_hand(engine, gate).map(Self)
     }
 
@@ -61,132 +63,132 @@ impl Asked {
     }
 
     /// As the wire has it, without what waits beside it.
-    pub(crate) fn told(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let gate = self.gate();
         match self.0.request.kind() {
             RequestKind::Call(call) => {
-                let runs = call.runs();
+                let runs = call.run_lines();
                 let mut why =
                     format!("Needs approval {}", without_command(call.reason, call.arguments, call.signature));
                 runs.iter().for_each(|line| why.push_str(&format!("\nRuns {line}")));
-                let mut told = self.approval(&command(call.tool, call.arguments, call.signature), &why);
+                let mut body = self.approval_json(&command_text(call.tool, call.arguments, call.signature), &why);
                 if !runs.is_empty() {
-                    told["runs"] = runs.iter().map(|line| escape(line, Lines::One)).collect();
+                    body["runs"] = runs.iter().map(|line| escape(line, LineMode::One)).collect();
                 }
                 // Clients show it beside the command, which is all that it covers.
                 let key = match gate.scopes() {
                     [ApprovalScope::Once] | [] => "only this call",
                     _ => "exactly this call",
                 };
-                told["pattern_key"] = key.into();
-                told["pattern_keys"] = json!([key]);
-                told["tool"] = escape(call.tool, Lines::One).into();
-                told["args"] = Value::Object(call.arguments.clone());
-                told["risk_level"] = self.risk(call.tool).into();
+                body["pattern_key"] = key.into();
+                body["pattern_keys"] = json!([key]);
+                body["tool"] = escape(call.tool, LineMode::One).into();
+                body["args"] = Value::Object(call.arguments.clone());
+                body["risk_level"] = self.risk_level(call.tool).into();
                 if let Some(intent) = call.intent {
-                    told["intent"] = escape(intent, Lines::One).into();
+                    body["intent"] = escape(intent, LineMode::One).into();
                 }
                 if let Some(folder) = &self.0.folder {
-                    told["cwd"] = escape(folder, Lines::One).into();
+                    body["cwd"] = escape(folder, LineMode::One).into();
                 }
-                told
+                body
             }
             RequestKind::GoOn(go_on) => {
                 let asker = go_on.asker;
                 let denied = || format!("{asker} was denied several times in a row");
                 let why = go_on.reason.map_or_else(denied, str::to_owned);
-                let mut told = self.approval(&escape(go_on.text, Lines::Many), &why);
+                let mut body = self.approval_json(&escape(go_on.text, LineMode::Many), &why);
                 let key = match go_on.about.get("host").and_then(Value::as_str).filter(|_| gate.call().is_some()) {
-                    Some(host) => format!("only {} for this call", escape(host, Lines::One)),
-                    None => format!("{} may go on", escape(asker, Lines::One)),
+                    Some(host) => format!("only {} for this call", escape(host, LineMode::One)),
+                    None => format!("{} may go on", escape(asker, LineMode::One)),
                 };
-                told["pattern_key"] = key.as_str().into();
-                told["pattern_keys"] = json!([key]);
-                told["risk_level"] = "medium".into();
-                told
+                body["pattern_key"] = key.as_str().into();
+                body["pattern_keys"] = json!([key]);
+                body["risk_level"] = "medium".into();
+                body
             }
             RequestKind::Question(question) => {
-                let label = |label: &str| escape(label, Lines::One).into_owned();
+                let label = |label: &str| escape(label, LineMode::One).into_owned();
                 let offered: Vec<String> = question.choices.iter().map(|choice| label(&choice.label)).collect();
                 let recommended = question.recommended.and_then(|at| offered.get(at)).cloned();
                 let limit = gate.deadline().map(|deadline| deadline.since(gate.opened_at()));
                 json!({
                     "clarify_id": self.id().to_string(),
-                    "question": escape(question.text, Lines::Many),
+                    "question": escape(question.text, LineMode::Many),
                     "choices_offered": offered,
                     "multi": question.is_multi,
                     "recommended": recommended,
                     "session_id": gate.session(),
                     "run_id": gate.run().map(|run| run.to_string()),
                     "kind": "clarify",
-                    "requested_at": seconds(gate.opened_at()),
+                    "requested_at": unix_seconds(gate.opened_at()),
                     "timeout_seconds": limit.map_or(0, |limit| limit.as_secs_f64().round() as u64),
-                    "expires_at": gate.deadline().map_or(0.0, seconds),
+                    "expires_at": gate.deadline().map_or(0.0, unix_seconds),
                 })
             }
         }
     }
 
     /// As a notification shows it, which has room for little. What does not fit can only be denied there.
-    pub(crate) fn notice(&self, told: &Value) -> Value {
-        let text = |name: &str| told[name].as_str().unwrap_or_default();
+    pub(crate) fn notification(&self, body: &Value) -> Value {
+        let text = |name: &str| body[name].as_str().unwrap_or_default();
         // Clients put all of it in one line, in which what stood behind a line end would read on. These texts are escaped already:
         // only the line ends and tabs that they may have are written out.
-        let place = told["cwd"].as_str().map(|folder| format!(" in {folder}")).unwrap_or_default();
-        let tool = told["tool"].as_str().map(|tool| format!(" ({tool}{place})")).unwrap_or_default();
+        let place = body["cwd"].as_str().map(|folder| format!(" in {folder}")).unwrap_or_default();
+        let tool = body["tool"].as_str().map(|tool| format!(" ({tool}{place})")).unwrap_or_default();
         let [why, command] = ["description", "command"].map(|name| one_line(text(name)));
         let whole = format!("{why}{tool}: {command}");
         let (description, choices) = if whole.chars().count() <= NOTIFIED {
-            (whole, told["choices"].clone())
+            (whole, body["choices"].clone())
         } else {
             let beginning: String = whole.chars().take(NOTIFIED - 100).collect();
             let left = whole.chars().count() - (NOTIFIED - 100);
             (format!("{beginning} [… {left} more characters: open it to allow it]"), json!(["deny"]))
         };
         let mut notice = json!({
-            "approval_id": told["approval_id"],
-            "session_id": told["session_id"],
+            "approval_id": body["approval_id"],
+            "session_id": body["session_id"],
             "description": description,
             "summary": text("description"),
             "choices": choices,
         });
         for name in ["tool", "run_id", "risk_level", "expires_at"] {
-            if !told[name].is_null() {
-                notice[name] = told[name].clone();
+            if !body[name].is_null() {
+                notice[name] = body[name].clone();
             }
         }
-        if let Some(session) = told["session_id"].as_str() {
-            notice["route"] = route(session).into();
+        if let Some(session) = body["session_id"].as_str() {
+            notice["route"] = session_route(session).into();
         }
         notice
     }
 
-    fn approval(&self, command: &str, description: &str) -> Value {
+    fn approval_json(&self, command: &str, description: &str) -> Value {
         let gate = self.gate();
         let scopes = gate.scopes();
-        let choices: Vec<&str> = scopes.iter().map(|scope| word(*scope)).chain(["deny"]).collect();
-        let mut told = json!({
+        let choices: Vec<&str> = scopes.iter().map(|scope| scope_word(*scope)).chain(["deny"]).collect();
+        let mut body = json!({
             "approval_id": self.id().to_string(),
             "session_id": gate.session(),
             "run_id": gate.run().map(|run| run.to_string()),
             "command": command,
-            "description": escape(description, Lines::Many),
+            "description": escape(description, LineMode::Many),
             "choices": choices,
             "allow_permanent": scopes.contains(&ApprovalScope::Always),
-            "requested_at": seconds(gate.opened_at()),
+            "requested_at": unix_seconds(gate.opened_at()),
         });
         if let Some(deadline) = gate.deadline() {
-            told["expires_at"] = seconds(deadline).into();
+            body["expires_at"] = unix_seconds(deadline).into();
         }
         if let Some(approvals) = self.0.approvals() {
-            told["description"] = format!("{} ({approvals})", told["description"].as_str().unwrap_or_default()).into();
-            told["have"] = approvals.have.len().into();
-            told["need"] = approvals.need.into();
+            body["description"] = format!("{} ({approvals})", body["description"].as_str().unwrap_or_default()).into();
+            body["have"] = approvals.have.len().into();
+            body["need"] = approvals.need.into();
         }
-        told
+        body
     }
 
-    fn risk(&self, tool: &str) -> &'static str {
+    fn risk_level(&self, tool: &str) -> &'static str {
         match tool {
             _ if !is_coverable(self.gate()) => "high",
             "read" | "ls" | "grep" | "find" => "low",
@@ -201,12 +203,12 @@ fn one_line(escaped: &str) -> String {
 }
 
 /// Where a client shows a session.
-pub(crate) fn route(session: &str) -> String {
+pub(crate) fn session_route(session: &str) -> String {
     format!("/session/{}", percent_encoding::utf8_percent_encode(session, percent_encoding::NON_ALPHANUMERIC))
 }
 
 /// The wire's word for how far an answer reaches.
-pub(crate) const fn word(scope: ApprovalScope) -> &'static str {
+pub(crate) const fn scope_word(scope: ApprovalScope) -> &'static str {
     match scope {
         ApprovalScope::Once => "once",
         ApprovalScope::Session => "session",
@@ -225,9 +227,9 @@ fn without_command(why: &str, arguments: &Map<String, Value>, signature: &str) -
 }
 
 /// What would run, all of it and once. A shell command that has no other arguments stands for itself.
-fn command(tool: &str, arguments: &Map<String, Value>, signature: &str) -> String {
+fn command_text(tool: &str, arguments: &Map<String, Value>, signature: &str) -> String {
     if let (Some(Value::String(command)), 1) = (arguments.get("command"), arguments.len()) {
-        return escape(command, Lines::Many).into_owned();
+        return escape(command, LineMode::Many).into_owned();
     }
     let card = GateCard::new(&Subject {
         tool,
@@ -240,14 +242,14 @@ fn command(tool: &str, arguments: &Map<String, Value>, signature: &str) -> Strin
         pins: None,
         choices: &[],
     });
-    format!("{}\n{}", escape(tool, Lines::One), card.text()).trim_end().to_owned()
+    format!("{}\n{}", escape(tool, LineMode::One), card.text()).trim_end().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{command, one_line, without_command};
+    use super::{command_text, one_line, without_command};
 
     fn arguments(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -268,11 +270,11 @@ mod tests {
             without_command("because no rule covers bash(echo hi > made)", &echo, signature),
             "because no rule covers it"
         );
-        assert_eq!(command("bash", &echo, "bash(echo hi > made)"), "echo hi > made");
+        assert_eq!(command_text("bash", &echo, "bash(echo hi > made)"), "echo hi > made");
         let more = arguments(json!({ "command": "date\u{202e}", "timeout": 5 }));
-        assert_eq!(command("bash", &more, "bash(date)"), "bash\ncommand: date\\u{202e}\ntimeout: 5");
+        assert_eq!(command_text("bash", &more, "bash(date)"), "bash\ncommand: date\\u{202e}\ntimeout: 5");
         let edit = arguments(json!({ "path": "a.txt", "old_text": "a" }));
-        assert_eq!(command("edit", &edit, "edit(a.txt)"), "edit\npath: a.txt\nold_text: a");
+        assert_eq!(command_text("edit", &edit, "edit(a.txt)"), "edit\npath: a.txt\nold_text: a");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{http::StatusCode, response::Response};
-use countersign_conversations::chats::sayable;
+use countersign_conversations::chats::check_message;
 use countersign_core::{
     digest::Digest,
     engine::CommandError,
@@ -15,15 +15,15 @@ use countersign_http::{
     web::{BodyFields, HttpCaller},
 };
 use countersign_runtime::OwnerError;
-use countersign_view::{GateRequest, Lines, escape};
+use countersign_view::{GateRequest, LineMode, escape};
 use serde_json::{Value, json};
 
 use super::{
-    super::fields::{self, Rejection},
-    Closed, Found, Prompts,
-    form::{Form, FormError},
-    nameless::Post,
-    queue::{Line, Queued},
+    super::fields::{self, RequestRejection},
+    OwnerClosed, PromptLookup, SessionPrompts,
+    answer_dedup::PostedAnswer,
+    form::{FormError, PromptForm},
+    queue::{HasPromptKind, PromptKind},
 };
 
 /// What is said to whoever answers what waits no longer.
@@ -36,55 +36,55 @@ pub(super) struct QuestionAnswer {
     session: SessionId,
     /// The question that it names.
     named: Option<String>,
-    said: String,
+    text: String,
 }
 
-impl Queued for QuestionAnswer {
-    const LINE: Line = Line::Questions;
+impl HasPromptKind for QuestionAnswer {
+    const KIND: PromptKind = PromptKind::Questions;
 }
 
-impl Form for QuestionAnswer {
-    fn read(body: &BodyFields, _: &HttpCaller) -> Result<Self, FormError> {
-        let session = fields::session(body)?;
-        let named = fields::text(body, "clarify_id")?.map(str::to_owned);
-        let said = said(body).ok_or_else(|| Rejection::bad("response is required"))?;
-        sayable(&said, "response").map_err(|why| Rejection::bad(why.to_string()))?;
-        Ok(Self { session, named, said })
+impl PromptForm for QuestionAnswer {
+    fn from_body(body: &BodyFields, _: &HttpCaller) -> Result<Self, FormError> {
+        let session = fields::session_field(body)?;
+        let named = fields::text_field(body, "clarify_id")?.map(str::to_owned);
+        let text = answer_text(body).ok_or_else(|| RequestRejection::bad("response is required"))?;
+        check_message(&text, "response").map_err(|why| RequestRejection::bad(why.to_string()))?;
+        Ok(Self { session, named, text })
     }
 
-    async fn act(
+    async fn apply_form(
         self,
-        prompts: &Arc<Prompts>,
+        prompts: &Arc<SessionPrompts>,
         caller: &HttpCaller,
         body: &BodyFields,
     ) -> Result<Response, HttpProblem> {
-        let Self { session, named, said } = self;
-        let told = match named {
-            Some(named) => answer(prompts, &session, Some(&named), &said, caller).await,
+        let Self { session, named, text } = self;
+        let outcome = match named {
+            Some(named) => answer_question(prompts, &session, Some(&named), &text, caller).await,
             None => {
                 // What is posted twice is one answer: the oldest is another question by then.
-                let post = Post::new(caller, &session, body);
-                let (of, said, by) = (Arc::clone(prompts), said.clone(), caller.clone());
-                let answer = async move { answer(&of, &session, None, &said, &by).await };
-                prompts.nameless_words.once(&post, answer, |told| matches!(told, Ok(Ok(())))).await
+                let post = PostedAnswer::new(caller, &session, body);
+                let (of, text, by) = (Arc::clone(prompts), text.clone(), caller.clone());
+                let answer = async move { answer_question(&of, &session, None, &text, &by).await };
+                prompts.text_answers.answer_once(&post, answer, |outcome| matches!(outcome, Ok(Ok(())))).await
             }
         };
-        Ok(match told? {
-            Ok(()) => reply::ok(&json!({ "ok": true, "response": said })),
-            Err(Unsaid { status, told }) => reply::json(status, &told),
+        Ok(match outcome? {
+            Ok(()) => reply::ok(&json!({ "ok": true, "response": text })),
+            Err(AnswerRejection { status, error_body }) => reply::json(status, &error_body),
         })
     }
 }
 
 /// Why something was not said, as it is told.
 #[derive(Clone)]
-pub(super) struct Unsaid {
+pub(super) struct AnswerRejection {
     status: StatusCode,
-    told: Value,
+    error_body: Value,
 }
 
 /// What a body says, under any of its names; `None` if that is nothing.
-fn said(body: &BodyFields) -> Option<String> {
+fn answer_text(body: &BodyFields) -> Option<String> {
     let value = ["response", "answer", "choice"].iter().find_map(|name| match body.0.get(*name) {
         None | Some(Value::Null) => None,
         Some(value) => Some(value),
@@ -100,22 +100,25 @@ fn said(body: &BodyFields) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-async fn answer(
-    prompts: &Prompts,
+async fn answer_question(
+    prompts: &SessionPrompts,
     session: &SessionId,
     named: Option<&str>,
-    said: &str,
+    text: &str,
     caller: &HttpCaller,
-) -> Result<Result<(), Unsaid>, Closed> {
-    let stale = || Unsaid { status: StatusCode::CONFLICT, told: json!({ "ok": false, "stale": true, "error": STALE }) };
-    let refused = |status, why: &str| Unsaid { status, told: json!({ "ok": false, "error": why }) };
+) -> Result<Result<(), AnswerRejection>, OwnerClosed> {
+    let stale = || AnswerRejection {
+        status: StatusCode::CONFLICT,
+        error_body: json!({ "ok": false, "stale": true, "error": STALE }),
+    };
+    let refused = |status, why: &str| AnswerRejection { status, error_body: json!({ "ok": false, "error": why }) };
     loop {
-        let Found::Gate(gate, shown) = prompts.find(session, named, Line::Questions).await? else {
+        let PromptLookup::Gate(gate, shown) = prompts.find_gate(session, named, PromptKind::Questions).await? else {
             return Ok(Err(stale()));
         };
-        let answer = GateReply::Say(shown.map_or_else(|| vec![said.to_owned()], |shown| words(&shown, said)));
-        let key = format!("web:{}:say:{}", caller.principal, Digest::hash_bytes(said.as_bytes()));
-        let Err(problem) = prompts.answer(&gate, answer, &caller.principal, key).await else { return Ok(Ok(())) };
+        let answer = GateReply::Say(shown.map_or_else(|| vec![text.to_owned()], |shown| answer_words(&shown, text)));
+        let key = format!("web:{}:say:{}", caller.principal, Digest::hash_bytes(text.as_bytes()));
+        let Err(problem) = prompts.answer_gate(&gate, answer, &caller.principal, key).await else { return Ok(Ok(())) };
         return Ok(Err(match problem {
             OwnerError::Refusal(CommandError::Answer(
                 AnswerError::AlreadyResolved { .. } | AnswerError::Unknown(_),
@@ -138,39 +141,39 @@ async fn answer(
 }
 
 /// What an answer to a question means: its choices where it names them, else somebody's own words.
-pub(super) fn words(request: &GateRequest, said: &str) -> Vec<String> {
-    let Some(question) = request.question() else { return vec![said.to_owned()] };
-    let own = || vec![said.to_owned()];
-    let shown = |label: &str| escape(label, Lines::One).into_owned();
+pub(super) fn answer_words(request: &GateRequest, answer: &str) -> Vec<String> {
+    let Some(question) = request.question() else { return vec![answer.to_owned()] };
+    let own = || vec![answer.to_owned()];
+    let shown = |label: &str| escape(label, LineMode::One).into_owned();
     let labels: Vec<(&str, String)> =
         question.choices.iter().map(|choice| (choice.label.as_str(), shown(&choice.label))).collect();
-    let is = |(label, shown): &&(&str, String)| *label == said || label.trim() == said || shown == said;
+    let is = |(label, shown): &&(&str, String)| *label == answer || label.trim() == answer || shown == answer;
     if let Some((label, _)) = labels.iter().find(is) {
         return vec![(*label).to_owned()];
     }
-    if question.is_multi { listed(&labels, said).unwrap_or_else(own) } else { own() }
+    if question.is_multi { split_labels(&labels, answer).unwrap_or_else(own) } else { own() }
 }
 
 /// The labels that make up `said`, one behind the other, each once. Labels may hold what stands between them.
-fn listed(labels: &[(&str, String)], said: &str) -> Option<Vec<String>> {
+fn split_labels(labels: &[(&str, String)], answer: &str) -> Option<Vec<String>> {
     let longest = |(label, shown): &(&str, String)| label.len().max(shown.len()) + BETWEEN[0].len();
-    if said.len() > labels.iter().map(longest).sum() {
+    if answer.len() > labels.iter().map(longest).sum() {
         return None;
     }
     // How each end of a label was reached: where that label began and which it was.
-    let mut reached: Vec<Option<(usize, usize)>> = vec![None; said.len() + 1];
-    for at in 0..said.len() {
+    let mut reached: Vec<Option<(usize, usize)>> = vec![None; answer.len() + 1];
+    for at in 0..answer.len() {
         let begins = if at == 0 {
             vec![0]
         } else if reached[at].is_some() {
-            BETWEEN.iter().filter(|sign| said[at..].starts_with(**sign)).map(|sign| at + sign.len()).collect()
+            BETWEEN.iter().filter(|sign| answer[at..].starts_with(**sign)).map(|sign| at + sign.len()).collect()
         } else {
             continue;
         };
         for begin in begins {
             for (index, (label, shown)) in labels.iter().enumerate() {
                 for text in [*label, shown.as_str()] {
-                    if !text.is_empty() && said[begin..].starts_with(text) {
+                    if !text.is_empty() && answer[begin..].starts_with(text) {
                         reached[begin + text.len()].get_or_insert((at, index));
                     }
                 }
@@ -178,7 +181,7 @@ fn listed(labels: &[(&str, String)], said: &str) -> Option<Vec<String>> {
         }
     }
     let mut chosen = Vec::new();
-    let mut end = said.len();
+    let mut end = answer.len();
     while end > 0 {
         let (before, index) = reached[end]?;
         if chosen.contains(&index) {
@@ -196,7 +199,7 @@ fn listed(labels: &[(&str, String)], said: &str) -> Option<Vec<String>> {
 mod tests {
     use countersign_core::gate::{GateChoice, GateContent};
 
-    use super::words;
+    use super::answer_words;
 
     #[test]
     fn an_answer_is_a_label_a_list_of_labels_or_somebodys_own_words() {
@@ -208,7 +211,7 @@ mod tests {
             recommended: None,
             about: serde_json::Map::new(),
         };
-        for (multi, said, want) in [
+        for (multi, answer, want) in [
             (false, "a", vec!["a"]),
             (false, "b, c", vec!["b, c"]),
             (false, "h\\u{202e}i", vec!["h\u{202e}i"]),
@@ -223,7 +226,7 @@ mod tests {
             (true, "a,", vec!["a,"]),
             (true, ", a", vec![", a"]),
         ] {
-            assert_eq!(words(&content(multi).into(), said), want, "{multi} {said:?}");
+            assert_eq!(answer_words(&content(multi).into(), answer), want, "{multi} {answer:?}");
         }
     }
 }

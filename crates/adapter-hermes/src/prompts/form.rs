@@ -14,20 +14,20 @@ use countersign_http::{
 };
 use serde_json::Value;
 
-use super::{super::fields::Rejection, Prompts};
+use super::{super::fields::RequestRejection, SessionPrompts};
 
 /// One kind of what is sent: how it is read, and what it does.
-pub(super) trait Form: Sized + Send {
+pub(super) trait PromptForm: Sized + Send {
     /// Reads it.
     ///
     /// # Errors
     /// The reply to a body that is wrong, or to what this caller may not.
-    fn read(body: &BodyFields, caller: &HttpCaller) -> Result<Self, FormError>;
+    fn from_body(body: &BodyFields, caller: &HttpCaller) -> Result<Self, FormError>;
 
     /// Does it, and gives the reply.
-    fn act(
+    fn apply_form(
         self,
-        prompts: &Arc<Prompts>,
+        prompts: &Arc<SessionPrompts>,
         caller: &HttpCaller,
         body: &BodyFields,
     ) -> impl Future<Output = Result<Response, HttpProblem>> + Send;
@@ -36,13 +36,13 @@ pub(super) trait Form: Sized + Send {
 /// Why nothing was done.
 pub(super) enum FormError {
     /// The body is wrong, or is not for this caller.
-    Rejected(Rejection),
+    Rejected(RequestRejection),
     /// The same, told beside what was sent.
-    Told(StatusCode, Value),
+    WithBody(StatusCode, Value),
 }
 
-impl From<Rejection> for FormError {
-    fn from(rejection: Rejection) -> Self {
+impl From<RequestRejection> for FormError {
+    fn from(rejection: RequestRejection) -> Self {
         Self::Rejected(rejection)
     }
 }
@@ -51,22 +51,22 @@ impl IntoResponse for FormError {
     fn into_response(self) -> Response {
         match self {
             Self::Rejected(rejection) => rejection.into_response(),
-            Self::Told(status, told) => reply::json(status, &told),
+            Self::WithBody(status, body) => reply::json(status, &body),
         }
     }
 }
 
 /// Reads what is sent and does it.
-pub(super) async fn post<F: Form>(
-    State(prompts): State<Arc<Prompts>>,
+pub(super) async fn handle_form<F: PromptForm>(
+    State(prompts): State<Arc<SessionPrompts>>,
     Extension(caller): Extension<HttpCaller>,
     uri: Uri,
     body: Result<BodyFields, BadBody>,
 ) -> Result<Response, BadBody> {
     let body = body?;
-    let form = match F::read(&body, &caller) {
+    let form = match F::from_body(&body, &caller) {
         Ok(form) => form,
         Err(error) => return Ok(error.into_response()),
     };
-    Ok(form.act(&prompts, &caller, &body).await.unwrap_or_else(|problem| problem.response_for(uri.path())))
+    Ok(form.apply_form(&prompts, &caller, &body).await.unwrap_or_else(|problem| problem.response_for(uri.path())))
 }

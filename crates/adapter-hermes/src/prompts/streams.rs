@@ -20,45 +20,44 @@ use serde_json::json;
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
 use super::{
-    super::{journal, transcript},
-    Closed, Prompts, Seat,
-    board::Notice,
-    card,
-    queue::Queued,
+    super::{transcript, turn_stream},
+    BroadcastGuard, OwnerClosed, SessionPrompts, card,
+    prompt_broadcast::SessionNotice,
+    queue::HasPromptKind,
 };
 
 /// What keeps a stream alive on which nothing happens.
 const ALIVE: &str = "keepalive";
 
 /// The reply to a poll of one queue. Nobody's queue is empty.
-pub(super) async fn pending<Q: Queued>(
-    State(prompts): State<Arc<Prompts>>,
+pub(super) async fn poll_queue<Q: HasPromptKind>(
+    State(prompts): State<Arc<SessionPrompts>>,
     Extension(caller): Extension<HttpCaller>,
     uri: Uri,
 ) -> Response {
     let Some(session) = super::session_in(&uri) else {
         return reply::ok(&json!({ "pending": null, "pending_count": 0 }));
     };
-    prompts.shown(Q::LINE, &caller, &session);
-    match prompts.queues(&session).await {
-        Ok(queues) => reply::ok(&queues.state(Q::LINE)),
+    prompts.mark_shown(Q::KIND, &caller, &session);
+    match prompts.read_queues(&session).await {
+        Ok(queues) => reply::ok(&queues.state_json(Q::KIND)),
         Err(closed) => HttpProblem::from(closed).response_for(uri.path()),
     }
 }
 
 /// The stream of one queue: how it stands, then every newer state. Whoever reads slowly gets the newest.
-pub(super) async fn of_line<Q: Queued>(
-    State(prompts): State<Arc<Prompts>>,
+pub(super) async fn stream_queue<Q: HasPromptKind>(
+    State(prompts): State<Arc<SessionPrompts>>,
     Extension(caller): Extension<HttpCaller>,
     uri: Uri,
 ) -> Response {
     let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
-    prompts.shown(Q::LINE, &caller, &session);
-    let ((first, states), seat) = match prompts.watch(&session, Q::LINE).await {
+    prompts.mark_shown(Q::KIND, &caller, &session);
+    let ((first, states), seat) = match prompts.watch_queue(&session, Q::KIND).await {
         Ok(watched) => watched,
         Err(closed) => return HttpProblem::from(closed).response_for(uri.path()),
     };
-    let frames = stream::unfold((Some(initial(&first)), states, seat), async |(first, mut states, seat)| {
+    let frames = stream::unfold((Some(initial_frame(&first)), states, seat), async |(first, mut states, seat)| {
         let frame = match first {
             Some(first) => first,
             None => {
@@ -72,36 +71,36 @@ pub(super) async fn of_line<Q: Queued>(
 }
 
 /// A frame of a state as the first of its stream.
-fn initial(state: &Bytes) -> Bytes {
+fn initial_frame(state: &Bytes) -> Bytes {
     let data = state.iter().position(|byte| *byte == b'\n').unwrap_or_default();
     [b"event: initial", &state[data..]].concat().into()
 }
 
 /// What is followed of a session.
-struct Listening {
+struct SessionSubscription {
     first: Option<Bytes>,
-    notices: Receiver<Notice>,
+    notices: Receiver<SessionNotice>,
     /// The number of the last notice that it was told, or that there was before it listened.
     last: u64,
-    seat: Seat,
+    seat: BroadcastGuard,
 }
 
-impl Listening {
+impl SessionSubscription {
     /// How things stand now, as far as it was not told. It listens from here on.
-    fn stands(&mut self) -> Bytes {
-        let boards = self.seat.prompts.boards.lock();
+    fn catch_up(&mut self) -> Bytes {
+        let boards = self.seat.prompts.broadcasts.lock();
         // There is one for as long as anybody listens.
         let Some(board) = boards.by_session.get(&self.seat.session) else { return Bytes::new() };
-        let stands = board.standing(self.last);
-        (self.notices, self.last) = board.listen();
+        let stands = board.missed_frames(self.last);
+        (self.notices, self.last) = board.subscribe_notices();
         stands
     }
 }
 
 /// The stream of a session: what waits in it, and what happens in it.
-pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
+pub(super) async fn stream_session(State(prompts): State<Arc<SessionPrompts>>, uri: Uri) -> Response {
     let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
-    let known = match super::parameter(&uri, "known_count").map(|count| count.parse::<usize>()) {
+    let known = match super::query_parameter(&uri, "known_count").map(|count| count.parse::<usize>()) {
         None => None,
         Some(Ok(count)) => Some(count),
         Some(Err(_)) => {
@@ -109,11 +108,11 @@ pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) ->
             return HttpProblem::new(StatusCode::BAD_REQUEST, why).response_for(uri.path());
         }
     };
-    let listening = match listen(&prompts, &session, known).await {
+    let listening = match subscribe_session(&prompts, &session, known).await {
         Ok(listening) => listening,
         Err(closed) => return HttpProblem::from(closed).response_for(uri.path()),
     };
-    let frames = stream::unfold(listening, async |mut listening: Listening| {
+    let frames = stream::unfold(listening, async |mut listening: SessionSubscription| {
         if let Some(first) = listening.first.take() {
             return Some((first, listening));
         }
@@ -126,7 +125,7 @@ pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) ->
                 Err(RecvError::Closed) => return None,
                 // What is behind is told no more; how things stand now is.
                 Err(RecvError::Lagged(_)) => {
-                    let now = listening.stands();
+                    let now = listening.catch_up();
                     if !now.is_empty() {
                         return Some((now, listening));
                     }
@@ -138,56 +137,60 @@ pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) ->
 }
 
 /// Begins to follow a session: what it is told first is how things stand.
-async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize>) -> Result<Listening, Closed> {
+async fn subscribe_session(
+    prompts: &Arc<SessionPrompts>,
+    session: &SessionId,
+    known: Option<usize>,
+) -> Result<SessionSubscription, OwnerClosed> {
     // Before it is looked at, so that nothing falls in between.
-    let ((notices, last), seat) = prompts.sit(session, super::Board::listen)?;
-    prompts.refresh(&BTreeSet::from([session.clone()])).await?;
+    let ((notices, last), seat) = prompts.join_broadcast(session, super::PromptBroadcast::subscribe_notices)?;
+    prompts.refresh_sessions(&BTreeSet::from([session.clone()])).await?;
     let of = session.clone();
     let look = move |engine: &Engine| {
         let session = engine.state().session(&of);
         let run = session.and_then(|session| session.run().or_else(|| session.awaited_run()));
-        (transcript::count(engine, &of), run)
+        (transcript::shown_count(engine, &of), run)
     };
-    let (here, _) = prompts.handle.source(InboxLane::Request).read_state(look).await.ok_or(Closed)?;
+    let (here, _) = prompts.handle.source(InboxLane::Request).read_state(look).await.ok_or(OwnerClosed)?;
     let (count, run) = here;
     let mut first = Vec::from(sse::encode_frame(None, "initial", &json!({ "session_id": session })));
     if let Some(run) = run {
         let started = json!({
             "session_id": session,
             "run_id": run.to_string(),
-            "stream_id": journal::stream_id(run),
+            "stream_id": turn_stream::stream_id(run),
             "input_type": "chat",
             "recovered": true,
-            "route": card::route(session.as_str()),
+            "route": card::session_route(session.as_str()),
         });
         first.extend(sse::encode_frame(None, "server_turn_started", &started));
     } else if known.is_some_and(|known| known < count) {
         let updated = json!({ "session_id": session, "message_count": count });
         first.extend(sse::encode_frame(None, "session-updated", &updated));
     }
-    first.extend(seat.required());
-    Ok(Listening { first: Some(first.into()), notices, last, seat })
+    first.extend(seat.approval_frames());
+    Ok(SessionSubscription { first: Some(first.into()), notices, last, seat })
 }
 
-impl Seat {
+impl BroadcastGuard {
     /// Every approval that waits, as the session's stream tells of it.
-    fn required(&self) -> Bytes {
-        let boards = self.prompts.boards.lock();
-        boards.by_session.get(&self.session).map(super::Board::required).unwrap_or_default()
+    fn approval_frames(&self) -> Bytes {
+        let boards = self.prompts.broadcasts.lock();
+        boards.by_session.get(&self.session).map(super::PromptBroadcast::approval_frames).unwrap_or_default()
     }
 }
 
 /// The stream of the list of sessions: that something changed in it, and why.
-pub(super) async fn of_list(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
-    let changes = prompts.boards.lock().changes.as_ref().map(Sender::subscribe);
-    let Some(changes) = changes else { return HttpProblem::from(Closed).response_for(uri.path()) };
+pub(super) async fn stream_list(State(prompts): State<Arc<SessionPrompts>>, uri: Uri) -> Response {
+    let changes = prompts.broadcasts.lock().changes.as_ref().map(Sender::subscribe);
+    let Some(changes) = changes else { return HttpProblem::from(OwnerClosed).response_for(uri.path()) };
     let frames = stream::unfold((changes, prompts), async |(mut changes, prompts)| {
         let change = match changes.recv().await {
             Ok(change) => change,
             Err(RecvError::Closed) => return None,
             Err(RecvError::Lagged(_)) => {
                 changes = changes.resubscribe();
-                super::changed("resync", prompts.boards.lock().version, None)
+                super::list_change_frame("resync", prompts.broadcasts.lock().version, None)
             }
         };
         Some((change, (changes, prompts)))
@@ -196,8 +199,8 @@ pub(super) async fn of_list(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Re
 }
 
 /// The question of whether sessions of another program are followed here: they are not.
-pub(super) async fn of_gateway() -> Response {
-    let told = json!({
+pub(super) async fn gateway_status() -> Response {
+    let body = json!({
         "enabled": false,
         "ok": false,
         "watcher_running": false,
@@ -207,5 +210,5 @@ pub(super) async fn of_gateway() -> Response {
         "session_stream_path": "/api/session/stream",
         "error": "No other gateway is followed here",
     });
-    reply::json(StatusCode::NOT_FOUND, &told)
+    reply::json(StatusCode::NOT_FOUND, &body)
 }

@@ -25,8 +25,8 @@ use serde_json::json;
 
 use super::{
     super::fields,
-    Prompts, card,
-    form::{Form, FormError},
+    SessionPrompts, card,
+    form::{FormError, PromptForm},
 };
 
 /// How many sessions can be let through at once.
@@ -43,7 +43,7 @@ pub(super) enum NotCovered {
     TooMany,
 }
 
-pub(super) async fn is_on(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
+pub(super) async fn is_on(State(prompts): State<Arc<SessionPrompts>>, uri: Uri) -> Response {
     let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
     reply::ok(&json!({ "yolo_enabled": prompts.is_covered(&session) }))
 }
@@ -54,32 +54,40 @@ pub(super) struct CoverChange {
     is_on: bool,
 }
 
-impl Form for CoverChange {
-    fn read(body: &BodyFields, _: &HttpCaller) -> Result<Self, FormError> {
+impl PromptForm for CoverChange {
+    fn from_body(body: &BodyFields, _: &HttpCaller) -> Result<Self, FormError> {
         fields::not_null(body, "enabled")?;
-        Ok(Self { session: fields::session(body)?, is_on: fields::switch(body, "enabled")?.unwrap_or(true) })
+        Ok(Self {
+            session: fields::session_field(body)?,
+            is_on: fields::switch_field(body, "enabled")?.unwrap_or(true),
+        })
     }
 
-    async fn act(self, prompts: &Arc<Prompts>, caller: &HttpCaller, _: &BodyFields) -> Result<Response, HttpProblem> {
+    async fn apply_form(
+        self,
+        prompts: &Arc<SessionPrompts>,
+        caller: &HttpCaller,
+        _: &BodyFields,
+    ) -> Result<Response, HttpProblem> {
         let Self { session, is_on } = self;
-        if is_on && !prompts.knows(&session).await {
+        if is_on && !prompts.has_session(&session).await {
             return Err(HttpProblem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()));
         }
         if !is_on {
             prompts.covered.lock().remove(&session);
-        } else if let Err(refused) = prompts.cover(&session, &caller.principal).await {
+        } else if let Err(refused) = prompts.cover_session(&session, &caller.principal).await {
             return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()));
         }
         Ok(reply::ok(&json!({ "ok": true, "yolo_enabled": is_on })))
     }
 }
 
-impl Prompts {
+impl SessionPrompts {
     /// Whether there is such a session.
-    pub(super) async fn knows(&self, session: &SessionId) -> bool {
-        let wanted = session.clone();
+    pub(super) async fn has_session(&self, session: &SessionId) -> bool {
+        let session_id = session.clone();
         let source = self.handle.source(InboxLane::Result);
-        let look = move |engine: &Engine| engine.state().session(&wanted).is_some();
+        let look = move |engine: &Engine| engine.state().session(&session_id).is_some();
         source.read_of(At::Session(session.clone()), look).await.is_some_and(|(is_there, _)| is_there)
     }
 
@@ -92,7 +100,7 @@ impl Prompts {
     ///
     /// # Errors
     /// [`NotCovered`]: then it is not let through.
-    pub(super) async fn cover(&self, session: &SessionId, by: &PrincipalId) -> Result<(), NotCovered> {
+    pub(super) async fn cover_session(&self, session: &SessionId, by: &PrincipalId) -> Result<(), NotCovered> {
         let before = {
             let mut covered = self.covered.lock();
             if covered.len() >= MOST && !covered.contains_key(session) {
@@ -113,7 +121,7 @@ impl Prompts {
             Some((waiting, _)) => {
                 let mut replies = Vec::with_capacity(waiting.len());
                 for gate in waiting {
-                    replies.push(source.submit_command(allow(gate, by)).await);
+                    replies.push(source.submit_command(allow_once(gate, by)).await);
                 }
                 for reply in replies {
                     match reply.await.unwrap_or(Err(OwnerError::Closed)) {
@@ -132,23 +140,23 @@ impl Prompts {
             };
         }
         // Where the owner has ended nothing is shown any more.
-        let _ = self.refresh(&BTreeSet::from([session.clone()])).await;
+        let _ = self.refresh_sessions(&BTreeSet::from([session.clone()])).await;
         outcome.map_err(NotCovered::Refused)
     }
 
     /// The answer to a gate that has just opened in `session`, if that is let through.
-    pub(super) fn covering(&self, session: &SessionId, opened: &gate::Event) -> Option<Command> {
+    pub(super) fn covering_answer(&self, session: &SessionId, opened: &gate::Event) -> Option<Command> {
         let gate::Event::Opened { gate, kind, scopes, steps, .. } = opened else { return None };
         let is_coverable =
             *kind == gate::Kind::Approval && steps.is_empty() && scopes.contains(&ApprovalScope::Session);
         let covered = self.covered.lock();
         let by = covered.get(session).filter(|_| is_coverable)?;
-        Some(allow(*gate, by))
+        Some(allow_once(*gate, by))
     }
 }
 
 /// Allows one call on the word of whoever let its session through.
-fn allow(gate: GateId, by: &PrincipalId) -> Command {
+fn allow_once(gate: GateId, by: &PrincipalId) -> Command {
     let key = Some(format!("web:{by}:yolo"));
     Command::Gate(gate::Command::Answer { gate, answer: GateReply::Allow(ApprovalScope::Once), by: by.clone(), key })
 }

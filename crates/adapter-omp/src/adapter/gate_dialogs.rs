@@ -12,7 +12,7 @@ use countersign_protocol::{
     omp::{self, ui::NotifyType},
 };
 use countersign_runtime::OwnerError;
-use countersign_view::{GateRequest, Lines, escape, gate_request::RequestKind};
+use countersign_view::{GateRequest, LineMode, escape, gate_request::RequestKind};
 use tokio::time::sleep;
 
 use super::{AdapterCallback, OmpAdapter};
@@ -129,7 +129,7 @@ impl OmpAdapter {
             return;
         };
         if !self.dialect.hooks.on_gate_shown(self, &gate, &request) {
-            let what = escape(request.headline(), Lines::One).into_owned();
+            let what = escape(request.headline(), LineMode::One).into_owned();
             self.notify_host(format!("An answer is still waited for: {what}"), NotifyType::Warning);
         }
     }

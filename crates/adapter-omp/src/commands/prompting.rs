@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use countersign_conversations::prompt::{self, slash};
+use countersign_conversations::prompt::{self, slash_commands};
 use countersign_core::{
     engine::{Command as EngineCommand, EngineReply},
     message::{self, FileMentionMessage, ImageBlock, MessageBlock, StoredMessage},
@@ -202,7 +202,7 @@ async fn expand_message(text: String, door: &mut OmpAdapter) -> String {
     let (common, cwd) = (Arc::clone(&door.store.common), door.store.cwd.clone());
     let expanded = if common.reads_templates {
         let prompt_text = text.clone();
-        let expand = move || slash::expand(&prompt_text, &common.folder, &cwd, &prompt::Disk);
+        let expand = move || slash_commands::expand_command(&prompt_text, &common.folder, &cwd, &prompt::DiskFiles);
         tokio::task::spawn_blocking(expand).await.ok().flatten()
     } else {
         None

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use countersign_conversations::prompt::{
-    Disk,
-    slash::{self, Template},
+    DiskFiles,
+    slash_commands::{self, PromptTemplate},
 };
 use countersign_protocol::omp::{
     OmpRequestId, OmpResponse,
@@ -61,7 +61,11 @@ pub(super) fn slash_commands(door: &mut OmpAdapter, id: Option<OmpRequestId>, na
     let (common, cwd) = (Arc::clone(&door.store.common), door.store.cwd.clone());
     door.reply_unordered(async move {
         let listed = tokio::task::spawn_blocking(move || {
-            if common.reads_templates { slash::list(&common.folder, &cwd, &Disk) } else { Vec::new() }
+            if common.reads_templates {
+                slash_commands::list_templates(&common.folder, &cwd, &DiskFiles)
+            } else {
+                Vec::new()
+            }
         });
         let templates = listed.await.unwrap_or_default();
         let commands =
@@ -72,8 +76,8 @@ pub(super) fn slash_commands(door: &mut OmpAdapter, id: Option<OmpRequestId>, na
     });
 }
 
-fn to_slash_command(template: Template, is_of_pi: bool) -> SlashCommand {
-    let Template { name, description, path, is_of_project } = template;
+fn to_slash_command(template: PromptTemplate, is_of_pi: bool) -> SlashCommand {
+    let PromptTemplate { name, description, path, is_of_project } = template;
     let source_info = is_of_pi.then(|| SourceInfo {
         path: path.display().to_string(),
         source: "auto",

@@ -26,7 +26,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::tools::AllowedRoots;
-use countersign_view::{Lines, escape, export};
+use countersign_view::{LineMode, escape, export};
 
 use super::{conversation::user_text, not_sent, stop_run, write_ack};
 use crate::{
@@ -373,7 +373,7 @@ async fn branch_from(door: &mut OmpAdapter, entry: &EntryId) -> Result<(OpenSess
 pub(super) async fn set_name(door: &mut OmpAdapter, id: Option<OmpRequestId>, name: String) {
     let Some(seat) = door.current_session() else { return };
     // A name is one line, and shown in terminals.
-    let name = escape(name.trim(), Lines::One).into_owned();
+    let name = escape(name.trim(), LineMode::One).into_owned();
     let (names, requests) = (seat.file_writer.as_ref().map(SessionFileWriter::name_positions), seat.requests.clone());
     let command = EngineCommand::Session(seat.id.clone(), Command::Name { name });
     door.send_command(command, move |door, replied| {
@@ -417,7 +417,7 @@ pub(super) async fn export_html(door: &mut OmpAdapter, id: Option<OmpRequestId>,
             let session = engine.state().session(&session)?;
             let entries: Vec<SessionEntry> = session.path_entries().into_iter().cloned().collect();
             let model = session.settings().model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
-            let header = export::Header {
+            let header = export::ExportHeader {
                 name: session.name().map(str::to_owned),
                 session: session.id().to_string(),
                 cwd: session.cwd().to_owned(),
@@ -465,7 +465,7 @@ impl ExportTarget {
 
 async fn export_page(
     contents: &countersign_runtime::ContentCache,
-    header: export::Header,
+    header: export::ExportHeader,
     entries: Vec<SessionEntry>,
     target: ExportTarget,
 ) -> Result<(), String> {

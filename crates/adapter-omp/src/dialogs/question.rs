@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use countersign_core::gate::{self, GateChoice, GateReply, Kind};
 use countersign_protocol::omp::{UiAnswer, UiMethod};
-use countersign_view::{GateRequest, Lines, escape};
+use countersign_view::{GateRequest, LineMode, escape};
 
 use super::APPROVAL_WORDS;
 
@@ -134,13 +134,13 @@ impl<'a> QuestionDialog<'a> {
             && !self.text.starts_with("The agent")
             && !self.choices.iter().any(|choice| APPROVAL_WORDS.contains(&choice.label.trim()));
         let asks = if is_plain { "" } else { ASKS };
-        format!("{asks}{}", escape(self.text, Lines::Many))
+        format!("{asks}{}", escape(self.text, LineMode::Many))
     }
 
     /// The lines of a dialog, each with what it stands for.
     fn dialog_options(&self, draft: &AnswerDraft) -> Vec<(String, DialogOption)> {
         let labels: Vec<String> =
-            self.choices.iter().map(|choice| escape(&choice.label, Lines::One).into_owned()).collect();
+            self.choices.iter().map(|choice| escape(&choice.label, LineMode::One).into_owned()).collect();
         let mut lines: Vec<(String, DialogOption)> = Vec::with_capacity(labels.len() + 2);
         for (index, label) in labels.iter().enumerate() {
             let mark = match (self.is_multi, draft.chosen.contains(&index)) {
@@ -166,7 +166,7 @@ impl<'a> QuestionDialog<'a> {
     /// The line that was chosen. Programs also answer with a bare label.
     fn find_option(&self, draft: &AnswerDraft, value: &str) -> Option<DialogOption> {
         let shown = self.dialog_options(draft).into_iter().find(|(shown, _)| shown == value).map(|(_, line)| line);
-        let label = || self.choices.iter().position(|choice| escape(&choice.label, Lines::One) == value);
+        let label = || self.choices.iter().position(|choice| escape(&choice.label, LineMode::One) == value);
         shown.or_else(|| label().map(DialogOption::Choice))
     }
 }

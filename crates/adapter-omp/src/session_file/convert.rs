@@ -15,7 +15,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::models::ThinkingLevel;
-use countersign_view::time::millis;
+use countersign_view::time::parse_iso;
 use serde_json::{Map, Value};
 
 type JsonMembers = Map<String, Value>;
@@ -80,7 +80,7 @@ pub fn to_wire(message: &StoredMessage, at: Millis) -> AgentMessage {
 
 /// The message that an entry of a session file stands for in the context; `None` where it stands for none.
 pub fn from_entry(entry: &SessionFileEntry) -> Option<(StoredMessage, Option<Millis>)> {
-    let at = millis(&entry.timestamp);
+    let at = parse_iso(&entry.timestamp);
     match &entry.body {
         SessionEntryBody::Message(body) => {
             let (message, own) = from_wire(&body.message);

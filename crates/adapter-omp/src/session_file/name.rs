@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use countersign_core::{id::SessionId, time::Millis};
-use countersign_view::time::iso;
+use countersign_view::time::format_iso;
 
 /// The name of the folder that holds the sessions of one working directory.
 ///
@@ -35,7 +35,7 @@ fn joined_path(path: &Path) -> String {
 pub fn file_path(folder: &Path, at: Millis, id: &SessionId) -> PathBuf {
     // An id that came from elsewhere must not name another folder.
     let id: String = id.as_str().chars().map(|letter| if "/\\:\0".contains(letter) { '-' } else { letter }).collect();
-    folder.join(format!("{}_{id}.jsonl", iso(at).replace([':', '.'], "-")))
+    folder.join(format!("{}_{id}.jsonl", format_iso(at).replace([':', '.'], "-")))
 }
 
 #[cfg(test)]

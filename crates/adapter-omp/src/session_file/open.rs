@@ -13,7 +13,7 @@ use countersign_protocol::omp::session_file::{
     FileForm, SessionEntryBody, SessionFile, SessionFileEntry, SessionHeader, VERSION, read_session_file,
 };
 use countersign_runtime::tools::regular;
-use countersign_view::time::iso;
+use countersign_view::time::format_iso;
 
 use super::{convert, mark::FileMark};
 
@@ -175,7 +175,7 @@ pub fn new_header(id: &SessionId, at: Millis, cwd: &Path, parent: Option<String>
     SessionHeader {
         version: VERSION,
         id: id.as_str().to_owned(),
-        timestamp: iso(at),
+        timestamp: format_iso(at),
         cwd: cwd.to_string_lossy().into_owned(),
         title: None,
         parent_session: parent,

@@ -18,7 +18,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::tools::regular;
-use countersign_view::time::iso;
+use countersign_view::time::format_iso;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -235,7 +235,7 @@ impl EntryWriter {
     /// [`WriteError`]; the file then has its old name, and the writer too.
     pub fn set_title(&mut self, title: Option<String>, at: Millis) -> Result<Vec<FileMark>, SessionFileWriteError> {
         let old = self.header.clone();
-        self.header.set_title(title, &iso(at));
+        self.header.set_title(title, &format_iso(at));
         let written = self.rewrite_header();
         if written.is_err() {
             self.header = old;

@@ -7,7 +7,7 @@ use countersign_runtime::{
     LiveKind, LivePartKind, LiveUpdate,
     store::{AnyLog, Log as _, LogReadError, Partition, StoredContent, StoredRecord},
 };
-use countersign_view::{record::name, time::iso};
+use countersign_view::{record::event_name, time::format_iso};
 
 use crate::{
     cursor::Cursor,
@@ -43,10 +43,10 @@ pub(super) async fn fact(log: &AnyLog, stored: &StoredRecord, view: View) -> Res
     };
     let told = FactData {
         lsn: stored.lsn.0,
-        at: iso(stored.at),
+        at: format_iso(stored.at),
         session: stored.session.as_ref().map(|session| session.as_str()),
         kind: &stored.kind,
-        event: name(stored),
+        event: event_name(stored),
         version: stored.version,
         facts: serde_json::from_str(&stored.facts).ok(),
         content,

@@ -10,11 +10,11 @@ use countersign_core::{
 };
 use countersign_runtime::InboxLane;
 
-use super::{ChatError, Chats, failed, fresh_id, title};
+use super::{ChatError, Conversations, chat_error, fresh_id, title_of};
 
 /// What was taken back of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undo {
+pub struct UndoneMessages {
     /// The text of the person's message that was taken back.
     pub text: String,
     /// The number of messages that were.
@@ -23,35 +23,35 @@ pub struct Undo {
 
 /// How much of a conversation a copy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum CopyExtent {
     /// All of it.
     Whole,
     /// Everything up to an entry; nothing where there is none.
     UpTo(Option<EntryId>),
 }
 
-impl Chats {
+impl Conversations {
     /// Takes the last message of a person back, and everything after it. `None` where there is no such message.
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`], with nothing taken back.
-    pub async fn undo(&self, session: &SessionId) -> Result<Option<Undo>, ChatError> {
+    pub async fn undo_last(&self, session: &SessionId) -> Result<Option<UndoneMessages>, ChatError> {
         let look = |session: &session::Session| {
             let path = session.path_entries();
             let at = path.iter().rposition(|entry| entry.kind == SessionEntryKind::User)?;
             let messages = path[at..].iter().filter(|entry| entry.kind.is_message()).count();
             Some((path[at].parent.clone(), path[at].content, messages))
         };
-        let Some((parent, content, messages)) = self.ours(session, look).await? else { return Ok(None) };
+        let Some((parent, content, messages)) = self.read_own(session, look).await? else { return Ok(None) };
         let text =
             self.handle.contents().get(&[content]).await.map_err(|error| ChatError::Failed(error.to_string()))?;
         let text = text.into_iter().flatten().next();
         let text = match text.as_deref().map(serde_json::from_str::<StoredMessage>) {
-            Some(Ok(StoredMessage::User(said))) => text_of(&said.content),
+            Some(Ok(StoredMessage::User(message))) => text_of(&message.content),
             _ => String::new(),
         };
         self.end_at(session, parent).await?;
-        Ok(Some(Undo { text, messages }))
+        Ok(Some(UndoneMessages { text, messages }))
     }
 
     /// Has the conversation end at an entry and the results of its calls; before the first where there is none.
@@ -62,45 +62,49 @@ impl Chats {
         let leaf = match leaf {
             None => None,
             Some(last) => {
-                let wanted = last.clone();
+                let entry_id = last.clone();
                 let look = move |session: &session::Session| {
                     let path: Vec<session::SessionEntry> = session.path_entries().into_iter().cloned().collect();
-                    let end = end_of(&path, &wanted).checked_sub(1)?;
+                    let end = end_of(&path, &entry_id).checked_sub(1)?;
                     path.get(end).map(|entry| entry.id.clone())
                 };
                 // An entry that is not on the path is refused by the engine.
-                Some(self.ours(session, look).await?.unwrap_or(last))
+                Some(self.read_own(session, look).await?.unwrap_or(last))
             }
         };
-        self.change(session, session::Command::Move { leaf }).await
+        self.send_command(session, session::Command::Move { leaf }).await
     }
 
     /// Begins the conversation anew, under no name.
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
-    pub async fn clear(&self, session: &SessionId, by: &PrincipalId) -> Result<(), ChatError> {
-        self.change(session, session::Command::Renew { by: by.clone(), owed: None }).await?;
-        self.change(session, session::Command::Name { name: UNTITLED.to_owned() }).await
+    pub async fn clear_session(&self, session: &SessionId, by: &PrincipalId) -> Result<(), ChatError> {
+        self.send_command(session, session::Command::Renew { by: by.clone(), owed: None }).await?;
+        self.send_command(session, session::Command::Name { name: UNTITLED.to_owned() }).await
     }
 
     /// Begins to sum up what is old in a conversation.
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session, [`ChatError::Invalid`] where there is nothing to sum up.
-    pub async fn compact(&self, session: &SessionId, topic: Option<&str>) -> Result<(), ChatError> {
+    pub async fn compact_session(&self, session: &SessionId, topic: Option<&str>) -> Result<(), ChatError> {
         self.at_rest(session).await?;
-        self.change(session, session::Command::Compact { instructions: topic.map(Into::into) }).await
+        self.send_command(session, session::Command::Compact { instructions: topic.map(Into::into) }).await
     }
 
     /// Has the tools of a session work in another folder, named as [`Chats::open`] takes it.
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a folder that is none, [`ChatError::Busy`] while something works in the session.
-    pub async fn relocate(&self, session: &SessionId, workspace: &str) -> Result<(), ChatError> {
-        let known = self.ours(session, |session| session.cwd().to_owned()).await?;
-        let folder = self.folder(Some(workspace)).await?.display().to_string();
-        if folder == known { Ok(()) } else { self.change(session, session::Command::Relocate { cwd: folder }).await }
+    pub async fn relocate_session(&self, session: &SessionId, workspace: &str) -> Result<(), ChatError> {
+        let known = self.read_own(session, |session| session.cwd().to_owned()).await?;
+        let folder = self.workspace_folder(Some(workspace)).await?.display().to_string();
+        if folder == known {
+            Ok(())
+        } else {
+            self.send_command(session, session::Command::Relocate { cwd: folder }).await
+        }
     }
 
     /// Names a session by the first message of a person in it, and returns the name. `None` where there is no such message.
@@ -115,16 +119,16 @@ impl Chats {
                 .find(|entry| entry.kind == SessionEntryKind::User)
                 .map(|entry| entry.content)
         };
-        let Some(content) = self.ours(session, first).await? else { return Ok(None) };
+        let Some(content) = self.read_own(session, first).await? else { return Ok(None) };
         let text =
             self.handle.contents().get(&[content]).await.map_err(|error| ChatError::Failed(error.to_string()))?;
-        let Some(Ok(StoredMessage::User(said))) =
+        let Some(Ok(StoredMessage::User(message))) =
             text.into_iter().flatten().next().map(|text| serde_json::from_str(&text))
         else {
             return Ok(None);
         };
-        let name = title(&text_of(&said.content));
-        self.rename(session, &name).await?;
+        let name = title_of(&text_of(&message.content));
+        self.rename_session(session, &name).await?;
         Ok(Some(name))
     }
 
@@ -137,43 +141,43 @@ impl Chats {
         session: &SessionId,
         change: impl FnOnce(&mut ListingFlags) + Send,
     ) -> Result<(), ChatError> {
-        let known = self.ours(session, |session| session.settings().listing).await?;
+        let known = self.read_own(session, |session| session.settings().listing).await?;
         let mut listing = known;
         change(&mut listing);
         if listing.deleted {
-            self.stop(session).await?;
+            self.stop_session(session).await?;
         }
-        if listing == known { Ok(()) } else { self.set(session, SessionSetting::Listing(listing)).await }
+        if listing == known { Ok(()) } else { self.change_setting(session, SessionSetting::Listing(listing)).await }
     }
 
     /// Changes a setting of a session.
     ///
     /// # Errors
     /// [`ChatError`], with nothing changed.
-    pub async fn set(&self, session: &SessionId, setting: SessionSetting) -> Result<(), ChatError> {
-        self.change(session, session::Command::Set { setting, entry: None }).await
+    pub async fn change_setting(&self, session: &SessionId, setting: SessionSetting) -> Result<(), ChatError> {
+        self.send_command(session, session::Command::Set { setting, entry: None }).await
     }
 
     /// Opens a session through `door` with a copy of another's conversation, its folder and its settings.
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a conversation that is too large to be copied; otherwise [`ChatError`].
-    pub async fn copy(
+    pub async fn copy_session(
         &self,
         door: &str,
         source: &SessionId,
-        extent: Extent,
+        extent: CopyExtent,
         name: &str,
     ) -> Result<SessionId, ChatError> {
         let look = |session: &session::Session| {
             let path: Vec<session::SessionEntry> = session.path_entries().into_iter().cloned().collect();
             (session.cwd().to_owned(), session.settings().clone(), path)
         };
-        let (cwd, settings, mut path) = self.known(source, look).await?;
+        let (cwd, settings, mut path) = self.read_session(source, look).await?;
         match extent {
-            Extent::Whole => {}
-            Extent::UpTo(None) => path.clear(),
-            Extent::UpTo(Some(last)) => path.truncate(end_of(&path, &last)),
+            CopyExtent::Whole => {}
+            CopyExtent::UpTo(None) => path.clear(),
+            CopyExtent::UpTo(Some(last)) => path.truncate(end_of(&path, &last)),
         }
         let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
         let texts = self.handle.contents().get(&lsns).await.map_err(|error| ChatError::Failed(error.to_string()))?;
@@ -182,15 +186,9 @@ impl Chats {
         for (entry, text) in path.into_iter().zip(texts) {
             // What was redacted is in no copy.
             let Some(content) = text else { continue };
-            let said = MessageContent { content, tokens: entry.tokens };
+            let message = MessageContent { content, tokens: entry.tokens };
             let parent = leaf.replace(entry.id.clone());
-            entries.push(ImportedEntry {
-                id: entry.id,
-                parent,
-                kind: entry.kind,
-                message: said,
-                made_at: Some(entry.at),
-            });
+            entries.push(ImportedEntry { id: entry.id, parent, kind: entry.kind, message, made_at: Some(entry.at) });
         }
         let open = session::Command::Open {
             cwd,
@@ -201,23 +199,23 @@ impl Chats {
         };
         let id = fresh_id()?;
         let source = self.handle.source(InboxLane::Request);
-        source.send_command(Command::Session(id.clone(), open)).await.map_err(failed)?;
+        source.send_command(Command::Session(id.clone(), open)).await.map_err(chat_error)?;
         if !entries.is_empty() {
             let import = session::Command::Import { entries, leaf };
             if let Err(refused) = source.send_command(Command::Session(id.clone(), import)).await {
                 // Half a copy is none.
                 self.list_as(&id, |listing| listing.deleted = true).await?;
-                return Err(failed(refused));
+                return Err(chat_error(refused));
             }
         }
         Ok(id)
     }
 
-    async fn change(&self, session: &SessionId, command: session::Command) -> Result<(), ChatError> {
-        self.ours(session, |_| ()).await?;
-        let asked =
+    async fn send_command(&self, session: &SessionId, command: session::Command) -> Result<(), ChatError> {
+        self.read_own(session, |_| ()).await?;
+        let result =
             self.handle.source(InboxLane::Request).send_command(Command::Session(session.clone(), command)).await;
-        asked.map(drop).map_err(failed)
+        result.map(drop).map_err(chat_error)
     }
 }
 

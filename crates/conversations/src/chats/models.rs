@@ -10,46 +10,46 @@ use countersign_runtime::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-struct Listed {
+struct ListedModel {
     /// Without the headers of its provider, which may be secret.
     entry: Arc<ModelEntry>,
     /// What is sent with each request.
-    asked: Arc<ModelEntry>,
+    request_entry: Arc<ModelEntry>,
     key: Option<SecretString>,
 }
 
 /// The models of the configuration, those that are built in of a provider with a key, and the scripted one.
-pub struct Models {
-    listed: Vec<Listed>,
+pub struct GatewayModels {
+    listed: Vec<ListedModel>,
     usual: Option<ModelRef>,
     providers: Arc<dyn LanguageModel>,
 }
 
-impl Models {
+impl GatewayModels {
     /// Those of `config`.
-    pub fn of(config: &Config) -> Self {
+    pub fn from_config(config: &Config) -> Self {
         let mut listed = Vec::new();
         for (name, provider) in &config.providers {
             let builtin = catalogue::builtin_models().iter().filter(|entry| entry.provider == *name);
             let builtin = builtin.filter(|entry| provider.models.iter().all(|own| own.id != entry.id));
             for entry in provider.models.iter().chain(builtin) {
-                listed.push(Listed::new(entry, provider));
+                listed.push(ListedModel::new(entry, provider));
             }
         }
         let scripted = Arc::new(demo::model_entry());
-        listed.push(Listed { entry: Arc::clone(&scripted), asked: scripted, key: None });
+        listed.push(ListedModel { entry: Arc::clone(&scripted), request_entry: scripted, key: None });
         let mut models = Self { listed, usual: None, providers: Arc::new(ProviderClient::default()) };
-        models.usual = config.model.as_ref().and_then(|model| models.find(Some(&model.provider), &model.id));
+        models.usual = config.model.as_ref().and_then(|model| models.find_model(Some(&model.provider), &model.id));
         models
     }
 
     /// The model of sessions that name none.
-    pub fn usual(&self) -> Option<ModelRef> {
+    pub fn default_model(&self) -> Option<ModelRef> {
         self.usual.clone()
     }
 
     /// A model by the id at its provider; without a provider the first that has it.
-    pub fn find(&self, provider: Option<&str>, id: &str) -> Option<ModelRef> {
+    pub fn find_model(&self, provider: Option<&str>, id: &str) -> Option<ModelRef> {
         // Some clients write the provider before the id.
         let at_provider = id.strip_prefix('@').and_then(|id| id.split_once(':'));
         let at_provider = at_provider.filter(|(before, _)| self.has_provider(before));
@@ -63,13 +63,13 @@ impl Models {
     }
 
     /// A model by provider and id, also one that is built in and whose provider the configuration does not have.
-    pub fn known(&self, provider: &str, id: &str) -> Option<ModelRef> {
-        self.find(Some(provider), id).or_else(|| builtin(provider, id).map(model_ref))
+    pub fn find_known(&self, provider: &str, id: &str) -> Option<ModelRef> {
+        self.find_model(Some(provider), id).or_else(|| builtin_entry(provider, id).map(model_ref))
     }
 
     /// The models that sessions can go on with: those that are listed, but for the scripted one, and those that are built in
     /// of other providers for which `has_key` says that there is a key.
-    pub fn usable(&self, has_key: impl Fn(&str) -> bool) -> Vec<ModelRef> {
+    pub fn usable_models(&self, has_key: impl Fn(&str) -> bool) -> Vec<ModelRef> {
         let listed = self.entries().filter(|entry| entry.provider != demo::PROVIDER);
         let more = catalogue::builtin_models().iter();
         let more = more.filter(|entry| !self.has_provider(&entry.provider) && has_key(&entry.provider));
@@ -80,18 +80,19 @@ impl Models {
     ///
     /// # Errors
     /// `Unasked`: why the model cannot be asked.
-    pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<ResolvedModel, Unasked> {
+    pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<ResolvedModel, ModelUnavailable> {
         let (provider, id) = (&model.provider, &model.id);
-        let found = self.choose(model).ok();
+        let found = self.choose_model(model).ok();
         let found = found.or_else(|| {
-            let entry = Arc::new(builtin(provider, id)?.clone());
+            let entry = Arc::new(builtin_entry(provider, id)?.clone());
             Some(ResolvedModel { entry, key: None, model: Arc::clone(&self.providers) })
         });
-        let mut chosen = found.ok_or_else(|| Unasked::NoModel { provider: provider.clone(), id: id.clone() })?;
+        let mut chosen =
+            found.ok_or_else(|| ModelUnavailable::NoModel { provider: provider.clone(), id: id.clone() })?;
         chosen.key = key.or(chosen.key);
         // What the configuration lists without a key needs none: it is a provider of the user's own.
-        let needs_key = chosen.key.is_none() && self.find(Some(provider), id).is_none();
-        if needs_key { Err(Unasked::NoKey { provider: provider.clone() }) } else { Ok(chosen) }
+        let needs_key = chosen.key.is_none() && self.find_model(Some(provider), id).is_none();
+        if needs_key { Err(ModelUnavailable::NoKey { provider: provider.clone() }) } else { Ok(chosen) }
     }
 
     fn has_provider(&self, name: &str) -> bool {
@@ -107,25 +108,25 @@ impl Models {
     ///
     /// # Errors
     /// Why it cannot be, for people.
-    pub fn choose(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
-        let named = |listed: &&Listed| listed.entry.provider == model.provider && listed.entry.id == model.id;
+    pub fn choose_model(&self, model: &ModelRef) -> Result<ResolvedModel, String> {
+        let named = |listed: &&ListedModel| listed.entry.provider == model.provider && listed.entry.id == model.id;
         let found = self.listed.iter().find(named);
         let found = found.ok_or_else(|| format!("this gateway has no model {}/{}", model.provider, model.id))?;
-        let asked: Arc<dyn LanguageModel> = match found.entry.api {
+        let client: Arc<dyn LanguageModel> = match found.entry.api {
             ModelApi::Demo => Arc::new(demo::DemoModel),
             _ => Arc::clone(&self.providers),
         };
-        Ok(ResolvedModel { entry: Arc::clone(&found.asked), key: found.key.clone(), model: asked })
+        Ok(ResolvedModel { entry: Arc::clone(&found.request_entry), key: found.key.clone(), model: client })
     }
 }
 
-fn builtin(provider: &str, id: &str) -> Option<&'static ModelEntry> {
+fn builtin_entry(provider: &str, id: &str) -> Option<&'static ModelEntry> {
     catalogue::builtin_models().iter().find(|entry| entry.provider == provider && entry.id == id)
 }
 
 /// Why a model cannot be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unasked {
+pub enum ModelUnavailable {
     /// There is none of this name.
     #[error("Model not found: {provider}/{id}")]
     NoModel {
@@ -142,15 +143,15 @@ pub enum Unasked {
     },
 }
 
-impl Listed {
+impl ListedModel {
     fn new(entry: &ModelEntry, provider: &ProviderConfig) -> Self {
         let mut entry = entry.clone();
         if let Some(url) = &provider.base_url {
             entry.base_url.clone_from(url);
         }
-        let mut asked = entry.clone();
+        let mut request_entry = entry.clone();
         let headers = provider.headers.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
-        asked.headers.extend(headers);
-        Self { entry: Arc::new(entry), asked: Arc::new(asked), key: provider.api_key.clone() }
+        request_entry.headers.extend(headers);
+        Self { entry: Arc::new(entry), request_entry: Arc::new(request_entry), key: provider.api_key.clone() }
     }
 }

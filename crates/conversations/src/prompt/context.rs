@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use countersign_agent_dir::AgentDir;
 
-use super::Files;
+use super::PromptFiles;
 
 /// The longest part of one file that is used, in bytes.
 const FILE_LIMIT: usize = 64 * 1024;
@@ -30,7 +30,7 @@ pub struct ContextFile {
 
 /// The files that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gathered {
+pub struct ContextFiles {
     /// From the farthest to the nearest; no text twice.
     pub files: Vec<ContextFile>,
     /// What was cut or left out, one line each.
@@ -41,11 +41,11 @@ pub struct Gathered {
 /// home folder) down.
 ///
 /// Where two say the same, the nearer one stays. Where they are too long together, the nearest count first.
-pub fn gather(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Gathered {
-    let mut gathered = Gathered::default();
+pub fn gather_files(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> ContextFiles {
+    let mut gathered = ContextFiles::default();
     let mut left = TOTAL_LIMIT;
-    for path in candidates(folder, cwd, files).into_iter().rev() {
-        let Some(found) = files.read(&path, FILE_LIMIT) else { continue };
+    for path in candidate_paths(folder, cwd, files).into_iter().rev() {
+        let Some(found) = files.read_head(&path, FILE_LIMIT) else { continue };
         let text = found.text.trim();
         if text.is_empty() || gathered.files.iter().any(|file| file.text == text) {
             continue;
@@ -66,16 +66,16 @@ pub fn gather(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Gathered {
 }
 
 /// All places to look at, from the farthest to the nearest, each once.
-fn candidates(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Vec<PathBuf> {
+fn candidate_paths(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> Vec<PathBuf> {
     let mut places = vec![folder.root().join("AGENTS.md")];
     places.extend(RELATIVES.iter().map(|relative| folder.home().join(relative)));
     let ancestors: Vec<&Path> = cwd.ancestors().collect();
     let top = ancestors
         .iter()
-        .position(|ancestor| files.exists(&ancestor.join(".git")))
+        .position(|ancestor| files.path_exists(&ancestor.join(".git")))
         .or_else(|| ancestors.iter().position(|ancestor| *ancestor == folder.home()))
         .unwrap_or(0);
-    let own = |ancestor: &&&Path| files.exists(&ancestor.join(folder.project_folder()).join("AGENTS.md"));
+    let own = |ancestor: &&&Path| files.path_exists(&ancestor.join(folder.project_folder()).join("AGENTS.md"));
     let nearest = ancestors[..=top].iter().find(own).copied();
     for ancestor in ancestors[..=top].iter().rev() {
         places.extend(RELATIVES.iter().map(|relative| ancestor.join(relative)));
@@ -90,7 +90,7 @@ fn candidates(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Vec<PathBuf> 
 }
 
 /// The section of the prompt that holds `files`; empty without any.
-pub fn section(files: &[ContextFile]) -> String {
+pub fn files_section(files: &[ContextFile]) -> String {
     if files.is_empty() {
         return String::new();
     }

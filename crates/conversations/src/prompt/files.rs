@@ -12,7 +12,7 @@ use countersign_runtime::tools::regular;
 
 /// The beginning of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FileHead {
     /// At most as many bytes as were asked for.
     pub text: String,
     /// True if there is more.
@@ -20,61 +20,61 @@ pub struct Found {
 }
 
 /// Files as they are at one moment.
-pub trait Files {
+pub trait PromptFiles {
     /// At most `limit` bytes of an ordinary file. `None` if there is none or it cannot be read.
-    fn read(&self, path: &Path, limit: usize) -> Option<Found>;
+    fn read_head(&self, path: &Path, limit: usize) -> Option<FileHead>;
 
     /// Whether something is there.
-    fn exists(&self, path: &Path) -> bool;
+    fn path_exists(&self, path: &Path) -> bool;
 
     /// The names of what lies in a folder. None if there is no such folder.
-    fn names(&self, folder: &Path) -> Vec<String>;
+    fn file_names(&self, folder: &Path) -> Vec<String>;
 }
 
 /// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Disk;
+pub struct DiskFiles;
 
-impl Files for Disk {
-    fn read(&self, path: &Path, limit: usize) -> Option<Found> {
+impl PromptFiles for DiskFiles {
+    fn read_head(&self, path: &Path, limit: usize) -> Option<FileHead> {
         // What was opened is what is looked at: a pipe that is put in a file's place meanwhile is not waited for.
         let file = regular::open_file(path, OpenOptions::new().read(true)).ok()?;
         let mut bytes = Vec::new();
         file.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
-        Some(found(&bytes, limit))
+        Some(cut_to_limit(&bytes, limit))
     }
 
-    fn exists(&self, path: &Path) -> bool {
+    fn path_exists(&self, path: &Path) -> bool {
         path.exists()
     }
 
-    fn names(&self, folder: &Path) -> Vec<String> {
+    fn file_names(&self, folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 }
 
-fn found(bytes: &[u8], limit: usize) -> Found {
+fn cut_to_limit(bytes: &[u8], limit: usize) -> FileHead {
     let cut = bytes.len() > limit;
     let mut end = bytes.len().min(limit);
     // Never inside a character.
     while cut && end > 0 && (bytes[end] & 0b1100_0000) == 0b1000_0000 {
         end -= 1;
     }
-    Found { text: String::from_utf8_lossy(&bytes[..end]).into_owned(), cut }
+    FileHead { text: String::from_utf8_lossy(&bytes[..end]).into_owned(), cut }
 }
 
 /// Files that only exist in a table.
-impl Files for std::collections::BTreeMap<PathBuf, String> {
-    fn read(&self, path: &Path, limit: usize) -> Option<Found> {
-        self.get(path).map(|text| found(text.as_bytes(), limit))
+impl PromptFiles for std::collections::BTreeMap<PathBuf, String> {
+    fn read_head(&self, path: &Path, limit: usize) -> Option<FileHead> {
+        self.get(path).map(|text| cut_to_limit(text.as_bytes(), limit))
     }
 
-    fn exists(&self, path: &Path) -> bool {
+    fn path_exists(&self, path: &Path) -> bool {
         self.keys().any(|file| file.starts_with(path))
     }
 
-    fn names(&self, folder: &Path) -> Vec<String> {
+    fn file_names(&self, folder: &Path) -> Vec<String> {
         let within = self.keys().filter(|file| file.parent() == Some(folder));
         within.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect()
     }
@@ -82,7 +82,7 @@ impl Files for std::collections::BTreeMap<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Disk, Files as _, Found};
+    use super::{DiskFiles, FileHead, PromptFiles as _};
 
     #[test]
     fn only_ordinary_files_are_read_and_never_more_than_was_asked_for() {
@@ -91,13 +91,13 @@ mod tests {
         std::fs::write(&file, "aßb").unwrap();
         for (limit, text, cut) in [(9, "aßb", false), (4, "aßb", false), (3, "aß", true), (2, "a", true), (0, "", true)]
         {
-            assert_eq!(Disk.read(&file, limit), Some(Found { text: text.to_owned(), cut }), "{limit}");
+            assert_eq!(DiskFiles.read_head(&file, limit), Some(FileHead { text: text.to_owned(), cut }), "{limit}");
         }
         std::os::unix::fs::symlink("a", folder.path().join("link")).unwrap();
-        assert!(Disk.read(&folder.path().join("link"), 9).is_some());
+        assert!(DiskFiles.read_head(&folder.path().join("link"), 9).is_some());
         assert!(std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
-        assert_eq!(Disk.read(&folder.path().join("pipe"), 9), None);
-        assert_eq!(Disk.read(folder.path(), 9), None);
-        assert_eq!(Disk.read(&folder.path().join("absent"), 9), None);
+        assert_eq!(DiskFiles.read_head(&folder.path().join("pipe"), 9), None);
+        assert_eq!(DiskFiles.read_head(folder.path(), 9), None);
+        assert_eq!(DiskFiles.read_head(&folder.path().join("absent"), 9), None);
     }
 }

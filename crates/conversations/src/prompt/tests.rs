@@ -10,11 +10,11 @@ use countersign_core::{
 };
 use serde_json::json;
 
-use super::{Facts, Prompt, build, context};
+use super::{SystemPrompt, SystemPromptInput, build_prompt, context};
 
-type Table = BTreeMap<PathBuf, String>;
+type FileTable = BTreeMap<PathBuf, String>;
 
-fn table(files: &[(&str, &str)]) -> Table {
+fn table(files: &[(&str, &str)]) -> FileTable {
     files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect()
 }
 
@@ -35,8 +35,8 @@ fn spec(name: &str, description: &str) -> ToolSpec {
     }
 }
 
-fn prompt(files: &[(&str, &str)], tools: &[ToolSpec], replace: Option<&str>, append: Option<&str>) -> Prompt {
-    let facts = Facts {
+fn prompt(files: &[(&str, &str)], tools: &[ToolSpec], replace: Option<&str>, append: Option<&str>) -> SystemPrompt {
+    let facts = SystemPromptInput {
         folder: &folder(),
         cwd: Path::new("/home/ana/repo/part"),
         now: Millis(1_700_000_000_000),
@@ -45,11 +45,11 @@ fn prompt(files: &[(&str, &str)], tools: &[ToolSpec], replace: Option<&str>, app
         append,
         reads_context_files: true,
     };
-    build(&facts, &table(files))
+    build_prompt(&facts, &table(files))
 }
 
 fn places(files: &[(&str, &str)], cwd: &str) -> Vec<String> {
-    let gathered = context::gather(&folder(), Path::new(cwd), &table(files));
+    let gathered = context::gather_files(&folder(), Path::new(cwd), &table(files));
     gathered.files.iter().map(|file| file.path.display().to_string()).collect()
 }
 
@@ -100,7 +100,7 @@ fn a_text_is_told_once_where_it_is_nearest_and_long_ones_are_cut_with_a_notice()
         ("/home/ana/repo/part/AGENTS.md", "same"),
         ("/home/ana/repo/part/.claude/CLAUDE.md", " \n"),
     ];
-    let gathered = context::gather(&folder(), Path::new("/home/ana/repo/part"), &table(&files));
+    let gathered = context::gather_files(&folder(), Path::new("/home/ana/repo/part"), &table(&files));
     let got: Vec<_> = gathered.files.iter().map(|file| (file.path.to_str().unwrap(), file.text.len())).collect();
     assert_eq!(got, [("/home/ana/repo/AGENTS.md", 65_536), ("/home/ana/repo/part/AGENTS.md", 4)]);
     assert_eq!(gathered.notices, ["/home/ana/repo/AGENTS.md: only its first 65536 bytes are used"]);
@@ -110,7 +110,8 @@ fn a_text_is_told_once_where_it_is_nearest_and_long_ones_are_cut_with_a_notice()
 fn our_own_text_has_role_approvals_tools_place_and_day_in_this_order() {
     let tools =
         [spec("read", "Reads a file.\nMore."), spec("edit", "Changes a file."), spec("bash", "Runs a command.")];
-    let Prompt { text, notices } = prompt(&[("/home/ana/repo/part/AGENTS.md", "be kind")], &tools, None, Some("extra"));
+    let SystemPrompt { text, notices } =
+        prompt(&[("/home/ana/repo/part/AGENTS.md", "be kind")], &tools, None, Some("extra"));
     let parts = [
         "You are a coding agent.",
         "# Approvals",

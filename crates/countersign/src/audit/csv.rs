@@ -11,35 +11,35 @@ use std::{
 };
 
 use countersign_core::id::Lsn;
-use countersign_view::{record::name, time::iso};
+use countersign_view::{record::event_name, time::format_iso};
 
-use super::{Filter, Narrator, Outcome, block_on, open, pages};
+use super::{RecordFilter, RecordFormatter, RecordOutcome, block_on, open, pages};
 
 const HEAD: &str = "lsn,at,session,kind,event,call,gate,tool,subject,outcome,by,why,text,content_digest,chain";
 
 /// `audit export --format csv`.
-pub(crate) fn export(path: &Path, filter: &Filter) -> anyhow::Result<ExitCode> {
+pub(crate) fn export(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
         let log = open(path)?;
-        let mut narrator = Narrator::default();
+        let mut narrator = RecordFormatter::default();
         write!(output, "{HEAD}\r\n")?;
         pages(&log, Lsn(0), async |stored, content| {
-            let (about, text) = narrator.about(&stored, content.as_deref());
-            if !filter.fits(&stored, &about) {
+            let (about, text) = narrator.describe_record(&stored, content.as_deref());
+            if !filter.matches_record(&stored, &about) {
                 return Ok(());
             }
             let row: [&str; 15] = [
                 &stored.lsn.to_string(),
-                &iso(stored.at),
+                &format_iso(stored.at),
                 stored.session.as_ref().map_or("", |session| session.as_str()),
                 &stored.kind,
-                name(&stored),
+                event_name(&stored),
                 &about.call.map_or_else(String::new, |id| id.to_string()),
                 &about.gate.map_or_else(String::new, |id| id.to_string()),
                 about.tool.as_deref().unwrap_or_default(),
                 about.subject.as_deref().unwrap_or_default(),
-                about.outcome.map_or("", Outcome::word),
+                about.outcome.map_or("", RecordOutcome::as_str),
                 about.by.as_deref().unwrap_or_default(),
                 about.why.as_deref().unwrap_or_default(),
                 &text,

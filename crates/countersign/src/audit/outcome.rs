@@ -1,21 +1,21 @@
 //! Outcomes as the command line takes and shows them.
 
 use clap::{ValueEnum, builder::PossibleValue};
-use countersign_view::record::Outcome;
+use countersign_view::record::RecordOutcome;
 
 use crate::paint::Tone;
 
 /// An outcome that is named on the command line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named(pub(crate) Outcome);
+pub(crate) struct Named(pub(crate) RecordOutcome);
 
 impl ValueEnum for Named {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Named; Outcome::ALL.len()] = {
-            let mut all = [Named(Outcome::Allowed); Outcome::ALL.len()];
+        const ALL: [Named; RecordOutcome::ALL.len()] = {
+            let mut all = [Named(RecordOutcome::Allowed); RecordOutcome::ALL.len()];
             let mut at = 0;
             while at < all.len() {
-                all[at] = Named(Outcome::ALL[at].0);
+                all[at] = Named(RecordOutcome::ALL[at].0);
                 at += 1;
             }
             all
@@ -24,19 +24,26 @@ impl ValueEnum for Named {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (outcome, help) = Outcome::ALL.into_iter().find(|(outcome, _)| *outcome == self.0)?;
-        Some(PossibleValue::new(outcome.word()).help(help))
+        let (outcome, help) = RecordOutcome::ALL.into_iter().find(|(outcome, _)| *outcome == self.0)?;
+        Some(PossibleValue::new(outcome.as_str()).help(help))
     }
 }
 
 /// How it is set off on a terminal.
-pub(crate) const fn tone(outcome: Outcome) -> Option<Tone> {
+pub(crate) const fn tone(outcome: RecordOutcome) -> Option<Tone> {
     match outcome {
-        Outcome::Allowed | Outcome::Granted | Outcome::Done => Some(Tone::Good),
-        Outcome::Denied | Outcome::Expired | Outcome::Error | Outcome::Failed | Outcome::Limited | Outcome::Unknown => {
-            Some(Tone::Bad)
-        }
-        Outcome::Asked => Some(Tone::Asking),
-        Outcome::Withdrawn | Outcome::Answered | Outcome::Declined | Outcome::Skipped | Outcome::Cancelled => None,
+        RecordOutcome::Allowed | RecordOutcome::Granted | RecordOutcome::Done => Some(Tone::Good),
+        RecordOutcome::Denied
+        | RecordOutcome::Expired
+        | RecordOutcome::Error
+        | RecordOutcome::Failed
+        | RecordOutcome::Limited
+        | RecordOutcome::Unknown => Some(Tone::Bad),
+        RecordOutcome::Gated => Some(Tone::Asking),
+        RecordOutcome::Withdrawn
+        | RecordOutcome::Answered
+        | RecordOutcome::Declined
+        | RecordOutcome::Skipped
+        | RecordOutcome::Cancelled => None,
     }
 }

@@ -8,10 +8,10 @@ use countersign_core::{
     id::{CallId, GateId, Lsn},
 };
 use countersign_store::{AnyLog, Log as _, LogOpenError, LogOptions, LogWriteError, Partition, SqliteLog};
-use countersign_view::{decisions::enough, record::names};
+use countersign_view::{decisions::check_id_length, record::has_id};
 use serde_json::json;
 
-use super::{Form, Narrator, block_on, open, pages};
+use super::{Form, RecordFormatter, block_on, open, pages};
 use crate::{
     inspect::inspect,
     paint::{Paint, Tone},
@@ -65,7 +65,7 @@ impl<'a> What<'a> {
                 Ok(lsn) if digits(position) => Ok(Self::Entry(Lsn(lsn))),
                 _ => bail!("{text} is no position: one is such as #57"),
             },
-            None => match enough(text) {
+            None => match check_id_length(text) {
                 Ok(()) => Ok(Self::Named(text)),
                 Err(why) => bail!("{why}, or the position of an entry, such as #57"),
             },
@@ -154,13 +154,13 @@ async fn found(log: &AnyLog, what: &What<'_>) -> anyhow::Result<Vec<Found>> {
     if position.is_some_and(|lsn| lsn.0 == 0 || lsn > head) {
         bail!("there is no {what}: the record ends at {head}");
     }
-    let mut narrator = Narrator::default();
+    let mut narrator = RecordFormatter::default();
     let (mut found, mut named, mut other) = (Vec::new(), BTreeSet::new(), None);
     pages(log, Lsn(0), async |stored, content| {
-        let about = narrator.about(&stored, content.as_deref()).0;
+        let about = narrator.describe_record(&stored, content.as_deref()).0;
         let is_named = match what {
             What::Entry(lsn) => *lsn == stored.lsn,
-            What::Named(id) => names(&about, id),
+            What::Named(id) => has_id(&about, id),
         };
         let owner = about.call.map(Owner::Call).or_else(|| about.gate.map(Owner::Gate));
         match owner {

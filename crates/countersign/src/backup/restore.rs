@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use countersign_runtime::Clock;
-use countersign_view::time::iso;
+use countersign_view::time::format_iso;
 use serde_json::json;
 
 use super::{
@@ -76,7 +76,7 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     }
     let old = if is_there {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let time = iso(Clock::system().now()).replace([':', '.'], "-");
+        let time = format_iso(Clock::system().now()).replace([':', '.'], "-");
         let old = format!("{name}.before-{time}");
         made.put_in_place_of(old.as_ref())?;
         Some(target.with_file_name(old))

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use countersign_core::{engine::Event, id::SessionId, time::Millis};
 
 use super::at::{PLACE, Where};
-use crate::audit::{self, Filter, Form, Named, Reach};
+use crate::audit::{self, Form, Named, Reach, RecordFilter};
 
 /// Which record is read.
 #[derive(Args)]
@@ -62,7 +62,7 @@ pub(super) struct Which {
     about: Option<String>,
 }
 
-impl From<Which> for Filter {
+impl From<Which> for RecordFilter {
     fn from(which: Which) -> Self {
         let Which { since, until, agent, session, tool, kind, outcome, about } = which;
         let session = agent.map(|agent| format!("agent:{agent}")).or(session).map(SessionId::new);

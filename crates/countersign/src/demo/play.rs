@@ -15,7 +15,7 @@ use countersign_core::{
 };
 use countersign_models::demo as script;
 use countersign_runtime::{CommandSource, InboxLane, LiveKind, LivePartKind, OwnerHandle, ReleasedItem};
-use countersign_view::{GateCard, GateRequest, gate_card::Asked};
+use countersign_view::{GateCard, GateRequest, gate_card::GateCardInput};
 
 use super::{
     person::{Person, Word, reason, word},
@@ -228,7 +228,7 @@ impl Play<'_> {
         let Some(call) = request.call() else {
             return self.answer(gate, GateReply::Decline, NOBODY).await;
         };
-        self.stage.card(&GateCard::new(&Asked::of_agent(call, &cwd, &["Allow once", "Deny"])))?;
+        self.stage.card(&GateCard::new(&GateCardInput::of_agent(call, &cwd, &["Allow once", "Deny"])))?;
         let denied = |reason: &str| GateReply::Deny { reason: Some(reason.to_owned()) };
         match &mut self.person {
             Person::Yes => self.answer(gate, GateReply::Allow(ApprovalScope::Once), "flag:--yes").await,

@@ -15,7 +15,7 @@ use countersign_core::{
     message::{ToolResult, text_of},
 };
 use countersign_store::{StoredRecord, VerifyReport};
-use countersign_view::{GateCard, Lines, escape, pasted};
+use countersign_view::{GateCard, LineMode, escape, shell_quote};
 use serde_json::Value;
 
 use super::{
@@ -106,7 +106,7 @@ impl Stage {
 
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         let Some(wrap) = &mut self.text else { return Ok(()) };
-        let written = wrap.push(&escape(text, Lines::Many));
+        let written = wrap.push(&escape(text, LineMode::Many));
         self.say(format_args!("{written}"))
     }
 
@@ -143,7 +143,7 @@ impl Stage {
                 let text = one_line(&format_args!("allowed by {by}"));
                 (text.clone(), text)
             }
-            (None, _) => (audit::ended(end).to_owned(), audit::ended(end).to_owned()),
+            (None, _) => (audit::end_text(end).to_owned(), audit::end_text(end).to_owned()),
         };
         let shown = self.paint.tone(Tone::Strong, cut(&signature, WIDTH - 4));
         self.say(format_args!("  {} {shown}\n", self.paint.tone(tone, mark)))?;
@@ -159,7 +159,7 @@ impl Stage {
     fn change(&mut self, known: &Known) -> io::Result<()> {
         let of = |name: &str| known.content.arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         for (sign, tone, text) in [("-", Tone::Bad, of("old_text")), ("+", Tone::Good, of("new_text"))] {
-            for line in escape(&text, Lines::Many).lines() {
+            for line in escape(&text, LineMode::Many).lines() {
                 let line = cut(&format!("{sign} {line}"), WIDTH - RESULT);
                 self.say(format_args!("{:RESULT$}{}\n", "", self.paint.tone(tone, line)))?;
             }
@@ -168,7 +168,7 @@ impl Stage {
     }
 
     fn result(&mut self, text: &str) -> io::Result<()> {
-        let text = escape(text.trim_end(), Lines::Many);
+        let text = escape(text.trim_end(), LineMode::Many);
         let count = text.lines().count();
         for line in text.lines().take(LINES) {
             let line = cut(&line.replace('\t', "    "), WIDTH - RESULT);
@@ -296,7 +296,7 @@ impl Stage {
             None => self.say(format_args!("\n  The scratch folder is removed; --keep leaves it, with the record.\n")),
             Some(record) => self.say(format_args!(
                 "\n  The record is kept. To check it again:\n  countersign audit verify --log {}\n",
-                pasted(one_line(&record.display()))
+                shell_quote(one_line(&record.display()))
             )),
         }
     }
@@ -330,5 +330,5 @@ fn allowed(why: &str) -> String {
 }
 
 fn one_line(text: &dyn fmt::Display) -> String {
-    escape(&text.to_string(), Lines::One).into_owned()
+    escape(&text.to_string(), LineMode::One).into_owned()
 }

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use countersign_core::{id::Lsn, time::Millis};
 use countersign_gateway::control;
 use countersign_store::{Log as _, LogHead, LogOpenError, Partition};
-use countersign_view::{pasted, time::iso};
+use countersign_view::{shell_quote, time::format_iso};
 use nix::{
     sys::statvfs::statvfs,
     unistd::{AccessFlags, access},
@@ -105,11 +105,12 @@ fn folder(folder: &Path) -> Check {
         return Check::fix("data", format!("{name}: {why}"), "give it a shorter path");
     }
     if access(existing(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
-        let advice = format!("let the user of the gateway write there: chown or chmod {}", pasted(folder.display()));
+        let advice =
+            format!("let the user of the gateway write there: chown or chmod {}", shell_quote(folder.display()));
         return Check::fix("data", format!("{name} cannot be written"), advice);
     }
     if is_there && found.permissions().mode() & 0o002 != 0 {
-        let advice = format!("chmod o-w {}", pasted(folder.display()));
+        let advice = format!("chmod o-w {}", shell_quote(folder.display()));
         return Check::fix("data", format!("{name} can be changed by everybody, and with it the record"), advice);
     }
     Check::ok("data", if is_there { name } else { format!("{name} is made by `serve`") })
@@ -140,11 +141,11 @@ fn disk(folder: &Path) -> Check {
 }
 
 fn clock(last: Option<Millis>, now: Millis) -> Check {
-    let shown = iso(now);
+    let shown = format_iso(now);
     match last {
         _ if now < PAST => Check::fix("clock", format!("it says {shown}"), "set it: deadlines and the record go by it"),
         Some(last) if last.0 > now.0 + AHEAD => {
-            let what = format!("it says {shown}, and the newest entry is of {}", iso(last));
+            let what = format!("it says {shown}, and the newest entry is of {}", format_iso(last));
             Check::fix(
                 "clock",
                 what,

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use countersign_config as config;
 use countersign_core::policy::{CompiledRules, RuleLayer};
 use countersign_tools::{node::compile_node_rules, regular};
-use countersign_view::pasted;
+use countersign_view::shell_quote;
 use nix::fcntl::{Flock, FlockArg};
 
 /// The variable that holds the token if nothing is said.
@@ -77,7 +77,7 @@ impl TokenFrom {
     pub(crate) fn warning(&self) -> Option<String> {
         let Self::File(path) = self else { return None };
         let open = fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
-        open.then(|| format!("others on this machine can read the token: chmod 600 {}", pasted(path.display())))
+        open.then(|| format!("others on this machine can read the token: chmod 600 {}", shell_quote(path.display())))
     }
 }
 

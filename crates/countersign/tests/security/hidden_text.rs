@@ -9,14 +9,14 @@ use countersign_testkit::process::{
     provider::{self, Reply, bash, say},
     server::FakeServer,
 };
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 use serde_json::{Value, json};
 
 use crate::stage::{SHELL, talks};
 
 /// The first and last of every row of characters that nobody sees, with what a terminal, HTML or Markdown reads.
 fn hidden() -> Vec<char> {
-    let is_hidden = |letter: char| escape(&letter.to_string(), Lines::One).starts_with("\\u{");
+    let is_hidden = |letter: char| escape(&letter.to_string(), LineMode::One).starts_with("\\u{");
     let mut found = Vec::new();
     let mut before = false;
     let mut last = '\0';
@@ -70,7 +70,7 @@ fn commands() -> Vec<String> {
 
 fn holds_nothing_hidden(case: &str, text: &str) {
     let found = text.chars().find(|letter| {
-        !matches!(letter, '\n' | '\t') && escape(&letter.to_string(), Lines::Many) != letter.to_string()
+        !matches!(letter, '\n' | '\t') && escape(&letter.to_string(), LineMode::Many) != letter.to_string()
     });
     assert_eq!(found, None, "{case}: {text:?}");
 }

@@ -9,7 +9,7 @@ use countersign_adapter_hermes::{self as hermes, HermesContext};
 use countersign_api::{self as api, ApiContext};
 use countersign_config::Config;
 use countersign_console::{self as console, ConsoleContext};
-use countersign_conversations::chats::Chats;
+use countersign_conversations::chats::Conversations;
 use countersign_core::time::Millis;
 use countersign_http::{
     open_connections::OpenConnections,
@@ -26,7 +26,7 @@ pub(super) struct RouteParts {
     pub(super) handle: OwnerHandle,
     pub(super) clock: Clock,
     pub(super) config: Arc<Config>,
-    pub(super) chats: Arc<Chats>,
+    pub(super) chats: Arc<Conversations>,
     pub(super) auth: Arc<WebAuth>,
     pub(super) started_at: Millis,
     pub(super) household: ToolInventory,
@@ -91,6 +91,6 @@ impl RouteParts {
             .merge(metrics::routes(&Arc::new(metrics)))
             .merge(gsv::webhook_routes(&peers))
             .merge(hermes::open(&Arc::new(hermes)).await?);
-        Some(web::with_fallbacks(pages, &auth, hermes::nothing))
+        Some(web::with_fallbacks(pages, &auth, hermes::unknown_route))
     }
 }

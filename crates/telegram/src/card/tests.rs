@@ -88,7 +88,7 @@ fn a_card_shows_the_signature_and_whatever_is_not_in_it() {
         ("hidden", "t(a\u{202e}b)", json!({"x": "\u{200b}"}), vec!["q"], "\n  x: \\u{200b}"),
     ] {
         let card = card_request("t", signature, arguments, Some(&named));
-        let shown = countersign_view::escape(signature, countersign_view::Lines::One).into_owned();
+        let shown = countersign_view::escape(signature, countersign_view::LineMode::One).into_owned();
         let text = card.waiting_text(CardStage::First, Millis(60_000), time);
         assert_eq!(text, format!("\u{1f6a8} t\n{shown}{want}{foot}"), "{case}");
         assert!(card.fits_card(Millis(60_000), time), "{case}");

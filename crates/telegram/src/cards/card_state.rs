@@ -8,7 +8,7 @@ use countersign_core::{
     gate::{self, Gate, GateResolution},
     id::GateId,
 };
-use countersign_view::{GateRequest, GateSummary, gate_summary::proposals};
+use countersign_view::{GateRequest, GateSummary, gate_summary::proposal_patterns};
 use tokio::time::Instant;
 
 use super::{
@@ -151,7 +151,7 @@ fn read_card_state(
         CallEnding { end: outcome.end, away }
     });
     let content = call.and_then(|call| engine.admitted().call_content(call.id()).cloned());
-    let rules = proposals(engine, &gate);
+    let rules = proposal_patterns(engine, &gate);
     let folder = GateSummary::at_hand(engine, &gate).and_then(|summary| summary.folder);
     Some(CardState { is_open: call.is_some(), call: content, end, rules, folder, gate })
 }

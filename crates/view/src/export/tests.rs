@@ -7,12 +7,12 @@ use countersign_core::{
 };
 use serde_json::json;
 
-use super::{Header, export_html};
+use super::{ExportHeader, export_html};
 
 const EVIL: &str = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"' \u{202e}&amp; javascript:";
 
 fn every_kind(text: &str) -> Vec<(StoredMessage, Millis)> {
-    let said = || InputMessage { content: vec![MessageBlock::from_text(text)], ..InputMessage::default() };
+    let input = || InputMessage { content: vec![MessageBlock::from_text(text)], ..InputMessage::default() };
     let summary = || SummaryMessage {
         summary: text.to_owned(),
         short_summary: Some(text.to_owned()),
@@ -30,7 +30,7 @@ fn every_kind(text: &str) -> Vec<(StoredMessage, Millis)> {
             ],
             ..InputMessage::default()
         }),
-        StoredMessage::Developer(said()),
+        StoredMessage::Developer(input()),
         StoredMessage::Assistant(AssistantReply {
             content: vec![
                 MessageBlock::Thinking(ThinkingBlock { thinking: text.to_owned(), thinking_signature: None }),
@@ -75,8 +75,8 @@ fn every_kind(text: &str) -> Vec<(StoredMessage, Millis)> {
     messages.into_iter().map(|message| (message, Millis(1_700_000_000_000))).collect()
 }
 
-fn header(text: &str) -> Header {
-    Header {
+fn header(text: &str) -> ExportHeader {
+    ExportHeader {
         name: Some(text.to_owned()),
         session: text.to_owned(),
         cwd: text.to_owned(),

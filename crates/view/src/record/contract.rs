@@ -5,7 +5,7 @@ use countersign_core::{
     unattended::{BreachPoint, ContractTerms, Event},
 };
 
-pub(super) fn tell(event: &Event) -> String {
+pub(super) fn contract_text(event: &Event) -> String {
     match event {
         Event::Declared { terms, spent, .. } => {
             let before = if *spent == BudgetAmount::default() { "" } else { ", with meters that go on" };
@@ -28,7 +28,7 @@ pub(super) fn tell(event: &Event) -> String {
         }
         Event::Extended { metric, limit, by } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            format!("its {} was raised to {}{by}", name(*metric), amount(*metric, *limit))
+            format!("its {} was raised to {}{by}", metric_name(*metric), amount_text(*metric, *limit))
         }
         Event::Ended => "nobody raised its budget, its work ends".to_owned(),
         Event::Settled => "all its work has ended".to_owned(),
@@ -37,15 +37,15 @@ pub(super) fn tell(event: &Event) -> String {
 
 fn terms_of(terms: &ContractTerms) -> String {
     let limits =
-        LedgerMetric::ALL.into_iter().filter_map(|metric| Some(amount(metric, terms.budget.limit_of(metric)?)));
+        LedgerMetric::ALL.into_iter().filter_map(|metric| Some(amount_text(metric, terms.budget.limit_of(metric)?)));
     let limits: Vec<String> = limits.collect();
     let limits = if limits.is_empty() { "no limits".to_owned() } else { limits.join(", ") };
     format!("{} answers for it, {limits}", terms.actor)
 }
 
 fn of_breach(breach: &BudgetBreach) -> String {
-    let of = |value| amount(breach.metric, value);
-    format!("its {} is used up: {} of {}", name(breach.metric), of(breach.observed), of(breach.limit))
+    let of = |value| amount_text(breach.metric, value);
+    format!("its {} is used up: {} of {}", metric_name(breach.metric), of(breach.observed), of(breach.limit))
 }
 
 fn of_place(place: &BreachPoint) -> String {
@@ -58,7 +58,7 @@ fn of_place(place: &BreachPoint) -> String {
     }
 }
 
-const fn name(metric: LedgerMetric) -> &'static str {
+const fn metric_name(metric: LedgerMetric) -> &'static str {
     match metric {
         LedgerMetric::Tokens => "budget of tokens",
         LedgerMetric::ToolCalls => "budget of tool calls",
@@ -67,7 +67,7 @@ const fn name(metric: LedgerMetric) -> &'static str {
     }
 }
 
-fn amount(metric: LedgerMetric, value: u64) -> String {
+fn amount_text(metric: LedgerMetric, value: u64) -> String {
     match metric {
         LedgerMetric::Tokens => format!("{value} tokens"),
         LedgerMetric::ToolCalls => format!("{value} calls"),

@@ -5,12 +5,12 @@
 use countersign_core::{id::SessionId, time::Millis};
 use countersign_runtime::store::StoredRecord;
 
-use super::trail::{About, Outcome};
-use crate::time::millis;
+use super::record_context::{RecordOutcome, RecordSubject};
+use crate::time::parse_iso;
 
 /// What a record must be; nothing means any.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filter {
+pub struct RecordFilter {
     /// From this time on.
     pub since: Option<Millis>,
     /// Before this time.
@@ -22,21 +22,21 @@ pub struct Filter {
     /// Of any of these kinds.
     pub kinds: Vec<String>,
     /// That say any of these.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RecordOutcome>,
     /// The id of a call or gate, or the end of it.
     pub about: Option<String>,
 }
 
-impl Filter {
+impl RecordFilter {
     /// True if every record fits.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Whether a record is meant.
-    pub fn fits(&self, stored: &StoredRecord, about: &About) -> bool {
-        let any = |wanted: &[String], found: Option<&str>| {
-            wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
+    pub fn matches_record(&self, stored: &StoredRecord, about: &RecordSubject) -> bool {
+        let any = |allowed: &[String], found: Option<&str>| {
+            allowed.is_empty() || found.is_some_and(|found| allowed.iter().any(|one| one == found))
         };
         self.since.is_none_or(|since| stored.at >= since)
             && self.until.is_none_or(|until| stored.at < until)
@@ -44,12 +44,12 @@ impl Filter {
             && any(&self.tools, about.tool.as_deref())
             && any(&self.kinds, Some(&stored.kind))
             && (self.outcomes.is_empty() || about.outcome.is_some_and(|outcome| self.outcomes.contains(&outcome)))
-            && self.about.as_ref().is_none_or(|id| names(about, id))
+            && self.about.as_ref().is_none_or(|id| has_id(about, id))
     }
 }
 
 /// Whether `id` is the id of the record's call or gate, or the end of it.
-pub fn names(about: &About, id: &str) -> bool {
+pub fn has_id(about: &RecordSubject, id: &str) -> bool {
     let ends = |found: Option<String>| found.is_some_and(|found| !id.is_empty() && found.ends_with(id));
     ends(about.call.map(|call| call.to_string())) || ends(about.gate.map(|gate| gate.to_string()))
 }
@@ -59,10 +59,10 @@ pub fn names(about: &About, id: &str) -> bool {
 /// # Errors
 /// What is understood.
 pub fn time_of(text: &str, now: Millis) -> Result<Millis, String> {
-    time(text, now).ok_or_else(|| "a time is 2026-11-21, 2026-11-21T20:00, or 90s, 30m, 12h, 7d ago".to_owned())
+    parse_time(text, now).ok_or_else(|| "a time is 2026-11-21, 2026-11-21T20:00, or 90s, 30m, 12h, 7d ago".to_owned())
 }
 
-fn time(text: &str, now: Millis) -> Option<Millis> {
+fn parse_time(text: &str, now: Millis) -> Option<Millis> {
     if let Some((count, unit)) = text.split_at_checked(text.len().checked_sub(1)?)
         && let Some(seconds) = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)]
             .iter()
@@ -72,14 +72,14 @@ fn time(text: &str, now: Millis) -> Option<Millis> {
         return Some(Millis(now.0.saturating_sub(count.saturating_mul(seconds * 1000))));
     }
     let text = text.replacen(' ', "T", 1);
-    ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| millis(&format!("{text}{rest}")))
+    ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| parse_iso(&format!("{text}{rest}")))
 }
 
 #[cfg(test)]
 mod tests {
     use countersign_core::time::Millis;
 
-    use super::time;
+    use super::parse_time;
 
     #[test]
     fn a_time_is_a_day_a_moment_or_how_long_ago() {
@@ -100,7 +100,7 @@ mod tests {
             ("", None),
             ("2026-13-21", None),
         ] {
-            assert_eq!(time(text, now), want, "{text:?}");
+            assert_eq!(parse_time(text, now), want, "{text:?}");
         }
     }
 }

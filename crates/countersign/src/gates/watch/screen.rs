@@ -7,7 +7,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use countersign_core::gate::ApprovalScope;
 use countersign_gateway::control::Request;
-use countersign_view::{GateRow, Lines, escape, label};
+use countersign_view::{GateRow, LineMode, escape, label};
 
 use crate::{
     gates::asker,
@@ -86,7 +86,7 @@ impl Screen {
 
     /// Takes what the gateway said to an answer.
     pub(super) fn tell(&mut self, said: String) {
-        self.notice = escape(&said, Lines::One).into_owned();
+        self.notice = escape(&said, LineMode::One).into_owned();
     }
 
     /// Takes one byte from the keyboard.
@@ -308,7 +308,7 @@ fn short(id: &str) -> &str {
 }
 
 fn one(text: &str) -> String {
-    escape(text, Lines::One).into_owned()
+    escape(text, LineMode::One).into_owned()
 }
 
 /// All that a person has to know, in lines that fit.
@@ -316,7 +316,7 @@ fn details(row: &GateRow, columns: usize) -> Vec<String> {
     let mut text = vec![one(&row.subject)];
     for (name, value) in &row.arguments {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let shown = escape(&value, Lines::Many).replace('\t', "    ");
+        let shown = escape(&value, LineMode::Many).replace('\t', "    ");
         let name = label(name);
         if shown.contains('\n') {
             text.push(format!("{name}:"));

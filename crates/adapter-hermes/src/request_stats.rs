@@ -14,13 +14,13 @@ use countersign_core::time::Millis;
 use countersign_runtime::Clock;
 
 /// The requests so far.
-pub(super) struct Traffic {
+pub(super) struct RequestStats {
     clock: Clock,
     total: AtomicU64,
     last: AtomicU64,
 }
 
-impl Traffic {
+impl RequestStats {
     /// None so far.
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, total: AtomicU64::new(0), last: AtomicU64::new(0) }
@@ -33,7 +33,7 @@ impl Traffic {
 }
 
 /// Counts a request.
-pub(super) async fn count(State(traffic): State<Arc<Traffic>>, request: Request, next: Next) -> Response {
+pub(super) async fn count_request(State(traffic): State<Arc<RequestStats>>, request: Request, next: Next) -> Response {
     traffic.total.fetch_add(1, Ordering::Relaxed);
     traffic.last.fetch_max(traffic.clock.now().0, Ordering::Relaxed);
     next.run(request).await

@@ -10,7 +10,7 @@ use countersign_config::MAIN;
 use super::ChatError;
 
 /// The workspaces that are there, by name, and the usual one.
-pub(super) fn all(root: &Path) -> Vec<PathBuf> {
+pub(super) fn list_folders(root: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(root).into_iter().flatten().flatten();
     let folders = listed.filter(|one| one.file_type().is_ok_and(|kind| kind.is_dir()));
     let mut folders: Vec<PathBuf> = folders.map(|one| one.path()).collect();
@@ -25,12 +25,12 @@ pub(super) fn all(root: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// [`ChatError::Invalid`] if it is none, [`ChatError::Failed`] if it cannot be made.
-pub(super) fn make(root: &Path, wanted: &str) -> Result<PathBuf, ChatError> {
-    let refused = || ChatError::Invalid(format!("Workspace is not a folder of this gateway: {wanted}"));
-    let path = Path::new(wanted);
+pub(super) fn ensure_folder(root: &Path, requested: &str) -> Result<PathBuf, ChatError> {
+    let refused = || ChatError::Invalid(format!("Workspace is not a folder of this gateway: {requested}"));
+    let path = Path::new(requested);
     let inner = path.strip_prefix(root).unwrap_or(path);
     let is_plain = inner.components().all(|part| matches!(part, Component::Normal(_)));
-    if !is_plain || inner.as_os_str().is_empty() || wanted.contains('\0') {
+    if !is_plain || inner.as_os_str().is_empty() || requested.contains('\0') {
         return Err(refused());
     }
     let mut folder = root.to_owned();
@@ -62,7 +62,7 @@ pub(super) fn make(root: &Path, wanted: &str) -> Result<PathBuf, ChatError> {
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
-    use super::{ChatError, all, make};
+    use super::{ChatError, ensure_folder, list_folders};
 
     #[test]
     fn nothing_is_made_behind_a_link_that_leads_elsewhere() {
@@ -74,17 +74,17 @@ mod tests {
         symlink(&other, root.join("outside")).unwrap();
         symlink(other.join("later"), root.join("nowhere")).unwrap();
         fs::write(root.join("file"), "").unwrap();
-        assert_eq!(make(&root, "new/deep"), Ok(root.join("new/deep")));
-        assert_eq!(make(&root, "inside/deep"), Ok(root.join("own/deep")));
-        assert_eq!(make(&root, root.join("own").to_str().unwrap()), Ok(root.join("own")));
-        for wanted in
+        assert_eq!(ensure_folder(&root, "new/deep"), Ok(root.join("new/deep")));
+        assert_eq!(ensure_folder(&root, "inside/deep"), Ok(root.join("own/deep")));
+        assert_eq!(ensure_folder(&root, root.join("own").to_str().unwrap()), Ok(root.join("own")));
+        for requested in
             ["outside", "outside/new", "nowhere", "nowhere/new", "file", "file/new", "..", "own/../x", "/etc", ".", ""]
         {
-            assert!(make(&root, wanted).is_err(), "{wanted}");
+            assert!(ensure_folder(&root, requested).is_err(), "{requested}");
         }
-        assert!(matches!(make(&root, &"x".repeat(300)), Err(ChatError::Invalid(_))));
-        assert!(matches!(make(&root, "file/new"), Err(ChatError::Invalid(_))));
+        assert!(matches!(ensure_folder(&root, &"x".repeat(300)), Err(ChatError::Invalid(_))));
+        assert!(matches!(ensure_folder(&root, "file/new"), Err(ChatError::Invalid(_))));
         assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
-        assert_eq!(all(&root), ["main", "new", "own"].map(|name| root.join(name)));
+        assert_eq!(list_folders(&root), ["main", "new", "own"].map(|name| root.join(name)));
     }
 }

@@ -9,34 +9,34 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    card::Asked,
-    queue::{Line, Queues},
+    card::PromptCard,
+    queue::{PromptKind, PromptQueues},
 };
 
 /// How many notices one who reads slowly may be behind, before it is told how things stand instead.
 const NOTICES: usize = 32;
 
 /// The frames of one session.
-pub(crate) struct Board {
+pub(crate) struct PromptBroadcast {
     at: Lsn,
     /// Whether it was ever shown anything: before that it only knows that what is older may be wrong.
     is_shown: bool,
-    waiting: BTreeMap<GateId, Line>,
+    waiting: BTreeMap<GateId, PromptKind>,
     approvals: watch::Sender<Bytes>,
     questions: watch::Sender<Bytes>,
     /// What the session's own stream tells.
-    notices: broadcast::Sender<Notice>,
+    notices: broadcast::Sender<SessionNotice>,
     /// The number of the last of them.
-    told: u64,
+    last_number: u64,
     /// The last of them that said how the turn stands, and the last that counted messages: nobody is to miss those.
-    newest: [Option<Notice>; 2],
+    newest: [Option<SessionNotice>; 2],
     /// Every approval that waits, as that stream tells of it, oldest first.
     required: Vec<(GateId, Value)>,
 }
 
 /// One thing that the stream of a session tells.
 #[derive(Clone)]
-pub(crate) struct Notice {
+pub(crate) struct SessionNotice {
     /// Its place among all of them.
     pub(crate) number: u64,
     /// Its frame.
@@ -45,7 +45,7 @@ pub(crate) struct Notice {
 
 /// What changed with a newer state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum QueueChange {
     /// Nothing that waits is new, and nothing is gone.
     Nothing,
     /// Something new waits.
@@ -56,18 +56,18 @@ pub(crate) enum Change {
     Cleared,
 }
 
-impl Board {
+impl PromptBroadcast {
     /// With nothing that waits, as of `at`.
     pub(super) fn new(at: Lsn) -> Self {
-        let nothing = Queues::default();
+        let nothing = PromptQueues::default();
         Self {
             at,
             is_shown: false,
             waiting: BTreeMap::new(),
-            approvals: watch::Sender::new(nothing.frame(Line::Approvals)),
-            questions: watch::Sender::new(nothing.frame(Line::Questions)),
+            approvals: watch::Sender::new(nothing.state_frame(PromptKind::Approvals)),
+            questions: watch::Sender::new(nothing.state_frame(PromptKind::Questions)),
             notices: broadcast::Sender::new(NOTICES),
-            told: 0,
+            last_number: 0,
             newest: [None, None],
             required: Vec::new(),
         }
@@ -75,14 +75,14 @@ impl Board {
 
     /// Shows a newer state. One that is older than what is shown comes too late; `None` if it is too old to be shown and
     /// nothing else is.
-    pub(crate) fn show(&mut self, queues: &Queues) -> Option<Change> {
+    pub(crate) fn show_queues(&mut self, queues: &PromptQueues) -> Option<QueueChange> {
         if queues.at < self.at {
-            return self.is_shown.then_some(Change::Nothing);
+            return self.is_shown.then_some(QueueChange::Nothing);
         }
         self.at = queues.at;
         self.is_shown = true;
-        for (line, sender) in [(Line::Approvals, &self.approvals), (Line::Questions, &self.questions)] {
-            let frame = queues.frame(line);
+        for (kind, sender) in [(PromptKind::Approvals, &self.approvals), (PromptKind::Questions, &self.questions)] {
+            let frame = queues.state_frame(kind);
             sender.send_if_modified(|shown| {
                 let is_new = *shown != frame;
                 if is_new {
@@ -91,39 +91,39 @@ impl Board {
                 is_new
             });
         }
-        let waiting = queues.ids();
+        let waiting = queues.waiting_gates();
         let is_new = waiting.keys().any(|gate| !self.waiting.contains_key(gate));
         let is_less = self.waiting.keys().any(|gate| !waiting.contains_key(gate));
-        self.require(queues.line(Line::Approvals));
+        self.announce_approvals(queues.cards_of(PromptKind::Approvals));
         self.waiting = waiting;
         Some(match (is_new, is_less) {
-            (true, _) => Change::Pending,
-            (false, true) if self.waiting.is_empty() => Change::Cleared,
-            (false, true) => Change::Resolved,
-            (false, false) => Change::Nothing,
+            (true, _) => QueueChange::Pending,
+            (false, true) if self.waiting.is_empty() => QueueChange::Cleared,
+            (false, true) => QueueChange::Resolved,
+            (false, false) => QueueChange::Nothing,
         })
     }
 
     /// Tells of each approval that is new.
-    fn require(&mut self, approvals: &[Asked]) {
+    fn announce_approvals(&mut self, approvals: &[PromptCard]) {
         let before = std::mem::take(&mut self.required);
-        for asked in approvals {
-            let known = before.iter().find(|(gate, _)| *gate == asked.id());
-            let notice = known.map_or_else(|| asked.notice(&asked.told()), |(_, notice)| notice.clone());
+        for prompt in approvals {
+            let known = before.iter().find(|(gate, _)| *gate == prompt.id());
+            let notice = known.map_or_else(|| prompt.notification(&prompt.to_json()), |(_, notice)| notice.clone());
             if known.is_none() {
-                self.tell("approval_required", &with_count(&notice, approvals.len()));
+                self.send_notice("approval_required", &with_count(&notice, approvals.len()));
             }
-            self.required.push((asked.id(), notice));
+            self.required.push((prompt.id(), notice));
         }
     }
 
     /// Tells those who hold the session's stream something.
-    pub(crate) fn tell(&mut self, event: &str, data: &Value) {
-        if !self.is_heard() {
+    pub(crate) fn send_notice(&mut self, event: &str, data: &Value) {
+        if !self.has_listeners() {
             return;
         }
-        self.told += 1;
-        let notice = Notice { number: self.told, frame: sse::encode_frame(None, event, data) };
+        self.last_number += 1;
+        let notice = SessionNotice { number: self.last_number, frame: sse::encode_frame(None, event, data) };
         let place = match event {
             "turn_started" | "server_turn_started" | "turn_completed" | "turn_failed" => self.newest.first_mut(),
             "session-updated" => self.newest.last_mut(),
@@ -137,54 +137,55 @@ impl Board {
     }
 
     /// Whether anybody holds the session's stream.
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         self.notices.receiver_count() > 0
     }
 
     /// How many streams of the session are held open.
-    pub(crate) fn audience(&self) -> usize {
+    pub(crate) fn stream_count(&self) -> usize {
         self.approvals.receiver_count() + self.questions.receiver_count() + self.notices.receiver_count()
     }
 
     /// Whether anybody holds any stream of the session, or something waits in it.
     pub(crate) fn is_needed(&self) -> bool {
-        self.audience() > 0 || !self.waiting.is_empty()
+        self.stream_count() > 0 || !self.waiting.is_empty()
     }
 
     /// The position of what is shown.
-    pub(super) const fn at(&self) -> Lsn {
+    pub(super) const fn shown_lsn(&self) -> Lsn {
         self.at
     }
 
     /// Follows one of the two queues.
-    pub(super) fn watch(&self, line: Line) -> watch::Receiver<Bytes> {
-        match line {
-            Line::Approvals => self.approvals.subscribe(),
-            Line::Questions => self.questions.subscribe(),
+    pub(super) fn watch_queue(&self, kind: PromptKind) -> watch::Receiver<Bytes> {
+        match kind {
+            PromptKind::Approvals => self.approvals.subscribe(),
+            PromptKind::Questions => self.questions.subscribe(),
         }
     }
 
     /// Follows the session: every notice behind the one of this number.
-    pub(super) fn listen(&self) -> (broadcast::Receiver<Notice>, u64) {
-        (self.notices.subscribe(), self.told)
+    pub(super) fn subscribe_notices(&self) -> (broadcast::Receiver<SessionNotice>, u64) {
+        (self.notices.subscribe(), self.last_number)
     }
 
     /// How things stand, for one that heard no notice behind `last`: how the turn does, how many messages there are, and what waits.
-    pub(crate) fn standing(&self, last: u64) -> Bytes {
-        let mut missed: Vec<&Notice> = self.newest.iter().flatten().filter(|notice| notice.number > last).collect();
+    pub(crate) fn missed_frames(&self, last: u64) -> Bytes {
+        let mut missed: Vec<&SessionNotice> =
+            self.newest.iter().flatten().filter(|notice| notice.number > last).collect();
         missed.sort_unstable_by_key(|notice| notice.number);
         let mut frames: Vec<u8> = missed.iter().flat_map(|notice| notice.frame.iter().copied()).collect();
-        frames.extend(self.required());
+        frames.extend(self.approval_frames());
         frames.into()
     }
 
     /// Every approval that waits, as the session's stream tells of it, oldest first.
-    pub(crate) fn required(&self) -> Bytes {
+    pub(crate) fn approval_frames(&self) -> Bytes {
         let count = self.required.len();
         let frames = self
             .required
             .iter()
-            .map(|(_, told)| sse::encode_frame(None, "approval_required", &with_count(told, count)));
+            .map(|(_, notice)| sse::encode_frame(None, "approval_required", &with_count(notice, count)));
         frames.flatten().collect()
     }
 }
@@ -201,7 +202,7 @@ mod tests {
     use serde_json::json;
     use tokio::sync::broadcast::error::TryRecvError;
 
-    use super::{Board, NOTICES};
+    use super::{NOTICES, PromptBroadcast};
 
     fn names(frames: &[u8]) -> Vec<String> {
         let text = String::from_utf8_lossy(frames);
@@ -210,19 +211,19 @@ mod tests {
 
     #[test]
     fn whoever_reads_slowly_misses_no_end_of_a_turn_and_is_told_none_twice() {
-        let mut board = Board::new(Lsn(0));
-        let (mut notices, last) = board.listen();
-        board.tell("turn_started", &json!({}));
-        board.tell("turn_completed", &json!({}));
-        board.tell("session-updated", &json!({ "message_count": 2 }));
+        let mut board = PromptBroadcast::new(Lsn(0));
+        let (mut notices, last) = board.subscribe_notices();
+        board.send_notice("turn_started", &json!({}));
+        board.send_notice("turn_completed", &json!({}));
+        board.send_notice("session-updated", &json!({ "message_count": 2 }));
         for _ in 0..NOTICES {
-            board.tell("activity_summary", &json!({}));
+            board.send_notice("activity_summary", &json!({}));
         }
         assert!(matches!(notices.try_recv(), Err(TryRecvError::Lagged(3))));
-        assert_eq!(names(&board.standing(last)), ["turn_completed", "session-updated"]);
-        let (_, last) = board.listen();
-        assert_eq!(names(&board.standing(last)), Vec::<String>::new());
-        board.tell("turn_started", &json!({}));
-        assert_eq!(names(&board.standing(last)), ["turn_started"]);
+        assert_eq!(names(&board.missed_frames(last)), ["turn_completed", "session-updated"]);
+        let (_, last) = board.subscribe_notices();
+        assert_eq!(names(&board.missed_frames(last)), Vec::<String>::new());
+        board.send_notice("turn_started", &json!({}));
+        assert_eq!(names(&board.missed_frames(last)), ["turn_started"]);
     }
 }

@@ -25,57 +25,61 @@ const TWICE: Duration = Duration::from_secs(1);
 const MOST_KEPT: usize = 1000;
 
 /// An answer that is being given, or was.
-type Answering<T> = Shared<BoxFuture<'static, T>>;
+type SharedAnswer<T> = Shared<BoxFuture<'static, T>>;
 
 /// Answers of the last moment, the oldest first.
-pub(super) struct Nameless<T>(Mutex<VecDeque<Kept<T>>>);
+pub(super) struct AnswerDeduplicator<T>(Mutex<VecDeque<RecentAnswer<T>>>);
 
-struct Kept<T> {
+struct RecentAnswer<T> {
     at: Instant,
-    of: Post,
-    answer: Answering<T>,
+    of: PostedAnswer,
+    answer: SharedAnswer<T>,
 }
 
 /// What was posted, and by whom.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Post {
+pub(super) struct PostedAnswer {
     by: PrincipalId,
     session: SessionId,
     /// Of the body, which may be long.
     body: Digest,
 }
 
-impl Post {
+impl PostedAnswer {
     pub(super) fn new(caller: &HttpCaller, session: &SessionId, body: &BodyFields) -> Self {
         let body = Value::Object(body.0.clone()).to_string();
         Self { by: caller.principal.clone(), session: session.clone(), body: Digest::hash_bytes(body.as_bytes()) }
     }
 }
 
-impl<T> Default for Nameless<T> {
+impl<T> Default for AnswerDeduplicator<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Nameless<T> {
+impl<T: Clone + Send + Sync + 'static> AnswerDeduplicator<T> {
     /// What is answered to `post`: what `answer` gives, or the first result if this is a repetition. Where `is_kept` says of
     /// a result that it was none, the next one is no repetition.
-    pub(super) async fn once(
+    pub(super) async fn answer_once(
         &self,
-        post: &Post,
+        post: &PostedAnswer,
         answer: impl Future<Output = T> + Send + 'static,
         is_kept: impl Fn(&T) -> bool,
     ) -> T {
-        let (answer, is_first) = self.begin(post, answer);
-        let told = answer.await;
-        if is_first && !is_kept(&told) {
+        let (answer, is_first) = self.begin_answer(post, answer);
+        let result = answer.await;
+        if is_first && !is_kept(&result) {
             self.0.lock().retain(|kept| kept.of != *post);
         }
-        told
+        result
     }
 
-    fn begin(&self, post: &Post, answer: impl Future<Output = T> + Send + 'static) -> (Answering<T>, bool) {
+    fn begin_answer(
+        &self,
+        post: &PostedAnswer,
+        answer: impl Future<Output = T> + Send + 'static,
+    ) -> (SharedAnswer<T>, bool) {
         let mut kept = self.0.lock();
         let now = Instant::now();
         while kept.len() >= MOST_KEPT || kept.front().is_some_and(|kept| now.duration_since(kept.at) >= TWICE) {
@@ -85,14 +89,14 @@ impl<T: Clone + Send + Sync + 'static> Nameless<T> {
             return (first.answer.clone(), false);
         }
         let answer = answer.boxed().shared();
-        kept.push_back(Kept { at: now, of: post.clone(), answer: answer.clone() });
+        kept.push_back(RecentAnswer { at: now, of: post.clone(), answer: answer.clone() });
         (answer, true)
     }
 
     /// Whoever is `caller` is about to be shown what waits in `session`: what they were answered before is behind them, and
     /// the same again is for what they see. To be called before that is looked up.
-    pub(super) fn shown(&self, caller: &HttpCaller, session: &SessionId) {
-        let is_seen = |kept: &Kept<T>| {
+    pub(super) fn forget_shown(&self, caller: &HttpCaller, session: &SessionId) {
+        let is_seen = |kept: &RecentAnswer<T>| {
             kept.of.by == caller.principal && kept.of.session == *session && kept.answer.peek().is_some()
         };
         self.0.lock().retain(|kept| !is_seen(kept));
@@ -113,22 +117,26 @@ mod tests {
     };
     use tokio::sync::oneshot;
 
-    use super::{Nameless, Post, TWICE};
+    use super::{AnswerDeduplicator, PostedAnswer, TWICE};
     use countersign_http::web::{AuthMethod, HttpCaller};
 
     fn caller(name: &str) -> HttpCaller {
         HttpCaller { principal: PrincipalId::new(name), name: name.to_owned(), via: AuthMethod::Open }
     }
 
-    fn post(by: &str, session: &str, body: &str) -> Post {
-        Post { by: PrincipalId::new(by), session: SessionId::new(session), body: Digest::hash_bytes(body.as_bytes()) }
+    fn post(by: &str, session: &str, body: &str) -> PostedAnswer {
+        PostedAnswer {
+            by: PrincipalId::new(by),
+            session: SessionId::new(session),
+            body: Digest::hash_bytes(body.as_bytes()),
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_same_again_is_a_repetition_for_a_moment() {
-        let nameless = Nameless::<u32>::default();
+        let nameless = AnswerDeduplicator::<u32>::default();
         let ana = post("ana", "s", "once");
-        let answered = async |post: &Post, result| nameless.once(post, ready(result), |_| true).await;
+        let answered = async |post: &PostedAnswer, result| nameless.answer_once(post, ready(result), |_| true).await;
         assert_eq!(answered(&ana, 1).await, 1);
         assert_eq!(answered(&ana, 2).await, 1);
         for (other, result) in
@@ -144,38 +152,38 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_was_shown_what_waits_now_answers_that() {
-        let nameless = Nameless::<u32>::default();
+        let nameless = AnswerDeduplicator::<u32>::default();
         let ana = post("ana", "s", "once");
-        assert_eq!(nameless.once(&ana, ready(1), |_| true).await, 1);
+        assert_eq!(nameless.answer_once(&ana, ready(1), |_| true).await, 1);
         for (name, session) in [("bo", "s"), ("ana", "t")] {
-            nameless.shown(&caller(name), &SessionId::new(session));
-            assert_eq!(nameless.once(&ana, ready(2), |_| true).await, 1, "{name} looked at {session}");
+            nameless.forget_shown(&caller(name), &SessionId::new(session));
+            assert_eq!(nameless.answer_once(&ana, ready(2), |_| true).await, 1, "{name} looked at {session}");
         }
-        nameless.shown(&caller("ana"), &SessionId::new("s"));
-        assert_eq!(nameless.once(&ana, ready(3), |_| true).await, 3);
+        nameless.forget_shown(&caller("ana"), &SessionId::new("s"));
+        assert_eq!(nameless.answer_once(&ana, ready(3), |_| true).await, 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_look_while_the_first_is_answered_makes_no_second() {
-        let nameless = Arc::new(Nameless::<u32>::default());
+        let nameless = Arc::new(AnswerDeduplicator::<u32>::default());
         let ana = post("ana", "s", "once");
         let (go, gone) = oneshot::channel();
         let first = {
             let (nameless, ana) = (Arc::clone(&nameless), ana.clone());
-            tokio::spawn(async move { nameless.once(&ana, async move { gone.await.unwrap() }, |_| true).await })
+            tokio::spawn(async move { nameless.answer_once(&ana, async move { gone.await.unwrap() }, |_| true).await })
         };
         tokio::task::yield_now().await;
-        nameless.shown(&caller("ana"), &SessionId::new("s"));
-        let second = nameless.once(&ana, pending(), |_| true);
+        nameless.forget_shown(&caller("ana"), &SessionId::new("s"));
+        let second = nameless.answer_once(&ana, pending(), |_| true);
         go.send(1).unwrap();
         assert_eq!((second.await, first.await.unwrap()), (1, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_found_nothing_to_answer_is_not_repeated() {
-        let nameless = Nameless::<Option<u32>>::default();
+        let nameless = AnswerDeduplicator::<Option<u32>>::default();
         let ana = post("ana", "s", "once");
-        assert_eq!(nameless.once(&ana, ready(None), Option::is_some).await, None);
-        assert_eq!(nameless.once(&ana, ready(Some(1)), Option::is_some).await, Some(1));
+        assert_eq!(nameless.answer_once(&ana, ready(None), Option::is_some).await, None);
+        assert_eq!(nameless.answer_once(&ana, ready(Some(1)), Option::is_some).await, Some(1));
     }
 }

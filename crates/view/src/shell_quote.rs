@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-use super::{Lines, escape};
+use super::{LineMode, escape};
 
 /// A path as a shell and its commands take it for one word: as it is where nothing in it means anything, else in quotes. What cannot be
 /// seen in it is written byte by byte, as bash, ksh and zsh read it.
 ///
 /// Nothing in it is hidden, so that [`escape()`] leaves it as it is.
-pub fn pasted(path: impl fmt::Display) -> String {
+pub fn shell_quote(path: impl fmt::Display) -> String {
     let text = path.to_string();
     // It would be an option.
     let text = if text.starts_with('-') { format!("./{text}") } else { text };
-    if escape(&text, Lines::One) != text {
+    if escape(&text, LineMode::One) != text {
         return format!("$'{}'", text.chars().map(byte_by_byte).collect::<String>());
     }
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@%:,=".contains(letter);
@@ -22,13 +22,13 @@ pub fn pasted(path: impl fmt::Display) -> String {
 fn byte_by_byte(letter: char) -> String {
     let mut bytes = [0; 4];
     let text = letter.encode_utf8(&mut bytes);
-    let is_as_it_is = !matches!(letter, '\'' | '\\') && escape(text, Lines::One) == *text;
+    let is_as_it_is = !matches!(letter, '\'' | '\\') && escape(text, LineMode::One) == *text;
     if is_as_it_is { text.to_owned() } else { text.bytes().map(|byte| format!("\\{byte:03o}")).collect() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, escape, pasted};
+    use super::{LineMode, escape, shell_quote};
 
     #[test]
     fn a_text_is_one_word_of_the_shell() {
@@ -43,8 +43,8 @@ mod tests {
             (r"a\u{3164}", r"$'a\134u{3164}'"),
             (r"a\b", r"'a\b'"),
         ] {
-            assert_eq!(pasted(text), want);
-            assert_eq!(escape(want, Lines::One), want);
+            assert_eq!(shell_quote(text), want);
+            assert_eq!(escape(want, LineMode::One), want);
         }
     }
 }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 /// The agents that may connect.
 pub trait AgentStatus: Send + Sync {
     /// Returns every agent by its id, with its session.
-    fn all(&self) -> Vec<(String, SessionId)>;
+    fn all_agents(&self) -> Vec<(String, SessionId)>;
 
     /// Returns whether the agent of this session is connected.
     fn is_connected(&self, session: &SessionId) -> bool;
@@ -21,15 +21,15 @@ pub trait PeerStatus: Send + Sync {
     ///
     /// # Errors
     /// What the log says.
-    fn nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<Node>, LogReadError>>;
+    fn list_nodes(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<NodeStatus>, LogReadError>>;
 
     /// Returns every account of a chat network but the messenger's own; none if the gateway closes.
-    fn accounts(self: Arc<Self>) -> BoxFuture<'static, Option<Vec<Account>>>;
+    fn list_accounts(self: Arc<Self>) -> BoxFuture<'static, Option<Vec<ChannelAccountStatus>>>;
 }
 
 /// A node that is here, or was.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct NodeStatus {
     /// Its id.
     pub id: String,
     /// Whether it is connected.
@@ -48,7 +48,7 @@ pub struct Node {
 
 /// An account of a chat network.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct ChannelAccountStatus {
     /// Which network.
     pub network: String,
     /// Its name there.
@@ -56,7 +56,7 @@ pub struct Account {
     /// Whether something can be carried to it.
     pub is_connected: bool,
     /// When something last came through it.
-    pub heard: Option<Millis>,
+    pub last_inbound: Option<Millis>,
     /// What is wrong with it.
     pub problem: Option<String>,
     /// How many letters wait to be carried.

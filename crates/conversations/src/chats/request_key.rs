@@ -12,45 +12,45 @@ const ID: usize = 12;
 
 /// What somebody asks for under a key of theirs.
 #[derive(Clone, Debug)]
-pub struct Asking {
+pub struct RequestKey {
     name: String,
     asks: Digest,
 }
 
-impl Asking {
+impl RequestKey {
     /// That `caller` asks `what` (such as a route) with `body` under the key `name`. Members of the body that are about the
     /// request and not about what it wants are left out of what is compared.
     pub fn new(caller: &PrincipalId, name: &str, what: &str, body: &Map<String, Value>) -> Self {
         let meant: Map<String, Value> =
-            body.iter().filter(|(name, _)| !matches!(name.as_str(), "csrf" | "key")).map(clone).collect();
+            body.iter().filter(|(name, _)| !matches!(name.as_str(), "csrf" | "key")).map(clone_pair).collect();
         let asks = Digest::hash_bytes(canonical_json(&json!([what, meant])).as_bytes());
         Self { name: format!("{caller} {name}"), asks }
     }
 
     /// The same where something else under this name is another thing: a form that somebody comes back to.
-    pub fn exactly(self) -> Self {
+    pub fn with_digest(self) -> Self {
         let asks = self.asks.to_string();
         Self { name: format!("{} {}", self.name, asks.get(..16).unwrap_or(&asks)), asks: self.asks }
     }
 
     /// The key of one part of it.
-    pub fn part(&self, part: &str) -> Self {
+    pub fn part_key(&self, part: &str) -> Self {
         Self { name: format!("{} {part}", self.name), asks: self.asks }
     }
 
     /// As the engine knows it.
-    pub fn key(&self) -> IdempotencyKey {
+    pub fn engine_key(&self) -> IdempotencyKey {
         IdempotencyKey { name: self.name.clone(), asks: self.asks }
     }
 
     /// The id of the session that it opens, if those of the attempts before are taken.
-    pub fn session(&self, attempt: u32) -> SessionId {
+    pub fn session_id(&self, attempt: u32) -> SessionId {
         let digest = Digest::hash_bytes(canonical_json(&json!(["session", self.name, attempt])).as_bytes()).to_string();
         SessionId::new(digest.get(..ID).unwrap_or(&digest))
     }
 }
 
-fn clone((name, value): (&String, &Value)) -> (String, Value) {
+fn clone_pair((name, value): (&String, &Value)) -> (String, Value) {
     (name.clone(), value.clone())
 }
 
@@ -59,11 +59,11 @@ mod tests {
     use countersign_core::id::PrincipalId;
     use serde_json::{Map, Value, json};
 
-    use super::Asking;
+    use super::RequestKey;
 
-    fn asking(caller: &str, name: &str, what: &str, body: &Value) -> Asking {
+    fn asking(caller: &str, name: &str, what: &str, body: &Value) -> RequestKey {
         let body: Map<String, Value> = body.as_object().cloned().unwrap_or_default();
-        Asking::new(&PrincipalId::new(caller), name, what, &body)
+        RequestKey::new(&PrincipalId::new(caller), name, what, &body)
     }
 
     #[test]
@@ -76,14 +76,14 @@ mod tests {
             ("another key", asking("ana", "l", "say", &json!({ "text": "a" })), false, true),
             ("another caller", asking("ben", "k", "say", &json!({ "text": "a" })), false, true),
         ] {
-            let (one, other) = (first.key(), other.key());
+            let (one, other) = (first.engine_key(), other.engine_key());
             assert_eq!((one.name == other.name, one.asks == other.asks), (same_name, same_asks), "{case}");
         }
     }
 
     #[test]
     fn a_form_that_is_sent_with_something_else_asks_for_something_else() {
-        let form = |text| asking("ana", "k", "say", &json!({ "text": text })).exactly().key().name;
+        let form = |text| asking("ana", "k", "say", &json!({ "text": text })).with_digest().engine_key().name;
         assert_eq!(form("a"), form("a"));
         assert_ne!(form("a"), form("b"));
     }
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_session_is_named_after_its_key_and_no_two_attempts_have_one_name() {
         let key = asking("ana", "k", "open", &json!({}));
-        assert_eq!(key.session(0), asking("ana", "k", "open", &json!({ "message": "a" })).session(0));
-        assert_ne!(key.session(0), key.session(1));
-        assert_eq!(key.session(0).as_str().len(), 12);
+        assert_eq!(key.session_id(0), asking("ana", "k", "open", &json!({ "message": "a" })).session_id(0));
+        assert_ne!(key.session_id(0), key.session_id(1));
+        assert_eq!(key.session_id(0).as_str().len(), 12);
     }
 }

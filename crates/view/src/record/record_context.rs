@@ -25,12 +25,12 @@ const REMEMBERED: usize = 65_536;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Outcome")]
-pub enum Outcome {
+pub enum RecordOutcome {
     /// By a rule or a person.
     Allowed,
     /// A person is asked.
     #[serde(rename = "asked")]
-    Asked,
+    Gated,
     /// By a rule or a person.
     Denied,
     /// Covered by a grant.
@@ -59,11 +59,11 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl RecordOutcome {
     /// All of them, with what they mean.
     pub const ALL: [(Self, &'static str); 15] = [
         (Self::Allowed, "By a rule or a person"),
-        (Self::Asked, "A person is asked"),
+        (Self::Gated, "A person is asked"),
         (Self::Denied, "By a rule or a person"),
         (Self::Granted, "Covered by a grant"),
         (Self::Expired, "Nobody decided in time"),
@@ -80,15 +80,15 @@ impl Outcome {
     ];
 
     /// The outcome of a word.
-    pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().map(|(outcome, _)| outcome).find(|outcome| outcome.word() == word)
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().map(|(outcome, _)| outcome).find(|outcome| outcome.as_str() == word)
     }
 
     /// The word of the command line, of JSON and of CSV.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
-            Self::Asked => "asked",
+            Self::Gated => "asked",
             Self::Denied => "denied",
             Self::Granted => "granted",
             Self::Expired => "expired",
@@ -134,7 +134,7 @@ impl Outcome {
 
 /// What one record is about, as far as the records before say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct About {
+pub struct RecordSubject {
     /// The call.
     pub call: Option<CallId>,
     /// The gate.
@@ -144,7 +144,7 @@ pub struct About {
     /// What rules were matched against, or the question.
     pub subject: Option<Arc<str>>,
     /// How it was decided or ended, where the record says so.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<RecordOutcome>,
     /// The person who decided.
     pub by: Option<Arc<str>>,
     /// What decided, such as a rule with its line.
@@ -153,33 +153,35 @@ pub struct About {
 
 /// What is remembered of calls and gates while records are followed.
 #[derive(Debug, Default)]
-pub(super) struct Trail {
-    calls: BTreeMap<CallId, About>,
-    gates: BTreeMap<GateId, About>,
+pub(super) struct RecordContext {
+    calls: BTreeMap<CallId, RecordSubject>,
+    gates: BTreeMap<GateId, RecordSubject>,
     /// The last result that a run was told of: the call that it belongs to ends in the next record.
     result: Option<(EntryId, String)>,
 }
 
-impl Trail {
+impl RecordContext {
     /// What the next record is about.
-    pub(super) fn follow(&mut self, event: &Event, content: Option<&str>) -> About {
+    pub(super) fn follow_event(&mut self, event: &Event, content: Option<&str>) -> RecordSubject {
         match event {
-            Event::Call(event) => self.call(event, content),
-            Event::Gate(event) => self.gate(event, content),
+            Event::Call(event) => self.follow_call(event, content),
+            Event::Gate(event) => self.follow_gate(event, content),
             Event::Session(session::Event::Entry {
                 id, kind: session::SessionEntryKind::ToolResult { .. }, ..
             }) => {
-                let said = content.and_then(|content| serde_json::from_str::<StoredMessage>(content).ok());
-                self.result = said.and_then(|said| match said {
+                let message = content.and_then(|content| serde_json::from_str::<StoredMessage>(content).ok());
+                self.result = message.and_then(|message| match message {
                     StoredMessage::ToolResult(result) => Some((id.clone(), text_of(&result.content))),
                     _ => None,
                 });
-                About::default()
+                RecordSubject::default()
             }
             Event::Policy(policy::Event::Edited { by, .. }) => {
-                About { by: Some(by.as_str().into()), ..About::default() }
+                RecordSubject { by: Some(by.as_str().into()), ..RecordSubject::default() }
             }
-            Event::Settings(event) => About { by: Some(event.by().as_str().into()), ..About::default() },
+            Event::Settings(event) => {
+                RecordSubject { by: Some(event.by().as_str().into()), ..RecordSubject::default() }
+            }
             Event::Booted
             | Event::Session(_)
             | Event::Run(_)
@@ -187,38 +189,38 @@ impl Trail {
             | Event::Channel(_)
             | Event::Policy(_)
             | Event::Unattended(_)
-            | Event::Schedule(_) => About::default(),
+            | Event::Schedule(_) => RecordSubject::default(),
         }
     }
 
-    fn call(&mut self, event: &call::Event, content: Option<&str>) -> About {
+    fn follow_call(&mut self, event: &call::Event, content: Option<&str>) -> RecordSubject {
         let id = event.call();
         let mut known = self.calls.get(&id).cloned().unwrap_or_default();
         known.call = Some(id);
         let mut outcome = None;
         match event {
             call::Event::Proposed { .. } => {
-                if let Some(wanted) = content.and_then(|text| serde_json::from_str::<call::CallDetails>(text).ok()) {
-                    known.tool = Some(wanted.tool);
-                    known.subject = Some(wanted.signature.into());
+                if let Some(details) = content.and_then(|text| serde_json::from_str::<call::CallDetails>(text).ok()) {
+                    known.tool = Some(details.tool);
+                    known.subject = Some(details.signature.into());
                 }
             }
             call::Event::Allowed { why, by, .. } => {
-                outcome = Some(Outcome::Allowed);
-                known.why = Some(reason(why).into());
+                outcome = Some(RecordOutcome::Allowed);
+                known.why = Some(plain_reason(why).into());
                 known.by = by.as_ref().map(|by| by.as_str().into());
             }
             call::Event::Gated { why, .. } => {
-                outcome = Some(Outcome::Asked);
+                outcome = Some(RecordOutcome::Gated);
                 known.why = Some(why.as_str().into());
                 known.by = None;
             }
             call::Event::Ended { end, entry, .. } => {
-                outcome = Some(Outcome::of_end(*end));
+                outcome = Some(RecordOutcome::of_end(*end));
                 if matches!(end, CallEnd::Denied | CallEnd::Refused) {
                     let of_run = self.result.take().filter(|(id, _)| Some(id) == entry.as_ref());
-                    let said = content.or_else(|| of_run.as_ref().map(|(_, text)| text.as_str()));
-                    known.why = said.map(|said| reason(said).into());
+                    let denial = content.or_else(|| of_run.as_ref().map(|(_, text)| text.as_str()));
+                    known.why = denial.map(|denial| plain_reason(denial).into());
                 }
             }
             call::Event::Requested { .. }
@@ -236,10 +238,10 @@ impl Trail {
         if self.calls.len() > REMEMBERED {
             self.calls.pop_first();
         }
-        About { outcome, ..known }
+        RecordSubject { outcome, ..known }
     }
 
-    fn gate(&mut self, event: &gate::Event, content: Option<&str>) -> About {
+    fn follow_gate(&mut self, event: &gate::Event, content: Option<&str>) -> RecordSubject {
         let id = event.gate();
         let mut known = self.gates.get(&id).cloned().unwrap_or_default();
         known.gate = Some(id);
@@ -264,7 +266,7 @@ impl Trail {
                 }
             }
             gate::Event::Resolved { resolution, by, .. } => {
-                outcome = Some(Outcome::of_resolution(resolution));
+                outcome = Some(RecordOutcome::of_resolution(resolution));
                 known.by = by.as_ref().map(|by| by.as_str().into());
                 if let Some(call) = known.call.and_then(|call| self.calls.get_mut(&call)) {
                     call.by.clone_from(&known.by);
@@ -282,12 +284,12 @@ impl Trail {
         if self.gates.len() > REMEMBERED {
             self.gates.pop_first();
         }
-        About { outcome, ..known }
+        RecordSubject { outcome, ..known }
     }
 }
 
 /// A reason without the words that say which way it went, and without what is advice to a model.
-pub(super) fn reason(text: &str) -> &str {
+pub(super) fn plain_reason(text: &str) -> &str {
     let text = ["Denied by policy: ", "Denied ", "denied ", "allowed "]
         .iter()
         .find_map(|word| text.strip_prefix(word))
@@ -298,7 +300,7 @@ pub(super) fn reason(text: &str) -> &str {
 }
 
 /// The name of a record's event within its kind.
-pub fn name(stored: &StoredRecord) -> &str {
+pub fn event_name(stored: &StoredRecord) -> &str {
     // Facts are `{"name":{…}}` or `"name"`.
     stored.facts.split('"').nth(1).unwrap_or(&stored.kind)
 }
@@ -307,12 +309,12 @@ pub fn name(stored: &StoredRecord) -> &str {
 mod tests {
     use serde_json::json;
 
-    use super::Outcome;
+    use super::RecordOutcome;
 
     #[test]
     fn an_outcome_is_written_as_its_word() {
-        for (outcome, _) in Outcome::ALL {
-            assert_eq!(json!(outcome), json!(outcome.word()));
+        for (outcome, _) in RecordOutcome::ALL {
+            assert_eq!(json!(outcome), json!(outcome.as_str()));
         }
     }
 }

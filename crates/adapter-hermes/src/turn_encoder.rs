@@ -20,10 +20,10 @@ use countersign_core::{
 };
 use countersign_protocol::hermes::HermesEvent;
 use countersign_runtime::{LiveKind, LivePartKind};
-use countersign_view::{Lines, escape};
+use countersign_view::{LineMode, escape};
 use serde_json::{Map, Value};
 
-use super::awaited::{Awaited, NeverBegins};
+use super::pending_turn::{NeverBegins, PendingTurn};
 
 /// How much of a result is shown beside its call, in characters.
 pub(super) const PREVIEW: usize = 500;
@@ -33,7 +33,7 @@ const TOO_LONG: &str = "The conversation is too long for the model";
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum TurnEnd {
     /// It did what it could.
     Done,
     /// Somebody stopped it.
@@ -47,7 +47,7 @@ pub(super) enum Over {
     },
 }
 
-struct Shown {
+struct ActiveCall {
     tid: String,
     tool: String,
     arguments: Map<String, Value>,
@@ -56,29 +56,29 @@ struct Shown {
 
 /// A turn that is being told.
 #[derive(Default)]
-pub(super) struct Teller {
+pub(super) struct TurnEncoder {
     /// What was streamed of the message that is being said, by content index.
-    streamed: BTreeMap<usize, (Kindred, String)>,
-    calls: BTreeMap<CallId, Shown>,
+    streamed: BTreeMap<usize, (StreamedBlock, String)>,
+    calls: BTreeMap<CallId, ActiveCall>,
     /// Calls that a person is, or was, asked about.
-    asked: BTreeSet<CallId>,
+    gated_calls: BTreeSet<CallId>,
     /// The result in the entry before a call's end.
     result: Option<String>,
     /// Why the last message failed.
     problem: Option<String>,
     /// What it is while it waits for what came before to be summed up.
-    waits: Option<Awaited>,
+    waits: Option<PendingTurn>,
 }
 
 /// Which blocks are streamed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kindred {
+enum StreamedBlock {
     Text,
     Thinking,
 }
 
-impl Kindred {
-    fn event(self, text: &str) -> HermesEvent {
+impl StreamedBlock {
+    fn delta_event(self, text: &str) -> HermesEvent {
         match self {
             Self::Text => HermesEvent::token(text),
             Self::Thinking => HermesEvent::reasoning(text),
@@ -86,44 +86,44 @@ impl Kindred {
     }
 }
 
-impl Teller {
+impl TurnEncoder {
     /// A frame that is not in the log.
-    pub(super) fn live(&mut self, kind: &LiveKind, told: &mut Vec<HermesEvent>) {
+    pub(super) fn encode_live(&mut self, kind: &LiveKind, events: &mut Vec<HermesEvent>) {
         match kind {
             LiveKind::MessageStarted { .. } => self.streamed.clear(),
             LiveKind::PartStarted { index, part } => {
                 let kindred = match part {
-                    LivePartKind::Text => Kindred::Text,
-                    LivePartKind::Thinking => Kindred::Thinking,
+                    LivePartKind::Text => StreamedBlock::Text,
+                    LivePartKind::Thinking => StreamedBlock::Thinking,
                     LivePartKind::Redacted | LivePartKind::ToolCall { .. } => return,
                 };
                 self.streamed.insert(*index, (kindred, String::new()));
             }
             LiveKind::Delta { index, text } => {
-                if let Some((kindred, said)) = self.streamed.get_mut(index) {
-                    said.push_str(text);
-                    told.push(kindred.event(text));
+                if let Some((kindred, sent)) = self.streamed.get_mut(index) {
+                    sent.push_str(text);
+                    events.push(kindred.delta_event(text));
                 }
             }
             LiveKind::Idle { .. } => {
-                told.extend(kind.idle_notice().map(|notice| HermesEvent::warning("idle", &notice)))
+                events.extend(kind.idle_notice().map(|notice| HermesEvent::warning("idle", &notice)))
             }
             LiveKind::PartEnded { .. } | LiveKind::CallProgress { .. } => {}
         }
     }
 
     /// A fact, with its content or that of the entry that it points to.
-    pub(super) fn fact(
+    pub(super) fn encode_fact(
         &mut self,
         event: &Happened,
         at: Millis,
         content: Option<&str>,
-        told: &mut Vec<HermesEvent>,
-    ) -> Option<Over> {
+        events: &mut Vec<HermesEvent>,
+    ) -> Option<TurnEnd> {
         match event {
             Happened::Session(session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, .. }) => {
                 if let Some(Ok(StoredMessage::Assistant(answer))) = content.map(serde_json::from_str) {
-                    self.answered(&answer.content, told);
+                    self.encode_answer(&answer.content, events);
                     self.problem = answer.error_message;
                 }
                 None
@@ -137,30 +137,30 @@ impl Teller {
             Happened::Session(event) => {
                 match event {
                     session::Event::CompactionStarted { .. } => {
-                        self.waits = Awaited::of(event);
-                        told.push(HermesEvent::new("compressing", serde_json::json!({})));
+                        self.waits = PendingTurn::from_event(event);
+                        events.push(HermesEvent::new("compressing", serde_json::json!({})));
                     }
                     session::Event::CompactionEnded { ok, .. } => {
-                        told.push(HermesEvent::new("compressed", serde_json::json!({ "ok": ok })));
+                        events.push(HermesEvent::new("compressed", serde_json::json!({ "ok": ok })));
                     }
                     _ => {}
                 }
                 Some(match self.waits.as_mut()?.never_begins(event)? {
-                    NeverBegins::Stopped => Over::Cancelled,
-                    NeverBegins::TooLong => self.failed("context_overflow", TOO_LONG),
+                    NeverBegins::Stopped => TurnEnd::Cancelled,
+                    NeverBegins::TooLong => self.failed_end("context_overflow", TOO_LONG),
                 })
             }
             Happened::Call(event) => {
-                self.call(event, at, content, told);
+                self.encode_call(event, at, content, events);
                 None
             }
-            Happened::Run(event) => self.run(event, told),
+            Happened::Run(event) => self.encode_run(event, events),
             Happened::Gate(gate::Event::Opened { call: Some(call), .. }) => {
-                self.asked.insert(*call);
+                self.gated_calls.insert(*call);
                 None
             }
             Happened::Policy(policy::Event::Constrained(denial)) => {
-                told.push(HermesEvent::warning("denied", &binding(denial)));
+                events.push(HermesEvent::warning("denied", &denial_notice(denial)));
                 None
             }
             Happened::Booted
@@ -175,33 +175,38 @@ impl Teller {
     }
 
     /// Says what was not streamed of a message that is whole now.
-    fn answered(&mut self, blocks: &[MessageBlock], told: &mut Vec<HermesEvent>) {
+    fn encode_answer(&mut self, blocks: &[MessageBlock], events: &mut Vec<HermesEvent>) {
         let streamed = std::mem::take(&mut self.streamed);
         for (index, block) in blocks.iter().enumerate() {
             let (kindred, whole) = match block {
-                MessageBlock::Text(text) => (Kindred::Text, &text.text),
-                MessageBlock::Thinking(thinking) => (Kindred::Thinking, &thinking.thinking),
+                MessageBlock::Text(text) => (StreamedBlock::Text, &text.text),
+                MessageBlock::Thinking(thinking) => (StreamedBlock::Thinking, &thinking.thinking),
                 MessageBlock::RedactedThinking { .. } | MessageBlock::Image(_) | MessageBlock::ToolCall(_) => continue,
             };
-            let said = streamed.get(&index).filter(|(other, _)| *other == kindred).map_or("", |(_, said)| said);
-            if let Some(rest) = whole.strip_prefix(said).filter(|rest| !rest.is_empty()) {
-                told.push(kindred.event(rest));
+            let sent = streamed.get(&index).filter(|(other, _)| *other == kindred).map_or("", |(_, sent)| sent);
+            if let Some(rest) = whole.strip_prefix(sent).filter(|rest| !rest.is_empty()) {
+                events.push(kindred.delta_event(rest));
             }
         }
     }
 
-    fn call(&mut self, event: &call::Event, at: Millis, content: Option<&str>, told: &mut Vec<HermesEvent>) {
+    fn encode_call(&mut self, event: &call::Event, at: Millis, content: Option<&str>, events: &mut Vec<HermesEvent>) {
         match event {
             call::Event::Proposed { call, run: Some(_), executor, .. } if *executor != Executor::Shell => {
                 let Some(Ok(content)) = content.map(serde_json::from_str::<call::CallDetails>) else { return };
-                let shown = Shown {
+                let shown = ActiveCall {
                     tid: content.tool_call_id.to_string(),
                     tool: content.tool.to_string(),
                     arguments: content.arguments,
                     started_at: None,
                 };
-                let preview = escape(&beginning(&content.signature), Lines::Many).into_owned();
-                told.push(HermesEvent::tool_started(&named(&shown.tool), &shown.tid, &shown.arguments, &preview));
+                let preview = escape(&preview_of(&content.signature), LineMode::Many).into_owned();
+                events.push(HermesEvent::tool_started(
+                    &shown_name(&shown.tool),
+                    &shown.tid,
+                    &shown.arguments,
+                    &preview,
+                ));
                 self.calls.insert(*call, shown);
             }
             call::Event::Started { call, .. } => {
@@ -210,19 +215,19 @@ impl Teller {
                 }
             }
             call::Event::Ended { call, end, .. } => {
-                let was_asked = self.asked.remove(call);
+                let was_gated = self.gated_calls.remove(call);
                 let Some(shown) = self.calls.remove(call) else { return };
-                let preview = beginning(&self.result.take().unwrap_or_default());
-                let preview = escape(&preview, Lines::Many);
+                let preview = preview_of(&self.result.take().unwrap_or_default());
+                let preview = escape(&preview, LineMode::Many);
                 // Nobody was shown a card: without a word the call would only seem to fail.
-                if *end == call::CallEnd::Denied && !was_asked {
-                    let text = format!("{} was denied without a question. {preview}", named(&shown.tool));
-                    told.push(HermesEvent::warning("denied", &text));
+                if *end == call::CallEnd::Denied && !was_gated {
+                    let text = format!("{} was denied without a question. {preview}", shown_name(&shown.tool));
+                    events.push(HermesEvent::warning("denied", &text));
                 }
                 let duration = shown.started_at.map(|since| at.since(since).as_secs_f64());
-                let Shown { tid, tool, arguments, .. } = shown;
-                told.push(HermesEvent::tool_complete(
-                    &named(&tool),
+                let ActiveCall { tid, tool, arguments, .. } = shown;
+                events.push(HermesEvent::tool_complete(
+                    &shown_name(&tool),
                     &tid,
                     &arguments,
                     &preview,
@@ -234,7 +239,7 @@ impl Teller {
         }
     }
 
-    fn run(&mut self, event: &run::Event, told: &mut Vec<HermesEvent>) -> Option<Over> {
+    fn encode_run(&mut self, event: &run::Event, events: &mut Vec<HermesEvent>) -> Option<TurnEnd> {
         match event {
             run::Event::Started { .. } => {
                 self.waits = None;
@@ -243,42 +248,42 @@ impl Teller {
             run::Event::BackedOff { attempt, max, delay, .. } => {
                 let why = self.problem.as_deref().unwrap_or("The model did not answer");
                 let text = format!("{why} (asked again in {} s, {attempt} of {max})", delay.as_secs());
-                told.push(HermesEvent::warning("retry", &text));
+                events.push(HermesEvent::warning("retry", &text));
                 None
             }
             run::Event::Interrupted { .. } => {
                 self.streamed.clear();
-                told.push(HermesEvent::warning("interrupted", "The gateway was restarted; the model is asked again"));
+                events.push(HermesEvent::warning("interrupted", "The gateway was restarted; the model is asked again"));
                 None
             }
             run::Event::Ended { end, .. } => Some(match end {
-                RunOutcome::Completed => Over::Done,
-                RunOutcome::Aborted => Over::Cancelled,
-                RunOutcome::RetryCancelled | RunOutcome::Failed => self.failed("error", "The model failed"),
-                RunOutcome::Overflowed => self.failed("context_overflow", TOO_LONG),
-                RunOutcome::Interrupted => self.failed("interrupted", "The gateway was restarted"),
+                RunOutcome::Completed => TurnEnd::Done,
+                RunOutcome::Aborted => TurnEnd::Cancelled,
+                RunOutcome::RetryCancelled | RunOutcome::Failed => self.failed_end("error", "The model failed"),
+                RunOutcome::Overflowed => self.failed_end("context_overflow", TOO_LONG),
+                RunOutcome::Interrupted => self.failed_end("interrupted", "The gateway was restarted"),
             }),
             _ => None,
         }
     }
 
-    fn failed(&mut self, kind: &'static str, usual: &str) -> Over {
-        Over::Failed { kind, message: self.problem.take().unwrap_or_else(|| usual.to_owned()) }
+    fn failed_end(&mut self, kind: &'static str, usual: &str) -> TurnEnd {
+        TurnEnd::Failed { kind, message: self.problem.take().unwrap_or_else(|| usual.to_owned()) }
     }
 }
 
 /// What a person is told of a denial that binds.
-fn binding(denial: &Constraint) -> String {
+fn denial_notice(denial: &Constraint) -> String {
     let minutes = DENIAL_LASTS.as_secs() / 60;
     let place = match denial.session {
         Some(_) => "in this conversation and in no other",
         None => "in every conversation",
     };
-    format!("Denied. The same call of {} stays denied for {minutes} minutes, {place}.", named(&denial.tool))
+    format!("Denied. The same call of {} stays denied for {minutes} minutes, {place}.", shown_name(&denial.tool))
 }
 
 /// The beginning of a text.
-pub(super) fn beginning(text: &str) -> String {
+pub(super) fn preview_of(text: &str) -> String {
     match text.char_indices().nth(PREVIEW) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
@@ -286,8 +291,8 @@ pub(super) fn beginning(text: &str) -> String {
 }
 
 /// The name of a tool, as people see it.
-fn named(tool: &str) -> Cow<'_, str> {
-    escape(tool, Lines::One)
+fn shown_name(tool: &str) -> Cow<'_, str> {
+    escape(tool, LineMode::One)
 }
 
 #[cfg(test)]
@@ -304,10 +309,13 @@ mod tests {
     use countersign_runtime::{LiveKind, LivePartKind};
     use serde_json::json;
 
-    use super::Teller;
+    use super::TurnEncoder;
 
-    fn names(told: &[countersign_protocol::hermes::HermesEvent]) -> Vec<String> {
-        told.iter().map(|event| format!("{} {}", event.name, event.data["text"].as_str().unwrap_or_default())).collect()
+    fn names(events: &[countersign_protocol::hermes::HermesEvent]) -> Vec<String> {
+        events
+            .iter()
+            .map(|event| format!("{} {}", event.name, event.data["text"].as_str().unwrap_or_default()))
+            .collect()
     }
 
     fn answer() -> (Happened, String) {
@@ -331,9 +339,12 @@ mod tests {
 
     #[test]
     fn a_provider_that_is_alive_and_says_nothing_is_a_warning() {
-        let (mut teller, mut told) = (Teller::default(), Vec::new());
-        teller.live(&LiveKind::Idle { since: Duration::from_secs(30), limit: Duration::from_secs(120) }, &mut told);
-        let [warning] = &told[..] else { panic!("one event") };
+        let (mut teller, mut events) = (TurnEncoder::default(), Vec::new());
+        teller.encode_live(
+            &LiveKind::Idle { since: Duration::from_secs(30), limit: Duration::from_secs(120) },
+            &mut events,
+        );
+        let [warning] = &events[..] else { panic!("one event") };
         let message = "The model provider keeps the connection alive but has sent nothing of an answer for 30 s. The request fails after 120 s.";
         assert_eq!(
             (warning.name, &warning.data["type"], &warning.data["message"]),
@@ -362,11 +373,11 @@ mod tests {
                 vec!["reasoning hm", "token hello ", "token there"],
             ),
         ] {
-            let (mut teller, mut told) = (Teller::default(), Vec::new());
-            live.iter().for_each(|kind| teller.live(kind, &mut told));
+            let (mut teller, mut events) = (TurnEncoder::default(), Vec::new());
+            live.iter().for_each(|kind| teller.encode_live(kind, &mut events));
             let (event, content) = answer();
-            assert_eq!(teller.fact(&event, Millis(1), Some(&content), &mut told), None);
-            assert_eq!(names(&told), want, "{case}");
+            assert_eq!(teller.encode_fact(&event, Millis(1), Some(&content), &mut events), None);
+            assert_eq!(names(&events), want, "{case}");
         }
     }
 }

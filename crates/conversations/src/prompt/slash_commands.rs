@@ -9,7 +9,7 @@ use std::{
 
 use countersign_agent_dir::AgentDir;
 
-use super::files::Files;
+use super::files::PromptFiles;
 
 /// The longest file that stands for a text, in bytes.
 const LIMIT: usize = 200_000;
@@ -19,18 +19,18 @@ const DESCRIPTION: usize = 200;
 /// What `text` stands for; `None` if it is no command of a file.
 ///
 /// Commands come before templates, the project's before the user's.
-pub fn expand(text: &str, folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Option<String> {
-    let (name, rest) = command(text)?;
+pub fn expand_command(text: &str, folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> Option<String> {
+    let (name, rest) = split_command(text)?;
     let project = cwd.join(folder.project_folder());
     let found = ["commands", "prompts"].iter().find_map(|kind| {
-        [project.as_path(), folder.root()].iter().find_map(|place| read(&place.join(kind), name, files))
+        [project.as_path(), folder.root()].iter().find_map(|place| read_template(&place.join(kind), name, files))
     })?;
-    Some(fill(body(&found), rest))
+    Some(fill_arguments(template_body(&found), rest))
 }
 
 /// A file that a text may stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
+pub struct PromptTemplate {
     /// Its name, without the slash.
     pub name: String,
     /// `description` of the facts that it begins with, else its first line.
@@ -42,21 +42,21 @@ pub struct Template {
 }
 
 /// Lists the files that a text may stand for, by name: of several of one name the one that [`expand`] takes.
-pub fn list(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Vec<Template> {
+pub fn list_templates(folder: &AgentDir, cwd: &Path, files: &dyn PromptFiles) -> Vec<PromptTemplate> {
     let project = cwd.join(folder.project_folder());
-    let mut found: BTreeMap<String, Template> = BTreeMap::new();
+    let mut found: BTreeMap<String, PromptTemplate> = BTreeMap::new();
     for kind in ["commands", "prompts"] {
         for (place, is_of_project) in [(project.as_path(), true), (folder.root(), false)] {
             let place = place.join(kind);
-            for file in files.names(&place) {
+            for file in files.file_names(&place) {
                 let Some(name) = file.strip_suffix(".md").filter(|name| is_name(name) && !found.contains_key(*name))
                 else {
                     continue;
                 };
-                let Some(text) = read(&place, name, files) else { continue };
-                let template = Template {
+                let Some(text) = read_template(&place, name, files) else { continue };
+                let template = PromptTemplate {
                     name: name.to_owned(),
-                    description: described(&text),
+                    description: file_description(&text),
                     path: place.join(&file),
                     is_of_project,
                 };
@@ -68,8 +68,8 @@ pub fn list(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Vec<Template> {
 }
 
 /// What a file says of itself, in one line.
-fn described(text: &str) -> Option<String> {
-    let body = body(text);
+fn file_description(text: &str) -> Option<String> {
+    let body = template_body(text);
     let facts = text.split_once(body).map_or("", |(facts, _)| facts);
     let fact = facts.lines().find_map(|line| line.strip_prefix("description:"));
     let line = fact.map(|fact| fact.trim().trim_matches(['"', '\'']));
@@ -78,9 +78,9 @@ fn described(text: &str) -> Option<String> {
 }
 
 /// The name and the arguments, as they stand there. A name that could lead out of its folder is none.
-fn command(text: &str) -> Option<(&str, &str)> {
-    let said = text.strip_prefix('/')?;
-    let (name, rest) = said.split_once(char::is_whitespace).unwrap_or((said, ""));
+fn split_command(text: &str) -> Option<(&str, &str)> {
+    let invocation = text.strip_prefix('/')?;
+    let (name, rest) = invocation.split_once(char::is_whitespace).unwrap_or((invocation, ""));
     is_name(name).then_some((name, rest.trim()))
 }
 
@@ -90,9 +90,9 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':'))
 }
 
-fn read(folder: &Path, name: &str, files: &dyn Files) -> Option<String> {
+fn read_template(folder: &Path, name: &str, files: &dyn PromptFiles) -> Option<String> {
     let path: PathBuf = folder.join(format!("{name}.md"));
-    let found = files.read(&path, LIMIT)?;
+    let found = files.read_head(&path, LIMIT)?;
     if found.cut {
         tracing::warn!(path = %path.display(), "a file that stands for a command is longer than {LIMIT} bytes and is not used");
         return None;
@@ -101,7 +101,7 @@ fn read(folder: &Path, name: &str, files: &dyn Files) -> Option<String> {
 }
 
 /// A file without the facts that it begins with, between two lines of `---`.
-fn body(text: &str) -> &str {
+fn template_body(text: &str) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let facts = || {
         let rest = text.strip_prefix("---")?.trim_start_matches([' ', '\t', '\r']).strip_prefix('\n')?;
@@ -118,17 +118,17 @@ fn body(text: &str) -> &str {
 }
 
 /// Puts the arguments where the text wants them; behind it, if it wants none. What was put in is not looked at again.
-fn fill(body: &str, rest: &str) -> String {
-    let arguments = words(rest);
+fn fill_arguments(body: &str, rest: &str) -> String {
+    let arguments = split_arguments(rest);
     let mut filled = String::with_capacity(body.len() + rest.len());
     let (mut left, mut is_used) = (body, false);
     while let Some(at) = left.find('$') {
         filled.push_str(&left[..at]);
         left = &left[at..];
-        match wanted(left) {
+        match parse_placeholder(left) {
             Some((place, length)) => {
                 is_used = true;
-                filled.push_str(&place.of(&arguments));
+                filled.push_str(&place.select_from(&arguments));
                 left = &left[length..];
             }
             None => {
@@ -147,29 +147,29 @@ fn fill(body: &str, rest: &str) -> String {
 
 /// Which arguments stand somewhere, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum ArgumentSelector {
     One(usize),
     From(usize, Option<usize>),
 }
 
-impl Wanted {
-    fn of(self, arguments: &[String]) -> String {
+impl ArgumentSelector {
+    fn select_from(self, arguments: &[String]) -> String {
         match self {
             Self::One(number) => number.checked_sub(1).and_then(|at| arguments.get(at)).cloned().unwrap_or_default(),
             Self::From(first, count) => {
-                let wanted = arguments.iter().skip(first.saturating_sub(1)).take(count.unwrap_or(usize::MAX));
-                wanted.map(String::as_str).collect::<Vec<_>>().join(" ")
+                let selected = arguments.iter().skip(first.saturating_sub(1)).take(count.unwrap_or(usize::MAX));
+                selected.map(String::as_str).collect::<Vec<_>>().join(" ")
             }
         }
     }
 }
 
 /// What begins `text` with a dollar sign, and how long it is: `$1`, `$@`, `$ARGUMENTS`, `${@:2}`, `${@:2:1}`.
-fn wanted(text: &str) -> Option<(Wanted, usize)> {
+fn parse_placeholder(text: &str) -> Option<(ArgumentSelector, usize)> {
     let rest = text.strip_prefix('$')?;
     for all in ["@", "ARGUMENTS"] {
         if rest.starts_with(all) {
-            return Some((Wanted::From(1, None), 1 + all.len()));
+            return Some((ArgumentSelector::From(1, None), 1 + all.len()));
         }
     }
     if let Some(slice) = rest.strip_prefix("{@:") {
@@ -178,14 +178,14 @@ fn wanted(text: &str) -> Option<(Wanted, usize)> {
             Some((first, count)) => (first, Some(count.parse().ok()?)),
             None => (inner, None),
         };
-        return Some((Wanted::From(first.parse().ok()?, count), "${@:}".len() + inner.len()));
+        return Some((ArgumentSelector::From(first.parse().ok()?, count), "${@:}".len() + inner.len()));
     }
     let digits = rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-    Some((Wanted::One(rest[..digits].parse().ok()?), 1 + digits))
+    Some((ArgumentSelector::One(rest[..digits].parse().ok()?), 1 + digits))
 }
 
 /// Arguments are apart where there is white space outside of quotation marks.
-fn words(text: &str) -> Vec<String> {
+fn split_arguments(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut has_begun, mut quote) = (String::new(), false, None);
     for letter in text.chars() {
@@ -217,7 +217,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{body, expand, fill, list};
+    use super::{expand_command, fill_arguments, list_templates, template_body};
     use countersign_agent_dir::{AgentDir, AgentProduct, ProcessEnvironment};
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
             ("hey", None),
             (" /hey", None),
         ] {
-            assert_eq!(expand(text, &folder, Path::new("/project"), &files).as_deref(), want, "{text}");
+            assert_eq!(expand_command(text, &folder, Path::new("/project"), &files).as_deref(), want, "{text}");
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
         ]
         .map(|(path, text)| (PathBuf::from(path), text.to_owned()))
         .into();
-        let listed = list(&folder, Path::new("/project"), &files);
+        let listed = list_templates(&folder, Path::new("/project"), &files);
         let listed: Vec<_> = listed
             .iter()
             .map(|one| (one.name.as_str(), one.description.as_deref(), one.path.to_str().unwrap(), one.is_of_project))
@@ -294,7 +294,7 @@ mod tests {
             ("do it", "", "do it"),
             ("$10", "a b c d e f g h i j", "j"),
         ] {
-            assert_eq!(fill(text, arguments), want, "{text}");
+            assert_eq!(fill_arguments(text, arguments), want, "{text}");
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
             ("---\nnever ends", "---\nnever ends"),
             ("text\n---\nmore", "text\n---\nmore"),
         ] {
-            assert_eq!(body(text), want);
+            assert_eq!(template_body(text), want);
         }
     }
 }

@@ -8,7 +8,7 @@ use countersign_core::{
     time::Millis,
 };
 
-pub(super) fn tell(event: &Event, content: Option<&str>) -> String {
+pub(super) fn schedule_text(event: &Event, content: Option<&str>) -> String {
     match event {
         Event::Limited(limits) => {
             let may = if limits.enabled { "are due by themselves" } else { "wait to be asked for" };
@@ -19,18 +19,18 @@ pub(super) fn tell(event: &Event, content: Option<&str>) -> String {
             let way = if *ahead < 0 { "behind" } else { "ahead of" };
             format!("the wall clock is {}.{:03} s {way} the clock of the record; jobs follow it", by / 1000, by % 1000)
         }
-        Event::Added { job, plan, next } => format!("{job} is planned {}{}", planned(plan), first(*next)),
-        Event::Changed { job, plan, next } => format!("{job} is now planned {}{}", planned(plan), first(*next)),
+        Event::Added { job, plan, next } => format!("{job} is planned {}{}", plan_text(plan), next_text(*next)),
+        Event::Changed { job, plan, next } => format!("{job} is now planned {}{}", plan_text(plan), next_text(*next)),
         Event::Removed { job } => format!("{job} is planned no more"),
         Event::Fired { firing, planned, cause: FiringCause::Due, .. } => {
-            format!("{} fires, planned for {}", named(firing), time(*planned))
+            format!("{} fires, planned for {}", firing_name(firing), time_text(*planned))
         }
         Event::Fired { firing, cause: FiringCause::Manual, .. } => {
-            format!("{} fires because somebody wants it", named(firing))
+            format!("{} fires because somebody wants it", firing_name(firing))
         }
-        Event::MessageSent { firing } => format!("the message of {} is said", named(firing)),
-        Event::Ran { firing, over } => format!("the run of {} {}", named(firing), over_in_words(over)),
-        Event::Ended { firing, status, took, reported: told, .. } => {
+        Event::MessageSent { firing } => format!("the message of {} is said", firing_name(firing)),
+        Event::Ran { firing, over } => format!("the run of {} {}", firing_name(firing), over_in_words(over)),
+        Event::Ended { firing, status, took, reported, .. } => {
             let outcome = content.and_then(|text| serde_json::from_str::<FiringOutcome>(text).ok()).unwrap_or_default();
             let how = match status {
                 FiringStatus::Ok => "is done",
@@ -38,20 +38,25 @@ pub(super) fn tell(event: &Event, content: Option<&str>) -> String {
                 FiringStatus::Skipped => "was skipped",
             };
             let why = outcome.error.map_or_else(String::new, |error| format!(": {error}"));
-            let told = if *told { ", people were told" } else { "" };
-            format!("{} {how} after {}.{:03} s{told}{why}", named(firing), took.as_secs(), took.subsec_millis())
+            let report_note = if *reported { ", people were told" } else { "" };
+            format!(
+                "{} {how} after {}.{:03} s{report_note}{why}",
+                firing_name(firing),
+                took.as_secs(),
+                took.subsec_millis()
+            )
         }
     }
 }
 
-fn named(firing: &FiringId) -> String {
+fn firing_name(firing: &FiringId) -> String {
     format!("{} #{}", firing.job, firing.number)
 }
 
-fn planned(plan: &JobPlan) -> String {
+fn plan_text(plan: &JobPlan) -> String {
     let when = match &plan.schedule {
         JobSchedule::At { .. } if plan.kind == JobKind::Heartbeat => "when asked for".to_owned(),
-        JobSchedule::At { at } => format!("at {}", time(*at)),
+        JobSchedule::At { at } => format!("at {}", time_text(*at)),
         JobSchedule::Every { every, .. } => format!("every {}.{:03} s", every / 1000, every % 1000),
         JobSchedule::Cron { expression, zone } => format!("at {expression} in {zone}"),
     };
@@ -59,11 +64,11 @@ fn planned(plan: &JobPlan) -> String {
     format!("for agent {} {when}{off}", plan.agent)
 }
 
-fn first(next: Option<Millis>) -> String {
-    next.map_or_else(String::new, |next| format!(", next at {}", time(next)))
+fn next_text(next: Option<Millis>) -> String {
+    next.map_or_else(String::new, |next| format!(", next at {}", time_text(next)))
 }
 
-fn time(at: Millis) -> String {
+fn time_text(at: Millis) -> String {
     let shown = Zone::UTC.full_time(at);
     if shown.is_empty() { at.to_string() } else { shown }
 }

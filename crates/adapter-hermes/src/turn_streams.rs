@@ -30,11 +30,11 @@ use tokio::{
 };
 
 use super::{
-    journal::Journal,
     prompts,
-    teller::{Over, Teller},
-    transcript::{self, Messages},
-    unread::UnreadTurns,
+    transcript::{self, MessageSelection},
+    turn_encoder::{TurnEncoder, TurnEnd},
+    turn_stream::TurnStream,
+    unread_turns::UnreadTurns,
 };
 
 /// How many bytes of turns that are over are kept, for clients that lost their line shortly before the end. What is let go of
@@ -43,18 +43,18 @@ const KEPT: usize = 16 << 20;
 /// How many records are read at once.
 const PAGE: usize = 1000;
 /// How long it is waited for what the log has already.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many frames of one session may wait for its task. Behind that the log is followed more slowly, and forgets nothing.
 const WAITING: usize = 4096;
 /// Each process has so many numbers for a stream that another one began.
 const NUMBERS: u32 = 32;
 
 /// The streams.
-pub(super) struct Journals {
+pub(super) struct TurnStreams {
     handle: OwnerHandle,
     /// Where the numbers begin of streams that another process began.
     before: u64,
-    held: Mutex<Held>,
+    held: Mutex<RetainedStreams>,
     /// How far the log was followed.
     seen: watch::Sender<Lsn>,
     /// When a run ended last, of those that were followed.
@@ -63,8 +63,8 @@ pub(super) struct Journals {
 }
 
 #[derive(Default)]
-struct Held {
-    open: BTreeMap<RunId, Arc<Journal>>,
+struct RetainedStreams {
+    open: BTreeMap<RunId, Arc<TurnStream>>,
     /// Those that are over, the oldest first.
     over: VecDeque<RunId>,
     bytes: usize,
@@ -72,23 +72,23 @@ struct Held {
     given: u64,
 }
 
-impl Held {
+impl RetainedStreams {
     /// Keeps a journal that is over, and lets go of the oldest if that is too much.
-    fn keep(&mut self, journal: &Journal) {
+    fn retain_finished(&mut self, journal: &TurnStream) {
         self.over.push_back(journal.run);
-        self.bytes += journal.size();
+        self.bytes += journal.size_bytes();
         while self.bytes > KEPT
             && let Some(oldest) = self.over.pop_front()
         {
             if let Some(gone) = self.open.remove(&oldest) {
-                self.bytes = self.bytes.saturating_sub(gone.size());
-                self.given = self.given.max(gone.standing().last_seq);
+                self.bytes = self.bytes.saturating_sub(gone.size_bytes());
+                self.given = self.given.max(gone.current_status().last_seq);
             }
         }
     }
 }
 
-impl Journals {
+impl TurnStreams {
     /// Follows the log from now on. `None` if the gateway closes.
     pub(super) async fn open(handle: OwnerHandle) -> Option<Arc<Self>> {
         // Not the facts alone: live frames are events of a turn as well.
@@ -114,8 +114,8 @@ impl Journals {
         let mut workers: BTreeMap<SessionId, mpsc::Sender<ReleasedItem>> = BTreeMap::new();
         // What was going on when the last process ended goes on under its old name.
         for (run, session) in runs.into_iter().filter(|(_, session)| !is_agents(session)) {
-            let journal = pump.begin(run, &session, before);
-            workers.insert(session, pump.work(journal, Some(head)));
+            let journal = pump.begin_stream(run, &session, before);
+            workers.insert(session, pump.spawn_worker(journal, Some(head)));
         }
         tokio::spawn(async move {
             while let Some(released) = subscriber.next().await {
@@ -145,13 +145,13 @@ impl Journals {
             ReleasedItem::Live(live) => Some(live.session.clone()),
         };
         let Some(session) = session.filter(|session| !is_agents(session)) else { return };
-        if let Some(run) = begins(&released)
+        if let Some(run) = started_run(&released)
             && self.open_one(run).is_none()
         {
-            let journal = self.begin(run, &session, 0);
-            workers.insert(session.clone(), self.work(journal, None));
+            let journal = self.begin_stream(run, &session, 0);
+            workers.insert(session.clone(), self.spawn_worker(journal, None));
         }
-        let ended = ended(&released);
+        let ended = run_end_time(&released);
         if ended.is_some() {
             *self.finished.lock() = ended;
         }
@@ -166,73 +166,78 @@ impl Journals {
     }
 
     /// When a run ended last, of those that this process followed.
-    pub(super) fn finished(&self) -> Option<Millis> {
+    pub(super) fn last_finished(&self) -> Option<Millis> {
         *self.finished.lock()
     }
 
     /// Notes that a client began a turn, whose stream it opens next.
     pub(super) fn expect_reader(&self, session: &SessionId, run: RunId) {
-        self.unread.begin(session, run, Instant::now(), |run| self.open_one(run));
+        self.unread.begin_turn(session, run, Instant::now(), |run| self.open_one(run));
     }
 
     /// Returns the turn of a session that a client began and whose end none has read yet.
-    pub(super) fn unread(&self, session: &SessionId) -> Option<RunId> {
-        self.unread.of(session, Instant::now(), |run| self.open_one(run))
+    pub(super) fn unread_turn(&self, session: &SessionId) -> Option<RunId> {
+        self.unread.unread_run(session, Instant::now(), |run| self.open_one(run))
     }
 
-    fn begin(&self, run: RunId, session: &SessionId, before: u64) -> Arc<Journal> {
-        let journal = Arc::new(Journal::new(session.clone(), run, before));
+    fn begin_stream(&self, run: RunId, session: &SessionId, before: u64) -> Arc<TurnStream> {
+        let journal = Arc::new(TurnStream::new(session.clone(), run, before));
         self.held.lock().open.insert(run, Arc::clone(&journal));
         journal
     }
 
     /// Starts the task that fills a journal; `known` is up to where it reads the record itself first.
-    fn work(self: &Arc<Self>, journal: Arc<Journal>, known: Option<Lsn>) -> mpsc::Sender<ReleasedItem> {
-        let (tell, told) = mpsc::channel(WAITING);
+    fn spawn_worker(self: &Arc<Self>, journal: Arc<TurnStream>, known: Option<Lsn>) -> mpsc::Sender<ReleasedItem> {
+        let (sender, receiver) = mpsc::channel(WAITING);
         let journals = Arc::clone(self);
         tokio::spawn(async move {
-            journals.fill(Arc::clone(&journal), known, told).await;
+            journals.fill_stream(Arc::clone(&journal), known, receiver).await;
             journal.close();
         });
-        tell
+        sender
     }
 
-    async fn fill(&self, journal: Arc<Journal>, known: Option<Lsn>, mut told: mpsc::Receiver<ReleasedItem>) {
-        let mut teller = Teller::default();
+    async fn fill_stream(
+        &self,
+        journal: Arc<TurnStream>,
+        known: Option<Lsn>,
+        mut frames: mpsc::Receiver<ReleasedItem>,
+    ) {
+        let mut teller = TurnEncoder::default();
         if let Some(head) = known {
-            match self.retell(&journal, &mut teller, head).await {
-                Ok(true) => return self.over(&journal),
+            match self.replay_turn(&journal, &mut teller, head).await {
+                Ok(true) => return self.finish_stream(&journal),
                 Ok(false) => {}
                 Err(error) => tracing::error!(%error, "what was said in a turn cannot be read"),
             }
         } else {
-            self.title(&journal).await;
+            self.push_title(&journal).await;
         }
-        while let Some(released) = told.recv().await {
+        while let Some(released) = frames.recv().await {
             let mut events = Vec::new();
             let over = match &released {
                 ReleasedItem::Live(live) => {
-                    teller.live(&live.kind, &mut events);
+                    teller.encode_live(&live.kind, &mut events);
                     None
                 }
                 ReleasedItem::Fact(recorded) => {
-                    let content = self.content(recorded).await;
+                    let content = self.fact_content(recorded).await;
                     if let Happened::Gate(gate::Event::Opened { gate, .. }) = &recorded.fact.event {
-                        events.extend(prompts::bare(&self.handle, *gate).await);
+                        events.extend(prompts::pending_gate_event(&self.handle, *gate).await);
                     }
-                    teller.fact(&recorded.fact.event, recorded.meta.at, content.as_deref(), &mut events)
+                    teller.encode_fact(&recorded.fact.event, recorded.meta.at, content.as_deref(), &mut events)
                 }
             };
             events.iter().for_each(|event| journal.push(event, false));
             if let Some(over) = over {
-                self.end(&journal, over).await;
-                return self.over(&journal);
+                self.push_end(&journal, over).await;
+                return self.finish_stream(&journal);
             }
         }
     }
 
     /// What an entry says that was made of something which was queued lies in another record.
-    async fn content(&self, recorded: &RecordedFact) -> Option<Arc<str>> {
+    async fn fact_content(&self, recorded: &RecordedFact) -> Option<Arc<str>> {
         match &recorded.fact.event {
             Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => {
                 self.handle.contents().get(&[*at]).await.ok()?.pop()?
@@ -241,44 +246,49 @@ impl Journals {
         }
     }
 
-    async fn title(&self, journal: &Journal) {
+    async fn push_title(&self, journal: &TurnStream) {
         let id = journal.session.clone();
         let source = self.handle.source(InboxLane::Request);
         let read = source.read_state(move |engine| Some(engine.state().session(&id)?.name()?.to_owned()));
         if let Some((Some(name), _)) = read.await {
-            journal.push(&HermesEvent::title(journal.session.as_str(), &transcript::title(Some(&name))), false);
+            journal.push(&HermesEvent::title(journal.session.as_str(), &transcript::shown_title(Some(&name))), false);
         }
     }
 
-    async fn end(&self, journal: &Journal, over: Over) {
+    async fn push_end(&self, journal: &TurnStream, over: TurnEnd) {
         let name = journal.session.as_str();
         let unread = || hermes::HermesSession { session_id: name.to_owned(), ..hermes::HermesSession::default() };
         let session = match &over {
-            Over::Failed { .. } => None,
-            Over::Done | Over::Cancelled => {
-                transcript::session(&self.handle, &journal.session, Messages::Last(transcript::MOST_MESSAGES)).await
+            TurnEnd::Failed { .. } => None,
+            TurnEnd::Done | TurnEnd::Cancelled => {
+                transcript::load_session(
+                    &self.handle,
+                    &journal.session,
+                    MessageSelection::Last(transcript::MOST_MESSAGES),
+                )
+                .await
             }
         };
         match (over, session) {
-            (Over::Done, session) => {
+            (TurnEnd::Done, session) => {
                 if let Some(session) = session {
                     journal.push(&HermesEvent::done(&at_rest(session)), false);
                 }
                 journal.push(&HermesEvent::stream_end(name), true);
             }
-            (Over::Cancelled, session) => {
+            (TurnEnd::Cancelled, session) => {
                 journal.push(&HermesEvent::cancel(&at_rest(session.unwrap_or_else(unread))), true)
             }
-            (Over::Failed { kind, message }, _) => journal.push(&HermesEvent::apperror(name, kind, &message), true),
+            (TurnEnd::Failed { kind, message }, _) => journal.push(&HermesEvent::apperror(name, kind, &message), true),
         }
     }
 
     /// Notes that nothing follows.
-    fn over(&self, journal: &Journal) {
-        self.held.lock().keep(journal);
+    fn finish_stream(&self, journal: &TurnStream) {
+        self.held.lock().retain_finished(journal);
     }
 
-    fn open_one(&self, run: RunId) -> Option<Arc<Journal>> {
+    fn open_one(&self, run: RunId) -> Option<Arc<TurnStream>> {
         self.held.lock().open.get(&run).cloned()
     }
 
@@ -286,7 +296,7 @@ impl Journals {
     ///
     /// # Errors
     /// The record cannot be read.
-    pub(super) async fn of(&self, run: RunId) -> Result<Option<Arc<Journal>>, LogReadError> {
+    pub(super) async fn load_stream(&self, run: RunId) -> Result<Option<Arc<TurnStream>>, LogReadError> {
         if let Some(journal) = self.open_one(run) {
             return Ok(Some(journal));
         }
@@ -300,15 +310,15 @@ impl Journals {
         let mut seen = self.seen.subscribe();
         let following = seen.wait_for(|seen| *seen >= begun);
         // The sender is our own.
-        let _ = tokio::time::timeout(PATIENCE, following).await;
+        let _ = tokio::time::timeout(CATCH_UP_TIMEOUT, following).await;
         if let Some(journal) = self.open_one(run) {
             return Ok(Some(journal));
         }
         let before = self.held.lock().given.max(self.before);
-        let journal = Arc::new(Journal::new(session, run, before));
+        let journal = Arc::new(TurnStream::new(session, run, before));
         let head = log.head(Partition::ZERO).await?.lsn;
-        self.retell(&journal, &mut Teller::default(), head).await?;
-        if !journal.standing().is_over {
+        self.replay_turn(&journal, &mut TurnEncoder::default(), head).await?;
+        if !journal.current_status().is_over {
             return Ok(None);
         }
         // Somebody else may have been quicker, and has given numbers already.
@@ -317,12 +327,17 @@ impl Journals {
             return Ok(Some(Arc::clone(quicker)));
         }
         held.open.insert(run, Arc::clone(&journal));
-        held.keep(&journal);
+        held.retain_finished(&journal);
         Ok(Some(journal))
     }
 
     /// Tells what the record says of a turn up to `head`. True if the turn was over by then.
-    async fn retell(&self, journal: &Journal, teller: &mut Teller, head: Lsn) -> Result<bool, LogReadError> {
+    async fn replay_turn(
+        &self,
+        journal: &TurnStream,
+        teller: &mut TurnEncoder,
+        head: Lsn,
+    ) -> Result<bool, LogReadError> {
         let log = self.handle.log();
         let key = journal.run.to_string();
         let named = log.read_scope(Partition::ZERO, ReadScope::Key(&key), Lsn(0), 1).await?;
@@ -335,7 +350,7 @@ impl Journals {
             let is_last = page.len() < PAGE || page.last().is_some_and(|stored| stored.lsn >= head);
             for stored in page.into_iter().take_while(|stored| stored.lsn <= head) {
                 after = stored.lsn;
-                let Some((event, at, content)) = self.read(&stored).await else { continue };
+                let Some((event, at, content)) = self.read_event(&stored).await else { continue };
                 match &event {
                     Happened::Gate(gate::Event::Opened { gate, .. }) => waiting.push(*gate),
                     Happened::Gate(gate::Event::Resolved { gate, .. }) => waiting.retain(|other| other != gate),
@@ -343,10 +358,10 @@ impl Journals {
                     _ => {}
                 }
                 let mut events = Vec::new();
-                let over = teller.fact(&event, at, content.as_deref(), &mut events);
+                let over = teller.encode_fact(&event, at, content.as_deref(), &mut events);
                 events.iter().for_each(|event| journal.push(event, false));
                 if let Some(over) = over {
-                    self.end(journal, over).await;
+                    self.push_end(journal, over).await;
                     return Ok(true);
                 }
             }
@@ -355,14 +370,14 @@ impl Journals {
             }
         }
         for gate in waiting {
-            if let Some(event) = prompts::bare(&self.handle, gate).await {
+            if let Some(event) = prompts::pending_gate_event(&self.handle, gate).await {
                 journal.push(&event, false);
             }
         }
         Ok(false)
     }
 
-    async fn read(&self, stored: &StoredRecord) -> Option<(Happened, Millis, Option<Arc<str>>)> {
+    async fn read_event(&self, stored: &StoredRecord) -> Option<(Happened, Millis, Option<Arc<str>>)> {
         let event = Happened::decode(&stored.kind, stored.version, &stored.facts).ok()?;
         let at = match &event {
             Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => *at,
@@ -385,7 +400,7 @@ fn at_rest(mut session: hermes::HermesSession) -> hermes::HermesSession {
 }
 
 /// The turn whose stream begins: with its run, or with the compaction that the run waits for.
-fn begins(released: &ReleasedItem) -> Option<RunId> {
+fn started_run(released: &ReleasedItem) -> Option<RunId> {
     let ReleasedItem::Fact(recorded) = released else { return None };
     match &recorded.fact.event {
         Happened::Run(run::Event::Started { run, .. })
@@ -395,7 +410,7 @@ fn begins(released: &ReleasedItem) -> Option<RunId> {
 }
 
 /// When a run ended, if that is what is told.
-fn ended(released: &ReleasedItem) -> Option<Millis> {
+fn run_end_time(released: &ReleasedItem) -> Option<Millis> {
     let ReleasedItem::Fact(recorded) = released else { return None };
     matches!(&recorded.fact.event, Happened::Run(run::Event::Ended { .. })).then_some(recorded.meta.at)
 }
@@ -408,20 +423,20 @@ mod tests {
     use countersign_protocol::hermes::HermesEvent;
     use uuid::Uuid;
 
-    use super::{Held, Journal, KEPT};
+    use super::{KEPT, RetainedStreams, TurnStream};
 
     #[test]
     fn turns_that_are_over_take_a_bounded_room_and_the_oldest_go_first() {
-        let mut held = Held::default();
+        let mut held = RetainedStreams::default();
         for number in 0..2_000 {
             let run = RunId::new(Uuid::from_u128(number));
-            let journal = Arc::new(Journal::new(SessionId::new("s"), run, 0));
+            let journal = Arc::new(TurnStream::new(SessionId::new("s"), run, 0));
             (0..100).for_each(|_| journal.push(&HermesEvent::token("so it goes"), false));
             journal.push(&HermesEvent::stream_end("s"), true);
             held.open.insert(run, Arc::clone(&journal));
-            held.keep(&journal);
+            held.retain_finished(&journal);
         }
-        let sizes: usize = held.open.values().map(|journal| journal.size()).sum();
+        let sizes: usize = held.open.values().map(|journal| journal.size_bytes()).sum();
         assert!(sizes <= KEPT && sizes > KEPT / 2, "{sizes}");
         assert_eq!((sizes, held.over.len()), (held.bytes, held.open.len()));
         let [oldest, newest] = [0, 1_999].map(|number| held.open.contains_key(&RunId::new(Uuid::from_u128(number))));

@@ -131,12 +131,12 @@ const TABLE: &[(&str, ValueKind)] = &[
 ];
 
 /// Every setting, as `set` has it or as it is where nobody set it.
-pub(super) fn all(set: &Map<String, Value>) -> Map<String, Value> {
-    TABLE.iter().map(|(name, takes)| ((*name).to_owned(), value(name, takes, set))).collect()
+pub(super) fn all_settings(set: &Map<String, Value>) -> Map<String, Value> {
+    TABLE.iter().map(|(name, takes)| ((*name).to_owned(), setting_value(name, takes, set))).collect()
 }
 
-fn value(name: &str, takes: &ValueKind, set: &Map<String, Value>) -> Value {
-    let set = set.get(name).filter(|value| matches!(takes.read(name, value), Ok(Some(_))));
+fn setting_value(name: &str, takes: &ValueKind, set: &Map<String, Value>) -> Value {
+    let set = set.get(name).filter(|value| matches!(takes.check_value(name, value), Ok(Some(_))));
     if name == "hidden_tabs" {
         let own = set.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let mut tabs: Vec<&str> = ABSENT_TABS.into_iter().chain(own).collect();
@@ -149,14 +149,14 @@ fn value(name: &str, takes: &ValueKind, set: &Map<String, Value>) -> Value {
         (None, Flag(usual)) => (*usual).into(),
         (None, Word(words)) => words.first().copied().into(),
         (None, Text(usual, _)) => (*usual).into(),
-        (None, Number(_, _, usual)) => number(*usual),
+        (None, Number(_, _, usual)) => whole_number(*usual),
         (None, Texts) => json!([]),
         (None, Fixed(usual)) => usual(),
     }
 }
 
 /// A whole number without a fraction, as clients read it.
-fn number(value: f64) -> Value {
+fn whole_number(value: f64) -> Value {
     #[expect(clippy::cast_possible_truncation, reason = "the table's bounds are whole and small")]
     let whole = value as i64;
     whole.into()
@@ -166,9 +166,9 @@ fn number(value: f64) -> Value {
 ///
 /// # Errors
 /// Why it is not taken, with its name and what it takes.
-pub(super) fn read(name: &str, value: &Value) -> Result<Option<Value>, String> {
+pub(super) fn read_setting(name: &str, value: &Value) -> Result<Option<Value>, String> {
     match TABLE.iter().find(|(known, _)| *known == name) {
-        Some((_, takes)) => takes.read(name, value),
+        Some((_, takes)) => takes.check_value(name, value),
         None if name.contains("password") => {
             Err(format!("{name} cannot be set here: logins are web.password and web.users of the configuration"))
         }
@@ -177,15 +177,16 @@ pub(super) fn read(name: &str, value: &Value) -> Result<Option<Value>, String> {
 }
 
 impl ValueKind {
-    fn read(&self, name: &str, value: &Value) -> Result<Option<Value>, String> {
+    fn check_value(&self, name: &str, value: &Value) -> Result<Option<Value>, String> {
         let kept = match self {
             Fixed(_) => return Ok(None),
             Flag(_) => value.is_boolean().then(|| value.clone()),
             Word(words) => value.as_str().filter(|word| words.contains(word)).map(Value::from),
             Text(_, most) => value.as_str().filter(|text| text.chars().count() <= *most).map(Value::from),
-            Number(least, most, _) => {
-                value.as_f64().filter(|number| (*least..=*most).contains(number) && number.fract() == 0.0).map(number)
-            }
+            Number(least, most, _) => value
+                .as_f64()
+                .filter(|number| (*least..=*most).contains(number) && number.fract() == 0.0)
+                .map(whole_number),
             Texts => value
                 .as_array()
                 .filter(|list| list.len() <= MOST_TEXTS && list.iter().all(is_short))
@@ -193,11 +194,11 @@ impl ValueKind {
         };
         match kept {
             Some(kept) => Ok(Some(kept)),
-            None => Err(format!("{name} must be {}", self.told())),
+            None => Err(format!("{name} must be {}", self.describe_values())),
         }
     }
 
-    fn told(&self) -> String {
+    fn describe_values(&self) -> String {
         match self {
             Flag(_) => "true or false".to_owned(),
             Word(words) => format!("one of {}", words.join(", ")),
@@ -219,7 +220,7 @@ mod tests {
 
     use serde_json::{Map, Value, json};
 
-    use super::{TABLE, all, read};
+    use super::{TABLE, all_settings, read_setting};
 
     #[test]
     fn a_setting_is_taken_or_refused_by_its_name_with_what_it_takes() {
@@ -249,7 +250,7 @@ mod tests {
                 Err("_set_password cannot be set here: logins are web.password and web.users of the configuration"),
             ),
         ] {
-            assert_eq!(read(name, &value), want.map_err(str::to_owned), "{name} {value}");
+            assert_eq!(read_setting(name, &value), want.map_err(str::to_owned), "{name} {value}");
         }
     }
 
@@ -262,10 +263,10 @@ mod tests {
         ]
         .into_iter()
         .collect();
-        let told = all(&set);
-        let tabs = told["hidden_tabs"].as_array().unwrap();
+        let settings = all_settings(&set);
+        let tabs = settings["hidden_tabs"].as_array().unwrap();
         assert!(tabs.contains(&json!("kanban")) && tabs.contains(&json!("chat2")));
-        assert_eq!((&told["hide_composer_attach"], &told["rtl"]), (&json!(true), &json!(false)));
+        assert_eq!((&settings["hide_composer_attach"], &settings["rtl"]), (&json!(true), &json!(false)));
         let names: BTreeSet<&str> = TABLE.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), TABLE.len(), "each stands once");
     }

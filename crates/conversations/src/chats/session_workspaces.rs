@@ -24,14 +24,14 @@ use crate::prompt;
 /// How long a shell that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(1800);
 
-struct Room {
+struct SessionWorkspace {
     shells: SessionShell,
     todos: TodoList,
     used: Instant,
 }
 
 /// The rooms of all sessions.
-pub struct Workrooms {
+pub struct SessionWorkspaces {
     launcher: ExecLauncher,
     sandbox: Sandbox,
     environment: CommandEnvironment,
@@ -39,10 +39,10 @@ pub struct Workrooms {
     registry: Arc<ToolRegistry>,
     instructions: AgentDir,
     clock: Clock,
-    rooms: Mutex<BTreeMap<SessionId, Room>>,
+    rooms: Mutex<BTreeMap<SessionId, SessionWorkspace>>,
 }
 
-impl Workrooms {
+impl SessionWorkspaces {
     /// With the program's own binary for commands, which `sandbox` holds and which may be given `secrets`, and instructions of
     /// people from `folder`.
     pub fn new(program: &Path, sandbox: Sandbox, secrets: GatewaySecrets, folder: &Path, clock: Clock) -> Self {
@@ -66,7 +66,7 @@ impl Workrooms {
     /// What a model is told first.
     pub fn system_prompt(&self, cwd: &str, tools: &[&ToolSpec]) -> String {
         let tools: Vec<ToolSpec> = tools.iter().map(|spec| (*spec).clone()).collect();
-        let facts = prompt::Facts {
+        let facts = prompt::SystemPromptInput {
             folder: &self.instructions,
             cwd: cwd.as_ref(),
             now: self.clock.now(),
@@ -75,14 +75,14 @@ impl Workrooms {
             append: None,
             reads_context_files: true,
         };
-        let prompt = prompt::build(&facts, &prompt::Disk);
+        let prompt = prompt::build_prompt(&facts, &prompt::DiskFiles);
         prompt.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         prompt.text
     }
 
     /// Where the tools of a session work. A workspace that is gone confines them to nothing.
-    pub fn context(&self, session: &SessionId, cwd: &str) -> ToolContext {
-        let (shells, todos) = self.room(session);
+    pub fn tool_context(&self, session: &SessionId, cwd: &str) -> ToolContext {
+        let (shells, todos) = self.workspace_tools(session);
         let roots = AllowedRoots::new(Path::new(cwd), []).unwrap_or_else(|error| {
             tracing::error!(%error, cwd, "a workspace cannot be used");
             AllowedRoots::whole_filesystem([PathBuf::from("/")])
@@ -93,12 +93,12 @@ impl Workrooms {
         context
     }
 
-    fn room(&self, session: &SessionId) -> (SessionShell, TodoList) {
+    fn workspace_tools(&self, session: &SessionId) -> (SessionShell, TodoList) {
         let now = Instant::now();
         let mut rooms = self.rooms.lock();
         // Dropping a shell ends whatever it left in the background.
         rooms.retain(|id, room| id == session || now.duration_since(room.used) < IDLE);
-        let room = rooms.entry(session.clone()).or_insert_with(|| Room {
+        let room = rooms.entry(session.clone()).or_insert_with(|| SessionWorkspace {
             shells: SessionShell::with_sandbox(self.launcher.clone(), self.sandbox.clone()),
             todos: TodoList::default(),
             used: now,

@@ -22,7 +22,7 @@ const WHOLE: usize = 512;
 const EACH: usize = 96;
 
 /// The events of one turn.
-pub(super) struct Journal {
+pub(super) struct TurnStream {
     /// The session that it belongs to.
     pub(super) session: SessionId,
     /// The turn.
@@ -30,12 +30,12 @@ pub(super) struct Journal {
     /// The number before the first: another process gave those up to it.
     before: u64,
     most: usize,
-    events: Mutex<Events>,
+    events: Mutex<BufferedEvents>,
     changed: watch::Sender<()>,
 }
 
 /// One event, or several in the place of which one is told.
-struct Frame {
+struct StreamFrame {
     /// The number of the last of them.
     last: u64,
     name: &'static str,
@@ -43,8 +43,8 @@ struct Frame {
 }
 
 #[derive(Default)]
-struct Events {
-    frames: VecDeque<Frame>,
+struct BufferedEvents {
+    frames: VecDeque<StreamFrame>,
     bytes: usize,
     /// What tells how it ended takes these besides: all of the conversation may be in it, whatever the turn was.
     of_end: usize,
@@ -52,12 +52,12 @@ struct Events {
     count: u64,
     last: &'static str,
     is_over: bool,
-    end: End,
+    end: StreamEnd,
 }
 
 /// The end of a journal, as far as it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct StreamEnd {
     /// When nothing could follow any more.
     pub(super) at: Option<Instant>,
     /// Whether a reader has everything up to it.
@@ -66,7 +66,7 @@ pub(super) struct End {
 
 /// What is known of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct StreamStatus {
     /// The number of the last event.
     pub(super) last_seq: u64,
     /// Its name.
@@ -77,14 +77,14 @@ pub(super) struct Standing {
 
 /// Where a reader was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cursor {
+pub(super) enum StreamCursor {
     /// At the beginning, or nobody knows.
     Start,
     /// It has everything up to this number.
     Behind(u64),
 }
 
-impl Journal {
+impl TurnStream {
     /// An empty one whose numbers come behind `before`.
     pub(super) fn new(session: SessionId, run: RunId, before: u64) -> Self {
         Self { session, run, before, most: MOST, events: Mutex::default(), changed: watch::Sender::new(()) }
@@ -104,7 +104,7 @@ impl Journal {
             }
             events.count += 1;
             let last = self.before + events.count;
-            let frame = self.frame(last, event);
+            let frame = self.encode_frame(last, event);
             let is_end = is_last || event.name == HermesEvent::DONE || events.of_end > 0;
             *(if is_end { &mut events.of_end } else { &mut events.bytes }) += frame.bytes.len();
             events.frames.push_back(frame);
@@ -114,32 +114,32 @@ impl Journal {
                 events.end.at.get_or_insert_with(Instant::now);
             }
             if !is_end && events.bytes > self.most {
-                self.shorten(&mut events);
+                self.shorten_older(&mut events);
             }
         }
         self.changed.send_replace(());
     }
 
-    fn frame(&self, last: u64, event: &HermesEvent) -> Frame {
+    fn encode_frame(&self, last: u64, event: &HermesEvent) -> StreamFrame {
         let bytes = sse::encode_frame(Some(&format!("{}:{last}", self.id())), event.name, &event.data);
-        Frame { last, name: event.name, bytes }
+        StreamFrame { last, name: event.name, bytes }
     }
 
     /// Tells the older half more briefly: pieces of a text as one. Where that is not enough, what is oldest is left out and a
     /// warning says so; all of it is in the session. The newest event is never touched.
-    fn shorten(&self, events: &mut Events) {
+    fn shorten_older(&self, events: &mut BufferedEvents) {
         let older = events.frames.len() / 2;
         let newer = events.frames.split_off(older);
-        let mut kept: VecDeque<Frame> = VecDeque::new();
+        let mut kept: VecDeque<StreamFrame> = VecDeque::new();
         let mut piece: Option<(u64, &'static str, String)> = None;
         for frame in std::mem::take(&mut events.frames) {
             match (text_of(&frame), &mut piece) {
-                (Some(text), Some((last, name, said))) if *name == frame.name => {
-                    said.push_str(&text);
+                (Some(text), Some((last, name, merged))) if *name == frame.name => {
+                    merged.push_str(&text);
                     *last = frame.last;
                 }
                 (text, _) => {
-                    kept.extend(piece.take().map(|piece| self.piece(piece)));
+                    kept.extend(piece.take().map(|piece| self.text_frame(piece)));
                     match text {
                         Some(text) => piece = Some((frame.last, frame.name, text)),
                         None => kept.push_back(frame),
@@ -147,7 +147,7 @@ impl Journal {
                 }
             }
         }
-        kept.extend(piece.map(|piece| self.piece(piece)));
+        kept.extend(piece.map(|piece| self.text_frame(piece)));
         let of_newer: usize = newer.iter().map(|frame| frame.bytes.len()).sum();
         let mut size = of_newer + kept.iter().map(|frame| frame.bytes.len()).sum::<usize>();
         // With room to spare, so that not every event has this done again.
@@ -160,7 +160,7 @@ impl Journal {
             left_out = Some(oldest.last);
         }
         if let Some(last) = left_out {
-            let warning = self.frame(last, &HermesEvent::warning("shortened", SHORTENED));
+            let warning = self.encode_frame(last, &HermesEvent::warning("shortened", SHORTENED));
             size += warning.bytes.len();
             kept.push_front(warning);
         }
@@ -169,18 +169,18 @@ impl Journal {
         events.bytes = size;
     }
 
-    fn piece(&self, (last, name, text): (u64, &'static str, String)) -> Frame {
-        self.frame(last, &HermesEvent::new(name, serde_json::json!({ "text": text })))
+    fn text_frame(&self, (last, name, text): (u64, &'static str, String)) -> StreamFrame {
+        self.encode_frame(last, &HermesEvent::new(name, serde_json::json!({ "text": text })))
     }
 
     /// How it stands.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn current_status(&self) -> StreamStatus {
         let events = self.events.lock();
-        Standing { last_seq: self.before + events.count, last: events.last, is_over: events.is_over }
+        StreamStatus { last_seq: self.before + events.count, last: events.last, is_over: events.is_over }
     }
 
     /// Returns when it ended and whether that was read.
-    pub(super) fn end(&self) -> End {
+    pub(super) fn end_state(&self) -> StreamEnd {
         self.events.lock().end
     }
 
@@ -190,7 +190,7 @@ impl Journal {
     }
 
     /// How many bytes it takes, about.
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn size_bytes(&self) -> usize {
         let events = self.events.lock();
         WHOLE + events.bytes + events.of_end + events.frames.len() * EACH
     }
@@ -202,27 +202,27 @@ impl Journal {
 
     /// The number behind which a cursor goes on: one that is not of this journal, or within what is told more briefly by now, is
     /// at the start.
-    fn place(&self, cursor: Cursor) -> u64 {
+    fn resume_number(&self, cursor: StreamCursor) -> u64 {
         match cursor {
-            Cursor::Behind(number) if self.events.lock().place(number).is_some() => number,
-            Cursor::Start | Cursor::Behind(_) => START,
+            StreamCursor::Behind(number) if self.events.lock().frame_index(number).is_some() => number,
+            StreamCursor::Start | StreamCursor::Behind(_) => START,
         }
     }
 
     /// What follows `cursor`, and what comes until the end. A reader that is so far behind that what it wants next is told more
     /// briefly by then is closed: it comes again, and begins anew.
-    pub(super) fn follow(self: Arc<Self>, cursor: Cursor) -> impl Stream<Item = Bytes> + Send + 'static {
-        let at = self.place(cursor);
+    pub(super) fn follow_from(self: Arc<Self>, cursor: StreamCursor) -> impl Stream<Item = Bytes> + Send + 'static {
+        let at = self.resume_number(cursor);
         let changed = self.changed.subscribe();
         stream::unfold((self, at, changed), |(journal, at, mut changed)| async move {
             loop {
                 changed.mark_unchanged();
                 let next = journal.events.lock().read_after(at);
                 match next {
-                    Next::Some(chunk, at) => return Some((chunk, (journal, at, changed))),
-                    Next::End => return None,
+                    NextChunk::Some(chunk, at) => return Some((chunk, (journal, at, changed))),
+                    NextChunk::End => return None,
                     // The sender is the journal's own, which is held here.
-                    Next::Wait => drop(changed.changed().await),
+                    NextChunk::Wait => drop(changed.changed().await),
                 }
             }
         })
@@ -236,9 +236,9 @@ const START: u64 = 0;
 const SHORTENED: &str = "The beginning of this turn is left out here; the conversation has it";
 
 /// What a piece of a text says. Other events are told one by one.
-fn text_of(frame: &Frame) -> Option<String> {
+fn text_of(frame: &StreamFrame) -> Option<String> {
     #[derive(Deserialize)]
-    struct Piece {
+    struct TextPiece {
         text: String,
     }
     if !matches!(frame.name, "token" | "reasoning") {
@@ -246,12 +246,12 @@ fn text_of(frame: &Frame) -> Option<String> {
     }
     let text = std::str::from_utf8(&frame.bytes).ok()?;
     let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
-    serde_json::from_str::<Piece>(data).ok().map(|piece| piece.text)
+    serde_json::from_str::<TextPiece>(data).ok().map(|piece| piece.text)
 }
 
-impl Events {
+impl BufferedEvents {
     /// The first frame behind `number`. `None` if that is no number between two frames.
-    fn place(&self, number: u64) -> Option<usize> {
+    fn frame_index(&self, number: u64) -> Option<usize> {
         let at = self.frames.partition_point(|frame| frame.last <= number);
         let before = at.checked_sub(1).and_then(|at| self.frames.get(at)).map(|frame| frame.last);
         match before {
@@ -262,18 +262,19 @@ impl Events {
     }
 
     /// The same as [`Events::after`], for a reader: one that is at the end has read it.
-    fn read_after(&mut self, number: u64) -> Next {
-        let next = self.after(number);
-        self.end.is_read |= matches!(next, Next::End) && self.frames.back().is_none_or(|frame| frame.last == number);
+    fn read_after(&mut self, number: u64) -> NextChunk {
+        let next = self.chunk_after(number);
+        self.end.is_read |=
+            matches!(next, NextChunk::End) && self.frames.back().is_none_or(|frame| frame.last == number);
         next
     }
 
-    fn after(&self, number: u64) -> Next {
+    fn chunk_after(&self, number: u64) -> NextChunk {
         let at = match number {
             START => 0,
-            number => match self.place(number) {
+            number => match self.frame_index(number) {
                 Some(at) => at,
-                None => return Next::End,
+                None => return NextChunk::End,
             },
         };
         let (mut size, mut chunk) = (0, Vec::new());
@@ -285,18 +286,18 @@ impl Events {
             chunk.push(frame);
         }
         match chunk.as_slice() {
-            [] if self.is_over => Next::End,
-            [] => Next::Wait,
-            [one] => Next::Some(one.bytes.clone(), one.last),
+            [] if self.is_over => NextChunk::End,
+            [] => NextChunk::Wait,
+            [one] => NextChunk::Some(one.bytes.clone(), one.last),
             [.., last] => {
                 let whole: Vec<u8> = chunk.iter().flat_map(|frame| frame.bytes.iter().copied()).collect();
-                Next::Some(Bytes::from(whole), last.last)
+                NextChunk::Some(Bytes::from(whole), last.last)
             }
         }
     }
 }
 
-enum Next {
+enum NextChunk {
     /// Frames, and the number of the last of them.
     Some(Bytes, u64),
     Wait,
@@ -322,20 +323,20 @@ mod tests {
     use countersign_protocol::hermes::HermesEvent;
     use futures_util::StreamExt as _;
 
-    use super::{Cursor, Journal, run_of, stream_id};
+    use super::{StreamCursor, TurnStream, run_of, stream_id};
 
     const STREAM: &str = "00000000000000000000000000000007";
 
-    fn journal(before: u64) -> Arc<Journal> {
-        let journal = Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), before);
+    fn journal(before: u64) -> Arc<TurnStream> {
+        let journal = TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), before);
         for (at, text) in ["a", "b", "c"].into_iter().enumerate() {
             journal.push(&HermesEvent::token(text), at == 2);
         }
         Arc::new(journal)
     }
 
-    async fn read(journal: Arc<Journal>, cursor: Cursor) -> String {
-        let chunks: Vec<_> = journal.follow(cursor).collect().await;
+    async fn read(journal: Arc<TurnStream>, cursor: StreamCursor) -> String {
+        let chunks: Vec<_> = journal.follow_from(cursor).collect().await;
         let text = String::from_utf8(chunks.concat()).unwrap();
         let numbers = text.lines().filter_map(|line| line.strip_prefix("id: ")?.split(':').nth(1));
         numbers.collect::<Vec<_>>().join(" ")
@@ -344,21 +345,21 @@ mod tests {
     #[tokio::test]
     async fn a_reader_goes_on_behind_its_cursor_or_begins_anew() {
         for (before, cursor, want) in [
-            (0, Cursor::Start, "1 2 3"),
-            (0, Cursor::Behind(0), "1 2 3"),
-            (0, Cursor::Behind(2), "3"),
-            (0, Cursor::Behind(3), ""),
-            (0, Cursor::Behind(4), "1 2 3"),
-            (100, Cursor::Behind(101), "102 103"),
-            (100, Cursor::Behind(2), "101 102 103"),
+            (0, StreamCursor::Start, "1 2 3"),
+            (0, StreamCursor::Behind(0), "1 2 3"),
+            (0, StreamCursor::Behind(2), "3"),
+            (0, StreamCursor::Behind(3), ""),
+            (0, StreamCursor::Behind(4), "1 2 3"),
+            (100, StreamCursor::Behind(101), "102 103"),
+            (100, StreamCursor::Behind(2), "101 102 103"),
         ] {
             assert_eq!(read(journal(before), cursor).await, want, "{cursor:?} behind {before}");
         }
     }
 
     /// One that holds little, after ten pieces of a text, a call and ten more.
-    fn long(most: usize) -> Arc<Journal> {
-        let journal = Journal { most, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
+    fn long(most: usize) -> Arc<TurnStream> {
+        let journal = TurnStream { most, ..TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
         let pieces = || (0..10).map(|at| HermesEvent::token(&format!("{at}")));
         let call = HermesEvent::new("tool", serde_json::json!({ "tid": "c" }));
         pieces().chain([call]).chain(pieces()).for_each(|event| journal.push(&event, false));
@@ -366,27 +367,27 @@ mod tests {
         Arc::new(journal)
     }
 
-    async fn whole(journal: &Arc<Journal>) -> (String, Vec<String>) {
-        let chunks: Vec<_> = Arc::clone(journal).follow(Cursor::Start).collect().await;
+    async fn whole(journal: &Arc<TurnStream>) -> (String, Vec<String>) {
+        let chunks: Vec<_> = Arc::clone(journal).follow_from(StreamCursor::Start).collect().await;
         let text = String::from_utf8(chunks.concat()).unwrap();
-        let said = text.lines().filter_map(|line| line.strip_prefix("data: {\"text\":\"")?.strip_suffix("\"}"));
+        let texts = text.lines().filter_map(|line| line.strip_prefix("data: {\"text\":\"")?.strip_suffix("\"}"));
         let names = text.lines().filter_map(|line| line.strip_prefix("event: ")).map(str::to_owned);
-        (said.collect(), names.collect())
+        (texts.collect(), names.collect())
     }
 
     #[tokio::test]
     async fn a_long_turn_says_the_same_text_in_fewer_pieces() {
         let (all, short) = (long(usize::MAX), long(1100));
         assert!(short.bytes() <= 1100, "{}", short.bytes());
-        let ((said, names), (again, fewer)) = (whole(&all).await, whole(&short).await);
+        let ((full_text, names), (again, fewer)) = (whole(&all).await, whole(&short).await);
         assert_eq!(again, full_text);
         assert!(fewer.len() < names.len() && fewer.contains(&"tool".to_owned()), "{fewer:?}");
-        assert_eq!(short.standing(), all.standing());
+        assert_eq!(short.current_status(), all.current_status());
     }
 
     #[tokio::test]
     async fn what_is_left_out_of_a_very_long_turn_is_told() {
-        let short = Journal { most: 3000, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
+        let short = TurnStream { most: 3000, ..TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
         (0..100).for_each(|_| short.push(&HermesEvent::token(&"x".repeat(100)), false));
         short.push(&HermesEvent::stream_end("s"), true);
         assert!(short.bytes() <= 3000, "{}", short.bytes());
@@ -396,43 +397,49 @@ mod tests {
 
     #[tokio::test]
     async fn how_a_turn_ended_makes_it_no_longer() {
-        let journal = Journal { most: 1000, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
+        let journal = TurnStream { most: 1000, ..TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
         journal.push(&HermesEvent::token("a"), false);
         journal.push(&HermesEvent::new("tool", serde_json::json!({ "tid": "c" })), false);
         journal.push(&HermesEvent::token("b"), false);
         journal.push(&HermesEvent::new(HermesEvent::DONE, serde_json::json!({ "session": "x".repeat(5000) })), false);
         journal.push(&HermesEvent::stream_end("s"), true);
-        assert!(journal.bytes() <= 1000 && journal.size() > 5000, "{} of {}", journal.bytes(), journal.size());
+        assert!(
+            journal.bytes() <= 1000 && journal.size_bytes() > 5000,
+            "{} of {}",
+            journal.bytes(),
+            journal.size_bytes()
+        );
         let (_, names) = whole(&Arc::new(journal)).await;
         assert_eq!(names, ["token", "tool", "token", "done", "stream_end"]);
     }
 
     #[tokio::test]
     async fn a_cursor_within_what_is_told_briefly_begins_anew_and_a_reader_that_waits_there_is_closed() {
-        let journal = Arc::new(Journal { most: 400, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) });
-        let mut slow = std::pin::pin!(Arc::clone(&journal).follow(Cursor::Start));
+        let journal =
+            Arc::new(TurnStream { most: 400, ..TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) });
+        let mut slow = std::pin::pin!(Arc::clone(&journal).follow_from(StreamCursor::Start));
         journal.push(&HermesEvent::token("a"), false);
         assert!(slow.next().await.is_some());
         (0..20).for_each(|_| journal.push(&HermesEvent::token("b"), false));
         assert_eq!(slow.next().await, None);
         journal.push(&HermesEvent::stream_end("s"), true);
-        let from_start = read(Arc::clone(&journal), Cursor::Start).await;
-        assert_eq!(read(Arc::clone(&journal), Cursor::Behind(1)).await, from_start);
-        assert_eq!(read(journal, Cursor::Behind(21)).await, "22");
+        let from_start = read(Arc::clone(&journal), StreamCursor::Start).await;
+        assert_eq!(read(Arc::clone(&journal), StreamCursor::Behind(1)).await, from_start);
+        assert_eq!(read(journal, StreamCursor::Behind(21)).await, "22");
     }
 
     #[tokio::test]
     async fn nothing_follows_the_end() {
         let journal = journal(0);
         journal.push(&HermesEvent::token("late"), false);
-        assert_eq!(read(Arc::clone(&journal), Cursor::Start).await, "1 2 3");
-        assert!(journal.standing().is_over);
+        assert_eq!(read(Arc::clone(&journal), StreamCursor::Start).await, "1 2 3");
+        assert!(journal.current_status().is_over);
     }
 
     #[tokio::test]
     async fn a_reader_waits_for_what_comes() {
-        let journal = Arc::new(Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0));
-        let mut reading = std::pin::pin!(Arc::clone(&journal).follow(Cursor::Start));
+        let journal = Arc::new(TurnStream::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0));
+        let mut reading = std::pin::pin!(Arc::clone(&journal).follow_from(StreamCursor::Start));
         assert!(futures_util::poll!(reading.next()).is_pending());
         journal.push(&HermesEvent::token("a"), true);
         assert!(reading.next().await.is_some());

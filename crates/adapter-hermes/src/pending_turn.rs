@@ -7,7 +7,7 @@ use countersign_core::{
 
 /// A turn that has its name and has not begun.
 #[derive(Debug)]
-pub(super) struct Awaited {
+pub(super) struct PendingTurn {
     run: RunId,
     then: AfterCompaction,
     is_stopping: bool,
@@ -22,9 +22,9 @@ pub(super) enum NeverBegins {
     TooLong,
 }
 
-impl Awaited {
+impl PendingTurn {
     /// The turn that waits for what begins with `event`, if one does.
-    pub(super) fn of(event: &Event) -> Option<Self> {
+    pub(super) fn from_event(event: &Event) -> Option<Self> {
         let Event::CompactionStarted { run: Some(run), then, .. } = event else { return None };
         Some(Self { run: *run, then: then.clone(), is_stopping: false })
     }
@@ -67,11 +67,11 @@ mod tests {
     };
 
     use super::{
-        Awaited,
         NeverBegins::{self, Stopped, TooLong},
+        PendingTurn,
     };
 
-    fn awaited(then: AfterCompaction) -> Awaited {
+    fn awaited(then: AfterCompaction) -> PendingTurn {
         let run = RunId::parse("00000000000000000000000000000001").unwrap();
         let begun = |run| Event::CompactionStarted {
             epoch: 1,
@@ -83,8 +83,8 @@ mod tests {
             run,
             marks: None,
         };
-        assert!(Awaited::of(&begun(None)).is_none(), "nobody waits for it");
-        Awaited::of(&begun(Some(run))).unwrap()
+        assert!(PendingTurn::from_event(&begun(None)).is_none(), "nobody waits for it");
+        PendingTurn::from_event(&begun(Some(run))).unwrap()
     }
 
     #[test]
@@ -125,8 +125,8 @@ mod tests {
             ("the process ended", AfterCompaction::Again, vec![ended(false, true, AfterCompaction::Rest)], None),
         ] {
             let mut awaited = awaited(then);
-            let told = events.iter().filter_map(|event| awaited.never_begins(event)).next();
-            assert_eq!(told, want, "{case}");
+            let found = events.iter().filter_map(|event| awaited.never_begins(event)).next();
+            assert_eq!(found, want, "{case}");
         }
     }
 }

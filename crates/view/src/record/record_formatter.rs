@@ -15,58 +15,58 @@ use countersign_runtime::store::StoredRecord;
 use serde::Serialize;
 
 use super::{
-    contract, networks, planned,
-    trail::{About, Trail, reason},
+    channels, contract, jobs,
+    record_context::{RecordContext, RecordSubject, plain_reason},
 };
-use crate::{Lines, escape};
+use crate::{LineMode, escape};
 
 /// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
 #[derive(Debug, Default)]
-pub struct Narrator {
-    trail: Trail,
+pub struct RecordFormatter {
+    trail: RecordContext,
 }
 
-impl Narrator {
+impl RecordFormatter {
     /// What happened, in one line.
-    pub fn tell(&mut self, stored: &StoredRecord, content: Option<&str>) -> String {
-        self.about(stored, content).1
+    pub fn format_line(&mut self, stored: &StoredRecord, content: Option<&str>) -> String {
+        self.describe_record(stored, content).1
     }
 
     /// What a record is about, and what happened in one line.
-    pub fn about(&mut self, stored: &StoredRecord, content: Option<&str>) -> (About, String) {
+    pub fn describe_record(&mut self, stored: &StoredRecord, content: Option<&str>) -> (RecordSubject, String) {
         let (about, text) = match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(event) => {
-                let about = self.trail.follow(&event, content);
-                let text = tell(&event, content, &about);
+                let about = self.trail.follow_event(&event, content);
+                let text = event_text(&event, content, &about);
                 (about, text)
             }
-            Err(_) => (About::default(), stored.facts.to_string()),
+            Err(_) => (RecordSubject::default(), stored.facts.to_string()),
         };
         // Lines run together: an entry is one.
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        (about, escape(&words.join(" "), Lines::One).into_owned())
+        (about, escape(&words.join(" "), LineMode::One).into_owned())
     }
 }
 
-fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
+fn event_text(event: &Event, content: Option<&str>, about: &RecordSubject) -> String {
     match event {
         Event::Booted => "a process begins to work with this record".to_owned(),
-        Event::Session(event) => session(event, content),
-        Event::Run(event) => run(event),
-        Event::Call(event) => call(event, about),
-        Event::Gate(event) => gate(event, content, about),
+        Event::Session(event) => session_text(event, content),
+        Event::Run(event) => run_text(event),
+        Event::Call(event) => call_text(event, about),
+        Event::Gate(event) => gate_text(event, content, about),
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
         Event::Peer(peer::Event::Registered { peer }) => format!("{peer} said what it is and offers"),
         Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
-        Event::Channel(event) => networks::tell(event),
-        Event::Policy(event) => policy(event, content),
-        Event::Settings(event) => settings(event),
-        Event::Unattended(event) => contract::tell(event),
-        Event::Schedule(event) => planned::tell(event, content),
+        Event::Channel(event) => channels::channel_text(event),
+        Event::Policy(event) => policy_text(event, content),
+        Event::Settings(event) => settings_text(event),
+        Event::Unattended(event) => contract::contract_text(event),
+        Event::Schedule(event) => jobs::schedule_text(event, content),
     }
 }
 
-fn settings(event: &settings::Event) -> String {
+fn settings_text(event: &settings::Event) -> String {
     match event {
         settings::Event::Set { by, path, value: None, secrets } if secrets.is_empty() => {
             format!("{by} took the setting {path} out")
@@ -76,14 +76,14 @@ fn settings(event: &settings::Event) -> String {
     }
 }
 
-fn call(event: &call::Event, about: &About) -> String {
-    let what = about.subject.clone().unwrap_or_else(|| short(event.call()).into());
+fn call_text(event: &call::Event, about: &RecordSubject) -> String {
+    let what = about.subject.clone().unwrap_or_else(|| short_id(event.call()).into());
     match event {
         call::Event::Requested { wire, .. } => format!("requested under the agent's id {wire}"),
         call::Event::Proposed { .. } if about.subject.is_none() => format!("wanted: {what} (its content was removed)"),
         call::Event::Proposed { .. } => format!("wanted: {what}"),
         call::Event::Received { .. } => format!("its result was received: {what}"),
-        call::Event::Allowed { why, .. } => format!("allowed {}: {what}", reason(why)),
+        call::Event::Allowed { why, .. } => format!("allowed {}: {what}", plain_reason(why)),
         call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
         call::Event::Waits { .. } => format!("waits for whoever does it to connect: {what}"),
         call::Event::Started { .. } => format!("started: {what}"),
@@ -98,7 +98,7 @@ fn call(event: &call::Event, about: &About) -> String {
         call::Event::Ended { end, .. } => {
             let let_through = about.why.as_ref().filter(|_| was_run(*end));
             let let_through = let_through.map_or_else(String::new, |why| format!(" (allowed {why})"));
-            format!("{}: {what}{let_through}", ended(*end))
+            format!("{}: {what}{let_through}", end_text(*end))
         }
         call::Event::ResultDropped { .. } => format!("a result came too late: {what}"),
     }
@@ -117,8 +117,8 @@ const fn was_run(end: CallEnd) -> bool {
     }
 }
 
-fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
-    let what = about.subject.clone().unwrap_or_else(|| short(event.gate()).into());
+fn gate_text(event: &gate::Event, content: Option<&str>, about: &RecordSubject) -> String {
+    let what = about.subject.clone().unwrap_or_else(|| short_id(event.gate()).into());
     match event {
         gate::Event::Opened { .. } => format!("waits for a person: {what}"),
         gate::Event::Voted { by, person, .. } => {
@@ -132,16 +132,16 @@ fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
         gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),
         gate::Event::Resolved { resolution, by, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let said =
-                content.map(|text| gate::parse_words(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
-            let said = said.map_or_else(String::new, |said| format!(" ({said})"));
-            format!("{}{by}{said}: {what}", resolved(resolution))
+            let answer =
+                content.map(|text| gate::parse_words(text).map_or_else(|| text.to_owned(), |parts| parts.join(", ")));
+            let suffix = answer.map_or_else(String::new, |text| format!(" ({text})"));
+            format!("{}{by}{suffix}: {what}", resolution_text(resolution))
         }
     }
 }
 
 /// How a call ended.
-pub const fn ended(end: CallEnd) -> &'static str {
+pub const fn end_text(end: CallEnd) -> &'static str {
     match end {
         CallEnd::Done { error: false } => "done",
         CallEnd::Done { error: true } => "done, with an error",
@@ -157,7 +157,7 @@ pub const fn ended(end: CallEnd) -> &'static str {
 }
 
 /// How a gate was resolved.
-pub const fn resolved(resolution: &GateResolution) -> &'static str {
+pub const fn resolution_text(resolution: &GateResolution) -> &'static str {
     match resolution {
         GateResolution::Allowed { scope: ApprovalScope::Once } => "allowed once",
         GateResolution::Allowed { scope: ApprovalScope::Session } => "allowed for the session",
@@ -171,30 +171,30 @@ pub const fn resolved(resolution: &GateResolution) -> &'static str {
     }
 }
 
-fn session(event: &session::Event, content: Option<&str>) -> String {
+fn session_text(event: &session::Event, content: Option<&str>) -> String {
     match event {
         session::Event::Opened { cwd, .. } if cwd.is_empty() => "opened".to_owned(),
         session::Event::Opened { cwd, .. } => format!("opened, works in {cwd}"),
         session::Event::Hosted { .. } => "has the rules that its host brought".to_owned(),
         session::Event::LeftFor { home } => format!("goes on in {home}"),
         session::Event::CameFrom { home } => format!("went on from {home}"),
-        session::Event::Set(setting) => set(setting),
+        session::Event::Set(setting) => setting_text(setting),
         session::Event::Named { name } => format!("named {name}"),
-        session::Event::Entry { kind, .. } => entry(kind, content),
+        session::Event::Entry { kind, .. } => entry_text(kind, content),
         session::Event::Gathering => "the session file says something else: its entries are imported".to_owned(),
         session::Event::Kept { entries } => format!("{} entries are unchanged in the session file", entries.len()),
-        session::Event::Gathered { kind, .. } => format!("from the session file, {}", entry(kind, content)),
+        session::Event::Gathered { kind, .. } => format!("from the session file, {}", entry_text(kind, content)),
         session::Event::Replaced { .. } => "the conversation is what the session file says".to_owned(),
         session::Event::Moved { .. } => "goes on from another entry".to_owned(),
-        session::Event::Queued { queue, .. } => format!("queued ({}): {}", word(queue), said(content)),
-        session::Event::Dequeued { queue } => format!("left the queue ({})", word(queue)),
+        session::Event::Queued { queue, .. } => format!("queued ({}): {}", plain_word(queue), message_text(content)),
+        session::Event::Dequeued { queue } => format!("left the queue ({})", plain_word(queue)),
         session::Event::Cleared => "queues emptied".to_owned(),
         session::Event::Renewed => "the conversation begins anew".to_owned(),
         session::Event::Remembered { .. } => "what was to be remembered of the conversation before is noted".to_owned(),
         session::Event::Trimmed { first_kept } => format!("what was said before entry {first_kept} was put away"),
         session::Event::Dropped { entry } => format!("entry {entry} is no longer shown to the model"),
         session::Event::Pruned { entries } => format!("{} old results cut from the context", entries.len()),
-        session::Event::CompactionStarted { reason, .. } => format!("compaction began ({})", word(reason)),
+        session::Event::CompactionStarted { reason, .. } => format!("compaction began ({})", plain_word(reason)),
         session::Event::CompactionAborting => "compaction is to stop".to_owned(),
         session::Event::CompactionEnded { ok: true, .. } => "compaction done".to_owned(),
         session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
@@ -209,7 +209,7 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
     }
 }
 
-fn set(setting: &SessionSetting) -> String {
+fn setting_text(setting: &SessionSetting) -> String {
     match setting {
         SessionSetting::Model(model) => format!("model set: {}", model_name(model)),
         SessionSetting::Thinking(level) => format!("thinking set: {}", level.as_deref().unwrap_or("none")),
@@ -242,7 +242,7 @@ fn model_name(model: &ModelRef) -> String {
     format!("{}/{}", model.provider, model.id)
 }
 
-fn entry(kind: &SessionEntryKind, content: Option<&str>) -> String {
+fn entry_text(kind: &SessionEntryKind, content: Option<&str>) -> String {
     let who = match kind {
         SessionEntryKind::User => "user",
         SessionEntryKind::Developer => "system",
@@ -256,15 +256,15 @@ fn entry(kind: &SessionEntryKind, content: Option<&str>) -> String {
         SessionEntryKind::ThinkingChange => return "entry: the thinking level changed".to_owned(),
         SessionEntryKind::Other => return "entry of another kind".to_owned(),
     };
-    format!("{who}: {}", said(content))
+    format!("{who}: {}", message_text(content))
 }
 
 /// The text of a message, or what it is where it has none.
-fn said(content: Option<&str>) -> String {
+fn message_text(content: Option<&str>) -> String {
     let Some(content) = content else { return "(redacted)".to_owned() };
     match serde_json::from_str::<StoredMessage>(content) {
-        Ok(StoredMessage::User(said) | StoredMessage::Developer(said)) => text_of(&said.content),
-        Ok(StoredMessage::Assistant(said)) => text_of(&said.content),
+        Ok(StoredMessage::User(input) | StoredMessage::Developer(input)) => text_of(&input.content),
+        Ok(StoredMessage::Assistant(answer)) => text_of(&answer.content),
         Ok(StoredMessage::ToolResult(result)) => text_of(&result.content),
         Ok(StoredMessage::BashExecution(execution)) => execution.command,
         Ok(StoredMessage::CompactionSummary(summary) | StoredMessage::BranchSummary(summary)) => summary.summary,
@@ -274,16 +274,16 @@ fn said(content: Option<&str>) -> String {
     }
 }
 
-fn run(event: &run::Event) -> String {
+fn run_text(event: &run::Event) -> String {
     match event {
-        run::Event::Started { trigger, .. } => format!("began ({})", word(trigger)),
+        run::Event::Started { trigger, .. } => format!("began ({})", plain_word(trigger)),
         run::Event::Marked { marks, .. } => match &marks.reference {
             Some(reference) => format!("is called {reference}"),
             None => "noted".to_owned(),
         },
         run::Event::TurnOpened { turn, .. } => format!("turn {turn}"),
         run::Event::ModelRequested { model, .. } => format!("asks {}", model_name(model)),
-        run::Event::Answered { calls: 0, stop, .. } => format!("answered ({})", word(stop)),
+        run::Event::Answered { calls: 0, stop, .. } => format!("answered ({})", plain_word(stop)),
         run::Event::Answered { calls: 1, .. } => "answered, wants 1 call".to_owned(),
         run::Event::Answered { calls, .. } => format!("answered, wants {calls} calls"),
         run::Event::TurnClosed { .. } => "turn closed".to_owned(),
@@ -297,11 +297,11 @@ fn run(event: &run::Event) -> String {
         run::Event::DenialsForgiven { .. } => "denials forgiven".to_owned(),
         run::Event::Aborting { .. } => "is to stop".to_owned(),
         run::Event::ResultDropped { .. } => "an answer came too late".to_owned(),
-        run::Event::Ended { end, .. } => format!("ended ({})", word(end)),
+        run::Event::Ended { end, .. } => format!("ended ({})", plain_word(end)),
     }
 }
 
-fn policy(event: &policy::Event, content: Option<&str>) -> String {
+fn policy_text(event: &policy::Event, content: Option<&str>) -> String {
     match event {
         policy::Event::Edited { by, .. } => match content {
             Some(change) => format!("{by} changes the file of rules: {change}"),
@@ -320,7 +320,7 @@ fn policy(event: &policy::Event, content: Option<&str>) -> String {
 }
 
 /// The word under which the record keeps a plain value.
-fn word(value: &impl Serialize) -> String {
+fn plain_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word.replace('_', " "),
         Ok(value) => value.to_string(),
@@ -329,7 +329,7 @@ fn word(value: &impl Serialize) -> String {
 }
 
 /// The end of an id, which is its random part.
-fn short(id: impl ToString) -> String {
+fn short_id(id: impl ToString) -> String {
     let id = id.to_string();
     let start = id.len().saturating_sub(8);
     id.get(start..).unwrap_or(&id).to_owned()
